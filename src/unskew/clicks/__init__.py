@@ -1,0 +1,1 @@
+"""From raw events or labelled lists to batches."""

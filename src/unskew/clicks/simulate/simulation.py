@@ -1,0 +1,224 @@
+"""Draw a click log: queries at random, pages from the logging ranker, clicks from a behaviour.
+
+Legend: S sessions, K results of a page, N impressions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from unskew.clicks.simulate.behaviour import Behaviour, Outcome, Shown
+from unskew.clicks.simulate.logger import Logger, logging_scores
+from unskew.clicks.simulate.pages import Pages, lay_out
+from unskew.errors import ConfigError, DataError
+from unskew.types import Array, Lists, Log
+
+CELLS = 1_000_000
+"""Impressions drawn at a time, padding included."""
+PATIENCE = 200_000
+"""Sessions after which a simulation gives up that waits for clicks and finds next to none."""
+SCARCE = 1e-4
+"""Kept sessions, or clicks, per drawn session that count as next to none."""
+
+
+def simulate_clicks(
+    lists: Lists,
+    behaviour: Behaviour,
+    *,
+    sessions: int | None = None,
+    clicks: int | None = None,
+    seed: int = 0,
+    logger: Logger | str = "svm",
+    cutoff: int | Literal["usual"] | None = "usual",
+    drop_clickless: bool = False,
+    randomized: float = 0.0,
+    truth: bool = False,
+) -> Log:
+    """See `unskew.clicks.simulate.simulate`."""
+    check_arguments(sessions, clicks, randomized)
+    if cutoff == "usual":
+        cutoff = None if behaviour.whole_list else 10
+    pages = lay_out(lists, logging_scores(lists, logger, seed), cutoff)
+    behaviour = behaviour.prepare(lists)
+    pages = replace(pages, terms=behaviour.document_terms(lists))
+    source = Source(pages, behaviour, seed, randomized)
+    target = sessions if sessions is not None else clicks
+    assert target is not None
+    goal = Goal(target, counts_clicks=sessions is None, drop_clickless=drop_clickless)
+    parts = [Part.of(page, truth) for page in collect(source, goal)]
+    return assemble(lists, parts, with_randomized=randomized > 0, truth=truth)
+
+
+def check_arguments(sessions: int | None, clicks: int | None, randomized: float) -> None:
+    """Refuse what cannot be drawn."""
+    if (sessions is None) == (clicks is None):
+        raise ConfigError("give either sessions or clicks: how long the log should be")
+    if (sessions if sessions is not None else clicks or 0) < 0:
+        raise ConfigError("sessions and clicks must not be negative")
+    if not 0 <= randomized <= 1:
+        raise ConfigError(f"randomized is a share of the sessions between 0 and 1, not {randomized}")
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Sessions as drawn, padded."""
+
+    query: Array
+    """[S] int64."""
+    sizes: Array
+    """[S] int64."""
+    shuffled: Array
+    """[S] bool."""
+    shown: Shown
+    outcome: Outcome
+
+    def take(self, sessions: Array | slice) -> Chunk:
+        """Some of the sessions."""
+        shown, outcome = self.shown, self.outcome
+        return Chunk(
+            self.query[sessions],
+            self.sizes[sessions],
+            self.shuffled[sessions],
+            Shown(shown.lists, shown.rows[sessions], shown.labels[sessions], shown.where[sessions]),
+            Outcome(*(part[sessions] for part in outcome)),
+        )
+
+
+class Source:
+    """An endless stream of sessions that is the same however it is cut into chunks."""
+
+    def __init__(self, pages: Pages, behaviour: Behaviour, seed: int, randomized: float) -> None:
+        self.pages, self.behaviour, self.randomized = pages, behaviour, randomized
+        self.queries = np.flatnonzero(pages.sizes)
+        if not len(self.queries):
+            raise DataError("no query has a document", path=pages.lists.name, hint="give lists with documents")
+        streams = np.random.SeedSequence(seed).spawn(4)
+        self.query_rng, self.flag_rng, self.order_rng, self.click_rng = map(np.random.default_rng, streams)
+
+    @property
+    def most(self) -> int:
+        """Sessions to draw at a time."""
+        return max(1, CELLS // int(self.pages.rows.shape[1]))
+
+    def draw(self, sessions: int) -> Chunk:
+        """The next sessions."""
+        query = self.queries[self.query_rng.integers(len(self.queries), size=sessions)]
+        shuffled = np.zeros(sessions, bool)
+        if self.randomized > 0:
+            shuffled = self.flag_rng.random(sessions) < self.randomized
+        shown = self.pages.show(query, shuffled, self.order_rng)
+        outcome = self.behaviour.draw(shown, self.click_rng)
+        return Chunk(query, self.pages.sizes[query], shuffled, shown, outcome)
+
+
+@dataclass
+class Goal:
+    """How long the log should be, and how far it has come."""
+
+    target: int
+    counts_clicks: bool
+    drop_clickless: bool
+    reached: int = 0
+    drawn: int = 0
+
+    def ask(self, most: int) -> int:
+        """Sessions to draw next: what is probably missing, with a little to spare."""
+        missing = self.target - self.reached
+        if self.counts_clicks or self.drop_clickless:
+            rate = max(self.reached / self.drawn, 1e-3) if self.drawn else 1.0
+            missing = int(1.05 * missing / rate) + 64
+        return min(missing, most)
+
+    def accept(self, chunk: Chunk) -> Chunk:
+        """The sessions that belong to the log; the rest of the chunk is not needed."""
+        self.drawn += len(chunk.query)
+        if not (self.counts_clicks or self.drop_clickless):
+            self.reached += len(chunk.query)
+            return chunk
+        found = np.count_nonzero(chunk.outcome.clicks, axis=1)
+        kept = np.flatnonzero(found > 0) if self.drop_clickless else np.arange(len(found))
+        counted = self.reached + np.cumsum(found[kept] if self.counts_clicks else np.ones(len(kept), int))
+        kept = kept[: int(np.searchsorted(counted, self.target)) + 1]
+        self.reached = int(counted[len(kept) - 1]) if len(kept) else self.reached
+        return chunk.take(kept)
+
+    def give_up_if_hopeless(self, name: str) -> None:
+        """Stop rather than draw for ever."""
+        if self.drawn >= PATIENCE and self.reached < self.drawn * SCARCE:
+            what = "clicks" if self.counts_clicks else "sessions with a click"
+            raise DataError(
+                f"{self.drawn} simulated sessions gave {self.reached} {what} of the {self.target} asked for",
+                path=name,
+                hint="use a behaviour that clicks more often, or ask for sessions and keep those without clicks",
+            )
+
+
+def collect(source: Source, goal: Goal) -> Iterator[Chunk]:
+    """Draw until the goal is reached."""
+    while goal.reached < goal.target:
+        yield goal.accept(source.draw(goal.ask(source.most)))
+        if goal.reached < goal.target:
+            goal.give_up_if_hopeless(source.pages.lists.name)
+
+
+@dataclass(frozen=True)
+class Part:
+    """Sessions without padding: [S] and [N] arrays of a log."""
+
+    query: Array
+    sizes: Array
+    row: Array
+    position: Array
+    click: Array
+    randomized: Array
+    examination: Array
+    relevance: Array
+
+    @classmethod
+    def of(cls, chunk: Chunk, truth: bool) -> Part:
+        """Leave out padding, and the truth where nobody asked for it."""
+        where = chunk.shown.where
+        full = bool(where.all())
+
+        def flat(table: Array, kind: type) -> Array:
+            cells: Array = (table.reshape(-1) if full else table[where]).astype(kind, copy=False)
+            return cells
+
+        ranks = np.broadcast_to(np.arange(1, where.shape[1] + 1, dtype=np.int16), where.shape)
+        nothing = np.zeros(0, np.float32)
+        return cls(
+            chunk.query,
+            chunk.sizes,
+            flat(chunk.shown.rows, np.int64),
+            flat(ranks, np.int16),
+            flat(chunk.outcome.clicks, np.uint8),
+            np.repeat(chunk.shuffled, chunk.sizes) if chunk.shuffled.any() else np.zeros(chunk.sizes.sum(), bool),
+            flat(chunk.outcome.examination, np.float32) if truth else nothing,
+            flat(chunk.outcome.relevance, np.float32) if truth else nothing,
+        )
+
+
+def assemble(lists: Lists, parts: list[Part], *, with_randomized: bool, truth: bool) -> Log:
+    """One log of all parts."""
+
+    def join(name: str, kind: type) -> Array:
+        joined: Array = np.concatenate([getattr(part, name) for part in parts] or [np.zeros(0)])
+        return joined.astype(kind, copy=False)
+
+    columns = {}
+    if truth:
+        columns = {f"true_{name}": join(name, np.float32) for name in ("examination", "relevance")}
+    return Log(
+        lists=lists,
+        query=join("query", np.int64),
+        offsets=np.concatenate([[0], np.cumsum(join("sizes", np.int64))]).astype(np.int64),
+        row=join("row", np.int64),
+        position=join("position", np.int16),
+        click=join("click", np.uint8),
+        randomized=join("randomized", bool) if with_randomized else None,
+        columns=columns,
+    )

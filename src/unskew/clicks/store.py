@@ -1,0 +1,257 @@
+"""The cache of parsed files: memory-mapped arrays in a folder, found again by the content of their source.
+
+    ROOT/index/HASH.json    what a path held when it was last hashed: size, times, inode, digest
+    ROOT/entries/KEY/       one .npy per array and meta.json with their shapes and sizes
+    ROOT/tmp-*/             an entry being written; renamed into place when complete
+
+The root is UNSKEW_CACHE, else XDG_CACHE_HOME/unskew, else ~/.cache/unskew. An entry's key is made of the digests
+of its sources and of the options they were parsed with, so a changed file never meets an old entry. A digest is
+taken from the index only while size, times and inode are unchanged, and only if the file had been left alone for
+two seconds when it was hashed: a later change inside the clock's resolution could otherwise go unseen.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from unskew.errors import DataError
+from unskew.types import Array
+
+FORMAT = 1
+"""Version of the layout and of the parsers; part of every key, so older entries are not found any more."""
+RACY_NS = 2_000_000_000
+"""A file changed less than this long before it was hashed is hashed again next time."""
+LEFTOVER_SECONDS = 24 * 3600
+"""An abandoned temporary folder is removed after this long."""
+HEADER = 128
+"""Bytes kept free for the header of a growing .npy file."""
+
+
+def cache_root(cache: bool | str | Path = True) -> Path:
+    """The cache folder, made if need be: the given one, or the one that the environment names."""
+    if not isinstance(cache, bool):
+        root = Path(cache)
+    elif os.environ.get("UNSKEW_CACHE"):
+        root = Path(os.environ["UNSKEW_CACHE"])
+    elif os.environ.get("XDG_CACHE_HOME"):
+        root = Path(os.environ["XDG_CACHE_HOME"]) / "unskew"
+    else:
+        root = Path.home() / ".cache" / "unskew"
+    try:
+        for part in ("index", "entries"):
+            (root / part).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        hint = "set UNSKEW_CACHE to a folder that can be written, or pass cache=False"
+        raise DataError(f"cannot make the cache folder: {error.strerror}", path=root, hint=hint) from None
+    return root.absolute()
+
+
+def content_digest(path: Path, root: Path) -> str:
+    """Digest of a file's bytes, from the index where that cannot be stale."""
+    absolute = os.path.abspath(path)
+    note = root / "index" / f"{hashlib.blake2b(os.fsencode(absolute), digest_size=16).hexdigest()}.json"
+    state = _state(path)
+    known = _read_json(note)
+    if (
+        known.get("path") == absolute
+        and known.get("state") == state
+        and isinstance(known.get("made"), int)
+        and known["made"] - max(state["mtime_ns"], state["ctime_ns"]) > RACY_NS
+        and isinstance(known.get("digest"), str)
+    ):
+        return str(known["digest"])
+    made = time.time_ns()
+    with open(path, "rb") as file:
+        digest = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=20)).hexdigest()
+    if _state(path) == state:
+        _write_json(note, {"path": absolute, "state": state, "made": made, "digest": digest})
+    return digest
+
+
+def entry_key(digests: Sequence[str], options: Mapping[str, Any]) -> str:
+    """Name of the entry for these sources parsed with these options (JSON values)."""
+    text = json.dumps({"format": FORMAT, "digests": list(digests), "options": options}, sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=20).hexdigest()
+
+
+def fetch_entry(root: Path, key: str, write: Callable[[Path], None]) -> dict[str, Array]:
+    """The arrays of an entry; where it is missing or damaged, `write` fills a new folder with .npy files first."""
+    final = root / "entries" / key
+    found = open_entry(final)
+    if found is not None:
+        return found
+    _remove_leftovers(root)
+    temporary = _temporary(root)
+    try:
+        temporary.mkdir()
+        write(temporary)
+        seal_entry(temporary)
+        return _publish(temporary, final)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def open_entry(folder: Path, *, mapped: bool = True) -> dict[str, Array] | None:
+    """Arrays of a sealed folder by name, or None if it is missing, cut short or not ours."""
+    meta = _read_json(folder / "meta.json")
+    arrays: dict[str, Array] = {}
+    try:
+        if meta["format"] != FORMAT:
+            return None
+        for name, facts in meta["arrays"].items():
+            path = folder / f"{name}.npy"
+            if path.stat().st_size != facts["bytes"]:
+                return None
+            array = np.load(path, mmap_mode="r" if mapped else None, allow_pickle=False)
+            if list(array.shape) != facts["shape"] or array.dtype.str != facts["dtype"]:
+                return None
+            arrays[name] = array if name == "features" else np.asarray(array)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return arrays
+
+
+def seal_entry(folder: Path) -> None:
+    """Write meta.json, which makes a folder of .npy files an entry."""
+    facts = {}
+    for path in sorted(folder.glob("*.npy")):
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+        facts[path.stem] = {
+            "shape": list(array.shape),
+            "dtype": array.dtype.str,
+            "bytes": path.stat().st_size,
+        }
+    _write_json(folder / "meta.json", {"format": FORMAT, "arrays": facts})
+
+
+def _publish(temporary: Path, final: Path) -> dict[str, Array]:
+    """Rename a sealed folder to its final name; where another process was first, use what it wrote."""
+    for _ in range(10):
+        try:
+            os.rename(temporary, final)
+        except OSError:  # the name is taken: by a whole entry, which is as good as ours, or by a damaged one
+            if (found := open_entry(final)) is None:
+                _discard(final)
+                continue
+            return found
+        if (found := open_entry(final)) is not None:
+            return found
+        break
+    raise DataError("cannot write a cache entry", path=final, hint="delete that folder, or pass cache=False")
+
+
+def _discard(folder: Path) -> None:
+    """Remove a folder that others may be looking at: out of the way first, in one step."""
+    trash = _temporary(folder.parent.parent)
+    try:
+        os.rename(folder, trash)
+    except OSError:
+        return
+    shutil.rmtree(trash, ignore_errors=True)
+
+
+def _remove_leftovers(root: Path) -> None:
+    for folder in root.glob("tmp-*"):
+        try:
+            newest = max(path.stat().st_mtime for path in [folder, *folder.iterdir()])
+        except OSError:  # its owner is just renaming it
+            continue
+        if time.time() - newest > LEFTOVER_SECONDS:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _temporary(root: Path) -> Path:
+    return root / f"tmp-{os.getpid()}-{uuid.uuid4().hex}"
+
+
+def _state(path: Path) -> dict[str, int]:
+    stat = os.stat(path)
+    return {
+        "size": stat.st_size,
+        "mtime_ns": stat.st_mtime_ns,
+        "ctime_ns": stat.st_ctime_ns,
+        "inode": stat.st_ino,
+        "device": stat.st_dev,
+    }
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    """A JSON object, or {} where there is none."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _write_json(path: Path, value: Mapping[str, Any]) -> None:
+    temporary = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
+    try:
+        temporary.write_text(json.dumps(value), encoding="utf-8")
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+class GrowingMatrix:
+    """A .npy matrix written row block after row block; a wider block widens the rows before it with zeros."""
+
+    def __init__(self, path: Path, dtype: str, width: int = 0) -> None:
+        self.path, self.dtype, self.rows, self.width = path, np.dtype(dtype), 0, width
+        self._file = open(path, "w+b")  # noqa: SIM115 - closed in __exit__
+        self._file.write(bytes(HEADER))
+
+    def __enter__(self) -> GrowingMatrix:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        """Write the header, now that the shape is known, and close."""
+        with self._file as file:
+            if error is None:
+                shape = (self.rows, self.width)
+                file.seek(0)
+                np.lib.format.write_array_header_1_0(
+                    file, {"descr": self.dtype.str, "fortran_order": False, "shape": shape}
+                )
+                assert file.tell() == HEADER, "the header of a two-dimensional array takes 128 bytes"
+
+    def append(self, block: Array) -> None:
+        """Add the rows of a block [n, width]."""
+        if block.shape[1] > self.width:
+            self._widen(block.shape[1])
+        self._write(block)
+        self.rows += len(block)
+
+    def _write(self, block: Array) -> None:
+        if block.shape[1] < self.width:
+            block = np.pad(block, ((0, 0), (0, self.width - block.shape[1])))
+        self._file.write(np.ascontiguousarray(block, dtype=self.dtype).data)
+
+    def _widen(self, width: int) -> None:
+        old_width, self.width = self.width, width
+        if self.rows == 0:
+            return
+        old_path = self.path.with_suffix(".old")
+        self._file.close()
+        os.replace(self.path, old_path)
+        self._file = open(self.path, "w+b")  # noqa: SIM115 - closed in __exit__
+        self._file.write(bytes(HEADER))
+        old = np.memmap(old_path, self.dtype, "r", HEADER, (self.rows, old_width))
+        step = max(1, 2**22 // width)
+        for start in range(0, self.rows, step):
+            self._write(old[start : start + step])
+        del old
+        old_path.unlink()

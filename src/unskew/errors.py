@@ -1,0 +1,65 @@
+"""Everything that unskew raises on purpose.
+
+    UnskewError
+    ├── DataError       a file, a table or an array is not what it should be; says where
+    ├── ConfigError     a setting is unknown, of the wrong type or out of range; says which
+    ├── RunError        a run folder is missing, unfinished, or would be overwritten
+    └── MissingExtra    an optional dependency is not installed; says the pip line
+
+The command line prints the message without a traceback and exits with status 1.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from pathlib import Path
+
+
+class UnskewError(Exception):
+    """Base of every error that unskew raises on purpose."""
+
+
+class DataError(UnskewError):
+    """A file, a table or an array is not what it should be.
+
+    >>> str(DataError("label is not a number: 'x'", path="a.txt", line=3, hint="fix or delete the line"))
+    "a.txt:3: label is not a number: 'x'; fix or delete the line"
+    """
+
+    def __init__(
+        self, message: str, *, path: Path | str | None = None, line: int | None = None, hint: str | None = None
+    ) -> None:
+        place = "" if path is None else f"{path}:{line}: " if line is not None else f"{path}: "
+        super().__init__(place + message + (f"; {hint}" if hint else ""))
+        self.path, self.line, self.hint = path, line, hint
+
+
+class ConfigError(UnskewError):
+    """A setting is unknown, of the wrong type or out of range."""
+
+
+class RunError(UnskewError):
+    """A run folder is missing, unfinished, or would be overwritten."""
+
+
+class MissingExtra(UnskewError):
+    """An optional dependency is not installed.
+
+    >>> str(MissingExtra("serve", "fastapi"))
+    "fastapi is not installed; run: pip install 'unskew[serve]'"
+    """
+
+    def __init__(self, extra: str, package: str) -> None:
+        super().__init__(f"{package} is not installed; run: pip install 'unskew[{extra}]'")
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A hint for a misspelt name, then the names there are.
+
+    >>> did_you_mean("dlaa", ["naive", "dla"])
+    'Did you mean dla? Known: dla, naive.'
+    """
+    known = sorted(known)
+    close = difflib.get_close_matches(name, known, n=1)
+    return (f"Did you mean {close[0]}? " if close else "") + f"Known: {', '.join(known)}."

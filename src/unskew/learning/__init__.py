@@ -1,0 +1,1 @@
+"""Debiased rankers: losses, networks, bias models, one training loop, one file per method."""

@@ -1,0 +1,104 @@
+"""What methods know of bias: learned values per rank, and propensities estimated from a log.
+
+Legend: B rows, K results of a page, P ranks.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from unskew.errors import DataError
+from unskew.types import Array, Log
+
+
+class PositionTable(nn.Module):
+    """One free number per rank, all equal at the start."""
+
+    def __init__(self, positions: int, start: float = 0.0) -> None:
+        super().__init__()
+        self.values = nn.Parameter(torch.full((positions,), start))
+
+    def forward(self, position: Tensor) -> Tensor:
+        """The value at each rank [B, K]; ranks past the end take the last one."""
+        return at_rank(self.values, position)
+
+
+class PositionTower(nn.Module):
+    """A small network from the one-hot rank to one number, as in the first dual-learning paper."""
+
+    def __init__(self, positions: int, sizes: tuple[int, ...] = (8, 4)) -> None:
+        super().__init__()
+        widths = (positions, *sizes)
+        hidden = [m for a, b in itertools.pairwise(widths) for m in (nn.Linear(a, b), nn.ELU())]
+        self.layers = nn.Sequential(*hidden, nn.Linear(widths[-1], 1))
+        self.positions = positions
+
+    @property
+    def values(self) -> Tensor:
+        """The output at every rank, [P]."""
+        one_hot = torch.eye(self.positions, device=next(self.parameters()).device)
+        outputs: Tensor = self.layers(one_hot)
+        return outputs.squeeze(-1)
+
+    def forward(self, position: Tensor) -> Tensor:
+        """The output at each rank [B, K]; ranks past the end take the last one."""
+        return at_rank(self.values, position)
+
+
+def at_rank(values: Tensor, position: Tensor) -> Tensor:
+    """values[P] looked up at 1-based ranks [B, K]; padding (0) reads rank 1, ranks past the end the last.
+
+    >>> at_rank(torch.tensor([1.0, 0.5]), torch.tensor([[1, 2, 3, 0]])).tolist()
+    [[1.0, 0.5, 0.5, 1.0]]
+    """
+    return values[(position - 1).clamp(0, len(values) - 1)]
+
+
+def rank_sums(values: Tensor, position: Tensor, where: Tensor, positions: int) -> Tensor:
+    """Sum of values [B, K] at every rank, [P]; ranks past the end count as the last one.
+
+    >>> rank_sums(torch.tensor([[1.0, 2.0]]), torch.tensor([[1, 3]]), torch.tensor([[True, True]]), 2).tolist()
+    [1.0, 2.0]
+    """
+    index = (position - 1).clamp(0, positions - 1).flatten()
+    flat = torch.where(where, values, 0.0).flatten()
+    return flat.new_zeros(positions).index_add_(0, index, flat)
+
+
+def randomized_propensity(log: Log) -> Array:
+    """Examination relative to rank 1, from sessions whose list was shuffled.
+
+    In a shuffled list every rank holds the same mix of documents, so clicks at rank k over clicks at rank 1 of
+    the lists that reach rank k estimate theta_k / theta_1.
+    """
+    if log.randomized is None or not log.randomized.any():
+        raise DataError(
+            "the log has no randomized sessions",
+            hint='simulate with randomized=0.05, or give propensities, or use method "dla"',
+        )
+    start = log.offsets[:-1][log.sizes > 0]
+    shuffled = log.take(np.isin(np.arange(len(log)), np.flatnonzero(log.sizes > 0)[log.randomized[start]]))
+    reach, first = shuffled.sizes, shuffled.click[shuffled.offsets[:-1]]
+    at_first = np.bincount(reach, weights=first, minlength=reach.max() + 1)  # clicks at rank 1 by list length
+    at_first = at_first[::-1].cumsum()[::-1][1:]  # in lists of length >= k, k = 1..
+    clicks = np.bincount(shuffled.position, weights=shuffled.click, minlength=reach.max() + 1)[1:]
+    if (clicks == 0).any() or (at_first == 0).any():
+        rank = int(np.flatnonzero((clicks == 0) | (at_first == 0))[0]) + 1
+        raise DataError(f"no click at rank {rank} in the randomized sessions", hint="randomize more sessions")
+    ratio: Array = clicks / at_first
+    return ratio
+
+
+def oracle_propensity(log: Log) -> Array:
+    """Examination relative to rank 1 as the simulator knew it: the mean of `true_examination` at each rank."""
+    if "true_examination" not in log.columns:
+        raise DataError("the log does not say the true examination", hint="simulate with truth=True")
+    shown = np.bincount(log.position)[1:]
+    total = np.bincount(log.position, weights=log.columns["true_examination"])[1:]
+    theta: Array = total / np.maximum(shown, 1)
+    ratio: Array = theta / theta[0]
+    return ratio

@@ -1,0 +1,59 @@
+"""Training state on disk without pickle: tensors and a JSON note in one safetensors file, replaced atomically."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+FILE = "checkpoint.safetensors"
+
+
+def write_tensors(path: Path, tensors: dict[str, Tensor], note: dict[str, Any]) -> None:
+    """Write tensors and a note; a reader sees the old file or the new one, never half of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(path.name + ".partial")
+    plain = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
+    save_file(plain, partial, {"unskew": json.dumps(note)})
+    os.replace(partial, path)
+
+
+def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The tensors and the note of a file."""
+    with path.open("rb") as file:  # 8 bytes of length, then a JSON header that holds the metadata
+        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+    return load_file(path), json.loads(header["__metadata__"]["unskew"])
+
+
+def under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """The tensors whose name starts with the prefix, without it.
+
+    >>> list(under({"now.a": torch.zeros(1), "best.a": torch.ones(1)}, "now."))
+    ['a']
+    """
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+
+
+def optimizer_tensors(optimizers: list[torch.optim.Optimizer]) -> dict[str, Tensor]:
+    """The state of the optimisers as named tensors."""
+    return {
+        f"{index}.{key}.{name}": torch.as_tensor(value)
+        for index, optimizer in enumerate(optimizers)
+        for key, state in optimizer.state_dict()["state"].items()
+        for name, value in state.items()
+    }
+
+
+def restore_optimizers(optimizers: list[torch.optim.Optimizer], tensors: dict[str, Tensor]) -> None:
+    """Put the state back where `optimizer_tensors` took it from."""
+    for index, optimizer in enumerate(optimizers):
+        state: dict[int, dict[str, Tensor]] = {}
+        for name, value in under(tensors, f"{index}.").items():
+            key, slot = name.split(".", 1)
+            state.setdefault(int(key), {})[slot] = value
+        optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})

@@ -1,0 +1,103 @@
+"""Dual learning algorithm: ranker and propensity model each learn from clicks weighted by the other.
+
+Reference: Ai et al., "Unbiased Learning to Rank with Unbiased Propensity Estimation", SIGIR 2018.
+
+    wE_k = exp(e_1 - e_k)        relevance loss   Lr = Lsoft(s, c; wE)
+    wR_k = exp(s_1 - s_k)        propensity loss  Le = Lsoft(e, c; wR)
+
+with s the scores, e_k the propensity model at rank k, weights held constant, and Lsoft the list softmax loss
+divided by the sum of weighted clicks. exp(e_k - e_1) is the examination of rank k relative to rank 1.
+
+Differences from the paper: ratios are taken in log space and can be clipped; e is a free table, where the published
+code passes it through an ELU (`elu = true`) and the first version through a small network (`bias = "tower"`). The
+reference of wR is the first result shown in each list, as published.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor
+
+from unskew.learning.bias import PositionTable, PositionTower
+from unskew.learning.losses import softmax_loss
+from unskew.learning.methods.contract import Context, MethodConfig, MethodModule
+from unskew.types import ClickBatch
+
+Link = Literal["softmax", "sigmoid"]
+
+
+def dual_weights(
+    logits: Tensor, where: Tensor, *, link: Link = "softmax", max_weight: float | None = None
+) -> Tensor:
+    """p_1 / p_k of each list, in log space: p = softmax(logits), or sigmoid(logits - their mean).
+
+    >>> e = torch.tensor([[0.5, 0.2, -0.1]])
+    >>> [round(w, 6) for w in dual_weights(e, torch.ones_like(e, dtype=torch.bool))[0].tolist()]
+    [1.0, 1.349859, 1.822119]
+    """
+    if link == "sigmoid":
+        valid = where.sum(-1, keepdim=True).clamp(min=1)
+        logits = F.logsigmoid(logits - torch.where(where, logits, 0.0).sum(-1, keepdim=True) / valid)
+    ratio = (logits[..., :1] - logits).clamp(max=80.0).exp()  # exp(88) is the last finite float32
+    ratio = ratio if max_weight is None else ratio.clamp(max=max_weight)
+    return torch.where(where, ratio, 0.0)
+
+
+class DLA(MethodConfig):
+    """Learn ranker and examination together."""
+
+    name: Literal["dla"] = "dla"
+    link: Link = "softmax"
+    """How logits become probabilities in the weights."""
+    max_weight: Annotated[float, Field(ge=1)] | None = None
+    """Clip both weights at this value; none clips nothing."""
+    bias: Literal["table", "tower"] = "table"
+    """A free number per rank, or a small network on the rank."""
+    elu: bool = False
+    """Pass the propensity logit through an ELU, as the published code does."""
+
+    def build(self, context: Context) -> DLAMethod:
+        """The method, with one propensity logit per rank of the log."""
+        return DLAMethod(self, context.positions)
+
+
+class DLAMethod(MethodModule):
+    """Two softmax losses, each weighted by the other side."""
+
+    def __init__(self, config: DLA, positions: int) -> None:
+        super().__init__()
+        self.config = config
+        self.examination = PositionTable(positions) if config.bias == "table" else PositionTower(positions)
+
+    def logits(self, position: Tensor) -> Tensor:
+        """e_k of each shown result, [B, K]."""
+        e: Tensor = self.examination(position)
+        return F.elu(e) if self.config.elu else e
+
+    def forward(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
+        """Lr + Le; no gradient crosses from one to the other."""
+        s, e = relevance[..., 0], self.logits(batch.position)
+        options = {"link": self.config.link, "max_weight": self.config.max_weight}
+        w_e = dual_weights(e.detach(), batch.where, **options)  # type: ignore[arg-type]
+        w_r = dual_weights(s.detach(), batch.where, **options)  # type: ignore[arg-type]
+        ranking = softmax_loss(s, batch.clicks, where=batch.where, weights=w_e)
+        return ranking + softmax_loss(e, batch.clicks, where=batch.where, weights=w_r)
+
+    def click_scores(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
+        """Relevance times examination, in log space."""
+        return relevance[..., 0] + self.logits(batch.position)
+
+    def propensity(self) -> Tensor:
+        """exp(e_k - e_1)."""
+        ranks = torch.arange(1, self.count + 1, device=next(self.parameters()).device)
+        e = self.logits(ranks[None]).squeeze(0)
+        return (e - e[0]).exp().detach()
+
+    @property
+    def count(self) -> int:
+        """Number of ranks."""
+        return len(self.examination.values)

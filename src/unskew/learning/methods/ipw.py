@@ -1,0 +1,106 @@
+"""Inverse propensity weighting: a click at a rank that few people look at counts for more.
+
+Reference: Joachims, Swaminathan, Schnabel, "Unbiased Learning-to-Rank with Biased Feedback", WSDM 2017; Wang et
+al., "Learning to Rank with Selection Bias in Personal Search", SIGIR 2016.
+
+    w_k = theta_1 / theta_k
+    minimise  - sum_q sum_k c_qk w_k log softmax_k(s_q)  /  sum_q sum_k c_qk w_k        (self-normalised)
+
+Propensities are given, estimated from shuffled sessions of the log, or the simulator's own.
+
+Differences from the paper: weights can be clipped, which trades a little bias for much variance; with
+`self_normalized = false` the softmax loss is divided by the number of sessions (the plain estimator). The pointwise
+loss takes the unbiased form -(w c) log sig(s) - (1 - w c) log(1 - sig(s)), not a weighted cross-entropy.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from unskew.clicks.counts import Reduction
+from unskew.errors import ConfigError
+from unskew.learning.bias import at_rank, oracle_propensity, randomized_propensity
+from unskew.learning.losses import LOSSES, LossName, softmax_loss
+from unskew.learning.methods.contract import Context, MethodConfig, MethodModule
+from unskew.types import Array, ClickBatch
+
+
+def inverse_propensity(theta: Tensor, max_weight: float | None) -> Tensor:
+    """w_k = theta_1 / theta_k, clipped from above.
+
+    >>> [round(w, 4) for w in inverse_propensity(torch.tensor([0.68, 0.61, 0.06]), 10.0).tolist()]
+    [1.0, 1.1148, 10.0]
+    """
+    weights = theta[0] / theta
+    return weights if max_weight is None else weights.clamp(max=max_weight)
+
+
+class IPW(MethodConfig):
+    """Weight each click by the inverse of its rank's propensity."""
+
+    name: Literal["ipw"] = "ipw"
+    propensity: Literal["randomized", "oracle"] | Annotated[tuple[float, ...], Field(strict=False)] = "randomized"
+    """From the shuffled sessions of the log, from the simulator, or one number per rank."""
+    max_weight: Annotated[float, Field(ge=1)] | None = None
+    """Clip weights at this value; none clips nothing."""
+    self_normalized: bool = True
+    """Divide the softmax loss by the sum of weights, not by the number of sessions."""
+    loss: LossName = "softmax"
+    """Which ranking loss to weight."""
+
+    @property
+    def reduction(self) -> Reduction:
+        """What the chosen loss can take."""
+        return LOSSES[self.loss].reduction
+
+    def build(self, context: Context) -> IPWMethod:
+        """The method, with propensities looked up or estimated."""
+        return IPWMethod(self, torch.as_tensor(self._theta(context), dtype=torch.float32))
+
+    def _theta(self, context: Context) -> Array:
+        if context.log is None:
+            return np.ones(context.positions)
+        if self.propensity == "randomized":
+            return randomized_propensity(context.log)
+        if self.propensity == "oracle":
+            return oracle_propensity(context.log)
+        theta = np.asarray(self.propensity, dtype=np.float64)
+        if len(theta) == 0 or not np.all(theta > 0):
+            raise ConfigError("method.propensity: give one positive number per rank, rank 1 first")
+        return theta
+
+
+class IPWMethod(MethodModule):
+    """A ranking loss with a weight per rank."""
+
+    theta: Tensor
+
+    def __init__(self, config: IPW, theta: Tensor) -> None:
+        super().__init__()
+        self.config = config
+        self.register_buffer("theta", theta / theta[0])
+
+    def forward(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
+        """The weighted loss of scores against clicks."""
+        scores = relevance[..., 0]
+        weights = at_rank(inverse_propensity(self.theta, self.config.max_weight), batch.position)
+        if self.config.loss == "softmax" and not self.config.self_normalized:
+            n = batch.impressions
+            return softmax_loss(
+                scores, batch.clicks, where=batch.where, weights=weights, impressions=n, normalize="sessions"
+            )
+        return LOSSES[self.config.loss].function(scores, batch, weights)
+
+    def click_scores(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
+        """Relevance times propensity, in log space."""
+        relevance_log = relevance[..., 0] if self.config.loss != "sigmoid" else relevance[..., 0].sigmoid().log()
+        return relevance_log + at_rank(self.theta.log(), batch.position)
+
+    def propensity(self) -> Tensor:
+        """The propensities used, relative to rank 1."""
+        return self.theta

@@ -1,0 +1,34 @@
+"""True labels instead of clicks: the upper bound that a debiasing method can hope for.
+
+Reference: the "Labeled Data" rows of Chen et al., "Scalar is Not Enough: Vectorization-based Unbiased Learning to
+Rank", KDD 2022.
+
+    minimise  - sum_q sum_k y_qk log softmax_k(s_q)  /  sum_q sum_k y_qk        y = grades 0..4 as they are
+
+Differences from the paper: the published code uses the ten documents shown; `documents = "shown"` does the same,
+`documents = "all"` takes every candidate of the query. Each query counts once, however often it was shown.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from unskew.learning.losses import LossName
+from unskew.learning.methods.contract import Context, MethodConfig
+from unskew.learning.methods.naive import Naive, NaiveMethod
+
+
+class Labeled(MethodConfig):
+    """Learn from grades; the only method that reads them."""
+
+    target: ClassVar[Literal["clicks", "labels"]] = "labels"
+
+    name: Literal["labeled"] = "labeled"
+    loss: LossName = "softmax"
+    """Which ranking loss to use."""
+    documents: Literal["shown", "all"] = "shown"
+    """Grades of the documents that were shown, as published, or of every candidate."""
+
+    def build(self, context: Context) -> NaiveMethod:
+        """The method; grades arrive in the place of clicks."""
+        return NaiveMethod(Naive(loss=self.loss))

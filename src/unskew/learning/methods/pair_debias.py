@@ -1,0 +1,108 @@
+"""Pairwise debiasing: position ratios for clicked and unclicked results, learned with the ranker.
+
+Reference: Hu et al., "Unbiased LambdaMART: An Unbiased Pairwise Learning-to-Rank Algorithm", WWW 2019.
+
+For ranks i, j with a click on i and none on j, l_ij = sum log(1 + exp(-(s_i - s_j))), the loss is
+
+    sum_ij l_ij / (t+_i t-_j)
+    t+_i <- (1 - step) t+_i + step (sum_j l_ij / t-_j  /  sum_j l_1j / t-_j)^(1 / (p + 1))        (Eq. 26)
+    t-_j <- (1 - step) t-_j + step (sum_i l_ij / t+_i  /  sum_i l_i1 / t+_i)^(1 / (p + 1))        (Eq. 27)
+
+Every right-hand side uses the old t; both stay 1 at rank 1.
+
+Differences from the paper: a network with plain pairs in the place of LambdaMART (`gains = "lambda"` needs sessions
+and weights pairs by the nDCG they decide); the loss is averaged over pairs, which only rescales it. The published
+code's loss is 256 times larger through a broadcast. `regularization = 0` is what the paper's table used.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from unskew.clicks.counts import Reduction
+from unskew.learning.bias import at_rank
+from unskew.learning.losses import lambda_gains, pair_counts, pair_losses
+from unskew.learning.methods.contract import Context, MethodConfig, MethodModule
+from unskew.types import ClickBatch
+
+
+def ratio_update(total: Tensor, old: Tensor, *, step: float, power: float) -> Tensor:
+    """(1 - step) old + step (total_k / total_1)^power; ranks without a pair stay, and so do all without rank 1.
+
+    >>> t = ratio_update(torch.tensor([4.0, 1.0, 0.0]), torch.ones(3), step=0.5, power=0.5)
+    >>> t.tolist()
+    [1.0, 0.75, 1.0]
+    """
+    known = (total > 0) & (total[0] > 0)
+    ratio = torch.where(known, total / torch.where(total[0] > 0, total[0], 1.0), 1.0) ** power
+    return torch.where(known, (1 - step) * old + step * ratio, old)
+
+
+class PairDebias(MethodConfig):
+    """Learn pairs with position ratios for clicked and for unclicked results."""
+
+    name: Literal["pair_debias"] = "pair_debias"
+    step: float = Field(0.05, gt=0, le=1)
+    """How far the ratios move at every batch."""
+    regularization: float = Field(1.0, ge=0)
+    """p: ratios are raised to 1 / (p + 1)."""
+    gains: Literal["none", "lambda"] = "none"
+    """Weight pairs by the nDCG they decide."""
+
+    @property
+    def reduction(self) -> Reduction:
+        """Pair counts; nDCG weights need single sessions."""
+        return "pairs" if self.gains == "none" else "sessions"
+
+    def build(self, context: Context) -> PairDebiasMethod:
+        """The method, with two ratios per rank of the log."""
+        return PairDebiasMethod(self, context.positions)
+
+
+class PairDebiasMethod(MethodModule):
+    """Pairwise logistic loss divided by t+ of the clicked and t- of the unclicked rank."""
+
+    clicked: Tensor
+    unclicked: Tensor
+
+    def __init__(self, config: PairDebias, positions: int) -> None:
+        super().__init__()
+        self.config = config
+        self.register_buffer("clicked", torch.ones(positions))
+        self.register_buffer("unclicked", torch.ones(positions))
+
+    def forward(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
+        """The weighted mean of pair losses; updates the ratios in training."""
+        s = relevance[..., 0]
+        n = pair_counts(batch.clicks, batch.where) if batch.pairs is None else batch.pairs
+        if self.config.gains == "lambda":
+            n = n * lambda_gains(s, batch.clicks, where=batch.where)
+        losses = torch.where(n > 0, n * pair_losses(s), 0.0)  # [B, K, K] l_ij
+        plus, minus = at_rank(self.clicked, batch.position), at_rank(self.unclicked, batch.position)
+        loss = (losses / (plus.unsqueeze(-1) * minus.unsqueeze(-2))).sum() / n.sum().clamp(min=1e-8)
+        if self.training:
+            self.update(losses.detach(), plus, minus, batch.position)
+        return loss
+
+    @torch.no_grad()
+    def update(self, losses: Tensor, plus: Tensor, minus: Tensor, position: Tensor) -> None:
+        """Move t+ and t- towards the ratios of this batch."""
+        index = (position - 1).clamp(0, len(self.clicked) - 1).flatten()
+        options = {"step": self.config.step, "power": 1 / (self.config.regularization + 1)}
+        by_clicked = (losses / minus.unsqueeze(-2)).sum(-1).flatten()
+        by_unclicked = (losses / plus.unsqueeze(-1)).sum(-2).flatten()
+        zeros = torch.zeros_like(self.clicked)
+        self.clicked.copy_(ratio_update(zeros.index_add(0, index, by_clicked), self.clicked, **options))
+        self.unclicked.copy_(ratio_update(zeros.index_add(0, index, by_unclicked), self.unclicked, **options))
+
+    def click_scores(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
+        """Relevance times t+, in log space."""
+        return relevance[..., 0] + at_rank(self.clicked.clamp(min=1e-6).log(), batch.position)
+
+    def propensity(self) -> Tensor:
+        """t+_k, the click ratio of rank k to rank 1."""
+        return self.clicked / self.clicked[0]

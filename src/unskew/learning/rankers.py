@@ -1,0 +1,81 @@
+"""Rankers: networks from a feature vector to one or several relevance outputs.
+
+The shape is LayerNorm -> Linear -> ELU per layer with no activation after the last, as in the published
+experiments; a linear ranker is the same with no hidden layer. Weights start Glorot-uniform, biases at 0
+(the published code draws biases too; a constant added to every score of a list changes no ranking).
+
+Legend: n documents, D features, O outputs.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+from torch import Tensor, nn
+
+
+class MLP(BaseModel):
+    """A feed-forward ranker."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    name: Literal["mlp"] = "mlp"
+    sizes: tuple[int, ...] = Field((512, 256, 128), strict=False)
+    """Units of the hidden layers."""
+    input_norm: bool = True
+    """Normalise each document's feature vector before the first layer, as published."""
+    dropout: float = Field(0.0, ge=0, lt=1)
+    """Share of hidden units dropped in training."""
+    epsilon: float = Field(1e-5, gt=0)
+    """Constant inside LayerNorm; the original TensorFlow code used 1e-3."""
+
+    def build(self, features: int, outputs: int) -> nn.Module:
+        """The network, weights drawn from torch's current random state."""
+        return Network(features, (*self.sizes, outputs), self)
+
+
+class Linear(BaseModel):
+    """A linear ranker: scores are a weighted sum of the (normalised) features."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    name: Literal["linear"] = "linear"
+    input_norm: bool = True
+    """Normalise each document's feature vector first, as published."""
+
+    def build(self, features: int, outputs: int) -> nn.Module:
+        """The layer, weights drawn from torch's current random state."""
+        return Network(features, (outputs,), MLP(sizes=(), input_norm=self.input_norm))
+
+
+class Network(nn.Module):
+    """LayerNorm -> Linear -> ELU per layer, [n, D] -> [n, O]."""
+
+    def __init__(self, features: int, sizes: tuple[int, ...], config: MLP) -> None:
+        super().__init__()
+        layers: list[nn.Module] = []
+        width = features
+        for depth, size in enumerate(sizes):
+            if depth > 0:
+                layers.append(nn.ELU(inplace=True))
+                if config.dropout:
+                    layers.append(nn.Dropout(config.dropout))
+            if depth > 0 or config.input_norm:
+                layers.append(nn.LayerNorm(width, eps=config.epsilon))
+            linear = nn.Linear(width, size)
+            nn.init.xavier_uniform_(linear.weight)
+            nn.init.zeros_(linear.bias)
+            layers.append(linear)
+            width = size
+        self.layers = nn.Sequential(*layers)
+
+    def forward(self, documents: Tensor) -> Tensor:
+        """Relevance outputs of each document."""
+        outputs: Tensor = self.layers(documents)
+        return outputs
+
+
+Ranker = MLP | Linear
+RANKERS: dict[str, type[MLP] | type[Linear]] = {"mlp": MLP, "linear": Linear}
+"""Rankers that can be asked for by name."""

@@ -1,0 +1,164 @@
+"""How well a model predicts clicks: log-likelihood, perplexity, AUC, and the list-wise log-likelihood.
+
+Every function takes counts, so a reduced log gives the same number as the sessions it came from: an entry was
+clicked `clicks` times out of `impressions` (default 1, so plain 0/1 clicks work as they are). Arrays may have
+any shape as long as it is the same; an entry with 0 impressions is padding and never counts.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from unskew.errors import ConfigError, DataError
+from unskew.measuring.ranked import checked_offsets
+from unskew.types import Array
+
+
+def click_loglikelihood_metric(
+    probabilities: ArrayLike, clicks: ArrayLike, *, impressions: ArrayLike | None = None, eps: float = 1e-6
+) -> float:
+    """sum(c log p + (n - c) log(1 - p)) / sum(n), natural logarithm, p clamped to [eps, 1 - eps].
+
+    0 is a perfect prediction; NaN where nothing was shown.
+
+    >>> round(click_loglikelihood_metric([0.5, 0.2], [1, 0]), 6)
+    -0.458145
+    """
+    p, c, n = _counts(probabilities, clicks, impressions)
+    return _mean(_loglikelihood(_clamped(p, eps), c, n), n)
+
+
+def perplexity_metric(
+    probabilities: ArrayLike, clicks: ArrayLike, *, impressions: ArrayLike | None = None, eps: float = 1e-6
+) -> float:
+    """2^(-mean over impressions of log2 P(what happened)): 1 is perfect, 2 is a coin.
+
+    Click-model papers often print the plain mean of the perplexities per rank instead; for that one average
+    `perplexity_by_rank_metric`.
+
+    >>> round(perplexity_metric([0.5, 0.2], [1, 0]), 6)
+    1.581139
+    """
+    return float(np.exp(-click_loglikelihood_metric(probabilities, clicks, impressions=impressions, eps=eps)))
+
+
+def perplexity_by_rank_metric(
+    probabilities: ArrayLike,
+    clicks: ArrayLike,
+    *,
+    positions: ArrayLike,
+    impressions: ArrayLike | None = None,
+    eps: float = 1e-6,
+) -> Array:
+    """Perplexity of the impressions at each rank, [K]: entry k - 1 is rank k, NaN where nothing was shown.
+
+    >>> perplexity_by_rank_metric([0.5, 0.5, 0.2], [1, 0, 0], positions=[1, 1, 2])
+    array([2.  , 1.25])
+    """
+    p, c, n = _counts(probabilities, clicks, impressions)
+    rank = _ranks(np.asarray(positions), np.shape(clicks), impressions)
+    total = np.bincount(rank, weights=_loglikelihood(_clamped(p, eps), c, n))[1:]
+    shown = np.bincount(rank, weights=n)[1:]
+    mean = np.divide(total, shown, out=np.full(len(shown), np.nan), where=shown > 0)
+    perplexity: Array = np.exp(-mean)
+    return perplexity
+
+
+def auc_metric(scores: ArrayLike, clicks: ArrayLike, *, impressions: ArrayLike | None = None) -> float:
+    """P(score of a clicked impression > score of an unclicked one) + P(equal) / 2, over all pairs.
+
+    Entries count as often as they were shown. NaN where there is no click or nothing without one.
+
+    >>> auc_metric([0.9, 0.5, 0.5, 0.1], [1, 1, 0, 0])
+    0.875
+    """
+    values, c, n = _counts(scores, clicks, impressions, what="score")
+    _, level = np.unique(values, return_inverse=True)
+    clicked, unclicked = np.bincount(level, weights=c), np.bincount(level, weights=n - c)
+    below = np.cumsum(unclicked) - unclicked
+    pairs = clicked.sum() * unclicked.sum()
+    return float(np.sum(clicked * (below + unclicked / 2)) / pairs) if pairs > 0 else float("nan")
+
+
+def listwise_click_loglikelihood_metric(
+    scores: ArrayLike, clicks: ArrayLike, *, offsets: ArrayLike, impressions: ArrayLike | None = None
+) -> float:
+    """sum(c log softmax(s)) / sum(c): how likely the clicked results are within the list that was shown.
+
+    Flat arrays [N]; list q is entries offsets[q] to offsets[q + 1], one session or all sessions with one
+    ranking. Lists without a click do not matter. NaN where there is no click at all.
+
+    >>> round(listwise_click_loglikelihood_metric([1, 2, 0, 0.5], [0, 1, 0, 1], offsets=[0, 3, 4]), 6)
+    -0.203803
+    """
+    if np.ndim(clicks) != 1:
+        raise DataError(f"clicks must be flat beside offsets, not of the shape {np.shape(clicks)}")
+    bounds = checked_offsets(offsets, len(np.asarray(clicks)))
+    values, c, _ = _counts(scores, clicks, impressions, what="score")
+    if not np.all(np.isfinite(values)):
+        raise DataError("scores must be finite for a softmax")
+    query = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))[_shown(impressions, np.shape(clicks))]
+    return _mean(c * _log_softmax(values, query), c)
+
+
+def _log_softmax(values: Array, group: Array) -> Array:
+    """Log softmax within runs of equal `group`."""
+    if len(values) == 0:
+        return values
+    starts = np.flatnonzero(np.diff(group, prepend=-1))
+    sizes = np.diff(starts, append=len(group))
+    shifted = values - np.repeat(np.maximum.reduceat(values, starts), sizes)
+    normed: Array = shifted - np.repeat(np.log(np.add.reduceat(np.exp(shifted), starts)), sizes)
+    return normed
+
+
+def _shown(impressions: ArrayLike | None, shape: tuple[int, ...]) -> Array:
+    """Flat mask of the entries that are not padding."""
+    shown: Array = np.ones(shape, dtype=bool) if impressions is None else np.asarray(impressions) != 0
+    return shown.ravel()
+
+
+def _counts(
+    values: ArrayLike, clicks: ArrayLike, impressions: ArrayLike | None, *, what: str = "probability"
+) -> tuple[Array, Array, Array]:
+    """Predictions, clicks and impressions as flat float64 arrays without padding, checked."""
+    p, c = np.asarray(values, dtype=np.float64), np.asarray(clicks, dtype=np.float64)
+    n = np.ones_like(c) if impressions is None else np.asarray(impressions, dtype=np.float64)
+    if not p.shape == c.shape == n.shape:
+        raise DataError(f"shapes differ: predictions {p.shape}, clicks {c.shape}, impressions {n.shape}")
+    if not np.all((c >= 0) & (c <= n) & np.isfinite(n)):
+        raise DataError("clicks must lie between 0 and impressions", hint="pass the impressions of counted clicks")
+    shown = n.ravel() > 0
+    p, c, n = p.ravel()[shown], c.ravel()[shown], n.ravel()[shown]
+    wrong = np.isnan(p) if what == "score" else ~((p >= 0) & (p <= 1))
+    if np.any(wrong):
+        first = p[np.flatnonzero(wrong)[0]]
+        raise DataError(f"{what} is out of range in {wrong.sum()} of {len(p)} entries, the first is {first}")
+    return p, c, n
+
+
+def _ranks(positions: Array, shape: tuple[int, ...], impressions: ArrayLike | None) -> Array:
+    if positions.shape != shape or positions.dtype.kind not in "iu":
+        raise DataError(
+            f"positions must be integers of the shape {shape}, not {positions.dtype} {positions.shape}"
+        )
+    rank: Array = positions.ravel()[_shown(impressions, shape)]
+    if np.any(rank < 1):
+        raise DataError("positions count from 1; 0 is only for entries with 0 impressions")
+    return rank.astype(np.int64)
+
+
+def _clamped(p: Array, eps: float) -> Array:
+    if not 0 < eps < 0.5:
+        raise ConfigError(f"eps must lie between 0 and 0.5, not {eps}")
+    return np.clip(p, eps, 1 - eps)
+
+
+def _loglikelihood(p: Array, c: Array, n: Array) -> Array:
+    likelihood: Array = c * np.log(p) + (n - c) * np.log1p(-p)
+    return likelihood
+
+
+def _mean(total: Array, weight: Array) -> float:
+    return float(total.sum() / weight.sum()) if weight.sum() > 0 else float("nan")

@@ -1,0 +1,176 @@
+"""The three data structures that every stage shares: labelled lists, a click log, a training batch.
+
+Legend: Q queries, N documents or impressions, S sessions, B rows of a batch, K results of a page, D features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unskew.errors import DataError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Lists:
+    """Queries, each with a list of documents: feature vectors, grades and ids, laid out one list after another."""
+
+    features: Array
+    """[N, D] float32; absent entries are 0. May be memory-mapped."""
+    offsets: Array
+    """[Q + 1] int64; documents of query q are rows offsets[q] to offsets[q + 1]."""
+    labels: Array
+    """[N] int16 grades, for evaluation and for the method `labeled` only."""
+    query_ids: Array
+    """[Q] int64 or str."""
+    doc_ids: Array | None = None
+    """[N] str, or None: then a document's id is its index in its list."""
+    present: Array | None = None
+    """[N, ceil(D / 8)] uint8, np.packbits of "the file names this entry"; None where every entry is present."""
+    confounder: int | None = None
+    """Index of a feature that the logging ranker likes and relevance does not, where one was planted."""
+    name: str = "lists"
+
+    def __post_init__(self) -> None:
+        documents = len(self.features)
+        if self.features.ndim != 2:
+            raise DataError(f"features must be a matrix [documents, features], not of shape {self.features.shape}")
+        if len(self.offsets) != len(self.query_ids) + 1 or self.offsets[0] != 0 or self.offsets[-1] != documents:
+            raise DataError(
+                f"offsets must run from 0 to {documents} documents in {len(self.query_ids)} + 1 steps",
+                path=self.name,
+            )
+        if len(self.labels) != documents or (self.doc_ids is not None and len(self.doc_ids) != documents):
+            raise DataError(
+                f"labels and doc_ids must have one entry for each of {documents} documents", path=self.name
+            )
+
+    def __len__(self) -> int:
+        return len(self.query_ids)
+
+    @property
+    def sizes(self) -> Array:
+        """Documents per query, [Q]."""
+        sizes: Array = np.diff(self.offsets)
+        return sizes
+
+    @property
+    def dim(self) -> int:
+        """Number of features."""
+        return int(self.features.shape[1])
+
+    def document_ids(self) -> Array:
+        """The id of every document, [N]: as read, or the index in its list."""
+        if self.doc_ids is not None:
+            return self.doc_ids
+        ids: Array = np.arange(len(self.features)) - np.repeat(self.offsets[:-1], self.sizes)
+        return ids
+
+    def take(self, queries: Array) -> Lists:
+        """The given queries (indices or a boolean mask), in that order."""
+        queries = np.flatnonzero(queries) if queries.dtype == bool else queries
+        sizes = self.sizes[queries]
+        offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        rows = np.repeat(self.offsets[queries] - offsets[:-1], sizes) + np.arange(offsets[-1])
+        return replace(
+            self,
+            features=self.features[rows],
+            offsets=offsets,
+            labels=self.labels[rows],
+            query_ids=self.query_ids[queries],
+            doc_ids=None if self.doc_ids is None else self.doc_ids[rows],
+            present=None if self.present is None else self.present[rows],
+        )
+
+
+@dataclass(frozen=True)
+class Log:
+    """Sessions of shown results, session after session; every impression points at a row of `lists`."""
+
+    lists: Lists
+    query: Array
+    """[S] int64, the session's query as an index into `lists`."""
+    offsets: Array
+    """[S + 1] int64, where each session's impressions begin and end."""
+    row: Array
+    """[N] int64, the document shown, as a row of `lists.features`."""
+    position: Array
+    """[N] int16, the rank it was shown at, from 1; ascending within a session."""
+    click: Array
+    """[N] uint8, 0 or 1."""
+    randomized: Array | None = None
+    """[N] bool, true where the slot was filled at random."""
+    columns: Mapping[str, Array] = field(default_factory=dict)
+    """[N] each: further columns of the impressions table (serp_*, propensity, true_examination, ...)."""
+
+    def __len__(self) -> int:
+        return len(self.query)
+
+    @property
+    def sizes(self) -> Array:
+        """Results per session, [S]."""
+        sizes: Array = np.diff(self.offsets)
+        return sizes
+
+    def take(self, sessions: Array) -> Log:
+        """The given sessions (indices or a boolean mask), in that order."""
+        sessions = np.flatnonzero(sessions) if sessions.dtype == bool else sessions
+        sizes = self.sizes[sessions]
+        offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        rows = np.repeat(self.offsets[sessions] - offsets[:-1], sizes) + np.arange(offsets[-1])
+        return replace(
+            self,
+            query=self.query[sessions],
+            offsets=offsets,
+            row=self.row[rows],
+            position=self.position[rows],
+            click=self.click[rows],
+            randomized=None if self.randomized is None else self.randomized[rows],
+            columns={name: column[rows] for name, column in self.columns.items()},
+        )
+
+
+@dataclass(frozen=True)
+class ClickBatch:
+    """Rows of (ranking, clicks) padded to K results; a row is one session, or all sessions with that ranking.
+
+    Feature vectors are kept packed, without padding, so that a ranker computes on real documents only.
+    """
+
+    documents: Tensor
+    """[n, D] float32 feature vectors of the n results there are, row after row."""
+    packed: Tensor
+    """[n] int64, where each of them stands in the flattened [B, K]."""
+    position: Tensor
+    """[B, K] int64 rank shown, from 1; 0 where padded."""
+    clicks: Tensor
+    """[B, K] float32 number of clicks; grades for the method that learns from labels."""
+    impressions: Tensor
+    """[B, K] float32 number of times shown; 0 where padded."""
+    where: Tensor
+    """[B, K] bool, true where there is a result."""
+    pairs: Tensor | None = None
+    """[B, K, K] float32 sessions with a click on i and none on j, for methods that reduce to pairs."""
+    serp: Mapping[str, Tensor] = field(default_factory=dict)
+    """[B, K] each, presentation features of the page."""
+
+    def pad(self, values: Tensor) -> Tensor:
+        """Lay packed values [n, ...] out as [B, K, ...], 0 where padded; differentiable."""
+        rows, width = self.where.shape
+        if len(values) != rows * width:
+            values = values.new_zeros(rows * width, *values.shape[1:]).index_copy(0, self.packed, values)
+        return values.view(rows, width, *values.shape[1:])
+
+    @property
+    def features(self) -> Tensor:
+        """[B, K, D] float32, 0 where padded."""
+        return self.pad(self.documents)

@@ -1,0 +1,27 @@
+"""Shared by all tests: where real data lie, and a cache that is not the user's."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def data_folder() -> Path:
+    """Real data sets: the folder named by UNSKEW_DATA, else ../shared/data next to the project's root."""
+    root = Path(__file__).resolve().parent.parent
+    folder = Path(os.environ.get("UNSKEW_DATA") or root.parent / "shared" / "data")
+    if not folder.is_dir():
+        pytest.skip(f"no real data at {folder}; set UNSKEW_DATA to the folder that holds them")
+    return folder
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Parsed files go to a temporary folder, never to the user's cache."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("UNSKEW_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
