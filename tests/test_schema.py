@@ -13,7 +13,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from unskew.clicks.schema import REQUIRED, read_log, write_log
+from unskew.clicks.log import read_log, write_log
+from unskew.clicks.schema import REQUIRED
 from unskew.clicks.simulate import simulate
 from unskew.clicks.synthetic import make_lists
 from unskew.errors import DataError

@@ -38,13 +38,13 @@ def entries(root: Path) -> list[Path]:
 def count_parses(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """A list that grows by one with each parse."""
     calls: list[int] = []
-    parse = letor._parse
+    parse = letor.parse_files
 
     def counted(*args: object, **options: object) -> None:
         calls.append(1)
         parse(*args, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(letor, "_parse", counted)
+    monkeypatch.setattr(letor, "parse_files", counted)
     return calls
 
 
@@ -144,13 +144,13 @@ def test_a_changed_group_file_is_seen(path: Path, root: Path) -> None:
 
 
 def test_a_file_that_changes_while_it_is_read(path: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    parse = letor._parse
+    parse = letor.parse_files
 
     def parse_and_change(*args: object, **options: object) -> None:
         parse(*args, **options)  # type: ignore[arg-type]
         path.write_text(TEXT.replace("2:5", "2:6"))
 
-    monkeypatch.setattr(letor, "_parse", parse_and_change)
+    monkeypatch.setattr(letor, "parse_files", parse_and_change)
     with pytest.raises(DataError, match="changed while it was read"):
         read_letor(path, cache=root)
     assert entries(root) == []
@@ -228,9 +228,9 @@ def test_growing_matrix(tmp_path: Path) -> None:
 READER = """
 import sys
 from pathlib import Path
-from unskew.clicks import letor
-letor.BLOCK = 1 << 14
-blocks = letor._blocks
+from unskew.clicks import files, letor, parse
+files.BLOCK = 1 << 14
+blocks = files.read_blocks
 def slow_blocks(path, size=None):
     import time
     for number, block in enumerate(blocks(path, size)):
@@ -238,7 +238,9 @@ def slow_blocks(path, size=None):
             print("reading", flush=True)
         time.sleep(float(sys.argv[3]))
         yield block
-letor._blocks = slow_blocks
+parse.read_blocks = slow_blocks
+print("ready", flush=True)
+sys.stdin.readline()
 lists = letor.read_letor(Path(sys.argv[1]), cache=Path(sys.argv[2]))
 print(len(lists), float(lists.features.sum()))
 """
@@ -246,12 +248,24 @@ print(len(lists), float(lists.features.sum()))
 
 def start_reader(path: Path, root: Path, pause: float) -> subprocess.Popen[str]:
     command = [sys.executable, "-c", READER, str(path), str(root), str(pause)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def let_go(*readers: subprocess.Popen[str]) -> None:
+    """Wait until all have started up, then let them read."""
+    for reader in readers:
+        assert reader.stdout is not None
+        assert reader.stdout.readline() == "ready\n"
+    for reader in readers:
+        assert reader.stdin is not None
+        reader.stdin.write("\n")
+        reader.stdin.flush()
 
 
 def test_a_reader_killed_half_way_leaves_nothing_that_is_used(path: Path, root: Path) -> None:
     path.write_text("".join(f"0 qid:{query} 1:1 2:1\n" for query in range(10_000)))
     with start_reader(path, root, 0.2) as reader:
+        let_go(reader)
         assert reader.stdout is not None
         assert reader.stdout.readline() == "reading\n"
         reader.kill()
@@ -265,6 +279,7 @@ def test_a_reader_killed_half_way_leaves_nothing_that_is_used(path: Path, root: 
 def test_two_readers_at_once_both_succeed(path: Path, root: Path) -> None:
     path.write_text("".join(f"0 qid:{query} 1:1 2:1\n" for query in range(5_000)))
     readers = [start_reader(path, root, 0.05) for _ in range(2)]
+    let_go(*readers)
     outputs = [reader.communicate(timeout=60)[0] for reader in readers]
     assert outputs == ["reading\n5000 10000.0\n"] * 2
     assert len(entries(root)) == 1

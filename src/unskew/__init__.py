@@ -1,3 +1,110 @@
 """unskew: unbiased learning to rank, from biased click logs to rankings one can trust."""
 
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from unskew.clicks.letor import read_letor, write_letor
+    from unskew.clicks.log import read_log, write_log
+    from unskew.clicks.presets import read_preset
+    from unskew.clicks.simulate import (
+        BEHAVIOURS,
+        Cascade,
+        ClickMatrix,
+        DynamicBayesian,
+        IndividualBias,
+        Mixture,
+        PositionBias,
+        SvmLogger,
+        TrustBias,
+        UserBrowsing,
+        simulate,
+    )
+    from unskew.clicks.synthetic import make_lists
+    from unskew.learning.methods import DLA, IPW, METHODS, Labeled, Naive, PairDebias, RegressionEM
+    from unskew.learning.model import Model, load
+    from unskew.learning.rankers import MLP, Linear
+    from unskew.learning.train import Training
+    from unskew.measuring import measure_ranking
+    from unskew.run import learn
+    from unskew.types import ClickBatch, Lists, Log
+
+# torch takes seconds to import, so names are looked up when they are first used
+_HOMES = {
+    "unskew.clicks.letor": ("read_letor", "write_letor"),
+    "unskew.clicks.log": ("read_log", "write_log"),
+    "unskew.clicks.presets": ("read_preset",),
+    "unskew.clicks.simulate": (
+        "BEHAVIOURS",
+        "Cascade",
+        "ClickMatrix",
+        "DynamicBayesian",
+        "IndividualBias",
+        "Mixture",
+        "PositionBias",
+        "SvmLogger",
+        "TrustBias",
+        "UserBrowsing",
+        "simulate",
+    ),
+    "unskew.clicks.synthetic": ("make_lists",),
+    "unskew.learning.methods": ("DLA", "IPW", "METHODS", "Labeled", "Naive", "PairDebias", "RegressionEM"),
+    "unskew.learning.model": ("Model", "load"),
+    "unskew.learning.rankers": ("MLP", "Linear"),
+    "unskew.learning.train": ("Training",),
+    "unskew.measuring": ("measure_ranking",),
+    "unskew.run": ("learn",),
+    "unskew.types": ("ClickBatch", "Lists", "Log"),
+}
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "BEHAVIOURS",
+    "DLA",
+    "IPW",
+    "METHODS",
+    "MLP",
+    "Cascade",
+    "ClickBatch",
+    "ClickMatrix",
+    "DynamicBayesian",
+    "IndividualBias",
+    "Labeled",
+    "Linear",
+    "Lists",
+    "Log",
+    "Mixture",
+    "Model",
+    "Naive",
+    "PairDebias",
+    "PositionBias",
+    "RegressionEM",
+    "SvmLogger",
+    "Training",
+    "TrustBias",
+    "UserBrowsing",
+    "learn",
+    "load",
+    "make_lists",
+    "measure_ranking",
+    "read_letor",
+    "read_log",
+    "read_preset",
+    "simulate",
+    "write_letor",
+    "write_log",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'unskew' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

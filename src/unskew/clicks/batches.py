@@ -3,7 +3,7 @@
 Rows of a reduced log differ in weight: one may stand for a thousand sessions, the next for one. So a batch draws
 rows in proportion to their impressions and takes each row's clicks per impression: what drawing sessions would
 give, with the noise between sessions of one ranking averaged out. An epoch visits rows systematically: with equal
-impressions every row comes exactly once, with unequal ones n / mean(n) times, rounded up or down.
+impressions n every row comes exactly once, with unequal ones in proportion to n, rounded up or down.
 
 Legend: R rows of the reduced log, B rows of a batch, K results of a page, D features.
 """
@@ -44,7 +44,8 @@ class Batches:
         self.serp = {name: as_tensor(column, self.device) for name, column in counts.serp.items()}
         shown = self.impressions.amax(-1).to("cpu", torch.float64)  # [R] sessions behind each row
         self._share = (shown / shown.sum()).cumsum(0)
-        self._draws = max(round((shown.sum() ** 2 / shown.square().sum()).item()), 1)
+        alike = round((shown.sum() ** 2 / shown.square().sum()).item())  # rows, if all weighed the same
+        self._draws = max(alike, min(size, len(shown)), 1)  # a few heavy rows must not shrink the batch
         self._epoch, self._order = -1, torch.arange(0)
 
     def __len__(self) -> int:

@@ -44,7 +44,7 @@ class Counts:
     pairs: Array | None = None
     """[R, K, K] float32 sessions with a click on i and none on j; None unless reduced to pairs."""
     serp: Mapping[str, Array] = field(default_factory=dict)
-    """[R, K] each, 0 where padded."""
+    """[R, K] each; 0, or the empty string, where padded."""
 
     def __len__(self) -> int:
         return len(self.query)
@@ -66,8 +66,9 @@ def reduce_log(log: Log, reduction: Reduction = "counts", *, serp: Sequence[str]
 
     Rows come out in an order that does not depend on the order of the sessions (except for `sessions`).
     """
-    if len(log) == 0:
-        raise DataError("the log has no sessions", path=log.lists.name, hint="check filters and splits")
+    if len(log) == 0 or len(log.row) == 0:
+        what = "no sessions" if len(log) == 0 else "no impressions: every session is empty"
+        raise DataError(f"the log has {what}", path=log.lists.name, hint="check filters and splits")
     missing = [name for name in serp if name not in log.columns]
     if missing:
         raise DataError(f"the log has no column {', '.join(missing)}; it has {', '.join(log.columns) or 'none'}")
@@ -92,16 +93,35 @@ def reduce_log(log: Log, reduction: Reduction = "counts", *, serp: Sequence[str]
         clicks=clicks,
         impressions=impressions,
         pairs=_pair_counts(log, group, slot, clicks, where) if reduction == "pairs" else None,
-        serp={name: np.where(where, log.columns[name][page], 0) for name in serp},
+        serp={name: _fill(log.columns[name][page], where) for name in serp},
     )
+
+
+def label_table(log: Log, *, every: bool = False) -> Counts:
+    """Grades in the place of clicks: one row per query of the log, its most shown page or `every` document."""
+    lists = log.lists
+    if every:
+        query = np.unique(log.query)
+        slots = np.arange(lists.sizes[query].max())
+        row = np.where(slots < lists.sizes[query, None], lists.offsets[query, None] + slots, -1)
+        position = np.where(row >= 0, slots + 1, 0)
+    else:
+        pages = reduce_log(log)
+        order = np.lexsort((-pages.impressions.max(1), pages.query))
+        query, first = np.unique(pages.query[order], return_index=True)
+        row, position = pages.row[order[first]], pages.position[order[first]]
+    where = row >= 0
+    labels = np.where(where, lists.labels[row], 0).astype(np.float32)
+    return Counts(lists, query, row, position.astype(np.int64), labels, where.astype(np.float32))
 
 
 def _same_page(log: Log, session: Array, slot: Array, serp: Sequence[str]) -> tuple[Array, Array]:
     """First session of each distinct page, and the page of each session, by a 64-bit hash that is then checked."""
-    keys = [log.row, log.position, *(log.columns[name] for name in serp)]
+    keys = [_codes(key) for key in (log.row, log.position, *(log.columns[name] for name in serp))]
+    filled = log.sizes > 0  # reduceat does not know empty sessions
     for salt in range(1, 9):
-        hashes = np.add.reduceat(_hash(keys, slot, salt), log.offsets[:-1])
-        hashes[log.sizes == 0] = 0
+        hashes = np.zeros(len(log), np.uint64)
+        hashes[filled] = np.add.reduceat(_hash(keys, slot, salt), log.offsets[:-1][filled])
         _, first, group = np.unique(hashes, return_index=True, return_inverse=True)
         same = log.sizes[first][group] == log.sizes
         if same.all():
@@ -111,13 +131,23 @@ def _same_page(log: Log, session: Array, slot: Array, serp: Sequence[str]) -> tu
     raise DataError("could not tell the rankings apart: eight different hashes collided")
 
 
+def _fill(values: Array, where: Array) -> Array:
+    """The values, and the zero of their type where padded."""
+    filled: Array = np.where(where, values, np.zeros((), values.dtype))
+    return filled
+
+
+def _codes(key: Array) -> Array:
+    """The column as whole numbers, equal where its values are equal; missing values (NaN) equal each other."""
+    return key if key.dtype.kind in "iub" else np.unique(key, return_inverse=True)[1]
+
+
 def _hash(keys: Sequence[Array], slot: Array, salt: int) -> Array:
     """A well mixed 64-bit number per impression, [N]."""
     with np.errstate(over="ignore"):
         value = slot.astype(np.uint64) + np.uint64(salt) * _MIX[2]
         for key in keys:
-            bits = key if key.dtype.kind in "iub" else np.unique(key, return_inverse=True)[1]
-            value = value * _MIX[0] + bits.astype(np.uint64)
+            value = value * _MIX[0] + key.astype(np.uint64)
             value ^= value >> np.uint64(29)
             value *= _MIX[1]
             value ^= value >> np.uint64(32)

@@ -30,8 +30,8 @@ def log1mexp(x: Tensor) -> Tensor:
     >>> round(log1mexp(torch.tensor(math.log(0.25))).exp().item(), 6)
     0.75
     """
-    x = x.clamp(max=-1e-7)  # the gradient of the form that is not taken must be finite too
-    near = x > -math.log(2)
+    x = x.clamp(max=-1e-30)  # log 0 has no gradient
+    near = x > -math.log(2)  # the gradient of the form that is not taken must be finite too
     return torch.where(
         near,
         torch.log(-torch.expm1(torch.where(near, x, -1.0))),
@@ -97,6 +97,7 @@ def sigmoid_loss(
     """
     n = torch.ones_like(clicks) if impressions is None else impressions
     positive = clicks if weights is None else clicks * weights
+    scores = torch.where(where, scores, 0.0)
     loss = positive * F.softplus(-scores) + (n - positive) * F.softplus(scores)
     return torch.where(where, loss, 0.0).sum() / session_count(where, impressions)
 
@@ -124,9 +125,9 @@ def pairwise_loss(
     0.220095
     """
     n = pair_counts(clicks, where) if pairs is None else pairs
-    u = n if weights is None else n * weights.unsqueeze(-1)
+    u = n if weights is None else n * torch.where(where, weights, 0.0).unsqueeze(-1)
     u = u if gains is None else u * gains
-    loss = torch.where(n > 0, u * pair_losses(scores), 0.0)
+    loss = torch.where(n > 0, u * pair_losses(torch.where(where, scores, 0.0)), 0.0)
     return _ratio(loss.sum(), u.sum())
 
 
@@ -144,7 +145,7 @@ def lambda_gains(scores: Tensor, clicks: Tensor, *, where: Tensor) -> Tensor:
         rank = torch.empty_like(order).scatter_(
             -1, order, torch.arange(order.shape[-1]).to(order).expand_as(order)
         )
-        discount = torch.where(where, 1 / torch.log2(rank + 2.0), 0.0)
+        discount = torch.where(where, 1 / torch.log2(rank.to(scores) + 2), 0.0)
         gain = torch.where(where, torch.exp2(clicks) - 1, 0.0)
         ideal = gain.sort(dim=-1, descending=True).values / torch.log2(torch.arange(gain.shape[-1]).to(gain) + 2)
         best = ideal.sum(-1)[:, None, None]

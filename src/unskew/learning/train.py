@@ -5,6 +5,7 @@ Everything random is a function of (seed, step), so a resumed run takes the same
 
 from __future__ import annotations
 
+import json
 import math
 import signal
 import threading
@@ -153,7 +154,7 @@ class Trainer:
             with torch.random.fork_rng(), deferred_interrupt() as interrupted:
                 while self.fit.status == "running":
                     self._advance(batches, validate, report)
-                    if interrupted():
+                    if interrupted() and self.fit.status == "running":
                         self.fit.status = "interrupted"
                     if checkpoints is not None and self._checkpoint_due():
                         self.save(checkpoints)
@@ -174,6 +175,7 @@ class Trainer:
         window["seconds"] += time.perf_counter() - began
         if fit.step % config.validate_every == 0 or fit.step >= config.steps:
             began = time.perf_counter()
+            self._check_finite()
             metric = None if validate is None else self._validate(validate)
             progress = self._record(metric, time.perf_counter() - began)
             if report is not None:
@@ -213,21 +215,27 @@ class Trainer:
         with torch.no_grad():
             metric = validate(self.ranker, self.method)
         fit = self.fit
-        if fit.best is None or metric > fit.best:
+        if not math.isnan(metric) and (fit.best is None or metric > fit.best):
             fit.best, fit.best_step, self._bad = metric, fit.step, 0
             self.best_weights = {name: value.clone() for name, value in self._modules().state_dict().items()}
         else:
             self._bad += 1
         return metric
 
+    def _check_finite(self) -> None:
+        """Stop a run that diverged, before its weights reach a validation or become the best."""
+        loss = self._window["loss"] / self._window["steps"]
+        finite = math.isfinite(loss) and all(bool(p.isfinite().all()) for p in self._modules().parameters())
+        if not finite:
+            raise RunError(
+                f"training diverged by step {self.fit.step}, with a loss of {loss}; "
+                "lower training.learning_rate or clip weights"
+            )
+
     def _record(self, metric: float | None, validation_seconds: float) -> Progress:
         """Close the window since the last report and put it on the curve."""
         fit, window = self.fit, self._window
         loss = window["loss"] / window["steps"]
-        if not math.isfinite(loss):
-            raise RunError(
-                f"the loss is {loss} after {fit.step} steps; lower training.learning_rate or clip weights"
-            )
         propensity = self.method.propensity()
         progress = Progress(
             step=fit.step,
@@ -251,7 +259,7 @@ class Trainer:
         write_tensors(folder / FILE, tensors, place)
 
     def resume(self, folder: Path) -> bool:
-        """Take up a checkpoint; False where there is none. More steps may be asked for than when it was written."""
+        """Take up a checkpoint; False where there is none. More steps may be asked for than it had."""
         if not (folder / FILE).exists():
             return False
         tensors, place = read_tensors(folder / FILE)
@@ -263,15 +271,15 @@ class Trainer:
         self.best_weights = under(tensors, "best.")
         restore_optimizers(self.optimizers, under(tensors, "optimizer."))
         self.fit, self._bad, self._window = Fit(**place["fit"]), place["bad"], place["window"]
-        if self.fit.status == "interrupted" or (
-            self.fit.status == "finished" and self.fit.step < self.config.steps
-        ):
-            self.fit.status = "running"
+        if self.fit.status != "stopped early":
+            self.fit.status = "running" if self.fit.step < self.config.steps else "finished"
         return True
 
     def _identity(self) -> dict[str, Any]:
         """What must be the same for a checkpoint to be taken up."""
-        return self.config.model_dump(mode="json", exclude={"steps", "patience", "device"}) | self.identity
+        settings = self.config.model_dump(mode="json", exclude={"steps", "patience", "device"}) | self.identity
+        plain: dict[str, Any] = json.loads(json.dumps(settings))  # as it comes back: a tuple is a list there
+        return plain
 
 
 @contextmanager

@@ -18,22 +18,19 @@ from unskew.measuring.compare import (
     paired_bootstrap,
     paired_t_test,
 )
+from unskew.measuring.formulas import Empty, Gain
 from unskew.measuring.ranked import RankedLists, rank_lists
 from unskew.measuring.ranking import (
-    DEFAULT_METRICS,
-    Empty,
-    Gain,
-    RankingReport,
     arp_legacy_metric,
     arp_metric,
     dcg_metric,
     err_metric,
     map_metric,
-    measure_ranking,
     mrr_metric,
     ndcg_metric,
     precision_metric,
 )
+from unskew.measuring.report import DEFAULT_METRICS, RankingReport, measure_ranking
 
 __all__ = [
     "DEFAULT_METRICS",

@@ -55,6 +55,11 @@ class MethodConfig(BaseModel):
         """How far the log may be reduced before this loss without changing its gradient."""
         return "counts"
 
+    @property
+    def needs_clickless(self) -> bool:
+        """Whether sessions without a click must be in the log."""
+        return False
+
     def build(self, context: Context) -> MethodModule:
         """The method, ready to train."""
         raise TypeError(f"{type(self).__name__} does not build a method")

@@ -8,9 +8,9 @@ Reference: Ai et al., "Unbiased Learning to Rank with Unbiased Propensity Estima
 with s the scores, e_k the propensity model at rank k, weights held constant, and Lsoft the list softmax loss
 divided by the sum of weighted clicks. exp(e_k - e_1) is the examination of rank k relative to rank 1.
 
-Differences from the paper: ratios are taken in log space and can be clipped; e is a free table, where the published
-code passes it through an ELU (`elu = true`) and the first version through a small network (`bias = "tower"`). The
-reference of wR is the first result shown in each list, as published.
+Differences from the paper: ratios are taken in log space and can be clipped; e is a free table, where the
+published code passes it through an ELU (`elu = true`) and the first version through a small network
+(`bias = "tower"`). The reference of wR is the first result shown in each list, as published.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def dual_weights(
     if link == "sigmoid":
         valid = where.sum(-1, keepdim=True).clamp(min=1)
         logits = F.logsigmoid(logits - torch.where(where, logits, 0.0).sum(-1, keepdim=True) / valid)
-    ratio = (logits[..., :1] - logits).clamp(max=80.0).exp()  # exp(88) is the last finite float32
+    ratio = (logits[..., :1] - logits).clamp(max=50.0).exp()  # sums of these times a score stay finite in float32
     ratio = ratio if max_weight is None else ratio.clamp(max=max_weight)
     return torch.where(where, ratio, 0.0)
 

@@ -9,8 +9,8 @@ al., "Learning to Rank with Selection Bias in Personal Search", SIGIR 2016.
 Propensities are given, estimated from shuffled sessions of the log, or the simulator's own.
 
 Differences from the paper: weights can be clipped, which trades a little bias for much variance; with
-`self_normalized = false` the softmax loss is divided by the number of sessions (the plain estimator). The pointwise
-loss takes the unbiased form -(w c) log sig(s) - (1 - w c) log(1 - sig(s)), not a weighted cross-entropy.
+`self_normalized = false` the softmax loss is divided by the number of sessions (the plain estimator). The
+pointwise loss takes the unbiased form -(w c) log sig(s) - (1 - w c) log(1 - sig(s)), not a weighted cross-entropy.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Annotated, Literal
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
@@ -58,9 +59,16 @@ class IPW(MethodConfig):
         """What the chosen loss can take."""
         return LOSSES[self.loss].reduction
 
+    @property
+    def needs_clickless(self) -> bool:
+        """Only the pointwise loss reads them."""
+        return self.loss == "sigmoid"
+
     def build(self, context: Context) -> IPWMethod:
         """The method, with propensities looked up or estimated."""
-        return IPWMethod(self, torch.as_tensor(self._theta(context), dtype=torch.float32))
+        theta = self._theta(context)
+        theta = theta[np.minimum(np.arange(context.positions), len(theta) - 1)]  # as many as a loaded model has
+        return IPWMethod(self, torch.as_tensor(theta, dtype=torch.float32))
 
     def _theta(self, context: Context) -> Array:
         if context.log is None:
@@ -98,7 +106,7 @@ class IPWMethod(MethodModule):
 
     def click_scores(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """Relevance times propensity, in log space."""
-        relevance_log = relevance[..., 0] if self.config.loss != "sigmoid" else relevance[..., 0].sigmoid().log()
+        relevance_log = relevance[..., 0] if self.config.loss != "sigmoid" else F.logsigmoid(relevance[..., 0])
         return relevance_log + at_rank(self.theta.log(), batch.position)
 
     def propensity(self) -> Tensor:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from unskew.learning.losses import LossName
+from unskew.clicks.counts import Reduction
 from unskew.learning.methods.contract import Context, MethodConfig
 from unskew.learning.methods.naive import Naive, NaiveMethod
 
@@ -24,10 +24,15 @@ class Labeled(MethodConfig):
     target: ClassVar[Literal["clicks", "labels"]] = "labels"
 
     name: Literal["labeled"] = "labeled"
-    loss: LossName = "softmax"
-    """Which ranking loss to use."""
+    loss: Literal["softmax", "softmax_list", "pairwise", "lambda"] = "softmax"
+    """Which ranking loss to use; cross-entropy would need probabilities, which grades are not."""
     documents: Literal["shown", "all"] = "shown"
     """Grades of the documents that were shown, as published, or of every candidate."""
+
+    @property
+    def reduction(self) -> Reduction:
+        """None: grades come one row per query, and are not counts."""
+        return "sessions"
 
     def build(self, context: Context) -> NaiveMethod:
         """The method; grades arrive in the place of clicks."""

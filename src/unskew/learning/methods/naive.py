@@ -33,6 +33,11 @@ class Naive(MethodConfig):
         """What the chosen loss can take."""
         return LOSSES[self.loss].reduction
 
+    @property
+    def needs_clickless(self) -> bool:
+        """Only the pointwise loss reads them."""
+        return self.loss == "sigmoid"
+
     def build(self, context: Context) -> NaiveMethod:
         """The method; it needs nothing from the log."""
         return NaiveMethod(self)

@@ -10,9 +10,9 @@ For ranks i, j with a click on i and none on j, l_ij = sum log(1 + exp(-(s_i - s
 
 Every right-hand side uses the old t; both stay 1 at rank 1.
 
-Differences from the paper: a network with plain pairs in the place of LambdaMART (`gains = "lambda"` needs sessions
-and weights pairs by the nDCG they decide); the loss is averaged over pairs, which only rescales it. The published
-code's loss is 256 times larger through a broadcast. `regularization = 0` is what the paper's table used.
+Differences from the paper: a network with plain pairs in the place of LambdaMART (`gains = "lambda"` needs
+sessions and weights pairs by the nDCG they decide); the loss is averaged over pairs, which only rescales it. The
+published code's loss is 256 times larger through a broadcast. `regularization = 0` is what the paper's table used.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class PairDebiasMethod(MethodModule):
 
     def forward(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """The weighted mean of pair losses; updates the ratios in training."""
-        s = relevance[..., 0]
+        s = relevance[..., 0].where(batch.where, 0.0)
         n = pair_counts(batch.clicks, batch.where) if batch.pairs is None else batch.pairs
         if self.config.gains == "lambda":
             n = n * lambda_gains(s, batch.clicks, where=batch.where)

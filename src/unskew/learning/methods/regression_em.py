@@ -12,9 +12,10 @@ and both are 1 for a click. The M-step fits s to the relevance posteriors by cro
 
 `form = "gradient"` is the later form with an examination logit e_k trained by its own cross-entropy.
 
-Differences from the paper: the ranker is a network, not boosted trees, so the M-step is one gradient step per batch;
-the posterior is used as the target itself (`labels = "expected"`) unless asked to draw it ("sampled"), which is the
-same in expectation and noisier. Theta is kept within [1e-6, 1 - 1e-6]. Sessions without a click must be in the log.
+Differences from the paper: the ranker is a network, not boosted trees, so the M-step is one gradient step per
+batch; the posterior is used as the target itself (`labels = "expected"`) unless asked to draw it ("sampled"),
+which is the same in expectation and noisier. Theta is kept within [1e-6, 1 - 1e-6]. Sessions without a click must
+be in the log.
 """
 
 from __future__ import annotations
@@ -61,6 +62,11 @@ class RegressionEM(MethodConfig):
         """Counts; labels are drawn once per session."""
         return "counts" if self.labels == "expected" else "sessions"
 
+    @property
+    def needs_clickless(self) -> bool:
+        """A click model of every impression."""
+        return True
+
     def build(self, context: Context) -> RegressionEMMethod:
         """The method, with one examination probability per rank of the log."""
         return RegressionEMMethod(self, context.positions)
@@ -89,7 +95,8 @@ class RegressionEMMethod(MethodModule):
             examined, relevant = posteriors(e, r)
             e_target, r_target = c + (n - c) * examined, c + (n - c) * relevant
             if self.config.labels == "sampled":
-                r_target = torch.bernoulli(r_target.clamp(0, 1))
+                drawn = torch.rand(len(batch.packed), device=r.device)  # one per result, so padding draws nothing
+                r_target = (batch.pad(drawn) < r_target).to(r.dtype)
         loss = sigmoid_loss(r, r_target, where=batch.where, impressions=n)
         if self.config.form == "gradient":
             return loss + sigmoid_loss(e, e_target, where=batch.where, impressions=n)
@@ -102,7 +109,7 @@ class RegressionEMMethod(MethodModule):
         """One M-step for theta; ranks that the batch does not show stay."""
         ranks, step = len(self.examination), self.config.step
         shown = rank_sums(batch.impressions, batch.position, batch.where, ranks)
-        mean = rank_sums(e_target, batch.position, batch.where, ranks) / shown.clamp(min=1.0)
+        mean = rank_sums(e_target, batch.position, batch.where, ranks) / torch.where(shown > 0, shown, 1.0)
         theta = self.examination.sigmoid()
         moved = torch.where(shown > 0, (1 - step) * theta + step * mean, theta)
         self.examination.copy_(moved.clamp(1e-6, 1 - 1e-6).logit())

@@ -1,0 +1,137 @@
+"""Write a click log as Parquet, and read it back joined to its lists.
+
+Legend: S sessions, N impressions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from unskew.clicks.files import complete_file
+from unskew.clicks.joining import encodable, encode, join_lists
+from unskew.clicks.schema import (
+    REQUIRED,
+    check_sessions,
+    check_values,
+    open_table,
+    refuse_missing,
+    to_array,
+    whole_numbers,
+)
+from unskew.types import Array, Lists, Log
+
+ROW_GROUP = 1_000_000
+"""Impressions in a row group."""
+
+
+def write_log(log: Log, path: Path | str, *, row_group: int = ROW_GROUP) -> None:
+    """Write a log as one Parquet file; the file appears under its name only when it is complete.
+
+    Sessions are numbered from 0, unless the log carries a column `session_id`.
+    """
+    with complete_file(Path(path)) as ready:
+        tables = log_tables(log, row_group)
+        first = next(tables)
+        with pq.ParquetWriter(ready, first.schema, compression="zstd") as writer:
+            writer.write_table(first, row_group_size=row_group)
+            for table in tables:
+                writer.write_table(table, row_group_size=row_group)
+
+
+def log_tables(log: Log, rows: int) -> Iterator[pa.Table]:
+    """The log as Arrow tables of so many impressions each; one empty table for an empty log."""
+    session = np.repeat(np.arange(len(log)), log.sizes)
+    queries, documents = encodable(log.lists.query_ids), encodable(log.lists.document_ids())
+    for start in range(0, max(len(log.row), 1), rows):
+        part = slice(start, start + rows)
+        columns = {
+            "session_id": pa.array(log.columns.get("session_id", session)[part]),
+            "query_id": pick(queries, log.query[session[part]]),
+            "doc_id": pick(documents, log.row[part]),
+            "position": pa.array(log.position[part], pa.int32()),
+            "click": pa.array(log.click[part], pa.int8()),
+        }
+        if log.randomized is not None:
+            columns["randomized"] = pa.array(log.randomized[part])
+        extra = {name: pa.array(column[part]) for name, column in log.columns.items() if name not in columns}
+        yield pa.table(columns | extra)
+
+
+def pick(ids: Any, rows: Array) -> Any:
+    """The ids at these rows, dictionary-encoded where they are strings."""
+    taken = ids.take(pa.array(rows))
+    return taken.dictionary_encode() if pa.types.is_string(taken.type) else taken
+
+
+def read_log(path: Path | str, lists: Lists, *, columns: Sequence[str] | None = None) -> Log:
+    """Read a log from a Parquet file, or from a folder of them, and join it to its lists.
+
+    `columns` names the further columns to keep; None keeps all. Impressions are sorted by session and position
+    where they are not already. Session ids other than 0, 1, 2, ... are kept as the column `session_id`.
+    """
+    table = open_table(Path(path), columns)
+    session, names = session_codes(table, path)
+    position, click = whole_numbers(table, "position", path), whole_numbers(table, "click", path)
+    check_values(position, click, path)
+    query, row = join_lists(table, lists, path)
+    extra = {name: to_array(table[name]) for name in table.column_names if name not in REQUIRED}
+    if not plain_numbers(names):
+        extra["session_id"] = names[session]
+    order = reading_order(session, position)
+    if order is not None:
+        session, position, click, query, row = (part[order] for part in (session, position, click, query, row))
+        extra = {name: part[order] for name, part in extra.items()}
+    starts = session_starts(session)
+    check_sessions(session, position, query, starts, names, path)
+    return Log(
+        lists=lists,
+        query=query[starts],
+        offsets=np.append(starts, len(row)).astype(np.int64),
+        row=row,
+        position=position.astype(np.int16),
+        click=click.astype(np.uint8),
+        randomized=extra.pop("randomized", None),
+        columns=extra,
+    )
+
+
+def session_codes(table: Any, path: Path | str) -> tuple[Array, Array]:
+    """A number for each row's session [N], ascending with the session's id, and the ids [S]."""
+    refuse_missing(table, "session_id", path)
+    column = table["session_id"]
+    if pa.types.is_integer(column.type):
+        ids = to_array(column)
+        if not len(ids) or (ids[1:] >= ids[:-1]).all():
+            new = np.concatenate([[False], ids[1:] != ids[:-1]])[: len(ids)]
+            return np.cumsum(new), ids[session_starts(ids)]
+    codes, names = encode(column)
+    order = np.argsort(names, kind="stable")
+    rank = np.empty(len(names), np.int64)
+    rank[order] = np.arange(len(names))
+    return rank[codes], names[order]
+
+
+def plain_numbers(names: Array) -> bool:
+    """Whether the ids are 0, 1, 2, ..."""
+    return names.dtype.kind in "iu" and np.array_equal(names, np.arange(len(names)))
+
+
+def session_starts(session: Array) -> Array:
+    """Index of the first row of each run of equal values."""
+    if not len(session):
+        return np.zeros(0, np.int64)
+    return np.concatenate([[0], np.flatnonzero(session[1:] != session[:-1]) + 1])
+
+
+def reading_order(session: Array, position: Array) -> Array | None:
+    """The order by session and position, or None where the rows are in it."""
+    change = np.diff(session)
+    if (change >= 0).all() and ((np.diff(position.astype(np.int32)) >= 0) | (change > 0)).all():
+        return None
+    return np.lexsort((position, session))

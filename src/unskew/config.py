@@ -1,0 +1,175 @@
+"""Settings of a run, from Python arguments or from a TOML file, checked strictly.
+
+    out = "runs/dla"
+
+    [data]
+    log = "log.parquet"              # impressions
+    lists = "log.train.txt"          # features of its documents, LETOR or a preset's folder
+    validation = "log.validation.txt"
+    test = "log.test.txt"
+    scaling = "standard"
+
+    [method]
+    name = "dla"
+
+    [ranker]
+    name = "mlp"
+    sizes = [64, 32]
+
+    [training]
+    steps = 1000
+
+Unknown keys, wrong types and missing values are errors that name the key and, where one is close, what was meant.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, ValidationError
+
+from unskew.clicks.scaling import SCALINGS
+from unskew.errors import ConfigError, did_you_mean
+from unskew.learning.methods import METHODS, MethodConfig
+from unskew.learning.rankers import RANKERS, Ranker
+from unskew.learning.train import Training
+from unskew.types import Lists, Log
+
+
+class Settings(BaseModel):
+    """What a run does with its data."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    method: SerializeAsAny[MethodConfig]
+    """How bias is modelled."""
+    ranker: Ranker
+    """The network that scores documents."""
+    scaling: str
+    """How features are scaled."""
+    training: Training
+    """How it is trained."""
+
+
+Paths = str | Annotated[tuple[str, ...], Field(strict=False)]
+
+
+class DataFiles(BaseModel):
+    """Where a run's data lie; relative paths are relative to the run file."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    log: str
+    """Impressions, Parquet."""
+    lists: Paths
+    """LETOR file or files with the features of the log's documents."""
+    validation: Paths | None = None
+    """Labelled lists to choose weights by; without them held-out clicks choose."""
+    test: Paths | None = None
+    """Labelled lists to measure the result on."""
+    scaling: str = "standard"
+    """How features are scaled."""
+    doc_ids: bool = False
+    """Take document ids from the comments of the LETOR files."""
+
+
+class RunFile(BaseModel):
+    """A whole run file."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    out: str
+    data: DataFiles
+    method: dict[str, Any] = Field(default_factory=lambda: {"name": "dla"})
+    ranker: dict[str, Any] = Field(default_factory=lambda: {"name": "mlp"})
+    training: dict[str, Any] = Field(default_factory=dict)
+
+
+def settings(
+    method: str | MethodConfig,
+    ranker: str | Ranker,
+    scaling: str,
+    training: Training | None,
+    options: Mapping[str, Any],
+    validation: Lists | Log | None,
+) -> Settings:
+    """Settings from what `learn` was called with."""
+    if training is None:
+        on = {"validate_on": "labels"} if isinstance(validation, Lists) else {}
+        training = checked(Training, on | dict(options), "training")
+    elif options:
+        raise ConfigError(f"give training= or {', '.join(options)}, not both")
+    return Settings(
+        method=named("method", method, METHODS) if isinstance(method, str) else method,
+        ranker=named("ranker", ranker, RANKERS) if isinstance(ranker, str) else ranker,
+        scaling=known("scaling", scaling, SCALINGS),
+        training=training,
+    )
+
+
+def read_run_file(path: Path) -> tuple[RunFile, Settings]:
+    """Read and check a run file."""
+    try:
+        content = tomllib.loads(path.read_text())
+    except FileNotFoundError as error:
+        raise ConfigError(f"{path}: no such file") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: not valid TOML: {error}") from error
+    try:
+        file = checked(RunFile, content, "")
+        on = "labels" if file.data.validation is not None else "clicks"
+        asked = Settings(
+            method=table_of("method", file.method, METHODS),
+            ranker=table_of("ranker", file.ranker, RANKERS),
+            scaling=known("data.scaling", file.data.scaling, SCALINGS),
+            training=checked(Training, {"validate_on": on} | file.training, "training"),
+        )
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
+    if asked.training.validate_on == "labels" and file.data.validation is None:
+        raise ConfigError(f'{path}: training.validate_on = "labels" needs data.validation')
+    return file, asked
+
+
+def known(key: str, name: str, names: Mapping[str, Any]) -> str:
+    """The name, if it is one of the names."""
+    if name not in names:
+        raise ConfigError(f"{key}: unknown name {name!r}. {did_you_mean(name, names)}")
+    return name
+
+
+def named(key: str, name: str, configs: Mapping[str, type[Any]]) -> Any:
+    """The default config of this name."""
+    return configs[known(key, name, configs)]()
+
+
+def table_of(key: str, content: dict[str, Any], configs: Mapping[str, type[Any]]) -> Any:
+    """The config of a TOML table with a `name`."""
+    name = content.get("name")
+    if not isinstance(name, str):
+        raise ConfigError(f"{key}.name: missing. {did_you_mean('', configs)}")
+    return checked(configs[known(f"{key}.name", name, configs)], content, key)
+
+
+def checked(model: type[Any], content: Mapping[str, Any], key: str) -> Any:
+    """Validate, with errors that name the key and what may have been meant."""
+    try:
+        return model.model_validate(dict(content))
+    except ValidationError as error:
+        raise ConfigError("; ".join(_sentence(model, key, item) for item in error.errors())) from None
+
+
+def _sentence(model: type[BaseModel], key: str, item: Any) -> str:
+    place = ".".join(str(part) for part in ((key,) if key else ()) + item["loc"])
+    if item["type"] == "extra_forbidden":
+        fields = model.model_fields
+        for part in item["loc"][:-1]:
+            inner = fields[part].annotation if part in fields else None
+            fields = inner.model_fields if isinstance(inner, type) and issubclass(inner, BaseModel) else {}
+        return f"{place}: unknown key. {did_you_mean(str(item['loc'][-1]), fields)}"
+    if item["type"] == "missing":
+        return f"{place}: missing"
+    return f"{place}: {item['msg'][0].lower()}{item['msg'][1:]}, not {item['input']!r}"

@@ -1,0 +1,77 @@
+"""The shape of the package: stages import in one direction, public names are documented, startup is light."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).resolve().parent.parent / "src" / "unskew"
+MODULES = sorted(SOURCE.rglob("*.py"))
+FOR_ALL = {"types", "errors"}
+"""Root modules that every stage may import."""
+
+
+def module_id(path: Path) -> str:
+    return path.relative_to(SOURCE).as_posix()
+
+
+def imported(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Line and dotted name of all that is imported, wherever it stands: `from a import b` -> a.b."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"relative import in line {node.lineno}"
+            yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
+
+
+@pytest.mark.parametrize("path", [path for path in MODULES if path.parent != SOURCE], ids=module_id)
+def test_a_stage_imports_only_from_earlier_stages(path: Path) -> None:
+    stage = path.relative_to(SOURCE).parts[0]
+    for line, name in imported(ast.parse(path.read_text())):
+        top, _, rest = name.partition(".")
+        part = rest.split(".")[0]
+        if top != "unskew" or part in FOR_ALL:
+            continue
+        assert (SOURCE / part).is_dir(), f"{path}:{line}: {stage} imports the root module {part or top}"
+        assert part <= stage, f"{path}:{line}: {stage} imports from {part}, which comes later"
+
+
+@pytest.mark.parametrize("name", sorted(FOR_ALL))
+def test_what_all_stages_import_imports_no_stage(name: str) -> None:
+    for line, module in imported(ast.parse((SOURCE / f"{name}.py").read_text())):
+        top, _, rest = module.partition(".")
+        assert top != "unskew" or rest.split(".")[0] in FOR_ALL, f"{name}.py:{line} imports {module}"
+
+
+def undocumented(node: ast.Module | ast.ClassDef, place: str) -> Iterator[str]:
+    """Public modules, classes, functions and methods without a docstring, as file:line name."""
+    for child in node.body:
+        if isinstance(child, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and child.name[0] != "_":
+            overload = any(ast.unparse(decorator) == "overload" for decorator in child.decorator_list)
+            if ast.get_docstring(child) is None and not overload:
+                yield f"{place}:{child.lineno} {child.name}"
+            if isinstance(child, ast.ClassDef):
+                yield from undocumented(child, place)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=module_id)
+def test_every_public_name_is_documented(path: Path) -> None:
+    tree = ast.parse(path.read_text())
+    assert ast.get_docstring(tree), f"{path} has no docstring"
+    assert list(undocumented(tree, str(path))) == []
+
+
+@pytest.mark.parametrize("module", ["unskew", "unskew.cli"])
+def test_startup_does_not_import_torch(module: str) -> None:
+    if importlib.util.find_spec(module) is None:
+        pytest.skip(f"there is no {module}")
+    code = f'import {module}, sys; assert "torch" not in sys.modules, "torch was imported"'
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

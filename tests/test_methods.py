@@ -1,0 +1,653 @@
+"""One bar for all methods: every variant of every method passes the same checks; then golden values per method."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load, save
+from torch import Tensor, nn
+
+from unskew.clicks.batches import Batches
+from unskew.clicks.counts import Counts, reduce_log
+from unskew.clicks.simulate import PositionBias, simulate
+from unskew.clicks.synthetic import make_lists
+from unskew.errors import ConfigError, DataError
+from unskew.learning.bias import PositionTable, PositionTower, at_rank, oracle_propensity, randomized_propensity
+from unskew.learning.methods import (
+    DLA,
+    IPW,
+    METHODS,
+    Context,
+    Labeled,
+    Method,
+    MethodConfig,
+    MethodModule,
+    Naive,
+    PairDebias,
+    RegressionEM,
+)
+from unskew.learning.methods.dla import dual_weights
+from unskew.learning.methods.pair_debias import ratio_update
+from unskew.learning.methods.regression_em import posteriors
+from unskew.learning.rankers import MLP, Linear
+from unskew.learning.train import Trainer, Training
+from unskew.types import ClickBatch, Lists, Log
+
+torch.set_num_threads(1)
+
+VARIANTS: dict[str, MethodConfig] = {
+    **{f"naive-{loss}": Naive(loss=loss) for loss in ("softmax", "softmax_list", "sigmoid", "pairwise", "lambda")},
+    "labeled": Labeled(),
+    "labeled-lambda": Labeled(loss="lambda"),
+    "ipw": IPW(),
+    "ipw-oracle": IPW(propensity="oracle"),
+    "ipw-given": IPW(propensity=(0.9, 0.5, 0.2)),
+    "ipw-clipped": IPW(propensity=(0.9, 0.5, 0.2), max_weight=3.0),
+    "ipw-plain": IPW(self_normalized=False),
+    "ipw-sigmoid": IPW(loss="sigmoid"),
+    "ipw-pairwise": IPW(loss="pairwise"),
+    "dla": DLA(),
+    "dla-sigmoid": DLA(link="sigmoid"),
+    "dla-elu": DLA(elu=True),
+    "dla-tower": DLA(bias="tower"),
+    "dla-clipped": DLA(max_weight=2.0),
+    "regression_em": RegressionEM(),
+    "regression_em-gradient": RegressionEM(form="gradient"),
+    "regression_em-sampled": RegressionEM(labels="sampled"),
+    "pair_debias": PairDebias(),
+    "pair_debias-lambda": PairDebias(gains="lambda"),
+    "pair_debias-paper": PairDebias(regularization=0.0),
+}
+SAMPLED = "regression_em-sampled"
+EVERY = pytest.mark.parametrize("variant", VARIANTS)
+REDUCIBLE = [name for name, config in VARIANTS.items() if config.reduction != "sessions"]
+GARBAGE = [-7.0, 1e30, -1e30, math.inf, math.nan]
+K = 6
+
+
+@pytest.fixture(scope="module")
+def log() -> Log:
+    """A small log with repeated rankings, pages of 2 to 6 results, shuffled sessions and the truth."""
+    lists = make_lists(queries=8, features=5, documents=(2, 9), seed=3)
+    return simulate(lists, PositionBias(), sessions=600, seed=4, cutoff=K, randomized=0.3, truth=True)
+
+
+@dataclass
+class Outcome:
+    """What one call of a method did."""
+
+    loss: float
+    relevance: Tensor
+    """[B, K] gradient of the relevance outputs."""
+    parameters: dict[str, Tensor]
+    """Gradients of the method's own parameters."""
+    buffers: dict[str, Tensor]
+
+
+def built(variant: str, log: Log) -> MethodModule:
+    """The method in a state that training could reach: parameters and buffers away from their start."""
+    torch.manual_seed(11)
+    method = VARIANTS[variant].build(Context(positions=K, log=log))
+    generator = torch.Generator().manual_seed(7)
+    with torch.no_grad():
+        for parameter in method.parameters():
+            parameter.add_(0.5 * torch.randn(parameter.shape, generator=generator))
+        if isinstance(VARIANTS[variant], PairDebias):
+            method.clicked[1:] = torch.linspace(0.9, 0.3, K - 1)
+            method.unclicked[1:] = torch.linspace(1.1, 0.7, K - 1)
+        if isinstance(VARIANTS[variant], RegressionEM) and VARIANTS[variant].form == "em":
+            method.examination.copy_(torch.linspace(2.0, -1.0, K))
+    return method.train()
+
+
+def call(method: MethodModule, scores: Tensor, batch: ClickBatch, seed: int = 0) -> Outcome:
+    """Loss, gradients and buffers after one training call."""
+    scores = scores.clone().requires_grad_()
+    method.zero_grad()
+    torch.manual_seed(seed)
+    loss = method(scores.unsqueeze(-1), batch)
+    loss.backward()
+    assert scores.grad is not None
+    return Outcome(
+        loss.item(),
+        scores.grad,
+        {n: p.grad.clone() if p.grad is not None else torch.zeros_like(p) for n, p in method.named_parameters()},
+        {name: buffer.clone() for name, buffer in method.named_buffers()},
+    )
+
+
+def assert_same(one: Outcome, other: Outcome, *, relevance: bool = True, rtol: float = 2e-5) -> None:
+    assert other.loss == pytest.approx(one.loss, rel=rtol)
+    if relevance:
+        torch.testing.assert_close(other.relevance, one.relevance, rtol=rtol, atol=1e-7)
+    for name in one.parameters:
+        torch.testing.assert_close(other.parameters[name], one.parameters[name], rtol=rtol, atol=1e-7)
+    for name in one.buffers:
+        torch.testing.assert_close(other.buffers[name], one.buffers[name], rtol=rtol, atol=1e-6)
+
+
+def finite(outcome: Outcome) -> bool:
+    tensors = [outcome.relevance, *outcome.parameters.values(), *outcome.buffers.values()]
+    return math.isfinite(outcome.loss) and all(bool(x.isfinite().all()) for x in tensors)
+
+
+def document_scores(log: Log, size: float = 1.0) -> Tensor:
+    """A made-up score for every document of the lists."""
+    return size * torch.randn(len(log.lists.features), generator=torch.Generator().manual_seed(3))
+
+
+def batch_of(log: Log, reduction: str, index: Tensor | None = None) -> tuple[ClickBatch, Tensor]:
+    """All rows (or these) as one batch with their counts as they are, and which document each result is."""
+    counts = reduce_log(log, reduction)
+    index = torch.arange(len(counts)) if index is None else index
+    batch = Batches(counts).rows(index)
+    return batch, torch.from_numpy(counts.row)[index].clamp(min=0)
+
+
+def padded(batch: ClickBatch, columns: int, rows: int) -> ClickBatch:
+    """The same batch with more padding on the right and below."""
+
+    def pad(x: Tensor) -> Tensor:
+        out = x.new_zeros(x.shape[0] + rows, *(size + columns for size in x.shape[1:]))
+        out[tuple(slice(size) for size in x.shape)] = x
+        return out
+
+    where = pad(batch.where)
+    return replace(
+        batch,
+        packed=where.flatten().nonzero().squeeze(-1),
+        position=pad(batch.position),
+        clicks=pad(batch.clicks),
+        impressions=pad(batch.impressions),
+        where=where,
+        pairs=None if batch.pairs is None else pad(batch.pairs),
+    )
+
+
+# ---- the bar -------------------------------------------------------------------------------------------------
+
+
+def test_every_method_has_a_variant_here() -> None:
+    assert {config.name for config in VARIANTS.values()} == set(METHODS)
+
+
+@EVERY
+@pytest.mark.parametrize("garbage", GARBAGE)
+def test_padding_never_matters(variant: str, garbage: float, log: Log) -> None:
+    batch, rows = batch_of(log, VARIANTS[variant].reduction)
+    scores = document_scores(log)[rows]
+    plain = call(built(variant, log), scores, batch)
+    wider = padded(batch, columns=3, rows=2)
+    spoilt = torch.full(wider.where.shape, garbage)
+    spoilt[: len(rows), : rows.shape[1]] = scores
+    spoilt = torch.where(wider.where, spoilt, garbage)
+    outcome = call(built(variant, log), spoilt, wider)
+    assert_same(plain, outcome, relevance=False)
+    torch.testing.assert_close(outcome.relevance[wider.where], plain.relevance[batch.where], rtol=2e-5, atol=1e-7)
+    assert (outcome.relevance[~wider.where] == 0).all()
+
+
+@EVERY
+def test_the_order_of_sessions_never_matters(variant: str, log: Log) -> None:
+    if variant == SAMPLED:
+        pytest.skip("labels are drawn session by session; see test_sampled_labels_are_right_on_average")
+    order = torch.randperm(len(log), generator=torch.Generator().manual_seed(0))
+    batch, rows = batch_of(log, "sessions")
+    turned, turned_rows = batch_of(log, "sessions", order)
+    one = call(built(variant, log), document_scores(log)[rows], batch)
+    other = call(built(variant, log), document_scores(log)[turned_rows], turned)
+    assert_same(one, replace(other, relevance=other.relevance[torch.argsort(order)]))
+
+
+@pytest.mark.parametrize("variant", REDUCIBLE)
+def test_reduced_counts_are_worth_all_their_sessions(variant: str, log: Log) -> None:
+    """Same loss, same gradient of every document's score and of every parameter, same buffers."""
+    outcomes, gradients, rows_used = [], [], []
+    for reduction in ("sessions", VARIANTS[variant].reduction):
+        batch, rows = batch_of(log, reduction)
+        scores = document_scores(log).requires_grad_()
+        outcomes.append(call(built(variant, log), scores[rows].detach(), batch))
+        flat = torch.zeros_like(scores).detach()
+        where = batch.where
+        gradients.append(flat.index_add(0, rows[where], outcomes[-1].relevance[where]))
+        rows_used.append(len(rows))
+    assert rows_used[1] < rows_used[0]  # there was something to reduce
+    assert_same(outcomes[0], outcomes[1], relevance=False)
+    torch.testing.assert_close(gradients[1], gradients[0], rtol=1e-4, atol=1e-6)
+    assert gradients[0].abs().max() > 1e-4
+
+
+@EVERY
+@pytest.mark.parametrize("case", ["no clicks", "all padding", "one result", "huge", "huge and opposed"])
+def test_gradients_are_finite_in_hard_cases(variant: str, case: str, log: Log) -> None:
+    batch, rows = batch_of(log, VARIANTS[variant].reduction)
+    scores = document_scores(log, 1e4 if "huge" in case else 1.0)[rows]
+    nothing = torch.zeros_like(batch.clicks)
+    if case == "no clicks":
+        batch = replace(batch, clicks=nothing, pairs=None if batch.pairs is None else 0 * batch.pairs)
+    elif case == "all padding":
+        batch, scores = padded(Batches(reduce_log(log, "counts")).rows(torch.arange(0)), 0, 4), torch.zeros(4, K)
+    elif case == "one result":
+        batch = Batches(reduce_log(log.take(np.arange(1)), VARIANTS[variant].reduction)).rows(torch.arange(1))
+        keep = torch.arange(batch.where.shape[1])[None] == 0
+        batch = replace(
+            batch, packed=torch.arange(1), where=keep, clicks=torch.where(keep, 1.0, 0.0),
+            impressions=torch.where(keep, 1.0, 0.0), position=torch.where(keep, 1, 0),
+            pairs=None if batch.pairs is None else 0 * batch.pairs,
+        )  # fmt: skip
+        scores = torch.zeros(batch.where.shape)
+    elif case == "huge and opposed":
+        scores = torch.where(batch.clicks > 0, -1e4, 1e4)
+    method = built(variant, log)
+    outcome = call(method, scores, batch)
+    assert finite(outcome)
+    if case == "all padding":
+        assert outcome.loss == 0
+        assert (outcome.relevance == 0).all()
+    assert finite(call(method, scores, batch))  # and with the buffers that this left behind
+    assert (method.propensity() is None) or bool(method.propensity().isfinite().all())
+
+
+@EVERY
+def test_evaluation_changes_nothing(variant: str, log: Log) -> None:
+    batch, rows = batch_of(log, VARIANTS[variant].reduction)
+    method = built(variant, log).eval()
+    before = {name: value.clone() for name, value in method.state_dict().items()}
+    method(document_scores(log)[rows].unsqueeze(-1), batch)
+    assert all(torch.equal(value, before[name]) for name, value in method.state_dict().items())
+
+
+@EVERY
+def test_saved_and_loaded_methods_are_the_same(variant: str, log: Log) -> None:
+    """Loading builds without a log, so shapes must not depend on it."""
+    batch, rows = batch_of(log, VARIANTS[variant].reduction)
+    scores = document_scores(log)[rows]
+    method = built(variant, log)
+    call(method, scores, batch)
+    loaded = VARIANTS[variant].build(Context(positions=K, log=None)).train()
+    loaded.load_state_dict(load(save(method.state_dict())))
+    propensity = method.propensity()
+    if propensity is not None:
+        assert torch.equal(loaded.propensity(), propensity)
+    assert_same(call(method, scores, batch), call(loaded, scores, batch), rtol=0)
+    config = VARIANTS[variant]
+    assert type(config).model_validate_json(config.model_dump_json()) == config
+
+
+@EVERY
+def test_scores_and_propensities_have_their_shape(variant: str, log: Log) -> None:
+    batch, rows = batch_of(log, VARIANTS[variant].reduction)
+    method = built(variant, log).eval()
+    assert isinstance(method, Method)
+    assert VARIANTS[variant].build(Context(K, log)).outputs == method.outputs
+    for size in (1.0, 1e4):
+        relevance = document_scores(log, size)[rows].unsqueeze(-1).expand(*rows.shape, method.outputs)
+        score, clicks = method.score(relevance, batch.where), method.click_scores(relevance, batch)
+        assert score.shape == clicks.shape == batch.where.shape
+        assert score.isfinite().all()
+        assert clicks[batch.where].isfinite().all()
+        assert (score[~batch.where] == 0).all()
+    propensity = method.propensity()
+    if propensity is not None:
+        assert propensity.shape == (K,)
+        assert not propensity.requires_grad
+        assert propensity[0].item() == 1.0
+        assert (propensity > 0).all()
+
+
+@EVERY
+def test_click_scores_are_score_and_examination(variant: str, log: Log) -> None:
+    """Within a list, click_scores fall with the score by the log of the propensity, for two-factor methods."""
+    batch, _ = batch_of(log, "counts")
+    method = built(variant, log).eval()
+    constant = torch.full((*batch.where.shape, 1), 0.3)
+    clicks = method.click_scores(constant, batch)
+    propensity = method.propensity()
+    expected = torch.zeros(K) if propensity is None else propensity.log()
+    got = (clicks - clicks[:, :1])[batch.where]
+    torch.testing.assert_close(got, at_rank(expected, batch.position)[batch.where], rtol=1e-4, atol=1e-5)
+
+
+def short_training(variant: str, log: Log, seed: int = 5) -> tuple[dict[str, Tensor], list[float]]:
+    config = VARIANTS[variant]
+    counts = grades_of(log) if config.target == "labels" else reduce_log(log, config.reduction)
+    torch.manual_seed(seed)
+    method = config.build(Context(positions=K, log=log))
+    ranker = MLP(sizes=(8,), dropout=0.2).build(log.lists.dim, method.outputs)
+    training = Training(steps=12, batch=16, validate_every=3, validate_on="nothing", seed=seed)
+    fit = Trainer(ranker, method, training).run(Batches(counts, size=16, seed=seed))
+    state = nn.ModuleDict({"ranker": ranker, "method": method}).state_dict()
+    return {name: value.clone() for name, value in state.items()}, [point["loss"] for point in fit.curve]
+
+
+def grades_of(log: Log) -> Counts:
+    """One row per query, its first page, with grades in the place of clicks."""
+    _, first = np.unique(log.query, return_index=True)
+    pages = reduce_log(log.take(first), "sessions")
+    grades = np.where(pages.where, log.lists.labels[np.maximum(pages.row, 0)], 0)
+    return replace(pages, clicks=grades.astype(np.float32))
+
+
+@EVERY
+def test_same_seed_same_result(variant: str, log: Log) -> None:
+    (one, losses), (other, again) = short_training(variant, log), short_training(variant, log)
+    assert losses == again
+    assert all(torch.equal(other[name], value) for name, value in one.items())
+    different, _ = short_training(variant, log, seed=6)
+    assert any(not torch.equal(different[name], value) for name, value in one.items())
+
+
+@EVERY
+def test_only_labeled_reads_labels(variant: str, log: Log) -> None:
+    nonsense = np.full_like(log.lists.labels, -999)
+    nonsense[::2] = 31_000
+    poisoned = replace(log, lists=replace(log.lists, labels=nonsense))
+    if VARIANTS[variant].target == "labels":
+        assert variant.startswith("labeled")
+        turned = replace(log, lists=replace(log.lists, labels=log.lists.labels.max() - log.lists.labels))
+        one, other = short_training(variant, log), short_training(variant, turned)
+        assert one[1] != other[1]
+        return
+    one, other = short_training(variant, log), short_training(variant, poisoned)
+    assert one[1] == other[1]
+    assert all(torch.equal(other[0][name], value) for name, value in one[0].items())
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_method_is_one_short_file_that_cites_its_paper(name: str) -> None:
+    module = inspect.getmodule(METHODS[name])
+    assert module is not None
+    assert module.__name__ == f"unskew.learning.methods.{name}"
+    assert module.__doc__ is not None
+    assert "Reference:" in module.__doc__
+    assert "Differences from the paper" in module.__doc__
+    assert any(f" {year}" in module.__doc__ for year in range(2005, 2027))
+    assert len(inspect.getsource(module).splitlines()) < 150
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_names_are_the_config_names(name: str) -> None:
+    config = METHODS[name]()
+    assert config.name == name
+    assert METHODS[name].model_validate({"name": name}) == config
+    for wrong in ({"nonsense": 1}, {"name": "other"}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            METHODS[name].model_validate(wrong)
+    with pytest.raises(ValueError, match="frozen"):
+        config.name = name
+
+
+# ---- DLA: golden values, computed by hand from the paper's equations -----------------------------------------
+
+SCORES = [[1.0, 2.0, 0.0], [0.5, -0.5, 1.5]]
+CLICKS = [[0.0, 1.0, 0.0], [1.0, 0.0, 1.0]]
+
+
+def example(clicks: list[list[float]] = CLICKS) -> ClickBatch:
+    c = torch.tensor(clicks)
+    ones = torch.ones_like(c)
+    position = torch.arange(1, c.shape[1] + 1).expand(c.shape)
+    return ClickBatch(
+        documents=torch.zeros(c.numel(), 1), packed=torch.arange(c.numel()), position=position,
+        clicks=c, impressions=ones, where=ones.bool(),
+    )  # fmt: skip
+
+
+def test_dla_weights() -> None:
+    e, s = torch.tensor([[0.5, 0.2, -0.1]]), torch.tensor(SCORES)
+    where = torch.ones(1, 3, dtype=torch.bool)
+    assert dual_weights(e, where)[0].tolist() == pytest.approx([1, 1.349859, 1.822119], abs=1e-6)
+    sigmoid = dual_weights(e, where, link="sigmoid")[0].tolist()
+    assert sigmoid == pytest.approx([1, 1.148885, 1.349859], abs=1e-6)
+    w_r = dual_weights(s, where.expand(2, 3))
+    assert w_r[0].tolist() == pytest.approx([1, 0.367879, 2.718282], abs=1e-6)
+    assert w_r[1].tolist() == pytest.approx([1, 2.718282, 0.367879], abs=1e-6)
+    assert dual_weights(e, where, max_weight=1.5)[0].tolist() == pytest.approx([1, 1.349859, 1.5], abs=1e-6)
+
+
+def test_dla_losses() -> None:
+    method = DLA().build(Context(3, None))
+    with torch.no_grad():
+        method.examination.values.copy_(torch.tensor([0.5, 0.2, -0.1]))
+    outcome = call(method, torch.tensor(SCORES), example())
+    assert outcome.loss == pytest.approx(0.647301 + 1.019138, abs=2e-6)
+    # each side has the gradient of its own loss: (sum of weights * softmax - weighted clicks) / total
+    assert outcome.relevance.tolist() == [pytest.approx(row, abs=1e-6) for row in dla_gradient(SCORES, 0)]
+    by_rank = [sum(column) for column in zip(*dla_gradient(SCORES, 1), strict=True)]
+    assert outcome.parameters["examination.values"].tolist() == pytest.approx(by_rank, abs=1e-6)
+
+
+def dla_gradient(scores: list[list[float]], side: int) -> list[list[float]]:
+    """Gradient of Lr (side 0) or Le (side 1), with plain math."""
+    e, rows, total = [0.5, 0.2, -0.1], [], 0.0
+    for s, c in zip(scores, CLICKS, strict=True):
+        own, other = (s, e) if side == 0 else (e, s)
+        u = [click * math.exp(other[0] - other[k]) for k, click in enumerate(c)]
+        norm = sum(math.exp(x) for x in own)
+        rows.append([sum(u) * math.exp(x) / norm - u[k] for k, x in enumerate(own)])
+        total += sum(u)
+    return [[x / total for x in row] for row in rows]
+
+
+def test_dla_variants_of_the_propensity_model() -> None:
+    elu = DLA(elu=True).build(Context(3, None))
+    with torch.no_grad():
+        elu.examination.values.copy_(torch.tensor([0.5, 0.2, -3.0]))
+    expected = [1.0, math.exp(0.2 - 0.5), math.exp(math.expm1(-3.0) - 0.5)]
+    assert elu.propensity().tolist() == pytest.approx(expected)
+    tower = DLA(bias="tower").build(Context(3, None))
+    assert isinstance(tower.examination, PositionTower)
+    e = tower.examination.values
+    assert tower.propensity().tolist() == pytest.approx((e - e[0]).exp().tolist())
+    assert DLA().build(Context(3, None)).propensity().tolist() == [1, 1, 1]
+
+
+# ---- IPW -----------------------------------------------------------------------------------------------------
+
+
+def test_ipw_weights_clicks_by_inverse_propensity() -> None:
+    # weights 1, 2, 4: the golden value of the weighted softmax loss, computed by hand from the formula
+    s, batch = torch.tensor(SCORES), example()
+    context = Context(3, simulated_nothing())
+    loss = IPW(propensity=(0.8, 0.4, 0.2)).build(context)(s.unsqueeze(-1), batch)
+    assert loss.item() == pytest.approx(0.550463, abs=1e-6)
+    plain = IPW(propensity=(0.8, 0.4, 0.2), self_normalized=False).build(context)(s.unsqueeze(-1), batch)
+    assert plain.item() == pytest.approx(0.550463 * (2 + 1 + 4) / 2, abs=1e-5)  # sum of weights over sessions
+    clipped = IPW(propensity=(0.8, 0.4, 0.2), max_weight=2.0).build(context)
+    same = IPW(propensity=(0.8, 0.4, 0.4)).build(context)
+    assert clipped(s.unsqueeze(-1), batch).item() == same(s.unsqueeze(-1), batch).item()
+    assert clipped.propensity().tolist() == pytest.approx([1, 0.5, 0.25])  # reported as they are
+
+
+def simulated_nothing() -> Log:
+    lists = make_lists(queries=2, features=4, seed=0)
+    return simulate(lists, PositionBias(), sessions=5, seed=0)
+
+
+def test_ipw_propensities_reach_to_the_last_rank() -> None:
+    method = IPW(propensity=(1.0, 0.5)).build(Context(4, simulated_nothing()))
+    assert method.propensity().tolist() == [1, 0.5, 0.5, 0.5]
+
+
+def test_ipw_needs_propensities() -> None:
+    bare = simulated_nothing()
+    with pytest.raises(DataError, match="no randomized sessions"):
+        IPW().build(Context(10, bare))
+    with pytest.raises(DataError, match="true examination"):
+        IPW(propensity="oracle").build(Context(10, bare))
+    for wrong in ((), (1.0, 0.0), (1.0, -1.0), (1.0, math.nan)):
+        with pytest.raises(ConfigError, match="positive number per rank"):
+            IPW(propensity=wrong).build(Context(10, bare))
+
+
+def test_propensities_from_shuffled_sessions_by_hand() -> None:
+    """Clicks at rank k over clicks at rank 1, both in shuffled lists that reach rank k."""
+    features = np.zeros((3, 1), np.float32)
+    lists = Lists(features, np.array([0, 3]), np.zeros(3, np.int16), np.array([0]))
+    #       clicks of shuffled sessions of length 2 and 3, then one that is not shuffled
+    pages = [([1, 0], True)] * 3 + [([1, 1, 0], True)] * 2 + [([0, 1, 1], True)] + [([1, 1, 1], False)] * 9
+    log = Log(
+        lists=lists,
+        query=np.zeros(len(pages), np.int64),
+        offsets=np.concatenate([[0], np.cumsum([len(c) for c, _ in pages])]),
+        row=np.concatenate([np.arange(len(c)) for c, _ in pages]),
+        position=np.concatenate([np.arange(1, len(c) + 1) for c, _ in pages]).astype(np.int16),
+        click=np.concatenate([c for c, _ in pages]).astype(np.uint8),
+        randomized=np.concatenate([[shuffled] * len(c) for c, shuffled in pages]),
+        columns={"true_examination": np.concatenate([0.8 / np.arange(1, len(c) + 1) for c, _ in pages])},
+    )
+    assert randomized_propensity(log).tolist() == pytest.approx([1, 3 / 5, 1 / 2])
+    assert oracle_propensity(log).tolist() == pytest.approx([1, 1 / 2, 1 / 3])
+
+
+# ---- RegressionEM --------------------------------------------------------------------------------------------
+
+
+def test_regression_em_posteriors() -> None:
+    # theta .9, s .3: g = .574443, then Bayes' rule by hand
+    theta, g = 0.9, 1 / (1 + math.exp(-0.3))
+    assert g == pytest.approx(0.574443, abs=1e-6)
+    examined, relevant = posteriors(torch.tensor(theta).logit(), torch.tensor(0.3))
+    assert examined.item() == pytest.approx(0.792961, abs=1e-6)
+    assert relevant.item() == pytest.approx(0.118932, abs=1e-6)
+    assert examined.item() == pytest.approx(theta * (1 - g) / (1 - theta * g), abs=1e-6)
+    assert relevant.item() == pytest.approx((1 - theta) * g / (1 - theta * g), abs=1e-6)
+
+
+@pytest.mark.parametrize("e", [-1e4, -30.0, 0.0, 30.0, 1e4])
+@pytest.mark.parametrize("r", [-1e4, -30.0, 0.0, 30.0, 1e4])
+def test_regression_em_posteriors_are_probabilities(e: float, r: float) -> None:
+    examined, relevant = (p.item() for p in posteriors(torch.tensor(e), torch.tensor(r)))
+    assert 0 <= examined <= 1
+    assert 0 <= relevant <= 1
+    assert examined + relevant <= 1 + 1e-6  # no click: not both
+
+
+def test_regression_em_gradient_form_is_click_em() -> None:
+    """TensorFlow Ranking's documentation of ClickEMLoss: clicks [1, 0], (examination, relevance) logits
+    (.6, .9), (.8, .2) give 1.1462884, a mean over documents; ours sums over a page and averages sessions."""
+    method = RegressionEM(form="gradient").build(Context(2, None))
+    with torch.no_grad():
+        method.examination.copy_(torch.tensor([0.6, 0.8]))
+    outcome = call(method, torch.tensor([[0.9, 0.2]]), example([[1.0, 0.0]]))
+    assert outcome.loss / 2 == pytest.approx(1.1462884, abs=1e-6)
+    # the posteriors are constants: the gradient is sigmoid(logit) - posterior
+    sig = lambda x: 1 / (1 + math.exp(-x))  # noqa: E731
+    theta, g = sig(0.8), sig(0.2)
+    relevant, examined = (1 - theta) * g / (1 - theta * g), theta * (1 - g) / (1 - theta * g)
+    assert outcome.relevance[0].tolist() == pytest.approx([sig(0.9) - 1, g - relevant], abs=1e-6)
+    assert outcome.parameters["examination"].tolist() == pytest.approx([sig(0.6) - 1, theta - examined], abs=1e-6)
+
+
+def test_regression_em_moves_theta_by_its_m_step() -> None:
+    method = RegressionEM(step=0.25).build(Context(3, None))
+    scores = [[0.3, -0.4, 0.1], [1.2, 0.0, -2.0]]
+    clicks = [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0]]
+    batch = replace(example(clicks), where=torch.tensor([[True, True, False], [True, True, False]]))
+    call(method, torch.tensor(scores), batch)
+    moved = []
+    for k in range(2):
+        targets = []
+        for s, c in zip(scores, clicks, strict=True):
+            g = 1 / (1 + math.exp(-s[k]))
+            targets.append(1.0 if c[k] else 0.9 * (1 - g) / (1 - 0.9 * g))
+        moved.append(0.75 * 0.9 + 0.25 * sum(targets) / 2)
+    theta = method.examination.sigmoid().tolist()
+    assert theta == pytest.approx([*moved, 0.9], abs=1e-5)  # rank 3 was not shown
+    assert method.propensity().tolist() == pytest.approx([1, moved[1] / moved[0], 0.9 / moved[0]], abs=1e-5)
+
+
+def test_sampled_labels_are_right_on_average(log: Log) -> None:
+    batch, rows = batch_of(log.take(np.arange(40)), "sessions")
+    scores = document_scores(log)[rows]
+    expected = call(built("regression_em", log), scores, batch)
+    method = built(SAMPLED, log)
+    start = {name: value.clone() for name, value in method.state_dict().items()}
+    losses, gradients = [], []
+    for seed in range(400):
+        method.load_state_dict(start)
+        drawn = call(method, scores, batch, seed=seed)
+        losses.append(drawn.loss)
+        gradients.append(drawn.relevance)
+    error = np.std(losses) / math.sqrt(len(losses))
+    assert error > 0
+    assert abs(np.mean(losses) - expected.loss) < 4 * error
+    torch.testing.assert_close(torch.stack(gradients).mean(0), expected.relevance, atol=5 * 0.5 / 20 / 40, rtol=0)
+    torch.testing.assert_close(drawn.buffers["examination"], expected.buffers["examination"])
+
+
+# ---- PairDebias ----------------------------------------------------------------------------------------------
+
+
+def test_pair_debias_by_hand() -> None:
+    """l_12 = l_21 = log(1 + e^-1) = .313262, l_23 = l_32 = log(1 + e^-2) = .126928, by hand from the formula.
+
+    The published loss is their sum .880379; ours is the mean over the four pairs.
+    """
+    step, power = 0.05, 0.5
+    method = PairDebias().build(Context(3, None)).train()
+    outcome = call(method, torch.tensor(SCORES), example())
+    assert outcome.loss * 4 == pytest.approx(0.880379, abs=1e-6)
+    sums = (0.313262, 0.440190, 0.126928)  # of l_ij over j, and over i, at ratios 1
+    expected = [1 - step + step * (x / sums[0]) ** power for x in sums]
+    assert outcome.buffers["clicked"].tolist() == pytest.approx(expected, abs=1e-6)
+    assert outcome.buffers["unclicked"].tolist() == pytest.approx(expected, abs=1e-6)
+    assert method.propensity().tolist() == pytest.approx(expected, abs=1e-6)
+    # the second step divides by what the first one left, and moves both ratios from there
+    losses = {(0, 1): 0.313262, (1, 0): 0.313262, (1, 2): 0.126928, (2, 1): 0.126928}
+    second = call(method, torch.tensor(SCORES), example())
+    by_hand = sum(x / (expected[i] * expected[j]) for (i, j), x in losses.items())
+    assert second.loss * 4 == pytest.approx(by_hand, abs=1e-5)
+    totals = [sum(x / expected[j] for (i, j), x in losses.items() if i == k) for k in range(3)]
+    moved = [(1 - step) * t + step * (x / totals[0]) ** power for t, x in zip(expected, totals, strict=True)]
+    assert second.buffers["clicked"].tolist() == pytest.approx(moved, abs=1e-5)
+
+
+def test_pair_debias_regularization_is_a_root() -> None:
+    total, old = torch.tensor([4.0, 1.0, 0.0]), torch.tensor([1.0, 0.5, 0.25])
+    assert ratio_update(total, old, step=0.5, power=1.0).tolist() == pytest.approx([1, 0.375, 0.25])
+    assert ratio_update(total, old, step=0.5, power=0.5).tolist() == pytest.approx([1, 0.5, 0.25])
+    # no pair with rank 1: nothing to compare with, so nothing moves
+    assert ratio_update(torch.tensor([0.0, 1.0, 2.0]), old, step=0.5, power=0.5).tolist() == old.tolist()
+
+
+def test_pair_debias_weighs_pairs_by_the_ndcg_they_decide() -> None:
+    # one list, scores (1, 2, 0), a click on the second: swaps decide 1 - 1/log2(3) and 1 - 1/2
+    method = PairDebias(gains="lambda").build(Context(3, None)).train()
+    outcome = call(method, torch.tensor(SCORES[:1]), example(CLICKS[:1]))
+    gains = (1 - 1 / math.log2(3), 0.5)
+    losses = (math.log(1 + math.exp(-1)), math.log(1 + math.exp(-2)))
+    by_hand = sum(a * b for a, b in zip(gains, losses, strict=True)) / sum(gains)
+    assert outcome.loss == pytest.approx(by_hand, abs=1e-6)
+
+
+# ---- rankers and bias models ---------------------------------------------------------------------------------
+
+
+def test_rankers_are_normalised_layers() -> None:
+    network = MLP(sizes=(8, 4)).build(5, 2)
+    kinds = [type(layer).__name__ for layer in network.layers]
+    assert kinds == ["LayerNorm", "Linear", "ELU", "LayerNorm", "Linear", "ELU", "LayerNorm", "Linear"]
+    assert network(torch.randn(7, 5)).shape == (7, 2)
+    assert all((layer.bias == 0).all() for layer in network.layers if isinstance(layer, nn.Linear))
+    bare = MLP(sizes=(8,), input_norm=False, dropout=0.5).build(5, 1)
+    assert [type(layer).__name__ for layer in bare.layers] == ["Linear", "ELU", "Dropout", "LayerNorm", "Linear"]
+    assert [type(layer).__name__ for layer in Linear(input_norm=False).build(5, 1).layers] == ["Linear"]
+    with pytest.raises(ValueError, match="dropout"):
+        MLP(dropout=1.0)
+
+
+@pytest.mark.parametrize("model", [PositionTable(3), PositionTower(3)])
+def test_bias_models_read_their_rank(model: PositionTable | PositionTower) -> None:
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(torch.linspace(-1, 1, parameter.numel()).view(parameter.shape))
+    values = model.values.tolist()
+    assert len(set(values)) == 3
+    got = model(torch.tensor([[1, 2, 3, 9, 0]]))
+    assert got[0].tolist() == [values[0], values[1], values[2], values[2], values[0]]
