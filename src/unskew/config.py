@@ -110,14 +110,23 @@ def settings(
     )
 
 
-def read_run_file(path: Path) -> tuple[RunFile, Settings]:
-    """Read and check a run file."""
+def read_toml(path: Path) -> dict[str, Any]:
+    """The content of a TOML file."""
     try:
-        content = tomllib.loads(path.read_text())
-    except FileNotFoundError as error:
-        raise ConfigError(f"{path}: no such file") from error
+        return tomllib.loads(path.read_text())
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror or error}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: not valid TOML: {error}") from error
+
+
+def read_run_file(path: Path, *, method: str | None = None, seed: int | None = None) -> tuple[RunFile, Settings]:
+    """Read and check a run file; a method or seed given here stands in for the file's."""
+    content = read_toml(path)
+    if method is not None:
+        content["method"] = {"name": method}
+    if seed is not None:
+        content["training"] = content.get("training", {}) | {"seed": seed}
     try:
         file = checked(RunFile, content, "")
         on = "labels" if file.data.validation is not None else "clicks"

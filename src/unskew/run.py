@@ -72,17 +72,18 @@ def learn(
 ) -> Model:
     """Learn a ranker from clicks; `options` are fields of `Training` such as steps= and seed=.
 
-    Weights are chosen on `validation`: labelled lists by nDCG@10, a log by the likelihood of its clicks. Without it
-    a tenth of the log's queries is held out for that. With `out` a run folder is written, and an interrupted run
-    found there goes on where it stopped.
+    Weights are chosen on `validation`: labelled lists by nDCG@10, a log by the likelihood of its clicks. Without
+    it a tenth of the log's queries is held out for that. With `out` a run folder is written, and an interrupted
+    run found there goes on where it stopped.
     """
     asked = settings(method, ranker, scaling, training, options, validation)
-    model, _ = run(asked, split(log, validation, asked.training), test=test, out=out, force=force, report=report)
+    model, _ = run(asked, split(log, validation, asked), test=test, out=out, force=force, report=report)
     return model
 
 
-def split(log: Log, validation: Lists | Log | None, training: Training) -> Data:
-    """Training sessions, and what the weights are chosen by."""
+def split(log: Log, validation: Lists | Log | None, asked: Settings) -> Data:
+    """Training sessions, and what the weights are chosen by: given, or a tenth of the log's queries."""
+    training = asked.training
     if training.validate_on == "nothing":
         return Data(log, None, None)
     if isinstance(validation, Lists):
@@ -97,6 +98,8 @@ def split(log: Log, validation: Lists | Log | None, training: Training) -> Data:
     rng = np.random.default_rng([training.seed, 7])
     held = rng.choice(shown, size=max(1, len(shown) // 10), replace=False)
     apart = np.isin(log.query, held)
+    if asked.method.target == "labels":  # it may read labels, and clicks would choose the wrong weights
+        return Data(log.take(~apart), None, log.lists.take(np.sort(held)))
     return Data(log.take(~apart), log.take(apart), None)
 
 
@@ -183,21 +186,20 @@ def _label_validator(model: Model, lists: Lists) -> Validate:
 
 
 def _click_validator(model: Model, held_out: Log, training: Training) -> Validate:
-    counts = reduce_log(held_out)
     scaled = model.scaler.apply(held_out.lists).features
-    batches = Batches(counts, scaled, size=4096, device=training.torch_device())
+    batches = Batches(reduce_log(held_out), scaled, size=4096, device=training.torch_device())
+    return lambda ranker, method: click_likelihood(model, batches)
 
-    def validate(ranker: nn.Module, method: MethodModule) -> float:
-        """Mean log-probability of the clicked slot among those shown."""
-        total = clicks = 0.0
+
+def click_likelihood(model: Model, batches: Batches) -> float:
+    """Mean log-probability of the clicked slot among those shown, under the model's click scores."""
+    total = clicks = 0.0
+    with torch.no_grad():
         for batch in batches.in_order():
-            scores = method.click_scores(batch.pad(ranker(batch.documents)), batch)
-            log_p = list_log_softmax(scores, batch.where)
-            total += (batch.clicks * log_p).sum().item()
+            scores = model.method.click_scores(batch.pad(model.ranker(batch.documents)), batch)
+            total += (batch.clicks * list_log_softmax(scores, batch.where)).sum().item()
             clicks += batch.clicks.sum().item()
-        return total / max(clicks, 1.0)
-
-    return validate
+    return total / max(clicks, 1.0)
 
 
 def fingerprint(log: Log) -> str:
@@ -220,7 +222,11 @@ def write_run(
     """Everything a run folder holds but the checkpoint."""
     model.save(folder, force=True)
     metrics: dict[str, Any] = {
-        "validation": {"on": asked.training.validate_on, "best": fit.best, "step": fit.best_step},
+        "validation": {
+            "on": "clicks" if data.validation is None else "labels",
+            "best": fit.best,
+            "step": fit.best_step,
+        },
         "propensity": _numbers(model.propensity()),
     }
     if test is not None:

@@ -1,8 +1,10 @@
 """Rankers: networks from a feature vector to one or several relevance outputs.
 
 The shape is LayerNorm -> Linear -> ELU per layer with no activation after the last, as in the published
-experiments; a linear ranker is the same with no hidden layer. Weights start Glorot-uniform, biases at 0
-(the published code draws biases too; a constant added to every score of a list changes no ranking).
+experiments; a linear ranker is the same with no hidden layer. The published rankers normalise the raw feature
+vector too (`input_norm = true`). That throws away each document's overall level, which relevance may depend on;
+EXPERIMENTS.md shows what it costs, so it is off unless asked for. Weights start Glorot-uniform, biases at 0 (the
+published code draws biases too; a constant added to every score of a list changes no ranking).
 
 Legend: n documents, D features, O outputs.
 """
@@ -23,7 +25,7 @@ class MLP(BaseModel):
     name: Literal["mlp"] = "mlp"
     sizes: tuple[int, ...] = Field((512, 256, 128), strict=False)
     """Units of the hidden layers."""
-    input_norm: bool = True
+    input_norm: bool = False
     """Normalise each document's feature vector before the first layer, as published."""
     dropout: float = Field(0.0, ge=0, lt=1)
     """Share of hidden units dropped in training."""
@@ -41,7 +43,7 @@ class Linear(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     name: Literal["linear"] = "linear"
-    input_norm: bool = True
+    input_norm: bool = False
     """Normalise each document's feature vector first, as published."""
 
     def build(self, features: int, outputs: int) -> nn.Module:

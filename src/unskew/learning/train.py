@@ -42,12 +42,12 @@ class Training(BaseModel):
     """Optimiser steps."""
     batch: int = Field(256, ge=1)
     """Rows (distinct rankings, or sessions) of a step."""
-    optimizer: Literal["adagrad", "adam", "adamw", "sgd"] = "adagrad"
-    """Adagrad starts its accumulator at 0.1, as in the published experiments."""
-    learning_rate: float = Field(0.05, gt=0)
+    optimizer: Literal["adagrad", "adam", "adamw", "sgd"] = "adam"
+    """Adagrad starts its accumulator at 0.1, as in the published experiments (which took steps of 0.05)."""
+    learning_rate: float = Field(0.003, gt=0)
     """Step size of the ranker."""
     bias_learning_rate: Annotated[float, Field(gt=0)] | None = None
-    """Step size of the method's own parameters; none means the same."""
+    """Step size of the method's own parameters; none means ten times that of the ranker."""
     weight_decay: float = Field(0.0, ge=0)
     """L2 penalty on the ranker."""
     clip: Annotated[float, Field(gt=0)] | None = 5.0
@@ -133,7 +133,7 @@ class Trainer:
             make_optimizer(list(module.parameters()), config, rate, decay)
             for module, rate, decay in (
                 (ranker, config.learning_rate, config.weight_decay),
-                (method, config.bias_learning_rate or config.learning_rate, 0.0),
+                (method, config.bias_learning_rate or 10 * config.learning_rate, 0.0),
             )
             if any(True for _ in module.parameters())
         ]

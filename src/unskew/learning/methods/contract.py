@@ -28,6 +28,9 @@ class Method(Protocol):
     def click_scores(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """Log click rate of each shown result up to a constant per list, [B, K]: the method's click model."""
 
+    def click_probability(self, relevance: Tensor, batch: ClickBatch) -> Tensor | None:
+        """P(click) of each shown result, [B, K]; None where the method models only which result is clicked."""
+
     def propensity(self) -> Tensor | None:
         """Examination relative to rank 1, [P], for the report; None where the method has no such thing."""
 
@@ -77,6 +80,10 @@ class MethodModule(nn.Module):
     def click_scores(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """Clicks follow the score alone."""
         return self.score(relevance, batch.where)
+
+    def click_probability(self, relevance: Tensor, batch: ClickBatch) -> Tensor | None:
+        """No probabilities."""
+        return None
 
     def propensity(self) -> Tensor | None:
         """No propensities."""

@@ -53,3 +53,7 @@ class NaiveMethod(MethodModule):
     def forward(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """The loss of scores against clicks."""
         return LOSSES[self.config.loss].function(relevance[..., 0], batch, None)
+
+    def click_probability(self, relevance: Tensor, batch: ClickBatch) -> Tensor | None:
+        """sig(s) under the pointwise loss."""
+        return relevance[..., 0].sigmoid() if self.config.loss == "sigmoid" else None

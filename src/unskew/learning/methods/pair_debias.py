@@ -5,14 +5,17 @@ Reference: Hu et al., "Unbiased LambdaMART: An Unbiased Pairwise Learning-to-Ran
 For ranks i, j with a click on i and none on j, l_ij = sum log(1 + exp(-(s_i - s_j))), the loss is
 
     sum_ij l_ij / (t+_i t-_j)
-    t+_i <- (1 - step) t+_i + step (sum_j l_ij / t-_j  /  sum_j l_1j / t-_j)^(1 / (p + 1))        (Eq. 26)
-    t-_j <- (1 - step) t-_j + step (sum_i l_ij / t+_i  /  sum_i l_i1 / t+_i)^(1 / (p + 1))        (Eq. 27)
+    t+_i <- (1 - step) t+_i + step (sum_j l_ij / t-_j  /  sum_j l_1j / t-_j)^(1 / (p + 1))
+    t-_j <- (1 - step) t-_j + step (sum_i l_ij / t+_i  /  sum_i l_i1 / t+_i)^(1 / (p + 1))
 
 Every right-hand side uses the old t; both stay 1 at rank 1.
 
 Differences from the paper: a network with plain pairs in the place of LambdaMART (`gains = "lambda"` needs
 sessions and weights pairs by the nDCG they decide); the loss is averaged over pairs, which only rescales it. The
 published code's loss is 256 times larger through a broadcast. `regularization = 0` is what the paper's table used.
+
+t+ is learned from pairs whose other result was not clicked, and through a root: it falls with the rank as
+examination does, but it does not estimate examination.
 """
 
 from __future__ import annotations

@@ -52,8 +52,8 @@ class RegressionEM(MethodConfig):
     """Update theta by its M-step, or as a logit with a gradient."""
     labels: Literal["expected", "sampled"] = "expected"
     """Train the ranker on relevance posteriors, or on labels drawn from them."""
-    step: float = Field(0.05, gt=0, le=1)
-    """How far theta moves to its new estimate at every batch."""
+    step: float = Field(0.5, gt=0, le=1)
+    """How far theta moves to its new estimate at every batch; the published code takes 0.05."""
     start: float = Field(0.9, gt=0, lt=1)
     """Examination at the start, at every rank."""
 
@@ -113,6 +113,10 @@ class RegressionEMMethod(MethodModule):
         theta = self.examination.sigmoid()
         moved = torch.where(shown > 0, (1 - step) * theta + step * mean, theta)
         self.examination.copy_(moved.clamp(1e-6, 1 - 1e-6).logit())
+
+    def click_probability(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
+        """theta_k g."""
+        return self.click_scores(relevance, batch).exp()
 
     def click_scores(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """log(theta_k g)."""

@@ -1,0 +1,213 @@
+"""The command line: simulate, learn, measure, demo. Heavy modules are imported by the command that needs them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from unskew import __version__
+from unskew.errors import UnskewError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Unbiased learning to rank: turn biased click logs into rankings you can trust.",
+)
+
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite what is there.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+ListFiles = Annotated[
+    list[str], typer.Option("--lists", help="LETOR file; give it several times for several files.")
+]
+DocIds = Annotated[bool, typer.Option("--doc-ids", help="Take document ids from the comments of the files.")]
+
+
+def main() -> None:
+    """Run the command line; errors of ours are one line on standard error and exit status 1."""
+    try:
+        app()
+    except UnskewError as error:
+        print(f"unskew: {error}", file=sys.stderr)
+        sys.exit(1)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"unskew {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it.")
+    ] = False,
+) -> None:
+    """Unbiased learning to rank: turn biased click logs into rankings you can trust."""
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder to write.")] = Path("demo-run"),
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    queries: Annotated[int, typer.Option(min=20, help="Training queries.")] = 2000,
+    sessions: Annotated[int, typer.Option(min=1000, help="Result pages shown.")] = 1_000_000,
+    steps: Annotated[int, typer.Option(min=1, help="Training steps of each method.")] = 800,
+    force: Force = False,
+    quiet: Quiet = False,
+) -> None:
+    """Make a world where clicks mislead, learn with and without debiasing, and show the difference."""
+    from unskew.demo import demo as run_demo
+
+    run_demo(
+        out,
+        seed=seed,
+        queries=queries,
+        sessions=sessions,
+        steps=steps,
+        force=force,
+        console=_console(),
+        quiet=quiet,
+    )
+
+
+@app.command()
+def simulate(
+    lists: Annotated[list[str], typer.Option(help="LETOR file (may be repeated), or synthetic.")],
+    out: Annotated[Path, typer.Option(help="Parquet file to write.")],
+    behaviour: Annotated[str, typer.Option(help="How people click; see `unskew behaviours`.")] = "position",
+    sessions: Annotated[int | None, typer.Option(min=1, help="Result pages to show.")] = None,
+    clicks: Annotated[int | None, typer.Option(min=1, help="Stop at this many clicks instead.")] = None,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    logger: Annotated[str, typer.Option(help="What ranked the pages: svm, random, oracle, feature.")] = "svm",
+    config: Annotated[Path | None, typer.Option(help="TOML with [behaviour] and [logger] settings.")] = None,
+    cutoff: Annotated[int | None, typer.Option(min=0, help="Results per page; 0 shows the whole list.")] = None,
+    randomized: Annotated[float, typer.Option(min=0, max=1, help="Share of pages with a shuffled list.")] = 0.0,
+    drop_clickless: Annotated[
+        bool, typer.Option("--drop-clickless", help="Leave out pages without a click.")
+    ] = False,
+    truth: Annotated[
+        bool, typer.Option("--truth", help="Add columns true_examination and true_relevance.")
+    ] = False,
+    queries: Annotated[int, typer.Option(min=1, help="Synthetic lists: queries.")] = 2000,
+    features: Annotated[int, typer.Option(min=4, help="Synthetic lists: features.")] = 40,
+    documents: Annotated[int, typer.Option(min=2, help="Synthetic lists: documents a query.")] = 24,
+    doc_ids: DocIds = False,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Show labelled lists to simulated people and log what they click."""
+    from unskew.commands import Pages, simulate_to
+
+    pages = Pages(
+        lists=tuple(lists),
+        behaviour=behaviour,
+        logger=logger,
+        config=config,
+        sessions=sessions,
+        clicks=clicks,
+        seed=seed,
+        cutoff=cutoff,
+        randomized=randomized,
+        drop_clickless=drop_clickless,
+        truth=truth,
+        synthetic=(queries, features, documents),
+        doc_ids=doc_ids,
+    )
+    summary = simulate_to(pages, out, force=force)
+    if as_json:
+        print(json.dumps(summary, indent=2))
+    else:
+        for key, value in summary.items():
+            print(f"{key:<18}{value:,}" if isinstance(value, int) else f"{key:<18}{value}")
+
+
+@app.command()
+def learn(
+    run_file: Annotated[Path, typer.Argument(help="TOML run file.", metavar="RUN.toml")],
+    out: Annotated[Path | None, typer.Option(help="Folder to write, instead of the file's.")] = None,
+    method: Annotated[str | None, typer.Option(help="Method with its defaults, instead of the file's.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed, instead of the file's.")] = None,
+    force: Force = False,
+    quiet: Quiet = False,
+) -> None:
+    """Learn a ranker as a run file says; an interrupted run goes on where it stopped."""
+    from unskew.commands import learn_from_file
+    from unskew.config import read_run_file
+    from unskew.reporting.terminal import print_metrics, training_bar
+    from unskew.run import status
+
+    file, asked = read_run_file(run_file, method=method, seed=seed)
+    place = out or run_file.parent / file.out
+    console = _console()
+    with training_bar(asked.method.name, asked.training.steps, console, quiet=quiet) as report:
+        learn_from_file(run_file.parent, file, asked, place, force=force, report=report)
+    ended = status(place)
+    console.print(f"{ended}: {place}")
+    print_metrics(console, json.loads((place / "metrics.json").read_text()))
+    if ended == "interrupted":
+        console.print("Run the same command again to go on.")
+        raise typer.Exit(130)
+
+
+@app.command()
+def measure(
+    run: Annotated[Path, typer.Argument(help="Run folder.")],
+    lists: ListFiles,
+    metrics: Annotated[
+        list[str] | None, typer.Option("--metric", help="Such as ndcg@10; may be repeated.")
+    ] = None,
+    empty: Annotated[
+        str, typer.Option(help="What a query without a relevant document counts: skip, zero, one.")
+    ] = "skip",
+    against: Annotated[Path | None, typer.Option(help="Another run, for a paired comparison.")] = None,
+    log: Annotated[
+        Path | None, typer.Option(help="Impressions of these lists, to measure click prediction.")
+    ] = None,
+    doc_ids: DocIds = False,
+    as_json: Json = False,
+) -> None:
+    """Measure a run on labelled lists, alone or against another run."""
+    from unskew.commands import measure_run
+    from unskew.reporting.terminal import print_measures
+
+    result = measure_run(run, lists, metrics=metrics, empty=empty, against=against, log=log, doc_ids=doc_ids)
+    if as_json:
+        print(json.dumps(result, indent=2))
+    else:
+        print_measures(_console(), result)
+
+
+@app.command()
+def methods() -> None:
+    """List the methods, with the paper of each."""
+    from unskew.learning.methods import METHODS
+
+    console = _console()
+    for name, config in METHODS.items():
+        console.print(f"[bold]{name:<16}[/bold]{(config.__doc__ or '').splitlines()[0]}", highlight=False)
+
+
+@app.command()
+def behaviours() -> None:
+    """List the behaviours that `simulate` knows."""
+    from unskew.clicks.simulate import BEHAVIOURS
+
+    console = _console()
+    for name, behaviour in BEHAVIOURS.items():
+        console.print(f"[bold]{name:<18}[/bold]{(behaviour.__doc__ or '').splitlines()[0]}", highlight=False)
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    return Console(soft_wrap=False)

@@ -1,0 +1,217 @@
+"""What the commands do, as functions: files in, files and plain results out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+
+from unskew.clicks.batches import Batches
+from unskew.clicks.counts import reduce_log
+from unskew.clicks.letor import read_letor, write_letor
+from unskew.clicks.log import read_log, write_log
+from unskew.clicks.simulate import BEHAVIOURS, LOGGERS, ScoresLogger, logging_scores, simulate
+from unskew.clicks.synthetic import make_lists
+from unskew.config import Paths, RunFile, Settings, checked, known, named, read_toml
+from unskew.errors import ConfigError, RunError
+from unskew.learning.model import Model, load
+from unskew.learning.train import Report
+from unskew.measuring import (
+    DEFAULT_METRICS,
+    Empty,
+    auc_metric,
+    click_loglikelihood_metric,
+    measure_ranking,
+    ndcg_metric,
+    paired_bootstrap,
+    paired_t_test,
+    perplexity_by_rank_metric,
+    perplexity_metric,
+)
+from unskew.run import click_likelihood, run, split
+from unskew.types import Array, Lists, Log
+
+SYNTHETIC = "synthetic"
+
+
+@dataclass(frozen=True)
+class Pages:
+    """What `unskew simulate` was asked for."""
+
+    lists: tuple[str, ...]
+    behaviour: str
+    logger: str
+    config: Path | None
+    sessions: int | None
+    clicks: int | None
+    seed: int
+    cutoff: int | None
+    randomized: float
+    drop_clickless: bool
+    truth: bool
+    synthetic: tuple[int, int, int]
+    """Queries, features and documents of synthetic lists."""
+    doc_ids: bool
+
+
+def simulate_to(pages: Pages, out: Path, *, force: bool = False) -> dict[str, Any]:
+    """Simulate a log into a Parquet file; what was written, in numbers.
+
+    Synthetic lists are written beside it as LETOR files for training, validation and test.
+    """
+    if out.suffix != ".parquet":
+        raise ConfigError(f"--out {out}: must end in .parquet")
+    if out.exists() and not force:
+        raise RunError(f"{out} exists and is never overwritten; choose another --out, or use --force")
+    if (pages.sessions is None) == (pages.clicks is None):
+        raise ConfigError("give --sessions or --clicks, one of the two")
+    behaviour, logger = _behaviour_and_logger(pages)
+    lists, files = _lists(pages, out)
+    scores = logging_scores(lists, logger, pages.seed)
+    log = simulate(
+        lists,
+        behaviour,
+        sessions=pages.sessions,
+        clicks=pages.clicks,
+        seed=pages.seed,
+        logger=ScoresLogger(values=scores),
+        cutoff="usual" if pages.cutoff is None else pages.cutoff or None,
+        drop_clickless=pages.drop_clickless,
+        randomized=pages.randomized,
+        truth=pages.truth,
+    )
+    out.parent.mkdir(parents=True, exist_ok=True)
+    write_log(log, out)
+    return {"log": str(out)} | files | summary(log, scores)
+
+
+def summary(log: Log, scores: Array) -> dict[str, Any]:
+    """A log in numbers; the result card of a simulation."""
+    clicked = np.add.reduceat(log.click.astype(np.int64), log.offsets[:-1]) > 0
+    longest = int(log.sizes.max())
+    ndcg = ndcg_metric(scores, log.lists.labels, offsets=log.lists.offsets)
+    return {
+        "sessions": len(log),
+        "impressions": len(log.row),
+        "clicks": int(log.click.sum()),
+        "click rate": round(float(log.click.mean()), 4),
+        "without a click": round(1 - float(clicked.mean()), 4),
+        "short of a page": round(1 - len(log.row) / (len(log) * longest), 4),
+        "logging nDCG@10": None if np.isnan(ndcg).all() else round(float(np.nanmean(ndcg)), 4),
+    }
+
+
+def _behaviour_and_logger(pages: Pages) -> tuple[Any, Any]:
+    tables: Mapping[str, Any] = {} if pages.config is None else read_toml(pages.config)
+    unknown = sorted(set(tables) - {"behaviour", "logger"})
+    if unknown:
+        raise ConfigError(f"{pages.config}: unknown table {', '.join(unknown)}. Known: behaviour, logger.")
+    chosen = []
+    for key, name, names in (("behaviour", pages.behaviour, BEHAVIOURS), ("logger", pages.logger, LOGGERS)):
+        if key in tables:
+            content = {"name": name} | tables[key]
+            kind = cast(Mapping[str, type[Any]], names)[known(f"{key}.name", content.pop("name"), names)]
+            chosen.append(checked(kind, content, key))
+        else:
+            chosen.append(named(f"--{key}", name, cast(Mapping[str, type[Any]], names)))
+    return chosen[0], chosen[1]
+
+
+def _lists(pages: Pages, out: Path) -> tuple[Lists, dict[str, str]]:
+    if SYNTHETIC not in pages.lists:
+        return read_lists(pages.lists, pages.doc_ids), {}
+    if len(pages.lists) > 1:
+        raise ConfigError("--lists synthetic stands alone")
+    queries, features, documents = pages.synthetic
+    files, made = {}, {}
+    out.parent.mkdir(parents=True, exist_ok=True)
+    for index, part in enumerate(("train", "validation", "test")):
+        count = queries if part == "train" else max(queries // 4, 1)
+        made[part] = make_lists(count, features, documents, seed=pages.seed * 3 + index)
+        path = out.with_suffix(f".{part}.txt")
+        write_letor(made[part], path)
+        files[part] = str(path)
+    return made["train"], files
+
+
+def read_lists(files: Sequence[str | Path], doc_ids: bool) -> Lists:
+    """One set of lists from one or several files."""
+    return read_letor(files[0] if len(files) == 1 else list(files), doc_ids=doc_ids)
+
+
+def learn_from_file(
+    base: Path, file: RunFile, asked: Settings, out: Path, *, force: bool = False, report: Report | None = None
+) -> Model:
+    """Run a run file whose paths are relative to `base`."""
+
+    def open_lists(paths: Paths) -> Lists:
+        several = (paths,) if isinstance(paths, str) else paths
+        return read_lists([base / path for path in several], file.data.doc_ids)
+
+    lists = open_lists(file.data.lists)
+    log = read_log(base / file.data.log, lists)
+    validation = None if file.data.validation is None else open_lists(file.data.validation)
+    test = None if file.data.test is None else open_lists(file.data.test)
+    labelled = validation if asked.training.validate_on == "labels" else None
+    model, _ = run(asked, split(log, labelled, asked), test=test, out=out, force=force, report=report)
+    return model
+
+
+def measure_run(
+    folder: Path,
+    lists: Sequence[str],
+    *,
+    metrics: Sequence[str] | None = None,
+    empty: str = "skip",
+    against: Path | None = None,
+    log: Path | None = None,
+    doc_ids: bool = False,
+) -> dict[str, Any]:
+    """Ranking metrics of a run on labelled lists; a paired comparison and click metrics where asked for."""
+    model, data = load(folder), read_lists(lists, doc_ids)
+    convention = cast(Empty, known("--empty", empty, dict.fromkeys(("skip", "zero", "one"))))
+    names = tuple(metrics) if metrics else DEFAULT_METRICS
+    report = measure_ranking(model.score(data), data, names, empty=convention)
+    result: dict[str, Any] = {"run": str(folder), "ranking": report.to_dict()}
+    if against is not None:
+        other = measure_ranking(load(against).score(data), data, names, empty=convention)
+        compared = {name: _paired(report.per_query[name], other.per_query[name]) for name in report.per_query}
+        result["against"] = {"run": str(against), "metrics": compared}
+    if log is not None:
+        result["clicks"] = measure_clicks(model, read_log(log, data))
+    return result
+
+
+def _paired(first: Array, second: Array) -> dict[str, Any]:
+    test, interval = paired_t_test(first, second), paired_bootstrap(first, second)
+    return {"difference": test.difference, "interval": [interval.low, interval.high], "p": test.p}
+
+
+def measure_clicks(model: Model, log: Log) -> dict[str, Any]:
+    """How well the run's click model predicts a log; probabilities only where the method has them."""
+    counts = reduce_log(log)
+    batches = Batches(counts, model.scaler.apply(log.lists).features, size=4096)
+    result: dict[str, Any] = {"log-likelihood of a click in its list": click_likelihood(model, batches)}
+    model.ranker.cpu()
+    model.method.cpu()
+    with torch.no_grad():
+        found = [
+            model.method.click_probability(batch.pad(model.ranker(batch.documents)), batch)
+            for batch in batches.in_order()
+        ]
+    parts = [part for part in found if part is not None]
+    if len(parts) == len(found):
+        p = torch.cat(parts).numpy()
+        n, c = counts.impressions, counts.clicks
+        by_rank = perplexity_by_rank_metric(p, c, positions=counts.position, impressions=n)
+        result |= {
+            "log-likelihood of an impression": click_loglikelihood_metric(p, c, impressions=n),
+            "perplexity": perplexity_metric(p, c, impressions=n),
+            "perplexity by rank": by_rank.tolist(),
+            "AUC": auc_metric(p, c, impressions=n),
+        }
+    return result

@@ -1,0 +1,218 @@
+"""The demo: a world where clicks mislead, four ways to learn from it, and what each one got right.
+
+A search engine ranks with a favourite feature that has nothing to do with relevance. People look at the top of
+the page, so its favourites are clicked more, and whoever learns from the clicks learns to like them too. The demo
+makes such a world, learns with and without debiasing, and measures on true labels that no learner but `labeled`
+saw.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+
+from unskew import __version__
+from unskew.clicks.simulate import PositionBias, SvmLogger, simulate
+from unskew.clicks.synthetic import make_lists
+from unskew.errors import RunError
+from unskew.learning.methods import DLA, IPW, Labeled, MethodConfig, Naive
+from unskew.learning.model import Model
+from unskew.learning.rankers import MLP
+from unskew.measuring import Interval, bootstrap_mean, gap_closed, ndcg_metric
+from unskew.reporting.figures import chart_html, examination_figure, score_figure, side_by_side, write_svg
+from unskew.reporting.html import html_table, write_page
+from unskew.reporting.terminal import curve_lines, table, training_bar
+from unskew.run import learn
+from unskew.types import Array, Lists, Log
+
+ARMS: dict[str, MethodConfig] = {"naive": Naive(), "dla": DLA(), "ipw": IPW(), "labeled": Labeled(documents="all")}
+WHAT = {
+    "logging": "the ranking that was shown",
+    "naive": "clicks taken at face value",
+    "dla": "examination learned from the same clicks",
+    "ipw": "examination measured on the shuffled 5 %",
+    "labeled": "true grades, the upper bound",
+}
+
+
+@dataclass(frozen=True)
+class World:
+    """Lists, the clicks on them, and the rankers' test set."""
+
+    log: Log
+    test: Lists
+    logging: Array
+    """Scores of the logging ranker on the test lists."""
+    examination: Array
+    """True examination relative to rank 1."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """One arm on the test lists."""
+
+    name: str
+    ndcg: Interval
+    gap: float | None
+    examination: list[float] | None
+
+    def cells(self) -> list[str]:
+        """The arm as a table row."""
+        gap = "" if self.gap is None else f"{100 * self.gap:.0f} %"
+        interval = f"{self.ndcg.low:.3f} to {self.ndcg.high:.3f}"
+        return [self.name, f"{self.ndcg.mean:.3f}", interval, gap, WHAT[self.name]]
+
+
+COLUMNS = ("learned from", "nDCG@10", "95 % interval", "gap closed", "what it is")
+
+
+def demo(
+    out: Path,
+    *,
+    seed: int = 0,
+    queries: int = 2000,
+    sessions: int = 1_000_000,
+    steps: int = 800,
+    force: bool = False,
+    console: Console | None = None,
+    quiet: bool = False,
+) -> list[Result]:
+    """Run the demo into a folder: one run per arm, results.json, report.html and two figures."""
+    console = console or Console()
+    if out.exists():
+        if not force:
+            raise RunError(f"{out} exists and is never overwritten; choose another --out, or use --force")
+        shutil.rmtree(out)
+    began = time.time()
+    world = make_world(seed, queries, sessions)
+    console.print(describe(world) + "\n", highlight=False)
+    models = {name: _learn(name, method, world, out, steps, seed, console, quiet) for name, method in ARMS.items()}
+    results = measure(world, models)
+    write(out, world, results, seed)
+    console.print()
+    console.print(table("Test lists, true labels", COLUMNS, [result.cells() for result in results]))
+    console.print("\nWho is looked at? Bars: the truth. Letters: what was learned.", highlight=False)
+    console.print("\n".join(curve_lines(list(world.examination), _curves(results))), highlight=False)
+    console.print(f"\n{verdict(results)}\n", highlight=False)
+    console.print(
+        f"Done in {time.time() - began:.0f} s. Open {out / 'report.html'}; each run is a folder in {out}."
+    )
+    return results
+
+
+def make_world(seed: int, queries: int, sessions: int) -> World:
+    """Lists with a planted favourite feature, shown and clicked under the position-based model."""
+    behaviour = PositionBias()
+    train, test = make_lists(queries=queries, seed=seed), make_lists(queries=1000, seed=seed + 1_000_000)
+    log = simulate(train, behaviour, sessions=sessions, seed=seed, randomized=0.05)
+    logging = SvmLogger().fit(train, seed).scores(test)
+    theta = np.asarray(behaviour.curve)
+    return World(log, test, logging, theta / theta[0])
+
+
+def describe(world: World) -> str:
+    """What the world is, in a few lines."""
+    log = world.log
+    return (
+        f"A search engine shows {len(log):,} result pages for {len(log.lists):,} queries; people click "
+        f"{int(log.click.sum()):,} times. "
+        f"They look at rank 10 only {world.examination[9]:.0%} as often as at rank 1. The engine has a favourite "
+        f"feature (number {log.lists.confounder}) that "
+        "has nothing to do with relevance. Whoever trusts the clicks learns to like it too."
+    )
+
+
+def measure(world: World, models: dict[str, Model]) -> list[Result]:
+    """Every arm and the logging ranker on the test lists."""
+    scores = {"logging": world.logging} | {name: model.score(world.test) for name, model in models.items()}
+    labels, offsets = world.test.labels, world.test.offsets
+    ndcg = {name: bootstrap_mean(ndcg_metric(s, labels, offsets=offsets)) for name, s in scores.items()}
+    results = []
+    for name, interval in ndcg.items():
+        between = name not in ("logging", "naive", "labeled")
+        gap = gap_closed(interval.mean, ndcg["naive"].mean, ndcg["labeled"].mean) if between else None
+        curve = models[name].propensity() if name in models else None
+        results.append(Result(name, interval, gap, None if curve is None else [float(v) for v in curve]))
+    return results
+
+
+def verdict(results: list[Result]) -> str:
+    """One sentence on what came out."""
+    by_name = {result.name: result for result in results}
+    naive, dla = by_name["naive"].ndcg.mean, by_name["dla"]
+    if dla.gap is None or np.isnan(dla.gap) or dla.ndcg.mean <= naive:
+        return "Here debiasing did not help: learning from the clicks as they are does as well."
+    return (
+        f"Learning from raw clicks reaches {naive:.3f}. The same clicks, with who looked at what learned alongside, "
+        f"reach {dla.ndcg.mean:.3f}: {dla.gap:.0%} of the way to true labels, without a single label."
+    )
+
+
+def write(out: Path, world: World, results: list[Result], seed: int) -> None:
+    """results.json, the figures and the page."""
+    content: dict[str, Any] = {
+        "seed": seed,
+        "sessions": len(world.log),
+        "clicks": int(world.log.click.sum()),
+        "true_examination": [float(value) for value in world.examination],
+        "results": [
+            {
+                "name": r.name,
+                "ndcg@10": r.ndcg.mean,
+                "interval": [r.ndcg.low, r.ndcg.high],
+                "gap_closed": r.gap,
+                "examination": r.examination,
+            }
+            for r in results
+        ],
+    }
+    (out / "results.json").write_text(json.dumps(content, indent=2) + "\n")
+    kind = {"naive": "biased", "logging": "reference", "labeled": "reference"}
+    rows = [
+        {"name": r.name, "kind": kind.get(r.name, "debiased")}
+        | {"mean": r.ndcg.mean, "low": r.ndcg.low, "high": r.ndcg.high}
+        for r in results
+    ]
+    figure = side_by_side(examination_figure(list(world.examination), _curves(results)), score_figure(rows))
+    write_svg(figure, out / "figure.svg")
+    best = max((r for r in results if r.gap is not None), key=lambda r: r.ndcg.mean).name
+    sections = [
+        ("What was learned", chart_html(figure, "figure")),
+        ("Test lists, true labels", html_table(COLUMNS, [r.cells() for r in results], best=best)),
+        ("The world", f"<p>{describe(world)}</p>"),
+        (
+            "Next",
+            "<p>Score with any of the runs in this folder:</p><pre>unskew measure dla --lists YOUR.txt</pre>",
+        ),
+    ]
+    footer = f"unskew {__version__}, seed {seed}"
+    write_page(
+        out / "report.html", "Clicks mislead; unskew corrects them", verdict(results), sections, footer=footer
+    )
+
+
+def _learn(
+    name: str, method: MethodConfig, world: World, out: Path, steps: int, seed: int, console: Console, quiet: bool
+) -> Model:
+    with training_bar(name, steps, console, quiet=quiet) as report:
+        return learn(
+            world.log,
+            method,
+            ranker=MLP(sizes=(64, 32)),
+            test=world.test,
+            out=out / name,
+            report=report,
+            steps=steps,
+            seed=seed,
+        )
+
+
+def _curves(results: list[Result]) -> dict[str, list[float]]:
+    return {result.name: result.examination for result in results if result.examination is not None}
