@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+# tests run in parallel and their models are small: one thread each, set before torch is imported
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 
 @pytest.fixture(scope="session")
 def data_folder() -> Path:

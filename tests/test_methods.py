@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load, save
+from scipy.stats import spearmanr
 from torch import Tensor, nn
 
 from unskew.clicks.batches import Batches
@@ -312,6 +313,23 @@ def test_click_scores_are_score_and_examination(variant: str, log: Log) -> None:
     expected = torch.zeros(K) if propensity is None else propensity.log()
     got = (clicks - clicks[:, :1])[batch.where]
     torch.testing.assert_close(got, at_rank(expected, batch.position)[batch.where], rtol=1e-4, atol=1e-5)
+
+
+@EVERY
+def test_click_probabilities_agree_with_click_scores(variant: str, log: Log) -> None:
+    batch, rows = batch_of(log, "counts")
+    method = built(variant, log).eval()
+    relevance = document_scores(log)[rows].unsqueeze(-1)
+    probability = method.click_probability(relevance, batch)
+    if probability is None:
+        assert variant not in ("naive-sigmoid", "regression_em", "regression_em-gradient", SAMPLED)
+        return
+    inside = probability[batch.where]
+    assert probability.shape == batch.where.shape
+    assert ((inside >= 0) & (inside <= 1)).all()
+    difference = probability.log() - method.click_scores(relevance, batch)  # a constant per list
+    spread = torch.where(batch.where, difference - difference[:, :1], 0.0)
+    torch.testing.assert_close(spread, torch.zeros_like(spread), rtol=0, atol=1e-5)
 
 
 def short_training(variant: str, log: Log, seed: int = 5) -> tuple[dict[str, Tensor], list[float]]:
@@ -655,6 +673,20 @@ def test_rankers_are_normalised_layers() -> None:
         MLP(dropout=1.0)
 
 
+def test_the_activation_is_elu_in_training_too() -> None:
+    activation = MLP(sizes=(4,), input_norm=False).build(3, 1).layers[1]
+    x = torch.tensor([-200.0, -20.0, -1.5, -1e-4, 0.0, 1e-4, 2.0, 1e4], dtype=torch.float64)
+    expected = [v if v > 0 else math.expm1(v) for v in x.tolist()]
+    slopes = [1.0 if v > 0 else math.exp(v) for v in x.tolist()]
+    for training in (True, False):
+        value = x.clone().requires_grad_()
+        result = activation.train(training)(value * 1.0)  # a copy: the activation may work in place
+        result.sum().backward()
+        assert value.grad is not None
+        assert result.tolist() == pytest.approx(expected, abs=1e-12)
+        assert value.grad.tolist() == pytest.approx(slopes, abs=1e-12)
+
+
 @pytest.mark.parametrize("model", [PositionTable(3), PositionTower(3)])
 def test_bias_models_read_their_rank(model: PositionTable | PositionTower) -> None:
     with torch.no_grad():
@@ -671,20 +703,20 @@ def test_bias_models_read_their_rank(model: PositionTable | PositionTower) -> No
 THETA = np.array([0.68, 0.61, 0.48, 0.34, 0.28, 0.20, 0.11, 0.10, 0.08, 0.06])
 """Examination by rank in Joachims et al., SIGIR 2005, which `PositionBias` simulates."""
 
-TRAINED: dict[str, tuple[MethodConfig, dict[str, float]]] = {
-    "naive": (Naive(), {}),
-    "labeled": (Labeled(), {}),
-    "ipw": (IPW(), {}),
-    "dla": (DLA(), {}),
-    # EM takes small steps: with the default it needs ten times as many
-    "regression_em": (RegressionEM(step=0.2), {"steps": 2500}),
-    "regression_em-gradient": (
-        RegressionEM(form="gradient", start=0.5),
-        {"steps": 1500, "bias_learning_rate": 0.5},
-    ),
-    "pair_debias": (PairDebias(regularization=0.0), {}),
-    "pair_debias-regularized": (PairDebias(), {}),
+STEPS = 1200
+TRAINED: dict[str, MethodConfig] = {
+    "naive": Naive(),
+    "labeled": Labeled(),
+    "ipw": IPW(),
+    "dla": DLA(),
+    "regression_em": RegressionEM(),
+    "regression_em-gradient": RegressionEM(form="gradient"),
+    "pair_debias": PairDebias(),
 }
+FAILS = pytest.mark.xfail(
+    strict=True,
+    reason="its ratios balance losses among clicks and skips and do not undo what the logging ranker favoured",
+)
 
 
 class World:
@@ -702,27 +734,19 @@ class World:
     def learn(self, name: str) -> tuple[float, Array | None]:
         """nDCG@10 on the test lists, and the propensities."""
         if name not in self.learned:
-            config, settings = TRAINED[name]
+            config = TRAINED[name]
             labels = config.target == "labels"
             counts = grades_of(self.log) if labels else reduce_log(self.log, config.reduction)
             torch.manual_seed(self.seed)
             method = config.build(Context(counts.positions, self.log))
             ranker = MLP(sizes=(64, 32)).build(25, method.outputs)
-            training = Training(
-                **({"steps": 1000, "seed": self.seed, "validate_every": 500, "validate_on": "nothing"} | settings)
-            )
+            training = Training(steps=STEPS, seed=self.seed, validate_every=STEPS, validate_on="nothing")
             Trainer(ranker, method, training).run(Batches(counts, self.features, size=256, seed=self.seed))
             with torch.no_grad():
                 scores = ranker(torch.from_numpy(self.scaler.apply(self.test).features))[:, 0].numpy()
             propensity = method.propensity()
             self.learned[name] = plain_ndcg(scores, self.test), None if propensity is None else propensity.numpy()
         return self.learned[name]
-
-    def error(self, name: str) -> float:
-        """Largest relative error of the propensities."""
-        propensity = self.learn(name)[1]
-        assert propensity is not None
-        return float(np.abs(propensity / (THETA / THETA[0]) - 1).max())
 
 
 def plain_ndcg(scores: Array, lists: Lists, at: int = 10) -> float:
@@ -744,41 +768,49 @@ def world() -> World:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in TRAINED if name not in ("naive", "pair_debias-regularized")])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "labeled",
+        "ipw",
+        "dla",
+        "regression_em",
+        "regression_em-gradient",
+        pytest.param("pair_debias", marks=FAILS),
+    ],
+)
 def test_beats_naive_in_a_confounded_world(name: str, world: World) -> None:
-    naive, learned = world.learn("naive")[0], world.learn(name)[0]
-    least = 0.02 if name == "pair_debias" else 0.03  # measured: 0.04 for pair_debias, 0.1 and more for the others
-    assert learned > naive + least
+    assert world.learn(name)[0] > world.learn("naive")[0] + 0.1
 
 
 @pytest.mark.slow
-def test_no_click_method_is_far_above_the_labels(world: World) -> None:
+def test_labels_are_the_upper_bound_and_bias_removed_comes_near_it(world: World) -> None:
     upper = world.learn("labeled")[0]
-    assert all(world.learn(name)[0] < upper + 0.02 for name in TRAINED)
+    for name in ("ipw", "dla", "regression_em", "regression_em-gradient"):
+        assert upper - 0.05 < world.learn(name)[0] < upper + 0.02
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "most"), [("ipw", 0.2), ("dla", 0.35), ("regression_em", 0.35), ("regression_em-gradient", 0.35)]
+    ("name", "most"),
+    [
+        ("ipw", 0.2),  # 15,000 shuffled sessions: a standard error of 6 % at rank 10
+        ("dla", 0.2),
+        ("regression_em", 0.2),
+        ("regression_em-gradient", 0.2),
+        pytest.param("pair_debias", 0.35, marks=FAILS),
+    ],
 )
 def test_recovers_known_propensities(name: str, most: float, world: World) -> None:
     propensity = world.learn(name)[1]
     assert propensity is not None
-    assert world.error(name) < most
-    assert (np.diff(propensity) < 0).all()  # as THETA: the rank correlation is 1
+    ratio = propensity / (THETA / THETA[0])
+    assert np.abs(ratio - 1).max() < most
+    assert spearmanr(propensity, THETA).statistic > 0.95
     assert np.corrcoef(np.log(propensity), np.log(THETA))[0, 1] > 0.99
 
 
 @pytest.mark.slow
-def test_pair_debias_ratios_are_no_propensities(world: World) -> None:
-    """By design: t+ is a ratio among pairs whose other result was not clicked, and the root of p flattens it.
-
-    So this asks for the order of the ranks only, and shows that the numbers are not those of examination.
-    """
-    paper, regularized = world.learn("pair_debias")[1], world.learn("pair_debias-regularized")[1]
-    assert paper is not None
-    assert regularized is not None
-    assert np.corrcoef(np.argsort(np.argsort(-paper)), np.arange(10))[0, 1] > 0.95
-    assert np.corrcoef(np.argsort(np.argsort(-regularized)), np.arange(10))[0, 1] > 0.95
-    assert (regularized[1:] > paper[1:]).all()
-    assert world.error("pair_debias-regularized") > 1.0
+def test_pair_debias_does_no_great_harm(world: World) -> None:
+    """It is not asked to beat `naive` (see FAILS), but it must not be far below it."""
+    assert world.learn("pair_debias")[0] > world.learn("naive")[0] - 0.05

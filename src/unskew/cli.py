@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+import os
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -33,9 +36,11 @@ DocIds = Annotated[bool, typer.Option("--doc-ids", help="Take document ids from 
 
 def main() -> None:
     """Run the command line; errors of ours are one line on standard error and exit status 1."""
+    # threads that spin while they wait make a busy machine many times slower; torch reads this when it is imported
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         app()
-    except UnskewError as error:
+    except (UnskewError, OSError) as error:
         print(f"unskew: {error}", file=sys.stderr)
         sys.exit(1)
 
@@ -143,8 +148,8 @@ def learn(
     """Learn a ranker as a run file says; an interrupted run goes on where it stopped."""
     from unskew.commands import learn_from_file
     from unskew.config import read_run_file
+    from unskew.folder import status
     from unskew.reporting.terminal import print_metrics, training_bar
-    from unskew.run import status
 
     file, asked = read_run_file(run_file, method=method, seed=seed)
     place = out or run_file.parent / file.out
@@ -152,10 +157,11 @@ def learn(
     with training_bar(asked.method.name, asked.training.steps, console, quiet=quiet) as report:
         learn_from_file(run_file.parent, file, asked, place, force=force, report=report)
     ended = status(place)
-    console.print(f"{ended}: {place}")
+    console.print(f"{ended}: {place}", markup=False, highlight=False, soft_wrap=True)
     print_metrics(console, json.loads((place / "metrics.json").read_text()))
     if ended == "interrupted":
-        console.print("Run the same command again to go on.")
+        again = "without --force to go on" if force else "to go on"
+        console.print(f"Run the same command again {again}.")
         raise typer.Exit(130)
 
 
@@ -194,7 +200,11 @@ def methods() -> None:
 
     console = _console()
     for name, config in METHODS.items():
-        console.print(f"[bold]{name:<16}[/bold]{(config.__doc__ or '').splitlines()[0]}", highlight=False)
+        _entry(console, name, config)
+        about = inspect.getdoc(inspect.getmodule(config)) or ""
+        paper = re.search(r"^Reference: (.+?)\n\n", about, re.MULTILINE | re.DOTALL)
+        if paper:
+            console.print(" " * 18 + " ".join(paper[1].split()), markup=False, highlight=False, soft_wrap=True)
 
 
 @app.command()
@@ -204,7 +214,13 @@ def behaviours() -> None:
 
     console = _console()
     for name, behaviour in BEHAVIOURS.items():
-        console.print(f"[bold]{name:<18}[/bold]{(behaviour.__doc__ or '').splitlines()[0]}", highlight=False)
+        _entry(console, name, behaviour)
+
+
+def _entry(console: Console, name: str, what: type) -> None:
+    """A name and the first line of its documentation."""
+    console.print(f"[bold]{name:<18}[/bold]", end="")
+    console.print((what.__doc__ or "").splitlines()[0], markup=False, highlight=False, soft_wrap=True)
 
 
 def _console() -> Console:

@@ -16,8 +16,9 @@ from unskew.clicks.letor import read_letor, write_letor
 from unskew.clicks.log import read_log, write_log
 from unskew.clicks.simulate import BEHAVIOURS, LOGGERS, ScoresLogger, logging_scores, simulate
 from unskew.clicks.synthetic import make_lists
-from unskew.config import Paths, RunFile, Settings, checked, known, named, read_toml
+from unskew.config import Paths, RunFile, Settings, checked, known, read_toml
 from unskew.errors import ConfigError, RunError
+from unskew.folder import refuse_to_overwrite
 from unskew.learning.model import Model, load
 from unskew.learning.train import Report
 from unskew.measuring import (
@@ -70,7 +71,10 @@ def simulate_to(pages: Pages, out: Path, *, force: bool = False) -> dict[str, An
     if (pages.sessions is None) == (pages.clicks is None):
         raise ConfigError("give --sessions or --clicks, one of the two")
     behaviour, logger = _behaviour_and_logger(pages)
-    lists, files = _lists(pages, out)
+    lists, beside = _lists(pages, out)
+    taken = [path for path in beside if path.exists()]
+    if taken and not force:
+        raise RunError(f"{taken[0]} exists and is never overwritten; choose another --out, or use --force")
     scores = logging_scores(lists, logger, pages.seed)
     log = simulate(
         lists,
@@ -85,7 +89,10 @@ def simulate_to(pages: Pages, out: Path, *, force: bool = False) -> dict[str, An
         truth=pages.truth,
     )
     out.parent.mkdir(parents=True, exist_ok=True)
+    for path, part in beside.items():
+        write_letor(part, path)
     write_log(log, out)
+    files = {path.suffixes[-2][1:]: str(path) for path in beside}
     return {"log": str(out)} | files | summary(log, scores)
 
 
@@ -110,32 +117,42 @@ def _behaviour_and_logger(pages: Pages) -> tuple[Any, Any]:
     unknown = sorted(set(tables) - {"behaviour", "logger"})
     if unknown:
         raise ConfigError(f"{pages.config}: unknown table {', '.join(unknown)}. Known: behaviour, logger.")
-    chosen = []
-    for key, name, names in (("behaviour", pages.behaviour, BEHAVIOURS), ("logger", pages.logger, LOGGERS)):
-        if key in tables:
-            content = {"name": name} | tables[key]
-            kind = cast(Mapping[str, type[Any]], names)[known(f"{key}.name", content.pop("name"), names)]
-            chosen.append(checked(kind, content, key))
-        else:
-            chosen.append(named(f"--{key}", name, cast(Mapping[str, type[Any]], names)))
-    return chosen[0], chosen[1]
+    behaviour = _configured("behaviour", pages.behaviour, BEHAVIOURS, tables, pages.config)
+    return behaviour, _configured("logger", pages.logger, LOGGERS, tables, pages.config)
 
 
-def _lists(pages: Pages, out: Path) -> tuple[Lists, dict[str, str]]:
+def _configured(
+    key: str, name: str, names: Mapping[str, type[Any]], tables: Mapping[str, Any], path: Path | None
+) -> Any:
+    """What the option --KEY names, with the settings of the file's table."""
+    known(f"--{key}", name, names)
+    if key not in tables:
+        try:
+            return checked(names[name], {}, key)
+        except ConfigError as error:
+            raise ConfigError(f"--{key} {name} needs a --config file: {error}") from None
+    try:
+        if not isinstance(tables[key], dict):
+            raise ConfigError(f"{key}: input should be a table, not {tables[key]!r}")
+        content = {"name": name} | tables[key]
+        kind = names[known(f"{key}.name", content.pop("name"), names)]
+        return checked(kind, content, key)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
+
+
+def _lists(pages: Pages, out: Path) -> tuple[Lists, dict[Path, Lists]]:
+    """The lists to show, and those to write beside the log."""
     if SYNTHETIC not in pages.lists:
         return read_lists(pages.lists, pages.doc_ids), {}
     if len(pages.lists) > 1:
         raise ConfigError("--lists synthetic stands alone")
     queries, features, documents = pages.synthetic
-    files, made = {}, {}
-    out.parent.mkdir(parents=True, exist_ok=True)
+    made = {}
     for index, part in enumerate(("train", "validation", "test")):
         count = queries if part == "train" else max(queries // 4, 1)
-        made[part] = make_lists(count, features, documents, seed=pages.seed * 3 + index)
-        path = out.with_suffix(f".{part}.txt")
-        write_letor(made[part], path)
-        files[part] = str(path)
-    return made["train"], files
+        made[out.with_suffix(f".{part}.txt")] = make_lists(count, features, documents, seed=pages.seed * 3 + index)
+    return next(iter(made.values())), made
 
 
 def read_lists(files: Sequence[str | Path], doc_ids: bool) -> Lists:
@@ -152,6 +169,7 @@ def learn_from_file(
         several = (paths,) if isinstance(paths, str) else paths
         return read_lists([base / path for path in several], file.data.doc_ids)
 
+    refuse_to_overwrite(out, force)  # before minutes of reading
     lists = open_lists(file.data.lists)
     log = read_log(base / file.data.log, lists)
     validation = None if file.data.validation is None else open_lists(file.data.validation)
@@ -188,14 +206,23 @@ def measure_run(
 
 def _paired(first: Array, second: Array) -> dict[str, Any]:
     test, interval = paired_t_test(first, second), paired_bootstrap(first, second)
-    return {"difference": test.difference, "interval": [interval.low, interval.high], "p": test.p}
+    return {
+        "difference": _finite(test.difference),
+        "interval": [_finite(interval.low), _finite(interval.high)],
+        "p": _finite(test.p),
+    }
+
+
+def _finite(value: float) -> float | None:
+    """The number, None in the place of NaN, which JSON does not have."""
+    return None if np.isnan(value) else float(value)
 
 
 def measure_clicks(model: Model, log: Log) -> dict[str, Any]:
     """How well the run's click model predicts a log; probabilities only where the method has them."""
     counts = reduce_log(log)
     batches = Batches(counts, model.scaler.apply(log.lists).features, size=4096)
-    result: dict[str, Any] = {"log-likelihood of a click in its list": click_likelihood(model, batches)}
+    result: dict[str, Any] = {"log-likelihood of a click in its list": _finite(click_likelihood(model, batches))}
     model.ranker.cpu()
     model.method.cpu()
     with torch.no_grad():
@@ -209,9 +236,9 @@ def measure_clicks(model: Model, log: Log) -> dict[str, Any]:
         n, c = counts.impressions, counts.clicks
         by_rank = perplexity_by_rank_metric(p, c, positions=counts.position, impressions=n)
         result |= {
-            "log-likelihood of an impression": click_loglikelihood_metric(p, c, impressions=n),
-            "perplexity": perplexity_metric(p, c, impressions=n),
-            "perplexity by rank": by_rank.tolist(),
-            "AUC": auc_metric(p, c, impressions=n),
+            "log-likelihood of an impression": _finite(click_loglikelihood_metric(p, c, impressions=n)),
+            "perplexity": _finite(perplexity_metric(p, c, impressions=n)),
+            "perplexity by rank": [_finite(value) for value in by_rank],
+            "AUC": _finite(auc_metric(p, c, impressions=n)),
         }
     return result

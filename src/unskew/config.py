@@ -24,6 +24,7 @@ Unknown keys, wrong types and missing values are errors that name the key and, w
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -102,18 +103,25 @@ def settings(
         training = checked(Training, on | dict(options), "training")
     elif options:
         raise ConfigError(f"give training= or {', '.join(options)}, not both")
-    return Settings(
+    elif isinstance(validation, Lists) and "validate_on" not in training.model_fields_set:
+        training = training.model_copy(update={"validate_on": "labels"})
+    asked = Settings(
         method=named("method", method, METHODS) if isinstance(method, str) else method,
         ranker=named("ranker", ranker, RANKERS) if isinstance(ranker, str) else ranker,
         scaling=known("scaling", scaling, SCALINGS),
         training=training,
     )
+    if training.validate_on == "clicks" and isinstance(validation, Lists):
+        raise ConfigError('validate_on = "clicks" needs validation to be a log, not lists')
+    if training.validate_on == "labels" and not isinstance(validation, Lists) and asked.method.target == "clicks":
+        raise ConfigError('validate_on = "labels" needs validation to be labelled lists')
+    return asked
 
 
 def read_toml(path: Path) -> dict[str, Any]:
     """The content of a TOML file."""
     try:
-        return tomllib.loads(path.read_text())
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror or error}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -125,16 +133,15 @@ def read_run_file(path: Path, *, method: str | None = None, seed: int | None = N
     content = read_toml(path)
     if method is not None:
         content["method"] = {"name": method}
-    if seed is not None:
-        content["training"] = content.get("training", {}) | {"seed": seed}
     try:
         file = checked(RunFile, content, "")
         on = "labels" if file.data.validation is not None else "clicks"
+        given = {} if seed is None else {"seed": seed}
         asked = Settings(
             method=table_of("method", file.method, METHODS),
             ranker=table_of("ranker", file.ranker, RANKERS),
             scaling=known("data.scaling", file.data.scaling, SCALINGS),
-            training=checked(Training, {"validate_on": on} | file.training, "training"),
+            training=checked(Training, {"validate_on": on} | file.training | given, "training"),
         )
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
@@ -145,8 +152,8 @@ def read_run_file(path: Path, *, method: str | None = None, seed: int | None = N
 
 def known(key: str, name: str, names: Mapping[str, Any]) -> str:
     """The name, if it is one of the names."""
-    if name not in names:
-        raise ConfigError(f"{key}: unknown name {name!r}. {did_you_mean(name, names)}")
+    if not isinstance(name, str) or name not in names:
+        raise ConfigError(f"{key}: unknown name {name!r}. {did_you_mean(str(name), names)}")
     return name
 
 
@@ -157,9 +164,9 @@ def named(key: str, name: str, configs: Mapping[str, type[Any]]) -> Any:
 
 def table_of(key: str, content: dict[str, Any], configs: Mapping[str, type[Any]]) -> Any:
     """The config of a TOML table with a `name`."""
-    name = content.get("name")
-    if not isinstance(name, str):
+    if "name" not in content:
         raise ConfigError(f"{key}.name: missing. {did_you_mean('', configs)}")
+    name = content["name"]
     return checked(configs[known(f"{key}.name", name, configs)], content, key)
 
 
@@ -172,7 +179,9 @@ def checked(model: type[Any], content: Mapping[str, Any], key: str) -> Any:
 
 
 def _sentence(model: type[BaseModel], key: str, item: Any) -> str:
-    place = ".".join(str(part) for part in ((key,) if key else ()) + item["loc"])
+    # a value of several possible types has the type that it is not in its place: data.lists.str
+    parts = [str(part) for part in item["loc"] if not re.search(r"^(str|int|float|bool)$|\[", str(part))]
+    place = ".".join([key, *parts] if key else parts)
     if item["type"] == "extra_forbidden":
         fields = model.model_fields
         for part in item["loc"][:-1]:
@@ -181,4 +190,5 @@ def _sentence(model: type[BaseModel], key: str, item: Any) -> str:
         return f"{place}: unknown key. {did_you_mean(str(item['loc'][-1]), fields)}"
     if item["type"] == "missing":
         return f"{place}: missing"
-    return f"{place}: {item['msg'][0].lower()}{item['msg'][1:]}, not {item['input']!r}"
+    what = item["msg"].replace("a valid dictionary", "a table").replace("a valid tuple", "a list")
+    return f"{place}: {what[0].lower()}{what[1:]}, not {item['input']!r}"

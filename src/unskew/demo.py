@@ -12,6 +12,7 @@ import json
 import shutil
 import time
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +23,20 @@ from unskew import __version__
 from unskew.clicks.simulate import PositionBias, SvmLogger, simulate
 from unskew.clicks.synthetic import make_lists
 from unskew.errors import RunError
+from unskew.folder import status
 from unskew.learning.methods import DLA, IPW, Labeled, MethodConfig, Naive
 from unskew.learning.model import Model
 from unskew.learning.rankers import MLP
 from unskew.measuring import Interval, bootstrap_mean, gap_closed, ndcg_metric
-from unskew.reporting.figures import chart_html, examination_figure, score_figure, side_by_side, write_svg
+from unskew.reporting.figures import (
+    chart_html,
+    examination_figure,
+    palette,
+    score_figure,
+    side_by_side,
+    styled,
+    write_svg,
+)
 from unskew.reporting.html import html_table, write_page
 from unskew.reporting.terminal import curve_lines, table, training_bar
 from unskew.run import learn
@@ -65,11 +75,13 @@ class Result:
 
     def cells(self) -> list[str]:
         """The arm as a table row."""
-        gap = "" if self.gap is None else f"{100 * self.gap:.0f} %"
+        gap = "" if self.gap is None else "no gap" if np.isnan(self.gap) else f"{100 * self.gap:.0f} %"
         interval = f"{self.ndcg.low:.3f} to {self.ndcg.high:.3f}"
         return [self.name, f"{self.ndcg.mean:.3f}", interval, gap, WHAT[self.name]]
 
 
+TITLE = "Clicks mislead: learning with and without debiasing"
+FILES = ("results.json", "report.html", "report.html.partial", "figure.svg")
 COLUMNS = ("learned from", "nDCG@10", "95 % interval", "gap closed", "what it is")
 
 
@@ -84,12 +96,9 @@ def demo(
     console: Console | None = None,
     quiet: bool = False,
 ) -> list[Result]:
-    """Run the demo into a folder: one run per arm, results.json, report.html and two figures."""
+    """Run the demo into a folder: one run per arm, results.json, report.html and a figure."""
     console = console or Console()
-    if out.exists():
-        if not force:
-            raise RunError(f"{out} exists and is never overwritten; choose another --out, or use --force")
-        shutil.rmtree(out)
+    clear(out, force)
     began = time.time()
     world = make_world(seed, queries, sessions)
     console.print(describe(world) + "\n", highlight=False)
@@ -101,10 +110,21 @@ def demo(
     console.print("\nWho is looked at? Bars: the truth. Letters: what was learned.", highlight=False)
     console.print("\n".join(curve_lines(list(world.examination), _curves(results))), highlight=False)
     console.print(f"\n{verdict(results)}\n", highlight=False)
-    console.print(
-        f"Done in {time.time() - began:.0f} s. Open {out / 'report.html'}; each run is a folder in {out}."
-    )
+    done = f"Done in {time.time() - began:.0f} s. Open {out / 'report.html'}; each run is a folder in {out}."
+    console.print(done, markup=False, highlight=False, soft_wrap=True)
     return results
+
+
+def clear(out: Path, force: bool) -> None:
+    """Make place for a demo: with force what an earlier demo wrote goes, and nothing else ever does."""
+    if not out.exists():
+        return
+    if not force:
+        raise RunError(f"{out} exists and is never overwritten; choose another --out, or use --force")
+    ours = {*FILES, *ARMS, *(f"{name}.partial" for name in ARMS)}
+    if not out.is_dir() or any(path.name not in ours for path in out.iterdir()):
+        raise RunError(f"{out} holds more than a demo, so it is not overwritten; choose another --out")
+    shutil.rmtree(out)
 
 
 def make_world(seed: int, queries: int, sessions: int) -> World:
@@ -122,9 +142,8 @@ def describe(world: World) -> str:
     log = world.log
     return (
         f"A search engine shows {len(log):,} result pages for {len(log.lists):,} queries; people click "
-        f"{int(log.click.sum()):,} times. "
-        f"They look at rank 10 only {world.examination[9]:.0%} as often as at rank 1. The engine has a favourite "
-        f"feature (number {log.lists.confounder}) that "
+        f"{int(log.click.sum()):,} times. They look at rank 10 only {100 * world.examination[9]:.0f} % as often "
+        f"as at rank 1. The engine has a favourite feature (number {log.lists.confounder}) that "
         "has nothing to do with relevance. Whoever trusts the clicks learns to like it too."
     )
 
@@ -150,8 +169,9 @@ def verdict(results: list[Result]) -> str:
     if dla.gap is None or np.isnan(dla.gap) or dla.ndcg.mean <= naive:
         return "Here debiasing did not help: learning from the clicks as they are does as well."
     return (
-        f"Learning from raw clicks reaches {naive:.3f}. The same clicks, with who looked at what learned alongside, "
-        f"reach {dla.ndcg.mean:.3f}: {dla.gap:.0%} of the way to true labels, without a single label."
+        f"Learning from raw clicks reaches {naive:.3f}. The same clicks, with who looked at what learned "
+        f"alongside, reach {dla.ndcg.mean:.3f}: {100 * dla.gap:.0f} % of the way to true labels, "
+        "without a single label."
     )
 
 
@@ -167,7 +187,7 @@ def write(out: Path, world: World, results: list[Result], seed: int) -> None:
                 "name": r.name,
                 "ndcg@10": r.ndcg.mean,
                 "interval": [r.ndcg.low, r.ndcg.high],
-                "gap_closed": r.gap,
+                "gap_closed": None if r.gap is None or np.isnan(r.gap) else r.gap,
                 "examination": r.examination,
             }
             for r in results
@@ -175,34 +195,31 @@ def write(out: Path, world: World, results: list[Result], seed: int) -> None:
     }
     (out / "results.json").write_text(json.dumps(content, indent=2) + "\n")
     kind = {"naive": "biased", "logging": "reference", "labeled": "reference"}
-    rows = [
-        {"name": r.name, "kind": kind.get(r.name, "debiased")}
-        | {"mean": r.ndcg.mean, "low": r.ndcg.low, "high": r.ndcg.high}
-        for r in results
-    ]
-    figure = side_by_side(examination_figure(list(world.examination), _curves(results)), score_figure(rows))
-    write_svg(figure, out / "figure.svg")
+    colours = palette({r.name: kind.get(r.name, "debiased") for r in results})
+    rows = [{"name": r.name, "mean": r.ndcg.mean, "low": r.ndcg.low, "high": r.ndcg.high} for r in results]
+    curves = examination_figure(list(world.examination), _curves(results), colours)
+    scores = score_figure(rows, colours)
+    write_svg(side_by_side(curves, scores), out / "figure.svg")
+    charts = chart_html(styled(curves), "examination") + chart_html(styled(scores), "scores")
     best = max((r for r in results if r.gap is not None), key=lambda r: r.ndcg.mean).name
     sections = [
-        ("What was learned", chart_html(figure, "figure")),
+        ("What was learned", f"<div class='charts'>{charts}</div>"),
         ("Test lists, true labels", html_table(COLUMNS, [r.cells() for r in results], best=best)),
-        ("The world", f"<p>{describe(world)}</p>"),
+        ("The world", f"<p>{escape(describe(world))}</p>"),
         (
             "Next",
             "<p>Score with any of the runs in this folder:</p><pre>unskew measure dla --lists YOUR.txt</pre>",
         ),
     ]
     footer = f"unskew {__version__}, seed {seed}"
-    write_page(
-        out / "report.html", "Clicks mislead; unskew corrects them", verdict(results), sections, footer=footer
-    )
+    write_page(out / "report.html", TITLE, verdict(results), sections, footer=footer)
 
 
 def _learn(
     name: str, method: MethodConfig, world: World, out: Path, steps: int, seed: int, console: Console, quiet: bool
 ) -> Model:
     with training_bar(name, steps, console, quiet=quiet) as report:
-        return learn(
+        model = learn(
             world.log,
             method,
             ranker=MLP(sizes=(64, 32)),
@@ -211,7 +228,12 @@ def _learn(
             report=report,
             steps=steps,
             seed=seed,
+            threads=1,  # a ranker this small gains nothing from a second one
         )
+    if status(out / name) == "interrupted":
+        console.print("Interrupted; with --force the demo starts again.")
+        raise KeyboardInterrupt
+    return model
 
 
 def _curves(results: list[Result]) -> dict[str, list[float]]:

@@ -15,26 +15,24 @@ It is written beside its place and renamed when done; an interrupted one is usab
 
 from __future__ import annotations
 
-import hashlib
 import json
-import platform
-import shutil
 import time
 import warnings
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
 from torch import nn
 
-from unskew.clicks.batches import Batches
+from unskew.clicks.batches import Batches, as_tensor
 from unskew.clicks.counts import Counts, label_table, reduce_log
 from unskew.clicks.scaling import fit_scaler
 from unskew.config import Settings, settings
-from unskew.errors import DataError, RunError
+from unskew.errors import ConfigError, DataError, RunError
+from unskew.folder import claim, fingerprint, publish, refuse_to_overwrite, versions
 from unskew.learning.checkpoint import FILE as CHECKPOINT
 from unskew.learning.losses import list_log_softmax
 from unskew.learning.methods import Context, MethodConfig, MethodModule
@@ -92,8 +90,9 @@ def split(log: Log, validation: Lists | Log | None, asked: Settings) -> Data:
         return Data(log, validation, None)
     shown = np.unique(log.query)
     if len(shown) < 2:
+        count = "one query" if len(shown) else "no sessions"
         raise DataError(
-            "the log has one query, so none can be held out", hint='give validation=, or validate_on="nothing"'
+            f"the log has {count}, so none can be held out", hint='give validation=, or validate_on="nothing"'
         )
     rng = np.random.default_rng([training.seed, 7])
     held = rng.choice(shown, size=max(1, len(shown) // 10), replace=False)
@@ -113,26 +112,41 @@ def run(
     report: Report | None = None,
 ) -> tuple[Model, Fit]:
     """Train as asked; the model with its best weights, and how training went."""
-    folder = None if out is None else _claim(Path(out), force)
+    place = None if out is None else Path(out).resolve()
+    if place is not None:
+        refuse_to_overwrite(place, force)
     began = time.time()
+    check_data(data, test)
     warn_if_filtered(asked.method, data.train)
     with torch.random.fork_rng():
         torch.manual_seed(asked.training.seed)
         trainer, batches, model = prepare(asked, data)
+    validate = validator(model, data, asked.training)
+    folder = None if place is None else claim(place, force)
     if folder is not None:
-        trainer.identity["data"] = fingerprint(data.train)
-        trainer.resume(folder)
-    fit = trainer.run(batches, validate=validator(model, data, asked.training), report=report, checkpoints=folder)
-    if folder is not None and out is not None:
-        write_run(folder, asked, data, model, fit, test, began)
-        _publish(folder, Path(out))
+        trainer.identity["data"] = data_fingerprint(asked, data)
+        _resume(trainer, folder)
+    fit = trainer.run(batches, validate=validate, report=report, checkpoints=folder)
+    if folder is not None and place is not None:
+        write_run(folder, asked, data, model, fit, test, began, trainer.identity["data"])
+        publish(folder, place)
     return model, fit
+
+
+def check_data(data: Data, test: Lists | None) -> None:
+    """Refuse before training what could only fail after it."""
+    if not len(data.train.row):
+        raise DataError("the log has no impressions to learn from", path=data.train.lists.name)
+    if test is not None and test.dim != data.train.lists.dim:
+        raise DataError(
+            f"the test lists have {test.dim} features, the log's lists {data.train.lists.dim}", path=test.name
+        )
 
 
 def prepare(asked: Settings, data: Data) -> tuple[Trainer, Batches, Model]:
     """Scaled batches, an untrained model, and a trainer for it."""
     lists, training = data.train.lists, asked.training
-    device = training.torch_device()
+    device = _device(training)
     scaler = fit_scaler(asked.scaling, lists)
     counts = table(asked.method, data.train)
     context = Context(positions=int(data.train.position.max()), log=data.train)
@@ -140,8 +154,19 @@ def prepare(asked: Settings, data: Data) -> tuple[Trainer, Batches, Model]:
     model.ranker.to(device)
     model.method.to(device)
     identity = asked.model_dump(mode="json", exclude={"training"})
-    batches = Batches(counts, scaler.apply(lists).features, size=training.batch, seed=training.seed, device=device)
+    features = np.asarray(scaler.apply(lists).features, np.float32)
+    batches = Batches(counts, features, size=training.batch, seed=training.seed, device=device)
     return Trainer(model.ranker, model.method, training, identity), batches, model
+
+
+def _device(training: Training) -> torch.device:
+    """The device asked for, if it can be used."""
+    try:
+        device = training.torch_device()
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:  # torch asserts that it was built for the device
+        raise ConfigError(f"training.device: {str(error).splitlines()[0]}") from error
+    return device
 
 
 def table(method: MethodConfig, log: Log) -> Counts:
@@ -160,7 +185,7 @@ def warn_if_filtered(method: MethodConfig, log: Log) -> None:
         warnings.warn(
             f"every session of this log has a click; {method.name} needs those without one too, or it takes the "
             "filter for examination",
-            stacklevel=3,
+            stacklevel=4,  # the line that called `learn`
         )
 
 
@@ -176,7 +201,11 @@ def validator(model: Model, data: Data, training: Training) -> Validate | None:
 
 
 def _label_validator(model: Model, lists: Lists) -> Validate:
-    scaled = torch.from_numpy(model.scaler.apply(lists).features)
+    if not (lists.labels > 0).any():
+        raise DataError(
+            "no validation document has a grade above 0, so labels cannot choose weights", path=lists.name
+        )
+    scaled = as_tensor(np.asarray(model.scaler.apply(lists).features, np.float32), torch.device("cpu"))
 
     def validate(ranker: nn.Module, method: MethodModule) -> float:
         scores = model.score_scaled(scaled, lists.sizes)
@@ -186,7 +215,13 @@ def _label_validator(model: Model, lists: Lists) -> Validate:
 
 
 def _click_validator(model: Model, held_out: Log, training: Training) -> Validate:
-    scaled = model.scaler.apply(held_out.lists).features
+    if not held_out.click.any():
+        raise DataError(
+            "the held-out sessions have no click, so clicks cannot choose weights",
+            path=held_out.lists.name,
+            hint='give validation=, or validate_on="nothing"',
+        )
+    scaled = np.asarray(model.scaler.apply(held_out.lists).features, np.float32)
     batches = Batches(reduce_log(held_out), scaled, size=4096, device=training.torch_device())
     return lambda ranker, method: click_likelihood(model, batches)
 
@@ -199,31 +234,29 @@ def click_likelihood(model: Model, batches: Batches) -> float:
             scores = model.method.click_scores(batch.pad(model.ranker(batch.documents)), batch)
             total += (batch.clicks * list_log_softmax(scores, batch.where)).sum().item()
             clicks += batch.clicks.sum().item()
-    return total / max(clicks, 1.0)
+    return total / clicks if clicks else float("nan")
 
 
-def fingerprint(log: Log) -> str:
-    """A hash of the clicks and of the features they point at."""
-    digest = hashlib.blake2b(digest_size=16)
-    for array in (log.query, log.offsets, log.row, log.position, log.click, log.lists.features, log.lists.offsets):
-        digest.update(np.ascontiguousarray(array).data)
-    return digest.hexdigest()
-
-
-def versions() -> dict[str, str]:
-    """What the result may depend on."""
-    packages = ("unskew", "torch", "numpy", "scipy", "scikit-learn", "pyarrow")
-    return {"python": platform.python_version()} | {name: version(name) for name in packages}
+def data_fingerprint(asked: Settings, data: Data) -> str:
+    """A hash of all that a run learns from and is chosen by."""
+    return fingerprint(data.train, data.held_out, data.validation, labels=asked.method.target == "labels")
 
 
 def write_run(
-    folder: Path, asked: Settings, data: Data, model: Model, fit: Fit, test: Lists | None, began: float
+    folder: Path,
+    asked: Settings,
+    data: Data,
+    model: Model,
+    fit: Fit,
+    test: Lists | None,
+    began: float,
+    data_hash: str,
 ) -> None:
     """Everything a run folder holds but the checkpoint."""
     model.save(folder, force=True)
     metrics: dict[str, Any] = {
         "validation": {
-            "on": "clicks" if data.validation is None else "labels",
+            "on": chosen_on(data),
             "best": fit.best,
             "step": fit.best_step,
         },
@@ -236,7 +269,7 @@ def write_run(
         "steps": fit.step,
         "seed": asked.training.seed,
         "data": {
-            "fingerprint": fingerprint(data.train),
+            "fingerprint": data_hash,
             "sessions": len(data.train),
             "impressions": len(data.train.row),
             "clicks": int(data.train.click.sum()),
@@ -247,39 +280,22 @@ def write_run(
         "seconds": round(time.time() - began, 3),
     }
     for name, content in (("config", asked.model_dump(mode="json")), ("metrics", metrics), ("run", about)):
-        (folder / f"{name}.json").write_text(json.dumps(content, indent=2) + "\n")
+        (folder / f"{name}.json").write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
     (folder / "curve.jsonl").write_text("".join(json.dumps(point) + "\n" for point in fit.curve))
     if fit.status != "interrupted":
         (folder / CHECKPOINT).unlink(missing_ok=True)
 
 
-def status(folder: Path) -> str | None:
-    """How the run in this folder ended; None where there is no run."""
-    path = folder / "run.json"
-    return json.loads(path.read_text())["status"] if path.exists() else None
+def chosen_on(data: Data) -> str:
+    """What the weights were chosen on."""
+    return "labels" if data.validation is not None else "clicks" if data.held_out is not None else "nothing"
 
 
-def _claim(out: Path, force: bool) -> Path:
-    """The folder to work in, beside `out`: new, or that of a run that was killed or interrupted."""
-    working = out.with_name(out.name + ".partial")
-    if force:
-        shutil.rmtree(working, ignore_errors=True)
-    elif out.exists():
-        if status(out) != "interrupted":
-            raise RunError(
-                f"{out} exists and is never overwritten; choose another place, or use --force (force=True)"
-            )
-        if not working.exists():
-            shutil.copytree(out, working)
-    working.mkdir(parents=True, exist_ok=True)
-    return working
-
-
-def _publish(working: Path, out: Path) -> None:
-    """Put the working folder in its place."""
-    if out.exists():
-        shutil.rmtree(out)
-    working.rename(out)
+def _resume(trainer: Trainer, folder: Path) -> None:
+    try:
+        trainer.resume(folder)
+    except (ValueError, KeyError, SafetensorError) as error:
+        raise RunError(f"{folder / CHECKPOINT}: damaged ({error}); --force (force=True) starts afresh") from error
 
 
 def _numbers(array: Array | None) -> list[float] | None:

@@ -18,7 +18,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 from unskew.clicks.scaling import Scaler
-from unskew.errors import DataError, RunError, did_you_mean
+from unskew.errors import ConfigError, DataError, RunError, did_you_mean
 from unskew.learning.checkpoint import under, write_tensors
 from unskew.learning.methods import METHODS, Context, MethodConfig, MethodModule
 from unskew.learning.rankers import RANKERS, Ranker
@@ -128,15 +128,22 @@ def load(folder: Path | str) -> Model:
         raise RunError(f"{folder} holds no model.json; it is not a finished run")
     try:
         about = json.loads((folder / "model.json").read_text())
-        tensors = load_file(folder / "weights.safetensors")
-    except (ValueError, OSError, SafetensorError) as error:
-        raise RunError(f"{folder}: the model cannot be read: {error}") from error
-    if about.get("format") != FORMAT:
-        raise RunError(f"{folder}: written in format {about.get('format')}, this version reads {FORMAT}")
+        if about["format"] != FORMAT:
+            raise RunError(f"{folder}: written in format {about['format']}, this version reads {FORMAT}")
+        return _restore(about, load_file(folder / "weights.safetensors"))
+    except (ValueError, KeyError, TypeError, OSError, SafetensorError, DataError, ConfigError) as error:
+        what = f"{error} is missing" if isinstance(error, KeyError) else error
+        raise RunError(f"{folder}: the model cannot be read: {what}") from error
+    except RuntimeError as error:  # weights of other names or shapes than model.json says
+        raise RunError(f"{folder}: the weights do not fit model.json: {error}") from error
+
+
+def _restore(about: dict[str, Any], tensors: dict[str, torch.Tensor]) -> Model:
+    """The model that `Model.describe` and its weights say."""
     scaling = {name: tensor.numpy() for name, tensor in under(tensors, "scaler.").items()}
     model = build(
         named_method(about["method"]),
-        RANKERS[about["ranker"]["name"]].model_validate(about["ranker"]),
+        named_ranker(about["ranker"]),
         Scaler.from_arrays(about["scaling"], scaling),
         about["features"],
         Context(positions=about["positions"], log=None),
@@ -162,6 +169,14 @@ def named_method(settings: dict[str, Any]) -> MethodConfig:
     if name not in METHODS:
         raise RunError(f"unknown method {name!r}. {did_you_mean(name, METHODS)}")
     return METHODS[name].model_validate(settings)
+
+
+def named_ranker(settings: dict[str, Any]) -> Ranker:
+    """The ranker config of a table with a `name`."""
+    name = settings.get("name", "")
+    if name not in RANKERS:
+        raise RunError(f"unknown ranker {name!r}. {did_you_mean(name, RANKERS)}")
+    return RANKERS[name].model_validate(settings)
 
 
 def _chunks(offsets: Array) -> Iterator[tuple[int, int]]:

@@ -38,7 +38,7 @@ class Training(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
-    steps: int = Field(2000, ge=1)
+    steps: int = Field(1000, ge=1)
     """Optimiser steps."""
     batch: int = Field(256, ge=1)
     """Rows (distinct rankings, or sessions) of a step."""
@@ -52,8 +52,8 @@ class Training(BaseModel):
     """L2 penalty on the ranker."""
     clip: Annotated[float, Field(gt=0)] | None = 5.0
     """Largest gradient norm, for the ranker and for the method's parameters apart."""
-    schedule: Literal["constant", "linear", "cosine"] = "constant"
-    """How the step size falls to 0 over the run."""
+    schedule: Literal["constant", "linear", "cosine"] = "cosine"
+    """How the step size falls to 0 over the run; a falling one takes the jitter out of the bias estimates."""
     warmup: int = Field(0, ge=0)
     """Steps over which the step size rises from 0 first."""
     validate_on: Literal["labels", "clicks", "nothing"] = "clicks"
@@ -66,6 +66,8 @@ class Training(BaseModel):
     """Steps between checkpoints, where there is a folder for them."""
     seed: int = Field(0, ge=0)
     """Seed of weights, batches and whatever a method draws."""
+    threads: Annotated[int, Field(ge=1)] | None = None
+    """Processor threads to train with; none leaves it to torch. Small rankers are fastest with one."""
     device: str = "auto"
     """cpu, cuda, cuda:1, ...; auto takes a GPU where there is one."""
 
@@ -128,6 +130,7 @@ class Trainer:
     ) -> None:
         """`identity` names what else a checkpoint belongs to (method, data); a resumed run must have the same."""
         self.ranker, self.method, self.config, self.identity = ranker, method, config, identity or {}
+        self.modules = nn.ModuleDict({"ranker": ranker, "method": method})
         self.fit = Fit()
         self.optimizers = [
             make_optimizer(list(module.parameters()), config, rate, decay)
@@ -151,7 +154,7 @@ class Trainer:
     ) -> Fit:
         """Train to the last step, to the end of patience, or to Ctrl-C; the best weights are in place after."""
         if self.fit.status == "running":
-            with torch.random.fork_rng(), deferred_interrupt() as interrupted:
+            with torch.random.fork_rng(), threads(self.config.threads), deferred_interrupt() as interrupted:
                 while self.fit.status == "running":
                     self._advance(batches, validate, report)
                     if interrupted() and self.fit.status == "running":
@@ -159,8 +162,8 @@ class Trainer:
                     if checkpoints is not None and self._checkpoint_due():
                         self.save(checkpoints)
         if self.best_weights:
-            self._modules().load_state_dict(self.best_weights)
-        self._modules().eval()
+            self.modules.load_state_dict(self.best_weights)
+        self.modules.eval()
         return self.fit
 
     def _advance(self, batches: Batches, validate: Validate | None, report: Report | None) -> None:
@@ -193,7 +196,8 @@ class Trainer:
         config = self.config
         torch.manual_seed(config.seed * 1_000_003 + step)
         batch = batches.at(step)
-        self._modules().train()
+        if not (self.ranker.training and self.method.training):
+            self.modules.train()
         loss: Tensor = self.method(batch.pad(self.ranker(batch.documents)), batch)
         for optimizer in self.optimizers:
             optimizer.zero_grad(set_to_none=True)
@@ -207,17 +211,14 @@ class Trainer:
             optimizer.step()
         return loss.detach(), len(batch.documents)
 
-    def _modules(self) -> nn.ModuleDict:
-        return nn.ModuleDict({"ranker": self.ranker, "method": self.method})
-
     def _validate(self, validate: Validate) -> float:
-        self._modules().eval()
+        self.modules.eval()
         with torch.no_grad():
             metric = validate(self.ranker, self.method)
         fit = self.fit
         if not math.isnan(metric) and (fit.best is None or metric > fit.best):
             fit.best, fit.best_step, self._bad = metric, fit.step, 0
-            self.best_weights = {name: value.clone() for name, value in self._modules().state_dict().items()}
+            self.best_weights = {name: value.clone() for name, value in self.modules.state_dict().items()}
         else:
             self._bad += 1
         return metric
@@ -225,7 +226,7 @@ class Trainer:
     def _check_finite(self) -> None:
         """Stop a run that diverged, before its weights reach a validation or become the best."""
         loss = self._window["loss"] / self._window["steps"]
-        finite = math.isfinite(loss) and all(bool(p.isfinite().all()) for p in self._modules().parameters())
+        finite = math.isfinite(loss) and all(bool(p.isfinite().all()) for p in self.modules.parameters())
         if not finite:
             raise RunError(
                 f"training diverged by step {self.fit.step}, with a loss of {loss}; "
@@ -252,7 +253,7 @@ class Trainer:
 
     def save(self, folder: Path) -> None:
         """Write a checkpoint: weights, best weights, optimiser state and place."""
-        tensors = {f"now.{name}": value for name, value in self._modules().state_dict().items()}
+        tensors = {f"now.{name}": value for name, value in self.modules.state_dict().items()}
         tensors |= {f"best.{name}": value for name, value in self.best_weights.items()}
         tensors |= {f"optimizer.{name}": value for name, value in optimizer_tensors(self.optimizers).items()}
         place = {"fit": vars(self.fit), "bad": self._bad, "window": self._window, "identity": self._identity()}
@@ -267,7 +268,7 @@ class Trainer:
         changed = sorted(key for key in now | then if now.get(key) != then.get(key))
         if changed:
             raise RunError(f"{folder}: was begun with another {', '.join(changed)}; --force starts afresh")
-        self._modules().load_state_dict(under(tensors, "now."))
+        self.modules.load_state_dict(under(tensors, "now."))
         self.best_weights = under(tensors, "best.")
         restore_optimizers(self.optimizers, under(tensors, "optimizer."))
         self.fit, self._bad, self._window = Fit(**place["fit"]), place["bad"], place["window"]
@@ -277,9 +278,21 @@ class Trainer:
 
     def _identity(self) -> dict[str, Any]:
         """What must be the same for a checkpoint to be taken up."""
-        settings = self.config.model_dump(mode="json", exclude={"steps", "patience", "device"}) | self.identity
+        loose = {"patience", "device"} | ({"steps"} if self.config.schedule == "constant" else set())
+        settings = self.config.model_dump(mode="json", exclude=loose) | self.identity
         plain: dict[str, Any] = json.loads(json.dumps(settings))  # as it comes back: a tuple is a list there
         return plain
+
+
+@contextmanager
+def threads(count: int | None) -> Iterator[None]:
+    """Compute with so many processor threads, and with as many as before afterwards; None changes nothing."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count or before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
-from rich.table import Table
+from rich.table import Column, Table
 
 from unskew.learning.train import Progress, Report
 
@@ -20,22 +20,21 @@ def training_bar(name: str, steps: int, console: Console, *, quiet: bool = False
     if quiet:
         yield None
         return
+    note_width = max(console.width - 44, 12)  # in a narrow window the note is cut, not the bar
     columns = (
-        TextColumn("{task.description:<14}"),
-        BarColumn(bar_width=24),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[note]}"),
-        TimeRemainingColumn(),
+        TextColumn("{task.description:<13}", table_column=Column(no_wrap=True)),
+        BarColumn(bar_width=6, table_column=Column(min_width=6)),
+        MofNCompleteColumn(table_column=Column(no_wrap=True)),
+        TimeRemainingColumn(table_column=Column(no_wrap=True)),
+        TextColumn("{task.fields[note]}", table_column=Column(no_wrap=True, max_width=note_width)),
     )
     with Bar(*columns, console=console) as bar:
         task = bar.add_task(name, total=steps, note="")
 
         def report(progress: Progress) -> None:
-            best = (
-                "" if progress.metric is None else f"  validation {progress.metric:.4f} (best {progress.best:.4f})"
-            )
-            speed = f"  {progress.documents_per_second / 1000:.0f}k documents/s"
-            bar.update(task, completed=progress.step, note=f"loss {progress.loss:.4f}{best}{speed}")
+            metric = "" if progress.metric is None else f"valid {progress.metric:.4f} "
+            speed = f"{progress.documents_per_second / 1000:.0f}k docs/s"
+            bar.update(task, completed=progress.step, note=f"{metric}loss {progress.loss:.3f} {speed}")
 
         yield report
 
@@ -63,9 +62,13 @@ def curve_lines(true: Sequence[float], learned: Mapping[str, Sequence[float]], *
         cells = ["█"] * round(value * width)
         cells += [" "] * (width + 1 - len(cells))
         for name, values in learned.items():
-            place = min(round(values[rank] * width), width)
-            cells[place] = name[0]
-        numbers = "  ".join(f"{name} {values[rank]:.2f}" for name, values in {"true": true, **learned}.items())
+            if rank < len(values):
+                cells[min(round(values[rank] * width), width)] = name[0]
+        numbers = "  ".join(
+            f"{name} {values[rank]:.2f}"
+            for name, values in {"true": true, **learned}.items()
+            if rank < len(values)
+        )
         lines.append(f"rank {rank + 1:2d} {''.join(cells)}  {numbers}")
     return lines
 
@@ -75,10 +78,10 @@ def print_metrics(console: Console, metrics: Mapping[str, Any]) -> None:
     validation = metrics["validation"]
     if validation["best"] is not None:
         what = "nDCG@10" if validation["on"] == "labels" else "log-likelihood of a held-out click"
-        console.print(f"validation: {what} {validation['best']:.4f} at step {validation['step']}", highlight=False)
+        _line(console, f"validation: {what} {validation['best']:.4f} at step {validation['step']}")
     if metrics.get("propensity"):
         curve = " ".join(f"{value:.3f}" for value in metrics["propensity"][:12])
-        console.print(f"examination relative to rank 1: {curve}", highlight=False)
+        _line(console, f"examination relative to rank 1: {curve}")
     if "test" in metrics:
         print_ranking(console, metrics["test"])
 
@@ -86,11 +89,11 @@ def print_metrics(console: Console, metrics: Mapping[str, Any]) -> None:
 def print_ranking(console: Console, report: Mapping[str, Any]) -> None:
     """Ranking metrics, and how queries without a relevant document were counted."""
     means = report["means"]
-    console.print("  ".join(f"{name} {_number(value)}" for name, value in means.items()), highlight=False)
-    console.print(
+    _line(console, "  ".join(f"{name} {_number(value)}" for name, value in means.items()))
+    _line(
+        console,
         f"{report['queries']} queries, {report['without_relevant']} of them without a relevant document "
         f"({report['empty']})",
-        highlight=False,
     )
 
 
@@ -99,14 +102,19 @@ def print_measures(console: Console, result: Mapping[str, Any]) -> None:
     print_ranking(console, result["ranking"])
     for name, other in result.get("against", {}).get("metrics", {}).items():
         low, high = other["interval"]
-        console.print(
+        _line(
+            console,
             f"{name}: {_number(other['difference'], sign=True)} against {result['against']['run']}, "
             f"95 % interval [{_number(low, sign=True)}, {_number(high, sign=True)}], p = {_number(other['p'])}",
-            highlight=False,
         )
     for name, value in result.get("clicks", {}).items():
         shown = " ".join(_number(v) for v in value) if isinstance(value, list) else _number(value)
-        console.print(f"{name}: {shown}", highlight=False)
+        _line(console, f"{name}: {shown}")
+
+
+def _line(console: Console, text: str) -> None:
+    """Text as it is: a long line is not broken, and [brackets] are no markup."""
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 def _number(value: float | None, *, sign: bool = False) -> str:

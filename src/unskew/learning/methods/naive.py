@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+import torch.nn.functional as F
 from torch import Tensor
 
 from unskew.clicks.counts import Reduction
@@ -53,6 +54,11 @@ class NaiveMethod(MethodModule):
     def forward(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """The loss of scores against clicks."""
         return LOSSES[self.config.loss].function(relevance[..., 0], batch, None)
+
+    def click_scores(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
+        """The score, or log sig(s) under the pointwise loss."""
+        s = self.score(relevance, batch.where)
+        return F.logsigmoid(s) if self.config.loss == "sigmoid" else s
 
     def click_probability(self, relevance: Tensor, batch: ClickBatch) -> Tensor | None:
         """sig(s) under the pointwise loss."""

@@ -14,8 +14,8 @@ Differences from the paper: a network with plain pairs in the place of LambdaMAR
 sessions and weights pairs by the nDCG they decide); the loss is averaged over pairs, which only rescales it. The
 published code's loss is 256 times larger through a broadcast. `regularization = 0` is what the paper's table used.
 
-t+ is learned from pairs whose other result was not clicked, and through a root: it falls with the rank as
-examination does, but it does not estimate examination.
+What it does not do: t+ and t- balance the losses of the ranks among pairs of a click and a skip, so they are no
+estimate of examination, and a favourite of the logging ranker that the learned ranker can see is not undone.
 """
 
 from __future__ import annotations

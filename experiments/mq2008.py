@@ -1,0 +1,84 @@
+"""MQ2008 fold 1 with PBM clicks: the same comparison on real features and grades.
+
+python experiments/mq2008.py FOLDER [--seeds 5] [--sessions 200000] [--fold 1]
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+
+import numpy as np
+import torch
+from common import HEAD, arm, closed, error, machine, spread
+
+import unskew
+from unskew.measuring import ndcg_metric
+
+METHODS = {
+    "naive": unskew.Naive(),
+    "labeled": unskew.Labeled(documents="all"),
+    "ipw": unskew.IPW(),
+    "dla": unskew.DLA(),
+    "regression_em": unskew.RegressionEM(),
+    "pair_debias": unskew.PairDebias(),
+}
+
+
+def graded(lists: unskew.Lists) -> unskew.Lists:
+    """Grades 0, 1, 2 as 0, 2, 4, and only queries with a relevant document."""
+    relevant = np.maximum.reduceat(lists.labels, lists.offsets[:-1]) > 0
+    return replace(lists, labels=lists.labels * 2).take(relevant)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--sessions", type=int, default=200_000)
+    parser.add_argument("--fold", type=int, default=1)
+    parser.add_argument("--steps", type=int, default=600)
+    parser.add_argument("--scaling", default="none")
+    parser.add_argument("--select", choices=("labels", "clicks"), default="labels")
+    parser.add_argument("--share", type=float, default=0.01)
+    parser.add_argument("--threads", type=int, default=2)
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    splits = unskew.read_preset("mq2008", options.folder, fold=options.fold)
+    train, validation, test = graded(splits.train), graded(splits.validation), graded(splits.test)
+    print(f"{len(train)} training queries, {len(test)} test queries with a relevant document")
+    logger = unskew.SvmLogger(share=options.share)
+    rankers = {"mlp": unskew.MLP(sizes=(64, 32)), "linear": unskew.Linear()}
+    seeds = range(options.seeds)
+    results = {kind: {} for kind in rankers}
+    logging = []
+    for seed in seeds:
+        log = unskew.simulate(
+            train, unskew.PositionBias(), sessions=options.sessions, seed=seed, randomized=0.05, logger=logger
+        )
+        scores = logger.fit(train, seed).scores(test)
+        logging.append(float(np.nanmean(ndcg_metric(scores, test.labels, offsets=test.offsets))))
+        for kind, ranker in rankers.items():
+            for name, method in METHODS.items():
+                training = {"seed": seed, "steps": options.steps, "validate_every": 20, "scaling": options.scaling}
+                chosen_by = validation if options.select == "labels" else None
+                found = arm(log, test, method, ranker=ranker, validation=chosen_by, **training)
+                results[kind][name, seed] = found
+                print(
+                    f"seed {seed} {kind} {name:16s} nDCG@10 {found['ndcg']:.4f} {found['seconds']:.0f} s",
+                    flush=True,
+                )
+
+    print(f"\n{machine()}\n\nlogging ranker: {spread(logging)}")
+    for kind, found in results.items():
+        print(f"\nranker {kind}\n\n{HEAD}")
+        for name in METHODS:
+            runs = [found[name, seed] for seed in seeds]
+            gap = "" if name in ("naive", "labeled") else closed(found, name, seeds)
+            errors = [error(run["examination"]) for run in runs if run["examination"] is not None]
+            worst = f"{np.mean(errors):.3f} ({max(errors):.3f})" if errors else ""
+            print(f"| {name} | {spread([run['ndcg'] for run in runs])} | {gap} | {worst} |")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,67 @@
+"""Do the methods recover examination, and do they close the gap between naive and labeled?
+
+python experiments/recovery.py [--seeds 5] [--queries 2000] [--sessions 1000000] [--steps 1000]
+"""
+
+from __future__ import annotations
+
+import argparse
+
+import numpy as np
+import torch
+from common import HEAD, arm, closed, error, machine, spread, world
+
+import unskew
+
+METHODS = {
+    "naive": unskew.Naive(),
+    "labeled": unskew.Labeled(documents="all"),
+    "ipw": unskew.IPW(),
+    "dla": unskew.DLA(),
+    "regression_em": unskew.RegressionEM(),
+    "regression_em, gradient": unskew.RegressionEM(form="gradient"),
+    "regression_em, step 0.05": unskew.RegressionEM(step=0.05),
+    "pair_debias": unskew.PairDebias(),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--queries", type=int, default=2000)
+    parser.add_argument("--sessions", type=int, default=1_000_000)
+    parser.add_argument("--steps", type=int, default=1000)
+    parser.add_argument("--threads", type=int, default=2)
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    seeds = range(options.seeds)
+    results = {}
+    for seed in seeds:
+        log, test = world(seed, options.queries, options.sessions)
+        for name, method in METHODS.items():
+            found = results[name, seed] = arm(log, test, method, seed=seed, steps=options.steps)
+            curve = "" if found["examination"] is None else f"largest error {error(found['examination']):.3f}"
+            print(
+                f"seed {seed} {name:26s} nDCG@10 {found['ndcg']:.4f} {curve} {found['seconds']:.0f} s", flush=True
+            )
+
+    print(f"\n{machine()}\n\n{HEAD}")
+    for name in METHODS:
+        runs = [results[name, seed] for seed in seeds]
+        gap = "" if name in ("naive", "labeled") else closed(results, name, seeds)
+        errors = [error(run["examination"]) for run in runs if run["examination"] is not None]
+        worst = f"{np.mean(errors):.3f} ({max(errors):.3f})" if errors else ""
+        print(f"| {name} | {spread([run['ndcg'] for run in runs])} | {gap} | {worst} |")
+
+    steps = [point["step"] for point in results["dla", 0]["curve"]]
+    shown = [step for step in (50, 100, 200, 400, 800, options.steps) if step in steps]
+    print("\nLargest error of a ratio while training, seed 0:\n\n| method | " + " | ".join(map(str, shown)) + " |")
+    print("|---" * (len(shown) + 1) + "|")
+    for name in METHODS:
+        curve = {point["step"]: point["propensity"] for point in results[name, 0]["curve"]}
+        if results[name, 0]["examination"] is not None:
+            print(f"| {name} | " + " | ".join(f"{error(curve[step]):.3f}" for step in shown) + " |")
+
+
+if __name__ == "__main__":
+    main()

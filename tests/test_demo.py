@@ -1,0 +1,307 @@
+"""The demo: what it writes, what it says of either outcome, and a page that draws itself offline."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from rich.console import Console
+from typer.testing import CliRunner
+
+import unskew
+from unskew import demo as demo_module
+from unskew.cli import app
+from unskew.clicks.synthetic import make_lists
+from unskew.demo import ARMS, Result, demo, describe, make_world, measure, verdict, write
+from unskew.errors import RunError
+from unskew.learning.methods import Naive
+from unskew.learning.train import Progress
+from unskew.measuring import Interval
+from unskew.reporting.figures import chart_html, examination_figure, palette, score_figure, styled
+from unskew.reporting.html import html_table, write_page
+from unskew.reporting.terminal import curve_lines, print_measures, print_metrics, training_bar
+
+torch.set_num_threads(1)
+
+TINY: dict[str, Any] = {"queries": 40, "sessions": 6000, "steps": 6}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_test_queries() -> Iterator[None]:
+    """The demo measures on a thousand queries; a hundred are enough here."""
+
+    def smaller(queries: int, seed: int) -> unskew.Lists:
+        return make_lists(queries=min(queries, 100), seed=seed)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(demo_module, "make_lists", smaller)
+        yield
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Result], str]:
+    """A finished demo: its folder, its results, and what it printed."""
+    out, printed = tmp_path_factory.mktemp("demo") / "run", io.StringIO()
+    results = demo(out, console=Console(file=printed, width=100), quiet=True, **TINY)
+    return out, results, printed.getvalue()
+
+
+def without_scripts(page: str) -> str:
+    return re.sub(r"<script\b.*?</script>", "", page, flags=re.DOTALL)
+
+
+def result(name: str, mean: float, gap: float | None = None, curve: list[float] | None = None) -> Result:
+    return Result(name, Interval(mean, mean - 0.01, mean + 0.01, 0.95, 100, 0), gap, curve)
+
+
+# ------------------------------------------------------------------------------------------- what it writes
+
+
+def test_what_the_demo_writes(finished: tuple[Path, list[Result], str]) -> None:
+    out, results, _ = finished
+    assert {path.name for path in out.iterdir()} == {*ARMS, "results.json", "report.html", "figure.svg"}
+    content = json.loads((out / "results.json").read_text())
+    assert (content["seed"], content["sessions"]) == (0, 6000)
+    assert content["true_examination"][:2] == pytest.approx([1, 0.61 / 0.68])
+    assert [row["name"] for row in content["results"]] == ["logging", *ARMS] == [r.name for r in results]
+    for row in content["results"]:
+        assert 0 < row["interval"][0] <= row["ndcg@10"] <= row["interval"][1] < 1
+        assert (row["examination"] is not None) == (row["name"] in ("dla", "ipw"))
+    for name in ARMS:
+        test = json.loads((out / name / "metrics.json").read_text())["test"]
+        row = next(row for row in content["results"] if row["name"] == name)
+        assert test["means"]["ndcg@10"] == pytest.approx(row["ndcg@10"])
+        assert unskew.load(out / name).method_config.name == name
+    assert (out / "figure.svg").read_text(encoding="utf-8").startswith("<svg")
+
+
+def test_what_the_demo_prints(finished: tuple[Path, list[Result], str]) -> None:
+    out, results, printed = finished
+    flat = " ".join(printed.split())
+    assert "6,000 result pages for 40 queries" in flat
+    assert verdict(results) in flat
+    assert f"Open {out / 'report.html'}" in printed  # in one piece, to be copied
+    for name in ("logging", *ARMS):
+        assert re.search(rf"│ {name} +│", printed)
+    assert len(re.findall(r"^rank +\d+ █+", printed, re.MULTILINE)) == 10
+
+
+def test_the_demo_never_overwrites(finished: tuple[Path, list[Result], str], tmp_path: Path) -> None:
+    before = (finished[0] / "results.json").read_bytes()
+    with pytest.raises(RunError, match="exists and is never overwritten"):
+        demo(finished[0], quiet=True, **TINY)
+    assert (finished[0] / "results.json").read_bytes() == before
+    (tmp_path / "thesis.txt").write_text("years of work")
+    with pytest.raises(RunError, match="holds more than a demo, so it is not overwritten"):
+        demo(tmp_path, force=True, quiet=True, **TINY)
+    assert (tmp_path / "thesis.txt").read_text() == "years of work"
+
+
+def test_force_starts_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo_module, "ARMS", {"naive": Naive()})
+    (tmp_path / "demo" / "naive.partial").mkdir(parents=True)
+    (tmp_path / "demo" / "results.json").write_text("old")
+    demo_module.clear(tmp_path / "demo", force=True)
+    assert not (tmp_path / "demo").exists()
+
+
+def test_ctrl_c_ends_the_demo_and_not_one_arm_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Pressed:
+        """A progress bar whose report presses Ctrl-C."""
+
+        def __enter__(self) -> Any:
+            def report(progress: Progress) -> None:
+                signal.raise_signal(signal.SIGINT)
+
+            return report
+
+        def __exit__(self, *_: object) -> None: ...
+
+    monkeypatch.setattr(demo_module, "training_bar", lambda *_, **__: Pressed())
+    options = ["--out", str(tmp_path / "demo"), "--queries", "40", "--sessions", "6000", "--steps", "100"]
+    ended = CliRunner().invoke(app, ["demo", *options])
+    assert ended.exit_code == 130
+    assert "Interrupted; with --force the demo starts again." in ended.stdout
+    assert [path.name for path in (tmp_path / "demo").iterdir()] == ["naive"]
+
+
+# ------------------------------------------------------------------------------------------- what it says
+
+
+def test_the_verdict_when_debiasing_helped() -> None:
+    said = verdict([result("naive", 0.6), result("dla", 0.7, gap=0.5), result("labeled", 0.8)])
+    assert "raw clicks reaches 0.600" in said
+    assert "reach 0.700: 50 % of the way to true labels" in said
+
+
+@pytest.mark.parametrize(("mean", "gap"), [(0.6, 0.0), (0.5, -0.5), (0.7, float("nan")), (0.7, None)])
+def test_the_verdict_when_it_did_not(mean: float, gap: float | None) -> None:
+    said = verdict([result("naive", 0.6), result("dla", mean, gap), result("labeled", 0.6)])
+    assert said == "Here debiasing did not help: learning from the clicks as they are does as well."
+
+
+def test_a_world_without_a_gap_is_written_as_such(tmp_path: Path) -> None:
+    world = make_world(0, 40, 2000)
+    results = [result("naive", 0.6), result("dla", 0.7, float("nan"), [1.0, 0.5]), result("labeled", 0.5)]
+    assert results[1].cells()[3] == "no gap"
+    write(tmp_path, world, results, 0)
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(f"{constant} is not JSON")
+
+    content = json.loads((tmp_path / "results.json").read_text(), parse_constant=refuse)
+    assert content["results"][1]["gap_closed"] is None
+    assert "debiasing did not help" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+def test_measure_compares_every_arm_with_the_logging_ranker() -> None:
+    world = make_world(3, 40, 2000)
+    models = {
+        name: unskew.learn(world.log, method, steps=3, validate_on="nothing")
+        for name, method in ARMS.items()
+        if name != "ipw"
+    }
+    rows = {row.name: row for row in measure(world, models)}
+    assert list(rows) == ["logging", "naive", "dla", "labeled"]
+    logging = unskew.measure_ranking(world.logging, world.test)
+    assert rows["logging"].ndcg.mean == pytest.approx(logging.means["ndcg@10"])
+    assert [name for name, row in rows.items() if row.gap is not None] == ["dla"]
+    assert f"feature (number {world.log.lists.confounder})" in describe(world)
+
+
+# ------------------------------------------------------------------------------------------- pages and figures
+
+
+def test_html_is_escaped(tmp_path: Path) -> None:
+    table = html_table(["<i>"], [["a & b", "<script>"], ["best", "x"]], best="best")
+    assert "<script>" not in table
+    assert "<td>a &amp; b</td><td>&lt;script&gt;</td>" in table
+    assert table.count("class=best") == 1
+    write_page(tmp_path / "p.html", "<t>", "1 < 2", [("<h>", "<p>kept</p>")], footer="</html>")
+    page = (tmp_path / "p.html").read_text(encoding="utf-8")
+    body = without_scripts(page)
+    assert "<h1>&lt;t&gt;</h1>" in body
+    assert "1 &lt; 2" in body
+    assert "<h2>&lt;h&gt;</h2>\n<p>kept</p>" in body
+    assert body.count("</html>") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["p.html"]
+
+
+def test_a_name_cannot_end_the_script_of_a_chart() -> None:
+    evil = "</script><b>"
+    chart = examination_figure([1.0], {evil: [1.0]}, palette({evil: "debiased"}))
+    html = chart_html(styled(chart), "here")
+    assert html.count("</script>") == 1
+    assert html.endswith("</script>")
+
+
+def test_a_method_has_one_colour_in_every_figure() -> None:
+    colours = palette({"logging": "reference", "naive": "biased", "dla": "debiased", "ipw": "debiased"})
+    assert len(set(colours.values())) == 4
+    curves = examination_figure([1.0, 0.5], {"ipw": [1.0, 0.4], "dla": [1.0, 0.6]}, colours).to_dict()
+    rows = [{"name": name, "mean": 0.5, "low": 0.4, "high": 0.6} for name in colours]
+    scores = score_figure(rows, colours).to_dict()
+    assert curves["layer"][0]["encoding"]["y"]["scale"]["domain"] == [0, 1.1]
+    higher = examination_figure([1.0, 0.5], {"dla": [1.0, 2.0]}, colours).to_dict()
+    assert higher["layer"][0]["encoding"]["y"]["scale"]["domain"][1] > 2  # nothing is cut off
+    for figure in (curves, scores):
+        scale = figure["layer"][0]["encoding"]["color"]["scale"]
+        found = dict(zip(scale["domain"], scale["range"], strict=True))
+        assert found["dla"] == colours["dla"]
+        assert found["ipw"] == colours["ipw"]
+
+
+def test_the_report_loads_nothing(finished: tuple[Path, list[Result], str]) -> None:
+    page = (finished[0] / "report.html").read_text(encoding="utf-8")
+    found: list[tuple[str, dict[str, str | None]]] = []
+
+    class Tags(HTMLParser):
+        def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+            found.append((tag, dict(attrs)))
+
+    Tags().feed(page)
+    names = [tag for tag, _ in found]
+    assert names.count("script") == 3  # the library and two charts, all inline
+    assert not {"link", "img", "iframe", "object", "embed"} & set(names)
+    assert not [attributes for _, attributes in found if {"src", "href", "data", "srcset"} & set(attributes)]
+    assert "http" not in without_scripts(page)
+
+
+def test_the_report_draws_itself_in_a_browser(finished: tuple[Path, list[Result], str], tmp_path: Path) -> None:
+    browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if browser is None:
+        pytest.skip("no chromium on PATH; the report is not opened in a browser")
+    options = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
+    options += f" --disable-component-update --disable-sync --user-data-dir={tmp_path} --virtual-time-budget=8000"
+    page = (finished[0] / "report.html").as_uri()
+    command = [browser, *options.split(), "--dump-dom", page]
+    dom = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+    drawn = without_scripts(dom)
+    charts = re.findall(r"<svg\b.*?</svg>", drawn, re.DOTALL)
+    assert len(charts) == 2
+    assert "Who is looked at?" in charts[0]
+    assert "rank shown" in charts[0]
+    for name in ("logging", *ARMS):
+        assert f">{name}</text>" in charts[1]
+    assert "Test lists, true labels" in drawn
+
+
+# ------------------------------------------------------------------------------------------- the terminal
+
+
+def test_curves_of_any_length() -> None:
+    lines = curve_lines([1.0, 0.5, 0.25], {"dla": [1.0, 0.75], "wild": [3.0, 0.0, 0.1]}, width=8)
+    assert len(lines) == 3
+    assert lines[0].startswith("rank  1 ████████w")  # past the end is the end
+    assert "dla 0.75" in lines[1]
+    assert "dla" not in lines[2]
+
+
+@pytest.mark.parametrize("metric", [None, 0.5, float("nan")])
+def test_the_bar_survives_a_narrow_terminal(metric: float | None) -> None:
+    printed = io.StringIO()
+    console = Console(file=printed, width=80, force_terminal=True, color_system=None)
+    best = None if metric is None or np.isnan(metric) else metric
+    with training_bar("regression_em", 200, console) as report:
+        assert report is not None
+        report(Progress(100, 1.25, metric, best, 1.0, 25_000.0))
+    lines = re.sub(r"\x1b\[[^A-Za-z]*[A-Za-z]", "", printed.getvalue()).replace("\r", "\n").split("\n")
+    last = [line for line in lines if line.strip()][-1]
+    assert len(last) <= 80
+    assert "regression_em" in last
+    assert "━" in last
+    assert "100/200" in last
+    assert ("validation" in last) == (metric is not None)
+
+
+def test_quiet_means_no_bar() -> None:
+    printed = io.StringIO()
+    with training_bar("dla", 2, Console(file=printed), quiet=True) as report:
+        assert report is None
+    assert printed.getvalue() == ""
+
+
+def test_metrics_of_a_run_without_validation() -> None:
+    printed = io.StringIO()
+    console = Console(file=printed, width=200)
+    print_metrics(console, {"validation": {"on": "nothing", "best": None, "step": 0}, "propensity": None})
+    assert printed.getvalue() == ""
+    ranking = {"means": {"ndcg@10": None}, "queries": 2, "without_relevant": 2, "empty": "skip"}
+    print_measures(console, {"ranking": ranking, "clicks": {"AUC": None, "perplexity by rank": [1.5, None]}})
+    assert printed.getvalue().splitlines() == [
+        "ndcg@10 n/a",
+        "2 queries, 2 of them without a relevant document (skip)",
+        "AUC: n/a",
+        "perplexity by rank: 1.5000 n/a",
+    ]

@@ -1,0 +1,137 @@
+"""The documents say what is true: the tree, the methods, the version, and examples that run."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+import unskew
+from unskew.cli import app
+from unskew.clicks.simulate import BEHAVIOURS
+from unskew.config import read_run_file
+from unskew.learning.methods import METHODS
+
+torch.set_num_threads(1)
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCE = ROOT / "src" / "unskew"
+
+
+@pytest.fixture(scope="module")
+def readme() -> str:
+    return (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def fenced(text: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+def printed_tree(text: str) -> dict[str, str]:
+    """Path of every file that the tree in the README names, with its line: indentation says the folder."""
+    block = re.search(r"^ *src/unskew/\n((?: +\S.*\n)+)", text, re.MULTILINE)
+    assert block is not None, "README.md prints no tree that begins with src/unskew/"
+    found: dict[str, str] = {}
+    folders: list[tuple[int, str]] = []
+    for line in block[1].splitlines():
+        indent, (name, *purpose) = len(line) - len(line.lstrip()), line.split(maxsplit=1)
+        folders = [(depth, folder) for depth, folder in folders if depth < indent]
+        if name.endswith("/"):
+            folders.append((indent, name))
+        else:
+            found["".join(folder for _, folder in folders) + name] = purpose[0] if purpose else ""
+    return found
+
+
+def test_the_tree_names_every_module_and_no_other(readme: str) -> None:
+    tree = printed_tree(readme)
+    modules = {path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*.py")}
+    assert len(modules) > 40
+    assert modules - set(tree) == set(), "modules that the tree in README.md does not name"
+    assert {name for name in tree if name.endswith(".py")} - modules == set(), "named, but not there"
+    bare = [name for name, purpose in tree.items() if not purpose and not name.endswith("__init__.py")]
+    assert bare == [], "named without a line that says what for"
+
+
+def test_every_module_says_what_it_is_for() -> None:
+    for path in SOURCE.rglob("*.py"):
+        assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))), path
+
+
+def test_the_table_of_methods_is_complete(readme: str) -> None:
+    rows = dict(re.findall(r"^\| `(\w+)` \|(.*)\|$", readme, re.MULTILINE))
+    assert set(rows) == set(METHODS)
+    for name, config in METHODS.items():
+        linked = re.search(r"\((src/\S+\.py)\)", rows[name])
+        assert linked is not None, f"the row of {name} links no file"
+        assert (ROOT / linked[1]).read_text(encoding="utf-8").count(f"class {config.__name__}(") == 1
+
+
+def test_links_lead_somewhere(readme: str) -> None:
+    links = re.findall(r"\]\(([^)#]+)\)", readme)
+    local = [link for link in links if not link.startswith(("http://", "https://"))]
+    assert len(local) > 5
+    assert [link for link in local if not (ROOT / link).exists()] == []
+
+
+def test_the_changelog_knows_this_version() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    headings = re.findall(r"^## \[?([^\]\s]+)\]?", text, re.MULTILINE)
+    assert {"Unreleased", unskew.__version__} & set(headings)
+    assert re.search(r"^### (Added|Changed|Fixed|Removed|Deprecated|Security)$", text, re.MULTILINE)
+
+
+def test_the_python_example_runs(readme: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    example = next(code for code in fenced(readme, "python") if "unskew.learn(" in code)
+    for long, short in (
+        ("queries=2000", "queries=50"),
+        ("sessions=1_000_000", "sessions=2_000"),
+        ('ranker="mlp"', 'ranker="mlp", steps=5'),
+    ):
+        assert example.count(long) == 1, f"the example in README.md has no {long} to make smaller"
+        example = example.replace(long, short)
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    exec(compile(example, "README.md", "exec"), names)  # our own documentation
+    assert isinstance(names["model"], unskew.Model)
+    assert names["model"].method_config.name == "dla"
+    saved = re.findall(r'model\.save\("([^"]+)"\)', example)
+    assert [unskew.load(tmp_path / folder).features for folder in saved] == [40]
+
+
+def test_the_shell_example_runs(readme: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Line by line, with fewer sessions and steps, in a folder that holds a copy of the example run file."""
+    example = next(code for code in fenced(readme, "(?:bash|console|sh)") if "unskew learn" in code)
+    run_file = (ROOT / "examples" / "run.toml").read_text(encoding="utf-8")
+    (tmp_path / "examples").mkdir()
+    shorter = re.sub(r"^(steps|batch) *= *\d+", r"\1 = 5", run_file, flags=re.MULTILINE)
+    (tmp_path / "examples" / "run.toml").write_text(shorter, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    commands = [shlex.split(line, comments=True) for line in example.splitlines()]
+    commands = [words[words.index("unskew") + 1 :] for words in commands if "unskew" in words]
+    assert len(commands) >= 4
+    for words in commands:
+        small = ["3000" if word == "200000" else word for word in words]
+        small += ["--queries", "40"] if words[0] == "simulate" else []
+        ended = CliRunner().invoke(app, small)
+        assert ended.exit_code == 0, (words, ended.stdout, ended.exception)
+    assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == ["dla", "naive"]
+
+
+def test_example_run_files_are_valid() -> None:
+    files = sorted((ROOT / "examples").glob("*.toml"))
+    assert files
+    for path in files:
+        read_run_file(path)
+
+
+def test_every_behaviour_and_public_name_is_documented() -> None:
+    for name in unskew.__all__:
+        assert (getattr(unskew, name).__doc__ or "").strip(), f"unskew.{name} has no docstring"
+    for behaviour in BEHAVIOURS.values():
+        assert (behaviour.__doc__ or "").strip()
