@@ -28,7 +28,7 @@ def rates(function: Callable[[], object], amount: float, repeats: int) -> tuple[
 
 
 def rate_row(what: str, amount: int, function: Callable[[], object], repeats: int, goal: float | None) -> Row:
-    """Millions a second of processor time: one thread, so wall time on a machine with nothing else to do."""
+    """Millions a second of processor time, all threads added up: other work on the machine counts little."""
     wall, cpu = ([value / 1e6 for value in side] for side in rates(function, amount, repeats))
     middle = statistics.median(cpu)
     return Row(

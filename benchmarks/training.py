@@ -43,7 +43,7 @@ PLANS = {
     "chosen": Plan(Training(steps=300, batch=64, learning_rate=0.002, schedule="cosine", seed=SEED), 300, 5),
     "defaults": Plan(Training(seed=SEED), 400, 10),
 }
-"""Ours: settings that held-out clicks of another world chose (of three tried), and the defaults cut short."""
+"""Ours, both reported: what held-out clicks of another world chose of three, and the library's defaults."""
 LAST = 5
 """Validations at the end of the plain loop whose mean is the target."""
 IN_A_ROW = 3
@@ -145,7 +145,11 @@ def compare(world: World, method: str, quick: bool, reduction: Stopwatch, counts
         )
     ]
     for name, run in ours.items():
-        rows.append(verdict(f"{method}: {name}", run, target, clock))
+        config = run.trainer.config
+        about = (
+            f"batch {config.batch}, {config.optimizer} {config.learning_rate}, {config.schedule} {config.steps}"
+        )
+        rows.append(verdict(f"{method}: {name} ({about})", run, target, clock))
     return rows
 
 

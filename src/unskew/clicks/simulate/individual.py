@@ -54,7 +54,7 @@ class IndividualBias(Graded):
     """Seed of the choice."""
     trees: Annotated[int, Field(ge=1)] = 250
     """Trees of the ExtraTrees fit."""
-    sample: Annotated[int, Field(ge=1)] = 4000
+    sample: Annotated[int, Field(ge=1)] = 2000
     """Documents of the ExtraTrees fit, drawn at random; the published choice used all."""
 
     def prepare(self, lists: Lists) -> Self:
