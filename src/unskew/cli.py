@@ -1,4 +1,4 @@
-"""The command line: simulate, learn, measure, demo. Heavy modules are imported by the command that needs them."""
+"""The command line: simulate, learn, measure, compare, demo. A command imports the heavy modules that it needs."""
 
 from __future__ import annotations
 
@@ -89,7 +89,9 @@ def demo(
 def simulate(
     lists: Annotated[list[str], typer.Option(help="LETOR file (may be repeated), or synthetic.")],
     out: Annotated[Path, typer.Option(help="Parquet file to write.")],
-    behaviour: Annotated[str, typer.Option(help="How people click; see `unskew behaviours`.")] = "position",
+    behaviour: Annotated[
+        str, typer.Option("--behaviour", "--behavior", help="How people click; see `unskew behaviours`.")
+    ] = "position",
     sessions: Annotated[int | None, typer.Option(min=1, help="Result pages to show.")] = None,
     clicks: Annotated[int | None, typer.Option(min=1, help="Stop at this many clicks instead.")] = None,
     seed: Annotated[int, typer.Option(min=0)] = 0,
@@ -148,11 +150,12 @@ def learn(
     """Learn a ranker as a run file says; an interrupted run goes on where it stopped."""
     from unskew.commands import learn_from_file
     from unskew.config import read_run_file
-    from unskew.folder import status
+    from unskew.folder import refuse_to_overwrite, status
     from unskew.reporting.terminal import print_metrics, training_bar
 
     file, asked = read_run_file(run_file, method=method, seed=seed)
-    place = out or run_file.parent / file.out
+    place = out or Path(os.path.normpath(run_file.parent / file.out))
+    refuse_to_overwrite(place, force)
     console = _console()
     with training_bar(asked.method.name, asked.training.steps, console, quiet=quiet) as report:
         learn_from_file(run_file.parent, file, asked, place, force=force, report=report)
@@ -191,6 +194,34 @@ def measure(
         print(json.dumps(result, indent=2))
     else:
         print_measures(_console(), result)
+
+
+@app.command()
+def compare(
+    compare_file: Annotated[Path, typer.Argument(help="TOML compare file.", metavar="COMPARE.toml")],
+    out: Annotated[Path | None, typer.Option(help="Folder to write, instead of the file's.")] = None,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Processes; two where processors and memory allow, unless given.")
+    ] = None,
+    force: Force = False,
+    quiet: Quiet = False,
+) -> None:
+    """Compare methods over behaviours, settings and seeds, and say whether debiasing is worth it."""
+    from unskew.compare import compare as run_comparison
+    from unskew.compare_report import print_comparison
+    from unskew.reporting.compared import grid_bar
+
+    console = _console()
+    try:
+        with grid_bar(console, quiet=quiet) as tell:
+            result = run_comparison(compare_file, out, force=force, jobs=jobs, tell=tell)
+    except KeyboardInterrupt:
+        again = "without --force to go on" if force else "again to go on"
+        console.print(f"Interrupted. What is done is kept: run the same command {again}.", soft_wrap=True)
+        raise typer.Exit(130) from None
+    print_comparison(console, result)
+    if result.failed:
+        raise typer.Exit(1)
 
 
 @app.command()

@@ -220,7 +220,7 @@ def _finite(value: float) -> float | None:
 
 def measure_clicks(model: Model, log: Log) -> dict[str, Any]:
     """How well the run's click model predicts a log; probabilities only where the method has them."""
-    counts = reduce_log(log)
+    counts = reduce_log(log, serp=model.method_config.serp)
     batches = Batches(counts, model.scaler.apply(log.lists).features, size=4096)
     result: dict[str, Any] = {"log-likelihood of a click in its list": _finite(click_likelihood(model, batches))}
     model.ranker.cpu()

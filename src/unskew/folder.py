@@ -6,11 +6,12 @@ that is not a run ever is.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import platform
 import shutil
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import numpy as np
@@ -39,9 +40,23 @@ def fingerprint(*parts: Log | Lists | None, labels: bool = False) -> str:
 
 
 def versions() -> dict[str, str]:
-    """What the result may depend on."""
-    packages = ("unskew", "torch", "numpy", "scipy", "scikit-learn", "pyarrow")
-    return {"python": platform.python_version()} | {name: version(name) for name in packages}
+    """What the result may depend on; packages that are not installed are left out."""
+    packages = (
+        "unskew",
+        "torch",
+        "numpy",
+        "scipy",
+        "scikit-learn",
+        "pyarrow",
+        "lightgbm",
+        "xgboost-cpu",
+        "xgboost",
+    )
+    found = {"python": platform.python_version()}
+    for name in packages:
+        with contextlib.suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
 
 
 def status(folder: Path) -> str | None:

@@ -6,11 +6,13 @@ A run folder holds
     run.json               status, seed, versions, fingerprint of the data, times
     model.json             what `unskew.load` needs besides weights
     weights.safetensors    ranker, method and scaling
+    trees_0.txt, ...       where the ranker is trees: LightGBM's text, one file for each relevance output
     curve.jsonl            one line per validation
     metrics.json           validation and, where test lists were given, test metrics
     checkpoint.safetensors while a run is unfinished
 
-It is written beside its place and renamed when done; an interrupted one is usable and resumes.
+It is written beside its place and renamed when done; an interrupted one is usable and resumes (one of trees begins
+again, and says so).
 """
 
 from __future__ import annotations
@@ -38,7 +40,9 @@ from unskew.learning.losses import list_log_softmax
 from unskew.learning.methods import Context, MethodConfig, MethodModule
 from unskew.learning.model import Model, build
 from unskew.learning.rankers import Ranker
-from unskew.learning.train import Fit, Report, Trainer, Training, Validate
+from unskew.learning.train import Fit, Report, Trainer, Training, Validate, threads
+from unskew.learning.trees import Trees
+from unskew.learning.trees_fit import Boosting
 from unskew.measuring import measure_ranking, ndcg_metric
 from unskew.types import Array, Lists, Log
 
@@ -127,6 +131,9 @@ def run(
         trainer.identity["data"] = data_fingerprint(asked, data)
         _resume(trainer, folder)
     fit = trainer.run(batches, validate=validate, report=report, checkpoints=folder)
+    with torch.random.fork_rng(), threads(asked.training.threads):
+        torch.manual_seed(asked.training.seed)
+        model.method.finish(model.ranker, batches, fit.step)
     if folder is not None and place is not None:
         write_run(folder, asked, data, model, fit, test, began, trainer.identity["data"])
         publish(folder, place)
@@ -149,13 +156,15 @@ def prepare(asked: Settings, data: Data) -> tuple[Trainer, Batches, Model]:
     device = _device(training)
     scaler = fit_scaler(asked.scaling, lists)
     counts = table(asked.method, data.train)
-    context = Context(positions=int(data.train.position.max()), log=data.train)
+    context = Context(int(data.train.position.max()), data.train, factor_sizes(asked.method, data.train))
     model = build(asked.method, asked.ranker, scaler, lists.dim, context)
     model.ranker.to(device)
     model.method.to(device)
     identity = asked.model_dump(mode="json", exclude={"training"})
     features = np.asarray(scaler.apply(lists).features, np.float32)
     batches = Batches(counts, features, size=training.batch, seed=training.seed, device=device)
+    if isinstance(asked.ranker, Trees):
+        return Boosting(model.ranker, model.method, asked.ranker, training, identity), batches, model
     return Trainer(model.ranker, model.method, training, identity), batches, model
 
 
@@ -173,7 +182,18 @@ def table(method: MethodConfig, log: Log) -> Counts:
     """The rows that a method trains on: reduced clicks, or grades for the method that reads them."""
     if method.target == "labels":
         return label_table(log, every=getattr(method, "documents", "shown") == "all")
-    return reduce_log(log, method.reduction)
+    return reduce_log(log, method.reduction, serp=method.serp)
+
+
+def factor_sizes(method: MethodConfig, log: Log) -> dict[str, int]:
+    """Number of values of each bias factor that the method names."""
+    sizes = {}
+    for name in method.serp:
+        column = log.columns.get(name)
+        if column is None or column.dtype.kind not in "iub" or column.min(initial=0) < 0:
+            raise DataError(f"bias factor {name}: the log needs a column of that name with integers from 0")
+        sizes[name] = int(column.max(initial=0)) + 1
+    return sizes
 
 
 def warn_if_filtered(method: MethodConfig, log: Log) -> None:
@@ -222,7 +242,9 @@ def _click_validator(model: Model, held_out: Log, training: Training) -> Validat
             hint='give validation=, or validate_on="nothing"',
         )
     scaled = np.asarray(model.scaler.apply(held_out.lists).features, np.float32)
-    batches = Batches(reduce_log(held_out), scaled, size=4096, device=training.torch_device())
+    batches = Batches(
+        reduce_log(held_out, serp=model.method_config.serp), scaled, size=4096, device=training.torch_device()
+    )
     return lambda ranker, method: click_likelihood(model, batches)
 
 

@@ -6,13 +6,14 @@ Legend: B rows, K results of a page, P ranks.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from unskew.errors import DataError
-from unskew.types import Array, Log
+from unskew.types import Array, ClickBatch, Log
 
 
 class PositionTable(nn.Module):
@@ -47,6 +48,27 @@ class PositionTower(nn.Module):
     def forward(self, position: Tensor) -> Tensor:
         """The output at each rank [B, K]; ranks past the end take the last one."""
         return at_rank(self.values, position)
+
+
+class FactorTable(nn.Module):
+    """An embedding of the bias factors of each result: one row per value of a factor, added up over factors.
+
+    Ranks start at ones and the others at zero, so that at first nothing is told apart.
+    """
+
+    def __init__(self, sizes: Mapping[str, int], dimension: int) -> None:
+        super().__init__()
+        self.tables = nn.ParameterDict(
+            {name: torch.full((size, dimension), float(name == "position")) for name, size in sizes.items()}
+        )
+
+    def forward(self, batch: ClickBatch) -> Tensor:
+        """[B, K, d]; values past the end of a table take its last row."""
+        parts = [
+            at_rank(table, batch.position if name == "position" else batch.serp[name].long() + 1)
+            for name, table in self.tables.items()
+        ]
+        return torch.stack(parts).sum(0)
 
 
 def at_rank(values: Tensor, position: Tensor) -> Tensor:

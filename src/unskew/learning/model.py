@@ -6,8 +6,8 @@ Legend: Q queries, N documents, K documents of the longest list, D features.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, overload
 
@@ -22,6 +22,7 @@ from unskew.errors import ConfigError, DataError, RunError, did_you_mean
 from unskew.learning.checkpoint import under, write_tensors
 from unskew.learning.methods import METHODS, Context, MethodConfig, MethodModule
 from unskew.learning.rankers import RANKERS, Ranker
+from unskew.learning.trees import tree_rankers
 from unskew.types import Array, Lists
 
 FORMAT = 1
@@ -39,6 +40,7 @@ class Model:
     method: MethodModule
     features: int
     positions: int
+    factors: Mapping[str, int] = field(default_factory=dict)
 
     @overload
     def score(self, documents: Lists) -> Array: ...
@@ -100,13 +102,15 @@ class Model:
         return flat
 
     def save(self, folder: Path | str, *, force: bool = False) -> None:
-        """Write model.json and weights.safetensors into the folder."""
+        """Write model.json and weights.safetensors into the folder, and trees as text."""
         folder = Path(folder)
         if (folder / "model.json").exists() and not force:
             raise RunError(f"{folder} already holds a model; choose another folder or pass force=True")
         modules = nn.ModuleDict({"ranker": self.ranker, "method": self.method})
         scaling = {f"scaler.{name}": torch.from_numpy(array) for name, array in self.scaler.arrays().items()}
         write_tensors(folder / "weights.safetensors", dict(modules.state_dict()) | scaling, {"format": FORMAT})
+        for trees in tree_rankers(self.ranker):
+            trees.write(folder)
         (folder / "model.json").write_text(json.dumps(self.describe(), indent=2) + "\n")
 
     def describe(self) -> dict[str, Any]:
@@ -118,6 +122,7 @@ class Model:
             "scaling": self.scaler.kind,
             "features": self.features,
             "positions": self.positions,
+            "factors": dict(self.factors),
         }
 
 
@@ -130,7 +135,10 @@ def load(folder: Path | str) -> Model:
         about = json.loads((folder / "model.json").read_text())
         if about["format"] != FORMAT:
             raise RunError(f"{folder}: written in format {about['format']}, this version reads {FORMAT}")
-        return _restore(about, load_file(folder / "weights.safetensors"))
+        model = _restore(about, load_file(folder / "weights.safetensors"))
+        for trees in tree_rankers(model.ranker):
+            trees.read(folder)
+        return model
     except (ValueError, KeyError, TypeError, OSError, SafetensorError, DataError, ConfigError) as error:
         what = f"{error} is missing" if isinstance(error, KeyError) else error
         raise RunError(f"{folder}: the model cannot be read: {what}") from error
@@ -146,7 +154,7 @@ def _restore(about: dict[str, Any], tensors: dict[str, torch.Tensor]) -> Model:
         named_ranker(about["ranker"]),
         Scaler.from_arrays(about["scaling"], scaling),
         about["features"],
-        Context(positions=about["positions"], log=None),
+        Context(positions=about["positions"], log=None, factors=about["factors"]),
     )
     model.ranker.load_state_dict(under(tensors, "ranker."))
     model.method.load_state_dict(under(tensors, "method."))
@@ -158,9 +166,8 @@ def _restore(about: dict[str, Any], tensors: dict[str, torch.Tensor]) -> Model:
 def build(method: MethodConfig, ranker: Ranker, scaler: Scaler, features: int, context: Context) -> Model:
     """An untrained model, its weights drawn from torch's current random state."""
     module = method.build(context)
-    return Model(
-        method, ranker, scaler, ranker.build(features, module.outputs), module, features, context.positions
-    )
+    tower = module.tower(ranker.build(features, module.outputs), features)
+    return Model(method, ranker, scaler, tower, module, features, context.positions, context.factors)
 
 
 def named_method(settings: dict[str, Any]) -> MethodConfig:

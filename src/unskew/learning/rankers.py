@@ -11,10 +11,17 @@ Legend: n documents, D features, O outputs.
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable
 from typing import Literal
 
+import torch
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor, nn
+
+from unskew.clicks.batches import Batches
+from unskew.learning.trees import Trees
+from unskew.types import ClickBatch
 
 
 class MLP(BaseModel):
@@ -78,6 +85,50 @@ class Network(nn.Module):
         return outputs
 
 
-Ranker = MLP | Linear
-RANKERS: dict[str, type[MLP] | type[Linear]] = {"mlp": MLP, "linear": Linear}
+def plain_network(features: int, sizes: tuple[int, ...]) -> nn.Sequential:
+    """Linear layers with ELU between them and no normalisation, Glorot-uniform weights, biases at 0."""
+    layers: list[nn.Module] = []
+    for width, size in itertools.pairwise((features, *sizes)):
+        layers += [nn.ELU()] if layers else []
+        layers.append(linear := nn.Linear(width, size))
+        nn.init.xavier_uniform_(linear.weight)
+        nn.init.zeros_(linear.bias)
+    return nn.Sequential(*layers)
+
+
+class WithSide(nn.Module):
+    """A ranker and a second network on the same features, outputs side by side."""
+
+    def __init__(self, ranker: nn.Module, side: nn.Module, width: int, *, later: bool) -> None:
+        """`later`: the second network is trained after the ranker, and gives zeros until then."""
+        super().__init__()
+        self.ranker, self.side, self.width, self.later = ranker, side, width, later
+
+    def forward(self, documents: Tensor) -> Tensor:
+        """Outputs of the ranker, then of the other, [n, O + S]."""
+        return self.join(self.ranker(documents), documents)
+
+    def join(self, outputs: Tensor, documents: Tensor) -> Tensor:
+        """The second network's outputs beside those of the ranker, [n, O] -> [n, O + S]."""
+        idle = self.later and self.training
+        beside = outputs.new_zeros(len(outputs), self.width) if idle else self.side(documents)
+        return torch.cat([outputs, beside], dim=-1)
+
+    def fit_side(
+        self, batches: Batches, steps: int, loss: Callable[[Tensor, ClickBatch], Tensor], *, penalty: float
+    ) -> None:
+        """Train the second network alone, with an L2 penalty; the ranker stays as it is."""
+        optimizer = torch.optim.Adam(self.side.parameters(), lr=0.003, weight_decay=penalty)
+        for step in range(steps):
+            batch = batches.at(step)
+            with torch.no_grad():
+                outputs = self.ranker(batch.documents)
+            value = loss(batch.pad(torch.cat([outputs, self.side(batch.documents)], dim=-1)), batch)
+            optimizer.zero_grad()
+            value.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+
+
+Ranker = MLP | Linear | Trees
+RANKERS: dict[str, type[MLP] | type[Linear] | type[Trees]] = {"mlp": MLP, "linear": Linear, "trees": Trees}
 """Rankers that can be asked for by name."""

@@ -196,20 +196,26 @@ class Trainer:
         config = self.config
         torch.manual_seed(config.seed * 1_000_003 + step)
         batch = batches.at(step)
+        if self.method.input_gradient:
+            batch.documents.requires_grad_(True)
         if not (self.ranker.training and self.method.training):
             self.modules.train()
         loss: Tensor = self.method(batch.pad(self.ranker(batch.documents)), batch)
+        self.update(loss, step)
+        return loss.detach(), len(batch.documents)
+
+    def update(self, loss: Tensor, step: int) -> None:
+        """Move every parameter along the gradient of the loss."""
         for optimizer in self.optimizers:
             optimizer.zero_grad(set_to_none=True)
         if loss.requires_grad:
             loss.backward()  # type: ignore[no-untyped-call]
         for optimizer in self.optimizers:
             group = optimizer.param_groups[0]
-            group["lr"] = group["base"] * config.rate(step)
-            if config.clip is not None:
-                nn.utils.clip_grad_norm_(group["params"], config.clip)
+            group["lr"] = group["base"] * self.config.rate(step)
+            if self.config.clip is not None:
+                nn.utils.clip_grad_norm_(group["params"], self.config.clip)
             optimizer.step()
-        return loss.detach(), len(batch.documents)
 
     def _validate(self, validate: Validate) -> float:
         self.modules.eval()

@@ -105,7 +105,7 @@ def print_measures(console: Console, result: Mapping[str, Any]) -> None:
         _line(
             console,
             f"{name}: {_number(other['difference'], sign=True)} against {result['against']['run']}, "
-            f"95 % interval [{_number(low, sign=True)}, {_number(high, sign=True)}], p = {_number(other['p'])}",
+            f"95 % interval [{_number(low, sign=True)}, {_number(high, sign=True)}], {_p_value(other['p'])}",
         )
     for name, value in result.get("clicks", {}).items():
         shown = " ".join(_number(v) for v in value) if isinstance(value, list) else _number(value)
@@ -115,6 +115,10 @@ def print_measures(console: Console, result: Mapping[str, Any]) -> None:
 def _line(console: Console, text: str) -> None:
     """Text as it is: a long line is not broken, and [brackets] are no markup."""
     console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def _p_value(p: float | None) -> str:
+    return "p < 0.0001" if p is not None and p < 0.0001 else f"p = {_number(p)}"
 
 
 def _number(value: float | None, *, sign: bool = False) -> str:

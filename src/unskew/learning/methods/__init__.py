@@ -1,12 +1,26 @@
 """One paper, one file; `METHODS` lists them."""
 
+from unskew.learning.methods.additive import Additive
+from unskew.learning.methods.affine import Affine
+from unskew.learning.methods.affine_list import AffineList
 from unskew.learning.methods.contract import Context, Method, MethodConfig, MethodModule
 from unskew.learning.methods.dla import DLA
+from unskew.learning.methods.doubly_robust import DoublyRobust
+from unskew.learning.methods.edot import EDot
+from unskew.learning.methods.einter import EInter
+from unskew.learning.methods.gradient_reversal import GradientReversal
 from unskew.learning.methods.ipw import IPW
 from unskew.learning.methods.labeled import Labeled
+from unskew.learning.methods.lbd import LBD, LBDBer, LBDLips, Unlimited
+from unskew.learning.methods.mixem import MixEM
 from unskew.learning.methods.naive import Naive
 from unskew.learning.methods.pair_debias import PairDebias
+from unskew.learning.methods.pal import PAL
 from unskew.learning.methods.regression_em import RegressionEM
+from unskew.learning.methods.tal import TAL
+from unskew.learning.methods.tower_dropout import TowerDropout
+from unskew.learning.methods.upe import UPE
+from unskew.learning.methods.vectorization import Vectorization
 
 METHODS: dict[str, type[MethodConfig]] = {
     "naive": Naive,
@@ -15,19 +29,53 @@ METHODS: dict[str, type[MethodConfig]] = {
     "dla": DLA,
     "regression_em": RegressionEM,
     "pair_debias": PairDebias,
+    "vectorization": Vectorization,
+    "lbd": LBD,
+    "lbd_lips": LBDLips,
+    "lbd_ber": LBDBer,
+    "unlimited": Unlimited,
+    "additive": Additive,
+    "edot": EDot,
+    "einter": EInter,
+    "mixem": MixEM,
+    "pal": PAL,
+    "tal": TAL,
+    "affine": Affine,
+    "affine_list": AffineList,
+    "upe": UPE,
+    "tower_dropout": TowerDropout,
+    "gradient_reversal": GradientReversal,
+    "doubly_robust": DoublyRobust,
 }
 """Every method by the name that Python, TOML and the command line use."""
 
 __all__ = [
     "DLA",
     "IPW",
+    "LBD",
     "METHODS",
+    "PAL",
+    "TAL",
+    "UPE",
+    "Additive",
+    "Affine",
+    "AffineList",
     "Context",
+    "DoublyRobust",
+    "EDot",
+    "EInter",
+    "GradientReversal",
+    "LBDBer",
+    "LBDLips",
     "Labeled",
     "Method",
     "MethodConfig",
     "MethodModule",
+    "MixEM",
     "Naive",
     "PairDebias",
     "RegressionEM",
+    "TowerDropout",
+    "Unlimited",
+    "Vectorization",
 ]

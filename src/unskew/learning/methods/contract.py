@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal, Protocol, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict
 from torch import Tensor, nn
 
+from unskew.clicks.batches import Batches
 from unskew.clicks.counts import Reduction
 from unskew.types import ClickBatch, Log
 
@@ -43,6 +45,8 @@ class Context:
     """How many ranks the log shows."""
     log: Log | None
     """The log, whose labels no method reads; None where trained weights are about to be loaded."""
+    factors: Mapping[str, int] = field(default_factory=dict)
+    """Number of values of each bias factor besides the rank, for methods that name some."""
 
 
 class MethodConfig(BaseModel):
@@ -59,6 +63,11 @@ class MethodConfig(BaseModel):
         return "counts"
 
     @property
+    def serp(self) -> tuple[str, ...]:
+        """Columns of the log that the method takes as bias factors besides the rank."""
+        return ()
+
+    @property
     def needs_clickless(self) -> bool:
         """Whether sessions without a click must be in the log."""
         return False
@@ -72,6 +81,15 @@ class MethodModule(nn.Module):
     """Defaults that most methods share: one relevance output that is itself the score, and no propensities."""
 
     outputs = 1
+    input_gradient = False
+    """Whether the loss differentiates the relevance outputs with respect to the features."""
+
+    def tower(self, ranker: nn.Module, features: int) -> nn.Module:
+        """The ranker as this method needs it; most take it as it is."""
+        return ranker
+
+    def finish(self, ranker: nn.Module, batches: Batches, steps: int) -> None:
+        """What remains to be learned once the ranker has its final weights; mostly nothing."""
 
     def score(self, relevance: Tensor, where: Tensor) -> Tensor:
         """The first relevance output, 0 where padded."""

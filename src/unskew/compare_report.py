@@ -1,0 +1,151 @@
+"""What a comparison writes: results.parquet, table.md, report.html and figure.svg, each whole or not at all."""
+
+from __future__ import annotations
+
+from html import escape
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from rich.console import Console
+
+from unskew import __version__
+from unskew.clicks.files import complete_file
+from unskew.compare_cell import METRICS
+from unskew.compare_config import REFERENCES
+from unskew.compare_rows import COLUMNS, Row
+from unskew.compare_table import WAYS, Comparison
+from unskew.compare_verdict import winners
+from unskew.reporting.compared import arms_figure, beside
+from unskew.reporting.figures import chart_html, palette, styled, write_svg
+from unskew.reporting.html import html_table, write_page
+from unskew.reporting.terminal import table
+
+TITLE = "Is debiasing worth it? Methods compared"
+LEGEND = (
+    "Mean ± standard deviation over seeds, on the test lists. + and - mark a difference to naive with p < .05, ++ "
+    "and -- with p < .005: paired t-test over queries on nDCG@10 averaged over seeds, Holm-corrected over the "
+    "methods. labeled learns from true grades, random and logging do not learn."
+)
+_NUMBERS = ("validation_ndcg@10", "validation_click_loglikelihood", *METRICS, "seconds", "largest_mb")
+_COUNTS = ("seed", "clicks", "steps", "queries")
+_FLAGS = ("selected_by_clicks", "selected_by_labels")
+
+
+def write_report(comparison: Comparison) -> None:
+    """Write everything that a comparison shows."""
+    out = comparison.out
+    with complete_file(out / "results.parquet") as path:
+        pq.write_table(results_table(comparison), path)
+    with complete_file(out / "table.md") as path:
+        path.write_text(markdown(comparison), encoding="utf-8")
+    write_html(comparison, out)
+
+
+def results_table(comparison: Comparison) -> pa.Table:
+    """One row per cell."""
+    records = comparison.records()
+    types = dict.fromkeys(_NUMBERS, pa.float64()) | dict.fromkeys(_COUNTS, pa.int64())
+    types |= dict.fromkeys(_FLAGS, pa.bool_())
+    schema = pa.schema([(name, types.get(name, pa.string())) for name in records[0]])
+    return pa.Table.from_pylist(records, schema=schema)
+
+
+def tables(comparison: Comparison, behaviour: str) -> list[tuple[str, list[Row]]]:
+    """Rows with a sentence on how their settings were chosen; one table where both ways choose the same."""
+    if comparison.same_choice(behaviour):
+        how = "Settings chosen on " + " and on ".join(WAYS[way] for way in comparison.ways)
+        return [(how + (", which agree." if len(comparison.ways) > 1 else "."), comparison.rows(behaviour))]
+    return [(f"Settings chosen on {WAYS[way]}.", comparison.rows(behaviour, way)) for way in comparison.ways]
+
+
+def problems(comparison: Comparison) -> list[str]:
+    """Notes, and a line for every cell that failed."""
+    failed = [
+        f"Failed: {f.behaviour}: {f.arm}{f' {f.varied}' if f.varied else ''}, seed {f.seed}: {f.error}"
+        for f in comparison.failed
+    ]
+    return [*comparison.notes, *failed]
+
+
+def markdown(comparison: Comparison) -> str:
+    """The tables and verdicts as Markdown."""
+    parts = [f"# {TITLE}"]
+    for behaviour in comparison.behaviours:
+        parts += [f"## {behaviour}", comparison.verdict(behaviour)]
+        for how, rows in tables(comparison, behaviour):
+            lines = [COLUMNS, ["---", *["---:"] * (len(COLUMNS) - 2), "---"], *(row.cells() for row in rows)]
+            parts += [how, "\n".join(f"| {' | '.join(line)} |" for line in lines)]
+    parts += [LEGEND]
+    if problems(comparison):
+        parts.append("\n".join(f"- {line}" for line in problems(comparison)))
+    return "\n\n".join(parts) + "\n"
+
+
+def print_comparison(console: Console, comparison: Comparison) -> None:
+    """Tables, verdicts, and what failed, for the terminal; a line of text is never broken."""
+
+    def line(text: str) -> None:
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    columns = [name for name in COLUMNS if name in _NARROW]
+    for behaviour in comparison.behaviours:
+        for how, rows in tables(comparison, behaviour):
+            cells = [dict(zip(COLUMNS, row.cells(), strict=True)) for row in rows]
+            narrow = [[cell[name] for name in columns] for cell in cells]
+            console.print(table(f"{behaviour}. {how}", columns, narrow))
+    line(f"\n{LEGEND}\n")
+    for text in (*problems(comparison), *map(comparison.verdict, comparison.behaviours)):
+        line(text)
+    line(f"\nOpen {comparison.out / 'report.html'}; all numbers are in {comparison.out / 'results.parquet'}.")
+
+
+_NARROW = ("method", "nDCG@10", "against naive", "p", "settings")  # what a terminal is wide enough for
+
+
+def write_html(comparison: Comparison, out: Path) -> None:
+    """The page and the figure."""
+    charts = {}
+    for behaviour in comparison.behaviours:
+        rows = comparison.rows(behaviour)
+        kinds = dict.fromkeys(REFERENCES, "reference") | {"naive": "biased"}
+        colours = palette({row.arm: kinds.get(row.arm, "debiased") for row in rows})
+        if rows:
+            charts[behaviour] = arms_figure(behaviour, [_bar(row) for row in rows], colours)
+    drawn = "".join(chart_html(styled(chart), f"behaviour{index}") for index, chart in enumerate(charts.values()))
+    sections = [("nDCG@10 on the test lists", f"<div class='charts'>{drawn}</div>")]
+    sections += [(behaviour, _tables_html(comparison, behaviour)) for behaviour in comparison.behaviours]
+    notes = "".join(f"<li>{escape(line)}</li>" for line in problems(comparison))
+    sections.append(("How to read this", f"<p>{escape(LEGEND)}</p><ul>{notes}</ul>"))
+    if charts:
+        with complete_file(out / "figure.svg") as path:
+            write_svg(beside(list(charts.values())), path)
+    write_page(out / "report.html", TITLE, lead(comparison), sections, footer=f"unskew {__version__}")
+
+
+def _tables_html(comparison: Comparison, behaviour: str) -> str:
+    """The verdict and the tables of a behaviour, in type small enough for eight columns."""
+    body = f"<p>{escape(comparison.verdict(behaviour))}</p>"
+    for how, rows in tables(comparison, behaviour):
+        best = next((row.arm for row in winners(rows)), None)
+        cells = html_table(COLUMNS, [row.cells() for row in rows], best=best)
+        body += f"<p>{escape(how)}</p><div style='font-size: .85em'>{cells}</div>"
+    return body
+
+
+def lead(comparison: Comparison) -> str:
+    """The answer for all behaviours in one sentence."""
+    worth = [name for name in comparison.behaviours if winners(comparison.rows(name))]
+    total = len(comparison.behaviours)
+    if not worth:
+        return "On this data no method beats learning from the clicks as they are: do not debias."
+    if len(worth) == total:
+        return "On this data debiasing is worth it" + (" under every behaviour tried." if total > 1 else ".")
+    return f"On this data debiasing is worth it under {len(worth)} of {total} behaviours: {', '.join(worth)}."
+
+
+def _bar(row: Row) -> dict[str, object]:
+    """An arm for the figure: mean, spread and the value of every seed."""
+    sd = 0.0 if row.ndcg.sd != row.ndcg.sd else row.ndcg.sd
+    means = {"name": row.arm, "mean": row.ndcg.mean, "low": row.ndcg.mean - sd, "high": row.ndcg.mean + sd}
+    return means | {"mark": row.mark, "seeds": list(row.seeds)}

@@ -1,0 +1,226 @@
+"""What one would otherwise reach for: LambdaMART of LightGBM and XGBoost on clicks, as arms of a comparison.
+
+    lightgbm            lambdarank, clicks as labels
+    lightgbm_position   the same with LightGBM's `position` field, which learns a bias factor per rank
+    xgboost             rank:ndcg, clicks as labels
+    xgboost_unbiased    the same with `lambdarank_unbiased`, XGBoost's form of Hu et al., WWW 2019
+
+They are not losses of this library, so they are not in METHODS. Every session is a group of its own, with its
+clicks as labels 0 and 1: LambdaMART wants grades, and click rates of repeated pages are none.
+Sessions in which all or none of the results were clicked have no pairs and are left out; of the others at most
+`sessions` are drawn. Rows of a group are sorted by the rank shown, where XGBoost takes a result's rank from.
+
+Legend: N impressions or documents, S sessions, D features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
+
+from unskew.errors import ConfigError, DataError, MissingExtra, did_you_mean
+from unskew.learning.trees import lightgbm
+from unskew.types import Array, Lists, Log
+
+
+class BaselineOptions(BaseModel):
+    """How the baselines are grown; the same for all of them."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    rounds: int = Field(200, ge=1)
+    """Most trees."""
+    leaves: int = Field(15, ge=2)
+    """Most leaves of a tree."""
+    learning_rate: float = Field(0.1, gt=0)
+    """Shrinkage of each tree."""
+    min_data_in_leaf: int = Field(20, ge=1)
+    """Fewest impressions of a leaf (LightGBM)."""
+    sessions: int = Field(100_000, ge=1)
+    """Most sessions to learn from."""
+    patience: int | None = Field(None, ge=1)
+    """Stop after so many rounds without a better validation; none grows every tree and keeps the best round."""
+    threads: int | None = Field(None, ge=1)
+    """Processor threads; none leaves it to the package."""
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Groups of documents with labels, as LambdaMART takes them: rows of a group follow one another."""
+
+    features: Array
+    """[N, D] float32."""
+    labels: Array
+    """[N] clicks or grades."""
+    sizes: Array
+    """Rows of each group."""
+    position: Array | None = None
+    """[N] rank shown, from 1; ascending within a group."""
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """A trained baseline."""
+
+    name: str
+    rounds: int
+    """Trees in use."""
+    predict: Callable[[Array], Array]
+    """Scores [N] of features [N, D]."""
+
+    def score(self, lists: Lists) -> Array:
+        """Scores of every document, higher is better, [N]."""
+        return np.asarray(self.predict(np.asarray(lists.features, np.float32)))
+
+
+def fit_baseline(
+    name: str, log: Log, validation: Lists | Log | None = None, seed: int = 0, **options: Any
+) -> Baseline:
+    """Train one of BASELINES on clicks; `options` are fields of `BaselineOptions`.
+
+    The number of trees is the best by nDCG@10 on `validation`: labelled lists, or the clicks of a log; without it
+    all rounds are kept.
+    """
+    if name not in BASELINES:
+        raise ConfigError(f"unknown baseline {name!r}. {did_you_mean(name, BASELINES)}")
+    unknown = sorted(set(options) - set(BaselineOptions.model_fields))
+    if unknown:
+        raise ConfigError(
+            f"unknown option {unknown[0]!r}. {did_you_mean(unknown[0], BaselineOptions.model_fields)}"
+        )
+    asked = BaselineOptions.model_validate(options)
+    train = session_groups(log, sessions=asked.sessions, seed=seed)
+    chosen_by = (
+        list_groups(validation)
+        if isinstance(validation, Lists)
+        else None
+        if validation is None
+        else session_groups(validation, sessions=asked.sessions, seed=seed)
+    )
+    return BASELINES[name](train, chosen_by, asked, seed)
+
+
+def session_groups(log: Log, *, sessions: int, seed: int) -> Groups:
+    """Sessions with both clicked and unclicked results, at most so many, sorted by the rank shown."""
+    filled = log.sizes > 0  # reduceat does not know empty sessions
+    clicks = np.zeros(len(log), np.int64)
+    clicks[filled] = np.add.reduceat(log.click.astype(np.int64), log.offsets[:-1][filled])
+    useful = np.flatnonzero((clicks > 0) & (clicks < log.sizes))
+    if not len(useful):
+        raise DataError("no session has both a clicked and an unclicked result", path=log.lists.name)
+    if len(useful) > sessions:
+        useful = np.sort(np.random.default_rng([seed, 11]).choice(useful, size=sessions, replace=False))
+    log = log.take(useful)
+    session = np.repeat(np.arange(len(log)), log.sizes)
+    order = np.lexsort((log.position, session))
+    return Groups(
+        features=np.asarray(log.lists.features[log.row[order]], np.float32),
+        labels=log.click[order].astype(np.int32),
+        sizes=log.sizes,
+        position=log.position[order].astype(np.int64),
+    )
+
+
+def list_groups(lists: Lists) -> Groups:
+    """Labelled lists as groups; those without a document are left out."""
+    return Groups(
+        np.asarray(lists.features, np.float32), lists.labels.astype(np.int32), lists.sizes[lists.sizes > 0]
+    )
+
+
+def fit_lightgbm(
+    train: Groups, validation: Groups | None, asked: BaselineOptions, seed: int, *, position: bool = False
+) -> Baseline:
+    """LightGBM's lambdarank, with or without its bias factor per rank."""
+    library = lightgbm()
+    settings = {
+        "objective": "lambdarank",
+        "metric": "ndcg",
+        "eval_at": [10],
+        "num_leaves": asked.leaves,
+        "learning_rate": asked.learning_rate,
+        "min_data_in_leaf": asked.min_data_in_leaf,
+        "seed": seed % 2**31,
+        "num_threads": asked.threads or 0,
+        "deterministic": True,
+        "force_row_wise": True,
+        "verbosity": -1,
+    }
+    ranks = train.position if position else None
+    data = library.Dataset(train.features, train.labels, group=train.sizes, position=ranks, params=settings)
+    valid, callbacks = [], []
+    if validation is not None:
+        valid = [library.Dataset(validation.features, validation.labels, group=validation.sizes, reference=data)]
+        callbacks = [library.early_stopping(asked.patience or asked.rounds, verbose=False)]
+    booster = library.train(settings, data, asked.rounds, valid_sets=valid, callbacks=callbacks)
+    rounds = booster.best_iteration if validation is not None else asked.rounds
+    threads = asked.threads or 0
+    return Baseline(
+        "lightgbm_position" if position else "lightgbm",
+        rounds,
+        lambda rows: booster.predict(rows, num_iteration=rounds, num_threads=threads),
+    )
+
+
+def fit_xgboost(
+    train: Groups, validation: Groups | None, asked: BaselineOptions, seed: int, *, unbiased: bool = False
+) -> Baseline:
+    """XGBoost's rank:ndcg, plain or with ratios for clicked and unclicked ranks."""
+    library = xgboost()
+    longest = int(train.sizes.max())
+    settings = {
+        "objective": "rank:ndcg",
+        "eval_metric": "ndcg@10",
+        "tree_method": "hist",
+        "grow_policy": "lossguide",
+        "max_leaves": asked.leaves,
+        "max_depth": 0,
+        "eta": asked.learning_rate,
+        "seed": seed % 2**31,
+        "nthread": asked.threads or 0,
+        "lambdarank_pair_method": "topk",
+        "lambdarank_num_pair_per_sample": longest,  # every pair of a page; ratios are kept for as many ranks
+        "lambdarank_unbiased": unbiased,
+        "verbosity": 0,
+    }
+    data = _matrix(library, train)
+    watched = [] if validation is None else [(_matrix(library, validation), "validation")]
+    patience = None if validation is None else asked.patience or asked.rounds
+    booster = library.train(
+        settings, data, asked.rounds, evals=watched, early_stopping_rounds=patience, verbose_eval=False
+    )
+    rounds = booster.best_iteration + 1 if validation is not None else asked.rounds
+    return Baseline(
+        "xgboost_unbiased" if unbiased else "xgboost",
+        rounds,
+        lambda rows: booster.predict(library.DMatrix(rows), iteration_range=(0, rounds)),
+    )
+
+
+def _matrix(library: Any, groups: Groups) -> Any:
+    return library.DMatrix(
+        groups.features, groups.labels, qid=np.repeat(np.arange(len(groups.sizes)), groups.sizes)
+    )
+
+
+def xgboost() -> Any:
+    """The package, or an error that says how to get it."""
+    try:
+        return import_module("xgboost")
+    except ImportError as error:
+        raise MissingExtra("trees", "xgboost") from error
+
+
+Fitter = Callable[[Groups, Groups | None, BaselineOptions, int], Baseline]
+BASELINES: dict[str, Fitter] = {
+    "lightgbm": fit_lightgbm,
+    "lightgbm_position": lambda *given: fit_lightgbm(*given, position=True),
+    "xgboost": fit_xgboost,
+    "xgboost_unbiased": lambda *given: fit_xgboost(*given, unbiased=True),
+}
+"""Baselines by name."""

@@ -1,0 +1,95 @@
+"""Doubly robust learning to rank: a regression estimate of relevance, corrected by weighted clicks.
+
+Reference: Oosterhuis, "Doubly Robust Estimation for Correcting Position Bias in Click Feedback for Unbiased
+Learning to Rank", ACM TOIS 2023.
+
+With C the clicks and n the impressions of a document at rank k, alpha_k and beta_k the affine click model, R the
+regression estimate, and tau a clip that falls with the number of sessions N,
+
+    y = n R + (C - n beta_k - n alpha_k R) / max(alpha_k, tau)        tau = min(1, clip / sqrt(N))
+    R by cross-entropy, weights (C - n beta) / max(alpha, tau) and (n alpha - C + n beta) / max(alpha, tau)
+    minimise the list softmax loss with y as labels;  rank by the score
+
+Where alpha >= tau it is the affine (with beta = 0 the inverse propensity) estimate; the less was seen, the more of
+the regression remains.
+
+Differences from the paper: beta = 0, the position-based model; propensities are those of `ipw`, relative to
+rank 1; score and regression are two outputs of one ranker, trained together with a softmax loss and not by
+policy gradient; negative y count as 0, as the softmax loss is unbounded otherwise.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from unskew.learning.bias import at_rank
+from unskew.learning.losses import sigmoid_loss, softmax_loss
+from unskew.learning.methods.contract import Context, MethodConfig, MethodModule
+from unskew.learning.methods.ipw import IPW
+from unskew.types import ClickBatch
+
+
+def doubly_robust_label(clicks: Tensor, shown: Tensor, alpha: Tensor, regression: Tensor, tau: Tensor) -> Tensor:
+    """n R + (C - n alpha R) / max(alpha, tau).
+
+    >>> C, n, alpha, R = (torch.tensor(value) for value in (1.0, 2.0, 0.25, 0.4))
+    >>> round(doubly_robust_label(C, n, alpha, R, torch.tensor(0.5)).item(), 6)  # 0.8 + (1 - 0.2) / 0.5
+    2.4
+    """
+    return shown * regression + (clicks - shown * alpha * regression) / torch.maximum(alpha, tau)
+
+
+class DoublyRobust(MethodConfig):
+    """Correct a regression of relevance with weighted clicks."""
+
+    name: Literal["doubly_robust"] = "doubly_robust"
+    propensity: Literal["randomized", "oracle"] | Annotated[tuple[float, ...], Field(strict=False)] = "randomized"
+    """From the shuffled sessions of the log, from the simulator, or one number per rank."""
+    clip: float = Field(10.0, gt=0)
+    """tau = min(1, clip / sqrt(sessions))."""
+
+    @property
+    def needs_clickless(self) -> bool:
+        """The regression reads every impression."""
+        return True
+
+    def build(self, context: Context) -> DoublyRobustMethod:
+        """The method, with propensities looked up or estimated."""
+        theta = IPW(propensity=self.propensity).build(context).theta
+        sessions = 1 if context.log is None else max(len(context.log), 1)
+        return DoublyRobustMethod(theta, min(1.0, self.clip / sessions**0.5))
+
+
+class DoublyRobustMethod(MethodModule):
+    """A softmax loss on corrected labels, and the regression that they start from."""
+
+    outputs = 2
+    theta: Tensor
+    tau: Tensor
+
+    def __init__(self, theta: Tensor, tau: float) -> None:
+        super().__init__()
+        self.register_buffer("theta", theta)
+        self.register_buffer("tau", torch.tensor(tau))
+
+    def forward(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
+        """The ranking loss on corrected labels and the regression loss on weighted clicks."""
+        score, regression = relevance[..., 0], relevance[..., 1]
+        alpha, c, n = at_rank(self.theta, batch.position), batch.clicks, batch.impressions
+        clipped = torch.maximum(alpha, self.tau)
+        label = doubly_robust_label(c, n, alpha, regression.detach().sigmoid(), self.tau)
+        ranking = softmax_loss(score, label.clamp(min=0.0), where=batch.where)
+        shown = n * alpha / clipped
+        return ranking + sigmoid_loss(regression, c / clipped, where=batch.where, impressions=shown)
+
+    def click_scores(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
+        """Score times propensity, in log space."""
+        return relevance[..., 0] + at_rank(self.theta.log(), batch.position)
+
+    def propensity(self) -> Tensor:
+        """The propensities used, relative to rank 1."""
+        return self.theta

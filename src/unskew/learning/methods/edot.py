@@ -1,0 +1,70 @@
+"""Embedding dot-product model: click logit = relevance embedding . rank embedding.
+
+Reference: Yan et al., "Revisiting Two-tower Models for Unbiased Learning to Rank", SIGIR 2022 (EDot, Eq. 4).
+
+    z_k = r(x_k) . v_k        r, v in R^d;  P(c = 1) = sig(z_k);  rank by z at the canonical rank 1
+
+Differences from the paper: sizes of the towers and d are not given there; v is a free table. It starts at ones
+plus noise, so that the model begins as a sum of relevance outputs.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor, nn
+
+from unskew.learning.bias import at_rank
+from unskew.learning.losses import sigmoid_loss
+from unskew.learning.methods.contract import Context, MethodConfig, MethodModule
+from unskew.types import ClickBatch
+
+
+class EDot(MethodConfig):
+    """Multiply a relevance embedding with an embedding of the rank."""
+
+    name: Literal["edot"] = "edot"
+    dimension: int = Field(8, ge=1)
+    """d, the length of the embeddings."""
+
+    @property
+    def needs_clickless(self) -> bool:
+        """A click model of every impression."""
+        return True
+
+    def build(self, context: Context) -> EDotMethod:
+        """The method, with one embedding per rank of the log."""
+        return EDotMethod(self, context.positions)
+
+
+class EDotMethod(MethodModule):
+    """Cross-entropy of r . v."""
+
+    def __init__(self, config: EDot, positions: int) -> None:
+        super().__init__()
+        self.config, self.outputs = config, config.dimension
+        self.rank_embedding = nn.Parameter(1 + 0.1 * torch.randn(positions, config.dimension))
+
+    def logits(self, relevance: Tensor, position: Tensor) -> Tensor:
+        """z at these ranks, [B, K]."""
+        return (relevance * at_rank(self.rank_embedding, position)).sum(-1)
+
+    def forward(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
+        """Cross-entropy of every result shown."""
+        z = self.logits(relevance.where(batch.where.unsqueeze(-1), 0.0), batch.position)
+        return sigmoid_loss(z, batch.clicks, where=batch.where, impressions=batch.impressions)
+
+    def score(self, relevance: Tensor, where: Tensor) -> Tensor:
+        """z as if every document were shown at rank 1."""
+        return self.logits(relevance, torch.ones_like(where, dtype=torch.int64)).where(where, 0.0)
+
+    def click_probability(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
+        """sig(z)."""
+        return self.logits(relevance, batch.position).sigmoid()
+
+    def click_scores(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
+        """log sig(z)."""
+        return F.logsigmoid(self.logits(relevance, batch.position))

@@ -1,0 +1,59 @@
+"""Embedding interaction model: a bilinear form of relevance and rank embeddings, with linear terms.
+
+Reference: Yan et al., "Revisiting Two-tower Models for Unbiased Learning to Rank", SIGIR 2022 (EInter, Eq. 5).
+
+    z_k = r(x_k)' B v_k + b_r . r(x_k) + b_v . v_k + b        rank by z at the canonical rank 1
+
+With B = 0 it is the additive model.
+
+Differences from the paper: sizes of the towers and d are not given there; v is a free table, B starts
+Glorot-uniform.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from unskew.learning.bias import at_rank
+from unskew.learning.methods.contract import Context, MethodConfig
+from unskew.learning.methods.edot import EDot, EDotMethod
+
+
+class EInter(MethodConfig):
+    """Let relevance and rank embeddings interact freely."""
+
+    name: Literal["einter"] = "einter"
+    dimension: int = Field(8, ge=1)
+    """d, the length of the embeddings."""
+
+    @property
+    def needs_clickless(self) -> bool:
+        """A click model of every impression."""
+        return True
+
+    def build(self, context: Context) -> EInterMethod:
+        """The method, with one embedding per rank of the log."""
+        return EInterMethod(self, context.positions)
+
+
+class EInterMethod(EDotMethod):
+    """Cross-entropy of the bilinear form."""
+
+    def __init__(self, config: EInter, positions: int) -> None:
+        super().__init__(EDot(dimension=config.dimension), positions)
+        d = config.dimension
+        self.rank_embedding = nn.Parameter(0.1 * torch.randn(positions, d))
+        self.interaction = nn.Parameter(nn.init.xavier_uniform_(torch.empty(d, d)))
+        self.relevance_weight = nn.Parameter(torch.full((d,), 1 / d))
+        self.rank_weight = nn.Parameter(torch.full((d,), 1 / d))
+        self.offset = nn.Parameter(torch.zeros(()))
+
+    def logits(self, relevance: Tensor, position: Tensor) -> Tensor:
+        """z at these ranks, [B, K]."""
+        v = at_rank(self.rank_embedding, position)  # [B, K, d]
+        both = (relevance @ self.interaction * v).sum(-1)
+        return both + relevance @ self.relevance_weight + v @ self.rank_weight + self.offset

@@ -1,0 +1,105 @@
+"""Mixture EM: every session follows one of four click models that share their towers.
+
+Reference: Yan et al., "Revisiting Two-tower Models for Unbiased Learning to Rank", SIGIR 2022 (Sec. 3.1, 4.4).
+
+    z_0 = t_0        z_1 = t_1 + e_k        z_2 = t_2 + f(x)        z_3 = e_k + f(x)
+    l_a = sum_k cross-entropy(c_k, z_a,k)                       loss of a session under model a
+    p_a = softmax_a(-l_a / T), held constant                    (E-step)
+    minimise  sum_a p_a l_a                                     (M-step);  rank by f
+
+Differences from the paper: the offsets t start at the logit of the log's click rate, so that no model wins early;
+sessions without a click count (the public implementation gives them no weight: `clickless = false`).
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor, nn
+
+from unskew.clicks.counts import Reduction
+from unskew.learning.bias import PositionTable
+from unskew.learning.methods.contract import Context, MethodConfig, MethodModule
+from unskew.types import ClickBatch
+
+
+def session_losses(logits: Tensor, clicks: Tensor, *, where: Tensor) -> Tensor:
+    """l_a of each session, [A, B], from logits [A, B, K]."""
+    loss = clicks * F.softplus(-logits) + (1 - clicks) * F.softplus(logits)
+    return torch.where(where, loss, 0.0).sum(-1)
+
+
+def mixture_loss(logits: Tensor, clicks: Tensor, *, where: Tensor, temperature: float = 1.0) -> Tensor:
+    """sum_a p_a l_a of each session, [B].
+
+    >>> z = torch.tensor([[[0.6, 0.8]], [[0.9, 0.2]]])  # two models, one session, two results
+    >>> c = torch.tensor([[1.0, 0.0]])
+    >>> round(mixture_loss(z, c, where=torch.ones_like(c, dtype=torch.bool)).item(), 6)
+    1.31987
+    """
+    losses = session_losses(logits, clicks, where=where)
+    with torch.no_grad():
+        share = torch.softmax(-losses / temperature, dim=0)
+    return (share * losses).sum(0)
+
+
+class MixEM(MethodConfig):
+    """Explain each session by one of four click models."""
+
+    name: Literal["mixem"] = "mixem"
+    temperature: float = Field(1.0, gt=0)
+    """T: how sharply sessions are assigned to models."""
+    clickless: bool = True
+    """Count sessions without a click."""
+
+    @property
+    def reduction(self) -> Reduction:
+        """The assignment is not linear in the clicks."""
+        return "sessions"
+
+    @property
+    def needs_clickless(self) -> bool:
+        """Unless it leaves them out itself."""
+        return self.clickless
+
+    def build(self, context: Context) -> MixEMMethod:
+        """The method, with one bias logit per rank of the log and offsets at its click rate."""
+        rate = 0.1 if context.log is None else float(context.log.click.mean())
+        return MixEMMethod(self, context.positions, min(max(rate, 1e-4), 1 - 1e-4))
+
+
+class MixEMMethod(MethodModule):
+    """The expected loss under the mixture."""
+
+    def __init__(self, config: MixEM, positions: int, rate: float) -> None:
+        super().__init__()
+        self.config = config
+        self.observation = PositionTable(positions)
+        self.offsets = nn.Parameter(torch.full((3,), rate).logit())
+
+    def logits(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
+        """z of each of the four models, [4, B, K]."""
+        f, e = self.score(relevance, batch.where), self.observation(batch.position)
+        t = self.offsets
+        return torch.stack([t[0].expand_as(f), t[1] + e, t[2] + f, e + f])
+
+    def forward(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
+        """The mean over sessions."""
+        z = self.logits(relevance, batch)
+        losses = mixture_loss(z, batch.clicks, where=batch.where, temperature=self.config.temperature)
+        count = batch.where.any(-1)
+        if not self.config.clickless:
+            count = count & (batch.clicks.sum(-1) > 0)
+        return torch.where(count, losses, 0.0).sum() / count.sum().clamp(min=1)
+
+    def click_scores(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
+        """Log of the mean click probability over the four models, each as likely as the others."""
+        return F.logsigmoid(self.logits(relevance, batch)).logsumexp(0)
+
+    def propensity(self) -> Tensor:
+        """exp(e_k - e_1)."""
+        e = self.observation.values.detach()
+        return (e - e[0]).exp()

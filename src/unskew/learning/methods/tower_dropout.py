@@ -1,0 +1,51 @@
+"""Two towers with dropout on the bias tower, so that relevance cannot hide behind the rank.
+
+Reference: Zhang et al., "Towards Disentangling Relevance and Bias in Unbiased Learning to Rank", KDD 2023
+(observation dropout).
+
+    z_k = f(x_k) + dropout(e_k)        cross-entropy over every result shown;  rank by f
+
+Where the logging ranker is good, rank and relevance say the same, and the bias tower takes what belongs to
+relevance. Dropping its output at times makes the relevance tower explain clicks on its own.
+
+Differences from the paper: the bias tower is a free table per rank; dropout is drawn for each result.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor
+
+from unskew.learning.methods.additive import Additive, AdditiveMethod
+from unskew.learning.methods.contract import Context
+from unskew.types import ClickBatch
+
+
+class TowerDropout(Additive):
+    """The additive model whose bias logit is dropped at times."""
+
+    name: Literal["tower_dropout"] = "tower_dropout"  # type: ignore[assignment]
+    rate: float = Field(0.3, ge=0, lt=1)
+    """How often the bias logit is dropped in training; what remains is scaled up by 1 / (1 - rate)."""
+
+    def build(self, context: Context) -> TowerDropoutMethod:
+        """The method, with one bias logit per rank of the log."""
+        return TowerDropoutMethod(self, context.positions)
+
+
+class TowerDropoutMethod(AdditiveMethod):
+    """Cross-entropy of f + dropout(e)."""
+
+    def __init__(self, config: TowerDropout, positions: int) -> None:
+        super().__init__(config, positions)
+        self.rate = config.rate
+
+    def logits(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
+        """z of each shown result, [B, K]."""
+        kept = F.dropout(torch.ones_like(batch.packed, dtype=relevance.dtype), self.rate, self.training)
+        z: Tensor = relevance[..., 0] + self.observation(batch.position) * batch.pad(kept)
+        return z.where(batch.where, 0.0)

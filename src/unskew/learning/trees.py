@@ -1,0 +1,157 @@
+"""Boosted trees as a ranker: LightGBM models behind the interface of a network, kept on disk as text.
+
+One booster per relevance output. `trees_fit` says how they are grown; here they score, are saved and loaded.
+
+Legend: n documents, D features, O outputs.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from pydantic import BaseModel, ConfigDict, Field
+from torch import Tensor, nn
+
+from unskew.errors import DataError, MissingExtra
+
+
+class Trees(BaseModel):
+    """Boosted regression trees (LightGBM), grown on the gradient of any method's loss."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    name: Literal["trees"] = "trees"
+    rounds: int = Field(200, ge=1)
+    """Boosting rounds: one tree per round and relevance output. `training.steps` plays no part."""
+    leaves: int = Field(15, ge=2)
+    """Most leaves of a tree."""
+    learning_rate: float = Field(0.1, gt=0)
+    """Shrinkage of each tree; `training.learning_rate` is that of the networks beside the trees."""
+    min_data_in_leaf: int = Field(20, ge=1)
+    """Fewest documents of a leaf."""
+    feature_fraction: float = Field(0.8, gt=0, le=1)
+    """Share of the features that each tree may split on."""
+    l2: float = Field(1.0, ge=0)
+    """L2 penalty on leaf values, in units of an average document's curvature, roughly."""
+    bias_steps: int = Field(5, ge=0)
+    """Optimiser steps of the method's own parameters in every round."""
+    rows: int = Field(200_000, ge=1)
+    """Most rows (distinct rankings, or sessions) behind a round's gradient; of more, each round draws its own."""
+
+    def build(self, features: int, outputs: int) -> nn.Module:
+        """The ranker without a tree; where outputs start is drawn from torch's current random state."""
+        lightgbm()
+        return TreeRanker(features, outputs)
+
+    def parameters(self, *, seed: int, threads: int | None) -> dict[str, Any]:
+        """What LightGBM is told; with these the same seed gives the same trees on any number of threads."""
+        return {
+            "objective": "none",
+            "num_leaves": self.leaves,
+            "learning_rate": self.learning_rate,
+            "min_data_in_leaf": self.min_data_in_leaf,
+            "min_sum_hessian_in_leaf": 1e-3,
+            "feature_fraction": self.feature_fraction,
+            "lambda_l2": self.l2,
+            "seed": seed % 2**31,
+            "num_threads": threads or 0,
+            "deterministic": True,
+            "force_row_wise": True,
+            "feature_pre_filter": False,
+            "verbosity": -1,
+        }
+
+
+class TreeRanker(nn.Module):
+    """Boosters side by side, [n, D] -> [n, O]; no gradient passes through."""
+
+    kept: Tensor
+
+    def __init__(self, features: int, outputs: int) -> None:
+        """No trees yet. Several outputs start apart, since methods that multiply them cannot leave equal ones."""
+        super().__init__()
+        self.features, self.threads = features, 0
+        start = 0.1 * torch.randn(outputs) if outputs > 1 else torch.zeros(outputs)
+        self.start = nn.Parameter(start, requires_grad=False)
+        self.register_buffer("kept", torch.zeros(outputs, dtype=torch.int64))  # trees in use of each booster
+        self.boosters: list[Any] = []
+
+    def forward(self, documents: Tensor) -> Tensor:
+        """Relevance outputs of each document."""
+        outputs = self.start.detach().expand(len(documents), -1).clone()
+        rows = documents.detach().cpu().numpy()
+        for output, booster in enumerate(self.boosters):
+            count = int(self.kept[output])
+            if count and len(rows):
+                outputs[:, output] += self.grown(booster, rows, 0, count).to(outputs)
+        return outputs
+
+    def grown(self, booster: Any, rows: np.ndarray[Any, Any], first: int, count: int) -> Tensor:
+        """The sum of `count` trees from number `first` on, [n]."""
+        values = booster.predict(
+            rows, start_iteration=first, num_iteration=count, raw_score=True, num_threads=self.threads
+        )
+        return torch.from_numpy(np.asarray(values))
+
+    def truncate(self) -> None:
+        """Drop the trees that are not in use, and the training data with them."""
+        self.boosters = [read_booster(text) for text in self.texts()]
+
+    def texts(self) -> list[str]:
+        """LightGBM's own text of each booster, up to the last tree in use."""
+        counts = [max(count, 1) for count in self.kept.tolist()]  # 0 would mean all of them
+        return [
+            booster.model_to_string(num_iteration=count)
+            for booster, count in zip(self.boosters, counts, strict=False)
+        ]
+
+    def write(self, folder: Path) -> None:
+        """Write trees_0.txt, trees_1.txt, ... and nothing else of that name."""
+        for stale in folder.glob("trees_*.txt"):
+            stale.unlink()
+        for output, text in enumerate(self.texts()):
+            (folder / f"trees_{output}.txt").write_text(text, encoding="utf-8")
+
+    def read(self, folder: Path) -> None:
+        """Read what `write` wrote."""
+        if not self.kept.any():
+            return
+        for output in range(len(self.kept)):
+            path = folder / f"trees_{output}.txt"
+            booster = read_booster(path.read_text(encoding="utf-8"), path)
+            count = int(self.kept[output])
+            if booster.num_feature() != self.features or booster.current_iteration() < count:
+                raise DataError(
+                    f"{booster.current_iteration()} trees on {booster.num_feature()} features, where the model "
+                    f"says {count} on {self.features}",
+                    path=path,
+                )
+            self.boosters.append(booster)
+
+
+def tree_rankers(ranker: nn.Module) -> list[TreeRanker]:
+    """The boosted part of a ranker, if it has one."""
+    return [module for module in ranker.modules() if isinstance(module, TreeRanker)]
+
+
+def read_booster(text: str, path: Path | None = None) -> Any:
+    """The booster of a LightGBM model text."""
+    library = lightgbm()
+    if "end of trees" not in text:  # LightGBM itself does not survive every damaged text
+        raise DataError("not a whole LightGBM model", path=path)
+    try:
+        return library.Booster(model_str=text)
+    except library.basic.LightGBMError as error:
+        raise DataError(f"not a LightGBM model: {error}", path=path) from error
+
+
+def lightgbm() -> Any:
+    """The package, or an error that says how to get it."""
+    try:
+        return import_module("lightgbm")
+    except ImportError as error:
+        raise MissingExtra("trees", "lightgbm") from error

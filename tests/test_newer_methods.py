@@ -1,0 +1,165 @@
+"""Golden values and properties of upe, tower_dropout, gradient_reversal and doubly_robust, by hand."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from unskew.learning.losses import softmax_loss
+from unskew.learning.methods import (
+    DLA,
+    IPW,
+    UPE,
+    Additive,
+    Context,
+    DoublyRobust,
+    GradientReversal,
+    TowerDropout,
+)
+from unskew.learning.methods.doubly_robust import DoublyRobustMethod, doubly_robust_label
+from unskew.types import ClickBatch
+
+torch.set_num_threads(1)
+CLICKS = torch.tensor([[0.0, 1.0, 0.0], [1.0, 0.0, 1.0]])
+SCORES = torch.tensor([[1.0, 2.0, 0.0], [0.5, -0.5, 1.5]])
+BIAS = torch.tensor([0.3, -0.2, -0.9])
+
+
+def batch() -> ClickBatch:
+    where = torch.ones_like(CLICKS, dtype=torch.bool)
+    return ClickBatch(
+        documents=torch.zeros(6, 1),
+        packed=torch.arange(6),
+        position=torch.tensor([[1, 2, 3], [1, 2, 3]]),
+        clicks=CLICKS,
+        impressions=torch.ones_like(CLICKS),
+        where=where,
+    )
+
+
+def set_bias(table: torch.nn.Module) -> None:
+    with torch.no_grad():
+        table.values.copy_(BIAS)
+
+
+def additive_loss() -> Tensor:
+    method = Additive().build(Context(3, None))
+    set_bias(method.observation)
+    return method(SCORES.unsqueeze(-1), batch())
+
+
+def test_doubly_robust_is_ipw_where_enough_was_seen() -> None:
+    alpha, small = torch.tensor([0.8, 0.5]), torch.tensor(0.1)
+    label = doubly_robust_label(
+        torch.tensor([3.0, 1.0]), torch.tensor([10.0, 10.0]), alpha, torch.tensor(0.7), small
+    )
+    assert label.tolist() == pytest.approx([3 / 0.8, 1 / 0.5])
+
+
+def test_doubly_robust_is_the_regression_where_nothing_was_seen() -> None:
+    label = doubly_robust_label(
+        torch.tensor(0.0), torch.tensor(4.0), torch.tensor(0.0), torch.tensor(0.7), torch.tensor(0.1)
+    )
+    assert label.item() == pytest.approx(2.8)
+
+
+def test_doubly_robust_label_is_unbiased_whatever_the_regression() -> None:
+    """E[C] = n alpha gamma, so the label's mean is n gamma if R = gamma or if alpha >= tau."""
+    n, gamma = 100.0, 0.35
+    for alpha, tau, regression in ((0.5, 0.1, 0.9), (0.02, 0.1, gamma)):
+        values = (torch.tensor(v) for v in (n * alpha * gamma, n, alpha, regression, tau))
+        assert doubly_robust_label(*values).item() == pytest.approx(n * gamma, rel=1e-5)
+
+
+def test_doubly_robust_losses_by_hand() -> None:
+    theta = torch.tensor([1.0, 0.5, 0.1])
+    method = DoublyRobustMethod(theta, 0.2)
+    regression = torch.tensor([[0.2, -0.3, 0.4], [0.0, 0.1, -0.5]])
+    found = method(torch.stack([SCORES, regression], dim=-1), batch()).item()
+    ranking = weights = regress = 0.0
+    for row in range(2):
+        top = math.log(sum(math.exp(s) for s in SCORES[row].tolist()))
+        for k in range(3):
+            a, c = theta[k].item(), CLICKS[row, k].item()
+            r = 1 / (1 + math.exp(-regression[row, k].item()))
+            clip = max(a, 0.2)
+            y = max(r + (c - a * r) / clip, 0.0)
+            ranking -= y * (SCORES[row, k].item() - top)
+            weights += y
+            regress -= c / clip * math.log(r) + (a - c) / clip * math.log(1 - r)
+    sessions = sum(max(a.item() / max(a.item(), 0.2) for a in theta) for _ in range(2))
+    assert found == pytest.approx(ranking / weights + regress / sessions, rel=1e-5)
+
+
+def test_doubly_robust_takes_the_propensities_of_ipw() -> None:
+    given = (0.9, 0.45, 0.3)
+    method = DoublyRobust(propensity=given).build(Context(3, None))
+    assert method.propensity().tolist() == pytest.approx(IPW().build(Context(3, None)).propensity().tolist())
+
+
+def test_tower_dropout_at_rate_0_is_additive() -> None:
+    method = TowerDropout(rate=0.0).build(Context(3, None)).train()
+    set_bias(method.observation)
+    assert method(SCORES.unsqueeze(-1), batch()).item() == pytest.approx(additive_loss().item())
+
+
+def test_tower_dropout_drops_in_training_only_and_is_right_on_average() -> None:
+    method = TowerDropout(rate=0.4).build(Context(3, None))
+    set_bias(method.observation)
+    relevance = SCORES.unsqueeze(-1)
+    expected = SCORES + BIAS
+    torch.testing.assert_close(method.eval().logits(relevance, batch()), expected)
+    torch.manual_seed(0)
+    draws = torch.stack([method.train().logits(relevance, batch()) for _ in range(4000)])
+    dropped = torch.isclose(draws, SCORES).float().mean().item()
+    assert dropped == pytest.approx(0.4, abs=0.02)
+    torch.testing.assert_close(draws.mean(0), expected, atol=0.06, rtol=0)
+
+
+def test_gradient_reversal_without_strength_is_additive() -> None:
+    method = GradientReversal(strength=0.0).build(Context(3, None))
+    set_bias(method.observation)
+    assert method(SCORES.unsqueeze(-1), batch()).item() == pytest.approx(additive_loss().item())
+
+
+def test_gradient_reversal_pushes_the_bias_against_its_own_head() -> None:
+    """The adversarial part of the bias gradient is minus what it would be without the reversal."""
+    gradients = {}
+    for strength in (0.0, 1.0):
+        method = GradientReversal(strength=strength).build(Context(3, None))
+        set_bias(method.observation)
+        method(SCORES.unsqueeze(-1), batch()).backward()
+        gradients[strength] = method.observation.values.grad.clone()
+        head = method.weight.grad
+    adversarial = gradients[1.0] - gradients[0.0]
+    clicks = CLICKS.sum(0)
+    plain = (torch.sigmoid(BIAS) * 2 - clicks) / 2  # cross-entropy of two sessions, averaged over them
+    torch.testing.assert_close(adversarial, -plain)
+    assert head is not None
+    assert head.item() == pytest.approx((plain * BIAS).sum().item(), rel=1e-5)
+
+
+def test_upe_without_a_confounder_is_dla_and_the_logging_ranker() -> None:
+    b, m = batch(), torch.tensor([[0.4, 0.1, -0.2], [0.0, 0.3, 0.1]])
+    upe, dla = UPE().build(Context(3, None)), DLA().build(Context(3, None))
+    set_bias(upe.examination)
+    set_bias(dla.examination)
+    logging = softmax_loss(m, torch.tensor([[1.0, 1 / 2, 1 / 3]] * 2), where=b.where)
+    found = upe(torch.stack([SCORES, m], dim=-1), b)
+    assert found.item() == pytest.approx((dla(SCORES.unsqueeze(-1), b) + logging).item(), rel=1e-5)
+    assert upe.propensity().tolist() == pytest.approx((BIAS - BIAS[0]).exp().tolist())
+
+
+def test_upe_keeps_its_three_gradients_apart() -> None:
+    relevance = torch.stack([SCORES, torch.zeros_like(SCORES)], dim=-1).requires_grad_()
+    method = UPE().build(Context(3, None))
+    with torch.no_grad():
+        method.taste.fill_(2.0)
+    method(relevance, batch()).backward()
+    only_logging = torch.zeros_like(SCORES, requires_grad=True)
+    softmax_loss(only_logging, torch.tensor([[1.0, 1 / 2, 1 / 3]] * 2), where=batch().where).backward()
+    torch.testing.assert_close(relevance.grad[..., 1], only_logging.grad)
+    assert method.taste.grad is not None
