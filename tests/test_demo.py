@@ -282,7 +282,9 @@ def test_the_bar_survives_a_narrow_terminal(metric: float | None) -> None:
     assert "regression_em" in last
     assert "━" in last
     assert "100/200" in last
-    assert ("validation" in last) == (metric is not None)
+    assert ("valid" in last) == (metric is not None)
+    assert "loss 1.25" in last
+    assert "docs/s" in last
 
 
 def test_quiet_means_no_bar() -> None:

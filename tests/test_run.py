@@ -23,7 +23,7 @@ from unskew.learning.methods import METHODS, Labeled
 from unskew.learning.model import Model
 from unskew.learning.rankers import MLP
 from unskew.learning.train import Progress, Training
-from unskew.run import data_fingerprint, split
+from unskew.run import data_fingerprint, prepare, split
 from unskew.types import Lists, Log
 
 torch.set_num_threads(1)
@@ -457,3 +457,14 @@ def test_a_run_that_failed_after_training_is_not_trained_again(
     assert seen == []
     assert status(out) == "finished"
     assert same(written, unskew.learn(log, "dla", **options))
+
+
+def test_only_the_published_scaling_looks_at_other_lists() -> None:
+    """`ultra` takes its range over all splits, as published; the others are fitted on training lists alone."""
+    train, test = unskew.make_lists(30, features=6, seed=1), unskew.make_lists(30, features=6, seed=2)
+    wide = replace(test, features=test.features * 10)
+    log = unskew.simulate(train, "position", sessions=300, seed=0)
+    for scaling, alike in (("standard", True), ("minmax", True), ("ultra", False)):
+        asked = settings("naive", "linear", scaling, None, {"steps": 1, "validate_on": "nothing"}, None)
+        near, far = (prepare(asked, split(log, None, asked), lists)[2].scaler.arrays() for lists in (test, wide))
+        assert all(np.array_equal(near[name], far[name]) for name in near) == alike

@@ -124,7 +124,7 @@ def run(
     warn_if_filtered(asked.method, data.train)
     with torch.random.fork_rng():
         torch.manual_seed(asked.training.seed)
-        trainer, batches, model = prepare(asked, data)
+        trainer, batches, model = prepare(asked, data, test)
     validate = validator(model, data, asked.training)
     folder = None if place is None else claim(place, force)
     if folder is not None:
@@ -150,11 +150,14 @@ def check_data(data: Data, test: Lists | None) -> None:
         )
 
 
-def prepare(asked: Settings, data: Data) -> tuple[Trainer, Batches, Model]:
-    """Scaled batches, an untrained model, and a trainer for it."""
+def prepare(asked: Settings, data: Data, test: Lists | None = None) -> tuple[Trainer, Batches, Model]:
+    """Scaled batches, an untrained model, and a trainer for it.
+
+    Scaling is fitted on the training lists; the published preparation (`ultra`) looks at the others' features too.
+    """
     lists, training = data.train.lists, asked.training
     device = _device(training)
-    scaler = fit_scaler(asked.scaling, lists)
+    scaler = fit_scaler(asked.scaling, lists, *(other for other in (data.validation, test) if other is not None))
     counts = table(asked.method, data.train)
     context = Context(int(data.train.position.max()), data.train, factor_sizes(asked.method, data.train))
     model = build(asked.method, asked.ranker, scaler, lists.dim, context)
