@@ -14,7 +14,6 @@ from unskew.measuring import gap_closed, mean_over_seeds, ndcg_metric
 from unskew.run import run, split
 
 THETA = np.asarray(unskew.PositionBias().curve) / unskew.PositionBias().curve[0]
-HEAD = "| method | nDCG@10 | gap closed | largest error of a ratio, mean (worst seed) |\n|---|---|---|---|"
 
 
 def world(seed: int, queries: int, sessions: int, randomized: float = 0.05):
@@ -61,6 +60,17 @@ def closed(results, name, seeds) -> str:
     each = [gap_closed(*(results[arm, seed]["ndcg"] for arm in (name, "naive", "labeled"))) for seed in seeds]
     worst = "a seed has no gap" if np.isnan(each).any() else f"worst seed {min(each):.0%}"
     return f"{gap_closed(mean[name], mean['naive'], mean['labeled']):.0%} ({worst})"
+
+
+def print_table(results, methods, seeds) -> None:
+    """nDCG@10, gap closed and error of the ratios of every method, as Markdown."""
+    print("| method | nDCG@10 | gap closed | largest error of a ratio, mean (worst seed) |\n|---|---|---|---|")
+    for name in methods:
+        runs = [results[name, seed] for seed in seeds]
+        gap = "" if name in ("naive", "labeled") else closed(results, name, seeds)
+        errors = [error(run["examination"]) for run in runs if run["examination"] is not None]
+        worst = f"{np.mean(errors):.3f} ({max(errors):.3f})" if errors else ""
+        print(f"| {name} | {spread([run['ndcg'] for run in runs])} | {gap} | {worst} |")
 
 
 def machine() -> str:

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 import torch
-from common import HEAD, arm, closed, error, machine, spread
+from common import arm, machine, print_table, spread
 
 import unskew
 from unskew.measuring import ndcg_metric
@@ -71,13 +71,8 @@ def main() -> None:
 
     print(f"\n{machine()}\n\nlogging ranker: {spread(logging)}")
     for kind, found in results.items():
-        print(f"\nranker {kind}\n\n{HEAD}")
-        for name in METHODS:
-            runs = [found[name, seed] for seed in seeds]
-            gap = "" if name in ("naive", "labeled") else closed(found, name, seeds)
-            errors = [error(run["examination"]) for run in runs if run["examination"] is not None]
-            worst = f"{np.mean(errors):.3f} ({max(errors):.3f})" if errors else ""
-            print(f"| {name} | {spread([run['ndcg'] for run in runs])} | {gap} | {worst} |")
+        print(f"\nranker {kind}\n")
+        print_table(found, METHODS, seeds)
 
 
 if __name__ == "__main__":

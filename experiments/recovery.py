@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import argparse
 
-import numpy as np
 import torch
-from common import HEAD, arm, closed, error, machine, spread, world
+from common import arm, error, machine, print_table, world
 
 import unskew
 
@@ -45,13 +44,8 @@ def main() -> None:
                 f"seed {seed} {name:26s} nDCG@10 {found['ndcg']:.4f} {curve} {found['seconds']:.0f} s", flush=True
             )
 
-    print(f"\n{machine()}\n\n{HEAD}")
-    for name in METHODS:
-        runs = [results[name, seed] for seed in seeds]
-        gap = "" if name in ("naive", "labeled") else closed(results, name, seeds)
-        errors = [error(run["examination"]) for run in runs if run["examination"] is not None]
-        worst = f"{np.mean(errors):.3f} ({max(errors):.3f})" if errors else ""
-        print(f"| {name} | {spread([run['ndcg'] for run in runs])} | {gap} | {worst} |")
+    print(f"\n{machine()}\n")
+    print_table(results, METHODS, seeds)
 
     steps = [point["step"] for point in results["dla", 0]["curve"]]
     shown = [step for step in (50, 100, 200, 400, 800, options.steps) if step in steps]

@@ -27,7 +27,7 @@ from torch import Tensor
 from unskew.clicks.counts import Reduction
 from unskew.learning.bias import at_rank, rank_sums
 from unskew.learning.losses import softmax_loss
-from unskew.learning.methods.contract import Context, MethodConfig, MethodModule
+from unskew.learning.methods.contract import Context, ImpressionConfig, MethodModule
 from unskew.types import ClickBatch
 
 _SMALL = 1e-6
@@ -51,7 +51,7 @@ def list_relevance(scores: Tensor, where: Tensor, kind: str) -> Tensor:
     return torch.where(low < 1, (e - low) / (1 - low).clamp(min=_SMALL), 0.5)
 
 
-class Affine(MethodConfig):
+class Affine(ImpressionConfig):
     """Correct click rates for trust bias, with parameters found by EM."""
 
     name: Literal["affine"] = "affine"
@@ -64,11 +64,6 @@ class Affine(MethodConfig):
     def reduction(self) -> Reduction:
         """Counts, for it is defined on click rates: the corrected rate of one session is another thing."""
         return "counts"
-
-    @property
-    def needs_clickless(self) -> bool:
-        """Click rates count every impression."""
-        return True
 
     def build(self, context: Context) -> AffineMethod:
         """The method, with two probabilities per rank of the log."""

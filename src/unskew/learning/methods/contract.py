@@ -77,6 +77,15 @@ class MethodConfig(BaseModel):
         raise TypeError(f"{type(self).__name__} does not build a method")
 
 
+class ImpressionConfig(MethodConfig):
+    """Base of the configs whose method models every impression, clicked or not."""
+
+    @property
+    def needs_clickless(self) -> bool:
+        """Sessions without a click say as much as the others."""
+        return True
+
+
 class MethodModule(nn.Module):
     """Defaults that most methods share: one relevance output that is itself the score, and no propensities."""
 

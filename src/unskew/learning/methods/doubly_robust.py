@@ -28,7 +28,7 @@ from torch import Tensor
 
 from unskew.learning.bias import at_rank
 from unskew.learning.losses import sigmoid_loss, softmax_loss
-from unskew.learning.methods.contract import Context, MethodConfig, MethodModule
+from unskew.learning.methods.contract import Context, ImpressionConfig, MethodModule
 from unskew.learning.methods.ipw import IPW
 from unskew.types import ClickBatch
 
@@ -43,7 +43,7 @@ def doubly_robust_label(clicks: Tensor, shown: Tensor, alpha: Tensor, regression
     return shown * regression + (clicks - shown * alpha * regression) / torch.maximum(alpha, tau)
 
 
-class DoublyRobust(MethodConfig):
+class DoublyRobust(ImpressionConfig):
     """Correct a regression of relevance with weighted clicks."""
 
     name: Literal["doubly_robust"] = "doubly_robust"
@@ -51,11 +51,6 @@ class DoublyRobust(MethodConfig):
     """From the shuffled sessions of the log, from the simulator, or one number per rank."""
     clip: float = Field(10.0, gt=0)
     """tau = min(1, clip / sqrt(sessions))."""
-
-    @property
-    def needs_clickless(self) -> bool:
-        """The regression reads every impression."""
-        return True
 
     def build(self, context: Context) -> DoublyRobustMethod:
         """The method, with propensities looked up or estimated."""

@@ -19,21 +19,16 @@ from torch import Tensor, nn
 
 from unskew.learning.bias import at_rank
 from unskew.learning.losses import sigmoid_loss
-from unskew.learning.methods.contract import Context, MethodConfig, MethodModule
+from unskew.learning.methods.contract import Context, ImpressionConfig, MethodModule
 from unskew.types import ClickBatch
 
 
-class EDot(MethodConfig):
+class EDot(ImpressionConfig):
     """Multiply a relevance embedding with an embedding of the rank."""
 
     name: Literal["edot"] = "edot"
     dimension: int = Field(8, ge=1)
     """d, the length of the embeddings."""
-
-    @property
-    def needs_clickless(self) -> bool:
-        """A click model of every impression."""
-        return True
 
     def build(self, context: Context) -> EDotMethod:
         """The method, with one embedding per rank of the log."""

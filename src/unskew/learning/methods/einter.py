@@ -19,21 +19,16 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from unskew.learning.bias import at_rank
-from unskew.learning.methods.contract import Context, MethodConfig
+from unskew.learning.methods.contract import Context, ImpressionConfig
 from unskew.learning.methods.edot import EDot, EDotMethod
 
 
-class EInter(MethodConfig):
+class EInter(ImpressionConfig):
     """Let relevance and rank embeddings interact freely."""
 
     name: Literal["einter"] = "einter"
     dimension: int = Field(8, ge=1)
     """d, the length of the embeddings."""
-
-    @property
-    def needs_clickless(self) -> bool:
-        """A click model of every impression."""
-        return True
 
     def build(self, context: Context) -> EInterMethod:
         """The method, with one embedding per rank of the log."""

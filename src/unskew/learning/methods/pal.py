@@ -18,7 +18,7 @@ from torch import Tensor
 
 from unskew.learning.bias import PositionTable
 from unskew.learning.losses import log1mexp, session_count
-from unskew.learning.methods.contract import Context, MethodConfig, MethodModule
+from unskew.learning.methods.contract import Context, ImpressionConfig, MethodModule
 from unskew.types import ClickBatch
 
 
@@ -29,15 +29,10 @@ def log_probability_loss(log_p: Tensor, batch: ClickBatch) -> Tensor:
     return -torch.where(batch.where, loss, 0.0).sum() / session_count(batch.where, batch.impressions)
 
 
-class PAL(MethodConfig):
+class PAL(ImpressionConfig):
     """Multiply the probability of being seen with that of being clicked once seen."""
 
     name: Literal["pal"] = "pal"
-
-    @property
-    def needs_clickless(self) -> bool:
-        """A click model of every impression."""
-        return True
 
     def build(self, context: Context) -> PALMethod:
         """The method, with one logit per rank of the log."""

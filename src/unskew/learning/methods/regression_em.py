@@ -30,7 +30,7 @@ from torch import Tensor, nn
 from unskew.clicks.counts import Reduction
 from unskew.learning.bias import at_rank, rank_sums
 from unskew.learning.losses import sigmoid_loss
-from unskew.learning.methods.contract import Context, MethodConfig, MethodModule
+from unskew.learning.methods.contract import Context, ImpressionConfig, MethodModule
 from unskew.types import ClickBatch
 
 
@@ -44,7 +44,7 @@ def posteriors(e: Tensor, r: Tensor) -> tuple[Tensor, Tensor]:
     return torch.sigmoid(e - F.softplus(r)), torch.sigmoid(r - F.softplus(e))
 
 
-class RegressionEM(MethodConfig):
+class RegressionEM(ImpressionConfig):
     """Fit examination and relevance probabilities by EM."""
 
     name: Literal["regression_em"] = "regression_em"
@@ -61,11 +61,6 @@ class RegressionEM(MethodConfig):
     def reduction(self) -> Reduction:
         """Counts; labels are drawn once per session."""
         return "counts" if self.labels == "expected" else "sessions"
-
-    @property
-    def needs_clickless(self) -> bool:
-        """A click model of every impression."""
-        return True
 
     def build(self, context: Context) -> RegressionEMMethod:
         """The method, with one examination probability per rank of the log."""

@@ -18,20 +18,15 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from unskew.learning.bias import PositionTable
-from unskew.learning.methods.contract import Context, MethodConfig, MethodModule
+from unskew.learning.methods.contract import Context, ImpressionConfig, MethodModule
 from unskew.learning.methods.pal import log_probability_loss
 from unskew.types import ClickBatch
 
 
-class TAL(MethodConfig):
+class TAL(ImpressionConfig):
     """Let high ranks be clicked for being high, too."""
 
     name: Literal["tal"] = "tal"
-
-    @property
-    def needs_clickless(self) -> bool:
-        """A click model of every impression."""
-        return True
 
     def build(self, context: Context) -> TALMethod:
         """The method, with two probabilities per rank of the log."""
