@@ -1,6 +1,6 @@
 """Do the methods recover examination, and do they close the gap between naive and labeled?
 
-python experiments/recovery.py [--seeds 5] [--queries 2000] [--sessions 1000000] [--steps 1000]
+python experiments/recovery.py [--seeds 5] [--first-seed 0] [--queries 2000] [--sessions 1000000] [--steps 1000]
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ METHODS = {
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--queries", type=int, default=2000)
     parser.add_argument("--sessions", type=int, default=1_000_000)
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    seeds = range(options.seeds)
+    seeds = range(options.first_seed, options.first_seed + options.seeds)
     results = {}
     for seed in seeds:
         log, test = world(seed, options.queries, options.sessions)
@@ -47,13 +48,17 @@ def main() -> None:
     print(f"\n{machine()}\n")
     print_table(results, METHODS, seeds)
 
-    steps = [point["step"] for point in results["dla", 0]["curve"]]
+    steps = [point["step"] for point in results["dla", seeds[0]]["curve"]]
     shown = [step for step in (50, 100, 200, 400, 800, options.steps) if step in steps]
-    print("\nLargest error of a ratio while training, seed 0:\n\n| method | " + " | ".join(map(str, shown)) + " |")
+    print(
+        "\nLargest error of a ratio while training, first seed:\n\n| method | "
+        + " | ".join(map(str, shown))
+        + " |"
+    )
     print("|---" * (len(shown) + 1) + "|")
     for name in METHODS:
-        curve = {point["step"]: point["propensity"] for point in results[name, 0]["curve"]}
-        if results[name, 0]["examination"] is not None:
+        curve = {point["step"]: point["propensity"] for point in results[name, seeds[0]]["curve"]}
+        if results[name, seeds[0]]["examination"] is not None:
             print(f"| {name} | " + " | ".join(f"{error(curve[step]):.3f}" for step in shown) + " |")
 
 
