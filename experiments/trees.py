@@ -1,66 +1,108 @@
-"""MQ2008 fold 1 with PBM clicks: methods on trees, and the LambdaMART that one would otherwise reach for.
+"""MQ2008, five folds, PBM and trust clicks: methods on trees and networks, and the packages' own LambdaMART.
 
-python experiments/trees.py FOLDER [--seeds 2] [--per-query 300] [--arms ipw,dla,additive,lightgbm_position]
+python experiments/trees.py FOLDER [--out runs/trees] [--seeds 5] [--folds 1,2,3,4,5] [--jobs 2]
 
-Weights are chosen on validation labels. Baselines take 20,000 sessions with a click.
+Every arm of a fold and seed learns from the same pages, with the same tree settings. Everything is chosen on the
+labels of the validation fold: the number of trees or steps, and which of our methods stands for all of them. Cells
+are kept in --out, so a second call runs only what is missing.
 """
 
 from __future__ import annotations
 
 import argparse
-import time
 
 import numpy as np
-import torch
 from common import machine, spread
-from mq2008 import graded
 
-import unskew
-from unskew.measuring import ndcg_metric
+from unskew.compare import compare
+from unskew.measuring import crossed_t_test, holm
 
-REFUSE = ("lbd", "lbd_lips")  # they differentiate the ranker by its features
+TREES = ("ipw", "dla", "additive", "affine_list", "edot")
+PACKAGES = ("lightgbm", "lightgbm_position", "xgboost_unbiased")
+NETWORKS = {
+    "dla linear": {"name": "dla", "ranker": {"name": "linear"}},
+    "ipw linear": {"name": "ipw", "ranker": {"name": "linear"}},
+    "dla mlp": {"name": "dla", "ranker": {"name": "mlp", "sizes": [32]}},
+}
+
+
+def asked(folder: str, fold: int, seeds: list[int], per_query: int) -> dict:
+    """A compare file of one fold."""
+    methods = [{"name": name} for name in TREES]
+    methods += [{"label": label, **table} for label, table in NETWORKS.items()]
+    methods += [{"name": name, "patience": 50} for name in PACKAGES]
+    return {
+        "sessions": per_query * 330,
+        "randomized": 0.05,
+        "seeds": seeds,
+        "data": {
+            "preset": "mq2008",
+            "folder": folder,
+            "fold": fold,
+            "label_scale": 2,
+            "only_relevant": True,
+            "scaling": "none",
+        },
+        "logger": {"name": "svm"},
+        "behaviours": [{"name": "position"}, {"name": "trust"}],
+        "ranker": {"name": "trees"},
+        "training": {"validate_on": "labels", "steps": 600},
+        "methods": methods,
+    }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("folder")
-    parser.add_argument("--seeds", type=int, default=2)
-    parser.add_argument("--fold", type=int, default=1)
-    parser.add_argument("--per-query", type=int, default=300)
-    parser.add_argument("--rounds", type=int, default=200)
-    parser.add_argument("--share", type=float, default=0.01)
-    parser.add_argument("--threads", type=int, default=1)
-    every = [name for name in unskew.METHODS if name not in REFUSE] + list(unskew.BASELINES)
-    parser.add_argument("--arms", default=",".join(every))
+    parser.add_argument("--out", default="runs/trees")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--folds", default="1,2,3,4,5")
+    parser.add_argument("--per-query", type=int, default=100)
+    parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
-    torch.set_num_threads(options.threads)
-    splits = unskew.read_preset("mq2008", options.folder, fold=options.fold)
-    train, validation, test = graded(splits.train), graded(splits.validation), graded(splits.test)
-    common = {"validation": validation, "threads": options.threads}
-    results: dict[str, list[float]] = {}
-    for seed in range(options.seeds):
-        log = unskew.simulate(
-            train,
-            unskew.PositionBias(),
-            sessions=options.per_query * len(train),
-            seed=seed,
-            randomized=0.05,
-            logger=unskew.SvmLogger(share=options.share),
-        )
-        for name in options.arms.split(","):
-            began = time.perf_counter()
-            if name in unskew.BASELINES:
-                given = {"rounds": options.rounds, "sessions": 20_000}
-                model = unskew.fit_baseline(name, log, seed=seed, **given, **common)
-            else:
-                trees = unskew.Trees(rounds=options.rounds)
-                model = unskew.learn(log, name, ranker=trees, scaling="none", seed=seed, **common)
-            ndcg = float(np.nanmean(ndcg_metric(model.score(test), test.labels, offsets=test.offsets, at=10)))
-            results.setdefault(name, []).append(ndcg)
-            print(f"seed {seed} {name:18s} {ndcg:.4f} {time.perf_counter() - began:.0f} s", flush=True)
-    print(f"\n{machine()}\n\n| arm | nDCG@10 |\n|---|---|")
-    for name, values in results.items():
-        print(f"| {name} | {spread(values)} |")
+    seeds, found = list(range(options.first_seed, options.first_seed + options.seeds)), {}
+    for fold in options.folds.split(","):
+        content = asked(options.folder, int(fold), seeds, options.per_query)
+        found[fold] = compare(content, f"{options.out}/fold{fold}", jobs=options.jobs)
+        print(f"fold {fold} done, {len(found[fold].failed)} cells failed", flush=True)
+    print(f"\n{machine()}; {options.seeds} seeds, {options.per_query} pages a query on average")
+    for behaviour in ("position", "trust"):
+        report(behaviour, found)
+
+
+def report(behaviour: str, found: dict) -> None:
+    """Arms over all folds, and ours against the packages'."""
+    rows = {fold: {row.arm: row for row in result.rows(behaviour, "labels")} for fold, result in found.items()}
+    values = {
+        arm: np.concatenate([rows[fold][arm].values for fold in rows], axis=1) for arm in rows[next(iter(rows))]
+    }
+    validation = {
+        fold: {arm: validated(result, behaviour, arm) for arm in values} for fold, result in found.items()
+    }
+    for label, ours in (("ours, trees", TREES), ("ours, networks", tuple(NETWORKS))):
+        best = {fold: max(ours, key=lambda arm, fold=fold: validation[fold][arm]) for fold in rows}
+        values[label] = np.concatenate([rows[fold][best[fold]].values for fold in rows], axis=1)
+        print(f"\n{behaviour}: {label} by validation: {', '.join(f'fold {f} {arm}' for f, arm in best.items())}")
+    print("\n| arm | nDCG@10 |\n|---|---|")
+    for arm, each in values.items():
+        print(f"| {arm} | {spread(np.nanmean(each, axis=1))} |")
+    tests = {name: crossed_t_test(values["ours, trees"], values[name]) for name in PACKAGES}
+    adjusted = holm([test.p for test in tests.values()])
+    print("\n| ours on trees against | difference | p (Holm) | seeds ahead |\n|---|---|---|---|")
+    for (name, test), p in zip(tests.items(), adjusted, strict=True):
+        ahead = (np.nanmean(values["ours, trees"], axis=1) > np.nanmean(values[name], axis=1)).sum()
+        print(f"| {name} | {test.difference:+.4f} | {p:.2g} | {ahead} of {len(values[name])} |")
+    networks = crossed_t_test(values["ours, trees"], values["ours, networks"])
+    print(f"\ntrees less networks: {networks}")
+
+
+def validated(result, behaviour: str, arm: str) -> float:
+    """Mean nDCG@10 on the validation fold."""
+    runs = [
+        f.content.get("validation_ndcg@10") for f in result.findings if (f.behaviour, f.arm) == (behaviour, arm)
+    ]
+    return float(np.mean(runs)) if runs and None not in runs else float("nan")
 
 
 if __name__ == "__main__":

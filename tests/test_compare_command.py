@@ -16,12 +16,12 @@ import torch
 from typer.testing import CliRunner
 
 import unskew
-from unskew import compare_cell
+from unskew import compare_cell, compare_fit
 from unskew.cli import app
 from unskew.compare import compare
 from unskew.compare_config import asked_for, read_compare_file
 from unskew.compare_report import lead
-from unskew.compare_rows import Row, against_naive
+from unskew.compare_rows import Row, with_tests
 from unskew.compare_table import Comparison, Finding, choose, compared
 from unskew.compare_verdict import verdict
 from unskew.errors import ConfigError, DataError, RunError
@@ -51,13 +51,13 @@ def asked(**changes: Any) -> dict[str, Any]:
 def trained(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names of the methods that were trained since, one for each cell."""
     names: list[str] = []
-    real = compare_cell.run
+    real = compare_fit.run
 
     def spy(settings: Any, *rest: Any, **named: Any) -> Any:
         names.append(settings.method.name)
         return real(settings, *rest, **named)
 
-    monkeypatch.setattr(compare_cell, "run", spy)
+    monkeypatch.setattr(compare_fit, "run", spy)
     return names
 
 
@@ -172,7 +172,7 @@ def test_a_new_version_runs_everything_again(
 
 
 def test_an_interrupted_comparison_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, calls = compare_cell.run, []
+    real, calls = compare_fit.run, []
 
     def interrupted(*given: Any, **named: Any) -> Any:
         calls.append(1)
@@ -180,7 +180,7 @@ def test_an_interrupted_comparison_goes_on(tmp_path: Path, monkeypatch: pytest.M
             raise KeyboardInterrupt
         return real(*given, **named)
 
-    monkeypatch.setattr(compare_cell, "run", interrupted)
+    monkeypatch.setattr(compare_fit, "run", interrupted)
     with pytest.raises(KeyboardInterrupt):
         compare(asked(), tmp_path / "out", jobs=1)
     assert not list((tmp_path / "out" / "cells").glob("*.part"))
@@ -190,13 +190,13 @@ def test_an_interrupted_comparison_goes_on(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_a_training_that_was_interrupted_is_no_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = compare_cell.run
+    real = compare_fit.run
 
     def stopped(*given: Any, **named: Any) -> Any:
         model, fit = real(*given, **named)
         return model, replace(fit, status="interrupted")
 
-    monkeypatch.setattr(compare_cell, "run", stopped)
+    monkeypatch.setattr(compare_fit, "run", stopped)
     with pytest.raises(KeyboardInterrupt):
         compare(asked(), tmp_path / "out", jobs=1)
     assert list((tmp_path / "out" / "cells").glob("*.json")) == []
@@ -214,14 +214,14 @@ def test_a_damaged_cell_is_run_again(tmp_path: Path, trained: list[str]) -> None
 
 
 def test_a_failing_cell_is_told_and_the_others_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = compare_cell.run
+    real = compare_fit.run
 
     def failing(settings: Any, *rest: Any, **named: Any) -> Any:
         if settings.method.name == "regression_em" and settings.training.seed == 1:
             raise DataError("the sky fell")
         return real(settings, *rest, **named)
 
-    monkeypatch.setattr(compare_cell, "run", failing)
+    monkeypatch.setattr(compare_fit, "run", failing)
     result = compare(asked(), tmp_path / "out", jobs=1)
     assert [(f.arm, f.seed, f.error) for f in result.failed] == [("regression_em", 1, "the sky fell")]
     assert "regression_em" not in {row.arm for row in result.rows("position")}
@@ -232,7 +232,7 @@ def test_a_failing_cell_is_told_and_the_others_go_on(tmp_path: Path, monkeypatch
     assert [(row["error"], row["ndcg@10"], row["selected_by_clicks"]) for row in failed] == [
         ("the sky fell", None, False)
     ]
-    monkeypatch.setattr(compare_cell, "run", real)
+    monkeypatch.setattr(compare_fit, "run", real)
     assert compare(asked(), tmp_path / "out", jobs=1).failed == []  # tried again
 
 
@@ -307,13 +307,14 @@ def test_weights_may_be_chosen_otherwise(tmp_path: Path, on: str) -> None:
 def arm(name: str, *, better: float, noise: float = 0.02) -> Row:
     """An arm over 60 queries whose nDCG@10 is 0.5 and something."""
     rng = np.random.default_rng(len(name))
-    values = 0.5 + better + noise * rng.standard_normal(60)
-    metrics = {metric: mean_over_seeds([values.mean(), values.mean() + 0.01]) for metric in compare_cell.METRICS}
-    return Row(name, 0, "", metrics, values, (float(values.mean()), float(values.mean() + 0.01)))
+    values = 0.5 + better + noise * rng.standard_normal(60) + np.array([[0.0], [0.01]])
+    seeds = tuple(map(float, values.mean(1)))
+    metrics = {metric: mean_over_seeds(seeds) for metric in compare_cell.METRICS}
+    return Row(name, 0, "", metrics, values, seeds)
 
 
 def said(*rows: Row) -> str:
-    return verdict("position", {"clicks": against_naive(rows)})
+    return verdict("position", {"clicks": with_tests(rows)})
 
 
 def test_the_verdict_to_debias() -> None:
@@ -344,8 +345,8 @@ def test_the_verdict_when_nothing_can_be_said() -> None:
 def test_the_verdict_tells_what_labels_would_have_chosen() -> None:
     naive = arm("naive", better=0)
     tables = {
-        "clicks": against_naive([naive, arm("dla", better=0)]),
-        "labels": against_naive([naive, arm("dla", better=0.1)]),
+        "clicks": with_tests([naive, arm("dla", better=0)]),
+        "labels": with_tests([naive, arm("dla", better=0.1)]),
     }
     text = verdict("position", tables)
     assert "do not debias" in text
@@ -354,8 +355,8 @@ def test_the_verdict_tells_what_labels_would_have_chosen() -> None:
 
 def test_marks() -> None:
     rows = [arm("naive", better=0), arm("up", better=0.1), arm("low", better=-0.1), arm("same", better=0.0001)]
-    assert [row.mark for row in against_naive(rows)] == ["", "++", "--", ""]
-    test = against_naive(rows)[1].against
+    assert [row.mark for row in with_tests(rows)] == ["", "++", "--", ""]
+    test = with_tests(rows)[1].against
     assert test is not None
     for p, mark in ((0.004, "++"), (0.006, "+"), (0.049, "+"), (0.05, ""), (float("nan"), "")):
         assert replace(rows[1], against=replace(test, p=p)).mark == mark
@@ -482,7 +483,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(compare_cell, "run", interrupted)
+    monkeypatch.setattr(compare_fit, "run", interrupted)
     ended = command(path, "--jobs", 1, "--force", "--quiet")
     assert ended.exit_code == 130
     assert "without --force to go on" in ended.stdout

@@ -72,7 +72,7 @@ def compare(
     run_missing(cells, folder, workers, tell)
     found = [Finding.of(cell, read_cell(folder, cell)) for cell in cells]
     notes, labels = notes_on(asked, splits), splits.validation is not None
-    result = compared(place, list(asked.behaviours), found, notes, labels=labels)
+    result = compared(place, list(asked.behaviours), found, notes, labels=labels, baselines=asked.baselines)
     write_report(result)
     return result
 
@@ -117,8 +117,8 @@ def notes_on(asked: Asked, splits: Splits) -> list[str]:
     points = [point for arm in asked.arms for point in arm.points]
     if any(point.training.validate_on == "labels" for point in points):
         notes.append("Weights were chosen on labels of the validation lists, which a log alone does not have.")
-    every = {point.training for point in points}
-    fewer = [arm.label for arm in asked.arms if {point.training for point in arm.points} != every]
+    every = {training for arm in asked.arms for training in arm.trainings}
+    fewer = [arm.label for arm in asked.arms if arm.trainings and set(arm.trainings) != every]
     if fewer:
         notes.append(
             "Tried with fewer training settings than others, so that a difference may be tuning alone: "

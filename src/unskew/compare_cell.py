@@ -24,19 +24,15 @@ from typing import Any, cast
 import numpy as np
 
 from unskew import __version__
-from unskew.clicks.batches import Batches
-from unskew.clicks.counts import reduce_log
 from unskew.clicks.files import complete_file
 from unskew.clicks.simulate import Behaviour, Logger, ScoresLogger, SvmLogger, simulate
-from unskew.compare_config import Asked, CompareData, Point
+from unskew.compare_arms import Point
+from unskew.compare_config import Asked, CompareData
 from unskew.compare_data import Splits, read_data
-from unskew.config import Settings
+from unskew.compare_fit import fit
 from unskew.errors import UnskewError
-from unskew.learning.model import Model
-from unskew.learning.rankers import Ranker
-from unskew.measuring import measure_ranking, ndcg_metric
-from unskew.run import Data, click_likelihood, run, split
-from unskew.types import Array, Lists, Log
+from unskew.measuring import measure_ranking
+from unskew.types import Array, Log
 
 METRICS = ("ndcg@1", "ndcg@3", "ndcg@5", "ndcg@10", "err@10", "arp")
 """What every cell measures on the test lists."""
@@ -68,7 +64,6 @@ class Cell:
     point: Point | None
     """None for the arms that do not learn: random and logging."""
     pages: LogSettings
-    ranker: Ranker
     data: CompareData
     base: Path
     key: str
@@ -96,11 +91,14 @@ def make_cell(asked: Asked, hashes: tuple[str, ...], behaviour: str, arm: str, i
     depends: dict[str, Any] = {"version": __version__, "test": hashes[2], "seed": seed}
     if point is not None:
         depends |= {"log": clicked, "validation": hashes[1], "scaling": file.data.scaling}
-        depends |= {"method": _dumped(point.method), "training": _dumped(point.training)}
-        depends |= {"ranker": _dumped(asked.ranker)}
+        depends |= {"method": _dumped(point.method)}
+        if point.ranker is None:
+            depends |= {"validate_on": point.training.validate_on}
+        else:
+            depends |= {"training": _dumped(point.training), "ranker": _dumped(point.ranker)}
     else:
         depends |= {"arm": arm} | ({} if arm == "random" else {"log": log})
-    return Cell(behaviour, arm, index, point, pages, asked.ranker, file.data, asked.base, _key(depends))
+    return Cell(behaviour, arm, index, point, pages, file.data, asked.base, _key(depends))
 
 
 def _key(depends: dict[str, Any]) -> str:
@@ -146,7 +144,7 @@ def run_cell(cell: Cell, folder: Path) -> str | None:
     """Run a cell and keep what it found in the folder; the message where it failed."""
     began, splits = time.perf_counter(), read_data(cell.data, cell.base)
     try:
-        found, scores = _learned(cell, splits) if cell.point is not None else ({}, _unlearned(cell, splits))
+        found, scores = _fitted(cell, splits) if cell.point is not None else ({}, _unlearned(cell, splits))
         report = measure_ranking(scores, splits.test, METRICS)
     except Exception as error:  # whatever a cell dies of, the others go on
         message = str(error) if isinstance(error, UnskewError) else f"{type(error).__name__}: {error}"
@@ -159,30 +157,10 @@ def run_cell(cell: Cell, folder: Path) -> str | None:
     return None
 
 
-def _learned(cell: Cell, splits: Splits) -> tuple[dict[str, Any], Array]:
-    """Validation numbers of a trained model, and its scores of the test lists."""
-    point, log = cast(Point, cell.point), simulated(cell.pages, cell.data, cell.base)
-    training = point.training.model_copy(update={"seed": cell.seed})
-    asked = Settings(method=point.method, ranker=cell.ranker, scaling=cell.data.scaling, training=training)
-    held = split(log, None, asked.model_copy(update={"training": training.model_copy(update=_ALWAYS)}))
-    by_labels = point.method.target == "labels" or training.validate_on == "labels"
-    labelled = (splits.validation or held.validation) if by_labels else None
-    chosen_on = Data(held.train, None if by_labels else held.held_out, labelled)
-    nothing = training.validate_on == "nothing"
-    model, fit = run(asked, Data(held.train, None, None) if nothing else chosen_on)
-    if fit.status == "interrupted":
-        raise KeyboardInterrupt
-    lists = splits.validation or held.validation
-    found = {
-        "steps": fit.step,
-        "clicks": int(held.train.click.sum()),
-        "validation_ndcg@10": None if lists is None else label_score(model, lists),
-        "validation_click_loglikelihood": None if held.held_out is None else click_score(model, held.held_out),
-    }
-    return found, model.score(splits.test)
-
-
-_ALWAYS = {"validate_on": "clicks"}  # hold queries out, whatever chooses the weights
+def _fitted(cell: Cell, splits: Splits) -> tuple[dict[str, Any], Array]:
+    """What a learned arm found, and its scores of the test lists."""
+    log = simulated(cell.pages, cell.data, cell.base)
+    return fit(cast(Point, cell.point), cell.seed, cell.data.scaling, log, splits)
 
 
 def _unlearned(cell: Cell, splits: Splits) -> Array:
@@ -205,22 +183,6 @@ def peak_memory() -> float | None:
     return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit, 1)
 
 
-def label_score(model: Model, lists: Lists) -> float | None:
-    """nDCG@10 on labelled lists."""
-    values = ndcg_metric(model.score(lists), lists.labels, offsets=lists.offsets, at=10)
-    return None if np.isnan(values).all() else float(np.nanmean(values))
-
-
-def click_score(model: Model, log: Log) -> float | None:
-    """Mean log-probability of a click among the results of its page."""
-    scaled = np.asarray(model.scaler.apply(log.lists).features, np.float32)
-    parameter = next(iter(model.ranker.parameters()), None)  # trees have none
-    counts = reduce_log(log, serp=model.method_config.serp)
-    batches = Batches(counts, scaled, size=4096, device="cpu" if parameter is None else parameter.device)
-    value = click_likelihood(model, batches)
-    return float(value) if np.isfinite(value) else None
-
-
 def _write(folder: Path, cell: Cell, found: dict[str, Any], per_query: Array | None) -> None:
     """The numbers first, then the text: where there is text, the cell is whole."""
     about = {"cell": str(cell), "settings": settings_of(cell), "seed": cell.seed, "version": __version__}
@@ -235,8 +197,11 @@ def settings_of(cell: Cell) -> dict[str, Any]:
     """Settings of the cell's method and training, ready for JSON."""
     if cell.point is None:
         return {}
-    training = cell.point.training.model_dump(mode="json", exclude={"seed", "threads", "device"})
-    return {"method": cell.point.method.model_dump(mode="json"), "training": training}
+    point, method = cell.point, cell.point.method.model_dump(mode="json")
+    if point.ranker is None:
+        return {"method": method, "training": {"validate_on": point.training.validate_on}}
+    training = point.training.model_dump(mode="json", exclude={"seed", "threads", "device"})
+    return {"method": method, "ranker": point.ranker.model_dump(mode="json"), "training": training}
 
 
 def read_cell(folder: Path, cell: Cell) -> dict[str, Any] | None:

@@ -13,15 +13,20 @@
     [[methods]]
     name = "dla"
     grid.max_weight = [5.0, 20.0]    # every combination of the values is tried
-    grid.training.learning_rate = [0.001, 0.003]
+    ranker = { name = "trees" }      # where it is not the file's
+
+    [[methods]]
+    name = "lightgbm_position"       # what one would otherwise reach for
+
+    [grid.training]                  # tried with every method
+    learning_rate = [0.001, 0.003]
 
 Paths are relative to the file.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -31,14 +36,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from unskew.clicks.datasets import PRESETS
 from unskew.clicks.scaling import SCALINGS
 from unskew.clicks.simulate import BEHAVIOURS, LOGGERS, Behaviour, Logger
+from unskew.compare_arms import Arm, Shared, label_of, read_arms
 from unskew.config import Paths, checked, known, read_toml, table_of
 from unskew.errors import ConfigError, did_you_mean
-from unskew.learning.methods import METHODS, MethodConfig
-from unskew.learning.rankers import RANKERS, Ranker
-from unskew.learning.train import Training
+from unskew.learning.rankers import RANKERS
 
-REFERENCES = ("naive", "labeled", "random", "logging")
-"""Arms that every comparison has; the first is what methods are tested against."""
 Seed = Annotated[int, Field(ge=0)]
 
 
@@ -98,6 +100,8 @@ class CompareFile(BaseModel):
     logger: dict[str, Any] = Field(default_factory=lambda: {"name": "svm"})
     ranker: dict[str, Any] = Field(default_factory=lambda: {"name": "mlp"})
     training: dict[str, Any] = Field(default_factory=dict)
+    grid: dict[str, Any] = Field(default_factory=dict)
+    """`grid.training`: training settings that every method is tried with."""
     sessions: Annotated[int, Field(ge=1)] | None = None
     """Result pages of each log."""
     clicks: Annotated[int, Field(ge=1)] | None = None
@@ -108,26 +112,8 @@ class CompareFile(BaseModel):
     """Results of a page; 0 shows the whole list, none leaves it to the behaviour."""
     seeds: Annotated[int, Field(ge=1)] | Annotated[list[Seed], Field(min_length=1)] = 3
     """How many seeds, or which; one seed is a log and a training."""
-
-
-@dataclass(frozen=True)
-class Point:
-    """One combination of a method's settings."""
-
-    method: MethodConfig
-    training: Training
-    varied: str
-    """What the grid set, as text: "max_weight = 5.0"; empty where there is no grid."""
-    tuned: str = ""
-    """The part of that which is about training."""
-
-
-@dataclass(frozen=True)
-class Arm:
-    """A method with all settings that are tried."""
-
-    label: str
-    points: tuple[Point, ...]
+    baselines: list[str] | None = None
+    """Methods, by label, that the others are to beat; naive and the packages' rankers where not given."""
 
 
 @dataclass(frozen=True)
@@ -139,10 +125,11 @@ class Asked:
     """Folder that paths are relative to."""
     behaviours: Mapping[str, Behaviour]
     logger: Logger
-    ranker: Ranker
     arms: tuple[Arm, ...]
     """The file's methods in their order, then naive and labeled where it has none, tuned as the methods are."""
     seeds: tuple[int, ...]
+    baselines: tuple[str, ...]
+    """Labels of the arms of which the best is what methods are tested against."""
 
 
 def read_compare_file(path: Path) -> Asked:
@@ -160,13 +147,8 @@ def asked_for(content: Mapping[str, Any], base: Path) -> Asked:
     _check_data(file.data)
     if (file.sessions is None) == (file.clicks is None):
         raise ConfigError("give sessions or clicks, one of the two")
-    _training(file.training, "training")
-    arms = [_arm(f"methods.{index}", table, file.training) for index, table in enumerate(file.methods)]
-    tuned = {point.training: point.tuned for arm in arms for point in arm.points}
-    for name, extra in (("naive", {}), ("labeled", {"documents": "all"})):
-        if all(arm.label != name for arm in arms):
-            method = table_of(name, {"name": name, **extra}, METHODS)
-            arms.append(Arm(name, tuple(Point(method, how, text, text) for how, text in tuned.items())))
+    ranker = table_of("ranker", file.ranker, RANKERS)
+    arms = read_arms(file.methods, Shared(ranker, file.training, file.grid))
     _distinct("methods", [arm.label for arm in arms])
     unlabelled = file.data.lists is not None and file.data.validation is None
     if unlabelled and any(point.training.validate_on == "labels" for arm in arms for point in arm.points):
@@ -178,10 +160,18 @@ def asked_for(content: Mapping[str, Any], base: Path) -> Asked:
         base=base,
         behaviours=dict(people),
         logger=_nameless("logger", file.logger, LOGGERS),
-        ranker=table_of("ranker", file.ranker, RANKERS),
         arms=tuple(arms),
+        baselines=_baselines(file.baselines, arms),
         seeds=tuple(range(file.seeds)) if isinstance(file.seeds, int) else tuple(dict.fromkeys(file.seeds)),
     )
+
+
+def _baselines(given: list[str] | None, arms: Sequence[Arm]) -> tuple[str, ...]:
+    """Labels of the arms that the others are to beat."""
+    labels = {arm.label: arm for arm in arms}
+    if given is None:
+        return tuple(label for label, arm in labels.items() if label == "naive" or arm.packaged)
+    return tuple(known("baselines", label, labels) for label in given)
 
 
 def _check_data(data: CompareData) -> None:
@@ -202,17 +192,9 @@ def _check_data(data: CompareData) -> None:
         raise ConfigError(f"data.{wrong[0]}: cannot be given beside {given[0]}")
 
 
-def _training(content: Mapping[str, Any], key: str) -> Training:
-    """Training settings but the seed, which is the cell's."""
-    if "seed" in content:
-        raise ConfigError(f"{key}.seed: the file's seeds are used instead; remove it")
-    training: Training = checked(Training, {"threads": 1} | dict(content), key)
-    return training
-
-
 def _behaviour(key: str, table: Mapping[str, Any]) -> tuple[str, Behaviour]:
     content = dict(table)
-    label = _label(key, content)
+    label = label_of(key, content)
     return label, _nameless(key, content, BEHAVIOURS)
 
 
@@ -222,68 +204,6 @@ def _nameless(key: str, table: Mapping[str, Any], kinds: Mapping[str, type[Any]]
     if "name" not in content:
         raise ConfigError(f"{key}.name: missing. {did_you_mean('', kinds)}")
     return checked(kinds[known(f"{key}.name", content.pop("name"), kinds)], content, key)
-
-
-def _label(key: str, content: dict[str, Any]) -> str:
-    """Take the `label` out of a table; without one its name serves."""
-    label = content.pop("label", content.get("name", ""))
-    if not isinstance(label, str):
-        raise ConfigError(f"{key}.label: input should be a valid string, not {label!r}")
-    return label
-
-
-def _arm(key: str, table: Mapping[str, Any], training: Mapping[str, Any]) -> Arm:
-    """A method with every combination of its grid."""
-    content = dict(table)
-    label, grid = _label(key, content), content.pop("grid", {})
-    method: MethodConfig = table_of(key, content, METHODS)
-    if label in REFERENCES and label != method.name:
-        raise ConfigError(f"{key}.label: {label} is the name of an arm that every comparison has")
-    points = []
-    for choice in combinations(_axes(f"{key}.grid", grid)):
-        of_method = {axis: value for (home, axis), value in choice.items() if home == "method"}
-        of_training = {axis: value for (home, axis), value in choice.items() if home == "training"}
-        points.append(
-            Point(
-                table_of(key, content | of_method, METHODS),
-                _training(dict(training) | of_training, f"{key}.grid.training" if of_training else "training"),
-                _text({axis: value for (_, axis), value in choice.items()}),
-                _text(of_training),
-            )
-        )
-    return Arm(label, tuple(points))
-
-
-def _text(chosen: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name} = {value}" for name, value in chosen.items())
-
-
-Axis = tuple[str, str]
-
-
-def _axes(key: str, grid: Any) -> dict[Axis, list[Any]]:
-    """What the grid varies: ("method" or "training", setting) with its values."""
-    if not isinstance(grid, dict):
-        raise ConfigError(f"{key}: input should be a table of lists, not {grid!r}")
-    inner = grid.get("training", {})
-    if not isinstance(inner, dict):
-        raise ConfigError(f"{key}.training: input should be a table of lists, not {inner!r}")
-    axes = {("method", name): values for name, values in grid.items() if name != "training"}
-    axes |= {("training", name): values for name, values in inner.items()}
-    for (home, name), values in axes.items():
-        if not isinstance(values, list) or not values:
-            place = f"{key}.{name}" if home == "method" else f"{key}.training.{name}"
-            raise ConfigError(f"{place}: input should be a list of values to try, not {values!r}")
-    return axes
-
-
-def combinations(axes: Mapping[Axis, list[Any]]) -> list[dict[Axis, Any]]:
-    """Every combination of the values; one empty combination where nothing varies.
-
-    >>> combinations({("method", "a"): [1, 2]})
-    [{('method', 'a'): 1}, {('method', 'a'): 2}]
-    """
-    return [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
 
 
 def _distinct(key: str, labels: list[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
@@ -11,10 +12,10 @@ from rich.console import Console
 
 from unskew import __version__
 from unskew.clicks.files import complete_file
+from unskew.compare_arms import REFERENCES
 from unskew.compare_cell import METRICS
-from unskew.compare_config import REFERENCES
-from unskew.compare_rows import COLUMNS, Row
-from unskew.compare_table import WAYS, Comparison
+from unskew.compare_rows import Row, columns
+from unskew.compare_table import VALIDATION, WAYS, Comparison
 from unskew.compare_verdict import winners
 from unskew.reporting.compared import arms_figure, beside
 from unskew.reporting.figures import chart_html, palette, styled, write_svg
@@ -23,11 +24,12 @@ from unskew.reporting.terminal import table
 
 TITLE = "Is debiasing worth it? Methods compared"
 LEGEND = (
-    "Mean ± standard deviation over seeds, on the test lists. + and - mark a difference to naive with p < .05, ++ "
-    "and -- with p < .005: paired t-test over queries on nDCG@10 averaged over seeds, Holm-corrected over the "
-    "methods. labeled learns from true grades, random and logging do not learn."
+    "Mean ± standard deviation over seeds, on the test lists. + and - mark a difference with p < .05, ++ and -- "
+    "with p < .005: t-test of nDCG@10 with queries and seeds both drawn at random, Holm-corrected over methods. "
+    "The best baseline is the one with the highest nDCG@10 here. labeled learns from true grades, random and "
+    "logging do not learn."
 )
-_NUMBERS = ("validation_ndcg@10", "validation_click_loglikelihood", *METRICS, "seconds", "largest_mb")
+_NUMBERS = (*VALIDATION, *METRICS, "seconds", "largest_mb")
 _COUNTS = ("seed", "clicks", "steps", "queries")
 _FLAGS = ("selected_by_clicks", "selected_by_labels")
 
@@ -74,7 +76,8 @@ def markdown(comparison: Comparison) -> str:
     for behaviour in comparison.behaviours:
         parts += [f"## {behaviour}", comparison.verdict(behaviour)]
         for how, rows in tables(comparison, behaviour):
-            lines = [COLUMNS, ["---", *["---:"] * (len(COLUMNS) - 2), "---"], *(row.cells() for row in rows)]
+            head, cells = shown(rows, comparison.baselines)
+            lines = [head, ["---", *["---:"] * (len(head) - 2), "---"], *cells]
             parts += [how, "\n".join(f"| {' | '.join(line)} |" for line in lines)]
     parts += [LEGEND]
     if problems(comparison):
@@ -88,19 +91,30 @@ def print_comparison(console: Console, comparison: Comparison) -> None:
     def line(text: str) -> None:
         console.print(text, markup=False, highlight=False, soft_wrap=True)
 
-    columns = [name for name in COLUMNS if name in _NARROW]
     for behaviour in comparison.behaviours:
         for how, rows in tables(comparison, behaviour):
-            cells = [dict(zip(COLUMNS, row.cells(), strict=True)) for row in rows]
-            narrow = [[cell[name] for name in columns] for cell in cells]
-            console.print(table(f"{behaviour}. {how}", columns, narrow))
+            head, cells = shown(rows, comparison.baselines)
+            wide = _WIDE if len(head) <= _FITS else (*_WIDE, "p")  # marks tell as much
+            narrow = [index for index, name in enumerate(head) if name not in wide]
+            cut = [[line[index] for index in narrow] for line in (head, *cells)]
+            console.print(table(f"{behaviour}. {how}", cut[0], cut[1:]))
     line(f"\n{LEGEND}\n")
     for text in (*problems(comparison), *map(comparison.verdict, comparison.behaviours)):
         line(text)
     line(f"\nOpen {comparison.out / 'report.html'}; all numbers are in {comparison.out / 'results.parquet'}.")
 
 
-_NARROW = ("method", "nDCG@10", "against naive", "p", "settings")  # what a terminal is wide enough for
+_WIDE, _FITS = ("nDCG@1", "nDCG@3", "nDCG@5"), 8  # what a terminal is not wide enough for
+
+
+def shown(rows: Sequence[Row], baselines: Sequence[str]) -> tuple[list[str], list[list[str]]]:
+    """Head and lines of a table, without the columns that say nothing."""
+    head, lines = columns(rows, baselines), [row.cells() for row in rows]
+    said = [index for index, _ in enumerate(head) if index < _ALWAYS or any(line[index] for line in lines)]
+    return [head[index] for index in said], [[line[index] for index in said] for line in lines]
+
+
+_ALWAYS = 7  # method, metrics, against naive and p
 
 
 def write_html(comparison: Comparison, out: Path) -> None:
@@ -128,7 +142,7 @@ def _tables_html(comparison: Comparison, behaviour: str) -> str:
     body = f"<p>{escape(comparison.verdict(behaviour))}</p>"
     for how, rows in tables(comparison, behaviour):
         best = next((row.arm for row in winners(rows)), None)
-        cells = html_table(COLUMNS, [row.cells() for row in rows], best=best)
+        cells = html_table(*shown(rows, comparison.baselines), best=best)
         body += f"<p>{escape(how)}</p><div style='font-size: .85em'>{cells}</div>"
     return body
 

@@ -1,4 +1,4 @@
-"""Rows of a comparison's tables, and the test of each method against naive."""
+"""Rows of a comparison's tables, and the tests of each method against naive and against the best baseline."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isnan
 
+import numpy as np
+
+from unskew.compare_arms import REFERENCES
 from unskew.compare_cell import METRICS
-from unskew.compare_config import REFERENCES
-from unskew.measuring import PairedTest, SeedSummary, holm, paired_t_test
+from unskew.measuring import PairedTest, SeedSummary, crossed_t_test, holm
 from unskew.types import Array
 
 SHOWN = METRICS[:4]
@@ -25,20 +27,25 @@ class Row:
     index: int
     varied: str
     metrics: Mapping[str, SeedSummary]
-    per_query: Array
-    """nDCG@10 of each test query, mean over seeds."""
+    values: Array
+    """nDCG@10 of each seed and test query, [S, Q]."""
     seeds: tuple[float, ...] = ()
     """nDCG@10 of each seed."""
     against: PairedTest | None = None
     """The test against naive, its p-value after Holm's correction; none for the references."""
+    versus: PairedTest | None = None
+    """The same against the best baseline; none for baselines, and where naive is the best."""
+
+    @property
+    def per_query(self) -> Array:
+        """nDCG@10 of each test query, mean over seeds."""
+        mean: Array = np.mean(self.values, axis=0)
+        return mean
 
     @property
     def mark(self) -> str:
-        """+ or - below .05, ++ or -- below .005, nothing above."""
-        if self.against is None or isnan(self.against.p):
-            return ""
-        signs = max((count for level, count in LEVELS.items() if self.against.p < level), default=0)
-        return ("+" if self.against.difference > 0 else "-") * signs
+        """The mark of the test against naive."""
+        return marked(self.against)
 
     @property
     def ndcg(self) -> SeedSummary:
@@ -48,25 +55,55 @@ class Row:
     def cells(self) -> list[str]:
         """The row of a table."""
         means = [spread(self.metrics[name]) for name in SHOWN]
-        test = ["", ""] if self.against is None else [f"{self.against.difference:+.4f} {self.mark}".strip(), ""]
-        if self.against is not None:
-            test[1] = "n/a" if isnan(self.against.p) else p_value(self.against.p)
-        return [self.arm, *means, *test, self.varied]
+        return [self.arm, *means, *_tested(self.against), *_tested(self.versus), self.varied]
 
 
-def against_naive(rows: Sequence[Row]) -> list[Row]:
-    """The rows with each method tested against naive."""
-    naive = next((row for row in rows if row.arm == "naive"), None)
+def columns(rows: Sequence[Row], baselines: Sequence[str]) -> list[str]:
+    """The head of a table; `Row.cells` has as many."""
+    best = best_baseline(rows, baselines)
+    return [*COLUMNS[:-1], f"against {'best baseline' if best is None else best.arm}", "p", COLUMNS[-1]]
+
+
+def best_baseline(rows: Sequence[Row], baselines: Sequence[str]) -> Row | None:
+    """The baseline with the highest nDCG@10 on the test lists, as papers take it; none where there is none."""
+    found = [row for row in rows if row.arm in baselines]
+    return max(found, key=lambda row: row.ndcg.mean, default=None)
+
+
+def with_tests(rows: Sequence[Row], baselines: Sequence[str] = ("naive",)) -> list[Row]:
+    """The rows, each method tested against naive, and each that is no baseline against the best of those."""
     methods = [row for row in rows if row.arm not in REFERENCES]
-    if naive is None or not methods:
-        return list(rows)
-    tests = [paired_t_test(row.per_query, naive.per_query) for row in methods]
-    adjusted = holm([test.p for test in tests])
-    found = {
-        row.arm: PairedTest(test.difference, test.t, float(p), test.queries, test.dropped)
-        for row, test, p in zip(methods, tests, adjusted, strict=True)
-    }
-    return [replace(row, against=found.get(row.arm)) for row in rows]
+    naive = next((row for row in rows if row.arm == "naive"), None)
+    best = best_baseline(rows, baselines)
+    against = _tests(methods, naive)
+    others = [row for row in methods if row.arm not in baselines]
+    versus = {} if best is None or best.arm == "naive" else _tests(others, best)
+    return [replace(row, against=against.get(row.arm), versus=versus.get(row.arm)) for row in rows]
+
+
+def _tests(rows: Sequence[Row], other: Row | None) -> dict[str, PairedTest]:
+    """The test of each row against another, p-values after Holm's correction."""
+    if other is None or not rows:
+        return {}
+    found = [crossed_t_test(row.values, other.values) for row in rows]
+    adjusted = holm([test.p for test in found])
+    return {row.arm: replace(test, p=float(p)) for row, test, p in zip(rows, found, adjusted, strict=True)}
+
+
+def marked(test: PairedTest | None) -> str:
+    """+ or - below .05, ++ or -- below .005, nothing above."""
+    if test is None or isnan(test.p):
+        return ""
+    signs = max((count for level, count in LEVELS.items() if test.p < level), default=0)
+    return ("+" if test.difference > 0 else "-") * signs
+
+
+def _tested(test: PairedTest | None) -> list[str]:
+    """Difference with its mark, and p."""
+    if test is None:
+        return ["", ""]
+    p = "n/a" if isnan(test.p) else p_value(test.p)
+    return [f"{test.difference:+.4f} {marked(test)}".strip(), p]
 
 
 def p_value(p: float, *, equals: bool = False) -> str:

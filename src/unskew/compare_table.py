@@ -2,8 +2,8 @@
 
 Settings are chosen for each behaviour and method, on the mean over seeds: by the likelihood of held-out clicks, as
 one must in practice, and by nDCG@10 on labelled validation lists, as papers do. Test labels choose nothing.
-Each method is then tested against naive with a paired t-test over the test queries, on nDCG@10 averaged over
-seeds; p-values are Holm's, over the methods of a table.
+Each method is then tested against naive, and against the best baseline, with a t-test of nDCG@10 that takes both
+queries and seeds as drawn at random; p-values are Holm's, over the methods of a table.
 """
 
 from __future__ import annotations
@@ -17,14 +17,16 @@ from typing import Any, Self
 
 import numpy as np
 
+from unskew.compare_arms import REFERENCES
 from unskew.compare_cell import METRICS, Cell, settings_of
-from unskew.compare_config import REFERENCES
-from unskew.compare_rows import Row, against_naive
+from unskew.compare_rows import Row, with_tests
 from unskew.compare_verdict import verdict
 from unskew.measuring import mean_over_seeds
 
 WAYS = {"clicks": "held-out clicks", "labels": "labelled validation lists"}
 """What settings are chosen on."""
+VALIDATION = ("validation_ndcg@10", "validation_click_loglikelihood", "validation_click_ndcg@10")
+"""What a cell keeps of its validation; the last is of rankers without a click model."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ class Finding:
     def of(cls, cell: Cell, content: Mapping[str, Any] | None) -> Self:
         """A cell with what it kept."""
         varied = "" if cell.point is None else cell.point.varied
-        labels = cell.point is not None and cell.point.method.target == "labels"
+        labels = cell.point is not None and cell.point.reads_labels
         about = (cell.behaviour, cell.arm, cell.index, cell.seed, varied, settings_of(cell), cell.key, labels)
         return cls(*about, content or {"status": "failed", "error": "was not run"})
 
@@ -62,8 +64,10 @@ class Finding:
 
     def validation(self, way: str) -> float | None:
         """What settings are chosen on; the method that learns from labels is chosen on labels either way."""
-        by_clicks = way == "clicks" and not self.reads_labels
-        return self.content.get("validation_click_loglikelihood" if by_clicks else "validation_ndcg@10")
+        if way == "labels" or self.reads_labels:
+            return self.content.get("validation_ndcg@10")
+        likelihood, packaged = VALIDATION[1:]
+        return self.content.get(packaged if packaged in self.content else likelihood)
 
     def test(self, metric: str) -> float:
         """Mean of a metric over the test queries."""
@@ -83,6 +87,8 @@ class Comparison:
     """Grid point of each (way, behaviour, arm); absent where no point finished with every seed."""
     ways: tuple[str, ...]
     notes: tuple[str, ...]
+    baselines: tuple[str, ...] = ("naive",)
+    """Arms of which the best is what methods are tested against, besides naive."""
 
     @property
     def failed(self) -> list[Finding]:
@@ -95,7 +101,8 @@ class Comparison:
         methods = [arm for arm in arms if arm not in REFERENCES]
         order = ["naive", *methods, *(name for name in REFERENCES[1:] if name in arms)]
         chosen = {arm: self.chosen[way, behaviour, arm] for arm in order if (way, behaviour, arm) in self.chosen}
-        return against_naive([self._row(behaviour, arm, index) for arm, index in chosen.items()])
+        rows = [self._row(behaviour, arm, index) for arm, index in chosen.items()]
+        return with_tests(rows, self.baselines)
 
     def verdict(self, behaviour: str) -> str:
         """Whether to debias, and with what, in plain words."""
@@ -109,9 +116,9 @@ class Comparison:
     def _row(self, behaviour: str, arm: str, index: int) -> Row:
         runs = [f for f in self.findings if (f.behaviour, f.arm, f.index) == (behaviour, arm, index)]
         metrics = {name: mean_over_seeds([run.test(name) for run in runs]) for name in METRICS}
-        per_query = np.mean([run.content["per_query"] for run in runs], axis=0)
+        values = np.stack([run.content["per_query"] for run in runs])
         seeds = tuple(run.test("ndcg@10") for run in runs)
-        return Row(arm, index, runs[0].varied, metrics, per_query, seeds)
+        return Row(arm, index, runs[0].varied, metrics, values, seeds)
 
     def records(self) -> list[dict[str, Any]]:
         """One plain row for each cell."""
@@ -121,7 +128,14 @@ class Comparison:
         selected = {
             f"selected_by_{way}": self.chosen.get((way, f.behaviour, f.arm)) == f.index for way in sorted(WAYS)
         }
-        kept = ("validation_ndcg@10", "validation_click_loglikelihood", "clicks", "steps", "queries")
+        kept = (
+            "validation_ndcg@10",
+            "validation_click_loglikelihood",
+            "validation_click_ndcg@10",
+            "clicks",
+            "steps",
+            "queries",
+        )
         numbers = {name: f.content.get(name) for name in (*kept, "seconds", "largest_mb")}
         test = {name: f.content.get("test", {}).get(name) for name in METRICS}
         about: dict[str, Any] = {"behaviour": f.behaviour, "method": f.arm, "point": f.varied}
@@ -131,7 +145,13 @@ class Comparison:
 
 
 def compared(
-    out: Path, behaviours: Sequence[str], findings: Sequence[Finding], notes: Sequence[str], *, labels: bool
+    out: Path,
+    behaviours: Sequence[str],
+    findings: Sequence[Finding],
+    notes: Sequence[str],
+    *,
+    labels: bool,
+    baselines: Sequence[str] = ("naive",),
 ) -> Comparison:
     """Choose settings, on validation numbers alone."""
     ways, chosen = tuple(WAYS) if labels else ("clicks",), {}
@@ -143,7 +163,8 @@ def compared(
             index = choose(group, way)
             if index is not None:
                 chosen[way, behaviour, arm] = index
-    return Comparison(out, tuple(behaviours), tuple(findings), chosen, ways, tuple(notes))
+    about = (out, tuple(behaviours), tuple(findings), chosen, ways, tuple(notes), tuple(baselines))
+    return Comparison(*about)
 
 
 def choose(findings: Sequence[Finding], way: str) -> int | None:

@@ -92,18 +92,23 @@ def split(log: Log, validation: Lists | Log | None, asked: Settings) -> Data:
         return Data(log, None, validation)
     if validation is not None:
         return Data(log, validation, None)
+    held = held_queries(log, training.seed)
+    apart = np.isin(log.query, held)
+    if asked.method.target == "labels":  # it may read labels, and clicks would choose the wrong weights
+        return Data(log.take(~apart), None, log.lists.take(held))
+    return Data(log.take(~apart), log.take(apart), None)
+
+
+def held_queries(log: Log, seed: int) -> Array:
+    """A tenth of the queries shown, drawn by the seed, ascending."""
     shown = np.unique(log.query)
     if len(shown) < 2:
         count = "one query" if len(shown) else "no sessions"
         raise DataError(
             f"the log has {count}, so none can be held out", hint='give validation=, or validate_on="nothing"'
         )
-    rng = np.random.default_rng([training.seed, 7])
-    held = rng.choice(shown, size=max(1, len(shown) // 10), replace=False)
-    apart = np.isin(log.query, held)
-    if asked.method.target == "labels":  # it may read labels, and clicks would choose the wrong weights
-        return Data(log.take(~apart), None, log.lists.take(np.sort(held)))
-    return Data(log.take(~apart), log.take(apart), None)
+    held = np.random.default_rng([seed, 7]).choice(shown, size=max(1, len(shown) // 10), replace=False)
+    return np.sort(held)
 
 
 def run(

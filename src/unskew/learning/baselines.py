@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
@@ -41,12 +41,22 @@ class BaselineOptions(BaseModel):
     """Shrinkage of each tree."""
     min_data_in_leaf: int = Field(20, ge=1)
     """Fewest impressions of a leaf (LightGBM)."""
+    feature_fraction: float = Field(0.8, gt=0, le=1)
+    """Share of the features that a tree may use, as for our own trees."""
+    l2: float = Field(1.0, ge=0)
+    """L2 penalty on the leaves, as for our own trees."""
     sessions: int = Field(100_000, ge=1)
     """Most sessions to learn from."""
     patience: int | None = Field(None, ge=1)
     """Stop after so many rounds without a better validation; none grows every tree and keeps the best round."""
     threads: int | None = Field(None, ge=1)
     """Processor threads; none leaves it to the package."""
+
+
+class BaselineConfig(BaselineOptions):
+    """A baseline as an arm of a comparison."""
+
+    name: Literal["lightgbm", "lightgbm_position", "xgboost", "xgboost_unbiased"]
 
 
 @dataclass(frozen=True)
@@ -145,6 +155,8 @@ def fit_lightgbm(
         "num_leaves": asked.leaves,
         "learning_rate": asked.learning_rate,
         "min_data_in_leaf": asked.min_data_in_leaf,
+        "feature_fraction": asked.feature_fraction,
+        "lambda_l2": asked.l2,
         "seed": seed % 2**31,
         "num_threads": asked.threads or 0,
         "deterministic": True,
@@ -181,6 +193,8 @@ def fit_xgboost(
         "max_leaves": asked.leaves,
         "max_depth": 0,
         "eta": asked.learning_rate,
+        "colsample_bytree": asked.feature_fraction,
+        "reg_lambda": asked.l2,
         "seed": seed % 2**31,
         "nthread": asked.threads or 0,
         "lambdarank_pair_method": "topk",

@@ -6,7 +6,7 @@ dropped from both, and the result says how many were.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf, nan, sqrt
 
 import numpy as np
@@ -79,6 +79,42 @@ def paired_t_test(first: ArrayLike, second: ArrayLike) -> PairedTest:
     error = float(d.std(ddof=1)) / sqrt(n)
     t = mean / error if error > 0 else inf * np.sign(mean) if mean else 0.0
     return PairedTest(mean, float(t), float(2 * stdtr(n - 1, -abs(t))), n, dropped)
+
+
+def crossed_t_test(first: ArrayLike, second: ArrayLike) -> PairedTest:
+    """Student's t of mean(first - second) over seeds and queries [S, Q], both of which might have been others.
+
+    The difference of seed s on query q is taken as mu + a_s + b_q + e_sq with all three drawn at random. With the
+    mean squares of seeds, queries and rest, (MS_a + MS_b - MS_e) / SQ estimates the variance of the mean, and
+    Satterthwaite's formula its degrees of freedom. One seed gives the paired t-test over queries.
+
+    >>> print(crossed_t_test([[0.5, 0.7, 0.9], [0.6, 0.7, 0.8]], [[0.4, 0.5, 0.6], [0.4, 0.5, 0.6]]))
+    +0.2000 (t = 6.93, p = 0.0202, 3 queries)
+    """
+    a, b = np.atleast_2d(np.asarray(first, np.float64)), np.atleast_2d(np.asarray(second, np.float64))
+    if a.shape != b.shape or a.ndim != 2:
+        raise DataError(f"the runs have values of shape {a.shape} and {b.shape}, not one of seeds by queries")
+    d = a - b
+    kept = ~np.isnan(d).any(0)
+    d, dropped = d[:, kept], int((~kept).sum())
+    seeds, queries = d.shape
+    if seeds < 2 or queries < 2:
+        return replace(paired_t_test(d.mean(0), np.zeros(queries)), dropped=dropped)
+    mean = float(d.mean())
+    by_seed, by_query = d.mean(1), d.mean(0)
+    rest = d - by_seed[:, None] - by_query + mean
+    squares = np.array([by_query.var(ddof=1) * seeds, by_seed.var(ddof=1) * queries, 0.0])
+    squares[2] = (rest**2).sum() / ((seeds - 1) * (queries - 1))
+    freedom = np.array([queries - 1, seeds - 1, (queries - 1) * (seeds - 1)])
+    used = np.array([1.0, 1.0, -1.0])
+    if (used * squares).sum() <= squares[:2].max():  # less spread between seeds, or queries, than chance gives
+        used = np.eye(3)[int(squares[:2].argmax())]
+    variance = float((used * squares).sum()) / d.size
+    if variance <= 0:
+        return PairedTest(mean, inf * np.sign(mean) if mean else 0.0, 0.0 if mean else 1.0, queries, dropped)
+    df = variance**2 / float(((used * squares / d.size) ** 2 / freedom).sum())
+    t = mean / sqrt(variance)
+    return PairedTest(mean, t, float(2 * stdtr(df, -abs(t))), queries, dropped)
 
 
 def paired_bootstrap(

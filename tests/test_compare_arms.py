@@ -1,0 +1,264 @@
+"""Arms of a comparison: rankers of their own, the packages' rankers, a grid for all, and the best baseline."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from rich.console import Console
+from scipy.stats import ttest_1samp
+
+import unskew
+from unskew import compare_cell
+from unskew.compare import compare
+from unskew.compare_config import asked_for
+from unskew.compare_report import print_comparison, shown
+from unskew.compare_rows import Row, best_baseline, with_tests
+from unskew.errors import ConfigError, DataError
+from unskew.learning.baselines import BASELINES, BaselineConfig, fit_baseline
+from unskew.measuring import crossed_t_test, mean_over_seeds, ndcg_metric, paired_t_test
+
+torch.set_num_threads(1)
+
+
+def asked(methods: list[dict[str, Any]], **changes: Any) -> dict[str, Any]:
+    """A tiny comparison."""
+    content: dict[str, Any] = {
+        "sessions": 400,
+        "seeds": [3, 4],
+        "data": {"synthetic": {"queries": 24, "features": 5, "documents": 6}},
+        "behaviours": [{"name": "position"}],
+        "methods": methods,
+        "ranker": {"name": "mlp", "sizes": [8]},
+        "training": {"steps": 4, "batch": 16, "validate_every": 2},
+    }
+    return content | changes
+
+
+def refuse(message: str, *methods: dict[str, Any], **changes: Any) -> None:
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        asked_for(asked(list(methods), **changes), Path())
+
+
+# ------------------------------------------------------------------------------------------- the file
+
+
+def test_a_method_may_bring_its_ranker() -> None:
+    arms = asked_for(asked([{"name": "dla", "ranker": {"name": "linear"}}, {"name": "ipw"}]), Path()).arms
+    rankers = {arm.label: arm.points[0].ranker for arm in arms}
+    assert rankers["dla"] == unskew.Linear()
+    assert rankers["ipw"] == rankers["naive"] == rankers["labeled"] == unskew.MLP(sizes=(8,))
+
+
+def test_a_grid_for_all_methods_is_tried_with_all_methods() -> None:
+    grid = {"training": {"learning_rate": [0.1, 0.2]}}
+    own = {"name": "dla", "grid": {"max_weight": [2.0, 3.0], "training": {"steps": [5]}}}
+    arms = asked_for(asked([own, {"name": "lightgbm"}, {"name": "pal"}], grid=grid), Path()).arms
+    points = {arm.label: [point.varied for point in arm.points] for arm in arms}
+    assert points["dla"] == [
+        f"learning_rate = {rate}, max_weight = {weight}, steps = 5" for rate in (0.1, 0.2) for weight in (2.0, 3.0)
+    ]
+    assert points["pal"] == ["learning_rate = 0.1", "learning_rate = 0.2"]
+    assert points["lightgbm"] == [""]
+    assert len(points["naive"]) == 4  # every training setting that any method is tried with
+    refuse(
+        "grid.max_weight: only grid.training holds for all methods", {"name": "dla"}, grid={"max_weight": [1.0]}
+    )
+    refuse("grid.training.steps: input should be a list", {"name": "dla"}, grid={"training": {"steps": 3}})
+
+
+def test_settings_of_packages() -> None:
+    table = {"name": "lightgbm", "rounds": 7, "grid": {"leaves": [3, 5]}}
+    arm = asked_for(asked([table]), Path()).arms[0]
+    assert [point.method for point in arm.points] == [
+        BaselineConfig(name="lightgbm", rounds=7, leaves=leaves) for leaves in (3, 5)
+    ]
+    refuse("methods.0.rouns: unknown key. Did you mean rounds?", {"name": "lightgbm", "rouns": 7})
+    refuse("methods.0.ranker: lightgbm grows its own trees", {"name": "lightgbm", "ranker": {"name": "linear"}})
+    refuse(
+        "methods.0.grid.training: xgboost grows its own trees",
+        {"name": "xgboost", "grid": {"training": {"steps": [3]}}},
+    )
+    refuse("methods.0.name: unknown name 'lightgmb'. Did you mean lightgbm?", {"name": "lightgmb"})
+    refuse("methods.0.ranker.name: unknown name 'tree'", {"name": "dla", "ranker": {"name": "tree"}})
+
+
+def test_baselines_of_a_file() -> None:
+    methods = [{"name": "dla"}, {"name": "lightgbm", "label": "mart"}]
+    assert asked_for(asked(methods), Path()).baselines == ("mart", "naive")
+    assert asked_for(asked(methods, baselines=["dla"]), Path()).baselines == ("dla",)
+    refuse("baselines: unknown name 'dlaa'. Did you mean dla?", *methods, baselines=["dlaa"])
+
+
+# ------------------------------------------------------------------------------------------- running
+
+
+def test_packages_learn_in_the_same_comparison(tmp_path: Path) -> None:
+    pytest.importorskip("lightgbm")
+    pytest.importorskip("xgboost")
+    methods = [{"name": name, "rounds": 4, "min_data_in_leaf": 2} for name in BASELINES]
+    methods[0]["grid"] = {"leaves": [2, 4]}
+    methods.append({"name": "dla", "label": "dla trees", "ranker": {"name": "trees", "rounds": 3}})
+    result = compare(asked(methods), tmp_path / "out", jobs=1)
+    assert result.failed == []
+    rows = {row.arm: row for row in result.rows("position")}
+    assert {*BASELINES, "dla trees", "naive", "labeled"} <= set(rows)
+    assert result.baselines == (*BASELINES, "naive")
+    for record in result.records():
+        packaged = record["method"] in BASELINES
+        assert (record["validation_click_ndcg@10"] is not None) == packaged
+        if packaged:
+            assert 1 <= record["steps"] <= 4
+            assert record["validation_click_loglikelihood"] is None
+            assert set(json.loads(record["settings"])) == {"method", "training"}
+    for way, column in (("clicks", "validation_click_ndcg@10"), ("labels", "validation_ndcg@10")):
+        tried = [record for record in result.records() if record["method"] == "lightgbm"]
+        means = {p: np.mean([r[column] for r in tried if r["point"] == p]) for p in ("leaves = 2", "leaves = 4")}
+        chosen = {record["point"] for record in tried if record[f"selected_by_{way}"]}
+        assert means[chosen.pop()] == max(means.values())
+    again = compare(asked(methods), tmp_path / "out", jobs=1)
+    assert [f.key for f in again.findings] == [f.key for f in result.findings]
+
+
+def test_a_package_learns_from_the_pages_that_methods_learn_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("lightgbm")
+    logs: dict[str, Any] = {}
+    from unskew import compare_fit
+
+    real_run, real_fit = compare_fit.run, fit_baseline
+
+    def run(settings: Any, data: Any, **named: Any) -> Any:
+        logs[settings.method.name] = data.train
+        return real_run(settings, data, **named)
+
+    def fitted(name: str, log: Any, validation: Any, *rest: Any, **named: Any) -> Any:
+        logs[name], logs["validation"] = log, validation
+        return real_fit(name, log, validation, *rest, **named)
+
+    monkeypatch.setattr(compare_fit, "run", run)
+    monkeypatch.setattr(compare_fit, "fit_baseline", fitted)
+    methods = [{"name": "lightgbm", "rounds": 2, "min_data_in_leaf": 2}]
+    result = compare(asked(methods, seeds=[5]), tmp_path / "out", jobs=1)
+    assert result.failed == []
+    assert np.array_equal(logs["lightgbm"].click, logs["naive"].click)
+    assert np.array_equal(logs["lightgbm"].row, logs["naive"].row)
+    held = set(logs["validation"].query)
+    assert held
+    assert not held & set(logs["lightgbm"].query)
+
+
+def test_the_ranker_of_an_arm_is_part_of_its_cell(tmp_path: Path) -> None:
+    first = compare(asked([{"name": "dla"}], seeds=1), tmp_path / "out", jobs=1)
+    other = [{"name": "dla", "ranker": {"name": "linear"}}]
+    second = compare(asked(other, seeds=1), tmp_path / "out", jobs=1)
+    keys = [{f.arm: f.key for f in result.findings} for result in (first, second)]
+    assert keys[0]["dla"] != keys[1]["dla"]
+    assert keys[0]["naive"] == keys[1]["naive"]
+
+
+# ------------------------------------------------------------------------------------------- the tests
+
+
+def arm(name: str, level: float, seeds: int = 3) -> Row:
+    """An arm over 50 queries."""
+    rng = np.random.default_rng(len(name))
+    values = level + 0.02 * rng.standard_normal((seeds, 50))
+    metrics = {metric: mean_over_seeds(values.mean(1)) for metric in compare_cell.METRICS}
+    return Row(name, 0, "", metrics, values, tuple(map(float, values.mean(1))))
+
+
+def test_methods_are_tested_against_the_best_baseline() -> None:
+    rows = [arm("naive", 0.5), arm("dla", 0.6), arm("lightgbm", 0.55), arm("xgboost", 0.52), arm("labeled", 0.7)]
+    baselines = ("naive", "lightgbm", "xgboost")
+    best = best_baseline(rows, baselines)
+    assert best is not None
+    assert best.arm == "lightgbm"
+    found = {row.arm: row for row in with_tests(rows, baselines)}
+    versus = found["dla"].versus
+    assert versus is not None
+    assert versus.difference == pytest.approx(rows[1].values.mean() - rows[2].values.mean())
+    assert all(found[name].versus is None for name in ("naive", "lightgbm", "xgboost", "labeled"))
+    assert found["xgboost"].against is not None
+    head, lines = shown(list(found.values()), baselines)
+    assert head[5:] == ["against naive", "p", "against lightgbm", "p"]
+    assert all(len(line) == len(head) for line in lines)
+    head, _ = shown(with_tests(rows, ("naive",)), ("naive",))
+    assert head[5:] == ["against naive", "p"]
+
+
+def test_a_narrow_terminal_shows_every_number(tmp_path: Path) -> None:
+    pytest.importorskip("lightgbm")
+    methods = [{"name": "dla"}, {"name": "lightgbm_position", "rounds": 2, "min_data_in_leaf": 2}]
+    result = compare(asked(methods), tmp_path / "out", jobs=1)
+    console = Console(width=80, record=True)
+    print_comparison(console, result)
+    text = console.export_text()
+    table = [line for line in text.splitlines() if "│" in line or "┃" in line]
+    assert table
+    assert not any("…" in line for line in table)
+    for row in result.rows("position"):
+        assert f"{row.ndcg.mean:.3f}" in text
+
+
+def test_crossed_t_test_by_hand() -> None:
+    d = np.array([[0.1, 0.2, 0.3, 0.0], [0.3, 0.3, 0.5, 0.2]])
+    mean, by_seed, by_query = d.mean(), d.mean(1), d.mean(0)
+    ms_seed = 4 * ((by_seed - mean) ** 2).sum() / 1
+    ms_query = 2 * ((by_query - mean) ** 2).sum() / 3
+    ms_rest = ((d - by_seed[:, None] - by_query + mean) ** 2).sum() / 3
+    variance = (ms_seed + ms_query - ms_rest) / 8
+    test = crossed_t_test(d, np.zeros_like(d))
+    assert test.difference == pytest.approx(mean)
+    assert test.t == pytest.approx(mean / np.sqrt(variance))
+    df = variance**2 / ((ms_query / 8) ** 2 / 3 + (ms_seed / 8) ** 2 / 1 + (ms_rest / 8) ** 2 / 3)
+    from scipy.stats import t as student
+
+    assert test.p == pytest.approx(2 * student.sf(test.t, df))
+
+
+def test_crossed_t_test_of_one_seed_is_the_paired_test() -> None:
+    rng = np.random.default_rng(0)
+    a, b = rng.random(30), rng.random(30)
+    a[3] = np.nan
+    assert crossed_t_test(a[None], b[None]) == paired_t_test(a, b)
+    kept = np.delete(a - b, 3)
+    assert crossed_t_test(a, b).p == pytest.approx(ttest_1samp(kept, 0).pvalue)
+
+
+def test_crossed_t_test_keeps_its_level_where_seeds_differ() -> None:
+    rng, crossed, plain = np.random.default_rng(1), [], []
+    for _ in range(400):
+        d = 0.05 * rng.standard_normal((5, 1)) + 0.1 * rng.standard_normal((1, 80)) + rng.normal(0, 0.1, (5, 80))
+        crossed.append(crossed_t_test(d, np.zeros_like(d)).p < 0.05)
+        plain.append(paired_t_test(d.mean(0), np.zeros(80)).p < 0.05)
+    assert np.mean(crossed) < 0.09
+    assert np.mean(plain) > 0.2  # what it would say of the same logs again, and wrong of others
+
+
+def test_crossed_t_test_at_the_edges() -> None:
+    same = np.full((3, 4), 0.5)
+    assert crossed_t_test(same, same).p == 1
+    assert crossed_t_test(same + 0.1, same).p == 0
+    assert np.isnan(crossed_t_test(same[:, :1], same[:, :1]).p)
+    with pytest.raises(DataError, match="shape"):
+        crossed_t_test(same, same[:2])
+
+
+def test_click_ndcg_is_that_of_the_pages() -> None:
+    pytest.importorskip("lightgbm")
+    from unskew.compare_fit import click_ndcg
+
+    log = unskew.simulate(unskew.make_lists(20, 5, 6, seed=0), unskew.PositionBias(), sessions=100, seed=0)
+    model = fit_baseline("lightgbm", log, rounds=3, min_data_in_leaf=2, threads=1)
+    scores, values = model.score(log.lists), []
+    for start, end in zip(log.offsets, log.offsets[1:], strict=False):
+        page = log.row[start:end]
+        values.append(ndcg_metric(scores[page], log.click[start:end], offsets=[0, len(page)], at=10)[0])
+    assert click_ndcg(model, log) == pytest.approx(np.nanmean(values))
