@@ -16,11 +16,13 @@ from common import Options, Row, machine
 from data import reducing, reopening, simulating
 from rich.console import Console
 from rich.table import Table
+from score import score
 from step import step
 from training import training
 
 PARTS: dict[str, Callable[[Options], list[Row]]] = {
     "step": step,
+    "score": score,
     "simulate": simulating,
     "reopen": reopening,
     "reduce": reducing,

@@ -460,6 +460,20 @@ def test_joint_schedule_holds_o_at_ones_first() -> None:
     assert (method.ready.item(), method.step.item()) == (1, 3)
 
 
+def test_the_joint_schedule_penalises_the_weights_of_the_base_model_from_the_first_step() -> None:
+    losses = []
+    for penalty in (0.0, 0.5):
+        method = Vectorization(dimension=1, schedule="joint", freeze=1, penalty=penalty).build(Context(3, None))
+        tower = method.tower(MLP(sizes=(4,)).build(6, 1), 6)
+        assert isinstance(tower, WithSide)
+        assert not any("tower" in name for name, _ in method.named_parameters())  # they are the ranker's
+        for weight in tower.side.parameters():
+            assign(weight, torch.full_like(weight, 0.1 if weight.ndim > 1 else 9.0))
+        losses.append([method.train()(torch.ones(2, 3, 3), example()).item() for _ in range(2)])
+    norm = 0.01 * (6 * 256 + 256 * 64 + 64 * 2) / 2  # no biases
+    assert [late - early for early, late in zip(*losses, strict=True)] == pytest.approx([0.5 * norm] * 2, rel=1e-5)
+
+
 def test_the_base_loss_does_not_move_what_it_describes() -> None:
     """Under the joint schedule o has the gradient of the click loss alone."""
     gradients = []
@@ -646,9 +660,12 @@ def lbd_outputs() -> tuple[Tensor, list[list[float]]]:
     return torch.cat([torch.tensor(SCORES).unsqueeze(-1), h], dim=-1), own
 
 
+RELEASED = {"observation": "free", "dropping": "drawn"}
+
+
 def test_unlimited_by_hand() -> None:
     outputs, own = lbd_outputs()
-    method = Unlimited().build(Context(3, None)).train()
+    method = Unlimited(**RELEASED).build(Context(3, None)).train()
     assert (method.outputs, method.input_gradient) == (4, False)
     total = 0.0
     for s, h, c in zip(SCORES, own, CLICKS, strict=True):
@@ -660,12 +677,66 @@ def test_unlimited_by_hand() -> None:
     torch.testing.assert_close(method.click_scores(outputs, example()), z)
 
 
+@pytest.mark.parametrize("t", [0.0, 0.2])
+def test_observation_is_a_probability_with_a_floor_by_hand(t: float) -> None:
+    """log(t + (1 - t) sig(b + h)), in training and after it."""
+    outputs, own = lbd_outputs()
+    method = LBD(strength=0.0, drop=t).build(Context(3, None)).train()
+    assign(method.level, torch.tensor([1.0, -0.5, -3.0]))
+    z, total = [], 0.0
+    for s, h, c in zip(SCORES, own, CLICKS, strict=True):
+        o = [1 / (1 + math.exp(-(a + b))) for a, b in zip(h, (1.0, -0.5, -3.0), strict=True)]
+        z.append([a + math.log(t + (1 - t) * b) for a, b in zip(s, o, strict=True)])
+        total -= sum(k * (x - math.log(sum(map(math.exp, z[-1])))) for x, k in zip(z[-1], c, strict=True))
+    for _ in range(2):
+        assert method(outputs, example()).item() == pytest.approx(total / 3, abs=1e-6)
+        torch.testing.assert_close(method.click_scores(outputs, example()), torch.tensor(z))
+        method.eval()
+
+
+def test_lbd_trains_everything_against_finite_differences(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Click loss through the floor and penalty on the probability: of every weight, through both derivatives."""
+    monkeypatch.setattr(torch, "randint", lambda low, high, size: torch.tensor([1, 0, 1]))
+    torch.manual_seed(0)
+    network, x = MLP(sizes=(5,)).build(2, 1 + P).double(), torch.randn(6, 2, dtype=torch.float64)
+    method = LBD(strength=3.0, drop=0.2).build(Context(P, None)).double().train()
+    assign(method.level, torch.tensor([0.5, -0.5, -1.0]))
+    batch = replace(example(), documents=x.requires_grad_())
+
+    def loss() -> Tensor:
+        return method(batch.pad(network(x)), batch)
+
+    loss().backward()
+    for parameter in (*network.parameters(), *method.parameters()):
+        flat, gradient = parameter.data.view(-1), parameter.grad
+        assert gradient is not None
+        for i in range(0, len(flat), 3):
+            kept, ends = flat[i].item(), []
+            for move in (1e-6, -1e-6):
+                flat[i] = kept + move
+                ends.append(loss().item())
+            flat[i] = kept
+            assert gradient.view(-1)[i].item() == pytest.approx((ends[0] - ends[1]) / 2e-6, abs=1e-6)
+
+
+@pytest.mark.parametrize("gaussian", [False, True])
+def test_observation_starts_as_a_function_of_rank_alone(gaussian: bool) -> None:
+    for ranker in (MLP(sizes=(4,)), MLP(sizes=())):
+        method = LBD(gaussian=gaussian).build(Context(3, None))
+        outputs = method.tower(ranker.build(5, method.outputs), 5)(torch.randn(7, 5))
+        assert (outputs[:, 1:4] == 0).all()
+        assert (outputs[:, 0] != 0).all()
+        free = LBD(observation="free").build(Context(3, None))
+        assert (free.tower(ranker.build(5, free.outputs), 5)(torch.randn(7, 5)) != 0).all()
+
+
 def test_lbd_adds_its_penalty_in_training_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "randint", lambda low, high, size: torch.tensor([1, 0, 1]))
     torch.manual_seed(0)
     network, x = nn.Linear(2, 4), torch.randn(6, 2, requires_grad=True)
     batch = replace(example(), documents=x)
-    lips, free = LBDLips(strength=2.0).build(Context(3, None)), Unlimited().build(Context(3, None))
+    lips = LBDLips(strength=2.0, **RELEASED).build(Context(3, None))
+    free = Unlimited(**RELEASED).build(Context(3, None))
     assert lips.input_gradient
     relevance = batch.pad(network(x))
     extra = lips(relevance, batch) - free(relevance, batch)
@@ -677,7 +748,7 @@ def test_lbd_adds_its_penalty_in_training_only(monkeypatch: pytest.MonkeyPatch) 
 
 def test_bernoulli_drops_with_probability_t_and_does_not_rescale(monkeypatch: pytest.MonkeyPatch) -> None:
     outputs, own = lbd_outputs()
-    method = LBDBer(drop=0.25).build(Context(3, None)).train()
+    method = LBDBer(drop=0.25, **RELEASED).build(Context(3, None)).train()
     seen: list[Tensor] = []
     monkeypatch.setattr(
         "unskew.learning.methods.lbd.softmax_loss", lambda z, *_, **__: seen.append(z) or torch.zeros(())
@@ -700,7 +771,7 @@ def test_bernoulli_drops_with_probability_t_and_does_not_rescale(monkeypatch: py
 def test_reduced_counts_are_right_on_average_where_observation_is_dropped() -> None:
     """Two sessions of one ranking as one row: the same expected loss."""
     outputs, _ = lbd_outputs()
-    method = LBDBer(drop=0.3).build(Context(3, None)).train()
+    method = LBDBer(drop=0.3, **RELEASED).build(Context(3, None)).train()
     sessions = example([[0.0, 1.0, 0.0], [1.0, 0.0, 1.0]])
     counts = replace(example([[1.0, 1.0, 1.0]]), impressions=torch.full((1, 3), 2.0))
     torch.manual_seed(0)
@@ -716,7 +787,7 @@ def test_gaussian_lbd_draws_in_training_and_takes_the_mean_after() -> None:
     outputs, own = lbd_outputs()
     log_variance = torch.randn(2, 3, 4, generator=torch.Generator().manual_seed(5))
     wide, batch = torch.cat([outputs, log_variance], dim=-1), example()
-    method = LBD(gaussian=True, strength=0.0, drop=0.0).build(Context(3, None)).train()
+    method = LBD(gaussian=True, strength=0.0, drop=0.0, **RELEASED).build(Context(3, None)).train()
     assert method.outputs == 8
     torch.manual_seed(0)
     drawn = torch.stack([method.parts(wide, batch)[1] for _ in range(4000)])
@@ -736,3 +807,5 @@ def test_the_three_variants_are_lbd_with_parts_turned_off() -> None:
         ("LBDBer", False, True),
         ("Unlimited", False, False),
     }
+    with pytest.raises(ValueError, match="Input should be 'lbd'"):
+        LBD(name="lbd_ber")  # type: ignore[arg-type]

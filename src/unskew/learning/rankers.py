@@ -89,7 +89,7 @@ def plain_network(features: int, sizes: tuple[int, ...]) -> nn.Sequential:
     """Linear layers with ELU between them and no normalisation, Glorot-uniform weights, biases at 0."""
     layers: list[nn.Module] = []
     for width, size in itertools.pairwise((features, *sizes)):
-        layers += [nn.ELU()] if layers else []
+        layers += [nn.ELU(inplace=True)] if layers else []
         layers.append(linear := nn.Linear(width, size))
         nn.init.xavier_uniform_(linear.weight)
         nn.init.zeros_(linear.bias)
@@ -113,6 +113,10 @@ class WithSide(nn.Module):
         idle = self.later and self.training
         beside = outputs.new_zeros(len(outputs), self.width) if idle else self.side(documents)
         return torch.cat([outputs, beside], dim=-1)
+
+    def weight_norm(self) -> Tensor:
+        """sum ||W||^2 / 2 over the layers of the second network."""
+        return torch.stack([w.square().sum() / 2 for w in self.side.parameters() if w.ndim > 1]).sum()
 
     def fit_side(
         self, batches: Batches, steps: int, loss: Callable[[Tensor, ClickBatch], Tensor], *, penalty: float

@@ -1,59 +1,62 @@
-"""LBD: observation depends on rank and document, kept apart from relevance by a penalty and by dropping it.
+"""LBD: observation depends on rank and document, kept apart from relevance by a penalty and by a floor under it.
 
 Reference: Chen et al., "LBD: Decouple Relevance and Observation for Individual-Level Unbiased Learning to Rank",
 NeurIPS 2022.
 
-    z_k = r(x_k) + m_k h_k(x_k)        log click = log relevance + log observation at its own rank
-    m_k ~ Bernoulli(1 - t)             with probability t the observation is 1 (Bernoulli decoupling)
-    minimise  Lsoft(z, c) + lambda mean_x mean_p || grad_x h_p(x) ||^2        (Lipschitz decoupling);  rank by r
+    z_k = r(x_k) + log o'_k(x_k)       log click = log relevance + log observation at its own rank
+    o'_p = t + (1 - t) o_p             with probability t the observation is 1 (t-BOM, Bernoulli decoupling)
+    minimise  Lsoft(z, c) + lambda mean_x mean_p || grad_x o_p(x) ||^2        (Lipschitz decoupling);  rank by r
 
-`unlimited` is the model with neither, `lbd_lips` and `lbd_ber` have one each.
+with o_p(x) = sig(b_p + h_p(x)). `unlimited` is the model with neither, `lbd_lips` and `lbd_ber` have one each.
 
-Differences from the paper: the mean over ranks is estimated with one random sign per rank, whose expectation it
-is. `penalty = "published"` is the form of the released code, lambda sum (d g / d X)^2 with g the mean of a
-tenth of all h times 10, whose strength falls with the batch; padding counts there and not here. `gaussian = true`
-draws r and h from normal distributions whose variances are learned, as the appendix describes; the released code
-has none. The penalty acts on log observation.
+Differences from the paper: h starts at 0, so a large lambda leaves one b per rank (started at random, a large
+lambda spoils the ranker); b has the step size of the method. One random sign per rank estimates the mean
+over ranks. The released code differs from the theory: log o is h, of either sign (`observation = "free"`); 1 is
+drawn for single results (`dropping = "drawn"`); `penalty = "published"` is lambda sum (d g / d X)^2, g the mean of
+a tenth of all values times 10, weaker in larger batches and counting padding. Only the appendix draws r and h
+with learned variances (`gaussian = true`).
 """
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import torch
+import torch.nn.functional as F
 from pydantic import Field
-from torch import Tensor
+from torch import Tensor, nn
 
 from unskew.learning.losses import softmax_loss
 from unskew.learning.methods.contract import Context, MethodConfig, MethodModule
 from unskew.types import ClickBatch
 
 
-def lipschitz_penalty(h: Tensor, documents: Tensor, *, weights: Tensor, signs: Tensor) -> Tensor:
-    """Mean over documents and ranks of || grad_x h_p(x) ||^2 in expectation, for random `signs` [P] of 1 and -1.
-
-    h [n, P] must have been computed from `documents` [n, D], each on its own; `weights` [n] weigh the documents.
-    """
-    (gradient,) = torch.autograd.grad((h * signs).sum(), documents, create_graph=True)
-    total = (weights * gradient.square().sum(-1)).sum()
-    return total / (weights.sum().clamp(min=1e-12) * h.shape[-1])
+def lipschitz_penalty(o: Tensor, documents: Tensor, *, weights: Tensor, signs: Tensor) -> Tensor:
+    """Mean over documents [n, D], weighted, and ranks of || grad_x o_p(x) ||^2, o [n, P], for random signs [P]."""
+    (gradient,) = torch.autograd.grad((o * signs).sum(), documents, create_graph=True)
+    return (weights * gradient.square().sum(-1)).sum() / (weights.sum().clamp(min=1e-12) * o.shape[-1])
 
 
-def published_penalty(h: Tensor, documents: Tensor) -> Tensor:
-    """sum (d g / d X)^2 with g = mean(h D), D = 10 for a random tenth of h [n, P] and 0 elsewhere."""
-    keep = (torch.rand_like(h) < 0.1).to(h.dtype) * 10
-    (gradient,) = torch.autograd.grad((h * keep).mean(), documents, create_graph=True)
+def published_penalty(o: Tensor, documents: Tensor) -> Tensor:
+    """sum (d g / d X)^2 with g = mean(o D), D = 10 for a random tenth of o [n, P] and 0 elsewhere."""
+    keep = (torch.rand_like(o) < 0.1).to(o.dtype) * 10
+    (gradient,) = torch.autograd.grad((o * keep).mean(), documents, create_graph=True)
     return gradient.square().sum()
 
 
 class LBD(MethodConfig):
     """Observation of rank and document, decoupled from relevance in two ways."""
 
-    name: Literal["lbd", "lbd_lips", "lbd_ber", "unlimited"] = "lbd"
-    strength: float = Field(0.01, ge=0)
+    name: Literal["lbd"] = "lbd"
+    strength: float = Field(0.03, ge=0)
     """lambda, the weight of the Lipschitz penalty; 0 turns it off."""
-    drop: float = Field(0.1, ge=0, lt=1)
+    drop: float = Field(0.03, ge=0, lt=1)
     """t, how often the observation is replaced by 1; 0 turns it off."""
+    observation: Literal["probability", "free"] = "probability"
+    """o = sig(b + h) between 0 and 1, or log o = h of either sign as in the released code."""
+    dropping: Literal["expected", "drawn"] = "expected"
+    """The mean t + (1 - t) o, or 1 drawn anew for single results as in the released code."""
     penalty: Literal["mean", "published"] = "mean"
     """Mean over documents, or the form of the released code."""
     gaussian: bool = False
@@ -67,70 +70,80 @@ class LBD(MethodConfig):
 class LBDLips(LBD):
     """LBD with the Lipschitz penalty alone."""
 
-    name: Literal["lbd_lips"] = "lbd_lips"
+    name: Literal["lbd_lips"] = "lbd_lips"  # type: ignore[assignment]
     drop: float = Field(0.0, ge=0, lt=1)
 
 
 class LBDBer(LBD):
     """LBD with Bernoulli decoupling alone."""
 
-    name: Literal["lbd_ber"] = "lbd_ber"
+    name: Literal["lbd_ber"] = "lbd_ber"  # type: ignore[assignment]
     strength: float = Field(0.0, ge=0)
 
 
 class Unlimited(LBD):
     """Observation of rank and document with nothing to keep it apart from relevance."""
 
-    name: Literal["unlimited"] = "unlimited"
+    name: Literal["unlimited"] = "unlimited"  # type: ignore[assignment]
     strength: float = Field(0.0, ge=0)
     drop: float = Field(0.0, ge=0, lt=1)
 
 
 class LBDMethod(MethodModule):
-    """Softmax loss of r + h with decoupling."""
+    """Softmax loss of r + log o' and the penalty."""
 
     def __init__(self, config: LBD, positions: int) -> None:
         super().__init__()
         self.config, self.positions = config, positions
         self.outputs = (1 + positions) * (2 if config.gaussian else 1)
         self.input_gradient = config.strength > 0
+        self.level = None if config.observation == "free" else nn.Parameter(torch.zeros(positions))  # b
+
+    def tower(self, ranker: nn.Module, features: int) -> nn.Module:
+        """The ranker with h = 0; trees start there anyway."""
+        layers = [layer for layer in ranker.modules() if isinstance(layer, nn.Linear)]
+        if self.level is not None and layers:
+            layers[-1].weight.data[1 : 1 + self.positions] = 0
+        return ranker
 
     def parts(self, relevance: Tensor, batch: ClickBatch) -> tuple[Tensor, Tensor]:
-        """r [B, K] and h at every rank [B, K, P]; drawn in training if Gaussian."""
-        width = 1 + self.positions
-        values = relevance[..., :width]
+        """r [B, K] and log o at every rank [B, K, P]; drawn in training if Gaussian."""
+        width, values = 1 + self.positions, relevance[..., : 1 + self.positions]
         if self.config.gaussian and self.training:
             spread = (relevance[..., width:].clamp(-10, 10) / 2).exp()
             values = values + spread * batch.pad(torch.randn(len(batch.packed), width).to(values))
-        return values[..., 0], values[..., 1:]
+        h = values[..., 1:]
+        return values[..., 0], h if self.level is None else F.logsigmoid(h + self.level)
 
-    def own_rank(self, h: Tensor, position: Tensor) -> Tensor:
-        """h at the rank that each result is shown at, [B, K]."""
-        return h.gather(-1, (position - 1).clamp(0, self.positions - 1).unsqueeze(-1)).squeeze(-1)
+    def observed(self, log_o: Tensor, batch: ClickBatch) -> Tensor:
+        """log o' at the rank that each result is shown at, [B, K]."""
+        t, rank = self.config.drop, (batch.position - 1).clamp(0, self.positions - 1).unsqueeze(-1)
+        own = log_o.gather(-1, rank).squeeze(-1)
+        if t and self.config.dropping == "expected":
+            return torch.logaddexp(own + math.log1p(-t), torch.full_like(own, math.log(t)))
+        if not t or not self.training:
+            return own
+        draw = batch.pad(torch.rand(len(batch.packed)).to(own))  # per result, so padding changes no draw
+        return torch.where(draw < t, 0.0, own)
 
     def forward(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """The click loss and the penalty."""
         relevance = relevance.where(batch.where.unsqueeze(-1), 0.0)
-        r, h = self.parts(relevance, batch)
-        own = self.own_rank(h, batch.position)
-        if self.config.drop and self.training:
-            draw = batch.pad(torch.rand(len(batch.packed)).to(own))  # per result, so padding changes no draw
-            own = torch.where(draw < self.config.drop, 0.0, own)
-        loss = softmax_loss(r + own, batch.clicks, where=batch.where)
-        if self.config.strength and self.training and len(batch.documents):
-            loss = loss + self.config.strength * self.roughness(relevance, batch)
-        return loss
+        loss = softmax_loss(self.click_scores(relevance, batch), batch.clicks, where=batch.where)
+        on = self.config.strength and self.training and len(batch.documents)
+        return loss + self.config.strength * self.roughness(relevance, batch) if on else loss
 
     def roughness(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """The Lipschitz penalty of the documents shown."""
-        h = relevance[..., 1 : 1 + self.positions].flatten(0, 1)[batch.packed]  # [n, P]
+        o = relevance[..., 1 : 1 + self.positions].flatten(0, 1)[batch.packed]  # [n, P]
+        o = o if self.level is None else (o + self.level).sigmoid()
         if self.config.penalty == "published":
-            return published_penalty(h, batch.documents)
-        signs = (torch.randint(0, 2, (self.positions,)) * 2 - 1).to(h)
+            return published_penalty(o, batch.documents)
+        signs = (torch.randint(0, 2, (self.positions,)) * 2 - 1).to(o)
         weights = batch.impressions.flatten()[batch.packed]
-        return lipschitz_penalty(h, batch.documents, weights=weights, signs=signs)
+        return lipschitz_penalty(o, batch.documents, weights=weights, signs=signs)
 
     def click_scores(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
-        """r + h at its own rank."""
-        r, h = self.parts(relevance, batch)
-        return r + self.own_rank(h, batch.position)
+        """r + log o' at its own rank."""
+        r, log_o = self.parts(relevance, batch)
+        return r + self.observed(log_o, batch)

@@ -8,9 +8,9 @@ Reference: Chen et al., "Scalar is Not Enough: Vectorization-based Unbiased Lear
     base vector of a query  b_j = sum_i exp(-v_ij) mu_ij / sum_i exp(-v_ij)    (Eq. 8)
     rank by  r(x_i) . b                                                 (Eq. 3)
 
-Differences from the paper: o starts at ones, as in the published code, which trains both stages together from
-step 500 on (`schedule = "joint"`). v is kept within [-10, 10]. Several bias factors add their embeddings. Until
-the base model is trained, the mean observation embedding of the log stands in for b.
+Differences from the paper: o starts at ones and lambda ||W||^2 / 2 joins means, as in the published code, which
+trains both stages together from step 500 of 15,000 on (`schedule = "joint"`). v is kept within [-10, 10]. Several
+factors add their embeddings. Until the base model is trained, the mean of o over the log stands in for b.
 """
 
 from __future__ import annotations
@@ -32,13 +32,11 @@ from unskew.types import ClickBatch
 def base_vector(mu: Tensor, v: Tensor, where: Tensor) -> Tensor:
     """The most likely observation embedding common to the documents of each list, [B, d] (Eq. 8).
 
-    >>> mu, v = torch.tensor([[[1.0], [3.0]]]), torch.tensor([[[0.0], [0.0]]])
-    >>> base_vector(mu, v, torch.tensor([[True, True]])).tolist()
+    >>> base_vector(torch.tensor([[[1.0], [3.0]]]), torch.zeros(1, 2, 1), torch.ones(1, 2) > 0).tolist()
     [[2.0]]
     """
-    where = where.unsqueeze(-1)
-    weight = torch.where(where, torch.exp(-v), 0.0)
-    return (weight * mu.where(where, 0.0)).sum(-2) / weight.sum(-2).clamp(min=1e-12)
+    weight = torch.where(where.unsqueeze(-1), torch.exp(-v), 0.0)
+    return (weight * mu.where(weight > 0, 0.0)).sum(-2) / weight.sum(-2).clamp(min=1e-12)
 
 
 def base_loss(mu: Tensor, v: Tensor, o: Tensor, *, where: Tensor, weights: Tensor) -> Tensor:
@@ -58,10 +56,12 @@ class Vectorization(MethodConfig):
     """Bias factors: position, and integer columns of the log such as serp_device."""
     schedule: Literal["two_stage", "joint"] = "two_stage"
     """Train the base model after the embeddings, as the paper says, or with them, as its code does."""
-    freeze: int = Field(500, ge=0)
-    """Steps of the joint schedule in which o stays at ones."""
+    freeze: int = Field(33, ge=0)
+    """Steps of the joint schedule in which o stays at ones; published 500 of 15,000, the same share of 1,000."""
+    base: Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(strict=False)] = (128, 64)
+    """Hidden units of the base model; the published 256, 64 makes scoring a third slower than by a scalar."""
     penalty: float = Field(0.001, ge=0)
-    """L2 penalty on the base model in the second stage; the joint schedule has `training.weight_decay` for it."""
+    """lambda, the L2 penalty on the base model."""
 
     @property
     def serp(self) -> tuple[str, ...]:
@@ -85,15 +85,16 @@ class VectorizationMethod(MethodModule):
         self.config, self.outputs, d = config, config.dimension, config.dimension
         sizes = {"position": context.positions, **context.factors}
         self.observation = FactorTable({name: sizes[name] for name in config.factors}, d)
+        self.towers: list[WithSide] = []  # a list keeps their weights from being the method's own
         self.register_buffer("ready", torch.zeros(()))  # 1 once the base model has been trained
         self.register_buffer("mean", torch.ones(d))
         self.register_buffer("step", torch.zeros((), dtype=torch.int64))
 
     def tower(self, ranker: nn.Module, features: int) -> nn.Module:
         """The ranker with the base model beside it: outputs r, mu and v."""
-        width = 2 * self.config.dimension
-        base = plain_network(features, (256, 64, width))
-        return WithSide(ranker, base, width, later=self.config.schedule == "two_stage")
+        base = plain_network(features, (*self.config.base, width := 2 * self.config.dimension))
+        self.towers = [WithSide(ranker, base, width, later=self.config.schedule == "two_stage")]
+        return self.towers[0]
 
     def parts(self, relevance: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """r, mu and v, [B, K, d] each."""
@@ -103,19 +104,19 @@ class VectorizationMethod(MethodModule):
     def embedding(self, batch: ClickBatch) -> Tensor:
         """o of each shown result, [B, K, d]."""
         o: Tensor = self.observation(batch)
-        frozen = self.config.schedule == "joint" and self.step < self.config.freeze
-        return torch.ones_like(o) if frozen else o
+        return torch.ones_like(o) if self.config.schedule == "joint" and self.step < self.config.freeze else o
 
     def click_scores(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """r . o."""
         return (self.parts(relevance)[0] * self.embedding(batch)).sum(-1)
 
     def forward(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
-        """The click loss, and under the joint schedule the base loss."""
+        """The click loss, and under the joint schedule the base loss and its penalty."""
         relevance = relevance.where(batch.where.unsqueeze(-1), 0.0)
         loss = softmax_loss(self.click_scores(relevance, batch), batch.clicks, where=batch.where)
-        if self.config.schedule == "joint" and self.step >= self.config.freeze:
-            loss = loss + self.base(relevance, batch)
+        if self.config.schedule == "joint":
+            loss = loss + self.config.penalty * sum(tower.weight_norm() for tower in self.towers)
+            loss = loss + self.base(relevance, batch) if self.step >= self.config.freeze else loss
         if self.training:
             self.note(batch)
         return loss
@@ -133,8 +134,7 @@ class VectorizationMethod(MethodModule):
     def base(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """The base loss of the documents shown, o held constant."""
         _, mu, v = self.parts(relevance)
-        o = self.embedding(batch).detach()
-        return base_loss(mu, v, o, where=batch.where, weights=batch.impressions)
+        return base_loss(mu, v, self.embedding(batch).detach(), where=batch.where, weights=batch.impressions)
 
     def finish(self, ranker: nn.Module, batches: Batches, steps: int) -> None:
         """Stage 2: train the base model on the embeddings that stage 1 ended with."""
