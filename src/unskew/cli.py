@@ -225,6 +225,67 @@ def compare(
 
 
 @app.command()
+def reproduce(
+    name: Annotated[str | None, typer.Argument(help="Recipe; without one they are listed.")] = None,
+    data: Annotated[
+        list[Path] | None,
+        typer.Option(help="Folder with data sets; may be repeated. Without it UNSKEW_DATA names one."),
+    ] = None,
+    on: Annotated[
+        list[str] | None,
+        typer.Option(help="Data set: yahoo, istella, mq2008, mslr, generated; may be repeated."),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder to write; reproduced/NAME unless given.")] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="How many, instead of the recipe's.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Tiny: see that it runs, not what comes out.")] = False,
+    queries: Annotated[int | None, typer.Option(min=2, help="Queries of generated lists.")] = None,
+    features: Annotated[int | None, typer.Option(min=4, help="Features of generated lists.")] = None,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Processes; two where processors and memory allow, unless given.")
+    ] = None,
+    list_all: Annotated[bool, typer.Option("--list", help="List the recipes.")] = False,
+    force: Force = False,
+    quiet: Quiet = False,
+) -> None:
+    """Try a table or figure of a paper again, and show its numbers beside what comes out."""
+    from unskew.reporting.compared import grid_bar
+    from unskew.reproduce import recipes
+    from unskew.reproduce import reproduce as run_recipe
+    from unskew.reproduce_page import print_page
+    from unskew.reproduce_recipe import recipe_named
+
+    console = _console()
+    if name is not None:
+        recipe_named(name)  # a misspelt name is told before there is a progress bar
+    if name is None or list_all:
+        for each, recipe in recipes().items():
+            console.print(f"{each:<24}{recipe.title}", markup=False, highlight=False, soft_wrap=True)
+        return
+    size = {key: value for key, value in (("queries", queries), ("features", features)) if value is not None}
+    try:
+        with grid_bar(console, quiet=quiet) as tell:
+            result = run_recipe(
+                name,
+                out,
+                data=data or (),
+                on=on or (),
+                seeds=seeds,
+                quick=quick,
+                size=size,
+                jobs=jobs,
+                force=force,
+                tell=tell,
+            )
+    except KeyboardInterrupt:
+        again = "without --force to go on" if force else "again to go on"
+        console.print(f"Interrupted. What is done is kept: run the same command {again}.", soft_wrap=True)
+        raise typer.Exit(130) from None
+    print_page(console, result.page)
+    if result.page.failed:
+        raise typer.Exit(1)
+
+
+@app.command()
 def methods() -> None:
     """List the methods, with the paper of each."""
     from unskew.learning.methods import METHODS

@@ -1,0 +1,248 @@
+"""Recipes: what a paper's table or figure says, and the comparisons that try it again.
+
+A recipe is a TOML file beside this module. Its `compare` is the content of a compare file without data; every
+panel, data set and --quick may change parts of it:
+
+    compare < _sources.toml's part for the data set < on.<data set> < panel < panel.on.<data set> < quick
+
+Tables merge key by key, lists are replaced, and a table with another `name` is replaced as a whole. Two keys are
+short forms: `each_method.<label>` changes one method, `every_behaviour` changes all behaviours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from importlib.resources import as_file, files
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from unskew.config import checked, read_toml
+from unskew.errors import ConfigError, did_you_mean
+
+Table = dict[str, Any]
+Values = Annotated[dict[str, list[float]], Field(default_factory=dict)]
+_STRICT = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class Printed(BaseModel):
+    """Numbers that the paper prints for one data set, panel and behaviour."""
+
+    model_config = _STRICT
+
+    data: str
+    panel: str = ""
+    behaviour: str
+    metrics: list[str]
+    values: Values
+    """Numbers of each method, in the order of the metrics."""
+    sd: Values
+    """Their standard deviations, where printed."""
+
+    def value(self, method: str, metric: str) -> tuple[float | None, float | None]:
+        """The number and its standard deviation; None where not printed."""
+        if metric not in self.metrics:
+            return None, None
+        at = self.metrics.index(metric)
+        mean, sd = self.values.get(method), self.sd.get(method)
+        return (None if mean is None else mean[at]), (None if sd is None else sd[at])
+
+
+class Claim(BaseModel):
+    """An order of methods: `first` ranks better than (>), or about as well as (~), each of `second`."""
+
+    model_config = _STRICT
+
+    first: str
+    second: list[str] = Field(min_length=1)
+    relation: Literal[">", "~"] = ">"
+    by: Literal["paper", "expected"] = "paper"
+    """Whether the paper claims or prints it, or we expect it."""
+    behaviours: list[str] | None = None
+    """Where it is made; none means under all."""
+    panels: list[str] | None = None
+    data: list[str] | None = None
+
+    def made_for(self, data: str, panel: str, behaviour: str) -> bool:
+        """Whether it is about these."""
+        places = ((self.data, data), (self.panels, panel), (self.behaviours, behaviour))
+        return all(only is None or value in only for only, value in places)
+
+
+class Panel(BaseModel):
+    """A part of a table with a comparison of its own, such as another ranker."""
+
+    model_config = _STRICT
+
+    name: str = ""
+    compare: Table = Field(default_factory=dict)
+    on: dict[str, Table] = Field(default_factory=dict)
+
+
+class Sweep(BaseModel):
+    """What a line figure has on its x axis: numbers in the labels of methods or behaviours."""
+
+    model_config = _STRICT
+
+    x: Literal["method", "behaviour"]
+    prefix: str
+    """What stands before the number, such as "d = "."""
+    title: str
+
+
+class Inference(BaseModel):
+    """How the time of ranking is measured."""
+
+    model_config = _STRICT
+
+    lists: int = Field(ge=1)
+    repeats: int = Field(ge=2)
+    dimension: int = Field(ge=1)
+    sizes: list[int]
+    """Hidden units of both rankers."""
+    base: list[int]
+    """Hidden units of the base model."""
+    paper: dict[str, float]
+    """Seconds that the paper prints."""
+
+
+class Embedding(BaseModel):
+    """How much of an embedding space is drawn."""
+
+    model_config = _STRICT
+
+    documents: int = Field(1500, ge=1)
+
+
+class Recipe(BaseModel):
+    """A table or figure of a paper."""
+
+    model_config = _STRICT
+
+    title: str
+    reference: str
+    says: str
+    """What the paper claims, in our words."""
+    kind: Literal["table", "sweep", "inference", "embedding"] = "table"
+    metrics: list[str]
+    metric: str = "ndcg@10"
+    """The one that figures show and that comes first."""
+    other_scale: list[str] = Field(default_factory=list)
+    """Metrics that the paper computes in another way, so that values do not compare."""
+    notes: list[str] = Field(default_factory=list)
+    compare: Table = Field(default_factory=dict)
+    panels: list[Panel] = Field(default_factory=lambda: [Panel()])
+    on: dict[str, Table] = Field(default_factory=dict)
+    paper: list[Printed] = Field(default_factory=list)
+    claims: list[Claim] = Field(default_factory=list)
+    sweep: Sweep | None = None
+    inference: Inference | None = None
+    embedding: Embedding = Field(default_factory=Embedding)
+
+    def printed(
+        self, data: str, panel: str, behaviour: str, method: str, metric: str
+    ) -> tuple[float | None, float | None, str]:
+        """The paper's number, its deviation and its data set: the one given, else the first with that number."""
+        found = [part for part in self.paper if (part.panel, part.behaviour) == (panel, behaviour)]
+        for part in sorted(found, key=lambda part: part.data != data):
+            value, sd = part.value(method, metric)
+            if value is not None:
+                return value, sd, part.data
+        return None, None, ""
+
+
+def recipe_names() -> list[str]:
+    """Every recipe there is."""
+    names = (entry.name for entry in files("unskew").joinpath("recipes").iterdir())
+    return sorted(name.removesuffix(".toml") for name in names if name.endswith(".toml") and name[0] != "_")
+
+
+def recipe_named(name: str) -> Recipe:
+    """Read and check a recipe."""
+    if name not in recipe_names():
+        raise ConfigError(f"unknown recipe {name!r}. {did_you_mean(name, recipe_names())}")
+    recipe: Recipe = checked(Recipe, _read(name), name)
+    return recipe
+
+
+@lru_cache
+def sources() -> Table:
+    """What recipes share, by data set, and what is quick."""
+    return _read("_sources")
+
+
+def _read(name: str) -> Table:
+    with as_file(files("unskew").joinpath("recipes", f"{name}.toml")) as path:
+        return read_toml(path)
+
+
+def compare_content(recipe: Recipe, panel: Panel, source: str, data: Mapping[str, Any], *, quick: bool) -> Table:
+    """The content of the compare file for a panel on a data set."""
+    content: Table = {}
+    for part in (
+        recipe.compare,
+        sources()[source]["compare"],
+        recipe.on.get(source, {}),
+        panel.compare,
+        panel.on.get(source, {}),
+        {"data": dict(data)},
+    ):
+        content = merged(content, part)
+    if quick:
+        content = _quick(content)
+    each, every = content.pop("each_method", {}), content.pop("every_behaviour", {})
+    content["behaviours"] = [table | every for table in content["behaviours"]]
+    content["methods"] = [table | each.get(_label(table), {}) for table in content["methods"]]
+    if quick:
+        content["methods"] = [_first_point(table) for table in content["methods"]]
+    return content
+
+
+def merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> Table:
+    """`new` over `old`, table by table; a table of another name is replaced.
+
+    >>> merged({"a": {"x": 1, "y": 2}}, {"a": {"y": 3}})
+    {'a': {'x': 1, 'y': 3}}
+    >>> merged({"r": {"name": "mlp", "sizes": [8]}}, {"r": {"name": "linear"}})
+    {'r': {'name': 'linear'}}
+    """
+    result = dict(old)
+    for key, value in new.items():
+        before = result.get(key)
+        if isinstance(value, Mapping) and isinstance(before, Mapping):
+            renamed = value.get("name", before.get("name")) != before.get("name")
+            result[key] = dict(value) if renamed else merged(before, value)
+        else:
+            result[key] = value
+    return result
+
+
+def _quick(content: Table) -> Table:
+    """The same, small."""
+    small = dict(sources()["quick"]["compare"])
+    if content.get("ranker", {}).get("name") != "mlp":
+        small.pop("ranker")
+    content = merged(content, small)
+    if "synthetic" in content["data"]:
+        content["data"] = content["data"] | {"synthetic": sources()["quick"]["synthetic"]}
+    return content
+
+
+def _first_point(method: Table) -> Table:
+    """The method without its grid: the first value of every setting."""
+    grid = dict(method.get("grid", {}))
+    rest = {key: value for key, value in method.items() if key != "grid"}
+    return rest | {key: values[0] for key, values in grid.items() if key != "training"}
+
+
+def _label(method: Mapping[str, Any]) -> str:
+    return str(method.get("label", method["name"]))
+
+
+def claims_for(recipe: Recipe, data: str, panel: str, behaviour: str) -> Iterator[tuple[Claim, str]]:
+    """Every claim about these, with the one that the first is compared with."""
+    for claim in recipe.claims:
+        if claim.made_for(data, panel, behaviour):
+            for second in claim.second:
+                yield claim, second

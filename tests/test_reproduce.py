@@ -1,0 +1,474 @@
+"""`unskew reproduce`: recipes, the data they find, claims judged by hand, and what is written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isnan, nan
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from unskew.cli import app
+from unskew.compare_config import asked_for
+from unskew.errors import ConfigError, DataError, RunError
+from unskew.measuring import mean_over_seeds
+from unskew.reproduce import QUICK, recipes, reproduce
+from unskew.reproduce_claims import judge, result, tally
+from unskew.reproduce_data import NAMES, choose_sources, find_sets
+from unskew.reproduce_embedding import Space, projections
+from unskew.reproduce_page import Page, Section, Shown, markdown
+from unskew.reproduce_recipe import Claim, Recipe, compare_content, merged, recipe_named, recipe_names, sources
+from unskew.reproduce_table import Number
+from unskew.types import Array, Lists
+
+torch.set_num_threads(1)
+
+EVERY = (
+    "lbd-eta",
+    "lbd-table-4",
+    "two-tower-table-3",
+    "vectorization-figure-4",
+    "vectorization-figure-5",
+    "vectorization-table-1",
+    "vectorization-table-2",
+    "vectorization-table-3",
+)
+COMPARED = [name for name in EVERY if name != "vectorization-table-3"]
+DATA: dict[str, dict[str, Any]] = {
+    "yahoo": {"preset": "yahoo-set1", "folder": "."},
+    "istella": {"preset": "istella-s", "folder": "."},
+    "mq2008": {"preset": "mq2008", "folder": "."},
+    "mslr": {"lists": "a.txt", "validation": "b.txt", "test": "c.txt"},
+    "generated": {},
+}
+
+
+# ------------------------------------------------------------------------------------------------- recipes
+
+
+def test_every_recipe_is_there_and_reads() -> None:
+    assert tuple(recipe_names()) == EVERY
+    assert all(recipe.title and recipe.reference and recipe.says for recipe in recipes().values())
+
+
+@pytest.mark.parametrize("quick", [False, True])
+@pytest.mark.parametrize("source", NAMES)
+@pytest.mark.parametrize("name", COMPARED)
+def test_every_recipe_makes_a_compare_file_on_every_data_set(name: str, source: str, quick: bool) -> None:
+    recipe = recipe_named(name)
+    for panel in recipe.panels:
+        asked = asked_for(compare_content(recipe, panel, source, DATA[source], quick=quick), Path())
+        arms = {arm.label for arm in asked.arms}
+        assert {claim.first for claim in recipe.claims} <= arms
+        assert {second for claim in recipe.claims for second in claim.second} <= arms
+        assert {label for claim in recipe.claims for label in claim.behaviours or ()} <= set(asked.behaviours)
+        for printed in recipe.paper:
+            if printed.panel == panel.name:
+                assert set(printed.values) <= arms
+                assert printed.behaviour in asked.behaviours
+        if quick:
+            assert all(len(arm.points) == 1 for arm in asked.arms)
+            assert len(asked.seeds) == 2
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_printed_numbers_have_the_shape_of_their_metrics(name: str) -> None:
+    for printed in recipe_named(name).paper:
+        for values in (*printed.values.values(), *printed.sd.values()):
+            assert len(values) == len(printed.metrics)
+        assert set(printed.sd) <= set(printed.values)
+        for method in printed.values:
+            value, _ = printed.value(method, printed.metrics[-1])
+            assert value is not None
+            assert 0.5 < value < 0.8  # every recipe's last metric is an nDCG
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "metric", "value", "sd"),
+    [
+        ("vectorization-table-1", ("yahoo", "", "real clicks", "vectorization"), "ndcg@10", 0.747, 0.001),
+        ("vectorization-table-1", ("istella", "", "real clicks", "affine"), "ndcg@1", 0.637, 0.005),
+        ("vectorization-table-1", ("istella", "", "real clicks", "regression_em"), "ndcg@5", 0.565, 0.012),
+        ("vectorization-table-2", ("yahoo", "", "trust bias", "dla"), "ndcg@10", 0.751, 0.001),
+        ("lbd-table-4", ("yahoo", "DNN", "eta = 0.1", "lbd"), "ndcg@10", 0.758, None),
+        ("lbd-table-4", ("istella", "Linear", "eta = 0.1", "unlimited"), "arp", 2.121, None),
+        ("two-tower-table-3", ("yahoo", "", "0:1:1:0", "einter"), "ndcg@5", 0.6914, None),
+        ("two-tower-table-3", ("yahoo", "", "0:0:0:1", "mixem"), "ndcg@5", 0.6620, None),
+    ],
+)
+def test_numbers_are_those_of_the_papers(
+    name: str, place: tuple[str, str, str, str], metric: str, value: float, sd: float | None
+) -> None:
+    assert recipe_named(name).printed(*place, metric) == (value, sd, place[0])
+
+
+def test_the_increments_that_the_paper_prints_follow_from_its_columns() -> None:
+    """Table 1 was read from jumbled columns; the printed gains over DLA and Affine tell which is which."""
+    printed = {part.data: part for part in recipe_named("vectorization-table-1").paper}
+    gains = {
+        "yahoo": {"dla": (6.88, 4.82, 3.87, 3.03), "affine": (2.14, 2.28, 2.20, 1.91)},
+        "istella": {"dla": (7.35, 5.69, 4.10, 2.21), "affine": (0.94, 1.32, 1.11, 1.17)},
+    }
+    for data, rows in gains.items():
+        values = printed[data].values
+        for method, expected in rows.items():
+            found = [100 * (a / b - 1) for a, b in zip(values["vectorization"], values[method], strict=True)]
+            assert found == pytest.approx(expected, abs=0.006)
+
+
+def test_where_the_paper_has_no_number_for_the_data_another_set_stands_in() -> None:
+    recipe = recipe_named("vectorization-table-1")
+    assert recipe.printed("mq2008", "", "real clicks", "dla", "ndcg@10") == (0.725, 0.008, "yahoo")
+    assert recipe.printed("mq2008", "", "real clicks", "random", "ndcg@10") == (None, None, "")
+
+
+def test_the_papers_settings_are_used_on_the_papers_data() -> None:
+    recipe = recipe_named("lbd-table-4")
+    dnn, linear = (compare_content(recipe, panel, "yahoo", DATA["yahoo"], quick=False) for panel in recipe.panels)
+    lbd = {method["name"]: method for method in linear["methods"]}["lbd"]
+    assert (lbd["strength"], lbd["drop"], lbd["penalty"], lbd["grid"]) == (10_000.0, 0.1, "published", {})
+    assert dnn["ranker"]["sizes"] == [512, 256, 128]
+    assert linear["ranker"] == {"name": "linear", "input_norm": True}
+    assert (dnn["training"]["optimizer"], linear["training"]["optimizer"]) == ("adagrad", "sgd")
+    assert dnn["behaviours"][0]["features"][5] == 16  # the file's feature 17
+    assert (dnn["data"]["scaling"], dnn["training"]["steps"], dnn["seeds"]) == ("ultra", 10_000, 5)
+
+
+def test_quick_shrinks_generated_lists_and_no_others() -> None:
+    recipe = recipe_named("vectorization-table-1")
+    full, small = (
+        compare_content(recipe, recipe.panels[0], "generated", {}, quick=quick)["data"]["synthetic"]
+        for quick in (False, True)
+    )
+    assert (full["queries"], full["features"]) == (19_944, 700)  # the size of Yahoo!'s training set
+    assert small["queries"] <= 200
+    assert (
+        "synthetic" not in compare_content(recipe, recipe.panels[0], "mq2008", DATA["mq2008"], quick=True)["data"]
+    )
+
+
+def test_merging_keeps_what_it_was_given() -> None:
+    old = {"training": {"steps": 1}}
+    assert merged(old, {"training": {"batch": 2}}) == {"training": {"steps": 1, "batch": 2}}
+    assert old == {"training": {"steps": 1}}
+
+
+def test_an_unknown_recipe_is_an_error_that_helps() -> None:
+    done = CliRunner().invoke(app, ["reproduce", "vectorization-tabel-1"])
+    assert isinstance(done.exception, ConfigError)
+    assert "Did you mean vectorization-table-1?" in str(done.exception)
+
+
+@pytest.mark.parametrize("arguments", [[], ["--list"]])
+def test_recipes_are_listed(arguments: list[str]) -> None:
+    lines = CliRunner().invoke(app, ["reproduce", *arguments]).output.splitlines()
+    assert [line.split()[0] for line in lines] == list(EVERY)
+
+
+# ---------------------------------------------------------------------------------------------------- data
+
+
+def letor(folder: Path, names: tuple[str, ...], feature: int, query: int = 1) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        (folder / name).write_text(f"1 qid:{query} 1:0.5 {feature}:1\n0 qid:{query} 2:0.5\n")
+
+
+LETOR = ("train.txt", "vali.txt", "test.txt")
+PARTS = tuple(f"S{number}.txt" for number in range(1, 6))
+
+
+def test_data_sets_are_told_apart_by_their_content(tmp_path: Path) -> None:
+    letor(tmp_path / "a", ("set1.train.txt", "set1.valid.txt", "set1.test.txt"), 700)
+    letor(tmp_path / "b", LETOR, 220)
+    letor(tmp_path / "c", PARTS, 46, query=10_002)
+    letor(tmp_path / "d" / "Fold1", LETOR, 136)
+    found = find_sets([tmp_path])
+    assert {name: (one.folder.name, one.preset) for name, one in found.items()} == {
+        "yahoo": ("a", "yahoo-set1"),
+        "istella": ("b", "istella-s"),
+        "mq2008": ("c", "mq2008"),
+        "mslr": ("d", "mslr-web10k"),
+    }
+    assert [source.name for source in choose_sources((), [tmp_path], tmp_path / "work")] == ["yahoo", "istella"]
+
+
+def test_files_of_the_same_names_are_not_taken_for_another_set(tmp_path: Path) -> None:
+    letor(tmp_path / "mslr-fold", LETOR, 136)  # not Istella-S
+    letor(tmp_path / "mq2007", PARTS, 46, query=10)  # not MQ2008
+    letor(tmp_path / "letor4" / "Fold1", LETOR, 46)  # not MSLR
+    assert find_sets([tmp_path]) == {}
+
+
+def test_the_folder_itself_may_be_the_data_set(tmp_path: Path) -> None:
+    letor(tmp_path, LETOR, 220)
+    assert find_sets([tmp_path])["istella"].folder == tmp_path
+
+
+def sample(folder: Path) -> None:
+    folder.mkdir()
+    queries = [(str(number), f"S{number}") for number in range(1, 6)]
+    (folder / "queries.tsv").write_text("qid\tpartition\n" + "".join(f"{a}\t{b}\n" for a, b in queries))
+    (folder / "sample.txt").write_text("".join(f"2 qid:{query} 1:3 136:{query}\n" for query, _ in queries))
+
+
+def test_a_sample_is_cut_by_the_partition_of_its_queries(tmp_path: Path) -> None:
+    sample(tmp_path / "sample")
+    source, made = choose_sources((), [tmp_path], tmp_path / "work")
+    assert (source.name, source.paper, made.name) == ("mslr", False, "generated")
+    counts = {key: len(Path(source.data[key]).read_text().splitlines()) for key in ("lists", "validation", "test")}
+    assert counts == {"lists": 3, "validation": 1, "test": 1}
+    assert "qid:4 " in Path(source.data["validation"]).read_text()
+
+
+def test_nothing_found_leaves_generated_lists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("UNSKEW_DATA", raising=False)
+    assert [source.name for source in choose_sources((), (), tmp_path)] == ["generated"]
+    sample(tmp_path / "sample")
+    monkeypatch.setenv("UNSKEW_DATA", str(tmp_path))
+    assert [source.name for source in choose_sources((), (), tmp_path / "work")] == ["mslr", "generated"]
+
+
+def test_what_is_asked_for_and_not_there_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="yahoo not found; looked into"):
+        choose_sources(["yahoo"], [tmp_path], tmp_path)
+    with pytest.raises(ConfigError, match="Did you mean istella"):
+        choose_sources(["istela"], [tmp_path], tmp_path)
+    with pytest.raises(DataError, match="is not a folder"):
+        find_sets([tmp_path / "none"])
+
+
+def test_real_data_are_found(data_folder: Path, tmp_path: Path) -> None:
+    found = find_sets([data_folder])
+    if not {"mq2008", "mslr"} <= set(found):
+        pytest.skip("no MQ2008 or MSLR among the real data")
+    assert "istella" not in found or "yahoo" in found  # nothing there is taken for Istella-S
+    assert found["mq2008"].preset == "mq2008"
+
+
+# -------------------------------------------------------------------------------------------------- claims
+
+
+@dataclass(frozen=True)
+class Scores:
+    values: Array
+
+
+def noisy(mean: float, seed: int = 0, seeds: int = 3, queries: int = 200) -> Scores:
+    return Scores(mean + 0.02 * np.random.default_rng(seed).standard_normal((seeds, queries)))
+
+
+@pytest.mark.parametrize(
+    ("difference", "p", "relation", "expected"),
+    [
+        (0.02, 0.01, ">", "holds"),
+        (0.02, 0.20, ">", "holds, not significant"),
+        (0.0004, 0.90, ">", "tied"),
+        (-0.02, 0.20, ">", "reversed, not significant"),
+        (-0.02, 0.01, ">", "reversed"),
+        (0.0004, 0.01, ">", "holds"),
+        (0.02, 0.20, "~", "no difference found"),
+        (0.02, 0.01, "~", "differs"),
+        (-0.02, 0.01, "~", "differs"),
+        (nan, nan, ">", "cannot be tested"),
+    ],
+)
+def test_how_a_claim_ends(difference: float, p: float, relation: str, expected: str) -> None:
+    assert result(difference, p, relation) == expected
+
+
+def test_claims_on_made_up_rows() -> None:
+    rows = {"good": noisy(0.8, 1), "bad": noisy(0.7, 2), "same": noisy(0.7, 3)}
+    claims = [
+        (Claim(first="good", second=["bad"]), "bad"),
+        (Claim(first="bad", second=["good"]), "good"),
+        (Claim(first="bad", second=["same"], relation="~"), "same"),
+        (Claim(first="good", second=["gone"]), "gone"),
+    ]
+    judged = judge(rows, claims)
+    assert [one.result for one in judged] == ["holds", "reversed", "no difference found", "cannot be tested"]
+    assert [(one.wins, one.seeds) for one in judged[:2]] == [(3, 3), (0, 3)]
+    assert judged[0].difference == pytest.approx(float((rows["good"].values - rows["bad"].values).mean()))
+    assert judged[0].difference == -judged[1].difference
+    assert [one.text for one in judged][:2] == ["good > bad", "bad > good"]
+    assert tally(judged) == (
+        "4 orders tested. Holds: 1; no difference found: 1; reversed: 1; cannot be tested: 1."
+    )
+
+
+def test_p_values_are_corrected_over_the_claims_of_a_table() -> None:
+    rows = {"a": noisy(0.703, 1), "b": noisy(0.7, 2), "c": noisy(0.6, 3), "d": noisy(0.5, 4)}
+    alone = judge(rows, [(Claim(first="a", second=["b"]), "b")])[0]
+    among = judge(rows, [(Claim(first="a", second=[other]), other) for other in "bcd"])[0]
+    several = judge(rows, [(Claim(first="a", second=["b"]), "b")] * 3)[0]
+    assert several.p == pytest.approx(min(1, 3 * alone.p))
+    assert alone.p <= among.p <= several.p
+
+
+def test_queries_that_are_skipped_do_not_spoil_a_claim() -> None:
+    rows = {"a": noisy(0.8, 1), "b": noisy(0.7, 2)}
+    for row in rows.values():
+        row.values[:, :5] = nan
+    (one,) = judge(rows, [(Claim(first="a", second=["b"]), "b")])
+    assert (one.result, one.wins) == ("holds", 3)
+    assert not isnan(one.difference)
+
+
+def number(**changes: Any) -> Number:
+    about: dict[str, Any] = {"data": "yahoo", "panel": "", "behaviour": "b", "method": "dla", "metric": "ndcg@10"}
+    about |= {"measured": mean_over_seeds([0.70, 0.72]), "paper": 0.725, "paper_sd": 0.008, "paper_data": "yahoo"}
+    return Number(**(about | {"comparable": True} | changes))
+
+
+def test_a_difference_is_given_only_where_values_compare() -> None:
+    assert number().difference == pytest.approx(-0.015)
+    assert number(comparable=False).difference is None
+    assert number(paper=None, paper_sd=None).difference is None
+    assert (number().printed(), number(paper=None, paper_sd=None).printed()) == ("0.725 ± 0.008", "–")
+
+
+def test_a_method_without_a_result_keeps_its_row() -> None:
+    failed = number(measured=None)
+    assert failed.ours() == "failed"
+    assert failed.record()["status"] == "failed"
+    assert failed.record()["paper"] == 0.725
+
+
+def test_what_failed_is_on_the_page(tmp_path: Path) -> None:
+    page = Page(tmp_path, "T", "lead", (), [Section("s", "")], failed=["naive, seed 0: it broke"])
+    assert "Failed: naive, seed 0: it broke" in markdown(page)
+
+
+def test_empty_columns_are_left_out_and_no_row() -> None:
+    shown = Shown.without_empty("t", ("a", "b", "c"), [["1", "", ""], ["2", "", "x"]])
+    assert (shown.columns, shown.rows) == (["a", "c"], [["1", ""], ["2", "x"]])
+
+
+def test_projections_by_hand() -> None:
+    """Two documents, of which the first dimension ranks the relevant one first and the second last."""
+    lists = Lists(np.zeros((2, 1), np.float32), np.array([0, 2]), np.array([1, 0], np.int16), np.array([0]))
+    space = Space(np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([[0.9, 0.1]]))
+    rows = projections([space], lists)
+    second_of_two = 1 / np.log2(3)
+    assert {name: row.ndcg.mean for name, row in rows.items()} == pytest.approx(
+        {"base vector": 1.0, "position 1": 1.0, "position 2": second_of_two}
+    )
+
+
+# ----------------------------------------------------------------------------------------------------- runs
+
+
+@pytest.fixture
+def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even smaller than --quick, and without the pages of the comparisons, which take longest."""
+    monkeypatch.setattr("unskew.compare_report.write_html", lambda *_: None)
+    small = {"queries": 24, "features": 5, "documents": 6}
+    monkeypatch.setitem(sources()["quick"], "synthetic", small)
+    monkeypatch.setitem(sources()["quick"]["compare"], "sessions", 400)
+    monkeypatch.setitem(sources()["quick"]["compare"], "training", {"steps": 4, "validate_every": 2, "batch": 16})
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("tiny")
+def test_a_table_is_run_written_and_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out, name = tmp_path / "out", "vectorization-table-2"
+    asked = {"on": ["generated"], "quick": True, "jobs": 1}
+    monkeypatch.delenv("UNSKEW_DATA", raising=False)
+    done = CliRunner().invoke(app, ["reproduce", name, "--quick", "--jobs", "1", "--quiet", "--out", str(out)])
+    assert done.exit_code == 0, done.output
+    text, table = (out / "table.md").read_text(), pq.read_table(out / "numbers.parquet").to_pylist()
+    methods = {
+        "naive",
+        "labeled",
+        "dla",
+        "pair_debias",
+        "regression_em",
+        "affine",
+        "vectorization",
+        "random",
+        "logging",
+    }
+    assert {row["method"] for row in table} == methods
+    assert len(table) == len(methods) * 3  # metrics
+    dla = next(row for row in table if (row["method"], row["metric"]) == ("dla", "ndcg@10"))
+    assert (dla["paper"], dla["paper_data"], dla["comparable"], dla["difference"]) == (0.751, "yahoo", False, None)
+    assert dla["seeds"] == 2
+    assert QUICK in text
+    assert "values do not compare" in text
+    assert all(f"| {method} |" in text for method in methods)
+    assert text.count("vectorization >") == 4  # and every claim has its row
+    assert (out / "figure.svg").read_text().startswith("<svg")
+    assert "vegaEmbed" in (out / "report.html").read_text()
+
+    monkeypatch.setattr("unskew.reproduce_page.write_html", lambda *_: None)
+    run: list[str] = []
+    monkeypatch.setattr("unskew.compare.run_cell", lambda cell, folder: run.append(str(cell)))
+    again = reproduce(name, out, **asked)  # type: ignore[arg-type]
+    assert (run, list(again.page.failed)) == ([], [])
+    assert (out / "table.md").read_text() == text
+    more = reproduce(name, out, seeds=3, **asked)  # type: ignore[arg-type]
+    assert len(run) == len(methods)  # the third seed of each, and nothing of the others
+    assert len(more.page.failed) == len(methods)
+    with_failures = (out / "table.md").read_text()
+    assert all(line in with_failures for line in more.page.failed)
+    assert all(f"| {method} |" in with_failures for method in methods)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("tiny")
+def test_an_embedding_space_is_drawn_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = {"on": ["generated"], "quick": True}
+    first = reproduce("vectorization-figure-5", tmp_path / "out", **asked)  # type: ignore[arg-type]
+    assert len(first.page.sections) == 2
+    assert all(len(section.charts) == 2 for section in first.page.sections)
+    rows = pq.read_table(tmp_path / "out" / "numbers.parquet").to_pylist()
+    assert {row["method"] for row in rows} == {"base vector", *(f"position {k}" for k in range(1, len(rows) // 2))}
+    monkeypatch.setattr("unskew.reproduce_page.write_html", lambda *_: None)
+    monkeypatch.setattr("unskew.reproduce_embedding.learn", None)  # must not be called again
+    again = reproduce("vectorization-figure-5", tmp_path / "out", **asked)  # type: ignore[arg-type]
+    assert again.page.records == first.page.records
+
+
+@pytest.mark.usefixtures("tiny")
+def test_the_time_of_ranking_is_taken_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("unskew.reproduce_page.write_html", lambda *_: None)
+    done = reproduce("vectorization-table-3", tmp_path / "out", on=["generated"], quick=True)
+    found = {row["method"]: row for row in done.page.records}
+    assert found["ratio"]["paper"] == pytest.approx(1.214, abs=0.001)
+    assert found["ratio"]["measured"] > 0
+    assert [found[name]["paper"] for name in ("vectorization", "scalar")] == [0.136, 0.112]
+    assert "the paper prints 21.4 % more" in done.page.sections[0].text
+
+
+def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("mine")
+    with pytest.raises(RunError, match="is not a reproduction"):
+        reproduce("vectorization-table-1", tmp_path, on=["generated"], quick=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def test_a_recipe_with_an_unknown_key_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    about = {"title": "t", "reference": "r", "says": "s", "metrics": ["ndcg@10"], "claim": []}
+    monkeypatch.setattr("unskew.reproduce_recipe._read", lambda name: about)
+    with pytest.raises(ConfigError, match="Did you mean claims"):
+        recipe_named("lbd-eta")
+    assert "claims" in Recipe.model_fields
+
+
+def test_generated_lists_may_be_smaller() -> None:
+    from unskew.reproduce_data import resized
+
+    (made,) = choose_sources(["generated"], [], Path())
+    smaller = resized(made, {"queries": 50, "features": 6})
+    assert "50 queries, 6 features, 24 documents" in smaller.title
+    recipe = recipe_named("vectorization-table-1")
+    content = compare_content(recipe, recipe.panels[0], "generated", smaller.data, quick=False)
+    assert content["data"]["synthetic"] == {"queries": 50, "features": 6, "documents": 24}
+    assert resized(made, {}) == made
+    with pytest.raises(ConfigError, match=r"generated\.queries"):
+        resized(made, {"queries": 1})
