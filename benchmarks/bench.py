@@ -14,6 +14,8 @@ from pathlib import Path
 import torch
 from common import Options, Row, machine
 from data import reducing, reopening, simulating
+from ingest import ingesting
+from large import large
 from rich.console import Console
 from rich.table import Table
 from score import score
@@ -26,8 +28,10 @@ PARTS: dict[str, Callable[[Options], list[Row]]] = {
     "simulate": simulating,
     "reopen": reopening,
     "reduce": reducing,
+    "ingest": ingesting,
     "naive": partial(training, method="naive"),
     "dla": partial(training, method="dla"),
+    "large": large,
 }
 
 
@@ -36,11 +40,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", choices=[*PARTS, []], help="parts to run; all without names")
     parser.add_argument("--quick", action="store_true", help="a tenth of the work, for development")
+    parser.add_argument("--full", action="store_true", help="the largest sizes too; takes long")
     parser.add_argument("--threads", type=int, default=1, help="threads of torch")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--json", type=Path, help="write the rows to this file too")
     asked = parser.parse_args()
-    options = Options(asked.quick, asked.threads, asked.repeats)
+    options = Options(asked.quick, asked.threads, asked.repeats, asked.full)
     torch.set_num_threads(options.threads)
     console, results = Console(width=None if sys.stdout.isatty() else 150), {}
     console.print(", ".join(f"{name} {value}" for name, value in machine().items()))

@@ -30,6 +30,7 @@ class Options:
     quick: bool
     threads: int
     repeats: int
+    full: bool = False
 
 
 class Stopwatch:

@@ -17,7 +17,7 @@ from common import machine, spread
 from unskew.compare import compare
 from unskew.measuring import crossed_t_test, holm
 
-TREES = ("ipw", "dla", "additive", "affine_list", "edot")
+TREES = ("ipw", "dla", "additive")
 PACKAGES = ("lightgbm", "lightgbm_position", "xgboost_unbiased")
 NETWORKS = {
     "dla linear": {"name": "dla", "ranker": {"name": "linear"}},

@@ -85,6 +85,8 @@ def cell(task: tuple) -> dict:
     found = {"behaviour": behaviour, "seed": seed, "arms": {}}
     found["logging"] = mean_ndcg(logger.fit(train, seed).scores(test), test)
     for name, method in arms(options.steps).items():
+        if options.arms and name not in options.arms:
+            continue
         result = found["arms"][name] = arm(log, validation, test, method, seed, options)
         print(
             f"{behaviour} seed {seed} {name:34s} nDCG@10 {np.nanmean(result[10]):.4f} {result['seconds']:.0f} s",
@@ -213,6 +215,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--first-seed", type=int, default=100)
     parser.add_argument("--behaviours", nargs="+", choices=BEHAVIOURS, default=list(BEHAVIOURS))
+    parser.add_argument("--arms", nargs="+", choices=arms(1), help="all that the orders name are needed")
     parser.add_argument("--queries", type=int, default=20_000)
     parser.add_argument("--features", type=int, default=100)
     parser.add_argument("--documents", type=int, default=24)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from unskew.clicks.features import read_features
     from unskew.clicks.letor import read_letor, write_letor
     from unskew.clicks.log import read_log, write_log
     from unskew.clicks.presets import read_preset
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
 
 # torch takes seconds to import, so names are looked up when they are first used
 _HOMES = {
+    "unskew.clicks.features": ("read_features",),
     "unskew.clicks.letor": ("read_letor", "write_letor"),
     "unskew.clicks.log": ("read_log", "write_log"),
     "unskew.clicks.presets": ("read_preset",),
@@ -165,6 +167,7 @@ __all__ = [
     "load",
     "make_lists",
     "measure_ranking",
+    "read_features",
     "read_letor",
     "read_log",
     "read_preset",

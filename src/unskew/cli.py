@@ -1,4 +1,4 @@
-"""The command line: simulate, learn, measure, compare, demo. A command imports the heavy modules that it needs."""
+"""The command line, one function per command. A command imports what it needs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -32,12 +32,21 @@ ListFiles = Annotated[
     list[str], typer.Option("--lists", help="LETOR file; give it several times for several files.")
 ]
 DocIds = Annotated[bool, typer.Option("--doc-ids", help="Take document ids from the comments of the files.")]
+EngineName = Annotated[str, typer.Option("--engine", help="duckdb or spark.")]
+SparkMaster = Annotated[
+    str | None, typer.Option("--spark-master", help="local[N], spark://host:port, sc://host:port.")
+]
+Memory = Annotated[str | None, typer.Option("--memory", help="Memory for the engine, such as 4GB.")]
+Threads = Annotated[int | None, typer.Option("--threads", min=1, help="Threads of the engine.")]
+Scratch = Annotated[Path | None, typer.Option("--scratch", help="Folder to spill to, instead of the system's.")]
 
 
 def main() -> None:
     """Run the command line; errors of ours are one line on standard error and exit status 1."""
     # threads that spin while they wait make a busy machine many times slower; torch reads this when it is imported
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    if os.environ.get("WORLD_SIZE", "1") != "1":  # torchrun: torch advises on speed, once in every process
+        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     try:
         app()
     except (UnskewError, OSError) as error:
@@ -139,6 +148,136 @@ def simulate(
 
 
 @app.command()
+def sessions(
+    impressions: Annotated[Path, typer.Argument(help="Parquet file, or a folder of them.")],
+    out: Annotated[Path, typer.Option(help="Folder to write: train, validation, test.")],
+    gap: Annotated[str, typer.Option(help="Pause that ends a visit, such as 30m or 1h.")] = "30m",
+    by: Annotated[
+        list[str] | None, typer.Option(help="Column that names a person; may be repeated. user_id if there.")
+    ] = None,
+    validation: Annotated[float, typer.Option(min=0, max=1, help="Share of visits, before the test's.")] = 0.1,
+    test: Annotated[float, typer.Option(min=0, max=1, help="Share of visits, the latest.")] = 0.1,
+    engine: EngineName = "duckdb",
+    spark_master: SparkMaster = None,
+    memory: Memory = None,
+    threads: Threads = None,
+    scratch: Scratch = None,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Find visits in a log and split it by time, no visit in two parts."""
+    from unskew.commands_log import sessions_to
+
+    summary = sessions_to(
+        impressions,
+        out,
+        gap=gap,
+        by=by or (),
+        validation=validation,
+        test=test,
+        force=force,
+        engine=engine,
+        spark_master=spark_master,
+        memory=memory,
+        threads=threads,
+        scratch=scratch,
+    )
+    _print_summary(summary, as_json)
+
+
+@app.command()
+def counts(
+    impressions: Annotated[Path, typer.Argument(help="Parquet file, or a folder of them.")],
+    out: Annotated[Path, typer.Option(help="Folder to write.")],
+    serp: Annotated[
+        list[str] | None, typer.Option(help="Presentation column to keep apart; may be repeated.")
+    ] = None,
+    pairs: Annotated[bool, typer.Option("--pairs", help="Count pages with two clicks too.")] = False,
+    engine: EngineName = "duckdb",
+    spark_master: SparkMaster = None,
+    memory: Memory = None,
+    threads: Threads = None,
+    scratch: Scratch = None,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Reduce a log, exactly, to how often each slot of each ranking was shown and clicked."""
+    from unskew.commands_log import counts_to
+
+    summary = counts_to(
+        impressions,
+        out,
+        serp=serp or (),
+        pairs=pairs,
+        force=force,
+        engine=engine,
+        spark_master=spark_master,
+        memory=memory,
+        threads=threads,
+        scratch=scratch,
+    )
+    _print_summary(summary, as_json)
+
+
+@app.command()
+def ingest(
+    source: Annotated[list[str], typer.Argument(help="File, folder or pattern; may be several.")],
+    out: Annotated[Path, typer.Option(help="Folder to write.")],
+    kind: Annotated[
+        str | None,
+        typer.Option("--format", help="parquet, csv, tsv, jsonl, ubi, baidu, tiangong, yandex, ranklens."),
+    ] = None,
+    mapping: Annotated[Path | None, typer.Option(help="TOML: columns, time, positions, rules, reader.")] = None,
+    column: Annotated[list[str] | None, typer.Option(help="OURS=THEIRS, as position=rank; repeatable.")] = None,
+    keep: Annotated[list[str] | None, typer.Option(help="Further column to keep; repeatable.")] = None,
+    clicks: Annotated[list[str] | None, typer.Option(help="Click events in files of their own.")] = None,
+    session_columns: Annotated[
+        str | None, typer.Option(help="Columns that make one page, as user_id,query_id,timestamp.")
+    ] = None,
+    time_zone: Annotated[str | None, typer.Option(help="Zone of times that name none, as Europe/Berlin.")] = None,
+    positions_from: Annotated[
+        int | None, typer.Option(min=0, max=1, help="0 or 1; found from the pages unless given.")
+    ] = None,
+    off: Annotated[list[str] | None, typer.Option(help="Rule that shall not remove; repeatable.")] = None,
+    max_rejected: Annotated[
+        float | None, typer.Option(min=0, max=1, help="Share of broken rows past which nothing is written; 0.01.")
+    ] = None,
+    engine: Annotated[str, typer.Option(help="duckdb or spark.")] = "duckdb",
+    spark_master: Annotated[str | None, typer.Option(help="URL of the Spark master.")] = None,
+    memory: Annotated[str | None, typer.Option(help="Memory of the engine, as 4GB.")] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="Threads of the engine.")] = None,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Read a click log into impressions: checked, cleaned, and written whole or not at all."""
+    from unskew.clicks.engine import connect
+    from unskew.clicks.ingest import TooManyRejected
+    from unskew.clicks.ingest import ingest as run_ingest
+    from unskew.commands_ingest import ingest_options, print_summary
+
+    options = ingest_options(
+        mapping,
+        columns=column or (),
+        keep=keep or (),
+        session=session_columns,
+        time_zone=time_zone,
+        base=positions_from,
+        off=off or (),
+        max_rejected=max_rejected,
+    )
+    try:
+        with connect(engine, spark_master=spark_master, memory=memory, threads=threads) as opened:
+            made = run_ingest(source, out, opened, options, kind=kind, clicks=clicks or (), force=force)
+    except TooManyRejected as error:
+        print(f"unskew: {error}", file=sys.stderr)
+        raise typer.Exit(2) from None
+    if as_json:
+        print(json.dumps(made, indent=2))
+    else:
+        print_summary(_console(), out, made)
+
+
+@app.command()
 def learn(
     run_file: Annotated[Path, typer.Argument(help="TOML run file.", metavar="RUN.toml")],
     out: Annotated[Path | None, typer.Option(help="Folder to write, instead of the file's.")] = None,
@@ -156,9 +295,11 @@ def learn(
     file, asked = read_run_file(run_file, method=method, seed=seed)
     place = out or Path(os.path.normpath(run_file.parent / file.out))
     refuse_to_overwrite(place, force)
-    console = _console()
-    with training_bar(asked.method.name, asked.training.steps, console, quiet=quiet) as report:
+    console, leads = _console(), os.environ.get("RANK", "0") == "0"  # of torchrun's processes the first one speaks
+    with training_bar(asked.method.name, asked.training.steps, console, quiet=quiet or not leads) as report:
         learn_from_file(run_file.parent, file, asked, place, force=force, report=report)
+    if not leads:
+        return
     ended = status(place)
     console.print(f"{ended}: {place}", markup=False, highlight=False, soft_wrap=True)
     print_metrics(console, json.loads((place / "metrics.json").read_text()))
@@ -237,6 +378,9 @@ def reproduce(
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder to write; reproduced/NAME unless given.")] = None,
     seeds: Annotated[int | None, typer.Option(min=1, help="How many, instead of the recipe's.")] = None,
+    pages: Annotated[
+        int | None, typer.Option("--sessions", min=1, help="Pages of each log, instead of the recipe's.")
+    ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Tiny: see that it runs, not what comes out.")] = False,
     queries: Annotated[int | None, typer.Option(min=2, help="Queries of generated lists.")] = None,
     features: Annotated[int | None, typer.Option(min=4, help="Features of generated lists.")] = None,
@@ -270,6 +414,7 @@ def reproduce(
                 data=data or (),
                 on=on or (),
                 seeds=seeds,
+                sessions=pages,
                 quick=quick,
                 size=size,
                 jobs=jobs,
@@ -307,6 +452,17 @@ def behaviours() -> None:
     console = _console()
     for name, behaviour in BEHAVIOURS.items():
         _entry(console, name, behaviour)
+
+
+def _print_summary(summary: dict[str, Any], as_json: bool) -> None:
+    """What a command did: one line for each number, or JSON."""
+    if as_json:
+        print(json.dumps(summary, indent=2))
+        return
+    for key, value in summary.items():
+        each = value.items() if isinstance(value, dict) else [("", value)]
+        for name, number in each:
+            print(f"{f'{key} {name}'.strip():<22}{number:,}" if isinstance(number, int) else f"{key:<22}{number}")
 
 
 def _entry(console: Console, name: str, what: type) -> None:

@@ -12,14 +12,15 @@ import torch
 
 from unskew.clicks.batches import Batches
 from unskew.clicks.counts import reduce_log
-from unskew.clicks.letor import read_letor, write_letor
+from unskew.clicks.letor import write_letor
 from unskew.clicks.log import read_log, write_log
 from unskew.clicks.simulate import BEHAVIOURS, LOGGERS, ScoresLogger, logging_scores, simulate
 from unskew.clicks.synthetic import make_lists
-from unskew.config import Paths, RunFile, Settings, checked, known, read_toml
+from unskew.config import RunFile, Settings, checked, known, read_toml
 from unskew.errors import ConfigError, RunError
 from unskew.folder import refuse_to_overwrite
 from unskew.learning.model import Model, load
+from unskew.learning.processes import process_group
 from unskew.learning.train import Report
 from unskew.measuring import (
     DEFAULT_METRICS,
@@ -33,7 +34,8 @@ from unskew.measuring import (
     perplexity_by_rank_metric,
     perplexity_metric,
 )
-from unskew.run import click_likelihood, run, split
+from unskew.run import click_likelihood, run
+from unskew.run_data import open_data, read_lists
 from unskew.types import Array, Lists, Log
 
 SYNTHETIC = "synthetic"
@@ -155,27 +157,14 @@ def _lists(pages: Pages, out: Path) -> tuple[Lists, dict[Path, Lists]]:
     return next(iter(made.values())), made
 
 
-def read_lists(files: Sequence[str | Path], doc_ids: bool) -> Lists:
-    """One set of lists from one or several files."""
-    return read_letor(files[0] if len(files) == 1 else list(files), doc_ids=doc_ids)
-
-
 def learn_from_file(
     base: Path, file: RunFile, asked: Settings, out: Path, *, force: bool = False, report: Report | None = None
 ) -> Model:
-    """Run a run file whose paths are relative to `base`."""
-
-    def open_lists(paths: Paths) -> Lists:
-        several = (paths,) if isinstance(paths, str) else paths
-        return read_lists([base / path for path in several], file.data.doc_ids)
-
+    """Run a run file whose paths are relative to `base`; under torchrun every process calls this."""
     refuse_to_overwrite(out, force)  # before minutes of reading
-    lists = open_lists(file.data.lists)
-    log = read_log(base / file.data.log, lists)
-    validation = None if file.data.validation is None else open_lists(file.data.validation)
-    test = None if file.data.test is None else open_lists(file.data.test)
-    labelled = validation if asked.training.validate_on == "labels" else None
-    model, _ = run(asked, split(log, labelled, asked), test=test, out=out, force=force, report=report)
+    with process_group(asked.training):
+        data, test = open_data(base, file.data, asked)
+        model, _ = run(asked, data, test=test, out=out, force=force, report=report)
     return model
 
 

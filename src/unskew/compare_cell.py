@@ -107,7 +107,8 @@ def _key(depends: dict[str, Any]) -> str:
 
 
 def _dumped(config: Any) -> dict[str, Any]:
-    return {"kind": type(config).__name__} | dict(config.model_dump())
+    """What was set, so that a setting added later, at its default, reruns nothing."""
+    return {"kind": type(config).__name__} | dict(config.model_dump(exclude_defaults=True))
 
 
 def _plain(value: Any) -> Any:

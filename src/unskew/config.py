@@ -4,7 +4,7 @@
 
     [data]
     log = "log.parquet"              # impressions
-    lists = "log.train.txt"          # features of its documents, LETOR or a preset's folder
+    lists = "log.train.txt"          # features of its documents, Parquet or LETOR
     validation = "log.validation.txt"
     test = "log.test.txt"
     scaling = "standard"
@@ -28,7 +28,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, ValidationError
 
@@ -63,10 +63,12 @@ class DataFiles(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
-    log: str
-    """Impressions, Parquet."""
+    log: str | None = None
+    """Impressions: a Parquet file, or a folder of them."""
+    counts: str | None = None
+    """In the place of a log: a folder of counts, as `unskew counts` writes it."""
     lists: Paths
-    """LETOR file or files with the features of the log's documents."""
+    """Features of the documents: a Parquet table (or a folder of part files), or LETOR files."""
     validation: Paths | None = None
     """Labelled lists to choose weights by; without them held-out clicks choose."""
     test: Paths | None = None
@@ -75,6 +77,14 @@ class DataFiles(BaseModel):
     """How features are scaled."""
     doc_ids: bool = False
     """Take document ids from the comments of the LETOR files."""
+    missing_features: Literal["error", "drop"] = "error"
+    """What to do with impressions whose document has no features."""
+    shards: Annotated[int, Field(ge=1, le=10_000)] | None = None
+    """Train from this many shards on disk, of which two are in memory at once."""
+    memory: str | None = None
+    """Choose the number of shards so that they take no more than this: "500MB", "2GB"."""
+    shard_steps: int = Field(32, ge=1)
+    """Steps before another shard is taken up."""
 
 
 class RunFile(BaseModel):
@@ -145,9 +155,34 @@ def read_run_file(path: Path, *, method: str | None = None, seed: int | None = N
         )
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
+    check_data_files(path, file.data, asked)
     if asked.training.validate_on == "labels" and file.data.validation is None:
         raise ConfigError(f'{path}: training.validate_on = "labels" needs data.validation')
     return file, asked
+
+
+def check_data_files(path: Path, data: DataFiles, asked: Settings) -> None:
+    """Refuse settings of the data that exclude each other."""
+    if data.log is None and data.counts is None:
+        raise ConfigError(f"{path}: data.log: missing")
+    for one, other in (("log", "counts"), ("shards", "memory")):
+        if getattr(data, one) is not None and getattr(data, other) is not None:
+            raise ConfigError(f"{path}: give data.{one} or data.{other}, not both")
+    if data.memory is not None and not bytes_of(data.memory) >= 2**20:
+        raise ConfigError(f'{path}: data.memory: a size such as "500MB" or "2GB", not {data.memory!r}')
+    in_shards = [name for name in ("counts", "shards", "memory") if getattr(data, name) is not None]
+    if in_shards and asked.method.target == "labels":
+        raise ConfigError(f"{path}: {asked.method.name} reads grades of a log in memory, not data.{in_shards[0]}")
+
+
+def bytes_of(size: str) -> int:
+    """A size in bytes; 0 where it is not one.
+
+    >>> bytes_of("2GB"), bytes_of("0.5 MB"), bytes_of("much")
+    (2147483648, 524288, 0)
+    """
+    found = re.fullmatch(r"(\d{1,6}(?:\.\d{1,3})?) ?([KMGT])B", size)
+    return 0 if found is None else int(float(found[1]) * 2 ** (10 * (1 + "KMGT".index(found[2]))))
 
 
 def known(key: str, name: str, names: Mapping[str, Any]) -> str:

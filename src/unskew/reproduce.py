@@ -65,6 +65,7 @@ def reproduce(
     data: Sequence[Path | str] = (),
     on: Sequence[str] = (),
     seeds: int | None = None,
+    sessions: int | None = None,
     quick: bool = False,
     size: Mapping[str, int] | None = None,
     jobs: int | None = None,
@@ -78,8 +79,10 @@ def reproduce(
     not run again, unless `force` says so.
     """
     recipe, place = recipe_named(name), Path(out) if out is not None else Path("reproduced") / name
-    if seeds is not None and seeds < 1:
-        raise ConfigError(f"--seeds must be at least 1, not {seeds}")
+    changes = {key: value for key, value in (("seeds", seeds), ("sessions", sessions)) if value is not None}
+    for key, value in changes.items():
+        if value < 1:
+            raise ConfigError(f"--{key} must be at least 1, not {value}")
     refuse_foreign(place)
     chosen = choose_sources(on, [Path(folder) for folder in data], place / "data", quick=quick)
     chosen = [resized(source, size or {}) for source in chosen]
@@ -89,7 +92,7 @@ def reproduce(
     about = {"recipe": name, "on": [source.name for source in chosen], "quick": quick, "version": __version__}
     with complete_file(place / "reproduce.json") as path:
         path.write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
-    page, judged = _run(recipe, chosen, Run(place, quick, seeds, jobs, force, tell))
+    page, judged = _run(recipe, chosen, Run(place, quick, changes, jobs, force, tell))
     write(page)
     return Reproduction(name, recipe, page, judged)
 
@@ -103,7 +106,7 @@ def _run(recipe: Recipe, chosen: Sequence[Source], how: Run) -> tuple[Page, list
         sections, records = inference_sections(recipe, timed), inference_records(recipe, timed)
         lead = " ".join(f"{section.heading}: {section.text.split(';')[0]}." for section in sections)
     elif recipe.kind == "embedding":
-        options = {"quick": how.quick, "seeds": how.seeds, "tell": how.tell}
+        options = {"quick": how.quick, "changes": how.changes, "tell": how.tell}
         drawn = [one for source in chosen for one in draw_spaces(recipe, source, how.out / "runs", **options)]  # type: ignore[arg-type]
         sections, records = embedding_sections(recipe, drawn), embedding_records(drawn)
         judged = [one for found in drawn for one in found.judged]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isnan
 from pathlib import Path
@@ -83,11 +83,11 @@ class Drawn:
 
 
 def draw_spaces(
-    recipe: Recipe, source: Source, runs: Path, *, quick: bool, seeds: int | None, tell: Told | None
+    recipe: Recipe, source: Source, runs: Path, *, quick: bool, changes: Mapping[str, int], tell: Told | None
 ) -> list[Drawn]:
     """Train a model for every behaviour and seed, and look into it."""
     content = compare_content(recipe, recipe.panels[0], source.name, source.data, quick=quick)
-    asked = asked_for(content if seeds is None else content | {"seeds": seeds}, Path())
+    asked = asked_for(content | dict(changes), Path())
     splits = read_data(asked.file.data, Path())
     drawn: list[Drawn] = []
     total = len(asked.behaviours) * len(asked.seeds)

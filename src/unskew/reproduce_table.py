@@ -99,7 +99,8 @@ class Run:
 
     out: Path
     quick: bool
-    seeds: int | None
+    changes: Mapping[str, int]
+    """Seeds and sessions, where they are not to be the recipe's."""
     jobs: int | None
     force: bool
     tell: Tell | None
@@ -119,9 +120,8 @@ def run_panels(recipe: Recipe, chosen: Sequence[Source], how: Run) -> tuple[list
 
 
 def panel_content(recipe: Recipe, panel: Panel, source: Source, how: Run) -> dict[str, Any]:
-    """The compare file of a panel, with the seeds asked for."""
-    content = compare_content(recipe, panel, source.name, source.data, quick=how.quick)
-    return content if how.seeds is None else content | {"seeds": how.seeds}
+    """The compare file of a panel, with the seeds and sessions asked for."""
+    return compare_content(recipe, panel, source.name, source.data, quick=how.quick) | dict(how.changes)
 
 
 def outcome(recipe: Recipe, source: Source, panel: str, result: Comparison, behaviour: str) -> Outcome:

@@ -36,14 +36,17 @@ from unskew.config import Settings, settings
 from unskew.errors import ConfigError, DataError, RunError
 from unskew.folder import claim, fingerprint, publish, refuse_to_overwrite, versions
 from unskew.learning.checkpoint import FILE as CHECKPOINT
+from unskew.learning.distributed import Parallel, row_parts
 from unskew.learning.losses import list_log_softmax
 from unskew.learning.methods import Context, MethodConfig, MethodModule
 from unskew.learning.model import Model, build
+from unskew.learning.processes import workers_of, world
 from unskew.learning.rankers import Ranker
 from unskew.learning.train import Fit, Report, Trainer, Training, Validate, threads
 from unskew.learning.trees import Trees
 from unskew.learning.trees_fit import Boosting
 from unskew.measuring import measure_ranking, ndcg_metric
+from unskew.run_shards import ShardData
 from unskew.types import Array, Lists, Log
 
 
@@ -113,27 +116,36 @@ def held_queries(log: Log, seed: int) -> Array:
 
 def run(
     asked: Settings,
-    data: Data,
+    data: Data | ShardData,
     *,
     test: Lists | None = None,
     out: Path | str | None = None,
     force: bool = False,
     report: Report | None = None,
 ) -> tuple[Model, Fit]:
-    """Train as asked; the model with its best weights, and how training went."""
+    """Train as asked; the model with its best weights, and how training went.
+
+    Under torchrun every process calls this; the first validates and writes the run folder.
+    """
     place = None if out is None else Path(out).resolve()
     if place is not None:
         refuse_to_overwrite(place, force)
-    began = time.time()
+    began, leads = time.time(), world()[0] == 0
+    if world()[1] > 1:
+        workers = {"workers": workers_of(asked.training)}
+        asked = asked.model_copy(update={"training": asked.training.model_copy(update=workers)})
     check_data(data, test)
-    warn_if_filtered(asked.method, data.train)
+    warn_if_filtered(asked.method, data)
     with torch.random.fork_rng():
         torch.manual_seed(asked.training.seed)
         trainer, batches, model = prepare(asked, data, test)
-    validate = validator(model, data, asked.training)
-    folder = None if place is None else claim(place, force)
+    # process 0 validates; the others are told the metric, and need only know that there is one
+    absent = None if asked.training.validate_on == "nothing" else lambda ranker, method: float("nan")
+    validate = validator(model, data, asked.training) if leads else absent
+    folder = claim(place, force) if place is not None and leads else None
     if folder is not None:
         trainer.identity["data"] = data_fingerprint(asked, data)
+    if place is not None:
         _resume(trainer, folder)
     fit = trainer.run(batches, validate=validate, report=report, checkpoints=folder)
     with torch.random.fork_rng(), threads(asked.training.threads):
@@ -145,35 +157,49 @@ def run(
     return model, fit
 
 
-def check_data(data: Data, test: Lists | None) -> None:
+def check_data(data: Data | ShardData, test: Lists | None) -> None:
     """Refuse before training what could only fail after it."""
-    if not len(data.train.row):
+    if isinstance(data, Data) and not len(data.train.row):
         raise DataError("the log has no impressions to learn from", path=data.train.lists.name)
-    if test is not None and test.dim != data.train.lists.dim:
-        raise DataError(
-            f"the test lists have {test.dim} features, the log's lists {data.train.lists.dim}", path=test.name
-        )
+    dim = data.train.lists.dim if isinstance(data, Data) else data.shards.dim
+    if test is not None and test.dim != dim:
+        raise DataError(f"the test lists have {test.dim} features, the log's lists {dim}", path=test.name)
 
 
-def prepare(asked: Settings, data: Data, test: Lists | None = None) -> tuple[Trainer, Batches, Model]:
+def prepare(asked: Settings, data: Data | ShardData, test: Lists | None = None) -> tuple[Trainer, Any, Model]:
     """Scaled batches, an untrained model, and a trainer for it.
 
     Scaling is fitted on the training lists; the published preparation (`ultra`) looks at the others' features too.
     """
-    lists, training = data.train.lists, asked.training
-    device = _device(training)
-    scaler = fit_scaler(asked.scaling, lists, *(other for other in (data.validation, test) if other is not None))
-    counts = table(asked.method, data.train)
-    context = Context(int(data.train.position.max()), data.train, factor_sizes(asked.method, data.train))
-    model = build(asked.method, asked.ranker, scaler, lists.dim, context)
+    training, device = asked.training, _device(asked.training)
+    others = [other for other in (data.validation, test) if other is not None]
+    workers = workers_of(training)
+    if isinstance(asked.ranker, Trees) and (workers > 1 or isinstance(data, ShardData)):
+        raise ConfigError(
+            "trees grow from a log in memory, in one process; choose another ranker for shards or torchrun"
+        )
+    if isinstance(data, ShardData):
+        scaler, context = data.shards.fit_scaler(asked.scaling, *others), data.context()
+    else:
+        scaler = fit_scaler(asked.scaling, data.train.lists, *others)
+        counts = table(asked.method, data.train)
+        sizes = factor_sizes(asked.method, data.train)
+        context = Context(int(data.train.position.max()), data.train, sizes)
+    model = build(asked.method, asked.ranker, scaler, scaler.width, context)
     model.ranker.to(device)
     model.method.to(device)
     identity = asked.model_dump(mode="json", exclude={"training"})
-    features = np.asarray(scaler.apply(lists).features, np.float32)
-    batches = Batches(counts, features, size=training.batch, seed=training.seed, device=device)
+    batches: Any
+    if isinstance(data, ShardData):
+        batches = data.batches(scaler, training, device, workers)
+    else:
+        features = np.asarray(scaler.apply(data.train.lists).features, np.float32)
+        batches = Batches(counts, features, size=training.batch, seed=training.seed, device=device)
+        batches = batches if workers == 1 else row_parts(batches, workers)
     if isinstance(asked.ranker, Trees):
         return Boosting(model.ranker, model.method, asked.ranker, training, identity), batches, model
-    return Trainer(model.ranker, model.method, training, identity), batches, model
+    kind = Trainer if workers == 1 else Parallel
+    return kind(model.ranker, model.method, training, identity), batches, model
 
 
 def _device(training: Training) -> torch.device:
@@ -204,12 +230,17 @@ def factor_sizes(method: MethodConfig, log: Log) -> dict[str, int]:
     return sizes
 
 
-def warn_if_filtered(method: MethodConfig, log: Log) -> None:
+def warn_if_filtered(method: MethodConfig, data: Data | ShardData) -> None:
     """Methods that model "not clicked" need the sessions in which nothing was clicked."""
     if not method.needs_clickless:
         return
-    clicks = np.add.reduceat(log.click.astype(np.int64), log.offsets[:-1][log.sizes > 0])
-    if len(clicks) >= 100 and clicks.min() > 0:
+    if isinstance(data, ShardData):
+        sessions, fewest = data.shards.totals()["sessions"], int(data.shards.totals()["clickless"] == 0)
+    else:
+        log = data.train
+        clicks = np.add.reduceat(log.click.astype(np.int64), log.offsets[:-1][log.sizes > 0])
+        sessions, fewest = len(clicks), int(clicks.min())
+    if sessions >= 100 and fewest > 0:
         warnings.warn(
             f"every session of this log has a click; {method.name} needs those without one too, or it takes the "
             "filter for examination",
@@ -217,7 +248,7 @@ def warn_if_filtered(method: MethodConfig, log: Log) -> None:
         )
 
 
-def validator(model: Model, data: Data, training: Training) -> Validate | None:
+def validator(model: Model, data: Data | ShardData, training: Training) -> Validate | None:
     """The function that the training loop chooses weights by."""
     if training.validate_on == "nothing":
         return None
@@ -225,7 +256,18 @@ def validator(model: Model, data: Data, training: Training) -> Validate | None:
         return _label_validator(model, data.validation)
     if data.held_out is None:
         raise RunError('validate_on = "clicks" needs held-out sessions')
-    return _click_validator(model, data.held_out, training)
+    if isinstance(data, ShardData):
+        counts, name = data.held_counts(), data.shards.name
+    else:
+        clicked, name = data.held_out.click.any(), data.held_out.lists.name
+        counts = reduce_log(data.held_out, serp=model.method_config.serp) if clicked else None
+    if counts is None:
+        raise DataError(
+            "the held-out sessions have no click, so clicks cannot choose weights",
+            path=name,
+            hint='give validation=, or validate_on="nothing"',
+        )
+    return _click_validator(model, counts, training)
 
 
 def _label_validator(model: Model, lists: Lists) -> Validate:
@@ -242,17 +284,9 @@ def _label_validator(model: Model, lists: Lists) -> Validate:
     return validate
 
 
-def _click_validator(model: Model, held_out: Log, training: Training) -> Validate:
-    if not held_out.click.any():
-        raise DataError(
-            "the held-out sessions have no click, so clicks cannot choose weights",
-            path=held_out.lists.name,
-            hint='give validation=, or validate_on="nothing"',
-        )
-    scaled = np.asarray(model.scaler.apply(held_out.lists).features, np.float32)
-    batches = Batches(
-        reduce_log(held_out, serp=model.method_config.serp), scaled, size=4096, device=training.torch_device()
-    )
+def _click_validator(model: Model, counts: Counts, training: Training) -> Validate:
+    scaled = np.asarray(model.scaler.apply(counts.lists).features, np.float32)
+    batches = Batches(counts, scaled, size=4096, device=training.torch_device())
     return lambda ranker, method: click_likelihood(model, batches)
 
 
@@ -267,15 +301,17 @@ def click_likelihood(model: Model, batches: Batches) -> float:
     return total / clicks if clicks else float("nan")
 
 
-def data_fingerprint(asked: Settings, data: Data) -> str:
+def data_fingerprint(asked: Settings, data: Data | ShardData) -> str:
     """A hash of all that a run learns from and is chosen by."""
+    if isinstance(data, ShardData):
+        return f"{data.shards.key}-{data.stay}-{fingerprint(data.validation)}"
     return fingerprint(data.train, data.held_out, data.validation, labels=asked.method.target == "labels")
 
 
 def write_run(
     folder: Path,
     asked: Settings,
-    data: Data,
+    data: Data | ShardData,
     model: Model,
     fit: Fit,
     test: Lists | None,
@@ -298,13 +334,7 @@ def write_run(
         "status": fit.status,
         "steps": fit.step,
         "seed": asked.training.seed,
-        "data": {
-            "fingerprint": data_hash,
-            "sessions": len(data.train),
-            "impressions": len(data.train.row),
-            "clicks": int(data.train.click.sum()),
-            "queries": len(np.unique(data.train.query)),
-        },
+        "data": {"fingerprint": data_hash} | in_numbers(data),
         "versions": versions(),
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(began)),
         "seconds": round(time.time() - began, 3),
@@ -316,16 +346,29 @@ def write_run(
         (folder / CHECKPOINT).unlink(missing_ok=True)
 
 
-def chosen_on(data: Data) -> str:
+def in_numbers(data: Data | ShardData) -> dict[str, int]:
+    """What was learned from, in numbers."""
+    if isinstance(data, ShardData):
+        return data.in_numbers()
+    return {
+        "sessions": len(data.train),
+        "impressions": len(data.train.row),
+        "clicks": int(data.train.click.sum()),
+        "queries": len(np.unique(data.train.query)),
+    }
+
+
+def chosen_on(data: Data | ShardData) -> str:
     """What the weights were chosen on."""
     return "labels" if data.validation is not None else "clicks" if data.held_out is not None else "nothing"
 
 
-def _resume(trainer: Trainer, folder: Path) -> None:
+def _resume(trainer: Trainer, folder: Path | None) -> None:
     try:
         trainer.resume(folder)
     except (ValueError, KeyError, SafetensorError) as error:
-        raise RunError(f"{folder / CHECKPOINT}: damaged ({error}); --force (force=True) starts afresh") from error
+        place = CHECKPOINT if folder is None else folder / CHECKPOINT
+        raise RunError(f"{place}: damaged ({error}); --force (force=True) starts afresh") from error
 
 
 def _numbers(array: Array | None) -> list[float] | None:

@@ -11,7 +11,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -70,6 +70,8 @@ class Training(BaseModel):
     """Processor threads to train with; none leaves it to torch. Small rankers are fastest with one."""
     device: str = "auto"
     """cpu, cuda, cuda:1, ...; auto takes a GPU where there is one."""
+    workers: Annotated[int, Field(ge=1)] | None = None
+    """Parts that each step's batch is drawn in, from as many shares of the data; none: one for each process."""
 
     def torch_device(self) -> torch.device:
         """The device to train on."""
@@ -154,7 +156,7 @@ class Trainer:
     ) -> Fit:
         """Train to the last step, to the end of patience, or to Ctrl-C; the best weights are in place after."""
         if self.fit.status == "running":
-            with torch.random.fork_rng(), threads(self.config.threads), deferred_interrupt() as interrupted:
+            with torch.random.fork_rng(), threads(self.config.threads), self.interrupts() as interrupted:
                 while self.fit.status == "running":
                     self._advance(batches, validate, report)
                     if interrupted() and self.fit.status == "running":
@@ -165,6 +167,10 @@ class Trainer:
             self.modules.load_state_dict(self.best_weights)
         self.modules.eval()
         return self.fit
+
+    def interrupts(self) -> AbstractContextManager[Callable[[], bool]]:
+        """Whether Ctrl-C was pressed, to be asked after each step."""
+        return deferred_interrupt()
 
     def _advance(self, batches: Batches, validate: Validate | None, report: Report | None) -> None:
         """One step and, where due, a validation and a report."""
@@ -210,6 +216,10 @@ class Trainer:
             optimizer.zero_grad(set_to_none=True)
         if loss.requires_grad:
             loss.backward()  # type: ignore[no-untyped-call]
+        self.move(step)
+
+    def move(self, step: int) -> None:
+        """Move every parameter along the gradient that it has."""
         for optimizer in self.optimizers:
             group = optimizer.param_groups[0]
             group["lr"] = group["base"] * self.config.rate(step)
@@ -265,22 +275,32 @@ class Trainer:
         place = {"fit": vars(self.fit), "bad": self._bad, "window": self._window, "identity": self._identity()}
         write_tensors(folder / FILE, tensors, place)
 
-    def resume(self, folder: Path) -> bool:
+    def resume(self, folder: Path | None) -> bool:
         """Take up a checkpoint; False where there is none. More steps may be asked for than it had."""
+        state = None if folder is None else self.saved(folder)
+        if state is not None:
+            self.restore(*state)
+        return state is not None
+
+    def saved(self, folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+        """The checkpoint in a folder, after a check that it is one of this run; None where there is none."""
         if not (folder / FILE).exists():
-            return False
+            return None
         tensors, place = read_tensors(folder / FILE)
         now, then = self._identity(), place["identity"]
         changed = sorted(key for key in now | then if now.get(key) != then.get(key))
         if changed:
             raise RunError(f"{folder}: was begun with another {', '.join(changed)}; --force starts afresh")
+        return tensors, place
+
+    def restore(self, tensors: dict[str, Tensor], place: dict[str, Any]) -> None:
+        """Go on where a checkpoint was written."""
         self.modules.load_state_dict(under(tensors, "now."))
         self.best_weights = under(tensors, "best.")
         restore_optimizers(self.optimizers, under(tensors, "optimizer."))
         self.fit, self._bad, self._window = Fit(**place["fit"]), place["bad"], place["window"]
         if self.fit.status != "stopped early":
             self.fit.status = "running" if self.fit.step < self.config.steps else "finished"
-        return True
 
     def _identity(self) -> dict[str, Any]:
         """What must be the same for a checkpoint to be taken up."""
@@ -302,8 +322,8 @@ def threads(count: int | None) -> Iterator[None]:
 
 
 @contextmanager
-def deferred_interrupt() -> Iterator[Callable[[], bool]]:
-    """Let the step under way finish before Ctrl-C counts; a second Ctrl-C counts at once.
+def deferred_interrupt(*, patient: bool = False) -> Iterator[Callable[[], bool]]:
+    """Let the step under way finish before Ctrl-C counts; a second Ctrl-C counts at once, unless `patient`.
 
     Outside the main thread signals cannot be caught, and nothing is deferred.
     """
@@ -311,7 +331,7 @@ def deferred_interrupt() -> Iterator[Callable[[], bool]]:
 
     def handler(number: int, frame: object) -> None:
         nonlocal seen
-        if seen:
+        if seen and not patient:
             raise KeyboardInterrupt
         seen = True
 

@@ -194,9 +194,9 @@ class Boosting(Trainer):
     def save(self, folder: Path) -> None:
         """Write no checkpoint: boosting does not resume."""
 
-    def resume(self, folder: Path) -> bool:
+    def resume(self, folder: Path | None) -> bool:
         """Never takes up a checkpoint; says so where a run was interrupted."""
-        if (folder / "run.json").exists():
+        if folder is not None and (folder / "run.json").exists():
             done = json.loads((folder / "run.json").read_text()).get("steps", 0)
             warnings.warn(
                 f"an interrupted run of trees does not resume; its {done} rounds are grown again", stacklevel=5

@@ -1,0 +1,5 @@
+"""Fuzz the reader `baidu`."""
+
+from harness import run
+
+run("baidu")

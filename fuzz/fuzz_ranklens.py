@@ -1,0 +1,5 @@
+"""Fuzz the reader `ranklens`."""
+
+from harness import run
+
+run("ranklens")

@@ -1,0 +1,5 @@
+"""Fuzz the reader `tiangong`."""
+
+from harness import run
+
+run("tiangong")

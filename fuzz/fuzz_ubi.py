@@ -1,0 +1,5 @@
+"""Fuzz the reader `ubi`."""
+
+from harness import run
+
+run("ubi")

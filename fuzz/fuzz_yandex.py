@@ -1,0 +1,5 @@
+"""Fuzz the reader `yandex`."""
+
+from harness import run
+
+run("yandex")

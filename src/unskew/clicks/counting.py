@@ -1,0 +1,175 @@
+"""The exact reduction on the engine: a log of any size becomes counts that one machine trains on.
+
+The same reduction as `counts.reduce_log`, as two group-bys and a join:
+
+    pages     one row per result page: a hash of its (query, position, document, presentation), and its length
+    slots     one row per (hash, length, query, position, document, presentation): impressions and clicks
+
+A ranking is named after the smallest session_id that showed it. The hash only finds candidates: where all pages
+under one hash are the same, every slot was shown once on each of them, and this is checked on the result. Should
+two rankings ever collide, another hash is tried, so the counts are exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from unskew.clicks.schema import REQUIRED
+from unskew.errors import DataError
+
+if TYPE_CHECKING:
+    from ibis.expr.types import Table
+
+    from unskew.clicks.engine import Engine
+
+SLOT = ("query_id", "position", "doc_id")
+RANKING = ("page_hash", "page_length")
+
+
+@dataclass(frozen=True)
+class Rankings:
+    """A reduced log on its engine."""
+
+    slots: Table
+    """One row per slot: ranking_id, query_id, position, doc_id, the presentation, impressions, clicks."""
+    pairs: Table | None
+    """ranking_id, position, other_position (larger), sessions with a click on both; where asked for."""
+    summary: dict[str, Any]
+    """What it is made of, in numbers."""
+
+
+def count_rankings(
+    engine: Engine,
+    impressions: Table,
+    *,
+    serp: Sequence[str] = (),
+    pairs: bool = False,
+    place: Path | str | None = None,
+) -> Rankings:
+    """Reduce impressions to counts; `serp` names presentation columns to keep apart and carry.
+
+    Slots that were filled at random are kept apart too, where there is a column `randomized`. `place` is what
+    errors name.
+    """
+    missing = [name for name in [*REQUIRED, *serp] if name not in impressions.columns]
+    if missing:
+        raise DataError(f"missing columns: {', '.join(missing)}", path=place, hint="rename or add them")
+    extra = [*serp, *(["randomized"] if "randomized" in impressions.columns else [])]
+    log = impressions.select(*REQUIRED, *extra)
+    if "randomized" in extra:
+        log = log.mutate(randomized=log.randomized.fill_null(False))
+    for salt in range(3):
+        pages = engine.keep(hash_pages(engine, log, extra, salt))
+        slots = engine.keep(count_slots(log, pages, extra))
+        summary = summarise(engine, slots, pages, place)
+        if not summary.pop("unlike"):
+            final = slots.drop("pages", "valid", *RANKING)
+            both = count_pairs(log, pages) if pairs else None
+            return Rankings(final, both, summary)
+        refuse_repeated(engine, log, place)
+    raise DataError("could not tell the rankings apart: three different hashes collided", path=place)
+
+
+def hash_pages(engine: Engine, log: Table, extra: Sequence[str], salt: int) -> Table:
+    """One row per page: session_id, page_hash, page_length."""
+    import ibis
+
+    fields = {name: log[name] for name in (*SLOT, *extra)}
+    absent = {f"no_{name}": log[name].isnull() for name in extra}  # Spark's hash passes over what is absent
+    row = ibis.struct(fields | absent | {"salt": ibis.literal(salt)})
+    return log.group_by("session_id").agg(page_hash=engine.set_hash(row), page_length=log.count())
+
+
+def count_slots(log: Table, pages: Table, extra: Sequence[str]) -> Table:
+    """One row per slot of each ranking, with impressions and clicks, and what is needed to check them."""
+    shown = log.join(pages, "session_id")
+    slots = shown.group_by([*RANKING, *SLOT, *extra]).agg(
+        impressions=shown.count(),
+        clicks=shown.click.cast("int64").sum(),
+        valid=shown.click.isin([0, 1]).cast("int32").sum(),
+    )
+    joined = slots.join(name_rankings(pages), RANKING)
+    return joined.select("ranking_id", *SLOT, *extra, "impressions", "clicks", "pages", "valid", *RANKING)
+
+
+def name_rankings(pages: Table) -> Table:
+    """One row per ranking: its name, and on how many pages it was shown."""
+    return pages.group_by(RANKING).agg(ranking_id=pages.session_id.min(), pages=pages.count())
+
+
+def count_pairs(log: Table, pages: Table) -> Table:
+    """Pages with a click on both of two slots, for every ranking and pair of slots that has any."""
+    clicked = log.filter(log.click == 1).select("session_id", "position")
+    other = clicked.select("session_id", other_position="position")
+    both = clicked.join(other, ["session_id", clicked.position < other.other_position]).join(pages, "session_id")
+    counted = both.group_by([*RANKING, "position", "other_position"]).agg(sessions=both.count())
+    return counted.join(name_rankings(pages), RANKING).select(
+        "ranking_id", "position", "other_position", "sessions"
+    )
+
+
+def summarise(engine: Engine, slots: Table, pages: Table, place: Path | str | None) -> dict[str, Any]:
+    """The numbers of a reduced log, after a check of its values; all from tables that are reduced already."""
+    twice = slots.group_by("ranking_id", "position").agg(rows=slots.count())
+    absent = {f"no {name}": slots[name].isnull().cast("int64").sum() for name in SLOT}
+    found = _one(
+        engine,
+        slots.agg(
+            impressions=slots.impressions.sum(),
+            clicks=slots.clicks.sum(),
+            slots=slots.count(),
+            unlike=(slots.impressions != slots.pages).cast("int64").sum(),
+            valid=slots.valid.sum(),
+            lowest=slots.position.min(),
+            **absent,
+        ),
+    )
+    sizes = _one(engine, pages.agg(pages=pages.count(), nameless=pages.session_id.isnull().cast("int64").sum()))
+    if sizes["nameless"] or any(found[name] for name in absent):
+        name = "session_id" if sizes["nameless"] else next(name[3:] for name in absent if found[name])
+        raise DataError(f"there are rows with no {name}", path=place, hint="remove or repair them")
+    if not found["slots"]:
+        raise DataError("the log has no impressions", path=place, hint="check filters and splits")
+    if found["valid"] != found["impressions"]:
+        wrong = found["impressions"] - (found["valid"] or 0)
+        raise DataError(f"{wrong:,} rows have a click that is not 0 or 1", path=place, hint="repair them")
+    if found["lowest"] < 1:
+        raise DataError(f"there is a position {found['lowest']}", path=place, hint="positions are ranks from 1")
+    taken = engine.to_arrow(twice.filter(twice.rows > 1).order_by("ranking_id", "position").limit(1)).to_pylist()
+    if taken and not found["unlike"]:
+        refuse_page(taken[0]["ranking_id"], taken[0]["position"], place)
+    rankings = _one(engine, slots.agg(rankings=slots.ranking_id.nunique()))["rankings"]
+    return {
+        "impressions": found["impressions"],
+        "clicks": found["clicks"],
+        "pages": sizes["pages"],
+        "rankings": rankings,
+        "slots": found["slots"],
+        "unlike": found["unlike"],
+    }
+
+
+def refuse_repeated(engine: Engine, log: Table, place: Path | str | None) -> None:
+    """Whether a page has two rows at one position, which looks like a collision; a slow check, so made last."""
+    taken = log.group_by("session_id", "position").agg(rows=log.count())
+    first = engine.to_arrow(taken.filter(taken.rows > 1).order_by("session_id", "position").limit(1)).to_pylist()
+    if first:
+        refuse_page(first[0]["session_id"], first[0]["position"], place)
+
+
+def refuse_page(session: Any, position: int, place: Path | str | None) -> None:
+    """Say which page has two rows at one position."""
+    raise DataError(
+        f"position {position} is taken twice in session {session}",
+        path=place,
+        hint="keep one document per position, and give each result page its own session_id",
+    )
+
+
+def _one(engine: Engine, table: Table) -> dict[str, Any]:
+    """The only row of a table."""
+    row: dict[str, Any] = engine.to_arrow(table).to_pylist()[0]
+    return row

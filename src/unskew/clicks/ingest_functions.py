@@ -1,0 +1,39 @@
+"""Functions that DuckDB and Spark both have and Ibis does not, under the names that they have there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+
+def bit_or(value: Any) -> Any:
+    """All bits of a group of whole numbers together."""
+    return _builtin("bit_or", ("int64",), "int64", aggregate=True)(value)
+
+
+def from_micros(micros: Any, engine: str) -> Any:
+    """The timestamp in UTC so many microseconds after 1970 began."""
+    name = "timestamp_micros" if engine == "spark" else "make_timestamp"
+    return _builtin(name, ("int64",), "timestamp")(micros)
+
+
+def from_zone(naive: Any, zone: str, engine: str) -> Any:
+    """The timestamp in UTC at which clocks of a zone show `naive`."""
+    if zone == "UTC":
+        return naive
+    if engine == "spark":
+        return _builtin("to_utc_timestamp", ("timestamp", "string"), "timestamp")(naive, zone)
+    return _builtin("timezone", ("string", "timestamp"), "timestamp('UTC')")(zone, naive).cast("timestamp")
+
+
+@cache
+def _builtin(name: str, takes: Sequence[str], gives: str, aggregate: bool = False) -> Any:
+    import ibis
+
+    def one(a: Any) -> Any: ...
+
+    def two(a: Any, b: Any) -> Any: ...
+
+    makes = ibis.udf.agg.builtin if aggregate else ibis.udf.scalar.builtin
+    return makes(one if len(takes) == 1 else two, name=name, signature=(tuple(takes), gives))

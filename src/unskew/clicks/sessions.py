@@ -1,0 +1,220 @@
+"""Visits and splits: which pages a person saw in one go, and training data that never sees the future.
+
+A page (session_id) is one list of results; a visit (visit_id) is a run of pages of one person with no pause longer
+than a gap. A split by time cuts between visits: what came before the first boundary is for training.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+from unskew.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from ibis.expr.types import Column, Table
+
+    from unskew.clicks.engine import Engine
+
+PARTS = ("train", "validation", "test")
+BUCKETS = 4096
+"""Cells of one histogram while a boundary is searched."""
+
+
+def sessionise(events: Table, *, by: Sequence[str] = ("user_id",), gap: int = 1800) -> Table:
+    """Add visit_id, and session_id where there is none, to a table with `timestamp` and the columns `by`.
+
+    A visit ends with a pause of more than `gap` seconds between the starts of two pages; a page without a person
+    is a visit of its own. Ids are the person's name and a number, and do not depend on the order of rows.
+    """
+    events = with_pages(events, by=by, gap=gap)
+    return add_visits(events, find_visits(events, by=by, gap=gap))
+
+
+def add_visits(events: Table, pages: Table) -> Table:
+    """The impressions of these pages, with their visit_id."""
+    kept = [name for name in events.columns if name != "visit_id"]
+    return events.select(kept).join(pages.select("session_id", "visit_id"), "session_id")
+
+
+def with_pages(events: Table, *, by: Sequence[str] = ("user_id",), gap: int = 1800) -> Table:
+    """The events with a session_id: their own, or one found from their times."""
+    if gap < 1:
+        raise ConfigError(f"--gap {gap}: must be at least 1 second")
+    require(events, ["timestamp", *by])
+    return events if "session_id" in events.columns else number_pages(events, by=by, gap=gap)
+
+
+def number_pages(events: Table, *, by: Sequence[str] = ("user_id",), gap: int = 1800) -> Table:
+    """Add session_id: a new page begins where the query changes, the position does not grow, or after a gap.
+
+    Rows are taken in the order of a person's timestamps; those of one moment by query and position.
+    """
+    import ibis
+
+    require(events, ["timestamp", "query_id", "position", *by])
+    keys = ["timestamp", "query_id", "position", *(["doc_id"] if "doc_id" in events.columns else [])]
+    order = ibis.window(group_by=list(by), order_by=keys)
+    before = events.mutate(
+        page_before=events.timestamp.lag().over(order),
+        query_before=events.query_id.lag().over(order),
+        position_before=events.position.lag().over(order),
+    )
+    new = (
+        before.page_before.isnull()
+        | (before.query_before != before.query_id)
+        | (before.position_before >= before.position)
+        | (before.timestamp > before.page_before + ibis.interval(seconds=gap))
+    )
+    started = before.mutate(page_new=new.cast("int32"))
+    running = ibis.window(group_by=list(by), order_by=keys, preceding=None, following=0)
+    numbered = started.mutate(page_number=started.page_new.sum().over(running))
+    named = numbered.mutate(session_id=_person(numbered, by) + "-" + numbered.page_number.cast("string"))
+    return named.drop("page_before", "query_before", "position_before", "page_new", "page_number")
+
+
+def find_visits(events: Table, *, by: Sequence[str], gap: int) -> Table:
+    """One row per page: session_id, when it began (`start`), visit_id."""
+    import ibis
+
+    require(events, ["timestamp", *by])
+    people = {name: events[name].min() for name in by}
+    pages = events.group_by("session_id").agg(start=events.timestamp.min(), **people)
+    order = ibis.window(group_by=list(by), order_by=["start", "session_id"])
+    before = pages.mutate(before=pages.start.lag().over(order))
+    pause = before.before.isnull() | (before.start > before.before + ibis.interval(seconds=gap))
+    first = before.mutate(first=pause.cast("int32"))
+    running = ibis.window(group_by=list(by), order_by=["start", "session_id"], preceding=None, following=0)
+    numbered = first.mutate(number=first["first"].sum().over(running))
+    known = reduce(lambda left, right: left & right, [numbered[name].notnull() for name in by])
+    person = _person(numbered, by) + "/" + numbered.number.cast("string")
+    own = "//" + numbered.session_id.cast("string")
+    return numbered.select("session_id", "start", visit_id=known.ifelse(person, own))
+
+
+def _person(table: Table, by: Sequence[str]) -> Column:
+    """The columns as one string; several are escaped, so that no two people get one name."""
+    texts = [table[name].cast("string") for name in by]
+    if len(texts) > 1:
+        texts = [text.replace("~", "~0").replace("/", "~1") for text in texts]
+    return reduce(lambda left, right: left + "/" + right, texts)
+
+
+def require(table: Table, names: Sequence[str]) -> None:
+    """The table has these columns."""
+    missing = [name for name in names if name not in table.columns]
+    if missing:
+        raise DataError(
+            f"missing columns: {', '.join(missing)}; there are {', '.join(table.columns)}",
+            hint="ingest the log with them, or name others",
+        )
+
+
+@dataclass(frozen=True)
+class Split:
+    """Impressions cut by time."""
+
+    parts: dict[str, Table]
+    """train, validation, test; lazy."""
+    boundaries: dict[str, str]
+    """Where validation and test begin, in UTC."""
+    units: dict[str, int]
+    """Visits, or pages where there are no visits, in each part."""
+    unit: str
+    """visit_id or session_id."""
+
+
+def split_by_time(
+    engine: Engine, impressions: Table, *, validation: float = 0.1, test: float = 0.1, pages: Table | None = None
+) -> Split:
+    """Cut impressions into training, validation and test by the time at which visits begin.
+
+    The shares are of visits (of pages where there is no visit_id). Boundaries are whole seconds, and what begins
+    in the same second stays together, so the result depends neither on the engine nor on the order of rows.
+    `pages` is what `find_visits` gave; the parts then have its visit_id.
+    """
+    if validation < 0 or test < 0 or validation + test >= 1:
+        raise ConfigError(f"--validation {validation} and --test {test}: not negative, and less than 1 together")
+    unit = "visit_id" if pages is not None or "visit_id" in impressions.columns else "session_id"
+    require(impressions, ["timestamp", "session_id"])
+    begun = engine.keep(unit_starts(known_pages(impressions, unit) if pages is None else pages, unit))
+    refuse_undatable(engine, begun, unit)
+    units = begun.select(unit, "second").distinct()
+    total = _fetch(engine, units.agg(n=units.count()))[0]["n"]
+    if not total:
+        raise DataError("there are no impressions to split")
+    asked = {"validation": 1 - validation - test, "test": 1 - test}
+    edges = {name: find_boundary(engine, units, round(share * total)) for name, share in asked.items()}
+    early, late = begun.second < edges["validation"], begun.second >= edges["test"]
+    chosen = {"train": early, "validation": ~early & ~late, "test": late & ~early}
+    sizes = _fetch(engine, begun.agg(**{name: begun[unit].nunique(where=where) for name, where in chosen.items()}))
+    parts = {
+        name: impressions.semi_join(begun.filter(where), "session_id")
+        if pages is None
+        else add_visits(impressions, begun.filter(where))
+        for name, where in chosen.items()
+    }
+    return Split(parts, {name: _clock(edge) for name, edge in edges.items()}, sizes[0], unit)
+
+
+def known_pages(impressions: Table, unit: str) -> Table:
+    """One row per page of a log that has its visits: session_id, start, its unit, and the last other unit."""
+    shown = impressions.group_by("session_id")
+    times = {"start": impressions.timestamp.min()}
+    if unit == "session_id":
+        return shown.agg(**times)
+    pages = shown.agg(**times, visit_id=impressions[unit].min(), other=impressions[unit].max())
+    own = "//" + pages.session_id.cast("string")
+    return pages.mutate(visit_id=pages.visit_id.cast("string").fill_null(own), other=pages.other.cast("string"))
+
+
+def unit_starts(pages: Table, unit: str) -> Table:
+    """The pages, and the second in which the visit of each began."""
+    starts = pages.group_by(unit).agg(began=pages.start.min())
+    seconds = starts.select(unit, second=starts.began.truncate("s").epoch_seconds())
+    return pages.join(seconds, unit)
+
+
+def refuse_undatable(engine: Engine, pages: Table, unit: str) -> None:
+    """Every page has a time, and belongs to one visit."""
+    late = _fetch(engine, pages.agg(n=pages.start.isnull().cast("int64").sum()))[0]["n"]
+    if late:
+        raise DataError(f"{late:,} pages have no timestamp", hint="remove or repair them")
+    if "other" in pages.columns:
+        torn = pages.filter(pages.visit_id != pages.other).order_by("session_id").limit(1)
+        for page in _fetch(engine, torn):
+            raise DataError(f"session {page['session_id']} is in two visits", hint=f"repair {unit}")
+
+
+def find_boundary(engine: Engine, units: Table, rank: int) -> int:
+    """The second in which the unit of this rank (from 0, by time) began; past the last one for a rank beyond.
+
+    By histograms of ever smaller cells, which any engine can make of any number of rows and which need no sort.
+    """
+    ends = _fetch(engine, units.agg(low=units.second.min(), high=units.second.max(), n=units.count()))[0]
+    low, high = int(ends["low"]), int(ends["high"]) + 1
+    if rank >= ends["n"]:
+        return high
+    while high - low > 1:
+        width = -(-(high - low) // BUCKETS)
+        inside = units.filter((units.second >= low) & (units.second < high))
+        cells = inside.mutate(cell=((inside.second - low) / width).floor().cast("int64"))
+        counted = _fetch(engine, cells.group_by("cell").agg(n=cells.count()).order_by("cell"))
+        for row in counted:
+            if rank < row["n"]:
+                low, high = low + row["cell"] * width, min(high, low + (row["cell"] + 1) * width)
+                break
+            rank -= row["n"]
+    return low
+
+
+def _clock(second: int) -> str:
+    return datetime.fromtimestamp(second, UTC).isoformat().replace("+00:00", "Z")
+
+
+def _fetch(engine: Engine, table: Table) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = engine.to_arrow(table).to_pylist()
+    return rows

@@ -1,0 +1,124 @@
+"""What `unskew ingest` does: options from flags and a mapping file, and the summary as people read it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from unskew.clicks.ingest_options import RULES, IngestOptions
+from unskew.errors import ConfigError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+BAR = 30
+"""Width of the widest bar of a click rate."""
+MOST = 20
+"""Positions that are shown."""
+
+
+def ingest_options(
+    mapping: Path | None = None,
+    *,
+    columns: Sequence[str] = (),
+    keep: Sequence[str] = (),
+    session: str | None = None,
+    time_zone: str | None = None,
+    base: int | None = None,
+    off: Sequence[str] = (),
+    max_rejected: float | None = None,
+) -> IngestOptions:
+    """The options of a mapping file, with flags over them."""
+    content: dict[str, Any] = {}
+    if mapping is not None:
+        from unskew.config import read_toml
+
+        content = read_toml(mapping)
+    flags: dict[str, Any] = {
+        "columns": dict(_pair(text) for text in columns),
+        "keep": tuple(keep),
+        "session": tuple(name.strip() for name in (session or "").split(",") if name.strip()),
+        "time": {} if time_zone is None else {"zone": time_zone},
+        "positions": {} if base is None else {"base": base},
+        "rules": {"off": tuple(off)} if off else {},
+    }
+    for key, value in flags.items():
+        there = content.get(key)
+        content |= {key: {**there, **value} if isinstance(there, dict) else value} if value else {}
+    if max_rejected is not None:
+        content["max_rejected"] = max_rejected
+    try:
+        return IngestOptions.model_validate(content)
+    except ValidationError:
+        from unskew.config import checked  # which imports torch, so only for the sake of its sentences
+
+        try:
+            checked(IngestOptions, content, "")
+        except ConfigError as error:
+            raise ConfigError(f"{mapping}: {error}" if mapping is not None else str(error)) from None
+        raise
+
+
+def _pair(text: str) -> tuple[str, str]:
+    ours, sign, theirs = text.partition("=")
+    if not sign or not ours or not theirs:
+        raise ConfigError(f"--column {text}: write it like position=rank")
+    return ours.strip(), theirs.strip()
+
+
+def print_summary(console: Console, out: Path, made: Mapping[str, Any]) -> None:
+    """The summary of an ingested log, for people."""
+
+    def line(text: str) -> None:
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    line(f"{made['impressions']:,} impressions from {made['rows_read']:,} rows read, in {out}")
+    line(f"{made['pages']:,} pages, {made['queries']:,} queries, {made['documents']:,} documents")
+    without = made["pages_without_clicks"]
+    line(f"{made['clicks']:,} clicks ({made['click_rate']:.2%}), {without:.1%} of pages without one")
+    how = "found" if made["positions_detected"] else "given"
+    if made["positions_from"] is not None:
+        line(f"positions count from {made['positions_from']} in the source ({how}), from 1 here")
+    if made["time"] is not None:
+        line(f"from {made['time']['first']} to {made['time']['last']}")
+    for note in made["notes"]:
+        line(note)
+    for name, count in made["sides"].items():
+        line(f"{count:,} rows of {name} beside the log, in {out / name}")
+    for kind, count in made["ignored"].items():
+        line(f"{count:,} {kind} passed over")
+    _print_positions(line, made["by_position"])
+    console.print(_rules_table(made["rules"]))
+    lost = made["rejected"]
+    line(f"{lost['rows']:,} broken rows ({lost['share']:.2%}), see rejected.parquet")
+    for reason, count in sorted(lost["reasons"].items(), key=lambda item: -item[1]):
+        line(f"  {count:,} {reason.replace('_', ' ')}")
+
+
+def _print_positions(line: Any, positions: Sequence[Mapping[str, Any]]) -> None:
+    highest = max((row["click_rate"] for row in positions), default=0) or 1
+    for row in positions[:MOST]:
+        bar = "█" * round(row["click_rate"] / highest * BAR)
+        of = f"{row['clicks']:,}/{row['impressions']:,}"
+        line(f"rank {row['position']:>3} {bar:<{BAR}} {row['click_rate']:.4f}  {of}")
+    if len(positions) > MOST:
+        line(f"and {len(positions) - MOST} positions more")
+
+
+def _rules_table(rules: Mapping[str, Mapping[str, Any]]) -> Any:
+    from rich.table import Table
+
+    table = Table(title="rules", title_justify="left")
+    for name, side in (("rule", "left"), ("rows", "right"), ("share", "right"), ("", "left")):
+        table.add_column(name, justify=side, no_wrap=True)  # type: ignore[arg-type]
+    for name in RULES:
+        rule = rules[name]
+        if not rule["asked"]:
+            table.add_row(name, "–", "–", "nothing to ask")
+        else:
+            done = "" if not rule["rows"] else "removed" if rule["on"] else "kept (off)"
+            table.add_row(name, f"{rule['rows']:,}", f"{rule['share']:.2%}", done)
+    return table

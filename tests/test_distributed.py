@@ -1,0 +1,232 @@
+"""Several processes: the same weights as one process, one speaker, one run folder, and an end for all."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+import unskew
+from unskew.clicks.batches import Batches
+from unskew.clicks.counts import reduce_log
+from unskew.commands import learn_from_file
+from unskew.config import read_run_file
+from unskew.errors import ConfigError
+from unskew.learning.distributed import RowGroup, row_parts
+from unskew.learning.train import Progress
+from unskew.types import Log
+
+torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="module")
+def log() -> Log:
+    lists = unskew.make_lists(queries=30, features=5, documents=(3, 7), seed=1)
+    return unskew.simulate(lists, unskew.PositionBias(), sessions=1500, seed=2, cutoff=5)
+
+
+@pytest.fixture(scope="module")
+def folder(log: Log, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place, lists = tmp_path_factory.mktemp("distributed"), log.lists
+    unskew.write_log(log, place / "log.parquet")
+    table: dict[str, Any] = {"query_id": np.repeat(lists.query_ids, lists.sizes), "doc_id": lists.document_ids()}
+    vectors = pa.array(list(lists.features), pa.list_(pa.float32()))
+    pq.write_table(pa.table(table | {"vector": vectors}), place / "features.parquet")
+    return place
+
+
+def run_file(folder: Path, name: str, method: str = "dla", data: str = "", **training: Any) -> Path:
+    path = folder / f"{name}.toml"
+    settings = {"steps": 12, "batch": 16, "workers": 2, "validate_every": 6, "optimizer": "sgd"} | training
+    path.write_text(
+        f'out = "{name}"\n[data]\nlog = "log.parquet"\nlists = "features.parquet"\n{data}\n'
+        f'[method]\nname = "{method}"\n[ranker]\nname = "mlp"\nsizes = [6]\ndropout = 0.1\n[training]\n'
+        + "".join(f"{key} = {json.dumps(value)}\n" for key, value in settings.items())
+    )
+    return path
+
+
+def learn(path: Path, out: Path, report: Any = None) -> unskew.Model:
+    file, asked = read_run_file(path)
+    return learn_from_file(path.parent, file, asked, out, report=report)
+
+
+def torchrun(*words: str | Path) -> list[str]:
+    run = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "unskew"]
+    return [*run, *map(str, words)]
+
+
+ENVIRONMENT = os.environ | {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
+
+
+def in_two(*words: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        torchrun(*words), capture_output=True, text=True, check=False, env=ENVIRONMENT, timeout=300
+    )
+
+
+def weights(folder: Path) -> dict[str, Tensor]:
+    return load_file(folder / "weights.safetensors")
+
+
+def assert_close(one: Path, other: Path) -> None:
+    first, second = weights(one), weights(other)
+    assert first.keys() == second.keys()
+    for name, value in first.items():
+        assert torch.allclose(value.double(), second[name].double(), rtol=1e-6, atol=1e-6), name
+
+
+# ---- one process ----
+
+
+def test_the_parts_of_an_epoch_are_its_rows(log: Log) -> None:
+    whole = Batches(reduce_log(log), size=10, seed=3)
+    parts = [RowGroup(whole, worker, 3) for worker in range(3)]
+    assert {len(part) for part in parts} == {len(parts[0])}
+    order, dealt = whole._shuffle(0), [part._shuffle(0) for part in parts]
+    joined = torch.stack(dealt, 1).flatten()[: len(order)]
+    assert torch.equal(joined, order)
+    assert all(part.size == 4 for part in parts)  # 10 rows in three parts, rounded up
+    assert torch.equal(parts[1].at(0).clicks, parts[1].at(0).clicks)
+    assert len(parts[0].at(0).where) == 4
+
+
+def test_parts_take_turns_by_their_share(log: Log) -> None:
+    parts = row_parts(Batches(reduce_log(log), size=8), 2)
+    parts.shares = [0.25, 0.75]
+    seen: list[int] = []
+    for part in parts.own:
+        source, worker = part.draws, part.worker
+        original = source.at
+        source.at = lambda step, w=worker, f=original: (seen.append(w), f(step))[1]  # type: ignore[method-assign]
+    for step in range(100):
+        parts.at(step)
+    assert np.mean(seen) == pytest.approx(0.75, abs=0.03)
+
+
+def test_a_step_is_the_mean_over_its_parts(folder: Path, tmp_path: Path) -> None:
+    """Against a hand-made step: gradients of each part from the same weights, buffers averaged."""
+    file, asked = read_run_file(
+        run_file(folder, "hand", "regression_em", steps=1, validate_on="nothing", clip=1e9)
+    )
+    from unskew.run import prepare
+    from unskew.run_data import open_data
+
+    data, _ = open_data(folder, file.data, asked)
+    torch.manual_seed(0)
+    trainer, parts, model = prepare(asked, data)
+    model.ranker.layers[1].inplace = False
+    start = {name: value.clone() for name, value in trainer.modules.state_dict().items()}
+    gradients, buffers = [], []
+    for part in parts.own:
+        trainer.modules.load_state_dict(start)
+        trainer.modules.train()
+        torch.manual_seed((part.worker * 0x9E3779B97F4A7C15) % 2**63)
+        batch = part.draws.at(0)
+        loss = model.method(batch.pad(model.ranker(batch.documents)), batch)
+        gradients.append(torch.autograd.grad(loss, list(model.ranker.parameters())))
+        buffers.append(model.method.examination.clone())
+    trainer.modules.load_state_dict(start)
+    trainer.step(parts, 0)
+    assert torch.allclose(model.method.examination, (buffers[0] + buffers[1]) / 2, atol=1e-6)
+    assert not torch.allclose(buffers[0], buffers[1], atol=1e-4)  # else the mean would say nothing
+    for (name, value), one, two in zip(model.ranker.named_parameters(), *gradients, strict=True):
+        expected = start[f"ranker.{name}"] - asked.training.learning_rate * (one + two) / 2
+        assert torch.allclose(value, expected, atol=1e-6), name
+
+
+def test_a_run_in_parts_resumes_bit_for_bit(folder: Path, tmp_path: Path) -> None:
+    path = run_file(folder, "parts", "pair_debias", "shards = 3", checkpoint_every=5, optimizer="adam")
+    straight = learn(path, tmp_path / "straight")
+
+    def stop(progress: Progress) -> None:
+        if progress.step == 6:
+            raise RuntimeError("pulled the plug")
+
+    with pytest.raises(RuntimeError, match="plug"):
+        learn(path, tmp_path / "cut", stop)
+    resumed = learn(path, tmp_path / "cut")
+    for name, value in straight.ranker.state_dict().items():
+        assert torch.equal(value, resumed.ranker.state_dict()[name])
+    assert json.loads((tmp_path / "cut" / "run.json").read_text())["data"]["shards"] == 4  # two for each worker
+
+
+def test_settings_that_cannot_be(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="too small for 20 workers"):
+        learn(run_file(folder, "many", workers=20), tmp_path / "run")
+    path = run_file(folder, "trees")
+    path.write_text(path.read_text().replace('name = "mlp"\nsizes = [6]\ndropout = 0.1', 'name = "trees"'))
+    with pytest.raises(ConfigError, match="trees grow from a log in memory, in one process"):
+        learn(path, tmp_path / "run")
+
+
+# ---- two processes ----
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("method", "data"),
+    [("dla", ""), ("regression_em", "shards = 4"), ("vectorization", "shards = 4"), ("vectorization", "")],
+)
+def test_two_processes_learn_what_one_does(folder: Path, tmp_path: Path, method: str, data: str) -> None:
+    path = run_file(folder, f"{method}{len(data)}", method, data)
+    learn(path, tmp_path / "one")
+    done = in_two("learn", path, "--out", tmp_path / "two")
+    assert done.returncode == 0, done.stderr
+    assert_close(tmp_path / "one", tmp_path / "two")
+    assert done.stdout.count("finished:") == 1  # one speaks
+    texts = [(tmp_path / run / "curve.jsonl").read_text() for run in ("one", "two")]
+    curves = [[json.loads(line) for line in text.splitlines()] for text in texts]
+    for one, two in zip(*curves, strict=True):
+        assert one["metric"] == pytest.approx(two["metric"], abs=1e-6)
+        assert one["loss"] == pytest.approx(two["loss"], abs=1e-6)
+
+
+@pytest.mark.slow
+def test_trees_in_two_processes_are_refused(folder: Path, tmp_path: Path) -> None:
+    path = run_file(folder, "trees2", workers=2)
+    path.write_text(path.read_text().replace('name = "mlp"\nsizes = [6]\ndropout = 0.1', 'name = "trees"'))
+    done = in_two("learn", path, "--out", tmp_path / "run")
+    assert done.returncode != 0
+    assert "trees grow from a log in memory, in one process" in done.stderr
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.slow
+def test_an_interrupt_ends_all_and_the_run_goes_on_in_one_process(folder: Path, tmp_path: Path) -> None:
+    path = run_file(folder, "long", steps=100_000, checkpoint_every=10, schedule="constant", validate_every=50)
+    out = tmp_path / "run"
+    running = subprocess.Popen(
+        torchrun("learn", path, "--out", out, "-q"),
+        env=ENVIRONMENT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        for _ in range(1200):
+            if (tmp_path / "run.partial" / "checkpoint.safetensors").exists() or running.poll() is not None:
+                break
+            time.sleep(0.1)
+        running.send_signal(signal.SIGINT)
+        _, errors = running.communicate(timeout=120)
+    finally:
+        running.kill()
+    about = json.loads((out / "run.json").read_text())
+    assert about["status"] == "interrupted", errors
+    path.write_text(path.read_text().replace("steps = 100000", f"steps = {about['steps'] + 5}"))
+    learn(path, out)
+    after = json.loads((out / "run.json").read_text())
+    assert (after["status"], after["steps"]) == ("finished", about["steps"] + 5)

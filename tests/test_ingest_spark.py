@@ -1,0 +1,63 @@
+"""Ingest on a local Spark gives what it gives on DuckDB."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from unskew.clicks.engine import connect
+from unskew.clicks.ingest import ingest
+from unskew.clicks.ingest_options import IngestOptions
+
+LOG = b"""session_id,query_id,doc_id,position,click,timestamp,user_id,serp_w
+p1,q1,a,0,1,2024-01-01T10:00:00.123456789+02:00,u1,1
+p1,q1,b,1,0,2024-07-01 10:00,u1,2
+p1,q1,b,1,0,2024-07-01 10:00,u1,2
+p2,q1,a,0,no,1700000000123,u1,1
+p2,q1,b,1.0,yes,1700000000,u1,2
+p3,q1,a,0,1,2024-01-01,u2,1
+p3,q1,b,1,1,2024-01-01,u2,2
+p3,q1,c,2,1,2024-01-01,u2,3
+p4,q1,a,0,0,2024-01-01,u2,1
+p4,q1,c,2,0,2024-01-01,u2,3
+p5,q1,a,0,0,yesterday,u2,1
+p6,q2,a,0,0,,u2,1
+p6,q3,b,1,0,,u2,1
+p7,q3,a,0,0,,u2,1
+p7,q3,b,0,0,,u2,1
+p8,q3,a,x,0,,u2,1
+"""
+
+
+@pytest.mark.slow
+def test_both_engines_give_the_same(tmp_path: Path) -> None:
+    """Text with broken rows, and clicks by document and by place that have to be joined."""
+    if importlib.util.find_spec("pyspark") is None or shutil.which("java") is None:
+        pytest.skip("needs pyspark and Java")
+    (tmp_path / "log.csv").write_bytes(LOG)
+    options = IngestOptions.model_validate({"max_rejected": 0.5, "time": {"zone": "Europe/Berlin"}})
+    ubi = str(Path(__file__).parent / "samples" / "ubi" / "[eq]*.ndjson")
+    made = {}
+    for name in ("duckdb", "spark"):
+        with connect(name, threads=1) as engine:
+            if name == "spark":  # a handful of rows need no more
+                engine.con._session.conf.set("spark.sql.shuffle.partitions", "1")
+            made[name] = [
+                ingest(tmp_path / "log.csv", tmp_path / name / "log", engine, options),
+                ingest(ubi, tmp_path / name / "ubi", engine, kind="ubi"),
+            ]
+    assert made["spark"] == made["duckdb"]
+    log, clicked = made["duckdb"]
+    assert (log["pages"], log["rejected"]["rows"], clicked["clicks"]) == (2, 2, 3)
+    for part, keys in (
+        ("log/impressions", ["session_id", "position"]),
+        ("log/rejected.parquet", ["row"]),
+        ("ubi/impressions", ["session_id", "position"]),
+    ):
+        tables = [pq.read_table(tmp_path / name / part) for name in made]
+        rows = [table.sort_by([(key, "ascending") for key in keys]).to_pylist() for table in tables]
+        assert rows[0] == rows[1]

@@ -1,0 +1,339 @@
+"""Broken records are rejected with a reason and their line, and cost no other record; broken files are errors."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import tracemalloc
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pydantic import ValidationError
+
+from unskew.clicks.readers import READERS, ReaderOptions
+from unskew.clicks.stage import Stage, Staged
+from unskew.errors import DataError
+
+PAGE = '{"query_id":"q","user_query":"u","query_response_hit_ids":["a","b"]}'
+EVENT = '{"action_name":"click","query_id":"q","event_attributes":{"object":{"object_id":"a"}}}'
+RESULT = "1\tmd5\t5\t6\t14\t0" + "\t0" * 26
+GOOD = {
+    "ubi": PAGE,
+    "baidu": "7\t1\x012\t\n" + RESULT,
+    "tiangong": '<session num="1">\n<interaction num="1">\n<query_id>q</query_id><results>\n'
+    '<result rank="1"><docid>d</docid></result></results>\n</interaction>\n</session>',
+    "yandex": "1\t0\tQ\t2\t3\t4\t5",
+    "ranklens": '{"event":"ranking","id":"r","items":[{"id":"m"}]}',
+}
+
+
+def stage(folder: Path, reader: str, *paths: Path, **options: Any) -> Staged:
+    target = Stage(folder / "staged")
+    READERS[reader](paths, target, ReaderOptions(**options))
+    return target.close()
+
+
+def rejected(staged: Staged) -> list[dict[str, Any]]:
+    return [] if staged.rejected is None else pq.read_table(staged.rejected).to_pylist()
+
+
+HEAD = b'{"query_id":"q","query_response_hit_ids":["a"],'
+CLICK = b'{"action_name":"click","query_id":"q","event_attributes":{"rank":'
+BROKEN = [
+    ("ubi", b'{"query_id": "q', "not-json"),
+    ("ubi", b"\xff\xfe{}", "invalid-utf8"),
+    ("ubi", b"[" * 100_000, "nested-too-deeply"),
+    ("ubi", b'{"a":' * 50_000 + b"1" + b"}" * 50_000, "nested-too-deeply"),
+    ("ubi", b"[1]", "not-an-object"),
+    ("ubi", b"[]", "not-an-object"),
+    ("ubi", b'{"what": 1}', "neither-query-nor-event"),
+    ("ubi", b'{"query_id":"q","query_response_hit_ids":["a",null]}', "missing-hit_id"),
+    ("ubi", b'{"query_id":"q","query_response_hit_ids":["\\ud800"]}', "bad-hit_id"),
+    ("ubi", b'{"query_id":"q","query_response_hit_ids":["' + b"x" * 2000 + b'"]}', "bad-hit_id"),
+    ("ubi", b'{"query_id":"","query_response_hit_ids":["a"]}', "missing-query_id"),
+    ("ubi", b'{"query_id":{"a":1},"query_response_hit_ids":["a"]}', "bad-query_id"),
+    ("ubi", b'{"query_id":"q","query_response_hit_ids":[' + b"1," * 20_000 + b"1]}", "too-many-results"),
+    ("ubi", HEAD + b'"timestamp":"yesterday, at noon"}', "bad-timestamp"),
+    ("ubi", HEAD + b'"timestamp":1e300}', "bad-timestamp"),
+    ("ubi", HEAD + b'"timestamp":"9999-12-31T23:59:59-23:00"}', "bad-timestamp"),
+    ("ubi", HEAD + b'"query_attributes":{"propensity":1.5}}', "bad-propensity"),
+    ("ubi", HEAD + b'"query_attributes":{"propensity":NaN}}', "not-json"),
+    ("ubi", HEAD + b'"query_attributes":{"propensity":[1,1]}}', "bad-propensity"),
+    ("ubi", HEAD + b'"query_attributes":{"positions":[0]}}', "bad-positions"),
+    ("ubi", HEAD + b'"query_attributes":{"randomized":"x"}}', "bad-randomized"),
+    ("ubi", HEAD + b'"query_attributes":{"propensity":1e999}}', "bad-propensity"),
+    ("ubi", b'{"action_name":"click","query_id":"q"}', "missing-object_id"),
+    ("ubi", CLICK + b'-1}}', "bad-ordinal"),
+    ("ubi", CLICK + b'1.5}}', "bad-ordinal"),
+    ("ubi", CLICK + b'1' + b"0" * 400 + b"}}", "bad-ordinal"),
+    ("baidu", b"\xff\t1\t2", "invalid-utf8"),
+    ("baidu", b"only one column", "wrong-columns"),
+    ("baidu", b"\t".join([b"x"] * 10_000), "wrong-columns"),
+    ("baidu", b"7\t\t", "missing-query"),
+    ("baidu", RESULT.replace("1\t", "0\t", 1).encode(), "bad-position"),
+    ("baidu", RESULT.replace("md5", "").encode(), "missing-url"),
+    ("baidu", RESULT.replace("14\t0", "14\t2").encode(), "bad-click"),
+    ("baidu", RESULT.replace("14\t0", "14\t").encode(), "missing-click"),
+    ("baidu", RESULT.replace("14\t0\t0\t0\t0\t0", "14\t0\t0\t0\t0\ttall").encode(), "bad-serp_height"),
+    ("baidu", b"9\t1\t2\t3\t5\t0", "bad-label"),
+    ("baidu", b"9\t1\t2\t3\t4\t11", "bad-bucket"),
+    ("tiangong", b"words that are no xml", "bad-label"),
+    ("tiangong", b"<a>words</a>", "wrong-columns"),
+    ("tiangong", b"1 7 q d 5 1", "bad-label"),
+    ("tiangong", b"<interaction num='1'>&bad;</interaction>", "not-xml"),
+    ("tiangong", b"<interaction num='1'><results/></interaction>", "missing-results"),
+    ("tiangong", b"<interaction num='1'><results><result rank='x'><docid>d</docid></result></results>"
+     b"<query_id>q</query_id></interaction>", "bad-rank"),
+    ("tiangong", b"<interaction num='1'><results><result rank='1'/></results><query_id>q</query_id></interaction>",
+     "missing-docid"),
+    ("tiangong", b"<interaction num='1'>\xff</interaction>", "invalid-utf8"),
+    ("tiangong", b"<interaction num='1'>" + b"<a>" * 300_000 + b"</interaction>", "not-xml"),
+    ("tiangong", b"<interaction num='1'>" + b"x" * (2**20 + 1) + b"</interaction>", "interaction-too-long"),
+    ("tiangong", b"<interaction num='1'>\n<interaction num='2'>", "interaction-without-end"),
+    ("yandex", b"1\t0\tQ\t2", "wrong-columns"),
+    ("yandex", b"1\t0\tC", "wrong-columns"),
+    ("yandex", b"1 0 Q 2 3 4", "wrong-columns"),
+    ("yandex", b"1\tM\t23\t9\t9", "unknown-action"),
+    ("yandex", b"1\t-4\tQ\t2\t3\t4", "bad-time"),
+    ("yandex", b"1\t0\tQ\t2\t3\t", "missing-url"),
+    ("yandex", b"1\t0\tQ\t2\t3" + b"\t4" * 20_000, "too-many-results"),
+    ("yandex", b"1\t2\t3\t7", "bad-label"),
+    ("yandex", b"1\t0\tC\t\xff", "invalid-utf8"),
+    ("ranklens", b"{}", "missing-event"),
+    ("ranklens", b'{"event":"dance"}', "unknown-event"),
+    ("ranklens", b'{"event":"ranking","id":"r","items":[]}', "missing-items"),
+    ("ranklens", b'{"event":"ranking","id":"r","items":["m"]}', "bad-items"),
+    ("ranklens", b'{"event":"ranking","items":[{"id":"m"}]}', "missing-id"),
+    ("ranklens", b'{"event":"ranking","id":"r","items":[{"id":"m","relevancy":"high"}]}', "bad-relevancy"),
+    ("ranklens", b'{"event":"ranking","id":"r","fields":{},"items":[{"id":"m"}]}', "bad-fields"),
+    ("ranklens", b'{"event":"interaction","ranking":"r","type":"click"}', "missing-item"),
+    ("ranklens", b'{"event":"item","item":"m","fields":[{"name":"n","value":{"a":1}}]}', "bad-fields"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("reader", "line", "reason"), BROKEN)
+def test_a_broken_record_is_rejected_with_its_reason_and_line(
+    tmp_path: Path, reader: str, line: bytes, reason: str
+) -> None:
+    good = GOOD[reader].encode()
+    if reader == "tiangong":
+        good = good.removesuffix(b"</session>").rstrip()  # the broken lines stand within the session
+    (tmp_path / "log").write_bytes(good + b"\n\n" + line + b"\n" + GOOD[reader].encode() + b"\n")
+    staged = stage(tmp_path, reader, tmp_path / "log", items=True)
+    found = rejected(staged)
+    row = good.count(b"\n") + 3
+    assert [(one["row"], one["reason"]) for one in found][:1] == [(row, reason)]
+    assert found[0]["path"] == str(tmp_path / "log")
+    assert found[0]["raw"].encode()[:5] == line.decode("utf-8", "replace").encode()[:5]
+    assert len(found) == 1 + (reason == "interaction-without-end")
+    clean = tmp_path / "clean"
+    clean.mkdir()
+    (clean / "log").write_bytes(good + b"\n" + GOOD[reader].encode())
+    assert staged.impression_rows == stage(clean, reader, clean / "log").impression_rows > 1
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_a_line_without_end_is_rejected_and_not_held(tmp_path: Path, reader: str) -> None:
+    path = tmp_path / "log"
+    with path.open("wb") as file:
+        file.write(GOOD[reader].encode() + b"\n")
+        for _ in range(60):
+            file.write(b"x" * 2**20)
+        file.write(b"\n" + GOOD[reader].encode() + b"\n")
+    tracemalloc.start()
+    staged = stage(tmp_path, reader, path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert [one["reason"] for one in rejected(staged)] == ["line-too-long"]
+    assert len(rejected(staged)[0]["raw"]) == 1000
+    assert peak < 35 * 2**20
+    assert staged.impression_rows == 2 * stage_of_good(tmp_path / "one", reader)
+
+
+def test_an_element_without_end_is_rejected_and_not_held(tmp_path: Path) -> None:
+    path = tmp_path / "log.json"
+    with path.open("wb") as file:
+        file.write(b"[\n" + PAGE.encode() + b',\n{"text": "')
+        for _ in range(40):
+            file.write(b"x" * 2**20)
+        file.write(b'"}, ' + EVENT.encode() + b"]")
+    tracemalloc.start()
+    staged = stage(tmp_path, "ubi", path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert [(one["row"], one["reason"]) for one in rejected(staged)] == [(2, "line-too-long")]
+    assert (staged.impression_rows, staged.click_rows) == (2, 1)
+    assert peak < 35 * 2**20
+
+
+def stage_of_good(folder: Path, reader: str) -> int:
+    folder.mkdir()
+    (folder / "log").write_text(GOOD[reader])
+    return stage(folder, reader, folder / "log").impression_rows
+
+
+def test_results_after_a_broken_query_line_belong_to_no_page(tmp_path: Path) -> None:
+    (tmp_path / "log").write_text("7\t1\t\n" + RESULT + "\n8\t\t\n" + RESULT + "\n9\t3\t\n" + RESULT + "\n")
+    staged = stage(tmp_path, "baidu", tmp_path / "log")
+    found = [(one["row"], one["reason"]) for one in rejected(staged)]
+    assert found == [(3, "missing-query"), (4, "no-query-line")]
+    assert pq.read_table(staged.impressions)["session_id"].to_pylist() == ["7-1", "9-5"]
+
+
+def test_pages_after_a_broken_session_tag_belong_to_no_session(tmp_path: Path) -> None:
+    page = GOOD["tiangong"].split("\n", 1)[1]
+    (tmp_path / "log").write_text(GOOD["tiangong"] + "\n<session num=>\n" + page)
+    staged = stage(tmp_path, "tiangong", tmp_path / "log")
+    assert [one["reason"] for one in rejected(staged)] == ["missing-session"]
+
+
+def test_elements_of_an_array_are_rejected_by_their_number(tmp_path: Path) -> None:
+    path = tmp_path / "log.json"
+    path.write_text(f'[\n{PAGE},\n{{"oops": 1}},\n  3, "a ] text",\n{EVENT}, {{"x": tru}}\n]\ntail\n')
+    staged = stage(tmp_path, "ubi", path)
+    found = [(one["row"], one["reason"], one["raw"]) for one in rejected(staged)]
+    assert found == [
+        (2, "neither-query-nor-event", '{"oops": 1}'),
+        (3, "not-json", '3, "a ] text"'),
+        (5, "not-json", '{"x": tru}'),
+        (6, "not-json", "tail"),
+    ]
+    assert (staged.impression_rows, staged.click_rows, staged.rows_read) == (2, 1, 6)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 64])
+def test_elements_may_be_cut_anywhere(tmp_path: Path, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("unskew.clicks.readers.lines.BLOCK", size)
+    path = tmp_path / "log.json"
+    page = '{"query_id": "\\\\\\"}{", "user_query": "é]", "query_response_hit_ids": ["a", "b"]}'
+    path.write_text("[\n" + page + ',\n{"a": 1}]')
+    staged = stage(tmp_path, "ubi", path)
+    assert pq.read_table(staged.impressions)["session_id"].to_pylist() == ['\\"}{'] * 2
+    assert [one["reason"] for one in rejected(staged)] == ["neither-query-nor-event"]
+
+
+@pytest.mark.parametrize("text", ['[\n{"a": 1', "[\n}]", '[\n"', "{\n]]"])
+def test_brackets_that_do_not_match_are_an_error(tmp_path: Path, text: str) -> None:
+    (tmp_path / "log.json").write_text(text)
+    with pytest.raises(DataError, match=r"log\.json: (the JSON value does not end|brackets do not match)"):
+        stage(tmp_path, "ubi", tmp_path / "log.json")
+
+
+def test_one_long_line_may_be_an_array(tmp_path: Path) -> None:
+    (tmp_path / "log.json").write_text("[" + ",".join([PAGE] * 50) + "]")
+    staged = stage(tmp_path, "ubi", tmp_path / "log.json", longest_line=1000)
+    assert (staged.impression_rows, staged.rows_read, staged.rejected) == (100, 50, None)
+
+
+COMPRESSORS = {".gz": gzip.compress, ".xz": lzma.compress, ".bz2": bz2.compress}
+
+
+def zstandard(data: bytes) -> bytes:
+    sink = io.BytesIO()
+    with pa.CompressedOutputStream(sink, "zstd") as stream:
+        stream.write(data)
+        stream.flush()
+        sink.close = lambda: None  # type: ignore[method-assign]
+    return sink.getvalue()
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".xz", ".bz2", ".zst"])
+def test_compressed_files(tmp_path: Path, suffix: str) -> None:
+    compress = COMPRESSORS.get(suffix, zstandard)
+    path = tmp_path / f"log.tsv{suffix}"
+    whole = compress(GOOD["yandex"].encode() + b"\n")
+    path.write_bytes(whole + (whole if suffix in COMPRESSORS else b""))  # several streams in one file
+    assert stage(tmp_path, "yandex", path).impression_rows == (4 if suffix in COMPRESSORS else 2)
+    path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(DataError, match="cut short or damaged"):
+        stage(tmp_path / "cut", "yandex", path)
+    path.write_bytes(b"not compressed at all")
+    with pytest.raises(DataError, match="cut short or damaged"):
+        stage(tmp_path / "plain", "yandex", path)
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".xz", ".bz2", ".zst"])
+def test_a_stream_may_not_expand_without_end(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"bomb{suffix}"
+    path.write_bytes(COMPRESSORS.get(suffix, zstandard)(b"\n" * 40_000_000))
+    with pytest.raises(DataError, match=r"expands to more than"):
+        stage(tmp_path, "yandex", path, expansion=100, expansion_floor=2**20)
+
+
+def test_an_xz_header_may_not_ask_for_endless_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "log.xz"
+    path.write_bytes(lzma.compress(b"x", filters=[{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 2**24}]))
+    assert stage(tmp_path, "yandex", path).rejected_rows == 1
+    monkeypatch.setattr("unskew.clicks.readers.lines.XZ_MEMORY", 2**23)
+    with pytest.raises(DataError, match="cut short or damaged"):
+        stage(tmp_path, "yandex", path)
+
+
+@pytest.mark.parametrize("name", ["log.zip", "log.tar", "log.tar.gz", "log.TGZ"])
+def test_archives_are_refused_whatever_their_members_are_called(tmp_path: Path, name: str) -> None:
+    with zipfile.ZipFile(tmp_path / name, "w") as archive:
+        archive.writestr("../../escape.tsv", GOOD["yandex"])
+    with pytest.raises(DataError, match="an archive of several files is not read; unpack it"):
+        stage(tmp_path, "yandex", tmp_path / name)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [name]
+
+
+def test_a_missing_file_is_an_error_and_an_empty_one_is_not(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="nowhere: cannot be read: No such file"):
+        stage(tmp_path, "yandex", tmp_path / "nowhere")
+    (tmp_path / "empty").touch()
+    for reader in READERS:
+        staged = stage(tmp_path, reader, tmp_path / "empty")
+        assert (staged.impressions, staged.clicks, staged.rejected, staged.rows_read) == (None, None, None, 0)
+
+
+def test_a_file_may_begin_with_a_byte_order_mark_and_end_lines_as_windows_does(tmp_path: Path) -> None:
+    (tmp_path / "log").write_bytes(b"\xef\xbb\xbf" + GOOD["yandex"].encode() + b"\r\n1\t4\tC\t5\r\n")
+    staged = stage(tmp_path, "yandex", tmp_path / "log")
+    assert pq.read_table(staged.impressions)["doc_id"].to_pylist() == ["4", "5"]
+    assert pq.read_table(staged.clicks)["doc_id"].to_pylist() == ["5"]
+
+
+def test_options_are_checked() -> None:
+    with pytest.raises(ValidationError, match="unknown time zone"):
+        ReaderOptions(timezone="../../etc/passwd")
+    with pytest.raises(ValidationError):
+        ReaderOptions(ordinal_base=2)
+
+
+def test_a_session_that_shows_documents_without_end_is_rejected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("unskew.clicks.readers.yandex.MOST_SHOWN", 3)
+    (tmp_path / "log").write_text("1\t0\tQ\t1\t1\t1\t2\t3\n1\t1\tQ\t1\t1\t4\n2\t0\tQ\t1\t1\t4\n")
+    assert [one["reason"] for one in rejected(stage(tmp_path, "yandex", tmp_path / "log"))] == ["session-too-long"]
+
+
+def test_parts_of_a_stage_have_one_schema_and_bounded_size(tmp_path: Path) -> None:
+    target = Stage(tmp_path, batch=2)
+    for at in range(5):
+        more: dict[str, Any] = {"policy_id": "p", "serp_x": 1.0} if at == 4 else {}
+        target.impression(session_id="s", query_id="q", doc_id=str(at), position=at + 1, **more)
+        target.click(session_id="s", position=at)
+    target.shift_clicks(1)
+    staged = target.close()
+    parts = sorted((tmp_path / "impressions").iterdir())
+    assert [len(pq.read_table(part)) for part in parts] == [2, 2, 1]
+    assert len({tuple(pq.read_schema(part).names) for part in parts}) == 1
+    assert pq.read_table(staged.impressions)["policy_id"].to_pylist() == [None] * 4 + ["p"]
+    assert pq.read_table(staged.clicks)["position"].to_pylist() == [1, 2, 3, 4, 5]
+
+
+def test_a_batch_heavy_with_text_is_written_early(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("unskew.clicks.stage.HEAVIEST", 1000)
+    target = Stage(tmp_path)
+    for at in range(4):
+        target.impression(session_id="s", query_id="q", doc_id=str(at), position=at + 1, title="t" * 600)
+    target.close()
+    assert len(list((tmp_path / "impressions").iterdir())) == 2
