@@ -463,7 +463,9 @@ def test_joint_schedule_holds_o_at_ones_first() -> None:
 def test_the_joint_schedule_penalises_the_weights_of_the_base_model_from_the_first_step() -> None:
     losses = []
     for penalty in (0.0, 0.5):
-        method = Vectorization(dimension=1, schedule="joint", freeze=1, penalty=penalty).build(Context(3, None))
+        method = Vectorization(dimension=1, schedule="joint", freeze=1, penalty=penalty, base=(256, 64)).build(
+            Context(3, None)
+        )
         tower = method.tower(MLP(sizes=(4,)).build(6, 1), 6)
         assert isinstance(tower, WithSide)
         assert not any("tower" in name for name, _ in method.named_parameters())  # they are the ranker's
