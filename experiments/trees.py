@@ -26,13 +26,14 @@ NETWORKS = {
 }
 
 
-def asked(folder: str, fold: int, seeds: list[int], per_query: int) -> dict:
+def asked(folder: str, fold: int, seeds: list[int], options: argparse.Namespace) -> dict:
     """A compare file of one fold."""
+    trees = {"leaves": options.leaves, "feature_fraction": options.feature_fraction}
     methods = [{"name": name} for name in TREES]
     methods += [{"label": label, **table} for label, table in NETWORKS.items()]
-    methods += [{"name": name, "patience": 50} for name in PACKAGES]
+    methods += [{"name": name, "patience": 50, **trees} for name in PACKAGES]
     return {
-        "sessions": per_query * 330,
+        "sessions": options.per_query * 330,
         "randomized": 0.05,
         "seeds": seeds,
         "data": {
@@ -44,8 +45,8 @@ def asked(folder: str, fold: int, seeds: list[int], per_query: int) -> dict:
             "scaling": "none",
         },
         "logger": {"name": "svm"},
-        "behaviours": [{"name": "position"}, {"name": "trust"}],
-        "ranker": {"name": "trees"},
+        "behaviours": [{"name": name} for name in options.behaviours],
+        "ranker": {"name": "trees", **trees},
         "training": {"validate_on": "labels", "steps": 600},
         "methods": methods,
     }
@@ -59,15 +60,18 @@ def main() -> None:
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--folds", default="1,2,3,4,5")
     parser.add_argument("--per-query", type=int, default=100)
+    parser.add_argument("--behaviours", nargs="+", default=["position", "trust"])
+    parser.add_argument("--leaves", type=int, default=15)
+    parser.add_argument("--feature-fraction", type=float, default=0.8)
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
     seeds, found = list(range(options.first_seed, options.first_seed + options.seeds)), {}
     for fold in options.folds.split(","):
-        content = asked(options.folder, int(fold), seeds, options.per_query)
+        content = asked(options.folder, int(fold), seeds, options)
         found[fold] = compare(content, f"{options.out}/fold{fold}", jobs=options.jobs)
         print(f"fold {fold} done, {len(found[fold].failed)} cells failed", flush=True)
     print(f"\n{machine()}; {options.seeds} seeds, {options.per_query} pages a query on average")
-    for behaviour in ("position", "trust"):
+    for behaviour in options.behaviours:
         report(behaviour, found)
 
 
