@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from unskew.config import read_run_file, read_toml, settings
+from unskew.checking import read_toml
+from unskew.config import read_run_file, settings
 from unskew.errors import ConfigError
 from unskew.learning.methods import DLA, IPW
 from unskew.learning.rankers import MLP, Linear

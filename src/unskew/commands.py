@@ -10,13 +10,14 @@ from typing import Any, cast
 import numpy as np
 import torch
 
+from unskew.checking import checked, known, read_toml
 from unskew.clicks.batches import Batches
 from unskew.clicks.counts import reduce_log
 from unskew.clicks.letor import write_letor
 from unskew.clicks.log import read_log, write_log
 from unskew.clicks.simulate import BEHAVIOURS, LOGGERS, ScoresLogger, logging_scores, simulate
 from unskew.clicks.synthetic import make_lists
-from unskew.config import RunFile, Settings, checked, known, read_toml
+from unskew.config import RunFile, Settings
 from unskew.errors import ConfigError, RunError
 from unskew.folder import refuse_to_overwrite
 from unskew.learning.model import Model, load

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import ValidationError
-
+from unskew.checking import checked, read_toml
 from unskew.clicks.ingest_options import RULES, IngestOptions
 from unskew.errors import ConfigError
 
@@ -32,11 +31,7 @@ def ingest_options(
     max_rejected: float | None = None,
 ) -> IngestOptions:
     """The options of a mapping file, with flags over them."""
-    content: dict[str, Any] = {}
-    if mapping is not None:
-        from unskew.config import read_toml
-
-        content = read_toml(mapping)
+    content = {} if mapping is None else read_toml(mapping)
     flags: dict[str, Any] = {
         "columns": dict(_pair(text) for text in columns),
         "keep": tuple(keep),
@@ -51,15 +46,10 @@ def ingest_options(
     if max_rejected is not None:
         content["max_rejected"] = max_rejected
     try:
-        return IngestOptions.model_validate(content)
-    except ValidationError:
-        from unskew.config import checked  # which imports torch, so only for the sake of its sentences
-
-        try:
-            checked(IngestOptions, content, "")
-        except ConfigError as error:
-            raise ConfigError(f"{mapping}: {error}" if mapping is not None else str(error)) from None
-        raise
+        options: IngestOptions = checked(IngestOptions, content, "")
+    except ConfigError as error:
+        raise ConfigError(f"{mapping}: {error}" if mapping is not None else str(error)) from None
+    return options
 
 
 def _pair(text: str) -> tuple[str, str]:

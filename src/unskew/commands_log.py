@@ -11,7 +11,7 @@ from typing import Any
 from unskew.clicks.counting import count_rankings
 from unskew.clicks.counts_folder import write_counts
 from unskew.clicks.engine import Engine, connect
-from unskew.clicks.parquet_folder import complete_folder, refuse_existing
+from unskew.clicks.parquet_folder import complete_folder, impressions_in, refuse_existing
 from unskew.clicks.sessions import Split, find_visits, split_by_time, with_pages
 from unskew.errors import ConfigError, DataError
 
@@ -59,12 +59,6 @@ def find_and_split(
         log = engine.keep(with_pages(log, by=people, gap=gap))
     pages = engine.keep(find_visits(log, by=people, gap=gap))
     return split_by_time(engine, log, validation=validation, test=test, pages=pages)
-
-
-def impressions_in(path: Path) -> Path:
-    """The impressions of a folder that `unskew ingest` wrote; any other path as it is."""
-    inside = path / "impressions"
-    return inside if inside.is_dir() else path
 
 
 def refuse_nameless(engine: Engine, log: Any, names: Sequence[str], path: Path) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from unskew.config import checked, table_of
+from unskew.checking import checked, table_of
 from unskew.errors import ConfigError
 from unskew.learning.baselines import BASELINES, BaselineConfig
 from unskew.learning.methods import METHODS, MethodConfig

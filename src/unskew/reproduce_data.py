@@ -10,10 +10,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from unskew.checking import checked
 from unskew.clicks.datasets import PRESETS, find_files
 from unskew.clicks.files import OPENERS, complete_file, open_maybe_compressed
 from unskew.compare_config import Synthetic
-from unskew.config import checked
 from unskew.errors import ConfigError, DataError, did_you_mean
 from unskew.reproduce_recipe import sources
 

@@ -17,11 +17,11 @@ import numpy as np
 import torch
 
 from unskew import __version__
+from unskew.checking import checked, table_of
 from unskew.clicks.simulate import Behaviour, simulate
 from unskew.compare_config import Asked, asked_for
 from unskew.compare_data import Splits, read_data
 from unskew.compare_rows import spread
-from unskew.config import checked, table_of
 from unskew.folder import status
 from unskew.learning.methods.vectorization import Vectorization, VectorizationMethod, base_vector
 from unskew.learning.model import Model, load

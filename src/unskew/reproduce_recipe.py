@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from unskew.config import checked, read_toml
+from unskew.checking import checked, read_toml
 from unskew.errors import ConfigError, did_you_mean
 
 Table = dict[str, Any]

@@ -12,7 +12,8 @@ from unskew.clicks.feature_table import is_table
 from unskew.clicks.features import Missing, keep_featured, read_features
 from unskew.clicks.letor import read_letor
 from unskew.clicks.log import read_log
-from unskew.clicks.shard_writing import Source, impressions
+from unskew.clicks.parquet_folder import impressions_in
+from unskew.clicks.shard_writing import Source
 from unskew.clicks.shards import open_shards, shards_for
 from unskew.config import DataFiles, Paths, Settings, bytes_of
 from unskew.errors import DataError
@@ -44,7 +45,7 @@ def open_data(base: Path, files: DataFiles, asked: Settings) -> tuple[Data | Sha
         return open_shard_data(base, files, within(files.lists), asked, labelled), test
     lists = read_lists(within(files.lists), files.doc_ids)
     assert files.log is not None, "a run file has a log or counts"
-    log = open_log(impressions(base / files.log), lists, drop=files.missing_features == "drop")
+    log = open_log(impressions_in(base / files.log), lists, drop=files.missing_features == "drop")
     return split(log, labelled, asked), test
 
 

@@ -75,7 +75,7 @@ def reduce_log(log: Log, reduction: Reduction = "counts", *, serp: Sequence[str]
     sizes = log.sizes
     session = np.repeat(np.arange(len(log)), sizes)
     slot = np.arange(len(log.row)) - np.repeat(log.offsets[:-1], sizes)
-    first, group = (np.arange(len(log)),) * 2 if reduction == "sessions" else _same_page(log, session, slot, serp)
+    first, group = (np.arange(len(log)),) * 2 if reduction == "sessions" else same_page(log, session, slot, serp)
     rows, width = len(first), int(sizes.max())
 
     shape = (rows, width)
@@ -93,7 +93,7 @@ def reduce_log(log: Log, reduction: Reduction = "counts", *, serp: Sequence[str]
         clicks=clicks,
         impressions=impressions,
         pairs=_pair_counts(log, group, slot, clicks, where) if reduction == "pairs" else None,
-        serp={name: _fill(log.columns[name][page], where) for name in serp},
+        serp={name: fill(log.columns[name][page], where) for name in serp},
     )
 
 
@@ -115,7 +115,7 @@ def label_table(log: Log, *, every: bool = False) -> Counts:
     return Counts(lists, query, row, position.astype(np.int64), labels, where.astype(np.float32))
 
 
-def _same_page(log: Log, session: Array, slot: Array, serp: Sequence[str]) -> tuple[Array, Array]:
+def same_page(log: Log, session: Array, slot: Array, serp: Sequence[str]) -> tuple[Array, Array]:
     """First session of each distinct page, and the page of each session, by a 64-bit hash that is then checked."""
     keys = [_codes(key) for key in (log.row, log.position, *(log.columns[name] for name in serp))]
     filled = log.sizes > 0  # reduceat does not know empty sessions
@@ -131,7 +131,7 @@ def _same_page(log: Log, session: Array, slot: Array, serp: Sequence[str]) -> tu
     raise DataError("could not tell the rankings apart: eight different hashes collided")
 
 
-def _fill(values: Array, where: Array) -> Array:
+def fill(values: Array, where: Array) -> Array:
     """The values, and the zero of their type where padded."""
     filled: Array = np.where(where, values, np.zeros((), values.dtype))
     return filled

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import pyarrow.parquet as pq
 
-from unskew.clicks.counts import Counts, _fill, _same_page
+from unskew.clicks.counts import Counts, fill, same_page
 from unskew.clicks.joining import join_lists, match
 from unskew.clicks.log import reading_order, session_codes, session_starts
 from unskew.clicks.parquet_folder import complete_folder
@@ -112,7 +112,7 @@ def _only(table: Any, randomized: bool, place: Path) -> Any:
 def _merged(pages: Log, ranking: Array, serp: Sequence[str]) -> tuple[Array, Array, Array]:
     """First ranking of each row [R], the row of each ranking [G], and the slot of each impression [N]."""
     slot = np.arange(len(pages.row)) - np.repeat(pages.offsets[:-1], pages.sizes)
-    return *_same_page(pages, ranking, slot, serp), slot
+    return *same_page(pages, ranking, slot, serp), slot
 
 
 def _lay_out(pages: Log, first: Array, group: Array, slot: Array, serp: Sequence[str]) -> Counts:
@@ -134,7 +134,7 @@ def _lay_out(pages: Log, first: Array, group: Array, slot: Array, serp: Sequence
         position=np.where(where, pages.position[page], 0).astype(np.int64),
         clicks=add_up("clicks"),
         impressions=add_up("impressions"),
-        serp={name: _fill(pages.columns[name][page], where) for name in serp},
+        serp={name: fill(pages.columns[name][page], where) for name in serp},
     )
 
 

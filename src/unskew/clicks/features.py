@@ -10,8 +10,7 @@ matrix is written once into the cache (`store.py`) and memory-mapped from there,
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -26,7 +25,7 @@ from unskew.clicks.feature_table import KEYS, Layout, blocks, damage_named, layo
 from unskew.clicks.files import PathLike
 from unskew.clicks.joining import encode, match, named_rows, positional_rows
 from unskew.clicks.schema import to_array
-from unskew.clicks.store import cache_root, content_digest, entry_key, fetch_entry, open_entry, seal_entry
+from unskew.clicks.store import parsed_files
 from unskew.clicks.svmlight import HIGHEST_GRADE
 from unskew.errors import DataError
 from unskew.types import Array, Lists
@@ -39,6 +38,7 @@ def read_features(
 ) -> Lists:
     """Read lists from a Parquet table of features by query_id and doc_id.
 
+    >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "features.parquet"
     >>> pq.write_table(pa.table({"query_id": ["b", "a", "b"], "doc_id": [1, 1, 2], "bm25": [3.0, 1.0, 2.0]}), path)
     >>> lists = read_features(path, cache=False)
@@ -47,14 +47,7 @@ def read_features(
     """
     files = table_files(path_or_paths)
     write = partial(write_arrays, files, layout_of(files))
-    if cache is False:
-        with tempfile.TemporaryDirectory(prefix="unskew-") as folder:
-            write(Path(folder))
-            seal_entry(Path(folder))
-            arrays = open_entry(Path(folder), mapped=False)
-    else:
-        arrays = _cached(files, cache_root(cache), write)
-    assert arrays is not None, "an entry just written can be opened"
+    arrays = parsed_files(files, {"kind": "features"}, cache, write)
     return Lists(
         features=arrays["features"],
         offsets=arrays["offsets"],
@@ -179,22 +172,6 @@ def _refuse_twins(query: Array, heads: Any, path: Path) -> None:
             path=path,
             hint="keep one row for each query_id and doc_id",
         )
-
-
-def _cached(files: Sequence[Path], root: Path, write: Callable[[Path], None]) -> dict[str, Array]:
-    try:
-        digests = [content_digest(file, root) for file in files]
-
-        def write_unchanged(folder: Path) -> None:
-            write(folder)
-            for file, digest in zip(files, digests, strict=True):
-                if content_digest(file, root) != digest:
-                    raise DataError("changed while it was read", path=file, hint="read it again")
-
-        return fetch_entry(root, entry_key(digests, {"kind": "features"}), write_unchanged)
-    except OSError as error:
-        place = error.filename or root
-        raise DataError(f"cannot be read or written: {error.strerror or error}", path=place) from error
 
 
 # ---- impressions without features ----

@@ -12,6 +12,7 @@ from typing import IO, Any, cast
 
 import pyarrow as pa
 
+from unskew.clicks.parquet_folder import impressions_in
 from unskew.errors import DataError, did_you_mean
 
 ENDINGS = {
@@ -109,9 +110,7 @@ def _meant(source: str | Path) -> Iterator[tuple[Path, bool]]:
 
 def _inside(folder: Path) -> Iterator[Path]:
     """Files in a folder and the folders in it, by name."""
-    if (folder / "summary.json").is_file() and (folder / "impressions").is_dir():
-        folder = folder / "impressions"  # what an earlier ingest wrote
-    for place, folders, names in os.walk(folder, followlinks=False):
+    for place, folders, names in os.walk(impressions_in(folder), followlinks=False):
         folders[:] = sorted(name for name in folders if name[0] not in "._")
         for name in sorted(names):
             path = Path(place, name)

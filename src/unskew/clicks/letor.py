@@ -7,8 +7,7 @@ Parsed files are kept as memory-mapped arrays in the cache (`store.py`).
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,8 +20,8 @@ from unskew.clicks.datasets import preset_named
 from unskew.clicks.files import OPENERS, PathLike, complete_file
 from unskew.clicks.joining import encodable
 from unskew.clicks.parse import parse_files
-from unskew.clicks.sources import Source, as_paths, find_sources
-from unskew.clicks.store import cache_root, content_digest, entry_key, fetch_entry, open_entry, seal_entry
+from unskew.clicks.sources import as_paths, find_sources
+from unskew.clicks.store import parsed_files
 from unskew.clicks.svmlight import HIGHEST_GRADE, MOST_FEATURES
 from unskew.errors import ConfigError, DataError
 from unskew.types import Array, Lists
@@ -62,14 +61,10 @@ def read_letor(
         raise ConfigError(f"features must be from 1 to {MOST_FEATURES:,}, not {features}")
     sources = find_sources(paths, None if groups is None else as_paths(groups))
     write = partial(parse_files, sources, doc_ids=doc_ids, width=features)
-    if cache is False:
-        with tempfile.TemporaryDirectory(prefix="unskew-") as folder:
-            write(Path(folder))
-            seal_entry(Path(folder))
-            arrays = open_entry(Path(folder), mapped=False)
-    else:
-        arrays = _cached(sources, {"doc_ids": doc_ids, "features": features}, cache_root(cache), write)
-    assert arrays is not None, "an entry just written can be opened"
+    files = [file for source in sources for file in source.files()]
+    endings = [[file.suffix for file in source.files()] for source in sources]
+    options = {"doc_ids": doc_ids, "features": features, "sources": endings}
+    arrays = parsed_files(files, options, cache, write)
     return Lists(
         features=arrays["features"],
         offsets=arrays["offsets"],
@@ -114,26 +109,6 @@ def write_letor(lists: Lists, path: PathLike) -> None:
 
 
 # ---- reading ----
-
-
-def _cached(
-    sources: Sequence[Source], options: dict[str, Any], root: Path, write: Callable[[Path], None]
-) -> dict[str, Array]:
-    files = [file for source in sources for file in source.files()]
-    try:
-        digests = [content_digest(file, root) for file in files]
-        options["sources"] = [[file.suffix for file in source.files()] for source in sources]
-
-        def write_unchanged(folder: Path) -> None:
-            write(folder)
-            for file, digest in zip(files, digests, strict=True):
-                if content_digest(file, root) != digest:
-                    raise DataError("changed while it was read", path=file, hint="read it again")
-
-        return fetch_entry(root, entry_key(digests, options), write_unchanged)
-    except OSError as error:
-        place = error.filename or root
-        raise DataError(f"cannot be read or written: {error.strerror or error}", path=place) from error
 
 
 # ---- writing ----

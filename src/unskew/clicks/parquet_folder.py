@@ -35,6 +35,12 @@ def parquet_files(paths: Paths) -> list[str]:
     return found
 
 
+def impressions_in(path: Path | str) -> Path:
+    """Where the impressions of a log are: where `unskew ingest` puts them if it wrote the folder, else as named."""
+    inside = Path(path) / "impressions"
+    return inside if inside.is_dir() and (Path(path) / "summary.json").is_file() else Path(path)
+
+
 def _hidden(path: Path) -> bool:
     """Whether a part of the path is such as _temporary or .part, which is not data."""
     return any(part[0] in "._" for part in path.parts)

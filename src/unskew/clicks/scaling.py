@@ -236,10 +236,10 @@ def fit_scaler(kind: str, lists: Lists, *others: Lists) -> Scaler:
     if not len(lists.features):
         raise DataError("no documents to fit a scaler on", path=lists.name)
     sets = (lists, *others) if scaling.all_sets else (lists,)
-    return Scaler(kind, lists.dim, scaling.statistics(_measure(sets, lists.dim)))
+    return Scaler(kind, lists.dim, scaling.statistics(measure_range(sets, lists.dim)))
 
 
-def _measure(sets: tuple[Lists, ...], width: int) -> Range:
+def measure_range(sets: tuple[Lists, ...], width: int) -> Range:
     """Statistics over all rows of all sets, block by block; means and squares merged as by Chan et al. (1979)."""
     low, high = np.full(width, np.inf), np.full(width, -np.inf)
     rows, mean, squares = 0, np.zeros(width), np.zeros(width)

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from unskew.clicks.parquet_folder import impressions_in
 from unskew.errors import DataError
 from unskew.types import Array
 
@@ -47,8 +48,7 @@ def open_table(path: Path, columns: Sequence[str] | None) -> Any:
     """The wanted columns of the file, never `label`, after a check that the required ones are there."""
     if not path.exists():
         raise DataError("there is no such log", path=path, hint="write one with write_log, or check the name")
-    if (path / "impressions").is_dir() and (path / "summary.json").is_file():
-        path = path / "impressions"  # what `unskew ingest` wrote
+    path = impressions_in(path)
     try:
         present = pq.read_schema(path).names if path.is_file() else pq.ParquetDataset(path).schema.names
     except (pa.ArrowInvalid, OSError, IndexError) as error:

@@ -18,7 +18,8 @@ from unskew.clicks.features import Missing, keep_featured, write_arrays
 from unskew.clicks.joining import encodable
 from unskew.clicks.letor import read_letor
 from unskew.clicks.log import read_log
-from unskew.clicks.scaling import Range, _measure
+from unskew.clicks.parquet_folder import impressions_in
+from unskew.clicks.scaling import Range, measure_range
 from unskew.clicks.schema import REQUIRED
 from unskew.clicks.splitting import part_of, split_table
 from unskew.errors import ConfigError, DataError
@@ -69,19 +70,13 @@ class Source:
 
     def pages(self) -> list[Path]:
         """The files of the log, or of the slots of the counts."""
-        return table_files(impressions(self.log) if self.log is not None else Path(self.counts or "") / "slots")
+        return table_files(impressions_in(self.log) if self.log is not None else Path(self.counts or "") / "slots")
 
     def files(self) -> list[Path]:
         """Every file that is read."""
         lists = table_files(self.lists) if is_table(self.lists[0]) else [Path(path) for path in self.lists]
         pairs = self.counts is not None and self.reduction == "pairs"
         return self.pages() + lists + (table_files(Path(self.counts or "") / "pairs") if pairs else [])
-
-
-def impressions(log: str | Path) -> Path:
-    """Where the impressions of a log are: in the folder `impressions` of what `unskew ingest` wrote."""
-    inside = Path(log) / "impressions"
-    return inside if inside.is_dir() else Path(log)
 
 
 def write_shards(source: Source, folder: Path) -> None:
@@ -102,7 +97,7 @@ def write_shards(source: Source, folder: Path) -> None:
         facts[shard] = [*save_shard(counts, folder / f"{shard:05d}"), clickless]
         highest = np.maximum(highest, [_highest(name, counts.serp[name]) for name in source.serp])
         if shard < source.shards:
-            ranges.append((len(lists.features), _measure((lists,), lists.dim)))
+            ranges.append((len(lists.features), measure_range((lists,), lists.dim)))
     shutil.rmtree(spill)
     if missing.lost and (source.missing == "error" or not ranges):
         hint = 'add their features, or set data.missing_features = "drop"'

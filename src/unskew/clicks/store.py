@@ -16,6 +16,7 @@ import hashlib
 import json
 import os
 import shutil
+import tempfile
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -83,6 +84,33 @@ def entry_key(digests: Sequence[str], options: Mapping[str, Any]) -> str:
     """Name of the entry for these sources parsed with these options (JSON values)."""
     text = json.dumps({"format": FORMAT, "digests": list(digests), "options": options}, sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=20).hexdigest()
+
+
+def parsed_files(
+    files: Sequence[Path], options: Mapping[str, Any], cache: bool | str | Path, write: Callable[[Path], None]
+) -> dict[str, Array]:
+    """The arrays that `write` makes of these files, from the cache if they are there; in memory without one."""
+    if cache is False:
+        with tempfile.TemporaryDirectory(prefix="unskew-") as folder:
+            write(Path(folder))
+            seal_entry(Path(folder))
+            arrays = open_entry(Path(folder), mapped=False)
+        assert arrays is not None, "an entry just written can be opened"
+        return arrays
+    root = cache_root(cache)
+    try:
+        digests = [content_digest(file, root) for file in files]
+
+        def write_unchanged(folder: Path) -> None:
+            write(folder)
+            for file, digest in zip(files, digests, strict=True):
+                if content_digest(file, root) != digest:
+                    raise DataError("changed while it was read", path=file, hint="read it again")
+
+        return fetch_entry(root, entry_key(digests, options), write_unchanged)
+    except OSError as error:
+        place = error.filename or root
+        raise DataError(f"cannot be read or written: {error.strerror or error}", path=place) from error
 
 
 def fetch_entry(root: Path, key: str, write: Callable[[Path], None]) -> dict[str, Array]:

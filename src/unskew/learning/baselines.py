@@ -21,30 +21,16 @@ from importlib import import_module
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from unskew.errors import ConfigError, DataError, MissingExtra, did_you_mean
-from unskew.learning.trees import lightgbm
+from unskew.learning.trees import Growing, lightgbm
 from unskew.types import Array, Lists, Log
 
 
-class BaselineOptions(BaseModel):
+class BaselineOptions(Growing):
     """How the baselines are grown; the same for all of them."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-    rounds: int = Field(200, ge=1)
-    """Most trees."""
-    leaves: int = Field(15, ge=2)
-    """Most leaves of a tree."""
-    learning_rate: float = Field(0.1, gt=0)
-    """Shrinkage of each tree."""
-    min_data_in_leaf: int = Field(20, ge=1)
-    """Fewest impressions of a leaf (LightGBM)."""
-    feature_fraction: float = Field(0.8, gt=0, le=1)
-    """Share of the features that a tree may use, as for our own trees."""
-    l2: float = Field(1.0, ge=0)
-    """L2 penalty on the leaves, as for our own trees."""
     sessions: int = Field(100_000, ge=1)
     """Most sessions to learn from."""
     patience: int | None = Field(None, ge=1)

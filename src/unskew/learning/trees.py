@@ -19,24 +19,29 @@ from torch import Tensor, nn
 from unskew.errors import DataError, MissingExtra
 
 
-class Trees(BaseModel):
-    """Boosted regression trees (LightGBM), grown on the gradient of any method's loss."""
+class Growing(BaseModel):
+    """How trees are grown: ours, and those of the packages that they are compared with."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
-    name: Literal["trees"] = "trees"
     rounds: int = Field(200, ge=1)
-    """Boosting rounds: one tree per round and relevance output. `training.steps` plays no part."""
+    """Boosting rounds: ours grow one tree per round and relevance output. `training.steps` plays no part."""
     leaves: int = Field(15, ge=2)
     """Most leaves of a tree."""
     learning_rate: float = Field(0.1, gt=0)
     """Shrinkage of each tree; `training.learning_rate` is that of the networks beside the trees."""
     min_data_in_leaf: int = Field(20, ge=1)
-    """Fewest documents of a leaf."""
+    """Fewest documents of a leaf; impressions, where a package learns from sessions (LightGBM)."""
     feature_fraction: float = Field(0.8, gt=0, le=1)
     """Share of the features that each tree may split on."""
     l2: float = Field(1.0, ge=0)
-    """L2 penalty on leaf values, in units of an average document's curvature, roughly."""
+    """L2 penalty on leaf values; for ours in units of an average document's curvature, roughly."""
+
+
+class Trees(Growing):
+    """Boosted regression trees (LightGBM), grown on the gradient of any method's loss."""
+
+    name: Literal["trees"] = "trees"
     bias_steps: int = Field(5, ge=0)
     """Optimiser steps of the method's own parameters in every round."""
     rows: int = Field(200_000, ge=1)
