@@ -36,7 +36,7 @@ def parquet_files(paths: Paths) -> list[str]:
 
 
 def impressions_in(path: Path | str) -> Path:
-    """Where the impressions of a log are: where `unskew ingest` puts them if it wrote the folder, else as named."""
+    """Where the impressions of a log are: where `unskew ingest` put them if the folder is its, else as named."""
     inside = Path(path) / "impressions"
     return inside if inside.is_dir() and (Path(path) / "summary.json").is_file() else Path(path)
 
