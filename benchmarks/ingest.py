@@ -125,7 +125,7 @@ def _duckdb():  # type: ignore[no-untyped-def]
 def our_ingest(log: Path, out: Path) -> None:
     """What `unskew ingest` does."""
     from unskew.clicks.engine import connect
-    from unskew.clicks.ingest import ingest
+    from unskew.clicks.ingesting.ingest import ingest
 
     with connect(threads=THREADS) as engine:
         ingest(log, out / "ingest", engine)

@@ -14,7 +14,7 @@ import argparse
 import numpy as np
 from common import machine, spread
 
-from unskew.compare import compare
+from unskew.comparing.compare import compare
 from unskew.measuring import crossed_t_test, holm
 
 TREES = ("ipw", "dla", "additive")

@@ -14,11 +14,11 @@ from rich.console import Console
 from scipy.stats import ttest_1samp
 
 import unskew
-from unskew import compare_cell
-from unskew.compare import compare
-from unskew.compare_config import asked_for
-from unskew.compare_report import print_comparison, shown
-from unskew.compare_rows import Row, best_baseline, with_tests
+from unskew.comparing import cell as cells
+from unskew.comparing.compare import compare
+from unskew.comparing.config import asked_for
+from unskew.comparing.report import print_comparison, shown
+from unskew.comparing.rows import Row, best_baseline, with_tests
 from unskew.errors import ConfigError, DataError
 from unskew.learning.baselines import BASELINES, BaselineConfig, fit_baseline
 from unskew.measuring import crossed_t_test, mean_over_seeds, ndcg_metric, paired_t_test
@@ -130,9 +130,9 @@ def test_a_package_learns_from_the_pages_that_methods_learn_from(
 ) -> None:
     pytest.importorskip("lightgbm")
     logs: dict[str, Any] = {}
-    from unskew import compare_fit
+    from unskew.comparing import fit as fits
 
-    real_run, real_fit = compare_fit.run, fit_baseline
+    real_run, real_fit = fits.run, fit_baseline
 
     def run(settings: Any, data: Any, **named: Any) -> Any:
         logs[settings.method.name] = data.train
@@ -142,8 +142,8 @@ def test_a_package_learns_from_the_pages_that_methods_learn_from(
         logs[name], logs["validation"] = log, validation
         return real_fit(name, log, validation, *rest, **named)
 
-    monkeypatch.setattr(compare_fit, "run", run)
-    monkeypatch.setattr(compare_fit, "fit_baseline", fitted)
+    monkeypatch.setattr(fits, "run", run)
+    monkeypatch.setattr(fits, "fit_baseline", fitted)
     methods = [{"name": "lightgbm", "rounds": 2, "min_data_in_leaf": 2}]
     result = compare(asked(methods, seeds=[5]), tmp_path / "out", jobs=1)
     assert result.failed == []
@@ -170,7 +170,7 @@ def arm(name: str, level: float, seeds: int = 3) -> Row:
     """An arm over 50 queries."""
     rng = np.random.default_rng(len(name))
     values = level + 0.02 * rng.standard_normal((seeds, 50))
-    metrics = {metric: mean_over_seeds(values.mean(1)) for metric in compare_cell.METRICS}
+    metrics = {metric: mean_over_seeds(values.mean(1)) for metric in cells.METRICS}
     return Row(name, 0, "", metrics, values, tuple(map(float, values.mean(1))))
 
 
@@ -253,7 +253,7 @@ def test_crossed_t_test_at_the_edges() -> None:
 
 def test_click_ndcg_is_that_of_the_pages() -> None:
     pytest.importorskip("lightgbm")
-    from unskew.compare_fit import click_ndcg
+    from unskew.comparing.fit import click_ndcg
 
     log = unskew.simulate(unskew.make_lists(20, 5, 6, seed=0), unskew.PositionBias(), sessions=100, seed=0)
     model = fit_baseline("lightgbm", log, rounds=3, min_data_in_leaf=2, threads=1)

@@ -16,14 +16,15 @@ import torch
 from typer.testing import CliRunner
 
 import unskew
-from unskew import compare_cell, compare_fit
 from unskew.cli import app
-from unskew.compare import compare
-from unskew.compare_config import asked_for, read_compare_file
-from unskew.compare_report import lead
-from unskew.compare_rows import Row, with_tests
-from unskew.compare_table import Comparison, Finding, choose, compared
-from unskew.compare_verdict import verdict
+from unskew.comparing import cell as cells
+from unskew.comparing import fit as fits
+from unskew.comparing.compare import compare
+from unskew.comparing.config import asked_for, read_compare_file
+from unskew.comparing.report import lead
+from unskew.comparing.rows import Row, with_tests
+from unskew.comparing.table import Comparison, Finding, choose, compared
+from unskew.comparing.verdict import verdict
 from unskew.errors import ConfigError, DataError, RunError
 from unskew.measuring import mean_over_seeds
 
@@ -51,20 +52,20 @@ def asked(**changes: Any) -> dict[str, Any]:
 def trained(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names of the methods that were trained since, one for each cell."""
     names: list[str] = []
-    real = compare_fit.run
+    real = fits.run
 
     def spy(settings: Any, *rest: Any, **named: Any) -> Any:
         names.append(settings.method.name)
         return real(settings, *rest, **named)
 
-    monkeypatch.setattr(compare_fit, "run", spy)
+    monkeypatch.setattr(fits, "run", spy)
     return names
 
 
 @pytest.fixture(autouse=True)
 def _no_page(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages take longer than all else here; only `done`, which is made before this, has one."""
-    monkeypatch.setattr("unskew.compare_report.write_html", lambda *_: None)
+    monkeypatch.setattr("unskew.comparing.report.write_html", lambda *_: None)
 
 
 @pytest.fixture(scope="module")
@@ -166,13 +167,13 @@ def test_a_new_version_runs_everything_again(
     tmp_path: Path, trained: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compare(asked(seeds=1), tmp_path / "out", jobs=1)
-    monkeypatch.setattr(compare_cell, "__version__", "999")
+    monkeypatch.setattr(cells, "__version__", "999")
     compare(asked(seeds=1), tmp_path / "out", jobs=1)
     assert len(trained) == LEARNED
 
 
 def test_an_interrupted_comparison_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, calls = compare_fit.run, []
+    real, calls = fits.run, []
 
     def interrupted(*given: Any, **named: Any) -> Any:
         calls.append(1)
@@ -180,7 +181,7 @@ def test_an_interrupted_comparison_goes_on(tmp_path: Path, monkeypatch: pytest.M
             raise KeyboardInterrupt
         return real(*given, **named)
 
-    monkeypatch.setattr(compare_fit, "run", interrupted)
+    monkeypatch.setattr(fits, "run", interrupted)
     with pytest.raises(KeyboardInterrupt):
         compare(asked(), tmp_path / "out", jobs=1)
     assert not list((tmp_path / "out" / "cells").glob("*.part"))
@@ -190,13 +191,13 @@ def test_an_interrupted_comparison_goes_on(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_a_training_that_was_interrupted_is_no_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = compare_fit.run
+    real = fits.run
 
     def stopped(*given: Any, **named: Any) -> Any:
         model, fit = real(*given, **named)
         return model, replace(fit, status="interrupted")
 
-    monkeypatch.setattr(compare_fit, "run", stopped)
+    monkeypatch.setattr(fits, "run", stopped)
     with pytest.raises(KeyboardInterrupt):
         compare(asked(), tmp_path / "out", jobs=1)
     assert list((tmp_path / "out" / "cells").glob("*.json")) == []
@@ -214,14 +215,14 @@ def test_a_damaged_cell_is_run_again(tmp_path: Path, trained: list[str]) -> None
 
 
 def test_a_failing_cell_is_told_and_the_others_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = compare_fit.run
+    real = fits.run
 
     def failing(settings: Any, *rest: Any, **named: Any) -> Any:
         if settings.method.name == "regression_em" and settings.training.seed == 1:
             raise DataError("the sky fell")
         return real(settings, *rest, **named)
 
-    monkeypatch.setattr(compare_fit, "run", failing)
+    monkeypatch.setattr(fits, "run", failing)
     result = compare(asked(), tmp_path / "out", jobs=1)
     assert [(f.arm, f.seed, f.error) for f in result.failed] == [("regression_em", 1, "the sky fell")]
     assert "regression_em" not in {row.arm for row in result.rows("position")}
@@ -232,7 +233,7 @@ def test_a_failing_cell_is_told_and_the_others_go_on(tmp_path: Path, monkeypatch
     assert [(row["error"], row["ndcg@10"], row["selected_by_clicks"]) for row in failed] == [
         ("the sky fell", None, False)
     ]
-    monkeypatch.setattr(compare_fit, "run", real)
+    monkeypatch.setattr(fits, "run", real)
     assert compare(asked(), tmp_path / "out", jobs=1).failed == []  # tried again
 
 
@@ -275,7 +276,7 @@ def test_grades_are_scaled_and_empty_queries_dropped(tmp_path: Path) -> None:
     (tmp_path / "lists.txt").write_text("".join(rows))
     data = {"lists": "lists.txt", "test": "lists.txt", "label_scale": 2, "only_relevant": True}
     made = asked_for(asked(data=data), tmp_path).file.data
-    splits = compare_cell.read_data(made, tmp_path)
+    splits = cells.read_data(made, tmp_path)
     assert splits.train.labels.max() == 2
     assert len(splits.train) == 4  # of eight queries, four have their document
     assert splits.validation is None
@@ -309,7 +310,7 @@ def arm(name: str, *, better: float, noise: float = 0.02) -> Row:
     rng = np.random.default_rng(len(name))
     values = 0.5 + better + noise * rng.standard_normal(60) + np.array([[0.0], [0.01]])
     seeds = tuple(map(float, values.mean(1)))
-    metrics = {metric: mean_over_seeds(seeds) for metric in compare_cell.METRICS}
+    metrics = {metric: mean_over_seeds(seeds) for metric in cells.METRICS}
     return Row(name, 0, "", metrics, values, seeds)
 
 
@@ -483,7 +484,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(compare_fit, "run", interrupted)
+    monkeypatch.setattr(fits, "run", interrupted)
     ended = command(path, "--jobs", 1, "--force", "--quiet")
     assert ended.exit_code == 130
     assert "without --force to go on" in ended.stdout

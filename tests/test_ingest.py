@@ -19,8 +19,8 @@ from typer.testing import CliRunner
 
 from unskew.cli import app
 from unskew.clicks.engine import Engine, connect
-from unskew.clicks.ingest import TooManyRejected, ingest
-from unskew.clicks.ingest_options import IngestOptions
+from unskew.clicks.ingesting.ingest import TooManyRejected, ingest
+from unskew.clicks.ingesting.options import IngestOptions
 from unskew.clicks.log import read_log
 from unskew.commands_ingest import ingest_options
 from unskew.errors import ConfigError, DataError, RunError, UnskewError

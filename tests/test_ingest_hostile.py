@@ -16,12 +16,12 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from unskew.clicks import ingest_json
 from unskew.clicks.engine import Engine, connect
-from unskew.clicks.ingest import ingest
-from unskew.clicks.ingest_files import FREE, find_files
-from unskew.clicks.ingest_options import IngestOptions
-from unskew.clicks.ingest_text import Text, stage_text
+from unskew.clicks.ingesting import json_text
+from unskew.clicks.ingesting.files import FREE, find_files
+from unskew.clicks.ingesting.ingest import ingest
+from unskew.clicks.ingesting.options import IngestOptions
+from unskew.clicks.ingesting.text import Text, stage_text
 from unskew.errors import DataError, UnskewError
 
 HEADER = b"session_id,query_id,doc_id,position,click\n"
@@ -61,8 +61,8 @@ def test_a_line_of_100_megabytes(engine: Engine, tmp_path: Path) -> None:
 def test_a_long_line_is_counted_like_any_other(
     engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ingest_json, "LONGEST", 200)
-    monkeypatch.setattr(ingest_json, "BLOCK", 50)
+    monkeypatch.setattr(json_text, "LONGEST", 200)
+    monkeypatch.setattr(json_text, "BLOCK", 50)
     run(engine, tmp_path, "log.jsonl", LINE + b"x" * 1000 + b"\n" + b"broken\n" + LINE)
     table = pq.read_table(tmp_path / "out" / "rejected.parquet").to_pylist()
     found = {(row["row"], row["reason"]) for row in table}
@@ -109,7 +109,7 @@ def test_quotes_around_several_lines(engine: Engine, tmp_path: Path) -> None:
 
 
 def test_keys_that_come_late(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ingest_json, "BLOCK", 100)
+    monkeypatch.setattr(json_text, "BLOCK", 100)
     row = {"session_id": "p", "query_id": "q", "doc_id": "d", "position": 1, "click": 0, "in": {"serp_y": 1}}
     late = [{**row, "position": at, "doc_id": str(at)} for at in range(1, 9)]
     late[-1] |= {"timestamp": "2024-01-01", "serp_x": 3, "market": "de"}

@@ -24,7 +24,7 @@ moment, source, out = sys.argv[1], sys.argv[2], Path(sys.argv[3])
 def die(*_, **__):
     os.kill(os.getpid(), signal.SIGKILL)
 
-from unskew.clicks import ingest as module
+from unskew.clicks.ingesting import ingest as module
 from unskew.clicks.engine import DuckEngine, connect
 
 def half_written(engine, table, folder, partitions):
@@ -43,12 +43,12 @@ elif moment == "impressions":
 elif moment == "summary":
     module.write_summary = die
 elif moment == "publish":
-    from unskew.clicks import ingest_folder
-    ingest_folder._publish = die
+    from unskew.clicks.ingesting import folder
+    folder._publish = die
 elif moment == "published":
-    from unskew.clicks import ingest_folder
-    real = ingest_folder._publish
-    ingest_folder._publish = lambda *given: (real(*given), die())
+    from unskew.clicks.ingesting import folder
+    real = folder._publish
+    folder._publish = lambda *given: (real(*given), die())
 with connect("duckdb", threads=1) as engine:
     module.ingest(source, out, engine, force=True)
 """

@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from unskew.clicks.engine import Engine, connect
-from unskew.clicks.ingest import ingest
-from unskew.clicks.ingest_options import RULES, IngestOptions
+from unskew.clicks.ingesting.ingest import ingest
+from unskew.clicks.ingesting.options import RULES, IngestOptions
 
 NOON = datetime(2024, 1, 1, 12)
 Rows = list[dict[str, Any]]

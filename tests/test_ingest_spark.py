@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from unskew.clicks.engine import connect
-from unskew.clicks.ingest import ingest
-from unskew.clicks.ingest_options import IngestOptions
+from unskew.clicks.ingesting.ingest import ingest
+from unskew.clicks.ingesting.options import IngestOptions
 
 LOG = b"""session_id,query_id,doc_id,position,click,timestamp,user_id,serp_w
 p1,q1,a,0,1,2024-01-01T10:00:00.123456789+02:00,u1,1

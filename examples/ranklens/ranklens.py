@@ -27,7 +27,7 @@ from ranklens_study import Data, Plan, study
 
 import unskew
 from unskew.clicks.engine import connect
-from unskew.clicks.ingest import ingest
+from unskew.clicks.ingesting.ingest import ingest
 from unskew.commands_ingest import ingest_options
 from unskew.commands_log import sessions_to
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         simulate,
     )
     from unskew.clicks.synthetic import make_lists
+    from unskew.comparing.compare import compare
     from unskew.learning.baselines import BASELINES, fit_baseline
     from unskew.learning.methods import (
         DLA,
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from unskew.learning.train import Training
     from unskew.learning.trees import Trees
     from unskew.measuring import measure_ranking
+    from unskew.reproducing.reproduce import reproduce
     from unskew.run import learn
     from unskew.types import ClickBatch, Lists, Log
 
@@ -81,6 +83,7 @@ _HOMES = {
         "simulate",
     ),
     "unskew.clicks.synthetic": ("make_lists",),
+    "unskew.comparing.compare": ("compare",),
     "unskew.learning.baselines": ("BASELINES", "fit_baseline"),
     "unskew.learning.methods": (
         "Additive",
@@ -113,6 +116,7 @@ _HOMES = {
     "unskew.learning.train": ("Training",),
     "unskew.learning.trees": ("Trees",),
     "unskew.measuring": ("measure_ranking",),
+    "unskew.reproducing.reproduce": ("reproduce",),
     "unskew.run": ("learn",),
     "unskew.types": ("ClickBatch", "Lists", "Log"),
 }
@@ -162,6 +166,7 @@ __all__ = [
     "Unlimited",
     "UserBrowsing",
     "Vectorization",
+    "compare",
     "fit_baseline",
     "learn",
     "load",
@@ -171,6 +176,7 @@ __all__ = [
     "read_letor",
     "read_log",
     "read_preset",
+    "reproduce",
     "simulate",
     "write_letor",
     "write_log",

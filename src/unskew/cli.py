@@ -209,8 +209,8 @@ def compare(
     quiet: Quiet = False,
 ) -> None:
     """Compare methods over behaviours, settings and seeds, and say whether debiasing is worth it."""
-    from unskew.compare import compare as run_comparison
-    from unskew.compare_report import print_comparison
+    from unskew.comparing.compare import compare as run_comparison
+    from unskew.comparing.report import print_comparison
     from unskew.reporting.compared import grid_bar
 
     console = _console()
@@ -254,10 +254,10 @@ def reproduce(
 ) -> None:
     """Try a table or figure of a paper again, and show its numbers beside what comes out."""
     from unskew.reporting.compared import grid_bar
-    from unskew.reproduce import recipes
-    from unskew.reproduce import reproduce as run_recipe
-    from unskew.reproduce_page import print_page
-    from unskew.reproduce_recipe import recipe_named
+    from unskew.reproducing.page import print_page
+    from unskew.reproducing.recipe import recipe_named
+    from unskew.reproducing.reproduce import recipes
+    from unskew.reproducing.reproduce import reproduce as run_recipe
 
     console = _console()
     if name is not None:

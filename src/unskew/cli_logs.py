@@ -116,8 +116,8 @@ def ingest(
     from rich.console import Console
 
     from unskew.clicks.engine import connect
-    from unskew.clicks.ingest import TooManyRejected
-    from unskew.clicks.ingest import ingest as run_ingest
+    from unskew.clicks.ingesting.ingest import TooManyRejected
+    from unskew.clicks.ingesting.ingest import ingest as run_ingest
     from unskew.commands_ingest import ingest_options, print_summary
 
     options = ingest_options(

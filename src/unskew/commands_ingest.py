@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from unskew.checking import checked, read_toml
-from unskew.clicks.ingest_options import RULES, IngestOptions
+from unskew.clicks.ingesting.options import RULES, IngestOptions
 from unskew.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from unskew.clicks.ingest_csv import Reject, csv_batches, csv_columns
-from unskew.clicks.ingest_files import MARK, printable
-from unskew.clicks.ingest_json import BLOCK, json_batches, json_columns
-from unskew.clicks.ingest_options import IngestOptions
+from unskew.clicks.ingesting.csv_text import Reject, csv_batches, csv_columns
+from unskew.clicks.ingesting.files import MARK, printable
+from unskew.clicks.ingesting.json_text import BLOCK, json_batches, json_columns
+from unskew.clicks.ingesting.options import IngestOptions
 from unskew.clicks.stage import Stage
 from unskew.errors import ConfigError, DataError
 

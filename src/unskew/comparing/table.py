@@ -17,10 +17,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from unskew.compare_arms import REFERENCES
-from unskew.compare_cell import METRICS, Cell, settings_of
-from unskew.compare_rows import Row, with_tests
-from unskew.compare_verdict import verdict
+from unskew.comparing.arms import REFERENCES
+from unskew.comparing.cell import METRICS, Cell, settings_of
+from unskew.comparing.rows import Row, with_tests
+from unskew.comparing.verdict import verdict
 from unskew.measuring import mean_over_seeds
 
 WAYS = {"clicks": "held-out clicks", "labels": "labelled validation lists"}

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from unskew.clicks.ingest_functions import bit_or
-from unskew.clicks.ingest_options import Robots
+from unskew.clicks.ingesting.functions import bit_or
+from unskew.clicks.ingesting.options import Robots
 
 if TYPE_CHECKING:
     from ibis.expr.types import Table

@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from unskew.clicks.ingest_csv import Reject
-from unskew.clicks.ingest_files import MARK, Guarded, opened
-from unskew.clicks.ingest_options import Texts
+from unskew.clicks.ingesting.csv_text import Reject
+from unskew.clicks.ingesting.files import MARK, Guarded, opened
+from unskew.clicks.ingesting.options import Texts
 
 BLOCK = 4 * 2**20
 """Bytes parsed at once."""

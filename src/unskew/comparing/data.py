@@ -13,7 +13,7 @@ import numpy as np
 from unskew.clicks.letor import read_letor
 from unskew.clicks.presets import read_preset
 from unskew.clicks.synthetic import make_lists
-from unskew.compare_config import CompareData
+from unskew.comparing.config import CompareData
 from unskew.config import Paths
 from unskew.errors import DataError
 from unskew.folder import fingerprint

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from unskew.clicks.ingest_functions import from_micros, from_zone
+from unskew.clicks.ingesting.functions import from_micros, from_zone
 
 if TYPE_CHECKING:
     from ibis.expr.types import Value

@@ -21,15 +21,15 @@ from pathlib import Path
 
 from unskew import __version__
 from unskew.clicks.files import complete_file
-from unskew.compare import Tell
+from unskew.comparing.compare import Tell
 from unskew.errors import ConfigError, RunError
-from unskew.reproduce_claims import Judged, tally
-from unskew.reproduce_data import Source, choose_sources, resized
-from unskew.reproduce_embedding import draw_spaces, embedding_records, embedding_sections
-from unskew.reproduce_inference import inference_records, inference_sections, time_ranking
-from unskew.reproduce_page import FILES, Page, write
-from unskew.reproduce_recipe import Recipe, recipe_named, recipe_names
-from unskew.reproduce_table import SECTIONS, Run, run_panels
+from unskew.reproducing.claims import Judged, tally
+from unskew.reproducing.data import Source, choose_sources, resized
+from unskew.reproducing.embedding import draw_spaces, embedding_records, embedding_sections
+from unskew.reproducing.inference import inference_records, inference_sections, time_ranking
+from unskew.reproducing.page import FILES, Page, write
+from unskew.reproducing.recipe import Recipe, recipe_named, recipe_names
+from unskew.reproducing.table import SECTIONS, Run, run_panels
 
 QUICK = (
     "This is a quick look with little data and training, to see that everything runs. It is not a reproduction."

@@ -8,15 +8,15 @@ from math import isnan
 from pathlib import Path
 from typing import Any
 
-from unskew.compare import Tell, compare
-from unskew.compare_rows import Row, spread
-from unskew.compare_table import Comparison
+from unskew.comparing.compare import Tell, compare
+from unskew.comparing.rows import Row, spread
+from unskew.comparing.table import Comparison
 from unskew.measuring import SeedSummary
-from unskew.reproduce_claims import COLUMNS, Judged, judge, tally
-from unskew.reproduce_data import Source
-from unskew.reproduce_figures import measured_figure, sweep_figure
-from unskew.reproduce_page import Section, Shown
-from unskew.reproduce_recipe import Panel, Recipe, claims_for, compare_content, sources
+from unskew.reproducing.claims import COLUMNS, Judged, judge, tally
+from unskew.reproducing.data import Source
+from unskew.reproducing.figures import measured_figure, sweep_figure
+from unskew.reproducing.page import Section, Shown
+from unskew.reproducing.recipe import Panel, Recipe, claims_for, compare_content, sources
 
 WAY = "labels"
 """Settings are chosen on labelled validation lists, as in the papers."""

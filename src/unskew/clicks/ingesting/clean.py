@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from unskew.clicks.engine import Engine
-from unskew.clicks.ingest_columns import REASON
-from unskew.clicks.ingest_options import RULES, IngestOptions
-from unskew.clicks.ingest_rules import PAGE_RULES, numbered_duplicates, page_table, plain_pages, robots
+from unskew.clicks.ingesting.columns import REASON
+from unskew.clicks.ingesting.options import RULES, IngestOptions
+from unskew.clicks.ingesting.rules import PAGE_RULES, numbered_duplicates, page_table, plain_pages, robots
 
 if TYPE_CHECKING:
     from ibis.expr.types import Table

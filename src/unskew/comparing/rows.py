@@ -8,8 +8,8 @@ from math import isnan
 
 import numpy as np
 
-from unskew.compare_arms import REFERENCES
-from unskew.compare_cell import METRICS
+from unskew.comparing.arms import REFERENCES
+from unskew.comparing.cell import METRICS
 from unskew.measuring import PairedTest, SeedSummary, crossed_t_test, holm
 from unskew.types import Array
 

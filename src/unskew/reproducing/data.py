@@ -13,9 +13,9 @@ from typing import Any
 from unskew.checking import checked
 from unskew.clicks.datasets import PRESETS, find_files
 from unskew.clicks.files import OPENERS, complete_file, open_maybe_compressed
-from unskew.compare_config import Synthetic
+from unskew.comparing.config import Synthetic
 from unskew.errors import ConfigError, DataError, did_you_mean
-from unskew.reproduce_recipe import sources
+from unskew.reproducing.recipe import sources
 
 NAMES = ("yahoo", "istella", "mq2008", "mslr", "generated")
 """What a recipe can run on."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import isnan, nan
 
-from unskew.compare_rows import Row, p_value
+from unskew.comparing.rows import Row, p_value
 from unskew.measuring import gap_closed
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from unskew.clicks.engine import Engine
-from unskew.clicks.ingest_options import RULES, IngestOptions
+from unskew.clicks.ingesting.options import RULES, IngestOptions
 
 if TYPE_CHECKING:
     from ibis.expr.types import Table

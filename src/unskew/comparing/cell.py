@@ -26,10 +26,10 @@ import numpy as np
 from unskew import __version__
 from unskew.clicks.files import complete_file
 from unskew.clicks.simulate import Behaviour, Logger, ScoresLogger, SvmLogger, simulate
-from unskew.compare_arms import Point
-from unskew.compare_config import Asked, CompareData
-from unskew.compare_data import Splits, read_data
-from unskew.compare_fit import fit
+from unskew.comparing.arms import Point
+from unskew.comparing.config import Asked, CompareData
+from unskew.comparing.data import Splits, read_data
+from unskew.comparing.fit import fit
 from unskew.errors import UnskewError
 from unskew.measuring import measure_ranking
 from unskew.types import Array, Log

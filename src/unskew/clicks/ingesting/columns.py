@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from unskew.clicks.engine import Engine
-from unskew.clicks.ingest_options import IDS, OURS, IngestOptions
-from unskew.clicks.ingest_text import FILE, ROW
-from unskew.clicks.ingest_times import as_utc
+from unskew.clicks.ingesting.options import IDS, OURS, IngestOptions
+from unskew.clicks.ingesting.text import FILE, ROW
+from unskew.clicks.ingesting.times import as_utc
 from unskew.clicks.schema import REQUIRED
 from unskew.errors import DataError, did_you_mean
 

@@ -9,9 +9,9 @@ from typing import Protocol
 
 import numpy as np
 
-from unskew.compare_rows import p_value
+from unskew.comparing.rows import p_value
 from unskew.measuring import crossed_t_test, holm
-from unskew.reproduce_recipe import Claim
+from unskew.reproducing.recipe import Claim
 from unskew.types import Array
 
 LEVEL = 0.05

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from unskew.clicks.engine import Engine
-from unskew.clicks.ingest_columns import REASON
-from unskew.clicks.ingest_options import IngestOptions
+from unskew.clicks.ingesting.columns import REASON
+from unskew.clicks.ingesting.options import IngestOptions
 from unskew.errors import DataError
 
 if TYPE_CHECKING:

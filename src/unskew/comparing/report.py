@@ -12,11 +12,11 @@ from rich.console import Console
 
 from unskew import __version__
 from unskew.clicks.files import complete_file
-from unskew.compare_arms import REFERENCES
-from unskew.compare_cell import METRICS
-from unskew.compare_rows import Row, columns
-from unskew.compare_table import VALIDATION, WAYS, Comparison
-from unskew.compare_verdict import winners
+from unskew.comparing.arms import REFERENCES
+from unskew.comparing.cell import METRICS
+from unskew.comparing.rows import Row, columns
+from unskew.comparing.table import VALIDATION, WAYS, Comparison
+from unskew.comparing.verdict import winners
 from unskew.reporting.compared import arms_figure, beside
 from unskew.reporting.figures import chart_html, palette, styled, write_svg
 from unskew.reporting.html import html_table, write_page

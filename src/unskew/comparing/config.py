@@ -37,7 +37,7 @@ from unskew.checking import checked, known, read_toml, table_of
 from unskew.clicks.datasets import PRESETS
 from unskew.clicks.scaling import SCALINGS
 from unskew.clicks.simulate import BEHAVIOURS, LOGGERS, Behaviour, Logger
-from unskew.compare_arms import Arm, Shared, label_of, read_arms
+from unskew.comparing.arms import Arm, Shared, label_of, read_arms
 from unskew.config import Paths
 from unskew.errors import ConfigError, did_you_mean
 from unskew.learning.rankers import RANKERS

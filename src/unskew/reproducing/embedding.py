@@ -19,20 +19,20 @@ import torch
 from unskew import __version__
 from unskew.checking import checked, table_of
 from unskew.clicks.simulate import Behaviour, simulate
-from unskew.compare_config import Asked, asked_for
-from unskew.compare_data import Splits, read_data
-from unskew.compare_rows import spread
+from unskew.comparing.config import Asked, asked_for
+from unskew.comparing.data import Splits, read_data
+from unskew.comparing.rows import spread
 from unskew.folder import status
 from unskew.learning.methods.vectorization import Vectorization, VectorizationMethod, base_vector
 from unskew.learning.model import Model, load
 from unskew.learning.rankers import RANKERS
 from unskew.learning.train import Training
 from unskew.measuring import SeedSummary, mean_over_seeds, ndcg_metric
-from unskew.reproduce_claims import COLUMNS, Judged, judge, tally
-from unskew.reproduce_data import Source
-from unskew.reproduce_figures import embedding_figure, projection_figure
-from unskew.reproduce_page import Section, Shown
-from unskew.reproduce_recipe import Claim, Recipe, compare_content
+from unskew.reproducing.claims import COLUMNS, Judged, judge, tally
+from unskew.reproducing.data import Source
+from unskew.reproducing.figures import embedding_figure, projection_figure
+from unskew.reproducing.page import Section, Shown
+from unskew.reproducing.recipe import Claim, Recipe, compare_content
 from unskew.run import learn
 from unskew.types import Array, Lists
 

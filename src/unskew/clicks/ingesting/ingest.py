@@ -21,14 +21,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from unskew.clicks.engine import Engine
-from unskew.clicks.ingest_clean import clean, find_pages
-from unskew.clicks.ingest_clicks import join_clicks
-from unskew.clicks.ingest_columns import DETAIL, RAW, REASON, numbers_as_such
-from unskew.clicks.ingest_folder import refuse, row_count, working_folder, write_summary
-from unskew.clicks.ingest_options import RULES, IngestOptions
-from unskew.clicks.ingest_source import Source, engine_errors, open_source
-from unskew.clicks.ingest_summary import by_position, rules_table, summary
-from unskew.clicks.ingest_text import FILE, ROW
+from unskew.clicks.ingesting.clean import clean, find_pages
+from unskew.clicks.ingesting.clicks import join_clicks
+from unskew.clicks.ingesting.columns import DETAIL, RAW, REASON, numbers_as_such
+from unskew.clicks.ingesting.folder import refuse, row_count, working_folder, write_summary
+from unskew.clicks.ingesting.options import RULES, IngestOptions
+from unskew.clicks.ingesting.source import Source, engine_errors, open_source
+from unskew.clicks.ingesting.summary import by_position, rules_table, summary
+from unskew.clicks.ingesting.text import FILE, ROW
 from unskew.clicks.schema import REQUIRED
 from unskew.errors import DataError
 

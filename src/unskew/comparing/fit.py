@@ -11,8 +11,8 @@ import numpy as np
 
 from unskew.clicks.batches import Batches
 from unskew.clicks.counts import reduce_log
-from unskew.compare_arms import Point
-from unskew.compare_data import Splits
+from unskew.comparing.arms import Point
+from unskew.comparing.data import Splits
 from unskew.config import Settings
 from unskew.learning.baselines import Baseline, BaselineConfig, fit_baseline
 from unskew.learning.methods import MethodConfig

@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from unskew.clicks.ingest_files import MARK, Guarded, opened, printable
-from unskew.clicks.ingest_options import Texts
+from unskew.clicks.ingesting.files import MARK, Guarded, opened, printable
+from unskew.clicks.ingesting.options import Texts
 from unskew.errors import DataError
 
 BLOCK = 4 * 2**20

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from unskew.clicks.engine import Engine, first_line, plain_name, quiet
-from unskew.clicks.ingest_clicks import split_events
-from unskew.clicks.ingest_columns import renamed, require, typed, with_session
-from unskew.clicks.ingest_files import KINDS, all_files, find_files, printable
-from unskew.clicks.ingest_options import IngestOptions
-from unskew.clicks.ingest_text import FILE, ROW, stage_text
+from unskew.clicks.ingesting.clicks import split_events
+from unskew.clicks.ingesting.columns import renamed, require, typed, with_session
+from unskew.clicks.ingesting.files import KINDS, all_files, find_files, printable
+from unskew.clicks.ingesting.options import IngestOptions
+from unskew.clicks.ingesting.text import FILE, ROW, stage_text
 from unskew.clicks.schema import REQUIRED
 from unskew.errors import ConfigError, DataError, did_you_mean
 

@@ -11,15 +11,15 @@ import numpy as np
 import torch
 
 from unskew.clicks.scaling import fit_scaler
-from unskew.compare_config import asked_for
-from unskew.compare_data import read_data
+from unskew.comparing.config import asked_for
+from unskew.comparing.data import read_data
 from unskew.learning.methods import Context, MethodConfig, Naive, Vectorization
 from unskew.learning.model import Model, build
 from unskew.learning.rankers import MLP
 from unskew.learning.train import threads
-from unskew.reproduce_data import Source
-from unskew.reproduce_page import Section, Shown
-from unskew.reproduce_recipe import Inference, Recipe, compare_content
+from unskew.reproducing.data import Source
+from unskew.reproducing.page import Section, Shown
+from unskew.reproducing.recipe import Inference, Recipe, compare_content
 from unskew.types import Array, Lists
 
 ARMS = ("vectorization", "scalar")

@@ -29,11 +29,11 @@ from typing import Any
 import torch
 
 from unskew.clicks.files import complete_file
-from unskew.compare_cell import Cell, forget, has_logging_scores, make_cell, read_cell, run_cell
-from unskew.compare_config import Asked, asked_for, read_compare_file
-from unskew.compare_data import Splits, read_data
-from unskew.compare_report import write_report
-from unskew.compare_table import Comparison, Finding, compared
+from unskew.comparing.cell import Cell, forget, has_logging_scores, make_cell, read_cell, run_cell
+from unskew.comparing.config import Asked, asked_for, read_compare_file
+from unskew.comparing.data import Splits, read_data
+from unskew.comparing.report import write_report
+from unskew.comparing.table import Comparison, Finding, compared
 from unskew.errors import ConfigError, RunError
 
 Tell = Callable[[int, int, Sequence[str]], None]

@@ -1,0 +1,1 @@
+"""Comparisons: methods and packages on the same clicks, and what to make of it."""
