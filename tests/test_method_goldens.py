@@ -163,7 +163,7 @@ def test_einter_without_interaction_is_additive() -> None:
     """B = 0: the document gives b_r . r, the rank b_v . v + b."""
     torch.manual_seed(0)
     einter, additive = EInter(dimension=4).build(Context(3, None)), Additive().build(Context(3, None))
-    assign(einter.interaction, torch.zeros(4, 4))
+    assert einter.interaction.abs().sum() == 0  # where training starts
     assign(einter.rank_embedding, torch.randn(3, 4))
     assign(einter.rank_weight, torch.randn(4))
     assign(einter.offset, 0.7)
@@ -173,17 +173,21 @@ def test_einter_without_interaction_is_additive() -> None:
     assert einter(r, example()).item() == pytest.approx(additive(f, example()).item(), abs=1e-6)
 
 
-def test_edot_and_einter_logits_by_hand_and_score_at_rank_1() -> None:
+@pytest.mark.parametrize(("canonical", "served"), [(1, 0), (None, 1), (3, 2), (99, 2)])
+def test_edot_and_einter_logits_by_hand_and_score_at_a_canonical_rank(canonical: int | None, served: int) -> None:
+    """The middle of three ranks unless told; past the last one it is the last."""
     torch.manual_seed(0)
     r, batch, d = torch.randn(2, 3, 2), example(), range(2)
-    for config in (EDot(dimension=2), EInter(dimension=2)):
+    for config in (EDot(dimension=2, canonical=canonical), EInter(dimension=2, canonical=canonical)):
         method = config.build(Context(3, None))
         assert method.outputs == 2
+        if isinstance(config, EInter):
+            assign(method.interaction, torch.randn(2, 2))
         v = method.rank_embedding.tolist()
 
         def z(q: int, k: int, rank: int, v: list[list[float]] = v, method: nn.Module = method) -> float:
             x = r[q, k].tolist()
-            if isinstance(config, EDot):  # noqa: B023
+            if not isinstance(config, EInter):  # noqa: B023
                 return sum(x[i] * v[rank][i] for i in d)
             both = sum(x[i] * method.interaction[i, j].item() * v[rank][j] for i in d for j in d)
             single = [
@@ -195,7 +199,7 @@ def test_edot_and_einter_logits_by_hand_and_score_at_rank_1() -> None:
         shown, first = method.click_probability(r, batch), method.score(r, where)
         for q, k in itertools.product(range(2), range(3)):
             assert shown[q, k].item() == pytest.approx(sig(z(q, k, k)), abs=1e-5)
-            assert first[q, k].item() == pytest.approx(z(q, k, 0) if where[q, k] else 0.0, abs=1e-5)
+            assert first[q, k].item() == pytest.approx(z(q, k, served) if where[q, k] else 0.0, abs=1e-5)
         torch.testing.assert_close(method.click_scores(r, batch).exp(), shown)
         loss = nn.functional.binary_cross_entropy(shown, batch.clicks, reduction="sum") / 2
         torch.testing.assert_close(method(r, batch), loss)

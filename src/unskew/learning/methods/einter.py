@@ -2,12 +2,13 @@
 
 Reference: Yan et al., "Revisiting Two-tower Models for Unbiased Learning to Rank", SIGIR 2022 (EInter, Eq. 5).
 
-    z_k = r(x_k)' B v_k + b_r . r(x_k) + b_v . v_k + b        rank by z at the canonical rank 1
+    z_k = r(x_k)' B v_k + b_r . r(x_k) + b_v . v_k + b        rank by z at one canonical rank
 
 With B = 0 it is the additive model.
 
-Differences from the paper: sizes of the towers and d are not given there; v is a free table, B starts
-Glorot-uniform.
+Differences from the paper: sizes of the towers and d are not given there; v is a free table. B starts at 0, so
+training begins with the additive model; a random B leaves more noise at ranks where few documents are seen. The
+paper serves at rank 1 (`canonical = 1`), the default here is the middle of the ranks, as for `edot`.
 """
 
 from __future__ import annotations
@@ -15,20 +16,17 @@ from __future__ import annotations
 from typing import Literal
 
 import torch
-from pydantic import Field
 from torch import Tensor, nn
 
 from unskew.learning.bias import at_rank
-from unskew.learning.methods.contract import Context, ImpressionConfig
+from unskew.learning.methods.contract import Context
 from unskew.learning.methods.edot import EDot, EDotMethod
 
 
-class EInter(ImpressionConfig):
+class EInter(EDot):
     """Let relevance and rank embeddings interact freely."""
 
-    name: Literal["einter"] = "einter"
-    dimension: int = Field(8, ge=1)
-    """d, the length of the embeddings."""
+    name: Literal["einter"] = "einter"  # type: ignore[assignment]
 
     def build(self, context: Context) -> EInterMethod:
         """The method, with one embedding per rank of the log."""
@@ -39,10 +37,10 @@ class EInterMethod(EDotMethod):
     """Cross-entropy of the bilinear form."""
 
     def __init__(self, config: EInter, positions: int) -> None:
-        super().__init__(EDot(dimension=config.dimension), positions)
+        super().__init__(config, positions)
         d = config.dimension
         self.rank_embedding = nn.Parameter(0.1 * torch.randn(positions, d))
-        self.interaction = nn.Parameter(nn.init.xavier_uniform_(torch.empty(d, d)))
+        self.interaction = nn.Parameter(torch.zeros(d, d))
         self.relevance_weight = nn.Parameter(torch.full((d,), 1 / d))
         self.rank_weight = nn.Parameter(torch.full((d,), 1 / d))
         self.offset = nn.Parameter(torch.zeros(()))
