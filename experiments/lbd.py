@@ -1,6 +1,6 @@
 """Does LBD beat methods that give every document of a rank the same observation, more so as bias grows individual?
 
-python experiments/lbd.py [--etas 0.1,0.2,0.3,0.4,0.5,0.6] [--arms dla,unlimited,lbd] [--seeds 5] [--first-seed 0] [--jobs 2]
+python experiments/lbd.py [--etas 0.1,0.2,0.3,0.4,0.5,0.6] [--arms dla,unlimited,lbd] [--seeds 5] [--first-seed 0]
 
 Features are spread evenly over [-1, 1]; as made (--uneven) eta couples a third as much. Every arm is trained with
 each setting of its grid to the last step; lambda and t are then chosen per eta and method, by the mean over seeds

@@ -21,7 +21,7 @@ import unskew
 from unskew.cli import app, main
 from unskew.clicks.simulate import BEHAVIOURS
 from unskew.errors import UnskewError
-from unskew.learning.methods import METHODS
+from unskew.learning.methods import LEARNERS
 
 torch.set_num_threads(1)
 
@@ -155,8 +155,8 @@ def test_errors_of_the_machine_are_one_line_too(
 def test_methods_and_behaviours_are_listed() -> None:
     methods, behaviours = unskew_command("methods").out, unskew_command("behaviours").out
     listed = [line for line in methods.splitlines() if not line.startswith(" ")]
-    assert [line.split()[0] for line in listed] == list(METHODS)
-    assert len(methods.splitlines()) == 2 * len(METHODS)  # each with its paper
+    assert [line.split()[0] for line in listed] == list(LEARNERS)
+    assert len(methods.splitlines()) == 2 * len(LEARNERS)  # each with its paper
     assert "Joachims, Swaminathan, Schnabel, " in methods
     assert [line.split()[0] for line in behaviours.splitlines()] == list(BEHAVIOURS)
     assert "inverse of its rank's propensity" in methods

@@ -20,7 +20,7 @@ from unskew.comparing.config import asked_for
 from unskew.comparing.report import print_comparison, shown
 from unskew.comparing.rows import Row, best_baseline, with_tests
 from unskew.errors import ConfigError, DataError
-from unskew.learning.baselines import BASELINES, BaselineConfig, fit_baseline
+from unskew.learning.baselines import BASELINES, fit_baseline
 from unskew.measuring import crossed_t_test, mean_over_seeds, ndcg_metric, paired_t_test
 
 torch.set_num_threads(1)
@@ -76,7 +76,7 @@ def test_settings_of_packages() -> None:
     table = {"name": "lightgbm", "rounds": 7, "grid": {"leaves": [3, 5]}}
     arm = asked_for(asked([table]), Path()).arms[0]
     assert [point.method for point in arm.points] == [
-        BaselineConfig(name="lightgbm", rounds=7, leaves=leaves) for leaves in (3, 5)
+        unskew.LightGBM(rounds=7, leaves=leaves) for leaves in (3, 5)
     ]
     refuse("methods.0.rouns: unknown key. Did you mean rounds?", {"name": "lightgbm", "rouns": 7})
     refuse("methods.0.ranker: lightgbm grows its own trees", {"name": "lightgbm", "ranker": {"name": "linear"}})
@@ -132,23 +132,33 @@ def test_a_package_learns_from_the_pages_that_methods_learn_from(
     logs: dict[str, Any] = {}
     from unskew.comparing import fit as fits
 
-    real_run, real_fit = fits.run, fit_baseline
+    real_run, real_fit, found = fits.run, fit_baseline, {}
 
     def run(settings: Any, data: Any, **named: Any) -> Any:
         logs[settings.method.name] = data.train
-        return real_run(settings, data, **named)
+        model, fit = real_run(settings, data, **named)
+        found[settings.method.name] = model.score(data.train.lists)
+        return model, fit
 
     def fitted(name: str, log: Any, validation: Any, *rest: Any, **named: Any) -> Any:
-        logs[name], logs["validation"] = log, validation
-        return real_fit(name, log, validation, *rest, **named)
+        logs["given"], logs["validation"] = log, validation
+        model = real_fit(name, log, validation, *rest, **named)
+        found["given"] = model.score(log.lists)
+        return model
 
     monkeypatch.setattr(fits, "run", run)
-    monkeypatch.setattr(fits, "fit_baseline", fitted)
+    monkeypatch.setattr("unskew.learning.baselines_fit.fit_baseline", fitted)
     methods = [{"name": "lightgbm", "rounds": 2, "min_data_in_leaf": 2}]
-    result = compare(asked(methods, seeds=[5]), tmp_path / "out", jobs=1)
+    result = compare(asked(methods, seeds=[5]), tmp_path / "every tree", jobs=1)
+    assert result.failed == []
+    assert logs["validation"] is None
+    training = asked([])["training"] | {"validate_on": "clicks"}
+    result = compare(asked(methods, seeds=[5], training=training), tmp_path / "out", jobs=1)
     assert result.failed == []
     assert np.array_equal(logs["lightgbm"].click, logs["naive"].click)
     assert np.array_equal(logs["lightgbm"].row, logs["naive"].row)
+    assert np.array_equal(logs["given"].row, logs["naive"].row)
+    assert np.array_equal(found["lightgbm"], found["given"].astype(np.float32))  # features as they are
     held = set(logs["validation"].query)
     assert held
     assert not held & set(logs["lightgbm"].query)

@@ -15,7 +15,7 @@ import unskew
 from unskew.cli import app
 from unskew.clicks.simulate import BEHAVIOURS
 from unskew.config import read_run_file
-from unskew.learning.methods import METHODS
+from unskew.learning.methods import LEARNERS
 
 torch.set_num_threads(1)
 
@@ -65,8 +65,8 @@ def test_every_module_says_what_it_is_for() -> None:
 
 def test_the_table_of_methods_is_complete(readme: str) -> None:
     rows = dict(re.findall(r"^\| `(\w+)` \|(.*)\|$", readme, re.MULTILINE))
-    assert set(rows) == set(METHODS)
-    for name, config in METHODS.items():
+    assert set(rows) == set(LEARNERS)
+    for name, config in LEARNERS.items():
         linked = re.search(r"\((src/\S+\.py)\)", rows[name])
         assert linked is not None, f"the row of {name} links no file"
         assert (ROOT / linked[1]).read_text(encoding="utf-8").count(f"class {config.__name__}(") == 1

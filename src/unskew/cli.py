@@ -157,7 +157,7 @@ def learn(
     place = out or Path(os.path.normpath(run_file.parent / file.out))
     refuse_to_overwrite(place, force)
     console, leads = _console(), os.environ.get("RANK", "0") == "0"  # of torchrun's processes the first one speaks
-    with training_bar(asked.method.name, asked.training.steps, console, quiet=quiet or not leads) as report:
+    with training_bar(asked.method.name, asked.steps, console, quiet=quiet or not leads) as report:
         learn_from_file(run_file.parent, file, asked, place, force=force, report=report)
     if not leads:
         return
@@ -294,10 +294,10 @@ def reproduce(
 @app.command()
 def methods() -> None:
     """List the methods, with the paper of each."""
-    from unskew.learning.methods import METHODS
+    from unskew.learning.methods import LEARNERS
 
     console = _console()
-    for name, config in METHODS.items():
+    for name, config in LEARNERS.items():
         _entry(console, name, config)
         about = inspect.getdoc(inspect.getmodule(config)) or ""
         paper = re.search(r"^Reference: (.+?)\n\n", about, re.MULTILINE | re.DOTALL)

@@ -6,13 +6,14 @@ A run folder holds
     run.json               status, seed, versions, fingerprint of the data, times
     model.json             what `unskew.load` needs besides weights
     weights.safetensors    ranker, method and scaling
-    trees_0.txt, ...       where the ranker is trees: LightGBM's text, one file for each relevance output
+    trees_0.txt, ...       where there are trees: LightGBM's text, one file for each relevance output of theirs
+    trees_0.json           where they are XGBoost's: its own JSON
     curve.jsonl            one line per validation
     metrics.json           validation and, where test lists were given, test metrics
     checkpoint.safetensors while a run is unfinished
 
-It is written beside its place and renamed when done; an interrupted one is usable and resumes (one of trees begins
-again, and says so).
+It is written beside its place and renamed when done; an interrupted one is usable and resumes. Only a package has
+nothing to show before it is done, and begins again.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from __future__ import annotations
 import json
 import time
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,14 +32,16 @@ from torch import nn
 
 from unskew.clicks.batches import Batches, as_tensor
 from unskew.clicks.counts import Counts, label_table, reduce_log
-from unskew.clicks.scaling import fit_scaler
-from unskew.config import Settings, settings
+from unskew.clicks.scaling import Scaler, fit_scaler
+from unskew.config import IN_MEMORY, Settings, settings
 from unskew.errors import ConfigError, DataError, RunError
 from unskew.folder import claim, fingerprint, publish, refuse_to_overwrite, versions
+from unskew.learning.baselines import Baseline
+from unskew.learning.baselines_fit import Packaged
 from unskew.learning.checkpoint import FILE as CHECKPOINT
 from unskew.learning.distributed import Parallel, row_parts
 from unskew.learning.losses import list_log_softmax
-from unskew.learning.methods import Context, MethodConfig, MethodModule
+from unskew.learning.methods import Context, MethodConfig, MethodModule, PackageConfig
 from unskew.learning.model import Model, build
 from unskew.learning.processes import workers_of, world
 from unskew.learning.rankers import Ranker
@@ -65,8 +68,8 @@ def learn(
     log: Log,
     method: str | MethodConfig = "dla",
     *,
-    ranker: str | Ranker = "mlp",
-    scaling: str = "standard",
+    ranker: str | Ranker | None = None,
+    scaling: str | None = None,
     validation: Lists | Log | None = None,
     test: Lists | None = None,
     training: Training | None = None,
@@ -77,9 +80,12 @@ def learn(
 ) -> Model:
     """Learn a ranker from clicks; `options` are fields of `Training` such as steps= and seed=.
 
-    Weights are chosen on `validation`: labelled lists by nDCG@10, a log by the likelihood of its clicks. Without
-    it a tenth of the log's queries is held out for that. With `out` a run folder is written, and an interrupted
-    run found there goes on where it stopped.
+    The ranker is an `mlp` on features of scaling `standard` unless given. A package such as `lightgbm_position`
+    takes no ranker: it grows its own trees, on features as they are unless a scaling is given.
+
+    Weights are chosen on `validation`: labelled lists by nDCG@10, a log by the likelihood of its clicks (packages:
+    by nDCG@10 on them). Without it a tenth of the log's queries is held out for that; packages keep every tree.
+    With `out` a run folder is written, and an interrupted run found there goes on where it stopped.
     """
     asked = settings(method, ranker, scaling, training, options, validation)
     model, _ = run(asked, split(log, validation, asked), test=test, out=out, force=force, report=report)
@@ -174,15 +180,13 @@ def prepare(asked: Settings, data: Data | ShardData, test: Lists | None = None) 
     training, device = asked.training, _device(asked.training)
     others = [other for other in (data.validation, test) if other is not None]
     workers = workers_of(training)
-    if isinstance(asked.ranker, Trees) and (workers > 1 or isinstance(data, ShardData)):
-        raise ConfigError(
-            "trees grow from a log in memory, in one process; choose another ranker for shards or torchrun"
-        )
+    if asked.trees is not None and (workers > 1 or isinstance(data, ShardData)):
+        raise ConfigError(IN_MEMORY)
     if isinstance(data, ShardData):
         scaler, context = data.shards.fit_scaler(asked.scaling, *others), data.context()
     else:
         scaler = fit_scaler(asked.scaling, data.train.lists, *others)
-        counts = table(asked.method, data.train)
+        counts = None if isinstance(asked.method, PackageConfig) else table(asked.method, data.train)
         sizes = factor_sizes(asked.method, data.train)
         context = Context(int(data.train.position.max()), data.train, sizes)
     model = build(asked.method, asked.ranker, scaler, scaler.width, context)
@@ -192,6 +196,10 @@ def prepare(asked: Settings, data: Data | ShardData, test: Lists | None = None) 
     batches: Any
     if isinstance(data, ShardData):
         batches = data.batches(scaler, training, device, workers)
+    elif counts is None:
+        held_out = None if data.held_out is None else scaled_log(data.held_out, scaler)
+        chosen_by = held_out if data.validation is None else scaler.apply(data.validation)
+        return Packaged(model, scaled_log(data.train, scaler), chosen_by, training, identity), None, model
     else:
         features = np.asarray(scaler.apply(data.train.lists).features, np.float32)
         batches = Batches(counts, features, size=training.batch, seed=training.seed, device=device)
@@ -200,6 +208,11 @@ def prepare(asked: Settings, data: Data | ShardData, test: Lists | None = None) 
         return Boosting(model.ranker, model.method, asked.ranker, training, identity), batches, model
     kind = Trainer if workers == 1 else Parallel
     return kind(model.ranker, model.method, training, identity), batches, model
+
+
+def scaled_log(log: Log, scaler: Scaler) -> Log:
+    """The log over lists with scaled features."""
+    return replace(log, lists=scaler.apply(log.lists))
 
 
 def _device(training: Training) -> torch.device:
@@ -256,6 +269,9 @@ def validator(model: Model, data: Data | ShardData, training: Training) -> Valid
         return _label_validator(model, data.validation)
     if data.held_out is None:
         raise RunError('validate_on = "clicks" needs held-out sessions')
+    if isinstance(model.method_config, PackageConfig) and isinstance(data, Data):
+        held_out = data.held_out
+        return lambda ranker, method: click_ndcg(model, held_out)
     if isinstance(data, ShardData):
         counts, name = data.held_counts(), data.shards.name
     else:
@@ -301,6 +317,12 @@ def click_likelihood(model: Model, batches: Batches) -> float:
     return total / clicks if clicks else float("nan")
 
 
+def click_ndcg(model: Model | Baseline, log: Log) -> float:
+    """nDCG@10 of the pages of a log, by their clicks: how well a model without a click model ranks them."""
+    values = ndcg_metric(model.score(log.lists)[log.row], log.click.astype(np.int64), offsets=log.offsets, at=10)
+    return float("nan") if np.isnan(values).all() else float(np.nanmean(values))
+
+
 def data_fingerprint(asked: Settings, data: Data | ShardData) -> str:
     """A hash of all that a run learns from and is chosen by."""
     if isinstance(data, ShardData):
@@ -322,7 +344,7 @@ def write_run(
     model.save(folder, force=True)
     metrics: dict[str, Any] = {
         "validation": {
-            "on": chosen_on(data),
+            "on": chosen_on(asked, data),
             "best": fit.best,
             "step": fit.best_step,
         },
@@ -358,15 +380,16 @@ def in_numbers(data: Data | ShardData) -> dict[str, int]:
     }
 
 
-def chosen_on(data: Data | ShardData) -> str:
+def chosen_on(asked: Settings, data: Data | ShardData) -> str:
     """What the weights were chosen on."""
-    return "labels" if data.validation is not None else "clicks" if data.held_out is not None else "nothing"
+    clicks = "nDCG of clicks" if isinstance(asked.method, PackageConfig) else "clicks"
+    return "labels" if data.validation is not None else clicks if data.held_out is not None else "nothing"
 
 
 def _resume(trainer: Trainer, folder: Path | None) -> None:
     try:
         trainer.resume(folder)
-    except (ValueError, KeyError, SafetensorError) as error:
+    except (ValueError, KeyError, SafetensorError, DataError) as error:
         place = CHECKPOINT if folder is None else folder / CHECKPOINT
         raise RunError(f"{place}: damaged ({error}); --force (force=True) starts afresh") from error
 

@@ -1,6 +1,6 @@
 """Arms of a comparison: methods with every combination of their grids, and the packages' own rankers.
 
-An arm learns with a method of METHODS and a ranker, or is one of BASELINES, which bring their trees with them.
+An arm learns with a method of METHODS and a ranker, or is one of PACKAGES, which bring their trees with them.
 """
 
 from __future__ import annotations
@@ -11,26 +11,25 @@ from dataclasses import dataclass
 from typing import Any
 
 from unskew.checking import checked, table_of
+from unskew.config import usual_choice
 from unskew.errors import ConfigError
-from unskew.learning.baselines import BASELINES, BaselineConfig
-from unskew.learning.methods import METHODS, MethodConfig
+from unskew.learning.methods import LEARNERS, METHODS, MethodConfig, PackageConfig
 from unskew.learning.rankers import RANKERS, Ranker
 from unskew.learning.train import Training
 
 REFERENCES = ("naive", "labeled", "random", "logging")
 """Arms that every comparison has; the first is what methods are tested against."""
-_KINDS: dict[str, type[Any]] = {**METHODS, **dict.fromkeys(BASELINES, BaselineConfig)}
 
 
 @dataclass(frozen=True)
 class Point:
     """One combination of an arm's settings."""
 
-    method: MethodConfig | BaselineConfig
+    method: MethodConfig
     ranker: Ranker | None
-    """None for a baseline, whose trees are its own."""
+    """None for a package, whose trees are its own."""
     training: Training
-    """A baseline takes only `validate_on` and `threads` from it."""
+    """A package takes only `validate_on` and `threads` from it."""
     varied: str
     """What the grid set, as text: "max_weight = 5.0"; empty where there is no grid."""
     tuned: str = ""
@@ -39,7 +38,7 @@ class Point:
     @property
     def reads_labels(self) -> bool:
         """Whether it learns from grades instead of clicks."""
-        return isinstance(self.method, MethodConfig) and self.method.target == "labels"
+        return self.method.target == "labels"
 
 
 @dataclass(frozen=True)
@@ -51,12 +50,12 @@ class Arm:
 
     @property
     def packaged(self) -> bool:
-        """Whether it is one of BASELINES."""
-        return all(isinstance(point.method, BaselineConfig) for point in self.points)
+        """Whether it is one of PACKAGES."""
+        return all(isinstance(point.method, PackageConfig) for point in self.points)
 
     @property
     def trainings(self) -> dict[Training, str]:
-        """The training settings that are tried, with their text; none for a baseline."""
+        """The training settings that are tried, with their text; none for a package."""
         return {point.training: point.tuned for point in self.points if point.ranker is not None}
 
 
@@ -108,26 +107,27 @@ def _arm(key: str, table: Mapping[str, Any], shared: Shared) -> Arm:
     """An arm with every combination of its grid and of the file's."""
     content = dict(table)
     label, grid, ranker = label_of(key, content), content.pop("grid", {}), content.pop("ranker", None)
-    method = table_of(key, content, _KINDS)
+    method = table_of(key, content, LEARNERS)
     if label in REFERENCES and label != method.name:
         raise ConfigError(f"{key}.label: {label} is the name of an arm that every comparison has")
-    baseline = isinstance(method, BaselineConfig)
+    packaged = isinstance(method, PackageConfig)
     own = _axes(f"{key}.grid", grid, "training")
-    if baseline and (ranker is not None or own):
+    if packaged and (ranker is not None or own):
         wrong = "grid.training" if own else "ranker"
         raise ConfigError(f"{key}.{wrong}: {method.name} grows its own trees; give it settings of theirs")
     of_ranker = shared.ranker if ranker is None else table_of(f"{key}.ranker", ranker, RANKERS)
-    axes = {} if baseline else _axes("grid", shared.grid, "training")
+    axes = {} if packaged else _axes("grid", shared.grid, "training")
     axes |= _axes(f"{key}.grid", grid, "method") | own
+    usual = {"validate_on": usual_choice(method, labels=False)} if packaged else {}
     points = []
     for choice in combinations(axes):
         of_method = {axis: value for (home, axis), value in choice.items() if home == "method"}
         of_training = {axis: value for (home, axis), value in choice.items() if home == "training"}
         points.append(
             Point(
-                table_of(key, content | of_method, _KINDS),
-                None if baseline else of_ranker,
-                training_of(dict(shared.training) | of_training, f"{key}.grid.training"),
+                table_of(key, content | of_method, LEARNERS),
+                None if packaged else of_ranker,
+                training_of(usual | dict(shared.training) | of_training, f"{key}.grid.training"),
                 _text({axis: value for (_, axis), value in choice.items()}),
                 _text(of_training),
             )

@@ -1,12 +1,7 @@
-"""What one would otherwise reach for: LambdaMART of LightGBM and XGBoost on clicks, as arms of a comparison.
+"""LambdaMART of LightGBM and XGBoost, grown on clicks; `methods/packages.py` says which there are.
 
-    lightgbm            lambdarank, clicks as labels
-    lightgbm_position   the same with LightGBM's `position` field, which learns a bias factor per rank
-    xgboost             rank:ndcg, clicks as labels
-    xgboost_unbiased    the same with `lambdarank_unbiased`, XGBoost's form of Hu et al., WWW 2019
-
-They are not losses of this library, so they are not in METHODS. Every session is a group of its own, with its
-clicks as labels 0 and 1: LambdaMART wants grades, and click rates of repeated pages are none.
+Every session is a group of its own, with its clicks as labels 0 and 1: LambdaMART wants grades, and click rates of
+repeated pages are none.
 Sessions in which all or none of the results were clicked have no pairs and are left out; of the others at most
 `sessions` are drawn. Rows of a group are sorted by the rank shown, where XGBoost takes a result's rank from.
 
@@ -18,13 +13,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+import torch
 from pydantic import Field
+from torch import Tensor
 
 from unskew.errors import ConfigError, DataError, MissingExtra, did_you_mean
-from unskew.learning.trees import Growing, lightgbm
+from unskew.learning.trees import Growing, TreeRanker, lightgbm
 from unskew.types import Array, Lists, Log
 
 
@@ -37,12 +35,6 @@ class BaselineOptions(Growing):
     """Stop after so many rounds without a better validation; none grows every tree and keeps the best round."""
     threads: int | None = Field(None, ge=1)
     """Processor threads; none leaves it to the package."""
-
-
-class BaselineConfig(BaselineOptions):
-    """A baseline as an arm of a comparison."""
-
-    name: Literal["lightgbm", "lightgbm_position", "xgboost", "xgboost_unbiased"]
 
 
 @dataclass(frozen=True)
@@ -66,6 +58,8 @@ class Baseline:
     name: str
     rounds: int
     """Trees in use."""
+    booster: Any
+    """The package's own model."""
     predict: Callable[[Array], Array]
     """Scores [N] of features [N, D]."""
 
@@ -156,11 +150,12 @@ def fit_lightgbm(
         valid = [library.Dataset(validation.features, validation.labels, group=validation.sizes, reference=data)]
         callbacks = [library.early_stopping(asked.patience or asked.rounds, verbose=False)]
     booster = library.train(settings, data, asked.rounds, valid_sets=valid, callbacks=callbacks)
-    rounds = booster.best_iteration if validation is not None else asked.rounds
+    rounds = booster.best_iteration if validation is not None else booster.current_iteration()
     threads = asked.threads or 0
     return Baseline(
         "lightgbm_position" if position else "lightgbm",
         rounds,
+        booster,
         lambda rows: booster.predict(rows, num_iteration=rounds, num_threads=threads),
     )
 
@@ -198,6 +193,7 @@ def fit_xgboost(
     return Baseline(
         "xgboost_unbiased" if unbiased else "xgboost",
         rounds,
+        booster,
         lambda rows: booster.predict(library.DMatrix(rows), iteration_range=(0, rounds)),
     )
 
@@ -206,6 +202,36 @@ def _matrix(library: Any, groups: Groups) -> Any:
     return library.DMatrix(
         groups.features, groups.labels, qid=np.repeat(np.arange(len(groups.sizes)), groups.sizes)
     )
+
+
+class XGBoostRanker(TreeRanker):
+    """XGBoost's trees behind the interface of a network, [n, D] -> [n, 1]; kept on disk as XGBoost's JSON."""
+
+    ending = "json"
+
+    def grown(self, booster: Any, rows: Array, first: int, count: int) -> Tensor:
+        """The sum of `count` trees from number `first` on, [n]."""
+        data = xgboost().DMatrix(rows, nthread=self.threads or -1)
+        return torch.from_numpy(booster.predict(data, iteration_range=(first, first + count)))
+
+    def text(self, booster: Any, count: int) -> str:
+        """XGBoost's own JSON of the first trees."""
+        raw: bytearray = booster[:count].save_raw("json")
+        return raw.decode()
+
+    def opened(self, text: str, path: Path | None = None) -> Any:
+        """The booster of an XGBoost model."""
+        library = xgboost()
+        booster = library.Booster()
+        try:
+            booster.load_model(bytearray(text, "utf-8"))
+        except library.core.XGBoostError as error:
+            raise DataError(f"not an XGBoost model: {str(error).splitlines()[0]}", path=path) from error
+        return booster
+
+    def size(self, booster: Any) -> tuple[int, int]:
+        """Trees and features of a booster."""
+        return booster.num_boosted_rounds(), booster.num_features()
 
 
 def xgboost() -> Any:

@@ -20,9 +20,9 @@ from torch import nn
 from unskew.clicks.scaling import Scaler
 from unskew.errors import ConfigError, DataError, RunError, did_you_mean
 from unskew.learning.checkpoint import under, write_tensors
-from unskew.learning.methods import METHODS, Context, MethodConfig, MethodModule
-from unskew.learning.rankers import RANKERS, Ranker
-from unskew.learning.trees import tree_rankers
+from unskew.learning.methods import LEARNERS, Context, MethodConfig, MethodModule, PackageConfig
+from unskew.learning.rankers import RANKERS, Ranker, beside_trees
+from unskew.learning.trees import Trees, tree_rankers
 from unskew.types import Array, Lists
 
 FORMAT = 1
@@ -34,7 +34,8 @@ class Model:
     """A ranker with its method and its feature scaling."""
 
     method_config: MethodConfig
-    ranker_config: Ranker
+    ranker_config: Ranker | None
+    """None where the method is a package, whose trees are its own."""
     scaler: Scaler
     ranker: nn.Module
     method: MethodModule
@@ -102,7 +103,7 @@ class Model:
         return flat
 
     def save(self, folder: Path | str, *, force: bool = False) -> None:
-        """Write model.json and weights.safetensors into the folder, and trees as text."""
+        """Write model.json and weights.safetensors into the folder, and trees in the text of their package."""
         folder = Path(folder)
         if (folder / "model.json").exists() and not force:
             raise RunError(f"{folder} already holds a model; choose another folder or pass force=True")
@@ -118,7 +119,7 @@ class Model:
         return {
             "format": FORMAT,
             "method": self.method_config.model_dump(mode="json"),
-            "ranker": self.ranker_config.model_dump(mode="json"),
+            "ranker": None if self.ranker_config is None else self.ranker_config.model_dump(mode="json"),
             "scaling": self.scaler.kind,
             "features": self.features,
             "positions": self.positions,
@@ -151,7 +152,7 @@ def _restore(about: dict[str, Any], tensors: dict[str, torch.Tensor]) -> Model:
     scaling = {name: tensor.numpy() for name, tensor in under(tensors, "scaler.").items()}
     model = build(
         named_method(about["method"]),
-        named_ranker(about["ranker"]),
+        None if about["ranker"] is None else named_ranker(about["ranker"]),
         Scaler.from_arrays(about["scaling"], scaling),
         about["features"],
         Context(positions=about["positions"], log=None, factors=about["factors"]),
@@ -163,19 +164,27 @@ def _restore(about: dict[str, Any], tensors: dict[str, torch.Tensor]) -> Model:
     return model
 
 
-def build(method: MethodConfig, ranker: Ranker, scaler: Scaler, features: int, context: Context) -> Model:
-    """An untrained model, its weights drawn from torch's current random state."""
+def build(method: MethodConfig, ranker: Ranker | None, scaler: Scaler, features: int, context: Context) -> Model:
+    """An untrained model, its weights drawn from torch's current random state; a package brings its ranker."""
     module = method.build(context)
-    tower = module.tower(ranker.build(features, module.outputs), features)
+    if ranker is None and isinstance(method, PackageConfig):
+        plain: nn.Module = method.trees(features)
+    elif ranker is None or isinstance(method, PackageConfig):
+        raise ConfigError(f"{method.name} {'needs a ranker' if ranker is None else 'grows its own trees'}")
+    elif isinstance(ranker, Trees) and module.boosted is not None:
+        plain = beside_trees(ranker, features, module.outputs, module.boosted)
+    else:
+        plain = ranker.build(features, module.outputs)
+    tower = module.tower(plain, features)
     return Model(method, ranker, scaler, tower, module, features, context.positions, context.factors)
 
 
 def named_method(settings: dict[str, Any]) -> MethodConfig:
     """The method config of a table with a `name`."""
     name = settings.get("name", "")
-    if name not in METHODS:
-        raise RunError(f"unknown method {name!r}. {did_you_mean(name, METHODS)}")
-    return METHODS[name].model_validate(settings)
+    if name not in LEARNERS:
+        raise RunError(f"unknown method {name!r}. {did_you_mean(name, LEARNERS)}")
+    return LEARNERS[name].model_validate(settings)
 
 
 def named_ranker(settings: dict[str, Any]) -> Ranker:

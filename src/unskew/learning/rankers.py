@@ -133,6 +133,13 @@ class WithSide(nn.Module):
             optimizer.step()
 
 
+def beside_trees(trees: Trees, features: int, outputs: int, boosted: int) -> WithSide:
+    """Trees that give the first outputs, and a network for the others."""
+    width = outputs - boosted
+    network = Network(features, (*trees.beside, width), MLP())
+    return WithSide(trees.build(features, boosted), network, width, later=False)
+
+
 Ranker = MLP | Linear | Trees
 RANKERS: dict[str, type[MLP] | type[Linear] | type[Trees]] = {"mlp": MLP, "linear": Linear, "trees": Trees}
 """Rankers that can be asked for by name."""

@@ -1,6 +1,7 @@
 """Boosted trees as a ranker: LightGBM models behind the interface of a network, kept on disk as text.
 
-One booster per relevance output. `trees_fit` says how they are grown; here they score, are saved and loaded.
+One booster per relevance output, but for those that a network beside the trees gives. `trees_fit` says how they
+are grown; here they score, are saved and loaded.
 
 Legend: n documents, D features, O outputs.
 """
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
@@ -29,7 +30,7 @@ class Growing(BaseModel):
     leaves: int = Field(15, ge=2)
     """Most leaves of a tree."""
     learning_rate: float = Field(0.1, gt=0)
-    """Shrinkage of each tree; `training.learning_rate` is that of the networks beside the trees."""
+    """Shrinkage of each tree; `training.learning_rate` is the step size of networks beside the trees."""
     min_data_in_leaf: int = Field(20, ge=1)
     """Fewest documents of a leaf; impressions, where a package learns from sessions (LightGBM)."""
     feature_fraction: float = Field(0.8, gt=0, le=1)
@@ -46,13 +47,15 @@ class Trees(Growing):
     """Optimiser steps of the method's own parameters in every round."""
     rows: int = Field(200_000, ge=1)
     """Most rows (distinct rankings, or sessions) behind a round's gradient; of more, each round draws its own."""
+    beside: Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(strict=False)] = (16,)
+    """Hidden units of the network beside the trees that gives the observation of `lbd` and `lbd_lips`."""
 
     def build(self, features: int, outputs: int) -> nn.Module:
         """The ranker without a tree; where outputs start is drawn from torch's current random state."""
         lightgbm()
         return TreeRanker(features, outputs)
 
-    def parameters(self, *, seed: int, threads: int | None) -> dict[str, Any]:
+    def parameters(self, *, threads: int | None) -> dict[str, Any]:
         """What LightGBM is told; with these the same seed gives the same trees on any number of threads."""
         return {
             "objective": "none",
@@ -62,7 +65,7 @@ class Trees(Growing):
             "min_sum_hessian_in_leaf": 1e-3,
             "feature_fraction": self.feature_fraction,
             "lambda_l2": self.l2,
-            "seed": seed % 2**31,
+            "feature_fraction_seed": 0,  # each round has its own
             "num_threads": threads or 0,
             "deterministic": True,
             "force_row_wise": True,
@@ -75,6 +78,8 @@ class TreeRanker(nn.Module):
     """Boosters side by side, [n, D] -> [n, O]; no gradient passes through."""
 
     kept: Tensor
+    ending = "txt"
+    """How its files end."""
 
     def __init__(self, features: int, outputs: int) -> None:
         """No trees yet. Several outputs start apart, since methods that multiply them cannot leave equal ones."""
@@ -102,37 +107,52 @@ class TreeRanker(nn.Module):
         )
         return torch.from_numpy(np.asarray(values))
 
+    def take(self, booster: Any, count: int) -> None:
+        """Let the first trees of a booster be the one output."""
+        self.boosters = [booster]
+        self.kept.fill_(count)
+        self.truncate()
+
     def truncate(self) -> None:
         """Drop the trees that are not in use, and the training data with them."""
-        self.boosters = [read_booster(text) for text in self.texts()]
+        self.boosters = [self.opened(text) for text in self.texts()]
 
     def texts(self) -> list[str]:
-        """LightGBM's own text of each booster, up to the last tree in use."""
+        """The package's own text of each booster, up to the last tree in use."""
         counts = [max(count, 1) for count in self.kept.tolist()]  # 0 would mean all of them
-        return [
-            booster.model_to_string(num_iteration=count)
-            for booster, count in zip(self.boosters, counts, strict=False)
-        ]
+        return [self.text(booster, count) for booster, count in zip(self.boosters, counts, strict=False)]
+
+    def text(self, booster: Any, count: int) -> str:
+        """LightGBM's own text of the first trees."""
+        text: str = booster.model_to_string(num_iteration=count)
+        return text
+
+    def opened(self, text: str, path: Path | None = None) -> Any:
+        """The booster of a text."""
+        return read_booster(text, path)
+
+    def size(self, booster: Any) -> tuple[int, int]:
+        """Trees and features of a booster."""
+        return booster.current_iteration(), booster.num_feature()
 
     def write(self, folder: Path) -> None:
         """Write trees_0.txt, trees_1.txt, ... and nothing else of that name."""
-        for stale in folder.glob("trees_*.txt"):
+        for stale in folder.glob("trees_*.*"):
             stale.unlink()
         for output, text in enumerate(self.texts()):
-            (folder / f"trees_{output}.txt").write_text(text, encoding="utf-8")
+            (folder / f"trees_{output}.{self.ending}").write_text(text, encoding="utf-8")
 
     def read(self, folder: Path) -> None:
         """Read what `write` wrote."""
         if not self.kept.any():
             return
         for output in range(len(self.kept)):
-            path = folder / f"trees_{output}.txt"
-            booster = read_booster(path.read_text(encoding="utf-8"), path)
-            count = int(self.kept[output])
-            if booster.num_feature() != self.features or booster.current_iteration() < count:
+            path = folder / f"trees_{output}.{self.ending}"
+            booster = self.opened(path.read_text(encoding="utf-8"), path)
+            count, (trees, features) = int(self.kept[output]), self.size(booster)
+            if features != self.features or trees < count:
                 raise DataError(
-                    f"{booster.current_iteration()} trees on {booster.num_feature()} features, where the model "
-                    f"says {count} on {self.features}",
+                    f"{trees} trees on {features} features, where the model says {count} on {self.features}",
                     path=path,
                 )
             self.boosters.append(booster)

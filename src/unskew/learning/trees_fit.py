@@ -14,8 +14,13 @@ w p_k (1 - p_k), and it is never negative. Where a loss is not convex, magnitude
 document move in one round, so each counts the curvature that it shares with the others. A floor of |g| / 10 bounds
 the step of a document.
 
-Between rounds the method's own parameters take a few optimiser steps; EM updates happen in training mode, as ever.
-The rest (validation, patience, Ctrl-C, the best round) is the Trainer's.
+Between rounds the method's own parameters, and a network beside the trees where there is one, take a few optimiser
+steps; EM updates happen in training mode, as ever. A network that gives some of the relevance outputs is what a
+method differentiates by the features, and its step size is shrunk as the trees are: a faster one takes from them
+what is theirs to explain. The rest (validation, patience, Ctrl-C, the best round) is the Trainer's.
+
+What a tree may split on is drawn from (seed, round, output), and a checkpoint holds the trees and the outputs, so
+a resumed run grows the same trees as an uninterrupted one.
 
 Legend: N documents shown, O outputs, R rows of the reduced log, B rows of a chunk, K results of a page.
 """
@@ -23,20 +28,21 @@ Legend: N documents shown, O outputs, R rows of the reduced log, B rows of a chu
 from __future__ import annotations
 
 import copy
-import json
-import warnings
+import tempfile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from unskew.clicks.batches import Batches
 from unskew.errors import ConfigError, DataError
+from unskew.learning.checkpoint import FILE, read_tensors, write_tensors
 from unskew.learning.methods.contract import MethodModule
 from unskew.learning.rankers import WithSide
 from unskew.learning.train import Fit, Report, Trainer, Training, Validate
-from unskew.learning.trees import TreeRanker, Trees, lightgbm
+from unskew.learning.trees import TreeRanker, Trees, lightgbm, read_booster
 from unskew.types import Array, ClickBatch
 
 _CELLS = 4_000_000  # numbers in the largest tensor of a chunk
@@ -79,14 +85,20 @@ class Boosting(Trainer):
         config: Training,
         identity: dict[str, Any] | None = None,
     ) -> None:
-        """Refuse what trees cannot do; validations come at least twenty times in a run."""
+        """Validations come at least twenty times in a run."""
         every = min(config.validate_every, max(trees.rounds // 20, 1))
-        config = config.model_copy(update={"steps": trees.rounds, "validate_every": every})
-        self.trees, self.tree_ranker = trees, boosted_part(ranker, method)
+        keep = min(config.checkpoint_every, max(trees.rounds // 4, 1))
+        rounds = {"steps": trees.rounds, "validate_every": every, "checkpoint_every": keep}
+        config = config.model_copy(update=rounds)
+        self.trees, self.tree_ranker = trees, boosted_part(ranker)
         self.tree_ranker.threads = config.threads or 0
         super().__init__(ranker, method, config, identity)
-        self.learned = any(True for _ in method.parameters())
+        side = isinstance(ranker, WithSide) and not ranker.later
+        self.learned = side or any(True for _ in method.parameters())
+        if method.boosted is not None:
+            self.optimizers[0].param_groups[0]["base"] *= trees.learning_rate
         self.table: Batches | None = None
+        self.restored: Tensor | None = None  # outputs of a checkpoint
 
     def run(
         self,
@@ -109,13 +121,13 @@ class Boosting(Trainer):
             self.begin(batches)
         self.modules.train()
         loss, gradient, curvature = self.differentiate(step)
-        self.grow(gradient, curvature)
+        self.grow(gradient, curvature, step)
         for number in range(self.trees.bias_steps if self.learned else 0):
             self.bias_step(step, number)
         return loss, len(self.outputs)
 
     def begin(self, batches: Batches) -> None:
-        """Number the documents shown from 0 to N, and build an empty booster for each output."""
+        """Number the documents shown from 0 to N, and build a booster for each output: empty, or as restored."""
         where = batches.row >= 0
         shown: Tensor = torch.unique(batches.row[where])  # [N] rows of the lists' features, ascending
         self.table = copy.copy(batches)
@@ -124,14 +136,33 @@ class Boosting(Trainer):
         side = isinstance(self.ranker, WithSide)
         self.table.features = features if side else features[:, :0]  # only a network beside the trees reads them
         self.features = features.cpu().numpy()
-        self.outputs = self.tree_ranker(features).double()
-        library, config = lightgbm(), self.config
-        settings = self.trees.parameters(seed=config.seed, threads=config.threads)
-        data = library.Dataset(self.features, label=[0.0] * len(features), params=settings)
-        self.tree_ranker.boosters = [
-            library.Booster(settings | {"seed": (config.seed * 1009 + output) % 2**31}, data)
-            for output in range(self.outputs.shape[1])
-        ]
+        self.settings = self.trees.parameters(threads=self.config.threads)
+        if self.restored is None:
+            self.outputs, shared = self.tree_ranker(features).double(), self.dataset()
+            count = self.outputs.shape[1]
+            self.tree_ranker.boosters = [lightgbm().Booster(self.settings, shared) for _ in range(count)]
+        else:
+            self.outputs = self.restored.to(features.device)
+            self.tree_ranker.boosters = [self.go_on(read) for read in self.tree_ranker.boosters]
+
+    def dataset(self) -> Any:
+        """The documents shown as LightGBM takes them."""
+        labels = [0.0] * len(self.features)
+        return lightgbm().Dataset(self.features, labels, params=self.settings, free_raw_data=False)
+
+    def go_on(self, read: Any) -> Any:
+        """A booster that can grow, with the trees of one that was read.
+
+        LightGBM draws features otherwise in the first round of a booster; so that round is spent here, on no tree.
+        """
+        flat = [fill(len(self.features), dtype=np.float32) for fill in (np.zeros, np.ones)]
+        return lightgbm().train(
+            self.settings | {"objective": lambda _scores, _data: flat},
+            self.dataset(),
+            num_boost_round=1,
+            init_model=read,
+            keep_training_booster=True,
+        )
 
     def chunks(self, step: int) -> list[Tensor]:
         """The rows of this round, cut so that a chunk fits in memory."""
@@ -141,13 +172,15 @@ class Boosting(Trainer):
         if rows > self.trees.rows:
             generator = torch.Generator().manual_seed(self.config.seed * 1_000_003 + step)
             index = torch.randperm(rows, generator=generator)[: self.trees.rows]
-        size = max(_CELLS // (width * max(width, self.outputs.shape[1])), 1)
+        widest = max(width, self.outputs.shape[1], self.table.features.shape[1])
+        size = max(_CELLS // (width * widest), 1)
         return list(torch.split(index.to(self.table.device), size))
 
     def relevance(self, index: Tensor, outputs: Tensor) -> tuple[Tensor, ClickBatch]:
         """These rows as a batch, and the relevance outputs of their documents, [B, K, O]."""
         assert self.table is not None
         batch = self.table.rows(index)
+        batch.documents.requires_grad_(self.method.input_gradient)
         own = outputs[self.table.row[index].flatten()[batch.packed]]
         if isinstance(self.ranker, WithSide):
             own = self.ranker.join(own, batch.documents)
@@ -170,13 +203,15 @@ class Boosting(Trainer):
         gradient = gradient * scale
         return total / weight, gradient, positive(curvature * scale, gradient)
 
-    def grow(self, gradient: Tensor, curvature: Tensor) -> None:
+    def grow(self, gradient: Tensor, curvature: Tensor, step: int) -> None:
         """Add a tree to every booster, and what it says to the outputs."""
         ranker = self.tree_ranker
         for output, booster in enumerate(ranker.boosters):
             pair = tuple(values[:, output].contiguous().cpu().numpy() for values in (gradient, curvature))
             before = booster.current_iteration()
-            add_tree(booster, pair)
+            # never that of the round before: LightGBM takes up only a new one
+            seed = 1 + (self.config.seed * 1009 + step * 7919 + output * 104_729) % (2**31 - 1)
+            add_tree(booster, pair, seed)
             added = booster.current_iteration() - before  # 0 where no split was worth it
             if added:
                 grown = ranker.grown(booster, self.features, before, added)
@@ -192,34 +227,39 @@ class Boosting(Trainer):
         self.update(loss, step)
 
     def save(self, folder: Path) -> None:
-        """Write no checkpoint: boosting does not resume."""
+        """Write a checkpoint: what the Trainer keeps, the trees as the bytes of their text, and the outputs."""
+        texts = [booster.model_to_string(num_iteration=-1) for booster in self.tree_ranker.boosters]
+        trees = {f"trees.{output}": bytes_of(text) for output, text in enumerate(texts)}
+        with tempfile.TemporaryDirectory(dir=folder) as part:  # so that the one file appears whole
+            super().save(Path(part))
+            tensors, place = read_tensors(Path(part) / FILE)
+        write_tensors(folder / FILE, tensors | trees | {"outputs": self.outputs}, place)
 
-    def resume(self, folder: Path | None) -> bool:
-        """Never takes up a checkpoint; says so where a run was interrupted."""
-        if folder is not None and (folder / "run.json").exists():
-            done = json.loads((folder / "run.json").read_text()).get("steps", 0)
-            warnings.warn(
-                f"an interrupted run of trees does not resume; its {done} rounds are grown again", stacklevel=5
-            )
-        return False
+    def restore(self, tensors: dict[str, Tensor], place: dict[str, Any]) -> None:
+        """Go on where a checkpoint was written."""
+        super().restore(tensors, place)
+        texts = [tensors[f"trees.{output}"] for output in range(len(self.tree_ranker.kept))]
+        self.tree_ranker.boosters = [read_booster(text.numpy().tobytes().decode()) for text in texts]
+        self.restored = tensors["outputs"]
 
 
-def add_tree(booster: Any, pair: tuple[Array, ...]) -> None:
-    """Let LightGBM fit a tree to gradient and curvature."""
+def add_tree(booster: Any, pair: tuple[Array, ...], seed: int) -> None:
+    """Let LightGBM fit a tree to gradient and curvature, on features drawn by the seed."""
     try:
+        booster.reset_parameter({"feature_fraction_seed": seed})
         booster.update(fobj=lambda _scores, _data: pair)
     except lightgbm().basic.LightGBMError as error:
         hint = "trees need features that differ between the documents shown"
         raise DataError(f"LightGBM cannot grow a tree: {error}", hint=hint) from error
 
 
-def boosted_part(ranker: nn.Module, method: MethodModule) -> TreeRanker:
-    """The trees of a tower, if this method can be trained with them."""
-    if method.input_gradient:
-        raise ConfigError(
-            "the method differentiates the ranker by its features, and trees have no such derivative; choose a "
-            "network, or lbd_ber or unlimited, or method.strength = 0"
-        )
+def bytes_of(text: str) -> Tensor:
+    """A text as a tensor."""
+    return torch.frombuffer(bytearray(text, "utf-8"), dtype=torch.uint8)
+
+
+def boosted_part(ranker: nn.Module) -> TreeRanker:
+    """The trees of a tower."""
     part = ranker.ranker if isinstance(ranker, WithSide) else ranker
     if not isinstance(part, TreeRanker):
         raise ConfigError(f"the method builds its own {type(part).__name__}, which trees cannot replace")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -33,8 +34,9 @@ def training_bar(name: str, steps: int, console: Console, *, quiet: bool = False
 
         def report(progress: Progress) -> None:
             metric = "" if progress.metric is None else f"valid {progress.metric:.4f} "
+            loss = "" if math.isnan(progress.loss) else f"loss {progress.loss:.3f} "  # packages tell none
             speed = f"{progress.documents_per_second / 1000:.0f}k docs/s"
-            bar.update(task, completed=progress.step, note=f"{metric}loss {progress.loss:.3f} {speed}")
+            bar.update(task, completed=progress.step, note=f"{metric}{loss}{speed}")
 
         yield report
 
@@ -77,7 +79,8 @@ def print_metrics(console: Console, metrics: Mapping[str, Any]) -> None:
     """The metrics of a run that has just ended."""
     validation = metrics["validation"]
     if validation["best"] is not None:
-        what = "nDCG@10" if validation["on"] == "labels" else "log-likelihood of a held-out click"
+        by_rank = {"labels": "nDCG@10", "nDCG of clicks": "nDCG@10 of held-out clicks"}
+        what = by_rank.get(validation["on"], "log-likelihood of a held-out click")
         _line(console, f"validation: {what} {validation['best']:.4f} at step {validation['step']}")
     if metrics.get("propensity"):
         curve = " ".join(f"{value:.3f}" for value in metrics["propensity"][:12])

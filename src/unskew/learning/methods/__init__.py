@@ -14,6 +14,13 @@ from unskew.learning.methods.labeled import Labeled
 from unskew.learning.methods.lbd import LBD, LBDBer, LBDLips, Unlimited
 from unskew.learning.methods.mixem import MixEM
 from unskew.learning.methods.naive import Naive
+from unskew.learning.methods.packages import (
+    LightGBM,
+    LightGBMPosition,
+    PackageConfig,
+    XGBoost,
+    XGBoostUnbiased,
+)
 from unskew.learning.methods.pair_debias import PairDebias
 from unskew.learning.methods.pal import PAL
 from unskew.learning.methods.regression_em import RegressionEM
@@ -47,13 +54,26 @@ METHODS: dict[str, type[MethodConfig]] = {
     "gradient_reversal": GradientReversal,
     "doubly_robust": DoublyRobust,
 }
-"""Every method by the name that Python, TOML and the command line use."""
+"""Every method by the name that Python, TOML and the command line use; each trains any ranker."""
+
+PACKAGES: dict[str, type[PackageConfig]] = {
+    "lightgbm": LightGBM,
+    "lightgbm_position": LightGBMPosition,
+    "xgboost": XGBoost,
+    "xgboost_unbiased": XGBoostUnbiased,
+}
+"""Packages that grow their own trees from clicks, by name."""
+
+LEARNERS: dict[str, type[MethodConfig]] = {**METHODS, **PACKAGES}
+"""All that `method =` may name."""
 
 __all__ = [
     "DLA",
     "IPW",
     "LBD",
+    "LEARNERS",
     "METHODS",
+    "PACKAGES",
     "PAL",
     "TAL",
     "UPE",
@@ -68,14 +88,19 @@ __all__ = [
     "LBDBer",
     "LBDLips",
     "Labeled",
+    "LightGBM",
+    "LightGBMPosition",
     "Method",
     "MethodConfig",
     "MethodModule",
     "MixEM",
     "Naive",
+    "PackageConfig",
     "PairDebias",
     "RegressionEM",
     "TowerDropout",
     "Unlimited",
     "Vectorization",
+    "XGBoost",
+    "XGBoostUnbiased",
 ]

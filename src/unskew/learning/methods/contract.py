@@ -92,6 +92,8 @@ class MethodModule(nn.Module):
     outputs = 1
     input_gradient = False
     """Whether the loss differentiates the relevance outputs with respect to the features."""
+    boosted: int | None = None
+    """How many outputs, from the first on, trees give; a network beside them gives the rest. None: all of them."""
 
     def tower(self, ranker: nn.Module, features: int) -> nn.Module:
         """The ranker as this method needs it; most take it as it is."""

@@ -2,11 +2,10 @@
 
 Reference: Yan et al., "Revisiting Two-tower Models for Unbiased Learning to Rank", SIGIR 2022 (EDot, Eq. 4).
 
-    z_k = r(x_k) . v_k        r, v in R^d;  P(c = 1) = sig(z_k);  rank by z at one canonical rank
+    z_k = r(x_k) . v_k        r, v in R^d;  P(c = 1) = sig(z_k);  rank by z at the canonical rank 1
 
 Differences from the paper: sizes of the towers and d are not given there; v is a free table. It starts at ones
-plus noise, so that the model begins as a sum of relevance outputs. The paper serves at rank 1 (`canonical = 1`);
-few documents are ever seen there, so the default is the middle of the ranks (EXPERIMENTS.md compares).
+plus noise, so that the model begins as a sum of relevance outputs.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ class EDot(ImpressionConfig):
     name: Literal["edot"] = "edot"
     dimension: int = Field(8, ge=1)
     """d, the length of the embeddings."""
-    canonical: int | None = Field(None, ge=1)
-    """The rank that all documents are ranked at, 1 in the paper; none is the middle of the log's ranks."""
+    canonical: int = Field(1, ge=1)
+    """The rank that all documents are ranked at."""
 
     def build(self, context: Context) -> EDotMethod:
         """The method, with one embedding per rank of the log."""
@@ -44,7 +43,7 @@ class EDotMethod(MethodModule):
     def __init__(self, config: EDot, positions: int) -> None:
         super().__init__()
         self.config, self.outputs = config, config.dimension
-        self.canonical = (positions + 1) // 2 if config.canonical is None else min(config.canonical, positions)
+        self.canonical = min(config.canonical, positions)
         self.rank_embedding = nn.Parameter(1 + 0.1 * torch.randn(positions, config.dimension))
 
     def logits(self, relevance: Tensor, position: Tensor) -> Tensor:

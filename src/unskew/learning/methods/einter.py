@@ -2,13 +2,12 @@
 
 Reference: Yan et al., "Revisiting Two-tower Models for Unbiased Learning to Rank", SIGIR 2022 (EInter, Eq. 5).
 
-    z_k = r(x_k)' B v_k + b_r . r(x_k) + b_v . v_k + b        rank by z at one canonical rank
+    z_k = r(x_k)' B v_k + b_r . r(x_k) + b_v . v_k + b        rank by z at the canonical rank 1
 
 With B = 0 it is the additive model.
 
 Differences from the paper: sizes of the towers and d are not given there; v is a free table. B starts at 0, so
-training begins with the additive model; a random B leaves more noise at ranks where few documents are seen. The
-paper serves at rank 1 (`canonical = 1`), the default here is the middle of the ranks, as for `edot`.
+training begins with the additive model; with a random B, scores at rank 1 vary more from seed to seed.
 """
 
 from __future__ import annotations

@@ -14,7 +14,8 @@ lambda spoils the ranker); b has the step size of the method. One random sign pe
 over ranks. The released code differs from the theory: log o is h, of either sign (`observation = "free"`); 1 is
 drawn for single results (`dropping = "drawn"`); `penalty = "published"` is lambda sum (d g / d X)^2, g the mean of
 a tenth of all values times 10, weaker in larger batches and counting padding. Only the appendix draws r and h
-with learned variances (`gaussian = true`).
+with learned variances (`gaussian = true`). Trees cannot be differentiated by x: with a penalty they give r, and a
+network beside them the rest (`ranker.beside`); without one they give everything.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class LBD(MethodConfig):
     name: Literal["lbd"] = "lbd"
     strength: float = Field(0.03, ge=0)
     """lambda, the weight of the Lipschitz penalty; 0 turns it off."""
-    drop: float = Field(0.03, ge=0, lt=1)
+    drop: float = Field(0.01, ge=0, lt=1)
     """t, how often the observation is replaced by 1; 0 turns it off."""
     observation: Literal["probability", "free"] = "probability"
     """o = sig(b + h) between 0 and 1, or log o = h of either sign as in the released code."""
@@ -63,7 +64,7 @@ class LBD(MethodConfig):
     """Draw relevance and observation from normal distributions."""
 
     def build(self, context: Context) -> LBDMethod:
-        """The method; its ranker has one output more than there are ranks."""
+        """The method; r and an h for each rank are its outputs."""
         return LBDMethod(self, context.positions)
 
 
@@ -96,14 +97,14 @@ class LBDMethod(MethodModule):
         super().__init__()
         self.config, self.positions = config, positions
         self.outputs = (1 + positions) * (2 if config.gaussian else 1)
-        self.input_gradient = config.strength > 0
+        self.input_gradient, self.boosted = (True, 1) if config.strength else (False, None)
         self.level = None if config.observation == "free" else nn.Parameter(torch.zeros(positions))  # b
 
     def tower(self, ranker: nn.Module, features: int) -> nn.Module:
-        """The ranker with h = 0; trees start there anyway."""
+        """The ranker with h = 0."""
         layers = [layer for layer in ranker.modules() if isinstance(layer, nn.Linear)]
-        if self.level is not None and layers:
-            layers[-1].weight.data[1 : 1 + self.positions] = 0
+        if self.level is not None and layers:  # the network beside trees has no r before h
+            layers[-1].weight.data[1 + layers[-1].out_features - self.outputs :][: self.positions] = 0
         return ranker
 
     def parts(self, relevance: Tensor, batch: ClickBatch) -> tuple[Tensor, Tensor]:
@@ -135,13 +136,12 @@ class LBDMethod(MethodModule):
 
     def roughness(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """The Lipschitz penalty of the documents shown."""
-        o = relevance[..., 1 : 1 + self.positions].flatten(0, 1)[batch.packed]  # [n, P]
+        o, n = (x.flatten(0, 1)[batch.packed] for x in (relevance[..., 1 : 1 + self.positions], batch.impressions))
         o = o if self.level is None else (o + self.level).sigmoid()
         if self.config.penalty == "published":
             return published_penalty(o, batch.documents)
         signs = (torch.randint(0, 2, (self.positions,)) * 2 - 1).to(o)
-        weights = batch.impressions.flatten()[batch.packed]
-        return lipschitz_penalty(o, batch.documents, weights=weights, signs=signs)
+        return lipschitz_penalty(o, batch.documents, weights=n, signs=signs)
 
     def click_scores(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """r + log o' at its own rank."""
