@@ -144,10 +144,13 @@ def relevance(query: np.ndarray, document: np.ndarray) -> np.ndarray:
 
 def ids(query: np.ndarray, document: np.ndarray) -> dict[str, pa.Array]:
     """Names as real logs have them: strings."""
-    return {
-        "query_id": pa.array(np.char.add("q", query.astype(np.str_))),
-        "doc_id": pa.array(np.char.add("d", document.astype(np.str_))),
-    }
+    return {"query_id": named("q", query), "doc_id": named("d", document)}
+
+
+def named(letter: str, numbers: np.ndarray) -> pa.Array:
+    """A letter and a number; each name is made once."""
+    found, place = np.unique(numbers, return_inverse=True)
+    return pa.array(np.char.add(letter, found.astype(np.str_))).take(pa.array(place))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import pytest
 from unskew.clicks.counting import count_rankings
 from unskew.clicks.counts import Counts, reduce_log
 from unskew.clicks.counts_folder import read_counts, write_counts
-from unskew.clicks.engine import Engine
+from unskew.clicks.engine import Engine, connect
 from unskew.clicks.log import read_log, write_log
 from unskew.commands_log import counts_to
 from unskew.errors import DataError, RunError
@@ -182,8 +182,6 @@ def test_a_row_that_is_there_twice_is_told_from_a_collision(engine: Engine) -> N
 def test_a_collision_tries_another_hash(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     import ibis
 
-    from unskew.clicks.engine import connect
-
     with connect(threads=1) as engine:
         real, salts = engine.set_hash, []
 
@@ -197,6 +195,31 @@ def test_a_collision_tries_another_hash(monkeypatch: pytest.MonkeyPatch, tmp_pat
         write_counts(engine, count_rankings(engine, engine.read_parquet(source)), tmp_path / "counts")
         assert len(salts) == 2
         assert in_order(read_counts(tmp_path / "counts", log.lists)) == in_order(reduce_log(log))
+
+
+def test_a_page_that_collides_with_a_longer_one_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lengths are not part of what pages are grouped by: the check on the result finds it."""
+    import ibis
+
+    columns = {"session_id": [1, 1, 2], "query_id": [5] * 3, "doc_id": [0, 1, 0], "position": [1, 2, 1]}
+    table = pa.table(columns | {"click": [0, 1, 1]})
+    with connect(threads=1) as engine:
+        real, tried = engine.set_hash, []
+
+        def weak(row: ibis.expr.types.StructValue) -> object:
+            tried.append(row)
+            return real(row) if len(tried) > 1 else row.query_id.max()
+
+        monkeypatch.setattr(engine, "set_hash", weak)
+        found = count_rankings(engine, engine.from_arrow(table))
+        rows = engine.to_arrow(found.slots.order_by("ranking_id", "position")).to_pylist()
+    assert len(tried) == 2
+    assert [(row["ranking_id"], row["position"], row["impressions"], row["clicks"]) for row in rows] == [
+        (1, 1, 1, 0),
+        (1, 2, 1, 1),
+        (2, 1, 1, 1),
+    ]
+    assert found.summary == {"impressions": 3, "clicks": 2, "pages": 2, "rankings": 2, "slots": 3}
 
 
 def test_command_and_overwriting(tmp_path: Path) -> None:

@@ -123,6 +123,50 @@ def test_the_hash_of_a_set_of_rows(engine: Engine) -> None:
     assert len({first, swapped, shorter}) == 3
 
 
+def test_a_kept_table_has_the_types_that_were_said(engine: Engine) -> None:
+    shown = engine.from_arrow(pa.table({'a "b"': ["x", "x", "y"], "click": pa.array([1, 1, 0], pa.int8())}))
+    lazy = shown.group_by('a "b"').agg(n=shown.count(), clicks=shown.click.sum())
+    kept = engine.keep(lazy)
+    types = {name: str(kind) for name, kind in kept.schema().items()}
+    assert types == {'a "b"': "string", "n": "int64", "clicks": "int64"}
+    assert engine.to_arrow(kept.order_by("n")).to_pylist() == [
+        {'a "b"': "y", "n": 1, "clicks": 0},
+        {'a "b"': "x", "n": 2, "clicks": 2},
+    ]
+
+
+STEPS = """
+import sys
+from pathlib import Path
+from unskew.clicks.engine import connect
+from unskew.clicks.ingesting.ingest import ingest
+from unskew.commands_log import counts_to, sessions_to
+
+log, out = Path(sys.argv[1]), Path(sys.argv[2])
+with connect(threads=1) as engine:
+    ingest(log, out / "log", engine)
+sessions_to(out / "log", out / "split", threads=1)
+counts_to(out / "log", out / "counts", threads=1)
+print([name for name in ("pandas", "pyspark") if name in sys.modules])
+"""
+
+
+def test_the_steps_load_neither_pandas_nor_spark(tmp_path: Path) -> None:
+    columns = {
+        "session_id": ["a", "a", "b"],
+        "query_id": ["q"] * 3,
+        "doc_id": ["x", "y", "x"],
+        "position": pa.array([1, 2, 1], pa.int32()),
+        "click": pa.array([0, 1, 0], pa.int8()),
+        "timestamp": pa.array([NOON] * 3, pa.timestamp("us", "UTC")),
+        "user_id": [1, 1, 2],
+    }
+    pq.write_table(pa.table(columns), tmp_path / "log.parquet")
+    command = [sys.executable, "-c", STEPS, str(tmp_path / "log.parquet"), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]", "a slow import for nothing"
+
+
 def test_broken_files(engine: Engine, tmp_path: Path) -> None:
     (tmp_path / "a.parquet").write_bytes(b"no such thing, but long enough to look at")
     with pytest.raises(DataError, match="not readable as Parquet"):

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from unskew.clicks.engine import Engine
-from unskew.clicks.sessions import number_pages, sessionise, split_by_time
+from unskew.clicks.engine import Engine, connect
+from unskew.clicks.sessions import find_boundaries, find_visits, number_pages, sessionise, split_by_time
 from unskew.commands_log import seconds, sessions_to
 from unskew.errors import ConfigError, DataError
 
@@ -93,6 +93,25 @@ def test_people_named_by_several_columns_do_not_meet(engine: Engine) -> None:
     assert visit[0] == visit[2] != visit[1]
 
 
+def test_pages_of_one_moment_are_one_visit_that_one_page_opens(engine: Engine) -> None:
+    """Five pages at noon and four after a pause: whichever comes first, all four are in the second visit."""
+    moments = [0] * 5 + [3600] * 4
+    rows = [
+        {"session_id": f"p{page}", "timestamp": START + timedelta(seconds=at), "user_id": "u"}
+        for page, at in enumerate(moments)
+    ]
+    nobody = [{"session_id": f"n{page}", "timestamp": START, "user_id": None} for page in range(3)]
+    found = find_visits(engine.from_arrow(as_table(rows + nobody)), by=["user_id"], gap=1800)
+    pages = {row["session_id"]: row for row in engine.to_arrow(found).to_pylist()}
+    assert {page: row["visit_id"] for page, row in pages.items()} == {
+        **{f"p{page}": "u/1" if page < 5 else "u/2" for page in range(9)},
+        **{f"n{page}": f"//n{page}" for page in range(3)},
+    }
+    assert all(pages[f"p{page}"]["began"] == START + timedelta(seconds=at) for page, at in enumerate(moments))
+    opening = sorted(row["visit_id"] for row in pages.values() if row["opens"])
+    assert opening == ["//n0", "//n1", "//n2", "u/1", "u/2"]
+
+
 def test_pages_are_found_where_there_is_no_session_id(engine: Engine) -> None:
     def row(user: str, minute: int, query: str, position: int) -> dict[str, Any]:
         at = START + timedelta(minutes=minute)
@@ -155,6 +174,22 @@ def test_split_by_time(engine: Engine, unit: str, validation: float, test: float
     assert split.units == {name: len(part) for name, part in units.items()}
     assert split.unit == unit
     assert units["train"]
+
+
+def test_boundaries_are_those_of_a_sort(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Through several histograms, for every rank, also where most units begin in one second."""
+    monkeypatch.setattr("unskew.clicks.sessions.BUCKETS", 3)
+    rng = np.random.default_rng(0)
+    seconds_begun = np.concatenate([rng.integers(0, 500, 12), np.full(9, 77)])
+    ordered = sorted(seconds_begun.tolist())
+    with connect(threads=1) as engine:
+        units = engine.from_arrow(pa.table({"second": seconds_begun}))
+        ranks = {str(rank): rank for rank in range(len(ordered) + 2)}
+        edges, before = find_boundaries(engine, units, ranks, len(ordered))
+    for name, rank in ranks.items():
+        expected = ordered[rank] if rank < len(ordered) else ordered[-1] + 1
+        assert edges[name] == expected
+        assert before[name] == sum(second < expected for second in ordered)
 
 
 def test_what_begins_in_one_second_stays_together(engine: Engine) -> None:

@@ -57,7 +57,7 @@ def find_and_split(
     refuse_nameless(engine, log, ["session_id"] if "session_id" in log.columns else people, path)
     if "session_id" not in log.columns:
         log = engine.keep(with_pages(log, by=people, gap=gap))
-    pages = engine.keep(find_visits(log, by=people, gap=gap))
+    pages = find_visits(log, by=people, gap=gap)
     return split_by_time(engine, log, validation=validation, test=test, pages=pages)
 
 

@@ -2,12 +2,12 @@
 
 The same reduction as `counts.reduce_log`, as two group-bys and a join:
 
-    pages     one row per result page: a hash of its (query, position, document, presentation), and its length
-    slots     one row per (hash, length, query, position, document, presentation): impressions and clicks
+    pages     one row per result page: a hash of its (query, position, document, presentation)
+    slots     one row per (hash, query, position, document, presentation): impressions and clicks
 
 A ranking is named after the smallest session_id that showed it. The hash only finds candidates: where all pages
 under one hash are the same, every slot was shown once on each of them, and this is checked on the result. Should
-two rankings ever collide, another hash is tried, so the counts are exact.
+two rankings ever collide, another hash is tried, so the counts are exact. Values are checked first, in one pass.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from unskew.clicks.engine import Engine
 
 SLOT = ("query_id", "position", "doc_id")
-RANKING = ("page_hash", "page_length")
+RANKING = "page_hash"
 
 
 @dataclass(frozen=True)
@@ -61,12 +61,13 @@ def count_rankings(
     log = impressions.select(*REQUIRED, *extra)
     if "randomized" in extra:
         log = log.mutate(randomized=log.randomized.fill_null(False))
+    refuse_broken(engine, log, place)
     for salt in range(3):
         pages = engine.keep(hash_pages(engine, log, extra, salt))
         slots = engine.keep(count_slots(log, pages, extra))
         summary = summarise(engine, slots, pages, place)
         if not summary.pop("unlike"):
-            final = slots.drop("pages", "valid", *RANKING)
+            final = slots.drop("pages", RANKING)
             both = count_pairs(log, pages) if pairs else None
             return Rankings(final, both, summary)
         refuse_repeated(engine, log, place)
@@ -74,25 +75,23 @@ def count_rankings(
 
 
 def hash_pages(engine: Engine, log: Table, extra: Sequence[str], salt: int) -> Table:
-    """One row per page: session_id, page_hash, page_length."""
+    """One row per page: session_id, page_hash."""
     import ibis
 
     fields = {name: log[name] for name in (*SLOT, *extra)}
     absent = {f"no_{name}": log[name].isnull() for name in extra}  # Spark's hash passes over what is absent
     row = ibis.struct(fields | absent | {"salt": ibis.literal(salt)})
-    return log.group_by("session_id").agg(page_hash=engine.set_hash(row), page_length=log.count())
+    return log.group_by("session_id").agg(page_hash=engine.set_hash(row))
 
 
 def count_slots(log: Table, pages: Table, extra: Sequence[str]) -> Table:
     """One row per slot of each ranking, with impressions and clicks, and what is needed to check them."""
     shown = log.join(pages, "session_id")
-    slots = shown.group_by([*RANKING, *SLOT, *extra]).agg(
-        impressions=shown.count(),
-        clicks=shown.click.cast("int64").sum(),
-        valid=shown.click.isin([0, 1]).cast("int32").sum(),
+    slots = shown.group_by([RANKING, *SLOT, *extra]).agg(
+        impressions=shown.count(), clicks=shown.click.cast("int64").sum()
     )
     joined = slots.join(name_rankings(pages), RANKING)
-    return joined.select("ranking_id", *SLOT, *extra, "impressions", "clicks", "pages", "valid", *RANKING)
+    return joined.select("ranking_id", *SLOT, *extra, "impressions", "clicks", "pages", RANKING)
 
 
 def name_rankings(pages: Table) -> Table:
@@ -105,48 +104,45 @@ def count_pairs(log: Table, pages: Table) -> Table:
     clicked = log.filter(log.click == 1).select("session_id", "position")
     other = clicked.select("session_id", other_position="position")
     both = clicked.join(other, ["session_id", clicked.position < other.other_position]).join(pages, "session_id")
-    counted = both.group_by([*RANKING, "position", "other_position"]).agg(sessions=both.count())
+    counted = both.group_by([RANKING, "position", "other_position"]).agg(sessions=both.count())
     return counted.join(name_rankings(pages), RANKING).select(
         "ranking_id", "position", "other_position", "sessions"
     )
 
 
-def summarise(engine: Engine, slots: Table, pages: Table, place: Path | str | None) -> dict[str, Any]:
-    """The numbers of a reduced log, after a check of its values; all from tables that are reduced already."""
-    twice = slots.group_by("ranking_id", "position").agg(rows=slots.count())
-    absent = {f"no {name}": slots[name].isnull().cast("int64").sum() for name in SLOT}
-    found = _one(
-        engine,
-        slots.agg(
-            impressions=slots.impressions.sum(),
-            clicks=slots.clicks.sum(),
-            slots=slots.count(),
-            unlike=(slots.impressions != slots.pages).cast("int64").sum(),
-            valid=slots.valid.sum(),
-            lowest=slots.position.min(),
-            **absent,
-        ),
-    )
-    sizes = _one(engine, pages.agg(pages=pages.count(), nameless=pages.session_id.isnull().cast("int64").sum()))
-    if sizes["nameless"] or any(found[name] for name in absent):
-        name = "session_id" if sizes["nameless"] else next(name[3:] for name in absent if found[name])
-        raise DataError(f"there are rows with no {name}", path=place, hint="remove or repair them")
-    if not found["slots"]:
+def refuse_broken(engine: Engine, log: Table, place: Path | str | None) -> None:
+    """Every cell is filled, clicks are 0 or 1, and positions begin at 1."""
+    names = ("session_id", *SLOT)
+    absent = {f"no {name}": log[name].isnull().cast("int64").sum() for name in names}
+    valid = log.click.isin([0, 1]).cast("int64").sum()
+    found = _one(engine, log.agg(rows=log.count(), valid=valid, lowest=log.position.min(), **absent))
+    if not found["rows"]:
         raise DataError("the log has no impressions", path=place, hint="check filters and splits")
-    if found["valid"] != found["impressions"]:
-        wrong = found["impressions"] - (found["valid"] or 0)
+    for name in names:
+        if found[f"no {name}"]:
+            raise DataError(f"there are rows with no {name}", path=place, hint="remove or repair them")
+    if found["valid"] != found["rows"]:
+        wrong = found["rows"] - (found["valid"] or 0)
         raise DataError(f"{wrong:,} rows have a click that is not 0 or 1", path=place, hint="repair them")
     if found["lowest"] < 1:
         raise DataError(f"there is a position {found['lowest']}", path=place, hint="positions are ranks from 1")
-    taken = engine.to_arrow(twice.filter(twice.rows > 1).order_by("ranking_id", "position").limit(1)).to_pylist()
-    if taken and not found["unlike"]:
+
+
+def summarise(engine: Engine, slots: Table, pages: Table, place: Path | str | None) -> dict[str, Any]:
+    """The numbers of a reduced log, after a check that no position is taken twice; all from reduced tables."""
+    unlike = (slots.impressions != slots.pages).cast("int64").sum()
+    sums = {"impressions": slots.impressions.sum(), "clicks": slots.clicks.sum(), "slots": slots.count()}
+    found = _one(engine, slots.agg(**sums, unlike=unlike))
+    twice = slots.group_by(RANKING, "position").agg(rows=slots.count(), ranking_id=slots.ranking_id.min())
+    twice = twice.filter(twice.rows > 1).order_by("ranking_id", "position").limit(1)
+    taken = [] if found["unlike"] else engine.to_arrow(twice).to_pylist()
+    if taken:
         refuse_page(taken[0]["ranking_id"], taken[0]["position"], place)
-    rankings = _one(engine, slots.agg(rankings=slots.ranking_id.nunique()))["rankings"]
+    sizes = _one(engine, pages.agg(pages=pages.count(), rankings=pages[RANKING].nunique()))
     return {
         "impressions": found["impressions"],
         "clicks": found["clicks"],
-        "pages": sizes["pages"],
-        "rankings": rankings,
+        **sizes,
         "slots": found["slots"],
         "unlike": found["unlike"],
     }

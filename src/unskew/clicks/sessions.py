@@ -6,7 +6,7 @@ than a gap. A split by time cuts between visits: what came before the first boun
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import reduce
@@ -77,22 +77,35 @@ def number_pages(events: Table, *, by: Sequence[str] = ("user_id",), gap: int = 
 
 
 def find_visits(events: Table, *, by: Sequence[str], gap: int) -> Table:
-    """One row per page: session_id, when it began (`start`), visit_id."""
+    """One row per page: session_id, `start`, visit_id, when the visit `began`, and whether the page `opens` it.
+
+    Pages of one moment are peers in the running window, so that their order never matters. A visit began with the
+    last page until then that came after a pause.
+    """
     import ibis
 
     require(events, ["timestamp", *by])
     people = {name: events[name].min() for name in by}
     pages = events.group_by("session_id").agg(start=events.timestamp.min(), **people)
-    order = ibis.window(group_by=list(by), order_by=["start", "session_id"])
+    order = ibis.window(group_by=list(by), order_by="start")
     before = pages.mutate(before=pages.start.lag().over(order))
     pause = before.before.isnull() | (before.start > before.before + ibis.interval(seconds=gap))
-    first = before.mutate(first=pause.cast("int32"))
-    running = ibis.window(group_by=list(by), order_by=["start", "session_id"], preceding=None, following=0)
-    numbered = first.mutate(number=first["first"].sum().over(running))
+    opened = before.mutate(opens=pause)
+    running = ibis.range_window(group_by=list(by), order_by="start", preceding=None, following=0)
+    numbered = opened.mutate(
+        number=opened.opens.cast("int32").sum().over(running),
+        began=opened.opens.ifelse(opened.start, ibis.null(opened.start.type())).max().over(running),
+    )
     known = reduce(lambda left, right: left & right, [numbered[name].notnull() for name in by])
     person = _person(numbered, by) + "/" + numbered.number.cast("string")
     own = "//" + numbered.session_id.cast("string")
-    return numbered.select("session_id", "start", visit_id=known.ifelse(person, own))
+    return numbered.select(
+        "session_id",
+        "start",
+        visit_id=known.ifelse(person, own),
+        began=known.ifelse(numbered.began, numbered.start),
+        opens=numbered.opens | ~known,
+    )
 
 
 def _person(table: Table, by: Sequence[str]) -> Column:
@@ -141,23 +154,25 @@ def split_by_time(
     unit = "visit_id" if pages is not None or "visit_id" in impressions.columns else "session_id"
     require(impressions, ["timestamp", "session_id"])
     begun = engine.keep(unit_starts(known_pages(impressions, unit) if pages is None else pages, unit))
-    refuse_undatable(engine, begun, unit)
-    units = begun.select(unit, "second").distinct()
-    total = _fetch(engine, units.agg(n=units.count()))[0]["n"]
+    total = refuse_undatable(engine, begun, unit)
     if not total:
         raise DataError("there are no impressions to split")
-    asked = {"validation": 1 - validation - test, "test": 1 - test}
-    edges = {name: find_boundary(engine, units, round(share * total)) for name, share in asked.items()}
+    ranks = {"validation": round((1 - validation - test) * total), "test": round((1 - test) * total)}
+    edges, before = find_boundaries(engine, begun.filter(begun.opens), ranks, total)
     early, late = begun.second < edges["validation"], begun.second >= edges["test"]
     chosen = {"train": early, "validation": ~early & ~late, "test": late & ~early}
-    sizes = _fetch(engine, begun.agg(**{name: begun[unit].nunique(where=where) for name, where in chosen.items()}))
+    sizes = {
+        "train": before["validation"],
+        "validation": before["test"] - before["validation"],
+        "test": total - before["test"],
+    }
     parts = {
         name: impressions.semi_join(begun.filter(where), "session_id")
         if pages is None
         else add_visits(impressions, begun.filter(where))
         for name, where in chosen.items()
     }
-    return Split(parts, {name: _clock(edge) for name, edge in edges.items()}, sizes[0], unit)
+    return Split(parts, {name: _clock(edge) for name, edge in edges.items()}, sizes, unit)
 
 
 def known_pages(impressions: Table, unit: str) -> Table:
@@ -172,43 +187,71 @@ def known_pages(impressions: Table, unit: str) -> Table:
 
 
 def unit_starts(pages: Table, unit: str) -> Table:
-    """The pages, and the second in which the visit of each began."""
-    starts = pages.group_by(unit).agg(began=pages.start.min())
-    seconds = starts.select(unit, second=starts.began.truncate("s").epoch_seconds())
-    return pages.join(seconds, unit)
+    """The pages, the `second` in which the visit of each began, and one page of every visit that `opens` it."""
+    import ibis
+
+    if unit == "session_id":
+        pages = pages.mutate(began=pages.start, opens=ibis.literal(True))
+    elif "began" not in pages.columns:
+        named = pages.group_by(unit).agg(began=pages.start.min(), opening=pages.session_id.min())
+        pages = pages.join(named, unit)
+        pages = pages.mutate(opens=pages.session_id == pages.opening).drop("opening")
+    return pages.mutate(second=pages.began.truncate("s").epoch_seconds()).drop("began")
 
 
-def refuse_undatable(engine: Engine, pages: Table, unit: str) -> None:
-    """Every page has a time, and belongs to one visit."""
-    late = _fetch(engine, pages.agg(n=pages.start.isnull().cast("int64").sum()))[0]["n"]
-    if late:
-        raise DataError(f"{late:,} pages have no timestamp", hint="remove or repair them")
+def refuse_undatable(engine: Engine, pages: Table, unit: str) -> int:
+    """Every page has a time, and belongs to one visit; how many units there are."""
+    asked = {"late": pages.start.isnull().cast("int64").sum(), "units": pages.opens.cast("int64").sum()}
     if "other" in pages.columns:
+        asked["torn"] = (pages.visit_id != pages.other).cast("int64").sum()
+    found = _fetch(engine, pages.agg(**asked))[0]
+    if found["late"]:
+        raise DataError(f"{found['late']:,} pages have no timestamp", hint="remove or repair them")
+    if found.get("torn"):
         torn = pages.filter(pages.visit_id != pages.other).order_by("session_id").limit(1)
-        for page in _fetch(engine, torn):
-            raise DataError(f"session {page['session_id']} is in two visits", hint=f"repair {unit}")
+        page = _fetch(engine, torn)[0]
+        raise DataError(f"session {page['session_id']} is in two visits", hint=f"repair {unit}")
+    return int(found["units"] or 0)
 
 
-def find_boundary(engine: Engine, units: Table, rank: int) -> int:
-    """The second in which the unit of this rank (from 0, by time) began; past the last one for a rank beyond.
+def find_boundaries(
+    engine: Engine, units: Table, ranks: Mapping[str, int], total: int
+) -> tuple[dict[str, int], dict[str, int]]:
+    """For each name the second in which the unit of its rank (from 0, by time) began, and how many began before.
 
-    By histograms of ever smaller cells, which any engine can make of any number of rows and which need no sort.
+    Past the last one for a rank beyond. By histograms of ever smaller cells, which any engine can make of any
+    number of rows and which need no sort; the first is the same for every rank.
     """
-    ends = _fetch(engine, units.agg(low=units.second.min(), high=units.second.max(), n=units.count()))[0]
-    low, high = int(ends["low"]), int(ends["high"]) + 1
-    if rank >= ends["n"]:
-        return high
-    while high - low > 1:
-        width = -(-(high - low) // BUCKETS)
-        inside = units.filter((units.second >= low) & (units.second < high))
-        cells = inside.mutate(cell=((inside.second - low) / width).floor().cast("int64"))
-        counted = _fetch(engine, cells.group_by("cell").agg(n=cells.count()).order_by("cell"))
-        for row in counted:
-            if rank < row["n"]:
-                low, high = low + row["cell"] * width, min(high, low + (row["cell"] + 1) * width)
-                break
-            rank -= row["n"]
-    return low
+    ends = _fetch(engine, units.agg(low=units.second.min(), high=units.second.max()))[0]
+    first, last = int(ends["low"]), int(ends["high"]) + 1
+    made: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    edges: dict[str, int] = {}
+    before: dict[str, int] = {}
+    for name, rank in ranks.items():
+        low, high, left = (first, last, rank) if rank < total else (last, last, 0)
+        while high - low > 1:
+            if (low, high) not in made:
+                made[low, high] = _histogram(engine, units, low, high)
+            for cell, number in made[low, high]:
+                if left < number:
+                    low, high = cell, min(high, cell + _width(low, high))
+                    break
+                left -= number
+        edges[name], before[name] = low, min(rank, total) - left
+    return edges, before
+
+
+def _histogram(engine: Engine, units: Table, low: int, high: int) -> list[tuple[int, int]]:
+    """First second and number of units of every cell that has any, in order."""
+    width = _width(low, high)
+    inside = units.filter((units.second >= low) & (units.second < high))
+    cells = inside.mutate(cell=((inside.second - low) / width).floor().cast("int64"))
+    counted = _fetch(engine, cells.group_by("cell").agg(n=cells.count()).order_by("cell"))
+    return [(low + row["cell"] * width, row["n"]) for row in counted]
+
+
+def _width(low: int, high: int) -> int:
+    return -(-(high - low) // BUCKETS)
 
 
 def _clock(second: int) -> str:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
 
 from unskew.clicks.engine import Engine
 from unskew.clicks.ingesting.columns import REASON
@@ -90,7 +93,7 @@ def _count(result: Cleaned, flagged: Table, names: list[str], options: IngestOpt
         made |= {"first": judged["at"].min(where=stays), "last": judged["at"].max(where=stays)}
     for name in names:
         made |= {f"pages {name}": judged[name].sum(), f"rows {name}": judged.results.sum(where=judged[name])}
-    numbers = engine.to_arrow(judged.agg(**made)).to_pylist()[0]
+    numbers = _one_row(engine.to_arrow(judged.agg(**made)))
     for name in names:
         result.found[name] = {
             "pages": int(numbers[f"pages {name}"] or 0),
@@ -101,6 +104,16 @@ def _count(result: Cleaned, flagged: Table, names: list[str], options: IngestOpt
         bad = engine.keep(judged.filter(~stays).select("session_id", REASON))
         result.removed.append(result.rows.drop(REASON).inner_join(bad, "session_id"))
         result.rows = result.rows.anti_join(bad, "session_id")
+
+
+def _one_row(table: pa.Table) -> dict[str, Any]:
+    """The only row, with times as plain UTC; pyarrow would load pandas to make them."""
+    row: dict[str, Any] = {}
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        moment = pa.types.is_timestamp(column.type)
+        value = (column.cast(pa.timestamp("us")).cast(pa.int64()) if moment else column)[0].as_py()
+        row[name] = datetime(1970, 1, 1) + timedelta(microseconds=value) if moment and value is not None else value
+    return row
 
 
 def _without_duplicates(result: Cleaned, found: Pages, options: IngestOptions, engine: Engine) -> Table:

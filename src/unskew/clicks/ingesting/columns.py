@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from unskew.clicks.engine import Engine
+from unskew.clicks.ingesting.functions import left
 from unskew.clicks.ingesting.options import IDS, OURS, IngestOptions
 from unskew.clicks.ingesting.text import FILE, ROW
 from unskew.clicks.ingesting.times import as_utc
@@ -134,9 +135,9 @@ def _detail(table: Table) -> Any:
     names = [name for name in (*REQUIRED, "timestamp") if name in table.columns]
     whole: Any = ibis.literal("")
     for name in names:
-        text = table[name].cast("string").fill_null("").left(RAW)
+        text = left(table[name].cast("string").fill_null(""), RAW)
         whole = whole + ibis.literal(f"{' ' if name != names[0] else ''}{name}=") + text
-    return whole.left(RAW)
+    return left(whole, RAW)
 
 
 def numbers_as_such(table: Table, engine: Engine) -> Table:

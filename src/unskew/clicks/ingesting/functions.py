@@ -12,6 +12,11 @@ def bit_or(value: Any) -> Any:
     return _builtin("bit_or", ("int64",), "int64", aggregate=True)(value)
 
 
+def left(text: Any, characters: int) -> Any:
+    """The first characters; `left` of Ibis writes the text down three times, and again for what is inside it."""
+    return _builtin("left", ("string", "int32"), "string")(text, characters)
+
+
 def from_micros(micros: Any, engine: str) -> Any:
     """The timestamp in UTC so many microseconds after 1970 began."""
     name = "timestamp_micros" if engine == "spark" else "make_timestamp"

@@ -174,7 +174,7 @@ class _Ingest:
             self.engine.write_parquet(whole, folder, partitions=1)
             _one_file(folder, place)
         else:
-            pq.write_table(REJECTED.empty_table(), place)
+            pq.write_table(pa.Table.from_batches([], REJECTED), place)  # `empty_table` would load pandas
         counted, examples = _reasons(place)
         self.broken = Counter({name: count for name, count in counted.items() if name not in RULES})
         lost = sum(self.broken.values())

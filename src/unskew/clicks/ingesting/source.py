@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -229,14 +230,18 @@ def engine_errors(place: Any) -> Iterator[None]:
     """What an engine complains about while it reads is an error of the data."""
     import duckdb
 
-    kinds: list[type[BaseException]] = [duckdb.Error]
-    try:
-        from pyspark.errors import PySparkException
-
-        kinds.append(PySparkException)
-    except ImportError:
-        pass
     try:
         yield
-    except tuple(kinds) as error:
+    except Exception as error:
+        if not isinstance(error, (duckdb.Error, *_spark_errors())):
+            raise
         raise DataError(f"cannot be read ({first_line(error)[:500]})", path=printable(place)) from error
+
+
+def _spark_errors() -> tuple[type[Exception], ...]:
+    """What Spark raises; nothing where it is not loaded, since loading it takes a while."""
+    if "pyspark" not in sys.modules:
+        return ()
+    from pyspark.errors import PySparkException
+
+    return (PySparkException,)
