@@ -176,16 +176,16 @@ def our_rewrite(log: Path, out: Path) -> None:
 
 def our_sessions(log: Path, out: Path) -> None:
     """What `unskew sessions` does."""
-    from unskew.commands_log import sessions_to
+    import unskew
 
-    sessions_to(log, out / "sessions", threads=THREADS)
+    unskew.sessions(log, out / "sessions", threads=THREADS)
 
 
 def our_counts(log: Path, out: Path) -> None:
     """What `unskew counts` does."""
-    from unskew.commands_log import counts_to
+    import unskew
 
-    counts_to(log, out / "counts", threads=THREADS)
+    unskew.counts(log, out / "counts", threads=THREADS)
 
 
 STEPS = {

@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import unskew
 from unskew.clicks.counting import count_rankings
 from unskew.clicks.counts import Counts, reduce_log
 from unskew.clicks.counts_folder import read_counts, write_counts
 from unskew.clicks.engine import Engine, connect
 from unskew.clicks.log import read_log, write_log
-from unskew.commands_log import counts_to
 from unskew.errors import DataError, RunError
 from unskew.types import Lists, Log
 
@@ -226,16 +226,16 @@ def test_command_and_overwriting(tmp_path: Path) -> None:
     log = make_log(40)
     source = tmp_path / "log.parquet"
     write_log(log, source)
-    summary = counts_to(source, tmp_path / "out", threads=1)
+    summary = unskew.counts(source, tmp_path / "out", threads=1)
     assert summary["impressions"] == len(log.row)
     assert in_order(read_counts(tmp_path / "out", log.lists)) == in_order(reduce_log(read_log(source, log.lists)))
     with pytest.raises(RunError, match="never overwritten"):
-        counts_to(source, tmp_path / "out", threads=1)
-    counts_to(source, tmp_path / "out", threads=1, force=True)
+        unskew.counts(source, tmp_path / "out", threads=1)
+    unskew.counts(source, tmp_path / "out", threads=1, force=True)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "letter.txt").touch()
     with pytest.raises(RunError, match="not ours"):
-        counts_to(source, tmp_path / "mine", threads=1, force=True)
+        unskew.counts(source, tmp_path / "mine", threads=1, force=True)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["log.parquet", "mine", "out"]
 
 
@@ -244,9 +244,9 @@ def test_missing_columns_and_unknown_documents(tmp_path: Path) -> None:
     source = tmp_path / "log.parquet"
     write_log(log, source)
     with pytest.raises(DataError, match="missing columns: serp_colour"):
-        counts_to(source, tmp_path / "out", serp=["serp_colour"], threads=1)
+        unskew.counts(source, tmp_path / "out", serp=["serp_colour"], threads=1)
     assert not (tmp_path / "out").exists()
-    counts_to(source, tmp_path / "out", threads=1)
+    unskew.counts(source, tmp_path / "out", threads=1)
     with pytest.raises(DataError, match="count again with them"):
         read_counts(tmp_path / "out", log.lists, serp=["serp_kind"])
     with pytest.raises(DataError, match="no such folder"):

@@ -138,15 +138,13 @@ def test_a_kept_table_has_the_types_that_were_said(engine: Engine) -> None:
 STEPS = """
 import sys
 from pathlib import Path
-from unskew.clicks.engine import connect
-from unskew.clicks.ingesting.ingest import ingest
-from unskew.commands_log import counts_to, sessions_to
+
+import unskew
 
 log, out = Path(sys.argv[1]), Path(sys.argv[2])
-with connect(threads=1) as engine:
-    ingest(log, out / "log", engine)
-sessions_to(out / "log", out / "split", threads=1)
-counts_to(out / "log", out / "counts", threads=1)
+unskew.ingest(log, out / "log", threads=1)
+unskew.sessions(out / "log", out / "split", threads=1)
+unskew.counts(out / "log", out / "counts", threads=1)
 print([name for name in ("pandas", "pyspark") if name in sys.modules])
 """
 
@@ -288,3 +286,14 @@ def test_the_command_line_imports_neither_ibis_nor_duckdb() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_too_little_memory_is_an_error_that_says_what_to_do() -> None:
+    """40 MB in one list, which cannot be spilled to disk."""
+    import ibis
+
+    table = ibis.range(5_000_000).unnest().name("a").as_table()
+    one = table.agg(all=table.a.collect())
+    with pytest.raises(ConfigError, match=r"ran out of memory.*--memory"), connect(memory="8MB") as duck:
+        duck.keep(one)
+    assert not duck.scratch.exists()

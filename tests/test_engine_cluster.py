@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 from pyarrow import parquet as pq
 
+import unskew
 from unskew.clicks.log import write_log
 from unskew.clicks.simulate import PositionBias, simulate
 from unskew.clicks.synthetic import make_lists
-from unskew.commands_log import counts_to
 
 pytestmark = pytest.mark.slow
 HERE = "127.0.0.1"
@@ -69,7 +69,7 @@ def folder(tmp_path: Path) -> Path:
         pytest.skip("Spark needs Java, and there is none")
     lists = make_lists(20, 4, (3, 9), seed=0)
     write_log(simulate(lists, PositionBias(), sessions=2000, seed=0), tmp_path / "log.parquet")
-    counts_to(tmp_path / "log.parquet", tmp_path / "duckdb", pairs=True, threads=1)
+    unskew.counts(tmp_path / "log.parquet", tmp_path / "duckdb", pairs=True, threads=1)
     return tmp_path
 
 

@@ -11,18 +11,20 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
+import unskew
 from unskew.cli import app
 from unskew.clicks.engine import Engine, connect
 from unskew.clicks.ingesting.ingest import TooManyRejected, ingest
 from unskew.clicks.ingesting.options import IngestOptions
 from unskew.clicks.log import read_log
-from unskew.commands_ingest import ingest_options
+from unskew.commands_ingest import ingest_options, pair
 from unskew.errors import ConfigError, DataError, RunError, UnskewError
 from unskew.types import Lists
 
@@ -415,12 +417,12 @@ def test_mapping_files_are_checked(tmp_path: Path, content: str, message: str) -
 def test_flags_stand_over_a_mapping_file(tmp_path: Path) -> None:
     path = tmp_path / "mapping.toml"
     path.write_text("[columns]\nposition = 'rank'\nclick = 'c'\n[rules.robots]\nclicks_per_minute = 9\n")
-    made = ingest_options(path, columns=["click=clicked"], off=["robots"], time_zone="Asia/Tokyo", base=0)
+    made = ingest_options(path, columns={"click": "clicked"}, off=["robots"], time_zone="Asia/Tokyo", base=0)
     assert made.columns == {"position": "rank", "click": "clicked"}
     assert (made.rules.off, made.rules.robots.clicks_per_minute) == (("robots",), 9)
     assert (made.time.zone, made.positions.base) == ("Asia/Tokyo", 0)
     with pytest.raises(ConfigError, match="write it like position=rank"):
-        ingest_options(columns=["position"])
+        pair("position")
 
 
 @pytest.mark.parametrize(
@@ -452,3 +454,43 @@ def test_the_command(tmp_path: Path) -> None:
     assert CliRunner().invoke(app, [*words, "--force"]).exit_code == 2
     assert len(pq.read_table(tmp_path / "out.rejected.parquet")) == 1
     assert len(written(tmp_path)) == 12
+
+
+def test_from_files_to_a_model_in_python(tmp_path: Path) -> None:
+    """The commands as functions: ingest, sessions, counts, learn."""
+    random = np.random.default_rng(0)
+    rows = [
+        {"session_id": page, "query_id": f"q{page % 9}", "product": f"d{rank}", "rank": rank}
+        | {
+            "click": int(random.random() < 0.5 / (rank + 1)),
+            "user_id": page % 40,
+            "timestamp": 1_700_000_000 + 60 * page,
+        }
+        for page in range(300)
+        for rank in range(4)
+    ]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "raw.parquet")
+    features = [
+        {"query_id": f"q{query}", "doc_id": f"d{rank}", "a": random.random(), "b": random.random()}
+        for query in range(9)
+        for rank in range(4)
+    ]
+    pq.write_table(pa.Table.from_pylist(features), tmp_path / "features.parquet")
+    columns = {"doc_id": "product", "position": "rank"}
+    made = unskew.ingest(tmp_path / "raw.parquet", tmp_path / "log", columns=columns, threads=1)
+    assert (made["rows_read"], made["positions_from"]) == (1200, 0)
+    split = unskew.sessions(tmp_path / "log", tmp_path / "split", threads=1)
+    counted = unskew.counts(tmp_path / "split" / "train", tmp_path / "counts", threads=1)
+    assert 0 < counted["pages"] < made["pages"]
+    assert sum(split["visits"].values()) > 40
+    (tmp_path / "run.toml").write_text(
+        'out = "run"\n[data]\ncounts = "counts"\nlists = "features.parquet"\nshards = 2\n[method]\nname = "dla"\n'
+        '[ranker]\nname = "linear"\n[training]\nsteps = 4\nvalidate_on = "nothing"\n'
+    )
+    model = unskew.learn_file(tmp_path / "run.toml", seed=3)
+    assert model.score(np.zeros((2, 2), np.float32)).shape == (2,)
+    assert (tmp_path / "run" / "model.json").exists()
+    with pytest.raises(RunError, match=r"never overwritten|already"):
+        unskew.learn_file(tmp_path / "run.toml")
+    other = unskew.learn_file(tmp_path / "run.toml", method="naive", out=tmp_path / "other")
+    assert other.method_config.name == "naive"

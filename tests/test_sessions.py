@@ -12,9 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import unskew
 from unskew.clicks.engine import Engine, connect
 from unskew.clicks.sessions import find_boundaries, find_visits, number_pages, sessionise, split_by_time
-from unskew.commands_log import seconds, sessions_to
+from unskew.commands_log import seconds
 from unskew.errors import ConfigError, DataError
 
 START = datetime(2024, 3, 30, 23, 0, tzinfo=UTC)
@@ -220,7 +221,7 @@ def test_split_refuses(engine: Engine) -> None:
 def test_command(tmp_path: Path) -> None:
     rows = make_pages()
     pq.write_table(as_table(rows), tmp_path / "log.parquet")
-    summary = sessions_to(tmp_path / "log.parquet", tmp_path / "out", threads=1)
+    summary = unskew.sessions(tmp_path / "log.parquet", tmp_path / "out", threads=1)
     visits = visits_of(rows, 1800)
     expected = expected_parts(
         [row | {"visit_id": visits[row["session_id"]]} for row in rows], "visit_id", 0.1, 0.1
@@ -236,14 +237,14 @@ def test_command(tmp_path: Path) -> None:
 def test_command_without_people_splits_by_page_and_says_what_is_missing(tmp_path: Path) -> None:
     table = as_table(make_pages()).drop(["user_id"])
     pq.write_table(table, tmp_path / "log.parquet")
-    summary = sessions_to(tmp_path / "log.parquet", tmp_path / "out", threads=1)
+    summary = unskew.sessions(tmp_path / "log.parquet", tmp_path / "out", threads=1)
     assert summary["split by"] == "session_id"
     assert "visit_id" not in pq.read_table(tmp_path / "out" / "train").column_names
     with pytest.raises(DataError, match="missing columns: cookie"):
-        sessions_to(tmp_path / "log.parquet", tmp_path / "other", by=["cookie"], threads=1)
+        unskew.sessions(tmp_path / "log.parquet", tmp_path / "other", by=["cookie"], threads=1)
     pq.write_table(table.drop(["session_id"]), tmp_path / "log.parquet")
     with pytest.raises(DataError, match="missing columns: session_id"):
-        sessions_to(tmp_path / "log.parquet", tmp_path / "other", threads=1)
+        unskew.sessions(tmp_path / "log.parquet", tmp_path / "other", threads=1)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["log.parquet", "out"]
 
 

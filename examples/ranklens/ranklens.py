@@ -26,18 +26,13 @@ from ranklens_page import write_report
 from ranklens_study import Data, Plan, study
 
 import unskew
-from unskew.clicks.engine import connect
-from unskew.clicks.ingesting.ingest import ingest
-from unskew.commands_ingest import ingest_options
-from unskew.commands_log import sessions_to
 
 
 def prepare(events: Path, out: Path, plan: Plan) -> Data:
     """Ingest without the spam, split by time, and make features of the movies."""
-    options = ingest_options(Path(__file__).with_suffix(".toml"))
-    with connect("duckdb", threads=1) as engine:
-        summary = ingest(events, out / "log", engine, options, kind="ranklens")
-    split = sessions_to(out / "log", out / "parts", validation=0.1, test=0.2, threads=1)
+    mapping = Path(__file__).with_suffix(".toml")
+    summary = unskew.ingest(events, out / "log", format="ranklens", mapping=mapping, threads=1)
+    split = unskew.sessions(out / "log", out / "parts", validation=0.1, test=0.2, threads=1)
     impressions, table = out / "log" / "impressions", out / "features.parquet"
     names = write_features(read_movies(out / "log" / "items"), impressions, table, common=plan.common)
     lists = unskew.read_features(table, cache=False)

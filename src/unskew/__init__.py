@@ -26,6 +26,9 @@ if TYPE_CHECKING:
         simulate,
     )
     from unskew.clicks.synthetic import make_lists
+    from unskew.commands import learn_file
+    from unskew.commands_ingest import ingest
+    from unskew.commands_log import counts, sessions
     from unskew.comparing.compare import compare
     from unskew.learning.baselines import BASELINES, fit_baseline
     from unskew.learning.methods import (
@@ -87,6 +90,9 @@ _HOMES = {
         "simulate",
     ),
     "unskew.clicks.synthetic": ("make_lists",),
+    "unskew.commands": ("learn_file",),
+    "unskew.commands_ingest": ("ingest",),
+    "unskew.commands_log": ("counts", "sessions"),
     "unskew.comparing.compare": ("compare",),
     "unskew.learning.baselines": ("BASELINES", "fit_baseline"),
     "unskew.learning.methods": (
@@ -179,8 +185,11 @@ __all__ = [
     "XGBoost",
     "XGBoostUnbiased",
     "compare",
+    "counts",
     "fit_baseline",
+    "ingest",
     "learn",
+    "learn_file",
     "load",
     "make_lists",
     "measure_ranking",
@@ -189,6 +198,7 @@ __all__ = [
     "read_log",
     "read_preset",
     "reproduce",
+    "sessions",
     "simulate",
     "write_letor",
     "write_log",

@@ -30,9 +30,9 @@ def sessions(
     as_json: Json = False,
 ) -> None:
     """Find visits in a log and split it by time, no visit in two parts."""
-    from unskew.commands_log import sessions_to
+    from unskew import commands_log
 
-    summary = sessions_to(
+    summary = commands_log.sessions(
         impressions,
         out,
         gap=gap,
@@ -65,9 +65,9 @@ def counts(
     as_json: Json = False,
 ) -> None:
     """Reduce a log, exactly, to how often each slot of each ranking was shown and clicked."""
-    from unskew.commands_log import counts_to
+    from unskew import commands_log
 
-    summary = counts_to(
+    summary = commands_log.counts(
         impressions,
         out,
         serp=serp or (),
@@ -115,31 +115,37 @@ def ingest(
     """Read a click log into impressions: checked, cleaned, and written whole or not at all."""
     from rich.console import Console
 
-    from unskew.clicks.engine import connect
+    from unskew import commands_ingest
     from unskew.clicks.ingesting.ingest import TooManyRejected
-    from unskew.clicks.ingesting.ingest import ingest as run_ingest
-    from unskew.commands_ingest import ingest_options, print_summary
 
-    options = ingest_options(
-        mapping,
-        columns=column or (),
-        keep=keep or (),
-        session=session_columns,
-        time_zone=time_zone,
-        base=positions_from,
-        off=off or (),
-        max_rejected=max_rejected,
-    )
     try:
-        with connect(engine, spark_master=spark_master, memory=memory, threads=threads, scratch=scratch) as opened:
-            made = run_ingest(source, out, opened, options, kind=kind, clicks=clicks or (), force=force)
+        made = commands_ingest.ingest(
+            source,
+            out,
+            format=kind,
+            mapping=mapping,
+            columns=dict(commands_ingest.pair(text) for text in column or ()),
+            keep=keep or (),
+            clicks=clicks or (),
+            session_columns=[name.strip() for name in (session_columns or "").split(",") if name.strip()],
+            time_zone=time_zone,
+            positions_from=positions_from,
+            off=off or (),
+            max_rejected=max_rejected,
+            force=force,
+            engine=engine,
+            spark_master=spark_master,
+            memory=memory,
+            threads=threads,
+            scratch=scratch,
+        )
     except TooManyRejected as error:
         print(f"unskew: {error}", file=sys.stderr)
         raise typer.Exit(2) from None
     if as_json:
         print(json.dumps(made, indent=2))
     else:
-        print_summary(Console(soft_wrap=False), out, made)
+        commands_ingest.print_summary(Console(soft_wrap=False), out, made)
 
 
 def _print_summary(summary: dict[str, Any], as_json: bool) -> None:

@@ -17,7 +17,7 @@ from unskew.clicks.letor import write_letor
 from unskew.clicks.log import read_log, write_log
 from unskew.clicks.simulate import BEHAVIOURS, LOGGERS, ScoresLogger, logging_scores, simulate
 from unskew.clicks.synthetic import make_lists
-from unskew.config import RunFile, Settings
+from unskew.config import RunFile, Settings, read_run_file
 from unskew.errors import ConfigError, RunError
 from unskew.folder import refuse_to_overwrite
 from unskew.learning.model import Model, load
@@ -156,6 +156,25 @@ def _lists(pages: Pages, out: Path) -> tuple[Lists, dict[Path, Lists]]:
         count = queries if part == "train" else max(queries // 4, 1)
         made[out.with_suffix(f".{part}.txt")] = make_lists(count, features, documents, seed=pages.seed * 3 + index)
     return next(iter(made.values())), made
+
+
+def learn_file(
+    path: Path | str,
+    *,
+    out: Path | str | None = None,
+    method: str | None = None,
+    seed: int | None = None,
+    force: bool = False,
+    report: Report | None = None,
+) -> Model:
+    """Learn as a run file says, from a log, from counts or from shards larger than memory.
+
+    `out`, `method` and `seed` stand in for the file's. The run folder is written as by `unskew learn`.
+    """
+    path = Path(path)
+    file, asked = read_run_file(path, method=method, seed=seed)
+    place = path.parent / file.out if out is None else Path(out)
+    return learn_from_file(path.parent, file, asked, place, force=force, report=report)
 
 
 def learn_from_file(

@@ -1,4 +1,4 @@
-"""What `unskew ingest` does: options from flags and a mapping file, and the summary as people read it."""
+"""What `unskew ingest` does: options from flags and a mapping file, the run, and the summary as people read it."""
 
 from __future__ import annotations
 
@@ -19,12 +19,52 @@ MOST = 20
 """Positions that are shown."""
 
 
+def ingest(
+    source: str | Path | Sequence[str | Path],
+    out: Path | str,
+    *,
+    format: str | None = None,
+    mapping: Path | str | None = None,
+    columns: Mapping[str, str] | None = None,
+    keep: Sequence[str] = (),
+    clicks: Sequence[str | Path] = (),
+    session_columns: Sequence[str] = (),
+    time_zone: str | None = None,
+    positions_from: int | None = None,
+    off: Sequence[str] = (),
+    max_rejected: float | None = None,
+    force: bool = False,
+    engine: str = "duckdb",
+    **connection: Any,
+) -> dict[str, Any]:
+    """Read a click log into impressions in the folder `out`, whole or not at all; its summary.
+
+    `columns` says theirs for ours, {"position": "rank"}. `connection` goes to `connect`: spark_master, memory,
+    threads, scratch.
+    """
+    from unskew.clicks.engine import connect
+    from unskew.clicks.ingesting.ingest import ingest as read_in
+
+    options = ingest_options(
+        None if mapping is None else Path(mapping),
+        columns=columns or {},
+        keep=keep,
+        session=session_columns,
+        time_zone=time_zone,
+        base=positions_from,
+        off=off,
+        max_rejected=max_rejected,
+    )
+    with connect(engine, **connection) as opened:
+        return read_in(source, out, opened, options, kind=format, clicks=clicks, force=force)
+
+
 def ingest_options(
     mapping: Path | None = None,
     *,
-    columns: Sequence[str] = (),
+    columns: Mapping[str, str] | None = None,
     keep: Sequence[str] = (),
-    session: str | None = None,
+    session: Sequence[str] = (),
     time_zone: str | None = None,
     base: int | None = None,
     off: Sequence[str] = (),
@@ -33,9 +73,9 @@ def ingest_options(
     """The options of a mapping file, with flags over them."""
     content = {} if mapping is None else read_toml(mapping)
     flags: dict[str, Any] = {
-        "columns": dict(_pair(text) for text in columns),
+        "columns": dict(columns or {}),
         "keep": tuple(keep),
-        "session": tuple(name.strip() for name in (session or "").split(",") if name.strip()),
+        "session": tuple(session),
         "time": {} if time_zone is None else {"zone": time_zone},
         "positions": {} if base is None else {"base": base},
         "rules": {"off": tuple(off)} if off else {},
@@ -52,7 +92,8 @@ def ingest_options(
     return options
 
 
-def _pair(text: str) -> tuple[str, str]:
+def pair(text: str) -> tuple[str, str]:
+    """OURS=THEIRS, taken apart."""
     ours, sign, theirs = text.partition("=")
     if not sign or not ours or not theirs:
         raise ConfigError(f"--column {text}: write it like position=rank")

@@ -18,7 +18,7 @@ from unskew.errors import ConfigError, DataError
 SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
-def sessions_to(
+def sessions(
     impressions: Path,
     out: Path,
     *,
@@ -72,7 +72,7 @@ def refuse_nameless(engine: Engine, log: Any, names: Sequence[str], path: Path) 
             raise DataError(f"{number:,} rows have no {name}", path=path, hint="remove or repair them")
 
 
-def counts_to(
+def counts(
     impressions: Path,
     out: Path,
     *,

@@ -64,10 +64,11 @@ def count_rankings(
     refuse_broken(engine, log, place)
     for salt in range(3):
         pages = engine.keep(hash_pages(engine, log, extra, salt))
-        slots = engine.keep(count_slots(log, pages, extra))
+        slots = engine.keep(count_slots(log, pages, extra))  # kept before the join, which needs memory of its own
+        slots = engine.keep(slots.join(name_rankings(pages), RANKING))
         summary = summarise(engine, slots, pages, place)
         if not summary.pop("unlike"):
-            final = slots.drop("pages", RANKING)
+            final = slots.select("ranking_id", *SLOT, *extra, "impressions", "clicks")
             both = count_pairs(log, pages) if pairs else None
             return Rankings(final, both, summary)
         refuse_repeated(engine, log, place)
@@ -85,13 +86,11 @@ def hash_pages(engine: Engine, log: Table, extra: Sequence[str], salt: int) -> T
 
 
 def count_slots(log: Table, pages: Table, extra: Sequence[str]) -> Table:
-    """One row per slot of each ranking, with impressions and clicks, and what is needed to check them."""
+    """One row per slot of each ranking: page_hash, the slot, impressions and clicks."""
     shown = log.join(pages, "session_id")
-    slots = shown.group_by([RANKING, *SLOT, *extra]).agg(
+    return shown.group_by([RANKING, *SLOT, *extra]).agg(
         impressions=shown.count(), clicks=shown.click.cast("int64").sum()
     )
-    joined = slots.join(name_rankings(pages), RANKING)
-    return joined.select("ranking_id", *SLOT, *extra, "impressions", "clicks", "pages", RANKING)
 
 
 def name_rankings(pages: Table) -> Table:

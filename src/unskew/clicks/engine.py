@@ -99,7 +99,7 @@ class Engine(ABC):
     def __enter__(self) -> Engine:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         self.close()
 
 
@@ -177,6 +177,16 @@ class DuckEngine(Engine):
         """See Engine."""
         self.con.disconnect()
         super().close()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        import duckdb
+
+        super().__exit__(kind, error, trace)
+        if isinstance(error, duckdb.OutOfMemoryException):
+            raise ConfigError(
+                f"DuckDB ran out of memory, although it spills to disk ({first_line(error)}); give it more with "
+                "--memory, or fewer --threads"
+            ) from error
 
 
 def connect(

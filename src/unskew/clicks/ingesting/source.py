@@ -227,11 +227,13 @@ def _rows(engine: Engine, table: Table) -> int:
 
 @contextmanager
 def engine_errors(place: Any) -> Iterator[None]:
-    """What an engine complains about while it reads is an error of the data."""
+    """What an engine complains about while it reads is an error of the data, unless it lacks memory."""
     import duckdb
 
     try:
         yield
+    except duckdb.OutOfMemoryException:
+        raise
     except Exception as error:
         if not isinstance(error, (duckdb.Error, *_spark_errors())):
             raise
