@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -507,6 +508,20 @@ def test_it_never_writes_over_what_is_not_a_comparison(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["mine.txt"]
     with pytest.raises(ConfigError, match="--jobs must be at least 1"):
         compare(asked(), tmp_path / "new", jobs=0)
+
+
+def test_a_killed_process_is_told_and_costs_only_its_cell(tmp_path: Path, trained: list[str]) -> None:
+    def kill_one(done: int, _of: int, running: list[str]) -> None:
+        if done and running:
+            multiprocessing.active_children()[0].kill()
+
+    with pytest.raises(RunError, match=r"a process was killed.*cells that are done are kept"):
+        compare(asked(), tmp_path / "out", jobs=2, tell=kill_one)
+    kept = len(list((tmp_path / "out" / "cells").glob("*.json")))
+    assert kept >= 1
+    again = compare(asked(), tmp_path / "out", jobs=1)
+    assert again.failed == []
+    assert len(trained) <= LEARNED + 2 * 2 - kept
 
 
 @pytest.mark.slow
