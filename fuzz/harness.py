@@ -1,19 +1,26 @@
 """What the fuzz targets share: bytes to a reader, and what must hold afterwards.
 
-Part files are kept in memory, which makes a run some ten times faster; all else is what `unskew ingest` does.
+Part files of the format readers are kept in memory, which makes a run some ten times faster; all else is what
+`unskew ingest` does.
 """
 
 from __future__ import annotations
 
+import shutil
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
 import atheris
+import pyarrow.parquet as pq
 
-with atheris.instrument_imports(include=["unskew.clicks.readers", "unskew.clicks.stage"]):
+with atheris.instrument_imports(
+    include=["unskew.clicks.readers", "unskew.clicks.stage", "unskew.clicks.ingesting"]
+):
     from unskew.clicks import stage
+    from unskew.clicks.ingesting.options import IngestOptions
+    from unskew.clicks.ingesting.text import ROW, stage_text
     from unskew.clicks.readers import READERS, ReaderOptions
 from unskew.errors import UnskewError
 
@@ -28,6 +35,28 @@ def _write(table: Any, path: Path, **_: Any) -> None:
 
 stage.pq.write_table = _write
 stage.pq.read_table = lambda path, **_: WRITTEN[str(path)]
+
+
+def run_text(kind: str) -> None:
+    """Fuzz CSV, TSV or JSON lines on their way to part files of text."""
+    folder = Path(tempfile.mkdtemp())
+    path, options = folder / "log", IngestOptions()
+
+    def one_input(data: bytes) -> None:
+        WRITTEN.clear()
+        path.write_bytes(data)
+        shutil.rmtree(folder / "staged", ignore_errors=True)
+        try:
+            text = stage_text({path: kind}, options, folder / "staged")
+        except UnskewError:
+            return
+        (part,) = text.folder.glob("*.parquet")
+        rows = pq.ParquetFile(part).read([ROW])[ROW].to_pylist()
+        assert len(set(rows)) == len(rows), "two rows have one number"
+        assert len(rows) + text.lost <= len(data) + 1, "more rows than bytes"
+
+    atheris.Setup(sys.argv, one_input)
+    atheris.Fuzz()
 
 
 def run(reader: str) -> None:

@@ -8,16 +8,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from unskew.clicks.ingesting.options import IngestOptions
+from unskew.clicks.ingesting.text import ROW, stage_text
 from unskew.clicks.readers import READERS, ReaderOptions
 from unskew.clicks.stage import Stage
 from unskew.errors import UnskewError
 
 ROOT = Path(__file__).resolve().parent.parent
 SAMPLES = {name: sorted((ROOT / "tests" / "samples" / name).iterdir()) for name in READERS}
+TEXT = ("csv", "jsonl")
 CORPUS = sorted(path for path in (ROOT / "fuzz" / "corpus").rglob("*") if path.is_file())
 TOKENS = [b"\n", b"\t", b"\x00", b"\xff", b'"', b"\\", b"{", b"}", b"[", b"]", b"null", b"-1", b"1e999", b"0"]
 TOKENS += [b"9" * 30, b"<interaction", b"</interaction>", b"<session num='", b"\\ud800", b"NaN", b"\xed\xa0\x80"]
@@ -37,6 +41,21 @@ def check(reader: str, data: bytes, suffix: str = "") -> None:
         staged = target.close()
         assert staged.records_taken + sum(staged.ignored.values()) + staged.rejected_rows == staged.rows_read
         assert staged.impression_rows + staged.click_rows <= 10_000 * staged.rows_read
+
+
+def check_text(kind: str, data: bytes) -> None:
+    """Read CSV or JSON lines; rows have numbers of their own, and there are no more of them than bytes."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "log"
+        path.write_bytes(data)
+        try:
+            text = stage_text({path: kind}, IngestOptions(), Path(folder) / "staged")
+        except UnskewError:
+            return
+        (part,) = text.folder.glob("*.parquet")
+        rows = pq.ParquetFile(part).read([ROW])[ROW].to_pylist()
+        assert len(set(rows)) == len(rows)
+        assert len(rows) + text.lost <= len(data) + 1
 
 
 def mutated(name: str) -> st.SearchStrategy[bytes]:
@@ -114,8 +133,9 @@ def test_any_value_in_any_field(reader: str, data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("path", CORPUS, ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_the_corpus(path: Path) -> None:
-    check(path.parent.name, path.read_bytes())
+    kind = path.parent.name
+    (check if kind in READERS else check_text)(kind, path.read_bytes())
 
 
 def test_the_corpus_is_there() -> None:
-    assert {path.parent.name for path in CORPUS} == set(READERS)
+    assert {path.parent.name for path in CORPUS} == {*READERS, *TEXT}

@@ -1,0 +1,5 @@
+"""Fuzz `csv` files."""
+
+from harness import run_text
+
+run_text("csv")

@@ -1,0 +1,5 @@
+"""Fuzz `jsonl` files."""
+
+from harness import run_text
+
+run_text("jsonl")
