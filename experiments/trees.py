@@ -30,8 +30,8 @@ def asked(folder: str, fold: int, seeds: list[int], options: argparse.Namespace)
     """A compare file of one fold."""
     trees = {"leaves": options.leaves, "feature_fraction": options.feature_fraction}
     methods = [{"name": name} for name in TREES]
-    methods += [{"label": label, **table} for label, table in NETWORKS.items()]
-    methods += [{"name": name, "patience": 50, **trees} for name in PACKAGES]
+    methods += [{"label": label, **table} for label, table in NETWORKS.items() if options.networks]
+    methods += [{"name": name, "patience": 50, **trees} for name in options.packages]
     return {
         "sessions": options.per_query * 330,
         "randomized": 0.05,
@@ -63,6 +63,8 @@ def main() -> None:
     parser.add_argument("--behaviours", nargs="+", default=["position", "trust"])
     parser.add_argument("--leaves", type=int, default=15)
     parser.add_argument("--feature-fraction", type=float, default=0.8)
+    parser.add_argument("--packages", nargs="+", default=PACKAGES)
+    parser.add_argument("--no-networks", dest="networks", action="store_false", help="trees alone")
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
     seeds, found = list(range(options.first_seed, options.first_seed + options.seeds)), {}
@@ -72,10 +74,10 @@ def main() -> None:
         print(f"fold {fold} done, {len(found[fold].failed)} cells failed", flush=True)
     print(f"\n{machine()}; {options.seeds} seeds, {options.per_query} pages a query on average")
     for behaviour in options.behaviours:
-        report(behaviour, found)
+        report(behaviour, found, options)
 
 
-def report(behaviour: str, found: dict) -> None:
+def report(behaviour: str, found: dict, options: argparse.Namespace) -> None:
     """Arms over all folds, and ours against the packages'."""
     rows = {fold: {row.arm: row for row in result.rows(behaviour, "labels")} for fold, result in found.items()}
     values = {
@@ -84,21 +86,22 @@ def report(behaviour: str, found: dict) -> None:
     validation = {
         fold: {arm: validated(result, behaviour, arm) for arm in values} for fold, result in found.items()
     }
-    for label, ours in (("ours, trees", TREES), ("ours, networks", tuple(NETWORKS))):
+    ours_by_kind = {"ours, trees": TREES} | ({"ours, networks": tuple(NETWORKS)} if options.networks else {})
+    for label, ours in ours_by_kind.items():
         best = {fold: max(ours, key=lambda arm, fold=fold: validation[fold][arm]) for fold in rows}
         values[label] = np.concatenate([rows[fold][best[fold]].values for fold in rows], axis=1)
         print(f"\n{behaviour}: {label} by validation: {', '.join(f'fold {f} {arm}' for f, arm in best.items())}")
     print("\n| arm | nDCG@10 |\n|---|---|")
     for arm, each in values.items():
         print(f"| {arm} | {spread(np.nanmean(each, axis=1))} |")
-    tests = {name: crossed_t_test(values["ours, trees"], values[name]) for name in PACKAGES}
+    tests = {name: crossed_t_test(values["ours, trees"], values[name]) for name in options.packages}
     adjusted = holm([test.p for test in tests.values()])
     print("\n| ours on trees against | difference | p (Holm) | seeds ahead |\n|---|---|---|---|")
     for (name, test), p in zip(tests.items(), adjusted, strict=True):
         ahead = (np.nanmean(values["ours, trees"], axis=1) > np.nanmean(values[name], axis=1)).sum()
         print(f"| {name} | {test.difference:+.4f} | {p:.2g} | {ahead} of {len(values[name])} |")
-    networks = crossed_t_test(values["ours, trees"], values["ours, networks"])
-    print(f"\ntrees less networks: {networks}")
+    if options.networks:
+        print(f"\ntrees less networks: {crossed_t_test(values['ours, trees'], values['ours, networks'])}")
 
 
 def validated(result, behaviour: str, arm: str) -> float:
