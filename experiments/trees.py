@@ -2,9 +2,14 @@
 
 python experiments/trees.py FOLDER [--out runs/trees] [--seeds 5] [--folds 1,2,3,4,5] [--jobs 2]
 
-Every arm of a fold and seed learns from the same pages, with the same tree settings. Everything is chosen on the
-labels of the validation fold: the number of trees or steps, and which of our methods stands for all of them. Cells
-are kept in --out, so a second call runs only what is missing.
+Every arm of a fold and seed learns from the same pages, with the same tree settings. --rounds-by says what chooses
+the number of trees or steps: labels of the validation fold, held-out clicks, or nothing (every tree is kept). With
+--packages-keep the packages keep every tree whatever chooses ours, as they do unless told otherwise.
+
+Which of --ours stands for all is chosen by --choose: the likelihood of held-out clicks, or validation labels. It
+is taken of the fold (--pool 1), of the four folds that validate on other queries than this one tests on (--pool 4,
+for labels), or of all five (--pool 5, for clicks, as no label is read). Cells are kept in --out, so a second call
+runs only what is missing.
 """
 
 from __future__ import annotations
@@ -17,7 +22,13 @@ from common import machine, spread
 from unskew.comparing.compare import compare
 from unskew.measuring import crossed_t_test, holm
 
-TREES = ("ipw", "dla", "additive")
+TREES = {
+    "ipw pointwise": {"name": "ipw", "loss": "sigmoid"},
+    "regression_em": {"name": "regression_em"},
+    "ipw": {"name": "ipw"},
+    "dla": {"name": "dla"},
+    "additive": {"name": "additive"},
+}
 PACKAGES = ("lightgbm", "lightgbm_position", "xgboost_unbiased")
 NETWORKS = {
     "dla linear": {"name": "dla", "ranker": {"name": "linear"}},
@@ -29,9 +40,11 @@ NETWORKS = {
 def asked(folder: str, fold: int, seeds: list[int], options: argparse.Namespace) -> dict:
     """A compare file of one fold."""
     trees = {"leaves": options.leaves, "feature_fraction": options.feature_fraction}
-    methods = [{"name": name} for name in TREES]
+    methods = [{"label": label, **table} for label, table in TREES.items()]
     methods += [{"label": label, **table} for label, table in NETWORKS.items() if options.networks]
     methods += [{"name": name, "patience": 50, **trees} for name in options.packages]
+    keep = options.packages_keep and options.rounds_by == "clicks"  # the usual choice of each kind of arm
+    chosen_by = {} if keep else {"validate_on": options.rounds_by}
     return {
         "sessions": options.per_query * 330,
         "randomized": 0.05,
@@ -47,7 +60,7 @@ def asked(folder: str, fold: int, seeds: list[int], options: argparse.Namespace)
         "logger": {"name": "svm"},
         "behaviours": [{"name": name} for name in options.behaviours],
         "ranker": {"name": "trees", **trees},
-        "training": {"validate_on": "labels", "steps": 600},
+        "training": {"steps": 600} | chosen_by,
         "methods": methods,
     }
 
@@ -64,9 +77,18 @@ def main() -> None:
     parser.add_argument("--leaves", type=int, default=15)
     parser.add_argument("--feature-fraction", type=float, default=0.8)
     parser.add_argument("--packages", nargs="+", default=PACKAGES)
+    parser.add_argument("--ours", nargs="+", default=list(TREES), help="which may stand for ours")
+    parser.add_argument(
+        "--pool", type=int, choices=(1, 4, 5), default=1, help="validation folds behind that choice"
+    )
+    parser.add_argument("--rounds-by", choices=("labels", "clicks", "nothing"), default="labels")
+    parser.add_argument("--packages-keep", action="store_true", help="with --rounds-by clicks")
+    parser.add_argument("--choose", choices=("labels", "clicks"), default="labels", help="how, among --ours")
     parser.add_argument("--no-networks", dest="networks", action="store_false", help="trees alone")
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
+    if options.pool == 5 and options.choose == "labels":
+        parser.error("--pool 5 would choose by labels of test queries")
     seeds, found = list(range(options.first_seed, options.first_seed + options.seeds)), {}
     for fold in options.folds.split(","):
         content = asked(options.folder, int(fold), seeds, options)
@@ -84,11 +106,12 @@ def report(behaviour: str, found: dict, options: argparse.Namespace) -> None:
         arm: np.concatenate([rows[fold][arm].values for fold in rows], axis=1) for arm in rows[next(iter(rows))]
     }
     validation = {
-        fold: {arm: validated(result, behaviour, arm) for arm in values} for fold, result in found.items()
+        fold: {arm: validated(result, behaviour, arm, options.choose) for arm in values}
+        for fold, result in found.items()
     }
-    ours_by_kind = {"ours, trees": TREES} | ({"ours, networks": tuple(NETWORKS)} if options.networks else {})
+    ours_by_kind = {"ours, trees": options.ours} | ({"ours, networks": NETWORKS} if options.networks else {})
     for label, ours in ours_by_kind.items():
-        best = {fold: max(ours, key=lambda arm, fold=fold: validation[fold][arm]) for fold in rows}
+        best = {fold: chosen(ours, fold, validation, options.pool) for fold in rows}
         values[label] = np.concatenate([rows[fold][best[fold]].values for fold in rows], axis=1)
         print(f"\n{behaviour}: {label} by validation: {', '.join(f'fold {f} {arm}' for f, arm in best.items())}")
     print("\n| arm | nDCG@10 |\n|---|---|")
@@ -104,11 +127,17 @@ def report(behaviour: str, found: dict, options: argparse.Namespace) -> None:
         print(f"\ntrees less networks: {crossed_t_test(values['ours, trees'], values['ours, networks'])}")
 
 
-def validated(result, behaviour: str, arm: str) -> float:
-    """Mean nDCG@10 on the validation fold."""
-    runs = [
-        f.content.get("validation_ndcg@10") for f in result.findings if (f.behaviour, f.arm) == (behaviour, arm)
-    ]
+def chosen(ours, fold: str, validation: dict, pool: int) -> str:
+    """The arm with the best validation; fold f + 1 validates on the queries that fold f tests on."""
+    others = [each for each in validation if int(each) != int(fold) % 5 + 1]
+    behind = {1: [fold], 4: others, 5: list(validation)}[pool]
+    return max(ours, key=lambda arm: sum(validation[each][arm] for each in behind))
+
+
+def validated(result, behaviour: str, arm: str, by: str) -> float:
+    """Mean over seeds of nDCG@10 on the validation fold, or of the likelihood of held-out clicks."""
+    key = {"labels": "validation_ndcg@10", "clicks": "validation_click_loglikelihood"}[by]
+    runs = [f.content.get(key) for f in result.findings if (f.behaviour, f.arm) == (behaviour, arm)]
     return float(np.mean(runs)) if runs and None not in runs else float("nan")
 
 
