@@ -479,8 +479,8 @@ def test_from_files_to_a_model_in_python(tmp_path: Path) -> None:
     columns = {"doc_id": "product", "position": "rank"}
     made = unskew.ingest(tmp_path / "raw.parquet", tmp_path / "log", columns=columns, threads=1)
     assert (made["rows_read"], made["positions_from"]) == (1200, 0)
-    split = unskew.sessions(tmp_path / "log", tmp_path / "split", threads=1)
-    counted = unskew.counts(tmp_path / "split" / "train", tmp_path / "counts", threads=1)
+    split = unskew.sessions(str(tmp_path / "log"), str(tmp_path / "split"), threads=1)
+    counted = unskew.counts(str(tmp_path / "split" / "train"), str(tmp_path / "counts"), threads=1)
     assert 0 < counted["pages"] < made["pages"]
     assert sum(split["visits"].values()) > 40
     (tmp_path / "run.toml").write_text(

@@ -19,8 +19,8 @@ SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def sessions(
-    impressions: Path,
-    out: Path,
+    impressions: Path | str,
+    out: Path | str,
     *,
     gap: str = "30m",
     by: Sequence[str] = (),
@@ -35,6 +35,7 @@ def sessions(
     Visits are found from the columns `by`; without them those of the log stay, else they come from user_id, and a
     log with neither is split by page. `options` go to `connect`.
     """
+    impressions, out = Path(impressions), Path(out)
     with complete_folder(out, force=force) as working, connect(engine, **options) as running:
         split = find_and_split(running, impressions, seconds(gap), by, validation, test)
         for name, part in split.parts.items():
@@ -73,8 +74,8 @@ def refuse_nameless(engine: Engine, log: Any, names: Sequence[str], path: Path) 
 
 
 def counts(
-    impressions: Path,
-    out: Path,
+    impressions: Path | str,
+    out: Path | str,
     *,
     serp: Sequence[str] = (),
     pairs: bool = False,
@@ -83,6 +84,7 @@ def counts(
     **options: Any,
 ) -> dict[str, Any]:
     """Reduce a log to counts in the folder `out`; what was counted. `options` go to `connect`."""
+    impressions, out = Path(impressions), Path(out)
     refuse_existing(out, force)  # before minutes of counting
     with connect(engine, **options) as running:
         rankings = count_rankings(
