@@ -10,12 +10,12 @@ from pathlib import Path
 
 from common import Options, Row, Stopwatch, spread, timed
 
-from unskew.clicks.counts import Reduction, reduce_log
-from unskew.clicks.letor import read_letor, write_letor
+from unskew.clicks.counts.reduction import Reduction, reduce_log
+from unskew.clicks.lists.letor import read_letor, write_letor
+from unskew.clicks.lists.store import RACY_NS
+from unskew.clicks.lists.synthetic import make_lists
 from unskew.clicks.log import write_log
 from unskew.clicks.simulate import BEHAVIOURS, Behaviour, IndividualBias, PositionBias, simulate
-from unskew.clicks.store import RACY_NS
-from unskew.clicks.synthetic import make_lists
 from unskew.types import Log
 
 RATE = 5_000_000
@@ -42,11 +42,11 @@ def rate_row(what: str, amount: int, function: Callable[[], object], repeats: in
 
 def simulating(options: Options) -> list[Row]:
     """Every behaviour in memory, and one to Parquet."""
-    sessions = 100_000 if options.quick else 1_000_000
+    pages = 100_000 if options.quick else 1_000_000
     lists = make_lists(5_000, 40, (10, 30), seed=0)
 
     def draw(behaviour: Behaviour) -> Log:
-        return simulate(lists, behaviour, sessions=sessions, seed=0, logger="svm", cutoff=10)
+        return simulate(lists, behaviour, pages=pages, seed=0, logger="svm", cutoff=10)
 
     behaviours = {name: behaviour() for name, behaviour in BEHAVIOURS.items()}
     behaviours["individual, features given"] = IndividualBias(features=tuple(range(10)))
@@ -95,9 +95,9 @@ def reopening(options: Options) -> list[Row]:
 
 
 def reducing(options: Options) -> list[Row]:
-    """Sessions to counts and to pairs."""
-    sessions = 100_000 if options.quick else 1_000_000
-    log = simulate(make_lists(5_000, 40, (10, 30), seed=0), PositionBias(), sessions=sessions, seed=0)
+    """Pages to counts and to pairs."""
+    pages = 100_000 if options.quick else 1_000_000
+    log = simulate(make_lists(5_000, 40, (10, 30), seed=0), PositionBias(), pages=pages, seed=0)
     kinds: tuple[Reduction, ...] = ("counts", "pairs")
     return [
         rate_row(f"to {kind}", len(log.row), lambda k=kind: reduce_log(log, k), options.repeats, None)

@@ -1,4 +1,4 @@
-"""Click logs on the engine: ingest, sessions and counts against bare DuckDB queries that do the same grouping.
+"""Click logs on the engine: ingest, pages and counts against bare DuckDB queries that do the same grouping.
 
 Generated impressions, ten to a page, 25 pages to a ranking, are read from Parquet with two threads. Each side runs
 in a process of its own, so that its peak memory can be told; the two take turns. The bare side is what one would
@@ -32,7 +32,7 @@ MOST, RATE = 1.5, 2_000_000
 COPY = "FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1, WRITE_BLOOM_FILTER false, PER_THREAD_OUTPUT true"
 
 THEIRS = {
-    "session_id": "page",
+    "page_id": "page",
     "query_id": "search",
     "doc_id": "product",
     "position": "rank",
@@ -41,37 +41,37 @@ THEIRS = {
     "user_id": "customer",
 }
 RENAMED = """
-create temp view log as select page as session_id, search as query_id, product as doc_id,
+create temp view log as select page as page_id, search as query_id, product as doc_id,
 (rank + 1)::integer as position, clicked::tinyint as click, shown as timestamp, customer as user_id from '{log}'"""
 SOUND = """
-create temp table sound as select session_id, count(*) as rows, sum(click) as clicks from {log} group by all
+create temp table sound as select page_id, count(*) as rows, sum(click) as clicks from {log} group by all
 having count(*) = count(distinct position) and count(*) = max(position) and min(query_id) = max(query_id)
 and sum(click) < count(*)"""
 INGEST = """
-copy (select log.* from {log} as log semi join sound using (session_id) where position > 0 and click in (0, 1)
-and session_id is not null and query_id is not null and doc_id is not null) to '{out}/ingest' ({copy})"""
+copy (select log.* from {log} as log semi join sound using (page_id) where position > 0 and click in (0, 1)
+and page_id is not null and query_id is not null and doc_id is not null) to '{out}/ingest' ({copy})"""
 VISITS = """
 create temp table visits as
-with pages as (select session_id, min(user_id) as who, min(timestamp) as start from '{log}' group by all),
-before as (select *, lag(start) over (partition by who order by start, session_id) as before from pages),
+with pages as (select page_id, min(user_id) as who, min(timestamp) as start from '{log}' group by all),
+before as (select *, lag(start) over (partition by who order by start, page_id) as before from pages),
 numbered as (select *, sum((before is null or start > before + interval 1800 second)::int)
-             over (partition by who order by start, session_id rows unbounded preceding) as number from before)
-select session_id, start, concat(who, '/', number) as visit_id from numbered"""
+             over (partition by who order by start, page_id rows unbounded preceding) as number from before)
+select page_id, start, concat(who, '/', number) as visit_id from numbered"""
 STARTS = """
 create temp table starts as
 select visits.*, second from visits join
 (select visit_id, epoch(date_trunc('second', min(start))) as second from visits group by all) using (visit_id)"""
 EDGES = "select quantile_disc(second, [0.8, 0.9]) from (select distinct visit_id, second from starts)"
 PART = """
-copy (select log.*, visit_id from '{log}' as log join starts using (session_id) where second >= {low}
+copy (select log.*, visit_id from '{log}' as log join starts using (page_id) where second >= {low}
 and second < {high}) to '{out}/{name}' ({copy})"""
 PAGES = """
-create temp table pages as select session_id, bit_xor(hash(hash(query_id, doc_id, position))) as hash
+create temp table pages as select page_id, bit_xor(hash(hash(query_id, doc_id, position))) as hash
 from '{log}' group by all"""
 COUNTS = """
 copy (with slots as (select hash, query_id, position, doc_id, count(*) as impressions, sum(click)::bigint as clicks
-                     from '{log}' join pages using (session_id) group by all),
-names as (select hash, min(session_id) as ranking_id from pages group by all)
+                     from '{log}' join pages using (page_id) group by all),
+names as (select hash, min(page_id) as ranking_id from pages group by all)
 select * exclude (hash) from slots join names using (hash)) to '{out}/counts' ({copy})"""
 
 
@@ -89,7 +89,7 @@ def write_log(path: Path, impressions: int, theirs: bool = False) -> None:
         position = np.tile(np.arange(1, PER_PAGE + 1, dtype=np.int32), pages)
         shown = (np.repeat(ranking, PER_PAGE) * 37 + position * 101) % 1000
         columns = {
-            "session_id": pa.array(np.repeat(page, PER_PAGE)).cast(pa.string()),
+            "page_id": pa.array(np.repeat(page, PER_PAGE)).cast(pa.string()),
             "query_id": pa.array(np.repeat(ranking // 4, PER_PAGE)).cast(pa.string()),
             "doc_id": documents.take(pa.array(shown)),
             "position": position,
@@ -131,7 +131,7 @@ def theirs(log: Path) -> Path:
     return log.with_name("their-" + log.name)
 
 
-def bare_sessions(log: Path, out: Path) -> None:
+def bare_pages(log: Path, out: Path) -> None:
     """Visits and the split, by hand."""
     con = _duckdb()
     for query in (VISITS, STARTS):
@@ -157,8 +157,8 @@ def _duckdb():  # type: ignore[no-untyped-def]
 
 def our_ingest(log: Path, out: Path) -> None:
     """What `unskew ingest` does."""
-    from unskew.clicks.engine import connect
-    from unskew.clicks.ingesting.ingest import ingest
+    from unskew.clicks.engine.engine import connect
+    from unskew.clicks.ingest.ingest import ingest
 
     with connect(threads=THREADS) as engine:
         ingest(log, out / "ingest", engine)
@@ -166,19 +166,19 @@ def our_ingest(log: Path, out: Path) -> None:
 
 def our_rewrite(log: Path, out: Path) -> None:
     """What `unskew ingest --column ...` does."""
-    from unskew.clicks.engine import connect
-    from unskew.clicks.ingesting.ingest import ingest
-    from unskew.clicks.ingesting.options import IngestOptions
+    from unskew.clicks.engine.engine import connect
+    from unskew.clicks.ingest.ingest import ingest
+    from unskew.clicks.ingest.options import IngestOptions
 
     with connect(threads=THREADS) as engine:
         ingest(theirs(log), out / "ingest", engine, IngestOptions(columns=THEIRS))
 
 
-def our_sessions(log: Path, out: Path) -> None:
-    """What `unskew sessions` does."""
+def our_pages(log: Path, out: Path) -> None:
+    """What `unskew split` does."""
     import unskew
 
-    unskew.sessions(log, out / "sessions", threads=THREADS)
+    unskew.split(log, out / "pages", threads=THREADS)
 
 
 def our_counts(log: Path, out: Path) -> None:
@@ -191,12 +191,12 @@ def our_counts(log: Path, out: Path) -> None:
 STEPS = {
     "ingest": (our_ingest, bare_ingest),
     "ingest anew": (our_rewrite, bare_rewrite),
-    "sessions": (our_sessions, bare_sessions),
+    "pages": (our_pages, bare_pages),
     "counts": (our_counts, bare_counts),
 }
 TOGETHER = {
-    "together": ("ingest", "sessions", "counts"),
-    "together, ingest anew": ("ingest anew", "sessions", "counts"),
+    "together": ("ingest", "pages", "counts"),
+    "together, ingest anew": ("ingest anew", "pages", "counts"),
 }
 
 
@@ -213,8 +213,8 @@ def once(step: str, side: int, log: Path) -> None:
     import duckdb  # noqa: F401
     import ibis
 
-    import unskew.clicks.ingesting.ingest
-    import unskew.commands_log  # noqa: F401
+    import unskew.clicks.ingest.ingest
+    import unskew.clicks.log_commands  # noqa: F401
 
     ibis.duckdb.connect().disconnect()
     out = Path(tempfile.mkdtemp(dir=log.parent))

@@ -40,8 +40,8 @@ threads = {threads}
 """
 SHARD = """
 from pathlib import Path
-from unskew.config import read_run_file
-from unskew.run_data import open_data
+from unskew.running.settings import read_run_file
+from unskew.running.data import open_data
 file, asked = read_run_file(Path("run.toml"))
 open_data(Path("."), file.data, asked)
 """
@@ -130,7 +130,7 @@ def write(folder: Path, impressions: int) -> None:
         document = (rank + shift) % DOCUMENTS
         clicked = random.random(len(rank)) < (0.1 + 0.4 * relevance(query, document)) / (1 + rank)
         columns = {
-            "session_id": np.repeat(np.arange(start, start + count), PAGE),
+            "page_id": np.repeat(np.arange(start, start + count), PAGE),
             "position": (rank + 1).astype(np.int32),
             "click": clicked.astype(np.int8),
         }

@@ -1,6 +1,6 @@
-"""The loop that published code trains with: one session after another, list by list, in plain Python.
+"""The loop that published code trains with: one page after another, list by list, in plain Python.
 
-It is written for the benchmark and shares only the network with unskew. A step draws 256 sessions from the log one
+It is written for the benchmark and shares only the network with unskew. A step draws 256 pages from the log one
 at a time, appends their documents to lists, pads, stacks, and takes one Adagrad step.
 """
 
@@ -27,7 +27,7 @@ class PlainLoop:
         parameters = [*ranker.parameters(), *([] if self.propensity is None else [self.propensity])]
         self.optimizer = torch.optim.Adagrad(parameters, lr=0.05, initial_accumulator_value=0.1)
         self.parameters = parameters
-        self.order = np.random.default_rng(seed).permutation(len(log))  # every session at most once in a pass
+        self.order = np.random.default_rng(seed).permutation(len(log))  # every page at most once in a pass
         self.next = 0
 
     def batch(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -35,9 +35,9 @@ class PlainLoop:
         pages, clicks, masks = [], [], []
         nothing = np.zeros(self.features.shape[1], np.float32)
         for _ in range(BATCH):
-            session = self.order[self.next % len(self.order)]
+            page = self.order[self.next % len(self.order)]
             self.next += 1
-            start, stop = self.log.offsets[session], self.log.offsets[session + 1]
+            start, stop = self.log.offsets[page], self.log.offsets[page + 1]
             documents = [self.features[row] for row in self.log.row[start:stop]]
             clicked = [float(click) for click in self.log.click[start:stop]]
             missing = self.width - len(documents)

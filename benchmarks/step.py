@@ -14,13 +14,13 @@ from collections.abc import Callable
 import torch
 from common import Options, Row, quartiles, timed
 
-from unskew.clicks.batches import Batches
-from unskew.clicks.counts import reduce_log
+from unskew.clicks.counts.batches import Batches
+from unskew.clicks.counts.reduction import reduce_log
+from unskew.clicks.lists.synthetic import make_lists
 from unskew.clicks.simulate import PositionBias, simulate
-from unskew.clicks.synthetic import make_lists
+from unskew.learning.fitting.loop import Trainer, Training
 from unskew.learning.methods import METHODS, Context
-from unskew.learning.rankers import MLP
-from unskew.learning.train import Trainer, Training
+from unskew.learning.rankers.networks import MLP
 
 LISTS, RESULTS = 256, 10
 
@@ -46,7 +46,7 @@ def bare_products(documents: int, widths: tuple[int, ...]) -> Callable[[], None]
 def trainer_step(features: int, method: str) -> Callable[[int], object]:
     """A step on full batches of 256 lists of 10 documents."""
     lists = make_lists(LISTS * 8, features, (RESULTS, RESULTS), seed=0)
-    log = simulate(lists, PositionBias(), sessions=100_000, seed=0)
+    log = simulate(lists, PositionBias(), pages=100_000, seed=0)
     batches = Batches(reduce_log(log), size=LISTS)
     torch.manual_seed(0)
     module = METHODS[method]().build(Context(positions=RESULTS, log=log))

@@ -1,4 +1,4 @@
-"""Time to the final nDCG@10 of a plain loop: reduction and batches of unskew against one session at a time.
+"""Time to the final nDCG@10 of a plain loop: reduction and batches of unskew against one page at a time.
 
 Both train the same network on the same clicks and the same scaled features, and are validated on the same test
 lists. The clock is the processor time of this process, so other work on the machine counts little; validation is
@@ -16,14 +16,14 @@ from common import Options, Row, Stopwatch, spread, timed
 from plain_loop import STEPS, PlainLoop
 from torch import nn
 
-from unskew.clicks.batches import Batches
-from unskew.clicks.counts import Counts, reduce_log
-from unskew.clicks.scaling import fit_scaler
+from unskew.clicks.counts.batches import Batches
+from unskew.clicks.counts.reduction import Counts, reduce_log
+from unskew.clicks.lists.scaling import fit_scaler
+from unskew.clicks.lists.synthetic import make_lists
 from unskew.clicks.simulate import PositionBias, simulate
-from unskew.clicks.synthetic import make_lists
+from unskew.learning.fitting.loop import Trainer, Training
 from unskew.learning.methods import METHODS, Context
-from unskew.learning.rankers import MLP
-from unskew.learning.train import Trainer, Training
+from unskew.learning.rankers.networks import MLP
 from unskew.measuring import ndcg_metric
 from unskew.types import Array, Lists, Log
 
@@ -61,11 +61,11 @@ class World:
 
     @classmethod
     def make(cls, quick: bool) -> World:
-        """A generated set of Yahoo's size and grades, and as many sessions as the plain loop draws."""
+        """A generated set of Yahoo's size and grades, and as many pages as the plain loop draws."""
         lists = make_lists(4_000 if quick else 20_000, FEATURES, 24, seed=SEED)
         test = make_lists(1_000, FEATURES, 24, seed=SEED + 1)
-        sessions = 256 * (STEPS // 10 if quick else STEPS)
-        log = simulate(lists, PositionBias(), sessions=sessions, seed=SEED)
+        pages = 256 * (STEPS // 10 if quick else STEPS)
+        log = simulate(lists, PositionBias(), pages=pages, seed=SEED)
         scaler = fit_scaler("standard", lists)
         return cls(log, scaler.apply(lists).features, test, torch.from_numpy(scaler.apply(test).features))
 
@@ -177,7 +177,7 @@ def training(options: Options, method: str) -> list[Row]:
     middle = sorted(watches, key=lambda watch: watch.cpu)[len(watches) // 2]
     counts = reduce_log(world.log)
     row = Row(
-        f"reduce {len(world.log):,} sessions to {len(counts):,} rows, counted in",
+        f"reduce {len(world.log):,} pages to {len(counts):,} rows, counted in",
         f"{middle.cpu:.2f} s",
         spread([watch.cpu for watch in watches]),
     )

@@ -9,19 +9,17 @@ import numpy as np
 import torch
 
 import unskew
-from unskew.config import settings
 from unskew.measuring import gap_closed, mean_over_seeds, ndcg_metric
-from unskew.run import run, split
+from unskew.running.run import run, split
+from unskew.running.settings import settings
 
 THETA = np.asarray(unskew.PositionBias().curve) / unskew.PositionBias().curve[0]
 
 
-def world(seed: int, queries: int, sessions: int, randomized: float = 0.05):
+def world(seed: int, queries: int, pages: int, randomized: float = 0.05):
     """A confounded log and test lists of the same world."""
     train, test = unskew.make_lists(queries, seed=seed), unskew.make_lists(1000, seed=seed + 1_000_000)
-    log = unskew.simulate(
-        train, unskew.PositionBias(), sessions=sessions, seed=seed, randomized=randomized, truth=True
-    )
+    log = unskew.simulate(train, unskew.PositionBias(), pages=pages, seed=seed, randomized=randomized, truth=True)
     return log, test
 
 

@@ -21,9 +21,9 @@ import torch
 from common import machine, spread
 
 import unskew
-from unskew.config import settings
 from unskew.measuring import holm, ndcg_metric, paired_t_test
-from unskew.run import Data, run, validator
+from unskew.running.run import Data, run, validator
+from unskew.running.settings import settings
 
 FORM = {"observation": "free", "dropping": "drawn"}  # as in the released code
 AGAINST = ("dla", "unlimited")
@@ -56,7 +56,7 @@ def even(fitted, lists):
 
 
 def world(seed, eta, options):
-    """Training and held-out sessions, validation and test lists, spread of the exponents."""
+    """Training and held-out pages, validation and test lists, spread of the exponents."""
     made = {
         part: unskew.make_lists(count, options.features, seed=seed + 1_000_000 * number)
         for number, (part, count) in enumerate(
@@ -65,7 +65,7 @@ def world(seed, eta, options):
     }
     lists = {part: even(made["train"], found) if options.even else found for part, found in made.items()}
     behaviour = unskew.IndividualBias(severity=eta)
-    log = unskew.simulate(lists["train"], behaviour, sessions=options.sessions, seed=seed)
+    log = unskew.simulate(lists["train"], behaviour, pages=options.pages, seed=seed)
     apart = np.isin(log.query, np.random.default_rng([seed, 7]).permutation(options.queries)[::10])
     power = behaviour.exponent(lists["train"])
     return Data(log.take(~apart), log.take(apart), None), lists, float(power.std())
@@ -157,7 +157,7 @@ def arguments():
     parser.add_argument("--test-queries", type=int, default=1000)
     parser.add_argument("--features", type=int, default=40)
     parser.add_argument("--sizes", default="64,32")
-    parser.add_argument("--sessions", type=int, default=250_000)
+    parser.add_argument("--pages", type=int, default=250_000)
     parser.add_argument("--steps", type=int, default=400)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--first-seed", type=int, default=0)

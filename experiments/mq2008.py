@@ -1,6 +1,6 @@
 """MQ2008 fold 1 with PBM clicks: the same comparison on real features and grades.
 
-python experiments/mq2008.py FOLDER [--seeds 5] [--sessions 200000] [--fold 1]
+python experiments/mq2008.py FOLDER [--seeds 5] [--pages 200000] [--fold 1]
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("folder")
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--sessions", type=int, default=200_000)
+    parser.add_argument("--pages", type=int, default=200_000)
     parser.add_argument("--fold", type=int, default=1)
     parser.add_argument("--steps", type=int, default=600)
     parser.add_argument("--scaling", default="none")
@@ -54,7 +54,7 @@ def main() -> None:
     logging = []
     for seed in seeds:
         log = unskew.simulate(
-            train, unskew.PositionBias(), sessions=options.sessions, seed=seed, randomized=0.05, logger=logger
+            train, unskew.PositionBias(), pages=options.pages, seed=seed, randomized=0.05, logger=logger
         )
         scores = logger.fit(train, seed).scores(test)
         logging.append(float(np.nanmean(ndcg_metric(scores, test.labels, offsets=test.offsets))))

@@ -1,6 +1,6 @@
 """Do the methods recover examination, and do they close the gap between naive and labeled?
 
-python experiments/recovery.py [--seeds 5] [--first-seed 0] [--queries 2000] [--sessions 1000000] [--steps 1000]
+python experiments/recovery.py [--seeds 5] [--first-seed 0] [--queries 2000] [--pages 1000000] [--steps 1000]
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--queries", type=int, default=2000)
-    parser.add_argument("--sessions", type=int, default=1_000_000)
+    parser.add_argument("--pages", type=int, default=1_000_000)
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args()
@@ -37,7 +37,7 @@ def main() -> None:
     seeds = range(options.first_seed, options.first_seed + options.seeds)
     results = {}
     for seed in seeds:
-        log, test = world(seed, options.queries, options.sessions)
+        log, test = world(seed, options.queries, options.pages)
         for name, method in METHODS.items():
             found = results[name, seed] = arm(log, test, method, seed=seed, steps=options.steps)
             curve = "" if found["examination"] is None else f"largest error {error(found['examination']):.3f}"

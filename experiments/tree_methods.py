@@ -16,8 +16,8 @@ import numpy as np
 from common import machine
 
 from unskew import Lists, read_letor, write_letor
-from unskew.comparing.compare import compare
 from unskew.measuring import paired_t_test
+from unskew.studies.compare.compare import compare
 
 TREES = {"leaves": 7, "feature_fraction": 0.4}
 ARMS = {
@@ -72,7 +72,7 @@ def main() -> None:
         for fold in range(5):
             out = options.out / f"seed{seed}-fold{fold}"
             content = {
-                "sessions": options.per_query * len(lists) * 3 // 5,
+                "pages": options.per_query * len(lists) * 3 // 5,
                 "randomized": 0.05,
                 "seeds": [seed],
                 "data": write_folds(lists, fold, seed, options.out / f"lists{seed}-{fold}")

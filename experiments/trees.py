@@ -19,8 +19,8 @@ import argparse
 import numpy as np
 from common import machine, spread
 
-from unskew.comparing.compare import compare
 from unskew.measuring import crossed_t_test, holm
+from unskew.studies.compare.compare import compare
 
 TREES = {
     "ipw pointwise": {"name": "ipw", "loss": "sigmoid"},
@@ -46,7 +46,7 @@ def asked(folder: str, fold: int, seeds: list[int], options: argparse.Namespace)
     keep = options.packages_keep and options.rounds_by == "clicks"  # the usual choice of each kind of arm
     chosen_by = {} if keep else {"validate_on": options.rounds_by}
     return {
-        "sessions": options.per_query * 330,
+        "pages": options.per_query * 330,
         "randomized": 0.05,
         "seeds": seeds,
         "data": {

@@ -21,9 +21,9 @@ import torch
 from common import machine, spread
 
 import unskew
-from unskew.config import settings
 from unskew.measuring import crossed_t_test, holm, ndcg_metric, paired_bootstrap, paired_t_test
-from unskew.run import run, split
+from unskew.running.run import run, split
+from unskew.running.settings import settings
 
 BEHAVIOURS = {"matrix": unskew.ClickMatrix(), "trust": unskew.TrustBias()}
 CUTS = (1, 5, 10)
@@ -81,7 +81,7 @@ def cell(task: tuple) -> dict:
     validation = unskew.make_lists(options.checked, *shape, seed=VALIDATION + seed)
     test = unskew.make_lists(options.tested, *shape, seed=TEST)
     logger = unskew.SvmLogger()
-    log = unskew.simulate(train, BEHAVIOURS[behaviour], sessions=options.sessions, seed=seed, logger=logger)
+    log = unskew.simulate(train, BEHAVIOURS[behaviour], pages=options.pages, seed=seed, logger=logger)
     found = {"behaviour": behaviour, "seed": seed, "arms": {}}
     found["logging"] = mean_ndcg(logger.fit(train, seed).scores(test), test)
     for name, method in arms(options.steps).items():
@@ -221,7 +221,7 @@ def main() -> None:
     parser.add_argument("--documents", type=int, default=24)
     parser.add_argument("--checked", type=int, default=1000, help="labelled validation queries")
     parser.add_argument("--tested", type=int, default=2000, help="test queries of each seed")
-    parser.add_argument("--sessions", type=int, default=1_000_000)
+    parser.add_argument("--pages", type=int, default=1_000_000)
     parser.add_argument("--sizes", type=int, nargs="+", default=[128, 64])
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--every", type=int, default=50, help="steps between validations")

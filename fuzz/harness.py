@@ -16,12 +16,11 @@ import atheris
 import pyarrow.parquet as pq
 
 with atheris.instrument_imports(
-    include=["unskew.clicks.readers", "unskew.clicks.stage", "unskew.clicks.ingesting"]
+    include=["unskew.clicks.ingest.formats", "unskew.clicks.ingest.formats.stage", "unskew.clicks.ingest"]
 ):
-    from unskew.clicks import stage
-    from unskew.clicks.ingesting.options import IngestOptions
-    from unskew.clicks.ingesting.text import ROW, stage_text
-    from unskew.clicks.readers import READERS, ReaderOptions
+    from unskew.clicks.ingest.formats import READERS, ReaderOptions, stage
+    from unskew.clicks.ingest.options import IngestOptions
+    from unskew.clicks.ingest.text import ROW, stage_text
 from unskew.errors import UnskewError
 
 OPTIONS = ReaderOptions(items=True, longest_line=4_000, expansion=50, expansion_floor=100_000)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from unskew.clicks.engine import Engine, connect
+from unskew.clicks.engine.engine import Engine, connect
 
 # tests run in parallel and their models are small: one thread each, set before torch is imported
 os.environ.setdefault("OMP_NUM_THREADS", "1")

@@ -15,18 +15,18 @@ import torch
 from typer.testing import CliRunner
 
 import unskew
-from unskew.cli import app
-from unskew.clicks.letor import write_letor
+from unskew.clicks.lists.letor import write_letor
 from unskew.clicks.log import write_log
-from unskew.config import read_run_file, settings
 from unskew.errors import ConfigError, DataError, MissingExtra, RunError
-from unskew.learning.baselines import BASELINES, fit_baseline
+from unskew.learning.fitting.loop import Progress
+from unskew.learning.fitting.packages import BASELINES, fit_baseline
 from unskew.learning.methods import LEARNERS, METHODS, PACKAGES, Context, PackageConfig
 from unskew.learning.model import build
-from unskew.learning.train import Progress
-from unskew.learning.trees import TreeRanker, tree_rankers
+from unskew.learning.rankers.trees import TreeRanker, tree_rankers
 from unskew.measuring import ndcg_metric
-from unskew.run import Data, run, split
+from unskew.running.run import Data, run, split
+from unskew.running.settings import read_run_file, settings
+from unskew.terminal.main import app
 from unskew.types import Array, Lists, Log
 
 torch.set_num_threads(1)
@@ -44,7 +44,7 @@ def _need_packages() -> None:
 @pytest.fixture(scope="module")
 def log() -> Log:
     lists = unskew.make_lists(queries=20, features=5, documents=(3, 9), seed=3)
-    return unskew.simulate(lists, unskew.PositionBias(), sessions=600, seed=4, cutoff=6)
+    return unskew.simulate(lists, unskew.PositionBias(), pages=600, seed=4, cutoff=6)
 
 
 @pytest.fixture(scope="module")
@@ -175,7 +175,7 @@ def test_where_no_split_is_possible(name: str, log: Log, fresh: Lists, tmp_path:
 def test_position_correction_helps_unless_biased_clicks_choose_the_trees() -> None:
     """Where the logging ranker is wrong: clicks like the few trees best that have not unlearned its favourite."""
     train, test = (unskew.make_lists(queries=200, features=8, seed=seed) for seed in (1, 2))
-    log = unskew.simulate(train, unskew.PositionBias(), sessions=40_000, seed=0)
+    log = unskew.simulate(train, unskew.PositionBias(), pages=40_000, seed=0)
 
     def ndcg(name: str, **options: Any) -> float:
         model = unskew.learn(log, PACKAGES[name](rounds=60), threads=1, **options)
@@ -289,7 +289,7 @@ def test_run_files_are_refused(rest: str, data: str, message: str, log: Log, fre
 
 
 def test_several_processes_are_refused(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("unskew.run.workers_of", lambda training: 2)
+    monkeypatch.setattr("unskew.running.run.workers_of", lambda training: 2)
     with pytest.raises(ConfigError, match=r"in one process; choose .* another method"):
         unskew.learn(log, small("lightgbm"))
 
@@ -313,8 +313,8 @@ def test_a_missing_package_names_its_extra(
             raise ImportError(wanted)
         return real(wanted, *rest)
 
-    monkeypatch.setattr("unskew.learning.trees.import_module", missing)
-    monkeypatch.setattr("unskew.learning.baselines.import_module", missing)
+    monkeypatch.setattr("unskew.learning.rankers.trees.import_module", missing)
+    monkeypatch.setattr("unskew.learning.fitting.packages.import_module", missing)
     with pytest.raises(MissingExtra, match=rf"{package} is not installed; run: pip install 'unskew\[trees\]'"):
         unskew.learn(log, name)
 

@@ -18,10 +18,10 @@ import torch
 from typer.testing import CliRunner
 
 import unskew
-from unskew.cli import app, main
 from unskew.clicks.simulate import BEHAVIOURS
 from unskew.errors import UnskewError
 from unskew.learning.methods import LEARNERS
+from unskew.terminal.main import app, main
 
 torch.set_num_threads(1)
 
@@ -91,7 +91,7 @@ def write_run_file(
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a log, its lists, and runs named `dla` and `em`."""
     folder = tmp_path_factory.mktemp("world")
-    made = unskew_command("simulate", *SYNTHETIC, "--sessions", 2000, "--out", folder / "log.parquet")
+    made = unskew_command("simulate", *SYNTHETIC, "--pages", 2000, "--out", folder / "log.parquet")
     assert made.status == 0, made.error
     for seed, (name, method) in enumerate((("dla", "dla"), ("em", "regression_em"))):
         path = write_run_file(folder, name, method=method)
@@ -143,9 +143,9 @@ def test_errors_of_the_machine_are_one_line_too(
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("unskew.commands.write_log", full)
+    monkeypatch.setattr("unskew.running.commands.write_log", full)
     out = str(world / "full.parquet")
-    monkeypatch.setattr("sys.argv", ["unskew", "simulate", *SYNTHETIC, "--sessions", "9", "--out", out])
+    monkeypatch.setattr("sys.argv", ["unskew", "simulate", *SYNTHETIC, "--pages", "9", "--out", out])
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 1
@@ -167,11 +167,11 @@ def test_methods_and_behaviours_are_listed() -> None:
 
 def test_simulate_synthetic(tmp_path: Path) -> None:
     out = tmp_path / "new" / "log.parquet"
-    ended = unskew_command("simulate", *SYNTHETIC, "--sessions", 300, "--seed", 5, "--out", out, "--json")
+    ended = unskew_command("simulate", *SYNTHETIC, "--pages", 300, "--seed", 5, "--out", out, "--json")
     card = ended.json
     parts = {name: str(tmp_path / "new" / f"log.{name}.txt") for name in ("train", "validation", "test")}
     assert {name: card[name] for name in parts} == parts
-    assert (card["log"], card["sessions"]) == (str(out), 300)
+    assert (card["log"], card["pages"]) == (str(out), 300)
     assert 0 < card["clicks"] < card["impressions"]
     assert 0 < card["logging nDCG@10"] <= 1
     log = unskew.read_log(out, unskew.read_letor(parts["train"]))
@@ -184,7 +184,7 @@ def test_simulate_is_the_same_twice_and_prints_a_card(tmp_path: Path) -> None:
     tables = []
     for name in ("a", "b"):
         ended = unskew_command("simulate", *SYNTHETIC, "--clicks", 50, "--out", tmp_path / f"{name}.parquet")
-        assert "sessions" in ended.out
+        assert "pages" in ended.out
         assert "click rate" in ended.out
         tables.append(pq.read_table(tmp_path / f"{name}.parquet"))
     assert tables[0].equals(tables[1])
@@ -202,7 +202,7 @@ def letor(tmp_path: Path) -> Path:
 def test_simulate_from_a_letor_file(letor: Path, tmp_path: Path) -> None:
     out = tmp_path / "log.parquet"
     options = ("--logger", "oracle", "--truth", "--randomized", 0.3, "--doc-ids", "--drop-clickless")
-    card = unskew_command("simulate", "--lists", letor, "--sessions", 200, "--out", out, "--json", *options).json
+    card = unskew_command("simulate", "--lists", letor, "--pages", 200, "--out", out, "--json", *options).json
     assert card["logging nDCG@10"] == 1
     assert card["without a click"] == 0
     assert "train" not in card
@@ -217,7 +217,7 @@ def test_cutoff(letor: Path, tmp_path: Path) -> None:
     for cutoff, longest in ((0, 12), (3, 3)):
         out = tmp_path / f"{cutoff}.parquet"
         options = ("--cutoff", cutoff, "--logger", "oracle")
-        assert unskew_command("simulate", "--lists", letor, "--sessions", 20, "--out", out, *options).status == 0
+        assert unskew_command("simulate", "--lists", letor, "--pages", 20, "--out", out, *options).status == 0
         assert max(pq.read_table(out)["position"].to_pylist()) == longest
 
 
@@ -226,7 +226,7 @@ def test_behaviour_and_logger_from_a_file(letor: Path, tmp_path: Path) -> None:
     config.write_text(
         '[behaviour]\nname = "position"\ncurve = [1, 0]\nnoise = 1.0\n[logger]\nname = "feature"\ncolumn = 1\n'
     )
-    base = ("simulate", "--lists", letor, "--sessions", 50, "--out", out, "--config", config)
+    base = ("simulate", "--lists", letor, "--pages", 50, "--out", out, "--config", config)
     assert unskew_command(*base).status == 0
     table = pq.read_table(out).to_pydict()
     columns = zip(table["doc_id"], table["click"], table["position"], strict=True)
@@ -251,21 +251,19 @@ def test_behaviour_and_logger_from_a_file(letor: Path, tmp_path: Path) -> None:
 def test_simulate_refuses(letor: Path, tmp_path: Path) -> None:
     out = tmp_path / "log.parquet"
     base = ("simulate", "--lists", letor, "--out", out)
-    refused(unskew_command(*base), "give --sessions or --clicks")
-    refused(unskew_command(*base, "--sessions", 3, "--clicks", 3), "give --sessions or --clicks")
-    refused(unskew_command(*base, "--sessions", 3, "--behaviour", "positon"), "Did you mean position?")
-    refused(unskew_command(*base, "--sessions", 3, "--logger", "smv"), "Did you mean svm?")
-    refused(
-        unskew_command(*base, "--sessions", 3, "--logger", "feature"), "--logger feature needs a --config file"
-    )
-    refused(unskew_command(*base[:3], "--out", tmp_path / "log.csv", "--sessions", 3), "must end in .parquet")
-    refused(unskew_command("simulate", "--lists", tmp_path / "no.txt", *base[3:], "--sessions", 3), "no.txt")
-    refused(unskew_command(*base, "--lists", "synthetic", "--sessions", 3), "synthetic stands alone")
+    refused(unskew_command(*base), "give --pages or --clicks")
+    refused(unskew_command(*base, "--pages", 3, "--clicks", 3), "give --pages or --clicks")
+    refused(unskew_command(*base, "--pages", 3, "--behaviour", "positon"), "Did you mean position?")
+    refused(unskew_command(*base, "--pages", 3, "--logger", "smv"), "Did you mean svm?")
+    refused(unskew_command(*base, "--pages", 3, "--logger", "feature"), "--logger feature needs a --config file")
+    refused(unskew_command(*base[:3], "--out", tmp_path / "log.csv", "--pages", 3), "must end in .parquet")
+    refused(unskew_command("simulate", "--lists", tmp_path / "no.txt", *base[3:], "--pages", 3), "no.txt")
+    refused(unskew_command(*base, "--lists", "synthetic", "--pages", 3), "synthetic stands alone")
     assert [path.name for path in tmp_path.iterdir()] == ["lists.txt"]
 
 
 def test_simulate_never_overwrites(tmp_path: Path) -> None:
-    base = ("simulate", *SYNTHETIC, "--sessions", 20, "--out", tmp_path / "log.parquet")
+    base = ("simulate", *SYNTHETIC, "--pages", 20, "--out", tmp_path / "log.parquet")
     lists = tmp_path / "log.test.txt"
     lists.write_text("mine\n")
     refused(unskew_command(*base), "log.test.txt exists and is never overwritten")

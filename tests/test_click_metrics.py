@@ -1,4 +1,4 @@
-"""Click metrics against plain math, scikit-learn, and the sessions that counts were reduced from."""
+"""Click metrics against plain math, scikit-learn, and the pages that counts were reduced from."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_equals_sklearn(seed):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_counts_equal_the_sessions_they_came_from(seed):
+def test_counts_equal_the_pages_they_came_from(seed):
     (p, c, n), (long_p, long_c) = counted(seed)
     assert click_loglikelihood_metric(p, c, impressions=n) == pytest.approx(-log_loss(long_c, long_p))
     assert auc_metric(p, c, impressions=n) == pytest.approx(roc_auc_score(long_c, long_p), abs=1e-12)
@@ -116,14 +116,12 @@ def test_listwise_plain_math():
     assert got == pytest.approx(value)
 
 
-def test_listwise_counts_equal_sessions():
+def test_listwise_counts_equal_pages():
     scores, offsets = np.array([0.3, -1.0, 2.0]), [0, 3]
-    sessions = np.array([[1, 0, 0], [0, 0, 1], [1, 0, 1], [0, 0, 0]])
-    one_by_one = listwise_click_loglikelihood_metric(
-        np.tile(scores, 4), sessions.ravel(), offsets=np.arange(5) * 3
-    )
+    pages = np.array([[1, 0, 0], [0, 0, 1], [1, 0, 1], [0, 0, 0]])
+    one_by_one = listwise_click_loglikelihood_metric(np.tile(scores, 4), pages.ravel(), offsets=np.arange(5) * 3)
     reduced = listwise_click_loglikelihood_metric(
-        scores, sessions.sum(axis=0), offsets=offsets, impressions=[4, 4, 4]
+        scores, pages.sum(axis=0), offsets=offsets, impressions=[4, 4, 4]
     )
     assert reduced == pytest.approx(one_by_one)
 

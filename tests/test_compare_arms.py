@@ -14,14 +14,14 @@ from rich.console import Console
 from scipy.stats import ttest_1samp
 
 import unskew
-from unskew.comparing import cell as cells
-from unskew.comparing.compare import compare
-from unskew.comparing.config import asked_for
-from unskew.comparing.report import print_comparison, shown
-from unskew.comparing.rows import Row, best_baseline, with_tests
 from unskew.errors import ConfigError, DataError
-from unskew.learning.baselines import BASELINES, fit_baseline
+from unskew.learning.fitting.packages import BASELINES, fit_baseline
 from unskew.measuring import crossed_t_test, mean_over_seeds, ndcg_metric, paired_t_test
+from unskew.studies.compare import cell as cells
+from unskew.studies.compare.compare import compare
+from unskew.studies.compare.config import asked_for
+from unskew.studies.compare.report import print_comparison, shown
+from unskew.studies.compare.rows import Row, best_baseline, with_tests
 
 torch.set_num_threads(1)
 
@@ -29,7 +29,7 @@ torch.set_num_threads(1)
 def asked(methods: list[dict[str, Any]], **changes: Any) -> dict[str, Any]:
     """A tiny comparison."""
     content: dict[str, Any] = {
-        "sessions": 400,
+        "pages": 400,
         "seeds": [3, 4],
         "data": {"synthetic": {"queries": 24, "features": 5, "documents": 6}},
         "behaviours": [{"name": "position"}],
@@ -130,7 +130,7 @@ def test_a_package_learns_from_the_pages_that_methods_learn_from(
 ) -> None:
     pytest.importorskip("lightgbm")
     logs: dict[str, Any] = {}
-    from unskew.comparing import fit as fits
+    from unskew.studies.compare import fit as fits
 
     real_run, real_fit, found = fits.run, fit_baseline, {}
 
@@ -147,7 +147,7 @@ def test_a_package_learns_from_the_pages_that_methods_learn_from(
         return model
 
     monkeypatch.setattr(fits, "run", run)
-    monkeypatch.setattr("unskew.learning.baselines_fit.fit_baseline", fitted)
+    monkeypatch.setattr("unskew.learning.fitting.packaged.fit_baseline", fitted)
     methods = [{"name": "lightgbm", "rounds": 2, "min_data_in_leaf": 2}]
     result = compare(asked(methods, seeds=[5]), tmp_path / "every tree", jobs=1)
     assert result.failed == []
@@ -263,9 +263,9 @@ def test_crossed_t_test_at_the_edges() -> None:
 
 def test_click_ndcg_is_that_of_the_pages() -> None:
     pytest.importorskip("lightgbm")
-    from unskew.comparing.fit import click_ndcg
+    from unskew.studies.compare.fit import click_ndcg
 
-    log = unskew.simulate(unskew.make_lists(20, 5, 6, seed=0), unskew.PositionBias(), sessions=100, seed=0)
+    log = unskew.simulate(unskew.make_lists(20, 5, 6, seed=0), unskew.PositionBias(), pages=100, seed=0)
     model = fit_baseline("lightgbm", log, rounds=3, min_data_in_leaf=2, threads=1)
     scores, values = model.score(log.lists), []
     for start, end in zip(log.offsets, log.offsets[1:], strict=False):

@@ -17,17 +17,17 @@ import torch
 from typer.testing import CliRunner
 
 import unskew
-from unskew.cli import app
-from unskew.comparing import cell as cells
-from unskew.comparing import fit as fits
-from unskew.comparing.compare import compare
-from unskew.comparing.config import asked_for, read_compare_file
-from unskew.comparing.report import lead
-from unskew.comparing.rows import Row, with_tests
-from unskew.comparing.table import Comparison, Finding, choose, compared
-from unskew.comparing.verdict import verdict
 from unskew.errors import ConfigError, DataError, RunError
 from unskew.measuring import mean_over_seeds
+from unskew.studies.compare import cell as cells
+from unskew.studies.compare import fit as fits
+from unskew.studies.compare.compare import compare
+from unskew.studies.compare.config import asked_for, read_compare_file
+from unskew.studies.compare.report import lead
+from unskew.studies.compare.rows import Row, with_tests
+from unskew.studies.compare.table import Comparison, Finding, choose, compared
+from unskew.studies.compare.verdict import verdict
+from unskew.terminal.main import app
 
 torch.set_num_threads(1)
 
@@ -38,7 +38,7 @@ LEARNED = 2 * (2 + 1 + 2)  # two seeds of: two points of dla, regression_em, nai
 def asked(**changes: Any) -> dict[str, Any]:
     """A tiny comparison, with top-level keys changed."""
     content: dict[str, Any] = {
-        "sessions": 400,
+        "pages": 400,
         "seeds": 2,
         "data": {"synthetic": {"queries": 24, "features": 5, "documents": 6}},
         "behaviours": [{"name": "position"}],
@@ -66,7 +66,7 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 @pytest.fixture(autouse=True)
 def _no_page(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages take longer than all else here; only `done`, which is made before this, has one."""
-    monkeypatch.setattr("unskew.comparing.report.write_html", lambda *_: None)
+    monkeypatch.setattr("unskew.studies.compare.report.write_html", lambda *_: None)
 
 
 @pytest.fixture(scope="module")
@@ -160,7 +160,7 @@ def test_a_changed_setting_reruns_what_it_touches(tmp_path: Path, trained: list[
     assert rerun(methods=wider) == ["dla"] * 2  # one new point, two seeds; the other is there
     assert rerun(seeds=[1, 2]) == ["dla", "dla", "labeled", "naive", "regression_em"]
     assert len(rerun(behaviours=[{"name": "position"}, {"name": "cascade"}])) == LEARNED
-    assert len(rerun(sessions=401)) == LEARNED
+    assert len(rerun(pages=401)) == LEARNED
     assert rerun() == []  # what was there before still is
 
 
@@ -388,8 +388,8 @@ def refuse(message: str, **changes: Any) -> None:
 
 
 def test_config_errors_say_where_and_what_was_meant() -> None:
-    refuse("session: unknown key. Did you mean sessions?", session=3)
-    refuse("give sessions or clicks, one of the two", clicks=3)
+    refuse("page: unknown key. Did you mean pages?", page=3)
+    refuse("give pages or clicks, one of the two", clicks=3)
     refuse("seeds", seeds=0)
     refuse("data: give one of lists, preset and synthetic; there is none", data={})
     refuse("data.test: missing", data={"lists": "a.txt"})
@@ -456,7 +456,7 @@ def test_the_example_is_valid() -> None:
 
 FILE = """
 out = "results"
-sessions = 300
+pages = 300
 seeds = 1
 data.synthetic = { queries = 20, features = 5, documents = 6 }
 ranker = { name = "linear" }

@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import unskew
-from unskew.clicks.counting import count_rankings
-from unskew.clicks.counts import Counts, reduce_log
-from unskew.clicks.counts_folder import read_counts, write_counts
-from unskew.clicks.engine import Engine, connect
+from unskew.clicks.counts.counting import count_rankings
+from unskew.clicks.counts.folder import read_counts, write_counts
+from unskew.clicks.counts.reduction import Counts, reduce_log
+from unskew.clicks.engine.engine import Engine, connect
 from unskew.clicks.log import read_log, write_log
 from unskew.errors import DataError, RunError
 from unskew.types import Lists, Log
@@ -34,16 +34,16 @@ def make_lists(names: bool) -> Lists:
     )
 
 
-def make_log(sessions: int = 300, names: bool = False, seed: int = 0) -> Log:
+def make_log(pages: int = 300, names: bool = False, seed: int = 0) -> Log:
     """Few rankings, cut at different lengths, some with a gap in their positions, some filled at random."""
     rng = np.random.default_rng(seed)
-    query = rng.integers(0, len(SIZES), sessions)
+    query = rng.integers(0, len(SIZES), pages)
     rankings = [
         [rng.permutation(size) + start for _ in range(2)] for size, start in zip(SIZES, OFFSETS, strict=False)
     ]
     length = rng.integers(1, SIZES[query] + 1)
     row = np.concatenate([rankings[q][rng.integers(2)][:cut] for q, cut in zip(query, length, strict=True)])
-    first = np.repeat(rng.integers(1, 3, sessions), length)
+    first = np.repeat(rng.integers(1, 3, pages), length)
     offsets = np.concatenate([[0], np.cumsum(length)]).astype(np.int64)
     count = len(row)
     return Log(
@@ -53,7 +53,7 @@ def make_log(sessions: int = 300, names: bool = False, seed: int = 0) -> Log:
         row=row,
         position=(np.arange(count) - np.repeat(offsets[:-1], length) + first).astype(np.int16),
         click=(rng.random(count) < 0.4).astype(np.uint8),
-        randomized=np.repeat(rng.random(sessions) < 0.3, length),
+        randomized=np.repeat(rng.random(pages) < 0.3, length),
         columns={
             "serp_kind": np.array(["text", "image"], object)[rng.integers(0, 2, count)],
             "serp_height": rng.integers(0, 2, count) / 2,
@@ -62,14 +62,12 @@ def make_log(sessions: int = 300, names: bool = False, seed: int = 0) -> Log:
 
 
 def shuffled(log: Log, path: Path, text: bool) -> Path:
-    """The log as two Parquet files with rows in any order; session ids as strings where asked for."""
+    """The log as two Parquet files with rows in any order; page ids as strings where asked for."""
     write_log(log, path / "whole.parquet")
     table = pq.read_table(path / "whole.parquet")
     (path / "whole.parquet").unlink()
     if text:
-        table = table.set_column(
-            0, "session_id", pa.array([f"s {each}" for each in table["session_id"].to_pylist()])
-        )
+        table = table.set_column(0, "page_id", pa.array([f"s {each}" for each in table["page_id"].to_pylist()]))
     order = np.random.default_rng(1).permutation(len(table))
     for number, part in enumerate(np.array_split(order, 2)):
         pq.write_table(table.take(pa.array(part)), path / f"{number}.parquet")
@@ -113,9 +111,9 @@ def test_types_and_names_on_disk(engine: Engine, tmp_path: Path) -> None:
     assert kinds["impressions"] == kinds["clicks"] == pa.int64()
     assert slots.schema.names[:5] == ["ranking_id", "query_id", "position", "doc_id", "randomized"]
     assert slots.schema.names[5:] == ["impressions", "clicks"]
-    assert pairs.schema.names == ["ranking_id", "position", "other_position", "sessions"]
-    sessions = {f"s {number}" for number in range(len(log))}
-    assert set(slots["ranking_id"].to_pylist()) <= sessions
+    assert pairs.schema.names == ["ranking_id", "position", "other_position", "pages"]
+    pages = {f"s {number}" for number in range(len(log))}
+    assert set(slots["ranking_id"].to_pylist()) <= pages
 
 
 def test_random_pages_are_kept_apart(engine: Engine, tmp_path: Path) -> None:
@@ -134,7 +132,7 @@ def test_random_pages_are_kept_apart(engine: Engine, tmp_path: Path) -> None:
 
 def test_missing_presentation_is_a_value_of_its_own(engine: Engine) -> None:
     columns = {
-        "session_id": [1, 2, 3],
+        "page_id": [1, 2, 3],
         "query_id": ["q"] * 3,
         "doc_id": ["d"] * 3,
         "position": pa.array([1, 1, 1], pa.int32()),
@@ -148,7 +146,7 @@ def test_missing_presentation_is_a_value_of_its_own(engine: Engine) -> None:
 
 
 GOOD = {
-    "session_id": [1, 1, 2, 2],
+    "page_id": [1, 1, 2, 2],
     "query_id": [5, 5, 5, 5],
     "doc_id": [0, 1, 0, 1],
     "position": [1, 2, 1, 2],
@@ -162,9 +160,9 @@ GOOD = {
         ("click", [0, 2, 0, 0], "1 rows have a click that is not 0 or 1"),
         ("click", [0, None, 0, 0], "1 rows have a click that is not 0 or 1"),
         ("position", [0, 1, 0, 1], "there is a position 0"),
-        ("position", [1, 1, 1, 2], "position 1 is taken twice in session 1"),
+        ("position", [1, 1, 1, 2], "position 1 is taken twice in page 1"),
         ("doc_id", [None, 1, 0, 1], "no doc_id"),
-        ("session_id", [None, None, 2, 2], "no session_id"),
+        ("page_id", [None, None, 2, 2], "no page_id"),
     ],
 )
 def test_broken_values(engine: Engine, column: str, values: list[int | None], message: str) -> None:
@@ -175,7 +173,7 @@ def test_broken_values(engine: Engine, column: str, values: list[int | None], me
 
 def test_a_row_that_is_there_twice_is_told_from_a_collision(engine: Engine) -> None:
     table = pa.table({name: [*values, values[0]] for name, values in GOOD.items()})
-    with pytest.raises(DataError, match="position 1 is taken twice in session 1"):
+    with pytest.raises(DataError, match="position 1 is taken twice in page 1"):
         count_rankings(engine, engine.from_arrow(table))
 
 
@@ -201,7 +199,7 @@ def test_a_page_that_collides_with_a_longer_one_is_noticed(monkeypatch: pytest.M
     """Lengths are not part of what pages are grouped by: the check on the result finds it."""
     import ibis
 
-    columns = {"session_id": [1, 1, 2], "query_id": [5] * 3, "doc_id": [0, 1, 0], "position": [1, 2, 1]}
+    columns = {"page_id": [1, 1, 2], "query_id": [5] * 3, "doc_id": [0, 1, 0], "position": [1, 2, 1]}
     table = pa.table(columns | {"click": [0, 1, 1]})
     with connect(threads=1) as engine:
         real, tried = engine.set_hash, []

@@ -11,8 +11,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unskew.clicks.batches import Batches
-from unskew.clicks.counts import Counts, reduce_log
+from unskew.clicks.counts.batches import Batches
+from unskew.clicks.counts.reduction import Counts, reduce_log
 from unskew.errors import DataError
 from unskew.types import Lists, Log
 
@@ -26,14 +26,14 @@ LISTS = Lists(FEATURES, OFFSETS, np.zeros(sum(SIZES), np.int16), np.arange(len(S
 Page = list[tuple[int, int, int, float]]  # row, position, click, presentation of each result
 
 
-def log_of(sessions: list[tuple[int, Page]]) -> Log:
-    """A log of (query, page) sessions."""
-    cells = [cell for _, page in sessions for cell in page]
+def log_of(pages: list[tuple[int, Page]]) -> Log:
+    """A log of (query, page) pages."""
+    cells = [cell for _, page in pages for cell in page]
     row, position, click, kind = (np.array(column) for column in zip(*cells, strict=True)) if cells else [[]] * 4
     return Log(
         lists=LISTS,
-        query=np.array([query for query, _ in sessions], np.int64),
-        offsets=np.concatenate([[0], np.cumsum([len(page) for _, page in sessions])]).astype(np.int64),
+        query=np.array([query for query, _ in pages], np.int64),
+        offsets=np.concatenate([[0], np.cumsum([len(page) for _, page in pages])]).astype(np.int64),
         row=np.asarray(row, np.int64),
         position=np.asarray(position, np.int16),
         click=np.asarray(click, np.uint8),
@@ -42,8 +42,8 @@ def log_of(sessions: list[tuple[int, Page]]) -> Log:
 
 
 @st.composite
-def sessions(draw: st.DrawFn, empty: bool = True) -> list[tuple[int, Page]]:
-    """Ragged sessions with repeated rankings: few rankings per query, many sessions."""
+def pages(draw: st.DrawFn, empty: bool = True) -> list[tuple[int, Page]]:
+    """Ragged pages with repeated rankings: few rankings per query, many pages."""
     rankings = []
     for query, size in enumerate(SIZES):
         order = st.permutations(range(OFFSETS[query], OFFSETS[query] + size))
@@ -61,7 +61,7 @@ def sessions(draw: st.DrawFn, empty: bool = True) -> list[tuple[int, Page]]:
 
 
 def by_dictionary(log: list[tuple[int, Page]], *, serp: bool = False) -> dict:
-    """Page -> sessions, clicks per slot, pairs (i clicked, j not)."""
+    """Page -> pages, clicks per slot, pairs (i clicked, j not)."""
     table: dict = defaultdict(lambda: [0, defaultdict(int), defaultdict(int)])
     for _, page in log:
         key = tuple((row, position, *((kind,) if serp else ())) for row, position, _, kind in page)
@@ -96,7 +96,7 @@ def check_against(counts: Counts, table: dict, *, serp: bool = False, pairs: boo
     assert not table
 
 
-@given(sessions())
+@given(pages())
 @settings(max_examples=80, deadline=None)
 def test_counts_are_what_a_dictionary_counts(made: list[tuple[int, Page]]) -> None:
     log = log_of(made)
@@ -111,9 +111,9 @@ def test_counts_are_what_a_dictionary_counts(made: list[tuple[int, Page]]) -> No
     )
 
 
-@given(sessions(empty=False), st.randoms(use_true_random=False))
+@given(pages(empty=False), st.randoms(use_true_random=False))
 @settings(max_examples=40, deadline=None)
-def test_the_order_of_sessions_does_not_matter(made: list[tuple[int, Page]], rng) -> None:
+def test_the_order_of_pages_does_not_matter(made: list[tuple[int, Page]], rng) -> None:
     shuffled = list(made)
     rng.shuffle(shuffled)
     one, other = reduce_log(log_of(made), "pairs"), reduce_log(log_of(shuffled), "pairs")
@@ -121,11 +121,11 @@ def test_the_order_of_sessions_does_not_matter(made: list[tuple[int, Page]], rng
         assert np.array_equal(getattr(one, name), getattr(other, name)), name
 
 
-@given(sessions(empty=False))
+@given(pages(empty=False))
 @settings(max_examples=40, deadline=None)
 def test_totals_are_conserved(made: list[tuple[int, Page]]) -> None:
     log = log_of(made)
-    for reduction in ("sessions", "counts", "pairs"):
+    for reduction in ("pages", "counts", "pairs"):
         counts = reduce_log(log, reduction)
         assert counts.clicks.sum() == log.click.sum()
         assert counts.impressions.sum() == len(log.row)
@@ -136,9 +136,9 @@ def test_totals_are_conserved(made: list[tuple[int, Page]]) -> None:
             assert counts.clicks[counts.position == rank].sum() == log.click[log.position == rank].sum()
 
 
-def test_sessions_stay_as_they_are() -> None:
+def test_pages_stay_as_they_are() -> None:
     made = [(0, [(2, 1, 1, 0.5), (0, 2, 0, 0.5)]), (1, [(5, 1, 0, 1.0)]), (0, [(2, 1, 0, 0.5), (0, 2, 1, 0.5)])]
-    counts = reduce_log(log_of(made), "sessions", serp=["serp_kind"])
+    counts = reduce_log(log_of(made), "pages", serp=["serp_kind"])
     assert counts.query.tolist() == [0, 1, 0]
     assert counts.row.tolist() == [[2, 0], [5, -1], [2, 0]]
     assert counts.position.tolist() == [[1, 2], [1, 0], [1, 2]]
@@ -163,7 +163,7 @@ def test_missing_presentation_is_a_value_like_others() -> None:
     assert sorted(counts.impressions[:, 0].tolist()) == [1, 2]
 
 
-def test_empty_sessions_are_no_trouble() -> None:
+def test_empty_pages_are_no_trouble() -> None:
     made: list[tuple[int, Page]] = [(0, []), (1, [(5, 1, 1, 0.5)]), (1, []), (1, [(5, 1, 0, 0.5)]), (0, [])]
     counts = reduce_log(log_of(made), "pairs")
     assert sorted(zip(counts.impressions[:, 0].tolist(), counts.clicks[:, 0].tolist(), strict=True)) == [
@@ -173,7 +173,7 @@ def test_empty_sessions_are_no_trouble() -> None:
 
 
 def test_a_wrong_log_is_refused() -> None:
-    with pytest.raises(DataError, match="no sessions"):
+    with pytest.raises(DataError, match="no pages"):
         reduce_log(log_of([]))
     with pytest.raises(DataError, match="no impressions"):
         reduce_log(log_of([(0, []), (1, [])]))
@@ -208,7 +208,7 @@ def ragged() -> Counts:
         (1, [(5, 1, 0, 2.5)]),
         (2, [(9, 1, 0, 3.5), (6, 2, 1, 4.5)]),
     ]
-    return reduce_log(log_of(made), "sessions", serp=["serp_kind"])
+    return reduce_log(log_of(made), "pages", serp=["serp_kind"])
 
 
 def rows_of(batch, counts: Counts) -> list[int]:
@@ -284,7 +284,7 @@ def test_an_epoch_of_equal_rows_visits_each_once(rows: int, impressions: int) ->
         assert rows < 10 or visited != sorted(visited)
 
 
-def test_batches_are_scaled_to_one_session() -> None:
+def test_batches_are_scaled_to_one_page() -> None:
     counts = table([4, 4, 4], [1, 2, 4])
     batch = Batches(counts, size=3).at(0)
     assert batch.impressions.tolist() == [[1, 1]] * 3

@@ -20,21 +20,21 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 import unskew
-from unskew import demo as demo_module
-from unskew.cli import app
-from unskew.clicks.synthetic import make_lists
-from unskew.demo import ARMS, Result, demo, describe, make_world, measure, verdict, write
+from unskew.clicks.lists.synthetic import make_lists
 from unskew.errors import RunError
+from unskew.learning.fitting.loop import Progress
 from unskew.learning.methods import Naive
-from unskew.learning.train import Progress
 from unskew.measuring import Interval
+from unskew.reporting.console import curve_lines, print_measures, print_metrics, training_bar
 from unskew.reporting.figures import chart_html, examination_figure, palette, score_figure, styled
-from unskew.reporting.html import html_table, write_page
-from unskew.reporting.terminal import curve_lines, print_measures, print_metrics, training_bar
+from unskew.reporting.page import html_table, write_page
+from unskew.studies import demo as demo_module
+from unskew.studies.demo import ARMS, Result, demo, describe, make_world, measure, verdict, write
+from unskew.terminal.main import app
 
 torch.set_num_threads(1)
 
-TINY: dict[str, Any] = {"queries": 40, "sessions": 6000, "steps": 6}
+TINY: dict[str, Any] = {"queries": 40, "pages": 6000, "steps": 6}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -72,7 +72,7 @@ def test_what_the_demo_writes(finished: tuple[Path, list[Result], str]) -> None:
     out, results, _ = finished
     assert {path.name for path in out.iterdir()} == {*ARMS, "results.json", "report.html", "figure.svg"}
     content = json.loads((out / "results.json").read_text())
-    assert (content["seed"], content["sessions"]) == (0, 6000)
+    assert (content["seed"], content["pages"]) == (0, 6000)
     assert content["true_examination"][:2] == pytest.approx([1, 0.61 / 0.68])
     assert [row["name"] for row in content["results"]] == ["logging", *ARMS] == [r.name for r in results]
     for row in content["results"]:
@@ -129,7 +129,7 @@ def test_ctrl_c_ends_the_demo_and_not_one_arm_of_it(tmp_path: Path, monkeypatch:
         def __exit__(self, *_: object) -> None: ...
 
     monkeypatch.setattr(demo_module, "training_bar", lambda *_, **__: Pressed())
-    options = ["--out", str(tmp_path / "demo"), "--queries", "40", "--sessions", "6000", "--steps", "100"]
+    options = ["--out", str(tmp_path / "demo"), "--queries", "40", "--pages", "6000", "--steps", "100"]
     ended = CliRunner().invoke(app, ["demo", *options])
     assert ended.exit_code == 130
     assert "Interrupted; with --force the demo starts again." in ended.stdout

@@ -20,13 +20,13 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 import unskew
-from unskew.clicks.batches import Batches
-from unskew.clicks.counts import reduce_log
-from unskew.commands import learn_from_file
-from unskew.config import read_run_file
+from unskew.clicks.counts.batches import Batches
+from unskew.clicks.counts.reduction import reduce_log
 from unskew.errors import ConfigError
-from unskew.learning.distributed import RowGroup, row_parts
-from unskew.learning.train import Progress
+from unskew.learning.fitting.distributed import RowGroup, row_parts
+from unskew.learning.fitting.loop import Progress
+from unskew.running.commands import learn_from_file
+from unskew.running.settings import read_run_file
 from unskew.types import Log
 
 torch.set_num_threads(1)
@@ -35,7 +35,7 @@ torch.set_num_threads(1)
 @pytest.fixture(scope="module")
 def log() -> Log:
     lists = unskew.make_lists(queries=30, features=5, documents=(3, 7), seed=1)
-    return unskew.simulate(lists, unskew.PositionBias(), sessions=1500, seed=2, cutoff=5)
+    return unskew.simulate(lists, unskew.PositionBias(), pages=1500, seed=2, cutoff=5)
 
 
 @pytest.fixture(scope="module")
@@ -122,8 +122,8 @@ def test_a_step_is_the_mean_over_its_parts(folder: Path, tmp_path: Path) -> None
     file, asked = read_run_file(
         run_file(folder, "hand", "regression_em", steps=1, validate_on="nothing", clip=1e9)
     )
-    from unskew.run import prepare
-    from unskew.run_data import open_data
+    from unskew.running.data import open_data
+    from unskew.running.run import prepare
 
     data, _ = open_data(folder, file.data, asked)
     torch.manual_seed(0)

@@ -12,10 +12,10 @@ import torch
 from typer.testing import CliRunner
 
 import unskew
-from unskew.cli import app
 from unskew.clicks.simulate import BEHAVIOURS
-from unskew.config import read_run_file
 from unskew.learning.methods import LEARNERS
+from unskew.running.settings import read_run_file
+from unskew.terminal.main import app
 
 torch.set_num_threads(1)
 
@@ -33,9 +33,9 @@ def fenced(text: str, language: str) -> list[str]:
 
 
 def printed_tree(text: str) -> dict[str, str]:
-    """Path of every file that the tree in the README names, with its line: indentation says the folder."""
+    """Path of every file that the tree in ARCHITECTURE.md names, with its line: indentation says the folder."""
     block = re.search(r"^ *src/unskew/\n((?: +\S.*\n)+)", text, re.MULTILINE)
-    assert block is not None, "README.md prints no tree that begins with src/unskew/"
+    assert block is not None, "ARCHITECTURE.md prints no tree that begins with src/unskew/"
     found: dict[str, str] = {}
     folders: list[tuple[int, str]] = []
     for line in block[1].splitlines():
@@ -48,11 +48,11 @@ def printed_tree(text: str) -> dict[str, str]:
     return found
 
 
-def test_the_tree_names_every_module_and_no_other(readme: str) -> None:
-    tree = printed_tree(readme)
+def test_the_tree_names_every_module_and_no_other() -> None:
+    tree = printed_tree((ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8"))
     modules = {path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*.py")}
     assert len(modules) > 40
-    assert modules - set(tree) == set(), "modules that the tree in README.md does not name"
+    assert modules - set(tree) == set(), "modules that the tree does not name"
     assert {name for name in tree if name.endswith(".py")} - modules == set(), "named, but not there"
     bare = [name for name, purpose in tree.items() if not purpose and not name.endswith("__init__.py")]
     assert bare == [], "named without a line that says what for"
@@ -90,7 +90,7 @@ def test_the_python_example_runs(readme: str, tmp_path: Path, monkeypatch: pytes
     example = next(code for code in fenced(readme, "python") if "unskew.learn(" in code)
     for long, short in (
         ("queries=2000", "queries=50"),
-        ("sessions=1_000_000", "sessions=2_000"),
+        ("pages=1_000_000", "pages=2_000"),
         ('ranker="mlp"', 'ranker="mlp", steps=5'),
     ):
         assert example.count(long) == 1, f"the example in README.md has no {long} to make smaller"
@@ -105,7 +105,7 @@ def test_the_python_example_runs(readme: str, tmp_path: Path, monkeypatch: pytes
 
 
 def test_the_shell_example_runs(readme: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Line by line, with fewer sessions and steps, in a folder that holds a copy of the example run file."""
+    """Line by line, with fewer pages and steps, in a folder that holds a copy of the example run file."""
     example = next(code for code in fenced(readme, "(?:bash|console|sh)") if "unskew learn" in code)
     run_file = (ROOT / "examples" / "run.toml").read_text(encoding="utf-8")
     (tmp_path / "examples").mkdir()

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from unskew.clicks.engine import Engine, connect, memory_bytes, quiet
-from unskew.clicks.parquet_folder import complete_folder, parquet_files
+from unskew.clicks.engine.engine import Engine, connect, memory_bytes, quiet
+from unskew.clicks.engine.parquet import complete_folder, parquet_files
 from unskew.errors import ConfigError, DataError, MissingExtra, RunError
 
 NOON = datetime(2024, 7, 1, 12, 0, 0, 123456, tzinfo=UTC)
@@ -143,7 +143,7 @@ import unskew
 
 log, out = Path(sys.argv[1]), Path(sys.argv[2])
 unskew.ingest(log, out / "log", threads=1)
-unskew.sessions(out / "log", out / "split", threads=1)
+unskew.split(out / "log", out / "split", threads=1)
 unskew.counts(out / "log", out / "counts", threads=1)
 print([name for name in ("pandas", "pyspark") if name in sys.modules])
 """
@@ -151,7 +151,7 @@ print([name for name in ("pandas", "pyspark") if name in sys.modules])
 
 def test_the_steps_load_neither_pandas_nor_spark(tmp_path: Path) -> None:
     columns = {
-        "session_id": ["a", "a", "b"],
+        "page_id": ["a", "a", "b"],
         "query_id": ["q"] * 3,
         "doc_id": ["x", "y", "x"],
         "position": pa.array([1, 2, 1], pa.int32()),
@@ -232,7 +232,7 @@ def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_spark_without_java() -> None:
     pytest.importorskip("pyspark")
-    code = "from unskew.clicks.engine import connect; connect('spark')"
+    code = "from unskew.clicks.engine.engine import connect; connect('spark')"
     bare = {"PATH": "/nowhere", "HOME": "/", "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run([sys.executable, "-c", code], env=bare, capture_output=True, text=True, check=False)
     assert "needs Java 17" in done.stderr
@@ -246,7 +246,7 @@ def test_amounts_of_memory() -> None:
 def test_a_killed_process_leaves_no_folder_under_its_name(tmp_path: Path) -> None:
     code = f"""
 from pathlib import Path
-from unskew.clicks.engine import connect
+from unskew.clicks.engine.engine import connect
 with connect(threads=1) as engine:
     print("ready", flush=True)
     engine.con.raw_sql("create view many as select range as a, hash(range) as b from range(2000000000)")
@@ -280,7 +280,7 @@ def test_an_error_removes_what_was_begun(tmp_path: Path) -> None:
 
 def test_the_command_line_imports_neither_ibis_nor_duckdb() -> None:
     code = (
-        "import unskew.cli, unskew.clicks.engine, sys;"
+        "import unskew.terminal.main, unskew.clicks.engine.engine, sys;"
         "found = {'ibis', 'duckdb', 'pyspark', 'torch'} & set(sys.modules);"
         "assert not found, found"
     )

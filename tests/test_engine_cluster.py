@@ -17,9 +17,9 @@ import pytest
 from pyarrow import parquet as pq
 
 import unskew
+from unskew.clicks.lists.synthetic import make_lists
 from unskew.clicks.log import write_log
 from unskew.clicks.simulate import PositionBias, simulate
-from unskew.clicks.synthetic import make_lists
 
 pytestmark = pytest.mark.slow
 HERE = "127.0.0.1"
@@ -68,7 +68,7 @@ def folder(tmp_path: Path) -> Path:
     ):
         pytest.skip("Spark needs Java, and there is none")
     lists = make_lists(20, 4, (3, 9), seed=0)
-    write_log(simulate(lists, PositionBias(), sessions=2000, seed=0), tmp_path / "log.parquet")
+    write_log(simulate(lists, PositionBias(), pages=2000, seed=0), tmp_path / "log.parquet")
     unskew.counts(tmp_path / "log.parquet", tmp_path / "duckdb", pairs=True, threads=1)
     return tmp_path
 

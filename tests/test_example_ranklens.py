@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from unskew.clicks.readers import READERS, ReaderOptions
-from unskew.clicks.stage import Stage
+from unskew.clicks.ingest.formats import READERS, ReaderOptions
+from unskew.clicks.ingest.formats.stage import Stage
 from unskew.types import Lists, Log
 
 ROOT = Path(__file__).resolve().parent.parent

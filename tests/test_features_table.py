@@ -12,9 +12,9 @@ import pytest
 import torch
 
 import unskew
-from unskew.config import read_run_file
 from unskew.errors import ConfigError, DataError
-from unskew.run_data import open_data, read_lists
+from unskew.running.data import open_data, read_lists
+from unskew.running.settings import read_run_file
 from unskew.types import Lists
 
 torch.set_num_threads(1)
@@ -141,7 +141,7 @@ def run_file(folder: Path, data: str) -> Path:
 @pytest.fixture
 def folder(lists: Lists, tmp_path: Path) -> Path:
     """A log whose last query has no features, as `ingest` lays it out."""
-    log = unskew.simulate(lists, unskew.PositionBias(), sessions=300, seed=1)
+    log = unskew.simulate(lists, unskew.PositionBias(), pages=300, seed=1)
     (tmp_path / "log" / "impressions").mkdir(parents=True)
     unskew.write_log(log, tmp_path / "log" / "impressions" / "part-0.parquet")
     (tmp_path / "log" / "summary.json").write_text("{}")

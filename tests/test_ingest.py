@@ -19,13 +19,13 @@ import pytest
 from typer.testing import CliRunner
 
 import unskew
-from unskew.cli import app
-from unskew.clicks.engine import Engine, connect
-from unskew.clicks.ingesting.ingest import TooManyRejected, ingest
-from unskew.clicks.ingesting.options import IngestOptions
+from unskew.clicks.engine.engine import Engine, connect
+from unskew.clicks.ingest.command import ingest_options, pair
+from unskew.clicks.ingest.ingest import TooManyRejected, ingest
+from unskew.clicks.ingest.options import IngestOptions
 from unskew.clicks.log import read_log
-from unskew.commands_ingest import ingest_options, pair
 from unskew.errors import ConfigError, DataError, RunError, UnskewError
+from unskew.terminal.main import app
 from unskew.types import Lists
 
 Ingest = Callable[..., dict[str, Any]]
@@ -55,7 +55,7 @@ def log(pages: int = 4, results: int = 3, base: int = 1) -> pa.Table:
     cells = [(page, rank) for page in range(pages) for rank in range(results)]
     return pa.table(
         {
-            "session_id": [f"p{page}" for page, _ in cells],
+            "page_id": [f"p{page}" for page, _ in cells],
             "query_id": [f"q{page % 2}" for page, _ in cells],
             "doc_id": [f"d{rank}" for _, rank in cells],
             "position": pa.array([rank + base for _, rank in cells], pa.int64()),
@@ -66,7 +66,7 @@ def log(pages: int = 4, results: int = 3, base: int = 1) -> pa.Table:
 
 def written(tmp_path: Path) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = pq.read_table(tmp_path / "out" / "impressions").to_pylist()
-    return sorted(rows, key=lambda row: (str(row["session_id"]), row["position"]))
+    return sorted(rows, key=lambda row: (str(row["page_id"]), row["position"]))
 
 
 def rejected(tmp_path: Path) -> list[dict[str, Any]]:
@@ -151,13 +151,13 @@ def test_columns_are_renamed_kept_and_dropped(run: Ingest, tmp_path: Path) -> No
         table = table.append_column(name, [values])
     path = tmp_path / "log.csv"
     path.write_bytes(csv_bytes(table))
-    found = run(path, columns={"session_id": "sid", "doc_id": "doc", "position": "rank"}, keep=["market"])
+    found = run(path, columns={"page_id": "sid", "doc_id": "doc", "position": "rank"}, keep=["market"])
     assert set(found["columns"]) == {*log().column_names, "serp_width", "serp_kind", "market"}
     assert {(row["serp_width"], row["serp_kind"], row["market"]) for row in written(tmp_path)} == {(7, "x", "de")}
 
 
 def test_nested_fields_of_json_are_named_by_pointers(run: Ingest, tmp_path: Path) -> None:
-    lines = [{"session_id": 1, "query_id": "q", "hit": {"id": f"d{k}", "a/b": k}, "click": k == 1} for k in (1, 2)]
+    lines = [{"page_id": 1, "query_id": "q", "hit": {"id": f"d{k}", "a/b": k}, "click": k == 1} for k in (1, 2)]
     path = tmp_path / "log.jsonl"
     path.write_text("\n".join(json.dumps(line) for line in lines))
     run(path, columns={"doc_id": "/hit/id", "position": "/hit/a~1b"})
@@ -187,7 +187,7 @@ def test_a_stray_zero_does_not_move_the_base(run: Ingest, tmp_path: Path) -> Non
 def timed(texts: list[Any]) -> list[dict[str, Any]]:
     """A page for every time."""
     return [
-        {"session_id": k, "query_id": "q", "doc_id": "d", "position": 1, "click": 0, "timestamp": text}
+        {"page_id": k, "query_id": "q", "doc_id": "d", "position": 1, "click": 0, "timestamp": text}
         for k, text in enumerate(texts)
     ]
 
@@ -226,7 +226,7 @@ def test_times_without_a_zone_in_parquet_and_in_a_format_of_their_own(run: Inges
 def test_broken_rows_are_named_with_their_place(run: Ingest, tmp_path: Path) -> None:
     path = tmp_path / "log.csv"
     path.write_bytes(
-        b"session_id,query_id,doc_id,position,click\n"
+        b"page_id,query_id,doc_id,position,click\n"
         b"p,q,a,1,yes\n"
         b"p,q,b,2,False\n"
         b"\n"
@@ -243,7 +243,7 @@ def test_broken_rows_are_named_with_their_place(run: Ingest, tmp_path: Path) -> 
     assert {row["file"] for row in rejected(tmp_path)} == {str(path)}
     assert sorted((row["row"], row["reason"]) for row in rejected(tmp_path)) == [
         (5, "wrong_number_of_fields"),
-        (6, "missing_session_id"),
+        (6, "missing_page_id"),
         (7, "position_not_a_whole_number"),
         (8, "position_not_a_whole_number"),
         (9, "click_not_0_or_1"),
@@ -258,7 +258,7 @@ def test_broken_json_lines(run: Ingest, tmp_path: Path) -> None:
     path.write_bytes(f'{good}\n\n{{"a":\n[1]\n'.encode() + b'"\xff"\n' + b"\x00\n{}\n")
     run(path, max_rejected=1)
     found = {row["row"]: row["reason"] for row in rejected(tmp_path)}
-    assert found == {3: "not_json", 4: "not_json", 5: "not_utf8", 6: "not_json", 7: "missing_session_id"}
+    assert found == {3: "not_json", 4: "not_json", 5: "not_utf8", 6: "not_json", 7: "missing_page_id"}
     assert len(written(tmp_path)) == 1
 
 
@@ -284,7 +284,7 @@ EVENTS = [
 
 
 def event_rows() -> list[dict[str, Any]]:
-    keys = ("event", "session_id", "doc_id", "position", "timestamp")
+    keys = ("event", "page_id", "doc_id", "position", "timestamp")
     return [{**dict(zip(keys, row, strict=True)), "query_id": "q"} for row in EVENTS]
 
 
@@ -313,7 +313,7 @@ def test_clicks_bring_what_they_alone_know(run: Ingest, tmp_path: Path) -> None:
     known = {"b": {"dwell_time": 7.5, "serp_x": 3, "serp_width": 9}}
     rows = [{**row, "serp_width": 5} if row["event"] == "impression" else row for row in event_rows()]
     rows = [{**row, **known.get(row["doc_id"], {})} if row["event"] == "click" else row for row in rows]
-    rows.append({"event": "click", "session_id": "p", "query_id": "q", "position": 1, "timestamp": 13})
+    rows.append({"event": "click", "page_id": "p", "query_id": "q", "position": 1, "timestamp": 13})
     path = tmp_path / "events.jsonl"
     path.write_text("\n".join(json.dumps(row) for row in rows))
     made = run(path)
@@ -324,7 +324,7 @@ def test_clicks_bring_what_they_alone_know(run: Ingest, tmp_path: Path) -> None:
     ]
     assert made["rejected"]["rows"] == 0
     assert made["rules"]["clicks_before_query"]["rows"] == 0
-    path.write_text("\n".join(json.dumps(row) for row in [*rows[:2], {"event": "click", "session_id": "p"}]))
+    path.write_text("\n".join(json.dumps(row) for row in [*rows[:2], {"event": "click", "page_id": "p"}]))
     made = run(path, force=True, max_rejected=1)
     assert made["rejected"]["reasons"] == {"missing_doc_id": 1}
 
@@ -350,19 +350,19 @@ def test_a_format_with_a_reader_of_its_own(run: Ingest, tmp_path: Path) -> None:
 def test_clicks_in_a_file_of_their_own(run: Ingest, tmp_path: Path, by: str) -> None:
     pq.write_table(log().drop_columns(["click"]), tmp_path / "shown.parquet")
     value = "d1" if by == "doc_id" else "2"
-    (tmp_path / "clicks.csv").write_text(f"session_id,{by}\np3,{value}\n")
+    (tmp_path / "clicks.csv").write_text(f"page_id,{by}\np3,{value}\n")
     run(tmp_path / "shown.parquet", clicks=[tmp_path / "clicks.csv"])
-    assert [(row["session_id"], row["doc_id"]) for row in written(tmp_path) if row["click"]] == [("p3", "d1")]
+    assert [(row["page_id"], row["doc_id"]) for row in written(tmp_path) if row["click"]] == [("p3", "d1")]
 
 
-def test_a_missing_session_can_be_made_of_other_columns(run: Ingest, tmp_path: Path) -> None:
+def test_a_missing_page_can_be_made_of_other_columns(run: Ingest, tmp_path: Path) -> None:
     table = log().rename_columns(["user_id", *log().column_names[1:]])
     pq.write_table(table, tmp_path / "log.parquet")
-    with pytest.raises(DataError, match=r"missing columns: session_id; .*unskew sessions"):
+    with pytest.raises(DataError, match=r"missing columns: page_id; .*unskew split"):
         run(tmp_path / "log.parquet")
-    made = run(tmp_path / "log.parquet", session=["user_id", "query_id"])
+    made = run(tmp_path / "log.parquet", page=["user_id", "query_id"])
     assert made["pages"] == 4
-    assert written(tmp_path)[0]["session_id"] == "p0|q0"
+    assert written(tmp_path)[0]["page_id"] == "p0|q0"
 
 
 def test_what_is_there_is_not_overwritten_unasked(run: Ingest, tmp_path: Path) -> None:
@@ -442,7 +442,7 @@ def test_the_command(tmp_path: Path) -> None:
     words = ["ingest", str(tmp_path / "log.csv"), "--out", str(tmp_path / "out"), "--column", "position=rank"]
     missing = CliRunner().invoke(app, words)
     assert isinstance(missing.exception, DataError)
-    words += ["--column", "session_id=s", "--threads", "1"]
+    words += ["--column", "page_id=s", "--threads", "1"]
     shown = CliRunner().invoke(app, words)
     assert shown.exit_code == 0, shown.exception
     assert "12 impressions from 12 rows read" in shown.stdout
@@ -457,10 +457,10 @@ def test_the_command(tmp_path: Path) -> None:
 
 
 def test_from_files_to_a_model_in_python(tmp_path: Path) -> None:
-    """The commands as functions: ingest, sessions, counts, learn."""
+    """The commands as functions: ingest, pages, counts, learn."""
     random = np.random.default_rng(0)
     rows = [
-        {"session_id": page, "query_id": f"q{page % 9}", "product": f"d{rank}", "rank": rank}
+        {"page_id": page, "query_id": f"q{page % 9}", "product": f"d{rank}", "rank": rank}
         | {
             "click": int(random.random() < 0.5 / (rank + 1)),
             "user_id": page % 40,
@@ -479,7 +479,7 @@ def test_from_files_to_a_model_in_python(tmp_path: Path) -> None:
     columns = {"doc_id": "product", "position": "rank"}
     made = unskew.ingest(tmp_path / "raw.parquet", tmp_path / "log", columns=columns, threads=1)
     assert (made["rows_read"], made["positions_from"]) == (1200, 0)
-    split = unskew.sessions(str(tmp_path / "log"), str(tmp_path / "split"), threads=1)
+    split = unskew.split(str(tmp_path / "log"), str(tmp_path / "split"), threads=1)
     counted = unskew.counts(str(tmp_path / "split" / "train"), str(tmp_path / "counts"), threads=1)
     assert 0 < counted["pages"] < made["pages"]
     assert sum(split["visits"].values()) > 40

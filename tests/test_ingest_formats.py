@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from unskew.cli import app
 from unskew.errors import ConfigError, DataError
+from unskew.terminal.main import app
 
 SAMPLES = Path(__file__).parent / "samples"
 Cells = tuple[str, str, int, int]
@@ -27,7 +27,7 @@ class Case:
     kind: str
     pattern: str
     rows: list[Cells]
-    """session_id, doc_id, position, click."""
+    """page_id, doc_id, position, click."""
     records: int
     mapping: str = ""
     removed: dict[str, int] = field(default_factory=dict)
@@ -37,8 +37,8 @@ class Case:
     """Values of further columns, in the order of the rows."""
 
 
-def yandex_page(session: str, docs: list[int], clicked: set[int]) -> list[Cells]:
-    return [(session, str(doc), at, int(doc in clicked)) for at, doc in enumerate(docs, 1)]
+def yandex_page(page: str, docs: list[int], clicked: set[int]) -> list[Cells]:
+    return [(page, str(doc), at, int(doc in clicked)) for at, doc in enumerate(docs, 1)]
 
 
 CASES = {
@@ -130,11 +130,11 @@ def command(source: Path | str, out: Path, kind: str, mapping: str = "", *more: 
 
 def impressions(out: Path) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = pq.read_table(out / "impressions").to_pylist()
-    return sorted(rows, key=lambda row: (row["session_id"], row["position"]))
+    return sorted(rows, key=lambda row: (row["page_id"], row["position"]))
 
 
 def cells(rows: list[dict[str, Any]]) -> list[Cells]:
-    return [(row["session_id"], row["doc_id"], row["position"], row["click"]) for row in rows]
+    return [(row["page_id"], row["doc_id"], row["position"], row["click"]) for row in rows]
 
 
 @pytest.mark.parametrize("name", CASES)

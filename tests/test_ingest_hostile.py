@@ -16,17 +16,17 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from unskew.clicks.engine import Engine, connect
-from unskew.clicks.ingesting import json_text
-from unskew.clicks.ingesting.files import FREE, find_files
-from unskew.clicks.ingesting.ingest import ingest
-from unskew.clicks.ingesting.options import IngestOptions
-from unskew.clicks.ingesting.text import Text, stage_text
+from unskew.clicks.engine.engine import Engine, connect
+from unskew.clicks.ingest import json_text
+from unskew.clicks.ingest.files import FREE, find_files
+from unskew.clicks.ingest.ingest import ingest
+from unskew.clicks.ingest.options import IngestOptions
+from unskew.clicks.ingest.text import Text, stage_text
 from unskew.errors import DataError, UnskewError
 
-HEADER = b"session_id,query_id,doc_id,position,click\n"
+HEADER = b"page_id,query_id,doc_id,position,click\n"
 ROW = b"p,q,d,1,0\n"
-LINE = json.dumps({"session_id": "p", "query_id": "q", "doc_id": "d", "position": 1, "click": 0}).encode() + b"\n"
+LINE = json.dumps({"page_id": "p", "query_id": "q", "doc_id": "d", "position": 1, "click": 0}).encode() + b"\n"
 ALL = IngestOptions(max_rejected=1)
 
 
@@ -47,7 +47,7 @@ def run(engine: Engine, tmp_path: Path, name: str, data: bytes, options: IngestO
 
 
 def test_a_line_of_100_megabytes(engine: Engine, tmp_path: Path) -> None:
-    made = run(engine, tmp_path, "log.jsonl", LINE + b'{"session_id": "' + b"x" * 100_000_000 + b'"}\n' + LINE)
+    made = run(engine, tmp_path, "log.jsonl", LINE + b'{"page_id": "' + b"x" * 100_000_000 + b'"}\n' + LINE)
     assert made["rejected"]["reasons"] == {"line_too_long": 1}
     assert pq.read_table(tmp_path / "out" / "impressions").num_rows == 1
     assert pq.read_table(tmp_path / "out" / "rejected.parquet")["row"].to_pylist() in ([2, 3], [3, 2])
@@ -110,12 +110,12 @@ def test_quotes_around_several_lines(engine: Engine, tmp_path: Path) -> None:
 
 def test_keys_that_come_late(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(json_text, "BLOCK", 100)
-    row = {"session_id": "p", "query_id": "q", "doc_id": "d", "position": 1, "click": 0, "in": {"serp_y": 1}}
+    row = {"page_id": "p", "query_id": "q", "doc_id": "d", "position": 1, "click": 0, "in": {"serp_y": 1}}
     late = [{**row, "position": at, "doc_id": str(at)} for at in range(1, 9)]
     late[-1] |= {"timestamp": "2024-01-01", "serp_x": 3, "market": "de"}
     data = "\n".join(json.dumps(each) for each in late).encode()
     made = run(engine, tmp_path, "log.jsonl", data, IngestOptions(keep=("market",)))
-    assert made["columns"] == ["session_id", "query_id", "doc_id", "position", "click", "timestamp", "market"]
+    assert made["columns"] == ["page_id", "query_id", "doc_id", "position", "click", "timestamp", "market"]
     assert made["notes"] == ["not read, since they begin after the first 4 MB: serp_x; name them with --keep"]
     made = run(engine, tmp_path, "log.jsonl", data, IngestOptions(keep=("serp_x",)))
     table = pq.read_table(tmp_path / "out" / "impressions").sort_by("position").to_pylist()
@@ -128,13 +128,13 @@ def test_ten_thousand_columns(engine: Engine, tmp_path: Path) -> None:
     values = b",".join([b"1"] * 10_000)
     data = HEADER.strip() + b"," + names + b"\n" + ROW.strip() + b"," + values + b"\n"
     made = run(engine, tmp_path, "log.csv", data)
-    assert made["columns"] == ["session_id", "query_id", "doc_id", "position", "click"]
+    assert made["columns"] == ["page_id", "query_id", "doc_id", "position", "click"]
     with pytest.raises(DataError, match=r"missing columns.{0,700}$"):
         run(engine, tmp_path, "log.csv", names + b",click\n" + values + b",1\n")
 
 
 def test_json_nested_very_deep(engine: Engine, tmp_path: Path) -> None:
-    deep = b'{"session_id": ' + b'{"a":' * 100_000 + b"1" + b"}" * 100_001 + b"\n"
+    deep = b'{"page_id": ' + b'{"a":' * 100_000 + b"1" + b"}" * 100_001 + b"\n"
     made = run(engine, tmp_path, "log.jsonl", LINE + deep + b"[" * 1_000_000 + b"\n")
     assert made["rejected"]["rows"] == 2
     assert len(reasons(tmp_path / "out")) == 2
@@ -237,8 +237,8 @@ def test_csv_of_any_bytes(engine: Engine, tmp_path: Path, data: bytes) -> None:
 
 @SETTINGS
 @given(BYTES)
-@example(b'{"session_id": 1e999}\n')
-@example(b'{"session_id": "\\ud800", "session_id": {}}\n')
+@example(b'{"page_id": 1e999}\n')
+@example(b'{"page_id": "\\ud800", "page_id": {}}\n')
 def test_json_lines_of_any_bytes(engine: Engine, tmp_path: Path, data: bytes) -> None:
     never_crashes(engine, tmp_path, "log.jsonl", LINE + data)
     never_crashes(engine, tmp_path, "other.jsonl", data)
@@ -277,9 +277,9 @@ VALUES = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text
 
 
 @SETTINGS
-@given(st.fixed_dictionaries(dict.fromkeys(("session_id", "position", "click", "timestamp"), VALUES)))
-@example({"session_id": "s", "position": 1, "click": 1, "timestamp": 1e300})
-@example({"session_id": "s", "position": 1, "click": 1, "timestamp": -(2**63)})
+@given(st.fixed_dictionaries(dict.fromkeys(("page_id", "position", "click", "timestamp"), VALUES)))
+@example({"page_id": "s", "position": 1, "click": 1, "timestamp": 1e300})
+@example({"page_id": "s", "position": 1, "click": 1, "timestamp": -(2**63)})
 def test_json_values_of_any_kind(engine: Engine, tmp_path: Path, values: dict[str, Any]) -> None:
-    row = {"session_id": "p2", "query_id": "q", "doc_id": "d", "position": 1, "click": 0} | values
+    row = {"page_id": "p2", "query_id": "q", "doc_id": "d", "position": 1, "click": 0} | values
     never_crashes(engine, tmp_path, "log.jsonl", LINE + json.dumps(row).encode() + b"\n")

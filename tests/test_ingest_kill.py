@@ -24,8 +24,8 @@ moment, source, out = sys.argv[1], sys.argv[2], Path(sys.argv[3])
 def die(*_, **__):
     os.kill(os.getpid(), signal.SIGKILL)
 
-from unskew.clicks.ingesting import ingest as module
-from unskew.clicks.engine import DuckEngine, connect
+from unskew.clicks.ingest import ingest as module
+from unskew.clicks.engine.engine import DuckEngine, connect
 
 def half_written(engine, table, folder, partitions):
     write(engine, table, folder, partitions)
@@ -43,10 +43,10 @@ elif moment == "impressions":
 elif moment == "summary":
     module.write_summary = die
 elif moment == "publish":
-    from unskew.clicks.ingesting import folder
+    from unskew.clicks.ingest import folder
     folder._publish = die
 elif moment == "published":
-    from unskew.clicks.ingesting import folder
+    from unskew.clicks.ingest import folder
     real = folder._publish
     folder._publish = lambda *given: (real(*given), die())
 with connect("duckdb", threads=1) as engine:
@@ -59,7 +59,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A log that is written anew, since its positions are not of our type."""
     path = tmp_path_factory.mktemp("source") / "log.parquet"
     table = {
-        "session_id": np.repeat(np.arange(PAGES), 5),
+        "page_id": np.repeat(np.arange(PAGES), 5),
         "query_id": np.repeat(np.arange(PAGES) % 7, 5),
         "doc_id": np.tile(np.arange(5), PAGES),
         "position": np.tile(np.arange(1, 6), PAGES),

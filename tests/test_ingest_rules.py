@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from unskew.clicks.engine import Engine, connect
-from unskew.clicks.ingesting.ingest import ingest
-from unskew.clicks.ingesting.options import RULES, IngestOptions
+from unskew.clicks.engine.engine import Engine, connect
+from unskew.clicks.ingest.ingest import ingest
+from unskew.clicks.ingest.options import RULES, IngestOptions
 
 NOON = datetime(2024, 1, 1, 12)
 Rows = list[dict[str, Any]]
@@ -27,7 +27,7 @@ def engine() -> Iterator[Engine]:
 
 def page(name: str, positions: Any = (1, 2, 3), clicks: Any = (1, 0, 0), **further: Any) -> Rows:
     """A page whose document at position k is dk."""
-    fixed = {"session_id": name, "query_id": "q", "timestamp": NOON, "user_id": name} | further
+    fixed = {"page_id": name, "query_id": "q", "timestamp": NOON, "user_id": name} | further
     cells = zip(positions, clicks, strict=True)
     return [{**fixed, "doc_id": f"d{at}", "position": at, "click": click} for at, click in cells]
 

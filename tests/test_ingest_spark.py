@@ -9,11 +9,11 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from unskew.clicks.engine import connect
-from unskew.clicks.ingesting.ingest import ingest
-from unskew.clicks.ingesting.options import IngestOptions
+from unskew.clicks.engine.engine import connect
+from unskew.clicks.ingest.ingest import ingest
+from unskew.clicks.ingest.options import IngestOptions
 
-LOG = b"""session_id,query_id,doc_id,position,click,timestamp,user_id,serp_w
+LOG = b"""page_id,query_id,doc_id,position,click,timestamp,user_id,serp_w
 p1,q1,a,0,1,2024-01-01T10:00:00.123456789+02:00,u1,1
 p1,q1,b,1,0,2024-07-01 10:00,u1,2
 p1,q1,b,1,0,2024-07-01 10:00,u1,2
@@ -45,7 +45,7 @@ def test_both_engines_give_the_same(tmp_path: Path) -> None:
     for name in ("duckdb", "spark"):
         with connect(name, threads=1) as engine:
             if name == "spark":  # a handful of rows need no more
-                engine.con._session.conf.set("spark.sql.shuffle.partitions", "1")
+                engine.con._page.conf.set("spark.sql.shuffle.partitions", "1")
             made[name] = [
                 ingest(tmp_path / "log.csv", tmp_path / name / "log", engine, options),
                 ingest(ubi, tmp_path / name / "ubi", engine, kind="ubi"),
@@ -54,9 +54,9 @@ def test_both_engines_give_the_same(tmp_path: Path) -> None:
     log, clicked = made["duckdb"]
     assert (log["pages"], log["rejected"]["rows"], clicked["clicks"]) == (2, 2, 3)
     for part, keys in (
-        ("log/impressions", ["session_id", "position"]),
+        ("log/impressions", ["page_id", "position"]),
         ("log/rejected.parquet", ["row"]),
-        ("ubi/impressions", ["session_id", "position"]),
+        ("ubi/impressions", ["page_id", "position"]),
     ):
         tables = [pq.read_table(tmp_path / name / part) for name in made]
         rows = [table.sort_by([(key, "ascending") for key in keys]).to_pylist() for table in tables]

@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
-from unskew.clicks import files, letor
-from unskew.clicks.datasets import PRESETS
-from unskew.clicks.letor import read_letor, write_letor
-from unskew.clicks.presets import read_preset
-from unskew.clicks.svmlight import fast_entries, slow_entries
+from unskew.clicks.lists import files, letor
+from unskew.clicks.lists.datasets import PRESETS
+from unskew.clicks.lists.letor import read_letor, write_letor
+from unskew.clicks.lists.presets import read_preset
+from unskew.clicks.lists.svmlight import fast_entries, slow_entries
 from unskew.errors import ConfigError, DataError
 from unskew.types import Lists
 

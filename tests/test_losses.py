@@ -18,9 +18,9 @@ from unskew.learning.losses import (
     lambda_loss,
     list_log_softmax,
     log1mexp,
+    page_count,
     pair_counts,
     pairwise_loss,
-    session_count,
     sigmoid_loss,
     softmax_loss,
 )
@@ -37,7 +37,7 @@ Loss = Callable[..., Tensor]
 KINDS: dict[str, Loss] = {
     "pooled": softmax_loss,
     "list": lambda s, c, **k: softmax_loss(s, c, normalize="list", **k),
-    "sessions": lambda s, c, **k: softmax_loss(s, c, normalize="sessions", **k),
+    "pages": lambda s, c, **k: softmax_loss(s, c, normalize="pages", **k),
     "sigmoid": sigmoid_loss,
     "pairwise": pairwise_loss,
     "lambda": lambda_loss,
@@ -70,7 +70,7 @@ def plain_softmax(scores: Table, u: Table, kind: str) -> float:
     totals = [sum(row) for row in u]
     if kind == "pooled":
         return sum(losses) / sum(totals)
-    if kind == "sessions":
+    if kind == "pages":
         return sum(losses) / len(scores)
     shares = [loss / total for loss, total in zip(losses, totals, strict=True) if total > 0]
     return sum(shares) / len(shares)
@@ -146,7 +146,7 @@ score = st.floats(-8, 8, allow_nan=False).map(lambda x: round(x, 3))
 
 @st.composite
 def lists(draw: st.DrawFn, unique: bool = False) -> tuple[Table, ...]:
-    """Scores, clicks of single sessions (at least one pair) and positive weights, [B, K] each."""
+    """Scores, clicks of single pages (at least one pair) and positive weights, [B, K] each."""
     rows, width = draw(st.integers(1, 4)), draw(st.integers(2, 5))
     table = st.lists(st.lists(score, min_size=width, max_size=width, unique=unique), min_size=rows, max_size=rows)
     clicks = [[float(draw(st.booleans())) for _ in range(width)] for _ in range(rows)]
@@ -162,7 +162,7 @@ def test_losses_are_their_formulas(case: tuple[Table, ...]) -> None:
     s, c, w = tensors(*case)
     options = {"where": everywhere(c), "weights": w}
     u = (c * w).tolist()
-    for kind in ("pooled", "list", "sessions"):
+    for kind in ("pooled", "list", "pages"):
         assert KINDS[kind](s, c, **options).item() == pytest.approx(plain_softmax(scores, u, kind), abs=1e-9)
     ones = [[1.0] * len(scores[0])] * len(scores)
     assert sigmoid_loss(s, c, **options).item() == pytest.approx(plain_sigmoid(scores, u, ones), abs=1e-9)
@@ -186,8 +186,8 @@ def test_sigmoid_takes_counts() -> None:
     s, c, n = tensors(scores, clicks, shown)
     loss = sigmoid_loss(s, c, where=everywhere(c), impressions=n)
     assert loss.item() == pytest.approx(plain_sigmoid(scores, clicks, shown))
-    assert session_count(everywhere(c), n).item() == 53
-    assert session_count(everywhere(c), None).item() == 2
+    assert page_count(everywhere(c), n).item() == 53
+    assert page_count(everywhere(c), None).item() == 2
 
 
 @given(lists(unique=True), st.floats(-50, 50))
@@ -355,10 +355,10 @@ def test_named_losses_use_what_their_reduction_keeps() -> None:
     w = torch.tensor([[1.0, 2.0, 4.0]], dtype=torch.float64).expand(2, 3)
     expected = {
         "softmax": ("counts", softmax_loss(s, c, where=where, weights=w)),
-        "softmax_list": ("sessions", softmax_loss(s, c, where=where, weights=w, normalize="list")),
+        "softmax_list": ("pages", softmax_loss(s, c, where=where, weights=w, normalize="list")),
         "sigmoid": ("counts", sigmoid_loss(s, c, where=where, weights=w, impressions=batch.impressions)),
         "pairwise": ("pairs", pairwise_loss(s, c, where=where, weights=w, pairs=pairs)),
-        "lambda": ("sessions", lambda_loss(s, c, where=where, weights=w)),
+        "lambda": ("pages", lambda_loss(s, c, where=where, weights=w)),
     }
     assert set(LOSSES) == set(expected)
     for name, (reduction, value) in expected.items():

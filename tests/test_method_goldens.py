@@ -15,12 +15,13 @@ from scipy.stats import norm
 from torch import Tensor, nn
 
 import unskew
-from unskew.clicks.batches import Batches
-from unskew.clicks.counts import reduce_log
+from unskew.clicks.counts.batches import Batches
+from unskew.clicks.counts.reduction import reduce_log
+from unskew.clicks.lists.synthetic import make_lists
 from unskew.clicks.simulate import PositionBias, simulate
-from unskew.clicks.synthetic import make_lists
 from unskew.errors import DataError
 from unskew.learning.bias import FactorTable
+from unskew.learning.fitting.loop import Trainer, Training
 from unskew.learning.losses import softmax_loss
 from unskew.learning.methods import (
     LBD,
@@ -43,8 +44,7 @@ from unskew.learning.methods.affine import list_relevance
 from unskew.learning.methods.lbd import lipschitz_penalty, published_penalty
 from unskew.learning.methods.mixem import mixture_loss
 from unskew.learning.methods.vectorization import base_loss, base_vector
-from unskew.learning.rankers import MLP, WithSide, plain_network
-from unskew.learning.train import Trainer, Training
+from unskew.learning.rankers.networks import MLP, WithSide, plain_network
 from unskew.types import ClickBatch, Log
 
 torch.set_num_threads(1)
@@ -54,7 +54,7 @@ CLICKS = [[0.0, 1.0, 0.0], [1.0, 0.0, 1.0]]
 
 
 def example(clicks: list[list[float]] = CLICKS, documents: Tensor | None = None) -> ClickBatch:
-    """Sessions without padding, results in the order of their ranks."""
+    """Pages without padding, results in the order of their ranks."""
     c = torch.tensor(clicks)
     return ClickBatch(
         documents=torch.zeros(c.numel(), 1) if documents is None else documents,
@@ -128,7 +128,7 @@ def test_mixture_shares_are_constants() -> None:
     torch.testing.assert_close(z.grad, (share * (z.sigmoid() - c)).detach())
 
 
-def test_mixem_can_leave_sessions_without_a_click_out() -> None:
+def test_mixem_can_leave_pages_without_a_click_out() -> None:
     batch = example([[0.0, 1.0, 0.0], [0.0, 0.0, 0.0]])
     relevance = torch.tensor(SCORES).unsqueeze(-1)
     alone = MixEM().build(Context(3, None))(relevance[:1], example([[0.0, 1.0, 0.0]]))
@@ -277,7 +277,7 @@ def test_list_relevance_by_hand() -> None:
 
 
 def test_affine_em_step_and_labels_by_hand() -> None:
-    """Two ranks, two rankings of 10 and 4 sessions."""
+    """Two ranks, two rankings of 10 and 4 pages."""
     method = Affine(step=0.5).build(Context(2, None)).train()
     z = {"plus": [0.8, 0.6], "minus": [0.3, 0.1], "rate": [0.5, 0.5]}
     for name, values in z.items():
@@ -509,7 +509,7 @@ def test_factors_add_their_embeddings() -> None:
 @pytest.fixture(scope="module")
 def log() -> Log:
     lists = make_lists(queries=12, features=6, documents=(3, 8), seed=1)
-    log = simulate(lists, PositionBias(), sessions=400, seed=2, cutoff=5)
+    log = simulate(lists, PositionBias(), pages=400, seed=2, cutoff=5)
     device = np.random.default_rng(5).integers(0, 3, len(log)).astype(np.int16)
     return replace(log, columns={**log.columns, "serp_device": np.repeat(device, log.sizes)})
 
@@ -775,14 +775,14 @@ def test_bernoulli_drops_with_probability_t_and_does_not_rescale(monkeypatch: py
 
 
 def test_reduced_counts_are_right_on_average_where_observation_is_dropped() -> None:
-    """Two sessions of one ranking as one row: the same expected loss."""
+    """Two pages of one ranking as one row: the same expected loss."""
     outputs, _ = lbd_outputs()
     method = LBDBer(drop=0.3, **RELEASED).build(Context(3, None)).train()
-    sessions = example([[0.0, 1.0, 0.0], [1.0, 0.0, 1.0]])
+    pages = example([[0.0, 1.0, 0.0], [1.0, 0.0, 1.0]])
     counts = replace(example([[1.0, 1.0, 1.0]]), impressions=torch.full((1, 3), 2.0))
     torch.manual_seed(0)
     means, errors = [], []
-    for relevance, batch in ((outputs[:1].expand(2, -1, -1), sessions), (outputs[:1], counts)):
+    for relevance, batch in ((outputs[:1].expand(2, -1, -1), pages), (outputs[:1], counts)):
         losses = [method(relevance, batch).item() for _ in range(3000)]
         means.append(np.mean(losses))
         errors.append(np.std(losses) / math.sqrt(len(losses)))

@@ -13,13 +13,14 @@ from safetensors.torch import load, save
 from scipy.stats import spearmanr
 from torch import Tensor, nn
 
-from unskew.clicks.batches import Batches
-from unskew.clicks.counts import Counts, reduce_log
-from unskew.clicks.scaling import fit_scaler
+from unskew.clicks.counts.batches import Batches
+from unskew.clicks.counts.reduction import Counts, reduce_log
+from unskew.clicks.lists.scaling import fit_scaler
+from unskew.clicks.lists.synthetic import make_lists
 from unskew.clicks.simulate import PositionBias, simulate
-from unskew.clicks.synthetic import make_lists
 from unskew.errors import ConfigError, DataError
 from unskew.learning.bias import PositionTable, PositionTower, at_rank, oracle_propensity, randomized_propensity
+from unskew.learning.fitting.loop import Trainer, Training
 from unskew.learning.methods import (
     DLA,
     IPW,
@@ -44,8 +45,7 @@ from unskew.learning.methods.dla import dual_weights
 from unskew.learning.methods.pair_debias import ratio_update
 from unskew.learning.methods.regression_em import posteriors
 from unskew.learning.model import Model, build
-from unskew.learning.rankers import MLP, Linear
-from unskew.learning.train import Trainer, Training
+from unskew.learning.rankers.networks import MLP, Linear
 from unskew.types import Array, ClickBatch, Lists, Log
 
 torch.set_num_threads(1)
@@ -88,20 +88,20 @@ SAMPLED = "regression_em-sampled"
 DRAWN = {SAMPLED, "lbd-gaussian", "lbd-published", "lbd-released", "tower_dropout"}
 """Draws something for every result: only the expectation is the same for other orders or for reduced rows."""
 NOT_LINEAR = {"affine"}
-"""Defined on click rates: a corrected rate below 0 counts as 0, which no sum over sessions gives."""
+"""Defined on click rates: a corrected rate below 0 counts as 0, which no sum over pages gives."""
 TWO_FACTORS = {"naive", "labeled", "ipw", "dla", "regression_em", "pair_debias", "pal", "upe", "doubly_robust"}
 """Methods whose click rate is a function of the score times a factor per rank."""
 EVERY = pytest.mark.parametrize("variant", VARIANTS)
-REDUCIBLE = [name for name, config in VARIANTS.items() if config.reduction != "sessions"]
+REDUCIBLE = [name for name, config in VARIANTS.items() if config.reduction != "pages"]
 GARBAGE = [-7.0, 1e30, -1e30, math.inf, math.nan]
 K = 6
 
 
 @pytest.fixture(scope="module")
 def log() -> Log:
-    """A small log with repeated rankings, pages of 2 to 6 results, shuffled sessions and the truth."""
+    """A small log with repeated rankings, pages of 2 to 6 results, shuffled pages and the truth."""
     lists = make_lists(queries=8, features=5, documents=(2, 9), seed=3)
-    log = simulate(lists, PositionBias(), sessions=600, seed=4, cutoff=K, randomized=0.3, truth=True)
+    log = simulate(lists, PositionBias(), pages=600, seed=4, cutoff=K, randomized=0.3, truth=True)
     device = np.random.default_rng(5).integers(0, 2, len(log))
     return replace(log, columns={**log.columns, "serp_device": np.repeat(device, log.sizes)})
 
@@ -254,24 +254,24 @@ def test_padding_never_matters(variant: str, garbage: float, log: Log) -> None:
 
 
 @EVERY
-def test_the_order_of_sessions_never_matters(variant: str, log: Log) -> None:
+def test_the_order_of_pages_never_matters(variant: str, log: Log) -> None:
     if variant in DRAWN:
         pytest.skip("drawn result by result; only the expectation is the same, which has tests of its own")
     order = torch.randperm(len(log), generator=torch.Generator().manual_seed(0))
-    batch, rows = batch_of(log, "sessions")
-    turned, turned_rows = batch_of(log, "sessions", order)
+    batch, rows = batch_of(log, "pages")
+    turned, turned_rows = batch_of(log, "pages", order)
     one = call(built(variant, log), document_scores(log, variant)[rows], batch)
     other = call(built(variant, log), document_scores(log, variant)[turned_rows], turned)
     assert_same(one, replace(other, relevance=other.relevance[torch.argsort(order)]))
 
 
 @pytest.mark.parametrize("variant", REDUCIBLE)
-def test_reduced_counts_are_worth_all_their_sessions(variant: str, log: Log) -> None:
+def test_reduced_counts_are_worth_all_their_pages(variant: str, log: Log) -> None:
     """Same loss, same gradient of every document's score and of every parameter, same buffers."""
     if variant in DRAWN:
         pytest.skip("drawn result by result; only the expectation is the same, which has tests of its own")
     outcomes, gradients, rows_used = [], [], []
-    for reduction in ("sessions", VARIANTS[variant].reduction):
+    for reduction in ("pages", VARIANTS[variant].reduction):
         batch, rows = batch_of(log, reduction)
         scores = document_scores(log, variant)
         outcomes.append(call(built(variant, log), scores[rows], batch))
@@ -425,7 +425,7 @@ def short_training(variant: str, log: Log, seed: int = 5) -> tuple[dict[str, Ten
 def grades_of(log: Log) -> Counts:
     """One row per query, its first page, with grades in the place of clicks."""
     _, first = np.unique(log.query, return_index=True)
-    pages = reduce_log(log.take(first), "sessions")
+    pages = reduce_log(log.take(first), "pages")
     grades = np.where(pages.where, log.lists.labels[np.maximum(pages.row, 0)], 0)
     return replace(pages, clicks=grades.astype(np.float32))
 
@@ -521,7 +521,7 @@ def test_dla_losses() -> None:
 
 
 def test_dla_weights_do_not_overflow() -> None:
-    """A hundred thousand sessions, scores that disagree by far and ranks that nobody seems to see."""
+    """A hundred thousand pages, scores that disagree by far and ranks that nobody seems to see."""
     method = DLA().build(Context(3, None))
     with torch.no_grad():
         method.examination.values.copy_(torch.tensor([0.0, -1e3, -1e4]))
@@ -567,7 +567,7 @@ def test_ipw_weights_clicks_by_inverse_propensity() -> None:
     loss = IPW(propensity=(0.8, 0.4, 0.2)).build(context)(s.unsqueeze(-1), batch)
     assert loss.item() == pytest.approx(0.550463, abs=1e-6)
     plain = IPW(propensity=(0.8, 0.4, 0.2), self_normalized=False).build(context)(s.unsqueeze(-1), batch)
-    assert plain.item() == pytest.approx(0.550463 * (2 + 1 + 4) / 2, abs=1e-5)  # sum of weights over sessions
+    assert plain.item() == pytest.approx(0.550463 * (2 + 1 + 4) / 2, abs=1e-5)  # sum of weights over pages
     clipped = IPW(propensity=(0.8, 0.4, 0.2), max_weight=2.0).build(context)
     same = IPW(propensity=(0.8, 0.4, 0.4)).build(context)
     assert clipped(s.unsqueeze(-1), batch).item() == same(s.unsqueeze(-1), batch).item()
@@ -576,7 +576,7 @@ def test_ipw_weights_clicks_by_inverse_propensity() -> None:
 
 def simulated_nothing() -> Log:
     lists = make_lists(queries=2, features=4, seed=0)
-    return simulate(lists, PositionBias(), sessions=5, seed=0)
+    return simulate(lists, PositionBias(), pages=5, seed=0)
 
 
 def test_ipw_propensities_reach_to_the_last_rank() -> None:
@@ -586,7 +586,7 @@ def test_ipw_propensities_reach_to_the_last_rank() -> None:
 
 def test_ipw_needs_propensities() -> None:
     bare = simulated_nothing()
-    with pytest.raises(DataError, match="no randomized sessions"):
+    with pytest.raises(DataError, match="no randomized pages"):
         IPW().build(Context(10, bare))
     with pytest.raises(DataError, match="true examination"):
         IPW(propensity="oracle").build(Context(10, bare))
@@ -595,11 +595,11 @@ def test_ipw_needs_propensities() -> None:
             IPW(propensity=wrong).build(Context(10, bare))
 
 
-def test_propensities_from_shuffled_sessions_by_hand() -> None:
+def test_propensities_from_shuffled_pages_by_hand() -> None:
     """Clicks at rank k over clicks at rank 1, both in shuffled lists that reach rank k."""
     features = np.zeros((3, 1), np.float32)
     lists = Lists(features, np.array([0, 3]), np.zeros(3, np.int16), np.array([0]))
-    #       clicks of shuffled sessions of length 2 and 3, then one that is not shuffled
+    #       clicks of shuffled pages of length 2 and 3, then one that is not shuffled
     pages = [([1, 0], True)] * 3 + [([1, 1, 0], True)] * 2 + [([0, 1, 1], True)] + [([1, 1, 1], False)] * 9
     log = Log(
         lists=lists,
@@ -640,7 +640,7 @@ def test_regression_em_posteriors_are_probabilities(e: float, r: float) -> None:
 
 def test_regression_em_gradient_form_is_click_em() -> None:
     """TensorFlow Ranking's documentation of ClickEMLoss: clicks [1, 0], (examination, relevance) logits
-    (.6, .9), (.8, .2) give 1.1462884, a mean over documents; ours sums over a page and averages sessions."""
+    (.6, .9), (.8, .2) give 1.1462884, a mean over documents; ours sums over a page and averages pages."""
     method = RegressionEM(form="gradient").build(Context(2, None))
     with torch.no_grad():
         method.examination.copy_(torch.tensor([0.6, 0.8]))
@@ -673,7 +673,7 @@ def test_regression_em_moves_theta_by_its_m_step() -> None:
 
 
 def test_sampled_labels_are_right_on_average(log: Log) -> None:
-    batch, rows = batch_of(log.take(np.arange(40)), "sessions")
+    batch, rows = batch_of(log.take(np.arange(40)), "pages")
     scores = document_scores(log, SAMPLED)[rows]
     expected = call(built("regression_em", log), scores, batch)
     method = built(SAMPLED, log)
@@ -816,7 +816,7 @@ class World:
         self.seed = seed
         lists = make_lists(queries=1500, features=25, seed=seed)
         self.test = make_lists(queries=500, features=25, seed=seed + 1000)
-        self.log = simulate(lists, PositionBias(), sessions=300_000, randomized=0.05, truth=True, seed=seed)
+        self.log = simulate(lists, PositionBias(), pages=300_000, randomized=0.05, truth=True, seed=seed)
         self.scaler = fit_scaler("standard", lists)
         self.features = self.scaler.apply(lists).features
         self.learned: dict[str, tuple[float, Array | None]] = {}
@@ -887,7 +887,7 @@ def test_labels_are_the_upper_bound_and_bias_removed_comes_near_it(world: World)
 @pytest.mark.parametrize(
     ("name", "most"),
     [
-        ("ipw", 0.2),  # 15,000 shuffled sessions: a standard error of 6 % at rank 10
+        ("ipw", 0.2),  # 15,000 shuffled pages: a standard error of 6 % at rank 10
         ("dla", 0.2),
         ("regression_em", 0.2),
         ("regression_em-gradient", 0.2),

@@ -10,12 +10,12 @@ import pytest
 import torch
 
 import unskew
-from unskew.clicks.scaling import SCALINGS, fit_scaler
+from unskew.clicks.lists.scaling import SCALINGS, fit_scaler
 from unskew.errors import DataError, RunError
 from unskew.learning import model as model_module
 from unskew.learning.methods import METHODS, Context
 from unskew.learning.model import Model, build, load
-from unskew.learning.rankers import MLP, Linear
+from unskew.learning.rankers.networks import MLP, Linear
 from unskew.types import Lists, Log
 
 torch.set_num_threads(1)
@@ -28,7 +28,7 @@ def lists() -> Lists:
 
 @pytest.fixture(scope="module")
 def log(lists: Lists) -> Log:
-    return unskew.simulate(lists, unskew.PositionBias(), sessions=3000, seed=2, randomized=0.5)
+    return unskew.simulate(lists, unskew.PositionBias(), pages=3000, seed=2, randomized=0.5)
 
 
 def small_model(log: Log, method: str = "dla", scaling: str = "standard", *, linear: bool = False) -> Model:

@@ -90,8 +90,8 @@ def test_doubly_robust_losses_by_hand() -> None:
             ranking -= y * (SCORES[row, k].item() - top)
             weights += y
             regress -= c / clip * math.log(r) + (a - c) / clip * math.log(1 - r)
-    sessions = sum(max(a.item() / max(a.item(), 0.2) for a in theta) for _ in range(2))
-    assert found == pytest.approx(ranking / weights + regress / sessions, rel=1e-5)
+    pages = sum(max(a.item() / max(a.item(), 0.2) for a in theta) for _ in range(2))
+    assert found == pytest.approx(ranking / weights + regress / pages, rel=1e-5)
 
 
 def test_doubly_robust_takes_the_propensities_of_ipw() -> None:
@@ -136,7 +136,7 @@ def test_gradient_reversal_pushes_the_bias_against_its_own_head() -> None:
         head = method.weight.grad
     adversarial = gradients[1.0] - gradients[0.0]
     clicks = CLICKS.sum(0)
-    plain = (torch.sigmoid(BIAS) * 2 - clicks) / 2  # cross-entropy of two sessions, averaged over them
+    plain = (torch.sigmoid(BIAS) * 2 - clicks) / 2  # cross-entropy of two pages, averaged over them
     torch.testing.assert_close(adversarial, -plain)
     assert head is not None
     assert head.item() == pytest.approx((plain * BIAS).sum().item(), rel=1e-5)

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from unskew.clicks.readers import READERS, ReaderOptions
-from unskew.clicks.stage import Stage, Staged
+from unskew.clicks.ingest.formats import READERS, ReaderOptions
+from unskew.clicks.ingest.formats.stage import Stage, Staged
 
 SAMPLES = Path(__file__).parent / "samples"
 Rows = list[dict[str, Any]]
@@ -42,7 +42,7 @@ def test_ubi_spec(tmp_path: Path) -> None:
     staged = stage(tmp_path, "ubi", "events.ndjson", "queries.ndjson")
     impressions = rows(staged.impressions)
     assert impressions[1] == {
-        "session_id": "q-1",
+        "page_id": "q-1",
         "user_id": "c-1",
         "query_id": "red shoes",
         "query_text": "red shoes",
@@ -52,7 +52,7 @@ def test_ubi_spec(tmp_path: Path) -> None:
         "propensity": 0.5,
         "policy_id": "bm25",
     }
-    assert pick(impressions, "session_id", "doc_id", "position", "propensity", "timestamp") == [
+    assert pick(impressions, "page_id", "doc_id", "position", "propensity", "timestamp") == [
         ("q-1", "s1", 1, 1.0, at(10, 0, 0)),
         ("q-1", "s2", 2, 0.5, at(10, 0, 0)),
         ("q-1", "s3", 3, 0.25, at(10, 0, 0)),
@@ -60,7 +60,7 @@ def test_ubi_spec(tmp_path: Path) -> None:
         ("q-2", "h2", 2, 1.0, at(10, 0, 30)),
     ]
     clicks = rows(staged.clicks)
-    assert pick(clicks, "session_id", "doc_id", "position", "serp_x", "serp_y", "visit_id", "timestamp") == [
+    assert pick(clicks, "page_id", "doc_id", "position", "serp_x", "serp_y", "visit_id", "timestamp") == [
         ("q-1", "s2", 2, None, None, "v-1", at(10, 0, 5)),
         ("q-1", "s1", None, 120.5, 640.0, "v-1", at(10, 0, 9)),
         ("q-2", None, 1, None, None, None, at(10, 0, 40)),
@@ -72,7 +72,7 @@ def test_ubi_spec(tmp_path: Path) -> None:
 
 def test_ubi_as_the_plugin_writes_it(tmp_path: Path) -> None:
     staged = stage(tmp_path, "ubi", "plugin.ndjson")
-    assert pick(rows(staged.impressions), "session_id", "doc_id", "position", "propensity", "policy_id") == [
+    assert pick(rows(staged.impressions), "page_id", "doc_id", "position", "propensity", "policy_id") == [
         ("p-1", "l1", 1, 0.5, "ltr"),
         ("p-1", "l2", 2, 0.25, "ltr"),
         ("p-2", "d1", 1, None, None),
@@ -81,7 +81,7 @@ def test_ubi_as_the_plugin_writes_it(tmp_path: Path) -> None:
     ]
     assert rows(staged.impressions)[0]["timestamp"] == at(10, 0, 0)
     # ordinals 0, 2 and rank 1 count from 0, so they are the first, the third and the second result
-    assert pick(rows(staged.clicks), "session_id", "doc_id", "position", "serp_x") == [
+    assert pick(rows(staged.clicks), "page_id", "doc_id", "position", "serp_x") == [
         ("p-1", "l1", 1, 10.0),
         ("p-2", "d3", 3, None),
         ("p-2", None, 2, None),
@@ -92,10 +92,10 @@ def test_ubi_as_the_plugin_writes_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["answer.json", "array.json"])
 def test_ubi_values_that_go_over_several_lines(tmp_path: Path, name: str) -> None:
     staged = stage(tmp_path, "ubi", name, timezone="Europe/Paris")
-    shown, clicked = pick(rows(staged.impressions), "session_id", "doc_id"), rows(staged.clicks)
+    shown, clicked = pick(rows(staged.impressions), "page_id", "doc_id"), rows(staged.clicks)
     expected = {"answer.json": [("a-1", "11"), ("a-1", "12")], "array.json": [("b-1", "x")]}
     assert shown == expected[name]
-    assert pick(clicked, "session_id", "doc_id") == [shown[-1]]
+    assert pick(clicked, "page_id", "doc_id") == [shown[-1]]
     if name == "answer.json":
         assert rows(staged.impressions)[0]["timestamp"] == at(9, 0, 0)  # ten o'clock in Paris
         assert rows(staged.impressions)[0]["query_text"] == 'braces } ] in " a text'
@@ -106,7 +106,7 @@ def test_baidu(tmp_path: Path) -> None:
     staged = stage(tmp_path, "baidu", "part-00000.tsv", "annotations.txt")
     first, second, third = rows(staged.impressions)
     assert first == {
-        "session_id": "41-1",
+        "page_id": "41-1",
         "query_id": "12 7 903",
         "query_text": "12 7 903",
         "doc_id": "0cc175b9c0f1b6a831c399e269772661",
@@ -137,11 +137,11 @@ def test_baidu(tmp_path: Path) -> None:
         "after_click_count": 1.0,
         "after_slipoff_count": 1.0,
     }
-    assert pick([second, third], "session_id", "query_id", "position", "click", "after_skip") == [
+    assert pick([second, third], "page_id", "query_id", "position", "click", "after_skip") == [
         ("41-1", "12 7 903", 2, 0, 1.0),
         ("58-4", "44", 1, 0, 0.0),
     ]
-    # two queries share the qid 9; their texts tell them apart and are those of the sessions
+    # two queries share the qid 9; their texts tell them apart and are those of the pages
     assert rows(staged.sides["labels"]) == [
         {
             "query_id": "12 7 903",
@@ -168,7 +168,7 @@ def test_baidu(tmp_path: Path) -> None:
 
 def test_tiangong(tmp_path: Path) -> None:
     staged = stage(tmp_path, "tiangong", "sessions.xml", "human_labels.txt")
-    names = ("session_id", "visit_id", "query_id", "query_text", "doc_id", "position", "title", "serp_media_type")
+    names = ("page_id", "visit_id", "query_id", "query_text", "doc_id", "position", "title", "serp_media_type")
     assert pick(rows(staged.impressions), *names) == [
         ("7-1", "7", "q12", "天气", "d1", 1, "one & all", "30000201"),
         ("7-1", "7", "q12", "天气", "d2", 2, "two", "-1"),
@@ -176,14 +176,14 @@ def test_tiangong(tmp_path: Path) -> None:
     ]
     assert rows(staged.clicks) == [
         {
-            "session_id": "7-1",
+            "page_id": "7-1",
             "visit_id": "7",
             "doc_id": "d2",
             "position": 2,
             "timestamp": datetime(2015, 4, 1, 4, 10, 14, tzinfo=UTC),
         }
     ]
-    assert pick(rows(staged.sides["labels"]), "session_id", "query_id", "doc_id", "label") == [
+    assert pick(rows(staged.sides["labels"]), "visit_id", "query_id", "doc_id", "label") == [
         ("7", "q13", "d3", 4),
         ("7", "q13", "d1", 0),
     ]
@@ -195,14 +195,14 @@ def test_yandex(tmp_path: Path) -> None:
     shown = rows(staged.impressions)
     assert len(shown) == 30
     assert shown[10] == {
-        "session_id": "10-3",
+        "page_id": "10-3",
         "visit_id": "10",
         "query_id": "9_1",
         "doc_id": "103",
         "position": 1,
         "time_offset": 30,
     }
-    assert pick(rows(staged.clicks), "session_id", "doc_id", "time_offset") == [
+    assert pick(rows(staged.clicks), "page_id", "doc_id", "time_offset") == [
         ("10-1", "103", 12),
         ("10-3", "103", 35),  # shown by both pages: the latest one counts
         ("10-1", "102", 39),  # only the first page showed it
@@ -216,14 +216,14 @@ def test_yandex(tmp_path: Path) -> None:
 
 def test_ranklens(tmp_path: Path) -> None:
     staged = stage(tmp_path, "ranklens", "events.jsonl", items=True, randomized=True)
-    names = ("session_id", "visit_id", "user_id", "query_id", "doc_id", "position", "logging_score", "randomized")
+    names = ("page_id", "visit_id", "user_id", "query_id", "doc_id", "position", "logging_score", "randomized")
     assert pick(rows(staged.impressions), *names) == [
         ("r1", "v1", "u1", "all", "m1", 1, 0.5, True),
         ("r1", "v1", "u1", "all", "m2", 2, 0.25, True),
         ("r1", "v1", "u1", "all", "m3", 3, None, True),
         ("r2", None, None, "cats", "m3", 1, None, True),
     ]
-    assert pick(rows(staged.clicks), "session_id", "doc_id", "timestamp") == [
+    assert pick(rows(staged.clicks), "page_id", "doc_id", "timestamp") == [
         ("r1", "m2", datetime(2021, 11, 15, 16, 30, 39, tzinfo=UTC))
     ]
     assert pick(rows(staged.sides["items"]), "doc_id", "name", "number", "text") == [
@@ -249,10 +249,10 @@ def test_ranklens_real_data_has_the_click_rates_that_it_is_known_for(tmp_path: P
     READERS["ranklens"]([path], target, ReaderOptions())
     staged = target.close()
     assert (staged.impression_rows, staged.click_rows, staged.rejected_rows) == (9_800 * 24, 46_125, 0)
-    shown = pq.read_table(staged.impressions, columns=["session_id", "doc_id", "position"]).to_pydict()
-    clicked = pq.read_table(staged.clicks, columns=["session_id", "doc_id"]).to_pydict()
-    clicks = set(zip(clicked["session_id"], clicked["doc_id"], strict=True))
-    pages = zip(shown["session_id"], shown["doc_id"], strict=True)
+    shown = pq.read_table(staged.impressions, columns=["page_id", "doc_id", "position"]).to_pydict()
+    clicked = pq.read_table(staged.clicks, columns=["page_id", "doc_id"]).to_pydict()
+    clicks = set(zip(clicked["page_id"], clicked["doc_id"], strict=True))
+    pages = zip(shown["page_id"], shown["doc_id"], strict=True)
     hit = np.array([page in clicks for page in pages]).reshape(9_800, 24)
     assert np.array_equal(np.array(shown["position"]).reshape(9_800, 24)[77], np.arange(1, 25))
     known = [0.2485, 0.2356, 0.2244, 0.2110, 0.2046, 0.2049, 0.2010, 0.2044, 0.1929, 0.1964, 0.1972, 0.1885]

@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 from pydantic import ValidationError
 
-from unskew.clicks.readers import READERS, ReaderOptions
-from unskew.clicks.stage import Stage, Staged
+from unskew.clicks.ingest.formats import READERS, ReaderOptions
+from unskew.clicks.ingest.formats.stage import Stage, Staged
 from unskew.errors import DataError
 
 PAGE = '{"query_id":"q","user_query":"u","query_response_hit_ids":["a","b"]}'
@@ -183,7 +183,7 @@ def test_results_after_a_broken_query_line_belong_to_no_page(tmp_path: Path) -> 
     staged = stage(tmp_path, "baidu", tmp_path / "log")
     found = [(one["row"], one["reason"]) for one in rejected(staged)]
     assert found == [(3, "missing-query"), (4, "no-query-line")]
-    assert pq.read_table(staged.impressions)["session_id"].to_pylist() == ["7-1", "9-5"]
+    assert pq.read_table(staged.impressions)["page_id"].to_pylist() == ["7-1", "9-5"]
 
 
 def test_pages_after_a_broken_session_tag_belong_to_no_session(tmp_path: Path) -> None:
@@ -209,12 +209,12 @@ def test_elements_of_an_array_are_rejected_by_their_number(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 64])
 def test_elements_may_be_cut_anywhere(tmp_path: Path, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("unskew.clicks.readers.lines.BLOCK", size)
+    monkeypatch.setattr("unskew.clicks.ingest.formats.lines.BLOCK", size)
     path = tmp_path / "log.json"
     page = '{"query_id": "\\\\\\"}{", "user_query": "é]", "query_response_hit_ids": ["a", "b"]}'
     path.write_text("[\n" + page + ',\n{"a": 1}]')
     staged = stage(tmp_path, "ubi", path)
-    assert pq.read_table(staged.impressions)["session_id"].to_pylist() == ['\\"}{'] * 2
+    assert pq.read_table(staged.impressions)["page_id"].to_pylist() == ['\\"}{'] * 2
     assert [one["reason"] for one in rejected(staged)] == ["neither-query-nor-event"]
 
 
@@ -270,7 +270,7 @@ def test_an_xz_header_may_not_ask_for_endless_memory(tmp_path: Path, monkeypatch
     path = tmp_path / "log.xz"
     path.write_bytes(lzma.compress(b"x", filters=[{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 2**24}]))
     assert stage(tmp_path, "yandex", path).rejected_rows == 1
-    monkeypatch.setattr("unskew.clicks.readers.lines.XZ_MEMORY", 2**23)
+    monkeypatch.setattr("unskew.clicks.ingest.formats.lines.XZ_MEMORY", 2**23)
     with pytest.raises(DataError, match="cut short or damaged"):
         stage(tmp_path, "yandex", path)
 
@@ -310,7 +310,7 @@ def test_options_are_checked() -> None:
 def test_a_session_that_shows_documents_without_end_is_rejected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("unskew.clicks.readers.yandex.MOST_SHOWN", 3)
+    monkeypatch.setattr("unskew.clicks.ingest.formats.yandex.MOST_SHOWN", 3)
     (tmp_path / "log").write_text("1\t0\tQ\t1\t1\t1\t2\t3\n1\t1\tQ\t1\t1\t4\n2\t0\tQ\t1\t1\t4\n")
     assert [one["reason"] for one in rejected(stage(tmp_path, "yandex", tmp_path / "log"))] == ["session-too-long"]
 
@@ -319,8 +319,8 @@ def test_parts_of_a_stage_have_one_schema_and_bounded_size(tmp_path: Path) -> No
     target = Stage(tmp_path, batch=2)
     for at in range(5):
         more: dict[str, Any] = {"policy_id": "p", "serp_x": 1.0} if at == 4 else {}
-        target.impression(session_id="s", query_id="q", doc_id=str(at), position=at + 1, **more)
-        target.click(session_id="s", position=at)
+        target.impression(page_id="s", query_id="q", doc_id=str(at), position=at + 1, **more)
+        target.click(page_id="s", position=at)
     target.shift_clicks(1)
     staged = target.close()
     parts = sorted((tmp_path / "impressions").iterdir())
@@ -331,9 +331,9 @@ def test_parts_of_a_stage_have_one_schema_and_bounded_size(tmp_path: Path) -> No
 
 
 def test_a_batch_heavy_with_text_is_written_early(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("unskew.clicks.stage.HEAVIEST", 1000)
+    monkeypatch.setattr("unskew.clicks.ingest.formats.stage.HEAVIEST", 1000)
     target = Stage(tmp_path)
     for at in range(4):
-        target.impression(session_id="s", query_id="q", doc_id=str(at), position=at + 1, title="t" * 600)
+        target.impression(page_id="s", query_id="q", doc_id=str(at), position=at + 1, title="t" * 600)
     target.close()
     assert len(list((tmp_path / "impressions").iterdir())) == 2

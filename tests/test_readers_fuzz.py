@@ -13,10 +13,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from unskew.clicks.ingesting.options import IngestOptions
-from unskew.clicks.ingesting.text import ROW, stage_text
-from unskew.clicks.readers import READERS, ReaderOptions
-from unskew.clicks.stage import Stage
+from unskew.clicks.ingest.formats import READERS, ReaderOptions
+from unskew.clicks.ingest.formats.stage import Stage
+from unskew.clicks.ingest.options import IngestOptions
+from unskew.clicks.ingest.text import ROW, stage_text
 from unskew.errors import UnskewError
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -24,7 +24,7 @@ SAMPLES = {name: sorted((ROOT / "tests" / "samples" / name).iterdir()) for name 
 TEXT = ("csv", "jsonl")
 CORPUS = sorted(path for path in (ROOT / "fuzz" / "corpus").rglob("*") if path.is_file())
 TOKENS = [b"\n", b"\t", b"\x00", b"\xff", b'"', b"\\", b"{", b"}", b"[", b"]", b"null", b"-1", b"1e999", b"0"]
-TOKENS += [b"9" * 30, b"<interaction", b"</interaction>", b"<session num='", b"\\ud800", b"NaN", b"\xed\xa0\x80"]
+TOKENS += [b"9" * 30, b"<interaction", b"</interaction>", b"<page num='", b"\\ud800", b"NaN", b"\xed\xa0\x80"]
 
 
 def check(reader: str, data: bytes, suffix: str = "") -> None:
@@ -104,7 +104,7 @@ NAMES = {
         "action_name",
         "user_query",
         "client_id",
-        "session_id",
+        "page_id",
         "timestamp",
         "query_attributes",
         "hits",
@@ -117,7 +117,7 @@ NAMES = {
         "event_attributes.object.object_id",
         "event_attributes.position.ordinal",
     ],
-    "ranklens": ["event", "id", "items", "item", "fields", "type", "ranking", "timestamp", "user", "session"],
+    "ranklens": ["event", "id", "items", "item", "fields", "type", "ranking", "timestamp", "user", "page"],
 }
 VALUES = st.sampled_from(["click", "ranking", "interaction", "item", "q", 1, 0, [], ["a", "b"], [{"id": "a"}]])
 

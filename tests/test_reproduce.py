@@ -13,17 +13,25 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from unskew.cli import app
-from unskew.comparing.config import asked_for
 from unskew.errors import ConfigError, DataError, RunError
 from unskew.measuring import mean_over_seeds
-from unskew.reproducing.claims import judge, result, tally
-from unskew.reproducing.data import NAMES, choose_sources, find_sets
-from unskew.reproducing.embedding import Space, projections
-from unskew.reproducing.page import Page, Section, Shown, markdown
-from unskew.reproducing.recipe import Claim, Recipe, compare_content, merged, recipe_named, recipe_names, sources
-from unskew.reproducing.reproduce import QUICK, recipes, reproduce
-from unskew.reproducing.table import Number
+from unskew.studies.compare.config import asked_for
+from unskew.studies.reproduce.claims import judge, result, tally
+from unskew.studies.reproduce.data import NAMES, choose_sources, find_sets
+from unskew.studies.reproduce.embedding import Space, projections
+from unskew.studies.reproduce.page import Page, Section, Shown, markdown
+from unskew.studies.reproduce.recipe import (
+    Claim,
+    Recipe,
+    compare_content,
+    merged,
+    recipe_named,
+    recipe_names,
+    sources,
+)
+from unskew.studies.reproduce.reproduce import QUICK, recipes, reproduce
+from unskew.studies.reproduce.table import Number
+from unskew.terminal.main import app
 from unskew.types import Array, Lists
 
 torch.set_num_threads(1)
@@ -366,10 +374,10 @@ def test_projections_by_hand() -> None:
 @pytest.fixture
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     """Even smaller than --quick, and without the pages of the comparisons, which take longest."""
-    monkeypatch.setattr("unskew.comparing.report.write_html", lambda *_: None)
+    monkeypatch.setattr("unskew.studies.compare.report.write_html", lambda *_: None)
     small = {"queries": 24, "features": 5, "documents": 6}
     monkeypatch.setitem(sources()["quick"], "synthetic", small)
-    monkeypatch.setitem(sources()["quick"]["compare"], "sessions", 400)
+    monkeypatch.setitem(sources()["quick"]["compare"], "pages", 400)
     monkeypatch.setitem(sources()["quick"]["compare"], "training", {"steps": 4, "validate_every": 2, "batch": 16})
 
 
@@ -405,9 +413,9 @@ def test_a_table_is_run_written_and_resumed(tmp_path: Path, monkeypatch: pytest.
     assert (out / "figure.svg").read_text().startswith("<svg")
     assert "vegaEmbed" in (out / "report.html").read_text()
 
-    monkeypatch.setattr("unskew.reproducing.page.write_html", lambda *_: None)
+    monkeypatch.setattr("unskew.studies.reproduce.page.write_html", lambda *_: None)
     run: list[str] = []
-    monkeypatch.setattr("unskew.comparing.compare.run_cell", lambda cell, folder: run.append(str(cell)))
+    monkeypatch.setattr("unskew.studies.compare.compare.run_cell", lambda cell, folder: run.append(str(cell)))
     again = reproduce(name, out, **asked)  # type: ignore[arg-type]
     assert (run, list(again.page.failed)) == ([], [])
     assert (out / "table.md").read_text() == text
@@ -428,15 +436,15 @@ def test_an_embedding_space_is_drawn_and_kept(tmp_path: Path, monkeypatch: pytes
     assert all(len(section.charts) == 2 for section in first.page.sections)
     rows = pq.read_table(tmp_path / "out" / "numbers.parquet").to_pylist()
     assert {row["method"] for row in rows} == {"base vector", *(f"position {k}" for k in range(1, len(rows) // 2))}
-    monkeypatch.setattr("unskew.reproducing.page.write_html", lambda *_: None)
-    monkeypatch.setattr("unskew.reproducing.embedding.learn", None)  # must not be called again
+    monkeypatch.setattr("unskew.studies.reproduce.page.write_html", lambda *_: None)
+    monkeypatch.setattr("unskew.studies.reproduce.embedding.learn", None)  # must not be called again
     again = reproduce("vectorization-figure-5", tmp_path / "out", **asked)  # type: ignore[arg-type]
     assert again.page.records == first.page.records
 
 
 @pytest.mark.usefixtures("tiny")
 def test_the_time_of_ranking_is_taken_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("unskew.reproducing.page.write_html", lambda *_: None)
+    monkeypatch.setattr("unskew.studies.reproduce.page.write_html", lambda *_: None)
     done = reproduce("vectorization-table-3", tmp_path / "out", on=["generated"], quick=True)
     found = {row["method"]: row for row in done.page.records}
     assert found["ratio"]["paper"] == pytest.approx(1.214, abs=0.001)
@@ -454,14 +462,14 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
 
 def test_a_recipe_with_an_unknown_key_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     about = {"title": "t", "reference": "r", "says": "s", "metrics": ["ndcg@10"], "claim": []}
-    monkeypatch.setattr("unskew.reproducing.recipe._read", lambda name: about)
+    monkeypatch.setattr("unskew.studies.reproduce.recipe._read", lambda name: about)
     with pytest.raises(ConfigError, match="Did you mean claims"):
         recipe_named("lbd-eta")
     assert "claims" in Recipe.model_fields
 
 
 def test_generated_lists_may_be_smaller() -> None:
-    from unskew.reproducing.data import resized
+    from unskew.studies.reproduce.data import resized
 
     (made,) = choose_sources(["generated"], [], Path())
     smaller = resized(made, {"queries": 50, "features": 6})

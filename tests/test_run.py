@@ -16,14 +16,14 @@ import pytest
 import torch
 
 import unskew
-from unskew.config import settings
 from unskew.errors import ConfigError, DataError, RunError
-from unskew.folder import fingerprint, status
+from unskew.learning.fitting.loop import Progress, Training
 from unskew.learning.methods import METHODS, Labeled
 from unskew.learning.model import Model
-from unskew.learning.rankers import MLP
-from unskew.learning.train import Progress, Training
-from unskew.run import data_fingerprint, prepare, split
+from unskew.learning.rankers.networks import MLP
+from unskew.running.folder import fingerprint, status
+from unskew.running.run import data_fingerprint, prepare, split
+from unskew.running.settings import settings
 from unskew.types import Lists, Log
 
 torch.set_num_threads(1)
@@ -31,9 +31,9 @@ torch.set_num_threads(1)
 QUICK: dict[str, Any] = {"ranker": MLP(sizes=(8,)), "batch": 16, "learning_rate": 0.02, "validate_every": 5}
 
 
-def make_log(seed: int = 0, sessions: int = 3000) -> Log:
+def make_log(seed: int = 0, pages: int = 3000) -> Log:
     lists = unskew.make_lists(queries=30, features=6, documents=(3, 8), seed=seed)
-    return unskew.simulate(lists, unskew.PositionBias(), sessions=sessions, seed=seed, randomized=0.5)
+    return unskew.simulate(lists, unskew.PositionBias(), pages=pages, seed=seed, randomized=0.5)
 
 
 @pytest.fixture(scope="module")
@@ -144,14 +144,14 @@ def test_clicks_choose_where_a_log_is_given(log: Log, tmp_path: Path) -> None:
     model = unskew.learn(log, "naive", validation=held_out, steps=10, out=tmp_path / "run", **QUICK)
     validation = read(tmp_path / "run", "metrics.json")["validation"]
     assert validation["on"] == "clicks"
-    total = clicks = 0.0  # mean log softmax of the clicked results, written out session by session
+    total = clicks = 0.0  # mean log softmax of the clicked results, written out page by page
     scores = model.score(held_out.lists).astype(float)[held_out.row]
     for start, stop in zip(held_out.offsets[:-1], held_out.offsets[1:], strict=True):
         shown, clicked = scores[start:stop], held_out.click[start:stop] > 0
         total += (shown[clicked] - np.log(np.exp(shown).sum())).sum()
         clicks += clicked.sum()
     assert validation["best"] == pytest.approx(total / clicks, abs=1e-5)
-    assert read(tmp_path / "run", "run.json")["data"]["sessions"] == len(log)
+    assert read(tmp_path / "run", "run.json")["data"]["pages"] == len(log)
 
 
 def test_without_validation_clicks_choose_and_labels_for_the_upper_bound(log: Log, tmp_path: Path) -> None:
@@ -168,7 +168,7 @@ def test_without_validation_clicks_choose_and_labels_for_the_upper_bound(log: Lo
 def test_nothing_chooses_when_asked(log: Log, tmp_path: Path) -> None:
     unskew.learn(log, "dla", steps=5, validate_on="nothing", out=tmp_path / "run", **QUICK)
     assert read(tmp_path / "run", "metrics.json")["validation"] == {"on": "nothing", "best": None, "step": 0}
-    assert read(tmp_path / "run", "run.json")["data"]["sessions"] == len(log)
+    assert read(tmp_path / "run", "run.json")["data"]["pages"] == len(log)
 
 
 def test_validation_of_the_wrong_kind_is_refused(log: Log, fresh: Lists) -> None:
@@ -190,7 +190,7 @@ def test_a_log_of_one_query(log: Log) -> None:
 @pytest.mark.parametrize("method", ["dla", Labeled(documents="all")])
 def test_an_empty_log(log: Log, method: Any) -> None:
     empty = log.take(np.zeros(len(log), bool))
-    with pytest.raises(DataError, match="no sessions"):
+    with pytest.raises(DataError, match="no pages"):
         unskew.learn(empty, method, steps=2, **QUICK)
     with pytest.raises(DataError, match="no impressions"):
         unskew.learn(empty, method, steps=2, validate_on="nothing", **QUICK)
@@ -198,7 +198,7 @@ def test_an_empty_log(log: Log, method: Any) -> None:
 
 def test_validation_that_cannot_choose_is_refused(log: Log, fresh: Lists) -> None:
     quiet = replace(log, click=np.zeros_like(log.click))
-    with pytest.raises(DataError, match="held-out sessions have no click"):
+    with pytest.raises(DataError, match="held-out pages have no click"):
         unskew.learn(log, "naive", validation=quiet, steps=2, **QUICK)
     bad = replace(fresh, labels=np.zeros_like(fresh.labels))
     with pytest.raises(DataError, match="no validation document has a grade above 0"):
@@ -217,7 +217,7 @@ def fresh_of_another_width_are_refused_before_training(log: Log, tmp_path: Path)
 def test_a_filtered_log_is_warned_about(log: Log) -> None:
     clicked = np.add.reduceat(log.click, log.offsets[:-1]) > 0
     assert not clicked.all()
-    with pytest.warns(UserWarning, match="every session of this log has a click; regression_em") as caught:
+    with pytest.warns(UserWarning, match="every page of this log has a click; regression_em") as caught:
         unskew.learn(log.take(clicked), "regression_em", steps=1, **QUICK)
     assert caught[0].filename == __file__
     with warnings.catch_warnings():
@@ -280,9 +280,9 @@ def test_the_fingerprint_of_a_run_sees_every_click(log: Log) -> None:
     asked = settings("dla", "mlp", "standard", None, {}, None)
     held_out = split(log, None, asked).held_out
     assert held_out is not None
-    session = int(np.flatnonzero(log.query == held_out.query[0])[0])
+    page = int(np.flatnonzero(log.query == held_out.query[0])[0])
     flipped = log.click.copy()
-    flipped[log.offsets[session]] ^= 1
+    flipped[log.offsets[page]] ^= 1
     before = data_fingerprint(asked, split(log, None, asked))
     assert data_fingerprint(asked, split(replace(log, click=flipped), None, asked)) != before
 
@@ -399,10 +399,10 @@ KILLED = """
 import sys, time
 import torch
 import unskew
-from unskew.learning.rankers import MLP
+from unskew.learning.rankers.networks import MLP
 torch.set_num_threads(1)
 lists = unskew.make_lists(queries=30, features=6, documents=(3, 8), seed=0)
-log = unskew.simulate(lists, unskew.PositionBias(), sessions=3000, seed=0, randomized=0.5)
+log = unskew.simulate(lists, unskew.PositionBias(), pages=3000, seed=0, randomized=0.5)
 
 def report(progress):
     print(progress.step, flush=True)
@@ -447,7 +447,7 @@ def test_a_run_that_failed_after_training_is_not_trained_again(
 
     out, options = tmp_path / "run", QUICK | {"steps": 10}
     with monkeypatch.context() as patch:
-        patch.setattr("unskew.run.write_run", fail)
+        patch.setattr("unskew.running.run.write_run", fail)
         with pytest.raises(OSError, match="disk full"):
             unskew.learn(log, "dla", out=out, **options)
     assert [path.name for path in tmp_path.iterdir()] == ["run.partial"]
@@ -463,7 +463,7 @@ def test_only_the_published_scaling_looks_at_other_lists() -> None:
     """`ultra` takes its range over all splits, as published; the others are fitted on training lists alone."""
     train, test = unskew.make_lists(30, features=6, seed=1), unskew.make_lists(30, features=6, seed=2)
     wide = replace(test, features=test.features * 10)
-    log = unskew.simulate(train, "position", sessions=300, seed=0)
+    log = unskew.simulate(train, "position", pages=300, seed=0)
     for scaling, alike in (("standard", True), ("minmax", True), ("ultra", False)):
         asked = settings("naive", "linear", scaling, None, {"steps": 1, "validate_on": "nothing"}, None)
         near, far = (prepare(asked, split(log, None, asked), lists)[2].scaler.arrays() for lists in (test, wide))

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from unskew.clicks import scaling
-from unskew.clicks.letor import read_letor
-from unskew.clicks.scaling import SCALINGS, Scaler, fit_scaler, round_digits
+from unskew.clicks.lists import scaling
+from unskew.clicks.lists.letor import read_letor
+from unskew.clicks.lists.scaling import SCALINGS, Scaler, fit_scaler, round_digits
 from unskew.errors import ConfigError, DataError
 from unskew.types import Lists
 

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from unskew.clicks.lists.synthetic import make_lists
 from unskew.clicks.log import read_log, write_log
 from unskew.clicks.schema import REQUIRED
 from unskew.clicks.simulate import simulate
-from unskew.clicks.synthetic import make_lists
 from unskew.errors import DataError
 from unskew.types import Lists, Log
 
@@ -38,7 +38,7 @@ def lists() -> Lists:
 
 @pytest.fixture(scope="module")
 def log(lists: Lists) -> Log:
-    return simulate(lists, "position", sessions=200, logger="random", randomized=0.2, truth=True)
+    return simulate(lists, "position", pages=200, logger="random", randomized=0.2, truth=True)
 
 
 @pytest.fixture
@@ -47,9 +47,9 @@ def path(tmp_path: Path) -> Path:
 
 
 def small(**changes: Any) -> pa.Table:
-    """Two sessions over the lists of `two_lists`; a change of None drops the column."""
+    """Two pages over the lists of `two_lists`; a change of None drops the column."""
     columns = {
-        "session_id": [0, 0, 1, 1],
+        "page_id": [0, 0, 1, 1],
         "query_id": [10, 10, 20, 20],
         "doc_id": [0, 1, 2, 0],
         "position": [1, 2, 1, 2],
@@ -88,10 +88,10 @@ def test_round_trip(log: Log, path: Path, named: bool, row_group: int) -> None:
 
 
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(seed=st.integers(0, 2**32 - 1), sessions=st.integers(0, 30), named=st.booleans())
-def test_round_trip_in_any_order(lists: Lists, path: Path, seed: int, sessions: int, named: bool) -> None:
+@given(seed=st.integers(0, 2**32 - 1), pages=st.integers(0, 30), named=st.booleans())
+def test_round_trip_in_any_order(lists: Lists, path: Path, seed: int, pages: int, named: bool) -> None:
     lists = with_names(lists) if named else lists
-    log = simulate(lists, "position", sessions=sessions, seed=seed, logger="random", truth=True)
+    log = simulate(lists, "position", pages=pages, seed=seed, logger="random", truth=True)
     write_log(log, path)
     table = pq.read_table(path)
     pq.write_table(table.take(pa.array(np.random.default_rng(seed).permutation(len(table)))), path)
@@ -105,13 +105,13 @@ def test_further_columns_of_any_type(log: Log, path: Path) -> None:
         "serp_kind": np.array(["video", "news"], object)[np.arange(count) % 2],
         "serp_height": np.arange(count, dtype=np.int32),
         "display_time": np.linspace(0, 1, count),
-        "session_id": np.repeat(np.array([f"s{i:04}" for i in range(len(log))], object), log.sizes),
+        "page_id": np.repeat(np.array([f"s{i:04}" for i in range(len(log))], object), log.sizes),
     }
     log = replace(log, columns=columns, randomized=None)
     write_log(log, path)
     assert_same(log, read_log(path, log.lists))
     few = read_log(path, log.lists, columns=["serp_height"])
-    assert set(few.columns) == {"serp_height", "session_id"}
+    assert set(few.columns) == {"serp_height", "page_id"}
 
 
 def test_labels_are_never_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,9 +153,9 @@ def test_reads_booleans_whole_floats_and_folders(tmp_path: Path) -> None:
     assert log.row.tolist() == [0, 1, 4, 2]
 
 
-def test_other_session_ids_are_kept(path: Path) -> None:
-    log = read_small(path, session_id=["b", "a", "a", "b"], query_id=[10, 20, 20, 10], doc_id=[0, 2, 0, 1])
-    assert log.columns["session_id"].tolist() == ["a", "a", "b", "b"]
+def test_other_page_ids_are_kept(path: Path) -> None:
+    log = read_small(path, page_id=["b", "a", "a", "b"], query_id=[10, 20, 20, 10], doc_id=[0, 2, 0, 1])
+    assert log.columns["page_id"].tolist() == ["a", "a", "b", "b"]
     assert log.query.tolist() == [1, 0]
 
 
@@ -169,8 +169,8 @@ def test_other_session_ids_are_kept(path: Path) -> None:
         ({"click": [0, None, 1, 0]}, "1 of 4 rows have no click"),
         ({"doc_id": [0, None, 1, 0]}, "1 of 4 rows have no doc_id"),
         ({"position": [0, 1, 0, 1]}, "2 rows have a position below 1.*add 1 if they count from 0"),
-        ({"position": [1, 1, 1, 2]}, "1 positions are taken twice, first 1 in session 0"),
-        ({"query_id": [10, 20, 20, 20]}, "1 sessions have more than one query, first session 0"),
+        ({"position": [1, 1, 1, 2]}, "1 positions are taken twice, first 1 in page 0"),
+        ({"query_id": [10, 20, 20, 20]}, "1 pages have more than one query, first page 0"),
         ({"doc_id": [0, 2, 2, 0]}, r"1 of 4 impressions have no features \(0 .*first \(query 10, document 2\)"),
         ({"query_id": [10, 10, 30, 30]}, r"2 of 4 impressions have no features \(2 of them of unknown"),
         ({"doc_id": ["0", "x", "2", "0"]}, r"1 of 4 impressions .*\(query 10, document x\)"),
@@ -184,7 +184,7 @@ def test_what_is_wrong_is_said(path: Path, changes: dict[str, Any], message: str
 def test_files_that_cannot_be_read(tmp_path: Path, log: Log) -> None:
     with pytest.raises(DataError, match="no such log"):
         read_log(tmp_path / "none.parquet", log.lists)
-    (tmp_path / "text.parquet").write_text("session_id,query_id\n")
+    (tmp_path / "text.parquet").write_text("page_id,query_id\n")
     with pytest.raises(DataError, match="not a Parquet file"):
         read_log(tmp_path / "text.parquet", log.lists)
     with pytest.raises(DataError, match="folder does not exist"):

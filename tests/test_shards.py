@@ -17,16 +17,16 @@ import pytest
 import torch
 
 import unskew
-from unskew.clicks import shard_writing
-from unskew.clicks.counts import Counts, reduce_log
-from unskew.clicks.scaling import SCALINGS, fit_scaler
-from unskew.clicks.shard_batches import ShardedBatches
-from unskew.clicks.shard_writing import Source
-from unskew.clicks.shards import Shards, open_shards, shards_for
-from unskew.commands import learn_from_file
-from unskew.config import read_run_file
+from unskew.clicks.counts import shard_writing
+from unskew.clicks.counts.reduction import Counts, reduce_log
+from unskew.clicks.counts.shard_batches import ShardedBatches
+from unskew.clicks.counts.shard_writing import Source
+from unskew.clicks.counts.shards import Shards, open_shards, shards_for
+from unskew.clicks.lists.scaling import SCALINGS, fit_scaler
 from unskew.errors import ConfigError, DataError
-from unskew.learning.train import Progress
+from unskew.learning.fitting.loop import Progress
+from unskew.running.commands import learn_from_file
+from unskew.running.settings import read_run_file
 from unskew.types import ClickBatch, Lists, Log
 
 torch.set_num_threads(1)
@@ -40,7 +40,7 @@ def write_features(lists: Lists, path: Path) -> None:
 @pytest.fixture(scope="module")
 def log() -> Log:
     lists = unskew.make_lists(queries=40, features=5, documents=(3, 7), seed=1)
-    return unskew.simulate(lists, unskew.PositionBias(), sessions=2500, seed=2, cutoff=5, randomized=0.3)
+    return unskew.simulate(lists, unskew.PositionBias(), pages=2500, seed=2, cutoff=5, randomized=0.3)
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def folder(log: Log, tmp_path_factory: pytest.TempPathFactory) -> Path:
     for part in range(2):  # in two part files, a page in each of them
         write = log.take(np.arange(len(log)) % 2 == part)
         numbers = np.repeat(np.flatnonzero(np.arange(len(log)) % 2 == part), write.sizes)
-        unskew.write_log(replace(write, columns={"session_id": numbers}), place / "log" / f"part-{part}.parquet")
+        unskew.write_log(replace(write, columns={"page_id": numbers}), place / "log" / f"part-{part}.parquet")
     write_features(log.lists, place / "features.parquet")
     unskew.write_letor(log.lists, place / "lists.txt")
     return place
@@ -76,7 +76,7 @@ def all_shards(shards: Shards) -> list[Counts]:
 
 
 @pytest.mark.parametrize("lists", ["features.parquet", "lists.txt"])
-@pytest.mark.parametrize("reduction", ["counts", "pairs", "sessions"])
+@pytest.mark.parametrize("reduction", ["counts", "pairs", "pages"])
 def test_shards_hold_what_the_log_holds(folder: Path, log: Log, reduction: Any, lists: str) -> None:
     shards = open_shards(source(folder, lists=lists, reduction=reduction, held_out=True))
     found: Counter[Any] = sum((contents(counts) for counts in all_shards(shards)), Counter())
@@ -144,7 +144,7 @@ def test_batches_are_unbiased_over_shards(folder: Path, log: Log) -> None:
             tops = batch.documents[batch.packed % batch.where.shape[1] == 0]
             for top in tops.numpy():
                 drawn[of_row[key[top.tobytes()]]] += 1 / len(tops)
-    share = shards.sessions / shards.sessions.sum()
+    share = shards.pages / shards.pages.sum()
     assert share.max() > 1.3 * share.min()  # shards differ, or there would be nothing to see
     assert visited / visited.sum() == pytest.approx(share, abs=0.01)
     drawn /= drawn.sum()
@@ -173,8 +173,8 @@ def test_the_number_of_shards_follows_the_memory(folder: Path) -> None:
 def test_a_log_without_a_column(folder: Path) -> None:
     with pytest.raises(DataError, match="missing columns: serp_device"):
         open_shards(source(folder, serp=("serp_device",)))
-    bare = replace(source(folder), log=None, counts=str(folder / "log"), reduction="sessions")
-    with pytest.raises(ConfigError, match=r"needs single sessions.*give data\.log"):
+    bare = replace(source(folder), log=None, counts=str(folder / "log"), reduction="pages")
+    with pytest.raises(ConfigError, match=r"needs single pages.*give data\.log"):
         open_shards(bare)
 
 
@@ -201,7 +201,7 @@ def test_a_run_from_shards(folder: Path, tmp_path: Path, log: Log) -> None:
     model = learn(run_file(folder, "plain"), tmp_path / "run")
     about = json.loads((tmp_path / "run" / "run.json").read_text())["data"]
     assert about["shards"] == 4
-    assert 0.5 * len(log) < about["sessions"] < len(log)  # some are held out
+    assert 0.5 * len(log) < about["pages"] < len(log)  # some are held out
     metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
     assert metrics["validation"]["on"] == "clicks"
     assert unskew.load(tmp_path / "run").score(log.lists) == pytest.approx(model.score(log.lists))
@@ -224,7 +224,7 @@ def test_an_interrupted_run_resumes_bit_for_bit(folder: Path, tmp_path: Path) ->
 
 @pytest.mark.parametrize(
     ("method", "message"),
-    [("ipw", "no randomized sessions"), ("doubly_robust", "no randomized sessions")],
+    [("ipw", "no randomized pages"), ("doubly_robust", "no randomized pages")],
 )
 def test_methods_that_look_at_the_log_say_so(folder: Path, tmp_path: Path, method: str, message: str) -> None:
     with pytest.raises(DataError, match=message):
@@ -240,9 +240,9 @@ def test_trees_need_the_log_in_memory(folder: Path, tmp_path: Path) -> None:
 
 def test_counts_in_the_place_of_a_log(folder: Path, tmp_path: Path) -> None:
     pytest.importorskip("ibis")
-    from unskew.clicks.counting import count_rankings
-    from unskew.clicks.counts_folder import write_counts
-    from unskew.clicks.engine import connect
+    from unskew.clicks.counts.counting import count_rankings
+    from unskew.clicks.counts.folder import write_counts
+    from unskew.clicks.engine.engine import connect
 
     with connect("duckdb") as engine:
         table = engine.read_parquet(folder / "log")
@@ -262,10 +262,11 @@ MEASURE = """
 import sys
 from pathlib import Path
 import pyarrow as pa
-from unskew.clicks import feature_table, splitting
-from unskew.clicks.shards import open_shards
-from unskew.clicks.shard_batches import ShardedBatches
-from unskew.clicks.shard_writing import Source
+from unskew.clicks.counts import splitting
+from unskew.clicks.lists import feature_table
+from unskew.clicks.counts.shards import open_shards
+from unskew.clicks.counts.shard_batches import ShardedBatches
+from unskew.clicks.counts.shard_writing import Source
 
 def peak():  # not getrusage, which begins at the peak of the process that started this one
     lines = Path("/proc/self/status").read_text().splitlines()
@@ -291,7 +292,7 @@ def test_more_shards_take_less_memory(tmp_path: Path) -> None:
     ids = {"query_id": np.repeat(np.arange(queries), documents), "doc_id": np.tile(np.arange(documents), queries)}
     vectors = pa.FixedSizeListArray.from_arrays(pa.array(features.ravel()), 400)
     pq.write_table(pa.table(ids | {"vector": vectors}), tmp_path / "features.parquet", row_group_size=2000)
-    page = {"session_id": ids["query_id"], "position": ids["doc_id"] + 1, "click": ids["doc_id"] % 3 == 0}
+    page = {"page_id": ids["query_id"], "position": ids["doc_id"] + 1, "click": ids["doc_id"] % 3 == 0}
     pq.write_table(pa.table(ids | page), tmp_path / "log.parquet")
     del features, vectors
 

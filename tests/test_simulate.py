@@ -10,6 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 import unskew.clicks.simulate.simulation as simulation
+from unskew.clicks.lists.synthetic import make_lists
 from unskew.clicks.simulate import (
     BEHAVIOURS,
     LOGGERS,
@@ -30,8 +31,7 @@ from unskew.clicks.simulate import (
     simulate,
 )
 from unskew.clicks.simulate.individual import WEIGHTS
-from unskew.clicks.simulate.pages import lay_out
-from unskew.clicks.synthetic import make_lists
+from unskew.clicks.simulate.layout import lay_out
 from unskew.errors import ConfigError, DataError
 from unskew.types import Array, Lists, Log
 
@@ -213,8 +213,8 @@ def test_individual_golden_exponent() -> None:
 
 def test_individual_without_coupling_is_position_bias(world: Lists) -> None:
     chosen = IndividualBias(severity=0.0, choose="random")
-    plain = simulate(world, PositionBias(), sessions=300, logger="oracle", truth=True)
-    log = simulate(world, chosen, sessions=300, logger="oracle", truth=True)
+    plain = simulate(world, PositionBias(), pages=300, logger="oracle", truth=True)
+    log = simulate(world, chosen, pages=300, logger="oracle", truth=True)
     assert same(replace(plain, columns={}), log)
     np.testing.assert_allclose(log.columns["true_examination"], plain.columns["true_examination"], rtol=1e-6)
 
@@ -245,8 +245,8 @@ def quick(kind: type[Behaviour]) -> Behaviour:
 def test_rates_match_the_click_probability(kind: type[Behaviour]) -> None:
     lists = make_lists(queries=6, features=12, documents=(3, 13), seed=2)
     behaviour = quick(kind).prepare(lists)
-    sessions = 30_000
-    log = simulate(lists, behaviour, sessions=sessions, seed=11, logger="oracle", cutoff=12)
+    pages = 30_000
+    log = simulate(lists, behaviour, pages=pages, seed=11, logger="oracle", cutoff=12)
     flat = np.repeat(log.query, log.sizes) * 12 + log.position - 1
     pages = lay_out(lists, logging_scores(lists, "oracle"), 12)
     probability = behaviour.click_probability(Shown(lists, pages.rows, pages.labels, pages.where)).ravel()
@@ -267,7 +267,7 @@ def test_same_seed_same_log_however_it_is_cut(
     kind: type[Behaviour], world: Lists, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     behaviour = quick(kind)
-    settings = {"sessions": 500, "seed": 3, "randomized": 0.3, "truth": True, "drop_clickless": True}
+    settings = {"pages": 500, "seed": 3, "randomized": 0.3, "truth": True, "drop_clickless": True}
     log = simulate(world, behaviour, **settings)  # type: ignore[arg-type]
     assert same(log, simulate(world, behaviour, **settings))  # type: ignore[arg-type]
     assert not same(log, simulate(world, behaviour, **{**settings, "seed": 4}))  # type: ignore[arg-type]
@@ -314,7 +314,7 @@ def listed(value: object) -> object:
 @pytest.mark.parametrize("kind", [PositionBias, Cascade, UserBrowsing, DynamicBayesian])
 def test_truth_multiplies_to_the_chance_of_a_click(kind: type[Behaviour]) -> None:
     lists = lists_of([2, 0, 3, 1, 4, 2])
-    log = simulate(lists, kind(), sessions=40_000, logger=ScoresLogger(values=-np.arange(6)), truth=True)
+    log = simulate(lists, kind(), pages=40_000, logger=ScoresLogger(values=-np.arange(6)), truth=True)
     expected = log.columns["true_examination"] * log.columns["true_relevance"]
     for rank in range(1, 7):
         at = log.position == rank
@@ -324,24 +324,24 @@ def test_truth_multiplies_to_the_chance_of_a_click(kind: type[Behaviour]) -> Non
 
 def test_dynamic_bayesian_is_the_model_with_hidden_states() -> None:
     # the same model drawn with its hidden states, as the paper has it; joint click patterns must agree
-    rng, gamma, sessions = np.random.default_rng(0), [0.52, 0.28, 0.52], 60_000
-    open_, patterns = np.ones(sessions, bool), np.zeros(sessions, int)
+    rng, gamma, pages = np.random.default_rng(0), [0.52, 0.28, 0.52], 60_000
+    open_, patterns = np.ones(pages, bool), np.zeros(pages, int)
     for k, g in enumerate(gamma):
-        click = open_ & (rng.random(sessions) < g)
-        left = click & (rng.random(sessions) < 0.7 * g)
-        open_ &= ~left & (rng.random(sessions) < 0.9)
+        click = open_ & (rng.random(pages) < g)
+        left = click & (rng.random(pages) < 0.7 * g)
+        open_ &= ~left & (rng.random(pages) < 0.9)
         patterns += click * 2**k
     lists = lists_of([3, 2, 3])
-    log = simulate(lists, DynamicBayesian(), sessions=sessions, logger=ScoresLogger(values=[3, 2, 1]))
+    log = simulate(lists, DynamicBayesian(), pages=pages, logger=ScoresLogger(values=[3, 2, 1]))
     ours = log.click.reshape(-1, 3) @ np.array([1, 2, 4])
     first, second = np.bincount(patterns, minlength=8), np.bincount(ours, minlength=8)
     assert (np.abs(first - second) < 5 * np.sqrt(first + second)).all()
 
 
 def test_cascade_has_at_most_one_click(world: Lists) -> None:
-    log = simulate(world, Cascade(), sessions=2000, truth=True)
-    session = np.repeat(np.arange(len(log)), log.sizes)
-    assert np.bincount(session, log.click).max() == 1
+    log = simulate(world, Cascade(), pages=2000, truth=True)
+    page = np.repeat(np.arange(len(log)), log.sizes)
+    assert np.bincount(page, log.click).max() == 1
     examined = log.columns["true_examination"]
     before = np.cumsum(log.click) - log.click
     before -= np.repeat(before[log.offsets[:-1]], log.sizes)
@@ -352,7 +352,7 @@ def test_cascade_has_at_most_one_click(world: Lists) -> None:
 
 
 def test_log_is_well_formed(world: Lists) -> None:
-    log = simulate(world, "position", sessions=400, seed=1)
+    log = simulate(world, "position", pages=400, seed=1)
     assert len(log) == 400
     np.testing.assert_array_equal(log.sizes, np.minimum(world.sizes, 10)[log.query])
     starts = np.repeat(log.offsets[:-1], log.sizes)
@@ -367,23 +367,23 @@ def test_log_is_well_formed(world: Lists) -> None:
 
 def test_order_follows_the_scores_and_ties_keep_file_order() -> None:
     lists = lists_of([0, 0, 0, 0])
-    log = simulate(lists, "position", sessions=1, logger=ScoresLogger(values=[1.0, 2.0, 1.0, 2.0]))
+    log = simulate(lists, "position", pages=1, logger=ScoresLogger(values=[1.0, 2.0, 1.0, 2.0]))
     assert log.row.tolist() == [1, 3, 0, 2]
 
 
 def test_cutoff(world: Lists) -> None:
     longest = int(world.sizes.max())
     assert longest > 10
-    assert simulate(world, "position", sessions=500).position.max() == 10
-    assert simulate(world, "position", sessions=500, cutoff=3).position.max() == 3
-    assert simulate(world, "position", sessions=500, cutoff=None).position.max() == longest
-    assert simulate(world, "mixture", sessions=500).position.max() == longest
-    assert simulate(world, "mixture", sessions=500, cutoff=10).position.max() == 10
+    assert simulate(world, "position", pages=500).position.max() == 10
+    assert simulate(world, "position", pages=500, cutoff=3).position.max() == 3
+    assert simulate(world, "position", pages=500, cutoff=None).position.max() == longest
+    assert simulate(world, "mixture", pages=500).position.max() == longest
+    assert simulate(world, "mixture", pages=500, cutoff=10).position.max() == 10
 
 
 @pytest.mark.parametrize("drop", [False, True])
 @pytest.mark.parametrize("target", [1, 7, 1000])
-def test_clicks_target_ends_with_the_session_that_reaches_it(world: Lists, drop: bool, target: int) -> None:
+def test_clicks_target_ends_with_the_page_that_reaches_it(world: Lists, drop: bool, target: int) -> None:
     log = simulate(world, Cascade(), clicks=target, drop_clickless=drop)
     assert log.click.sum() == target  # a cascade clicks once at most
     assert log.click[log.offsets[-2] :].any()
@@ -392,20 +392,18 @@ def test_clicks_target_ends_with_the_session_that_reaches_it(world: Lists, drop:
     assert many.click[: many.offsets[-2]].sum() < target
 
 
-def test_drop_clickless_is_the_full_log_without_clickless_sessions(world: Lists) -> None:
-    log = simulate(world, "position", sessions=3000, truth=True, randomized=0.2)
+def test_drop_clickless_is_the_full_log_without_clickless_pages(world: Lists) -> None:
+    log = simulate(world, "position", pages=3000, truth=True, randomized=0.2)
     kept = np.add.reduceat(log.click, log.offsets[:-1]) > 0
-    dropped = simulate(
-        world, "position", sessions=int(kept.sum()), truth=True, randomized=0.2, drop_clickless=True
-    )
+    dropped = simulate(world, "position", pages=int(kept.sum()), truth=True, randomized=0.2, drop_clickless=True)
     assert len(dropped) == kept.sum()
     assert same(log.take(kept), dropped)
 
 
-def test_randomized_sessions_are_shuffled_and_marked() -> None:
+def test_randomized_pages_are_shuffled_and_marked() -> None:
     lists = lists_of(list(range(4)), [1])
     scores = ScoresLogger(values=[4.0, 3.0, 2.0, 1.0, 0.0])
-    log = simulate(lists, "position", sessions=40_000, cutoff=3, randomized=0.25, logger=scores)
+    log = simulate(lists, "position", pages=40_000, cutoff=3, randomized=0.25, logger=scores)
     assert log.randomized is not None
     marked = np.logical_or.reduceat(log.randomized, log.offsets[:-1])
     np.testing.assert_array_equal(np.repeat(marked, log.sizes), log.randomized)
@@ -421,12 +419,12 @@ def test_randomized_sessions_are_shuffled_and_marked() -> None:
 
 def test_shuffling_does_not_disturb_labels() -> None:
     lists = lists_of([4, 0, 0, 0, 0, 0])
-    log = simulate(lists, PositionBias(curve=(1.0,), noise=0.0), sessions=500, randomized=1.0, logger="oracle")
+    log = simulate(lists, PositionBias(curve=(1.0,), noise=0.0), pages=500, randomized=1.0, logger="oracle")
     np.testing.assert_array_equal(log.click, log.row == 0)
 
 
 def test_truth_columns(world: Lists) -> None:
-    log = simulate(world, PositionBias(), sessions=100, truth=True)
+    log = simulate(world, PositionBias(), pages=100, truth=True)
     assert {name: part.dtype for name, part in log.columns.items()} == {
         "true_examination": np.float32,
         "true_relevance": np.float32,
@@ -436,35 +434,35 @@ def test_truth_columns(world: Lists) -> None:
 
 
 def test_queries_without_documents_are_not_drawn() -> None:
-    log = simulate(lists_of([], [1, 2], [], [3], []), "position", sessions=200, logger="oracle")
+    log = simulate(lists_of([], [1, 2], [], [3], []), "position", pages=200, logger="oracle")
     assert set(log.query.tolist()) == {1, 3}
     with pytest.raises(DataError, match="no query has a document"):
-        simulate(lists_of([], []), "position", sessions=1, logger="oracle")
+        simulate(lists_of([], []), "position", pages=1, logger="oracle")
 
 
 def test_empty_log(world: Lists) -> None:
-    log = simulate(world, "position", sessions=0, randomized=0.5, truth=True)
+    log = simulate(world, "position", pages=0, randomized=0.5, truth=True)
     assert len(log) == len(log.row) == 0
     assert log.offsets.tolist() == [0]
 
 
-@pytest.mark.parametrize("goal", [{"sessions": 5, "drop_clickless": True}, {"clicks": 5}])
+@pytest.mark.parametrize("goal", [{"pages": 5, "drop_clickless": True}, {"clicks": 5}])
 def test_a_user_who_never_clicks_does_not_hang(goal: dict[str, int]) -> None:
-    with pytest.raises(DataError, match="simulated sessions gave 0"):
+    with pytest.raises(DataError, match="simulated pages gave 0"):
         simulate(lists_of([0, 0]), PositionBias(noise=0.0), logger="oracle", **goal)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({}, "either sessions or clicks"),
-        ({"sessions": 1, "clicks": 1}, "either sessions or clicks"),
-        ({"sessions": -1}, "negative"),
-        ({"sessions": 1, "randomized": 1.5}, "between 0 and 1"),
-        ({"sessions": 1, "cutoff": 0}, "at least 1"),
-        ({"sessions": 1, "behaviour": "positon"}, "Did you mean position"),
-        ({"sessions": 1, "logger": "svn"}, "Did you mean svm"),
-        ({"sessions": 1, "logger": "feature"}, "needs column"),
+        ({}, "either pages or clicks"),
+        ({"pages": 1, "clicks": 1}, "either pages or clicks"),
+        ({"pages": -1}, "negative"),
+        ({"pages": 1, "randomized": 1.5}, "between 0 and 1"),
+        ({"pages": 1, "cutoff": 0}, "at least 1"),
+        ({"pages": 1, "behaviour": "positon"}, "Did you mean position"),
+        ({"pages": 1, "logger": "svn"}, "Did you mean svm"),
+        ({"pages": 1, "logger": "feature"}, "needs column"),
     ],
 )
 def test_wrong_settings_are_refused(world: Lists, settings: dict[str, int], message: str) -> None:

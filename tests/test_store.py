@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from unskew.clicks import letor, store
-from unskew.clicks.letor import read_letor
-from unskew.clicks.store import GrowingMatrix, cache_root, content_digest
+from unskew.clicks.lists import letor, store
+from unskew.clicks.lists.letor import read_letor
+from unskew.clicks.lists.store import GrowingMatrix, cache_root, content_digest
 from unskew.errors import DataError
 
 TEXT = "1 qid:1 1:1 2:5 #docid = a\n0 qid:1 2:3 #docid = b\n2 qid:x 1:4 #docid = c\n"
@@ -228,7 +228,7 @@ def test_growing_matrix(tmp_path: Path) -> None:
 READER = """
 import sys
 from pathlib import Path
-from unskew.clicks import files, letor, parse
+from unskew.clicks.lists import files, letor, parse
 files.BLOCK = 1 << 14
 blocks = files.read_blocks
 def slow_blocks(path, size=None):

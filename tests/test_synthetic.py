@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from unskew.clicks.lists.synthetic import GRADES, make_lists
 from unskew.clicks.simulate import logging_scores
-from unskew.clicks.synthetic import GRADES, make_lists
 from unskew.errors import ConfigError
 from unskew.types import Array, Lists
 

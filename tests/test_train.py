@@ -16,12 +16,12 @@ from pydantic import ValidationError
 from safetensors import safe_open
 from torch import Tensor, nn
 
-from unskew.clicks.batches import Batches
-from unskew.clicks.counts import reduce_log
+from unskew.clicks.counts.batches import Batches
+from unskew.clicks.counts.reduction import reduce_log
+from unskew.clicks.lists.synthetic import make_lists
 from unskew.clicks.simulate import PositionBias, simulate
-from unskew.clicks.synthetic import make_lists
 from unskew.errors import RunError
-from unskew.learning.checkpoint import (
+from unskew.learning.fitting.checkpoint import (
     FILE,
     optimizer_tensors,
     read_tensors,
@@ -29,6 +29,7 @@ from unskew.learning.checkpoint import (
     under,
     write_tensors,
 )
+from unskew.learning.fitting.loop import Progress, Trainer, Training, deferred_interrupt, make_optimizer
 from unskew.learning.methods import (
     DLA,
     IPW,
@@ -39,8 +40,7 @@ from unskew.learning.methods import (
     PairDebias,
     RegressionEM,
 )
-from unskew.learning.rankers import MLP
-from unskew.learning.train import Progress, Trainer, Training, deferred_interrupt, make_optimizer
+from unskew.learning.rankers.networks import MLP
 from unskew.types import ClickBatch, Log
 
 torch.set_num_threads(1)
@@ -61,7 +61,7 @@ METHODS = {
 @pytest.fixture(scope="module")
 def log() -> Log:
     lists = make_lists(queries=12, features=6, documents=(3, 8), seed=1)
-    return simulate(lists, PositionBias(), sessions=400, seed=2, cutoff=5, randomized=0.4)
+    return simulate(lists, PositionBias(), pages=400, seed=2, cutoff=5, randomized=0.4)
 
 
 class Rank(MethodModule):

@@ -16,13 +16,15 @@ import numpy as np
 import pytest
 import torch
 
-from unskew.clicks.batches import Batches
+from unskew.clicks.counts.batches import Batches
+from unskew.clicks.lists.synthetic import make_lists
 from unskew.clicks.simulate import PositionBias, simulate
-from unskew.clicks.synthetic import make_lists
-from unskew.config import settings
 from unskew.errors import ConfigError, DataError, MissingExtra, RunError
-from unskew.learning import baselines, trees_fit
-from unskew.learning.checkpoint import FILE, read_tensors, write_tensors
+from unskew.learning.fitting import boosting as trees_fit
+from unskew.learning.fitting import packages as baselines
+from unskew.learning.fitting.boosting import Boosting, derivatives, positive
+from unskew.learning.fitting.checkpoint import FILE, read_tensors, write_tensors
+from unskew.learning.fitting.loop import Progress, Training
 from unskew.learning.methods import (
     DLA,
     IPW,
@@ -41,12 +43,11 @@ from unskew.learning.methods import (
     Vectorization,
 )
 from unskew.learning.model import load
-from unskew.learning.rankers import WithSide
-from unskew.learning.train import Progress, Training
-from unskew.learning.trees import TreeRanker, Trees, tree_rankers
-from unskew.learning.trees_fit import Boosting, derivatives, positive
+from unskew.learning.rankers.networks import WithSide
+from unskew.learning.rankers.trees import TreeRanker, Trees, tree_rankers
 from unskew.measuring import ndcg_metric
-from unskew.run import learn, prepare, split
+from unskew.running.run import learn, prepare, split
+from unskew.running.settings import settings
 from unskew.types import Array, Lists, Log
 
 torch.set_num_threads(1)
@@ -58,7 +59,7 @@ SMALL = Trees(rounds=6, leaves=4, min_data_in_leaf=2, bias_steps=2)
 def log() -> Log:
     """Repeated and shuffled rankings, so that a document has several of them."""
     lists = make_lists(queries=12, features=5, documents=(3, 9), seed=3)
-    return simulate(lists, PositionBias(), sessions=500, seed=4, cutoff=6, randomized=0.3, truth=True)
+    return simulate(lists, PositionBias(), pages=500, seed=4, cutoff=6, randomized=0.3, truth=True)
 
 
 def boosting(log: Log, method: MethodConfig, trees: Trees = SMALL, **training: Any) -> tuple[Boosting, Batches]:
@@ -135,7 +136,7 @@ def test_a_document_of_two_rankings_gets_both_gradients() -> None:
     trainer, _ = boosting(log, Naive())
     trainer.outputs.zero_()
     _, gradient, _ = trainer.differentiate(0)
-    # document 0 was clicked in two of three sessions; 2 documents / 3 clicks * (3 * 1/2 - 2)
+    # document 0 was clicked in two of three pages; 2 documents / 3 clicks * (3 * 1/2 - 2)
     assert gradient.flatten().tolist() == pytest.approx([2 / 3 * -0.5, 2 / 3 * 0.5])
 
 
@@ -162,7 +163,7 @@ def test_outputs_share_curvature_and_linear_losses_have_none() -> None:
 
 
 def test_chunks_and_drawn_rows(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A loss that is a mean over sessions is the same in chunks; a table that is too long is drawn from."""
+    """A loss that is a mean over pages is the same in chunks; a table that is too long is drawn from."""
     trainer, _ = boosting(log, Additive())
     whole = trainer.differentiate(0)
     monkeypatch.setattr(trees_fit, "_CELLS", 400)
@@ -484,7 +485,7 @@ def ndcg(scores: Array, lists: Lists) -> float:
 def confounded() -> tuple[Log, Lists, float]:
     """A log whose logging ranker is wrong, lists to test on, and what naive reaches there."""
     train, test = (make_lists(queries=200, features=8, seed=seed) for seed in (1, 2))
-    log = simulate(train, PositionBias(), sessions=40_000, seed=0)
+    log = simulate(train, PositionBias(), pages=40_000, seed=0)
     naive = learn(log, Naive(), ranker=Trees(rounds=60), threads=1, validate_every=10)
     return log, test, ndcg(naive.score(test), test)
 
@@ -513,8 +514,8 @@ def without(monkeypatch: pytest.MonkeyPatch, *packages: str) -> None:
             raise ImportError(name)
         return real(name, *rest)
 
-    monkeypatch.setattr("unskew.learning.trees.import_module", missing)
-    monkeypatch.setattr("unskew.learning.baselines.import_module", missing)
+    monkeypatch.setattr("unskew.learning.rankers.trees.import_module", missing)
+    monkeypatch.setattr("unskew.learning.fitting.packages.import_module", missing)
 
 
 def test_a_missing_package_names_its_extra(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -528,7 +529,7 @@ def test_a_missing_package_names_its_extra(log: Log, monkeypatch: pytest.MonkeyP
 
 
 def backwards(log: Log) -> Log:
-    """The same sessions with the rows of each in the opposite order."""
+    """The same pages with the rows of each in the opposite order."""
     order = np.concatenate([np.arange(a, b)[::-1] for a, b in zip(log.offsets, log.offsets[1:], strict=False)])
     return replace(log, row=log.row[order], position=log.position[order], click=log.click[order])
 
@@ -561,7 +562,7 @@ def test_bias_options_change_the_trees(log: Log) -> None:
 
 
 @pytest.mark.parametrize("package", ["lightgbm", "xgboost"])
-def test_rows_arrive_sorted_by_rank_one_group_a_session(
+def test_rows_arrive_sorted_by_rank_one_group_a_page(
     package: str, log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     library = pytest.importorskip(package)
@@ -594,4 +595,4 @@ def test_baselines_say_what_is_wrong(log: Log) -> None:
         baselines.fit_baseline("lightgbm", log, round=3)
     with pytest.raises(DataError, match="both a clicked and an unclicked"):
         baselines.fit_baseline("lightgbm", replace(log, click=np.zeros_like(log.click)))
-    assert len(baselines.session_groups(log, sessions=7, seed=0).sizes) == 7
+    assert len(baselines.page_groups(log, pages=7, seed=0).sizes) == 7

@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import unskew
-from unskew.clicks.readers import READERS, ReaderOptions
-from unskew.clicks.readers.ubi_base import SAMPLE, OrdinalBase
-from unskew.clicks.stage import Stage, Staged
-from unskew.clicks.ubi_writer import write_ubi
+from unskew.clicks.ingest.formats import READERS, ReaderOptions
+from unskew.clicks.ingest.formats.stage import Stage, Staged
+from unskew.clicks.ingest.formats.ubi_base import SAMPLE, OrdinalBase
+from unskew.clicks.ingest.formats.ubi_writer import write_ubi
 from unskew.errors import DataError
 
 Rows = list[dict[str, Any]]
@@ -30,14 +30,14 @@ def read(folder: Path, *paths: Path, **options: Any) -> Staged:
 
 
 def joined(staged: Staged) -> Rows:
-    """Impressions with their clicks, as the engine joins them: by session and document, or by position."""
+    """Impressions with their clicks, as the engine joins them: by page and document, or by position."""
     clicks = [] if staged.clicks is None else pq.read_table(staged.clicks).to_pylist()
     found = []
     for row in pq.read_table(staged.impressions).to_pylist():
         own = [
             one
             for one in clicks
-            if one["session_id"] == row["session_id"]
+            if one["page_id"] == row["page_id"]
             and (one["doc_id"] or row["doc_id"], one.get("position") or row["position"])
             == (row["doc_id"], row["position"])
         ]
@@ -50,7 +50,7 @@ def joined(staged: Staged) -> Rows:
 
 IMPRESSIONS: Rows = [
     {
-        "session_id": f"s{page}",
+        "page_id": f"s{page}",
         "query_id": f"query {page % 2}" if page else "q-0",
         "query_text": f"query {page % 2}",
         "doc_id": f"d{page}{at}",
@@ -96,7 +96,7 @@ def schema(rows: Rows) -> pa.Schema:
 
 def test_a_simulated_log_can_be_written(tmp_path: Path) -> None:
     lists = unskew.make_lists(queries=5, features=4, seed=0)
-    log = unskew.simulate(lists, unskew.PositionBias(), sessions=200, seed=0)
+    log = unskew.simulate(lists, unskew.PositionBias(), pages=200, seed=0)
     write_ubi(log, tmp_path / "out")
     staged = read(tmp_path / "staged", tmp_path / "out" / "queries.ndjson", tmp_path / "out" / "events.ndjson")
     found = joined(staged)
@@ -107,8 +107,8 @@ def test_a_simulated_log_can_be_written(tmp_path: Path) -> None:
 
 def test_what_cannot_be_written_is_an_error_and_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="missing columns: query_id, doc_id, position, click"):
-        write_ubi(pa.table({"session_id": ["s"]}), tmp_path)
-    row = {"session_id": "s", "query_id": "q", "doc_id": "d", "position": 1, "click": 1, "query_text": b"bytes"}
+        write_ubi(pa.table({"page_id": ["s"]}), tmp_path)
+    row = {"page_id": "s", "query_id": "q", "doc_id": "d", "position": 1, "click": 1, "query_text": b"bytes"}
     with pytest.raises(DataError, match="page s cannot be written"):
         write_ubi(pa.Table.from_pylist([row]), tmp_path)
     assert list(tmp_path.iterdir()) == []
@@ -188,7 +188,7 @@ def test_other_names_of_the_fields(tmp_path: Path) -> None:
     (tmp_path / "log").write_text("\n".join(lines))
     staged = read(tmp_path / "staged", tmp_path / "log", click_actions=("view",))
     shown = pq.read_table(staged.impressions).to_pylist()
-    assert [(row["session_id"], row["query_id"], row["doc_id"], row["policy_id"]) for row in shown] == [
+    assert [(row["page_id"], row["query_id"], row["doc_id"], row["policy_id"]) for row in shown] == [
         ("p", "u", "a", "x"),
         ("p", "u", "b", "x"),
         ("o", "all", "a", None),

@@ -11,7 +11,7 @@ import altair as alt
 import numpy as np
 
 from unskew.reporting.figures import chart_html, palette, styled, write_svg
-from unskew.reporting.html import html_table, write_page
+from unskew.reporting.page import html_table, write_page
 
 TRUTH = "all pages, shuffled"
 Table = tuple[Sequence[str], Sequence[Sequence[str]]]

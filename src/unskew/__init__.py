@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from unskew.clicks.features import read_features
-    from unskew.clicks.letor import read_letor, write_letor
+    from unskew.clicks.ingest.command import ingest
+    from unskew.clicks.lists.features import read_features
+    from unskew.clicks.lists.letor import read_letor, write_letor
+    from unskew.clicks.lists.presets import read_preset
+    from unskew.clicks.lists.synthetic import make_lists
     from unskew.clicks.log import read_log, write_log
-    from unskew.clicks.presets import read_preset
+    from unskew.clicks.log_commands import counts, split
     from unskew.clicks.simulate import (
         BEHAVIOURS,
         Cascade,
@@ -25,12 +28,8 @@ if TYPE_CHECKING:
         UserBrowsing,
         simulate,
     )
-    from unskew.clicks.synthetic import make_lists
-    from unskew.commands import learn_file
-    from unskew.commands_ingest import ingest
-    from unskew.commands_log import counts, sessions
-    from unskew.comparing.compare import compare
-    from unskew.learning.baselines import BASELINES, fit_baseline
+    from unskew.learning.fitting.loop import Training
+    from unskew.learning.fitting.packages import BASELINES, fit_baseline
     from unskew.learning.methods import (
         DLA,
         IPW,
@@ -62,20 +61,21 @@ if TYPE_CHECKING:
         XGBoostUnbiased,
     )
     from unskew.learning.model import Model, load
-    from unskew.learning.rankers import MLP, Linear
-    from unskew.learning.train import Training
-    from unskew.learning.trees import Trees
+    from unskew.learning.rankers.networks import MLP, Linear
+    from unskew.learning.rankers.trees import Trees
     from unskew.measuring import measure_ranking
-    from unskew.reproducing.reproduce import reproduce
-    from unskew.run import learn
+    from unskew.running.commands import learn_file
+    from unskew.running.run import learn
+    from unskew.studies.compare.compare import compare
+    from unskew.studies.reproduce.reproduce import reproduce
     from unskew.types import ClickBatch, Lists, Log
 
 # torch takes seconds to import, so names are looked up when they are first used
 _HOMES = {
-    "unskew.clicks.features": ("read_features",),
-    "unskew.clicks.letor": ("read_letor", "write_letor"),
+    "unskew.clicks.lists.features": ("read_features",),
+    "unskew.clicks.lists.letor": ("read_letor", "write_letor"),
     "unskew.clicks.log": ("read_log", "write_log"),
-    "unskew.clicks.presets": ("read_preset",),
+    "unskew.clicks.lists.presets": ("read_preset",),
     "unskew.clicks.simulate": (
         "BEHAVIOURS",
         "Cascade",
@@ -89,12 +89,12 @@ _HOMES = {
         "UserBrowsing",
         "simulate",
     ),
-    "unskew.clicks.synthetic": ("make_lists",),
-    "unskew.commands": ("learn_file",),
-    "unskew.commands_ingest": ("ingest",),
-    "unskew.commands_log": ("counts", "sessions"),
-    "unskew.comparing.compare": ("compare",),
-    "unskew.learning.baselines": ("BASELINES", "fit_baseline"),
+    "unskew.clicks.lists.synthetic": ("make_lists",),
+    "unskew.running.commands": ("learn_file",),
+    "unskew.clicks.ingest.command": ("ingest",),
+    "unskew.clicks.log_commands": ("counts", "split"),
+    "unskew.studies.compare.compare": ("compare",),
+    "unskew.learning.fitting.packages": ("BASELINES", "fit_baseline"),
     "unskew.learning.methods": (
         "Additive",
         "Affine",
@@ -126,12 +126,12 @@ _HOMES = {
         "XGBoostUnbiased",
     ),
     "unskew.learning.model": ("Model", "load"),
-    "unskew.learning.rankers": ("MLP", "Linear"),
-    "unskew.learning.train": ("Training",),
-    "unskew.learning.trees": ("Trees",),
+    "unskew.learning.rankers.networks": ("MLP", "Linear"),
+    "unskew.learning.fitting.loop": ("Training",),
+    "unskew.learning.rankers.trees": ("Trees",),
     "unskew.measuring": ("measure_ranking",),
-    "unskew.reproducing.reproduce": ("reproduce",),
-    "unskew.run": ("learn",),
+    "unskew.studies.reproduce.reproduce": ("reproduce",),
+    "unskew.running.run": ("learn",),
     "unskew.types": ("ClickBatch", "Lists", "Log"),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
@@ -198,8 +198,8 @@ __all__ = [
     "read_log",
     "read_preset",
     "reproduce",
-    "sessions",
     "simulate",
+    "split",
     "write_letor",
     "write_log",
 ]

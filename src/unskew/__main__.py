@@ -1,5 +1,5 @@
 """`python -m unskew`."""
 
-from unskew.cli import main
+from unskew.terminal.main import main
 
 main()

@@ -1,6 +1,6 @@
 """The three data structures that every stage shares: labelled lists, a click log, a training batch.
 
-Legend: Q queries, N documents or impressions, S sessions, B rows of a batch, K results of a page, D features.
+Legend: Q queries, N documents or impressions, S pages, B rows of a batch, K results of a page, D features.
 """
 
 from __future__ import annotations
@@ -94,17 +94,17 @@ class Lists:
 
 @dataclass(frozen=True)
 class Log:
-    """Sessions of shown results, session after session; every impression points at a row of `lists`."""
+    """Pages of shown results, page after page; every impression points at a row of `lists`."""
 
     lists: Lists
     query: Array
-    """[S] int64, the session's query as an index into `lists`."""
+    """[S] int64, the page's query as an index into `lists`."""
     offsets: Array
-    """[S + 1] int64, where each session's impressions begin and end."""
+    """[S + 1] int64, where each page's impressions begin and end."""
     row: Array
     """[N] int64, the document shown, as a row of `lists.features`."""
     position: Array
-    """[N] int16, the rank it was shown at, from 1; ascending within a session."""
+    """[N] int16, the rank it was shown at, from 1; ascending within a page."""
     click: Array
     """[N] uint8, 0 or 1."""
     randomized: Array | None = None
@@ -117,19 +117,19 @@ class Log:
 
     @property
     def sizes(self) -> Array:
-        """Results per session, [S]."""
+        """Results per page, [S]."""
         sizes: Array = np.diff(self.offsets)
         return sizes
 
-    def take(self, sessions: Array) -> Log:
-        """The given sessions (indices or a boolean mask), in that order."""
-        sessions = np.flatnonzero(sessions) if sessions.dtype == bool else sessions
-        sizes = self.sizes[sessions]
+    def take(self, pages: Array) -> Log:
+        """The given pages (indices or a boolean mask), in that order."""
+        pages = np.flatnonzero(pages) if pages.dtype == bool else pages
+        sizes = self.sizes[pages]
         offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-        rows = np.repeat(self.offsets[sessions] - offsets[:-1], sizes) + np.arange(offsets[-1])
+        rows = np.repeat(self.offsets[pages] - offsets[:-1], sizes) + np.arange(offsets[-1])
         return replace(
             self,
-            query=self.query[sessions],
+            query=self.query[pages],
             offsets=offsets,
             row=self.row[rows],
             position=self.position[rows],
@@ -141,7 +141,7 @@ class Log:
 
 @dataclass(frozen=True)
 class ClickBatch:
-    """Rows of (ranking, clicks) padded to K results; a row is one session, or all sessions with that ranking.
+    """Rows of (ranking, clicks) padded to K results; a row is one page, or all pages with that ranking.
 
     Feature vectors are kept packed, without padding, so that a ranker computes on real documents only.
     """
@@ -159,7 +159,7 @@ class ClickBatch:
     where: Tensor
     """[B, K] bool, true where there is a result."""
     pairs: Tensor | None = None
-    """[B, K, K] float32 sessions with a click on i and none on j, for methods that reduce to pairs."""
+    """[B, K, K] float32 pages with a click on i and none on j, for methods that reduce to pairs."""
     serp: Mapping[str, Tensor] = field(default_factory=dict)
     """[B, K] each, presentation features of the page."""
 

@@ -1,6 +1,6 @@
 """Write a click log as Parquet, and read it back joined to its lists.
 
-Legend: S sessions, N impressions.
+Legend: S pages, N impressions.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from unskew.clicks.files import complete_file
 from unskew.clicks.joining import encodable, encode, join_lists
+from unskew.clicks.lists.files import complete_file
 from unskew.clicks.schema import (
     REQUIRED,
-    check_sessions,
+    check_pages,
     check_values,
     open_table,
     refuse_missing,
@@ -33,7 +33,7 @@ ROW_GROUP = 1_000_000
 def write_log(log: Log, path: Path | str, *, row_group: int = ROW_GROUP) -> None:
     """Write a log as one Parquet file; the file appears under its name only when it is complete.
 
-    Sessions are numbered from 0, unless the log carries a column `session_id`.
+    Pages are numbered from 0, unless the log carries a column `page_id`.
     """
     with complete_file(Path(path)) as ready:
         tables = log_tables(log, row_group)
@@ -46,13 +46,13 @@ def write_log(log: Log, path: Path | str, *, row_group: int = ROW_GROUP) -> None
 
 def log_tables(log: Log, rows: int) -> Iterator[pa.Table]:
     """The log as Arrow tables of so many impressions each; one empty table for an empty log."""
-    session = np.repeat(np.arange(len(log)), log.sizes)
+    page = np.repeat(np.arange(len(log)), log.sizes)
     queries, documents = encodable(log.lists.query_ids), encodable(log.lists.document_ids())
     for start in range(0, max(len(log.row), 1), rows):
         part = slice(start, start + rows)
         columns = {
-            "session_id": pa.array(log.columns.get("session_id", session)[part]),
-            "query_id": pick(queries, log.query[session[part]]),
+            "page_id": pa.array(log.columns.get("page_id", page)[part]),
+            "query_id": pick(queries, log.query[page[part]]),
             "doc_id": pick(documents, log.row[part]),
             "position": pa.array(log.position[part], pa.int32()),
             "click": pa.array(log.click[part], pa.int8()),
@@ -72,23 +72,23 @@ def pick(ids: Any, rows: Array) -> Any:
 def read_log(path: Path | str, lists: Lists, *, columns: Sequence[str] | None = None) -> Log:
     """Read a log from a Parquet file, or from a folder of them, and join it to its lists.
 
-    `columns` names the further columns to keep; None keeps all. Impressions are sorted by session and position
-    where they are not already. Session ids other than 0, 1, 2, ... are kept as the column `session_id`.
+    `columns` names the further columns to keep; None keeps all. Impressions are sorted by page and position
+    where they are not already. Page ids other than 0, 1, 2, ... are kept as the column `page_id`.
     """
     table = open_table(Path(path), columns)
-    session, names = session_codes(table, path)
+    page, names = page_codes(table, path)
     position, click = whole_numbers(table, "position", path), whole_numbers(table, "click", path)
     check_values(position, click, path)
     query, row = join_lists(table, lists, path)
     extra = {name: to_array(table[name]) for name in table.column_names if name not in REQUIRED}
     if not plain_numbers(names):
-        extra["session_id"] = names[session]
-    order = reading_order(session, position)
+        extra["page_id"] = names[page]
+    order = reading_order(page, position)
     if order is not None:
-        session, position, click, query, row = (part[order] for part in (session, position, click, query, row))
+        page, position, click, query, row = (part[order] for part in (page, position, click, query, row))
         extra = {name: part[order] for name, part in extra.items()}
-    starts = session_starts(session)
-    check_sessions(session, position, query, starts, names, path)
+    starts = page_starts(page)
+    check_pages(page, position, query, starts, names, path)
     return Log(
         lists=lists,
         query=query[starts],
@@ -101,15 +101,15 @@ def read_log(path: Path | str, lists: Lists, *, columns: Sequence[str] | None = 
     )
 
 
-def session_codes(table: Any, path: Path | str) -> tuple[Array, Array]:
-    """A number for each row's session [N], ascending with the session's id, and the ids [S]."""
-    refuse_missing(table, "session_id", path)
-    column = table["session_id"]
+def page_codes(table: Any, path: Path | str) -> tuple[Array, Array]:
+    """A number for each row's page [N], ascending with the page's id, and the ids [S]."""
+    refuse_missing(table, "page_id", path)
+    column = table["page_id"]
     if pa.types.is_integer(column.type):
         ids = to_array(column)
         if not len(ids) or (ids[1:] >= ids[:-1]).all():
             new = np.concatenate([[False], ids[1:] != ids[:-1]])[: len(ids)]
-            return np.cumsum(new), ids[session_starts(ids)]
+            return np.cumsum(new), ids[page_starts(ids)]
     codes, names = encode(column)
     order = np.argsort(names, kind="stable")
     rank = np.empty(len(names), np.int64)
@@ -122,16 +122,16 @@ def plain_numbers(names: Array) -> bool:
     return names.dtype.kind in "iu" and np.array_equal(names, np.arange(len(names)))
 
 
-def session_starts(session: Array) -> Array:
+def page_starts(page: Array) -> Array:
     """Index of the first row of each run of equal values."""
-    if not len(session):
+    if not len(page):
         return np.zeros(0, np.int64)
-    return np.concatenate([[0], np.flatnonzero(session[1:] != session[:-1]) + 1])
+    return np.concatenate([[0], np.flatnonzero(page[1:] != page[:-1]) + 1])
 
 
-def reading_order(session: Array, position: Array) -> Array | None:
-    """The order by session and position, or None where the rows are in it."""
-    change = np.diff(session)
+def reading_order(page: Array, position: Array) -> Array | None:
+    """The order by page and position, or None where the rows are in it."""
+    change = np.diff(page)
     if (change >= 0).all() and ((np.diff(position.astype(np.int32)) >= 0) | (change > 0)).all():
         return None
-    return np.lexsort((position, session))
+    return np.lexsort((position, page))

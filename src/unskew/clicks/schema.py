@@ -1,6 +1,6 @@
 """The impressions table, one row per result shown: what its columns are, and the checks on their values.
 
-Legend: S sessions, N impressions.
+Legend: S pages, N impressions.
 
 A log on disk names queries and documents; in memory an impression points at a row of the feature matrix. The
 column `label` may be in a file; it is never read here.
@@ -16,12 +16,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from unskew.clicks.parquet_folder import impressions_in
+from unskew.clicks.engine.parquet import impressions_in
 from unskew.errors import DataError
 from unskew.types import Array
 
 REQUIRED = {
-    "session_id": "string or int, one visit to one result page",
+    "page_id": "string or int, one visit to one result page",
     "query_id": "string or int, as in the lists",
     "doc_id": "string or int, as in the lists",
     "position": "int, the rank shown, from 1",
@@ -115,24 +115,22 @@ def check_values(position: Array, click: Array, path: Path | str) -> None:
         )
 
 
-def check_sessions(
-    session: Array, position: Array, query: Array, starts: Array, names: Array, path: Path | str
-) -> None:
-    """A session has one query, and one document at each position; rows are sorted here."""
-    twice = np.flatnonzero((session[1:] == session[:-1]) & (position[1:] == position[:-1]))
+def check_pages(page: Array, position: Array, query: Array, starts: Array, names: Array, path: Path | str) -> None:
+    """A page has one query, and one document at each position; rows are sorted here."""
+    twice = np.flatnonzero((page[1:] == page[:-1]) & (position[1:] == position[:-1]))
     if len(twice):
         at = twice[0]
         raise DataError(
-            f"{len(twice)} positions are taken twice, first {position[at]} in session {names[session[at]]}",
+            f"{len(twice)} positions are taken twice, first {position[at]} in page {names[page[at]]}",
             path=path,
-            hint="keep one document per position, or give each page its own session_id",
+            hint="keep one document per position, or give each page its own page_id",
         )
     several = np.flatnonzero(query[1:] != query[:-1])
-    several = several[session[several + 1] == session[several]]
+    several = several[page[several + 1] == page[several]]
     if len(several):
         raise DataError(
-            f"{len(np.unique(session[several]))} sessions have more than one query, first session "
-            f"{names[session[several[0]]]}",
+            f"{len(np.unique(page[several]))} pages have more than one query, first page "
+            f"{names[page[several[0]]]}",
             path=path,
-            hint="give each result page its own session_id",
+            hint="give each result page its own page_id",
         )

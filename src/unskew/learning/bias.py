@@ -92,28 +92,28 @@ def rank_sums(values: Tensor, position: Tensor, where: Tensor, positions: int) -
 
 
 def randomized_propensity(log: Log) -> Array:
-    """Examination relative to rank 1, from sessions whose list was shuffled.
+    """Examination relative to rank 1, from pages whose list was shuffled.
 
     In a shuffled list every rank holds the same mix of documents, so clicks at rank k over clicks at rank 1 of the
     lists that reach rank k estimate theta_k / theta_1.
     """
     if log.randomized is None or not log.randomized.any():
         raise DataError(
-            "the log has no randomized sessions",
+            "the log has no randomized pages",
             hint='simulate with randomized=0.05, or give propensities, or use method "dla"',
         )
-    session = np.repeat(np.arange(len(log)), log.sizes)
+    page = np.repeat(np.arange(len(log)), log.sizes)
     top = log.randomized & (log.position == 1)
     has_top, top_click = np.zeros(len(log), dtype=bool), np.zeros(len(log))
-    has_top[session[top]], top_click[session[top]] = True, log.click[top]
-    used = log.randomized & has_top[session]
+    has_top[page[top]], top_click[page[top]] = True, log.click[top]
+    used = log.randomized & has_top[page]
     rank = log.position[used] - 1
     clicks = np.bincount(rank, weights=log.click[used])
-    at_top = np.bincount(rank, weights=top_click[session[used]])  # clicks at rank 1 of the lists that reach rank k
+    at_top = np.bincount(rank, weights=top_click[page[used]])  # clicks at rank 1 of the lists that reach rank k
     if not len(clicks) or (clicks == 0).any() or (at_top == 0).any():
         thin = np.flatnonzero((clicks == 0) | (at_top == 0)) + 1
         place = f"at rank {thin[0]}" if len(thin) else "at rank 1"
-        raise DataError(f"no click {place} in the randomized sessions", hint="randomize more sessions")
+        raise DataError(f"no click {place} in the randomized pages", hint="randomize more pages")
     ratio: Array = clicks / at_top
     return ratio
 

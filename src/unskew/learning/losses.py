@@ -1,6 +1,6 @@
 """Ranking losses as pure functions: scores and clicks in, one number out; list axis last, masks everywhere.
 
-A row is a session, or a group of sessions that showed the same ranking: `clicks` are then sums over the group
+A row is a page, or a group of pages that showed the same ranking: `clicks` are then sums over the group
 and `impressions` its size. Losses that are linear in the clicks give the same value and gradient either way.
 
 Legend: B rows, K results of a page.
@@ -17,10 +17,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from unskew.clicks.counts import Reduction
+from unskew.clicks.counts.reduction import Reduction
 from unskew.types import ClickBatch
 
-Normalization = Literal["pooled", "list", "sessions"]
+Normalization = Literal["pooled", "list", "pages"]
 LossName = Literal["softmax", "softmax_list", "sigmoid", "pairwise", "lambda"]
 
 
@@ -62,7 +62,7 @@ def softmax_loss(
     """-sum_k u_k log softmax(scores)_k with u = clicks * weights, normalised in one of three ways.
 
     pooled divides by the sum of u over the batch, list makes u sum to 1 in every list and averages the lists
-    that have a click, sessions divides by the number of sessions. No click at all gives 0.
+    that have a click, pages divides by the number of pages. No click at all gives 0.
 
     >>> s, c = torch.tensor([[1.0, 2, 0], [0.5, -0.5, 1.5]]), torch.tensor([[0.0, 1, 0], [1, 0, 1]])
     >>> round(softmax_loss(s, c, where=torch.ones_like(c, dtype=torch.bool)).item(), 6)
@@ -74,8 +74,8 @@ def softmax_loss(
     if normalize == "list":
         total = u.sum(-1, keepdim=True)
         u = torch.where(total > 0, u / torch.where(total > 0, total, 1.0), 0.0)
-    if normalize == "sessions":
-        return -(u * log_p).sum() / session_count(where, impressions)
+    if normalize == "pages":
+        return -(u * log_p).sum() / page_count(where, impressions)
     return _ratio(-(u * log_p).sum(), u.sum())
 
 
@@ -87,7 +87,7 @@ def sigmoid_loss(
     weights: Tensor | None = None,
     impressions: Tensor | None = None,
 ) -> Tensor:
-    """Cross-entropy of sigmoid(scores) against w c, summed over a page and averaged over sessions.
+    """Cross-entropy of sigmoid(scores) against w c, summed over a page and averaged over pages.
 
     -(w c) log sig(s) - (n - w c) log(1 - sig(s)); with w the inverse propensity it is unbiased.
 
@@ -99,7 +99,7 @@ def sigmoid_loss(
     positive = clicks if weights is None else clicks * weights
     scores = torch.where(where, scores, 0.0)
     loss = positive * F.softplus(-scores) + (n - positive) * F.softplus(scores)
-    return torch.where(where, loss, 0.0).sum() / session_count(where, impressions)
+    return torch.where(where, loss, 0.0).sum() / page_count(where, impressions)
 
 
 def pair_losses(scores: Tensor) -> Tensor:
@@ -132,7 +132,7 @@ def pairwise_loss(
 
 
 def pair_counts(clicks: Tensor, where: Tensor) -> Tensor:
-    """Pairs of single sessions, [B, K, K]: 1 where i has more clicks (or a higher grade) than j."""
+    """Pairs of single pages, [B, K, K]: 1 where i has more clicks (or a higher grade) than j."""
     both = where.unsqueeze(-1) & where.unsqueeze(-2)
     return ((clicks.unsqueeze(-1) > clicks.unsqueeze(-2)) & both).to(clicks.dtype)
 
@@ -164,8 +164,8 @@ def lambda_loss(scores: Tensor, clicks: Tensor, *, where: Tensor, weights: Tenso
     return pairwise_loss(scores, clicks, where=where, weights=weights, gains=gains)
 
 
-def session_count(where: Tensor, impressions: Tensor | None) -> Tensor:
-    """Number of sessions behind a batch, at least 1: the largest impression count of each row, summed."""
+def page_count(where: Tensor, impressions: Tensor | None) -> Tensor:
+    """Number of pages behind a batch, at least 1: the largest impression count of each row, summed."""
     rows = where.to(torch.float32) if impressions is None else torch.where(where, impressions, 0.0)
     return rows.amax(-1).sum().clamp(min=1.0)
 
@@ -190,7 +190,7 @@ class ListLoss:
 LOSSES: dict[LossName, ListLoss] = {
     "softmax": ListLoss("counts", lambda s, b, w: softmax_loss(s, b.clicks, where=b.where, weights=w)),
     "softmax_list": ListLoss(
-        "sessions", lambda s, b, w: softmax_loss(s, b.clicks, where=b.where, weights=w, normalize="list")
+        "pages", lambda s, b, w: softmax_loss(s, b.clicks, where=b.where, weights=w, normalize="list")
     ),
     "sigmoid": ListLoss(
         "counts", lambda s, b, w: sigmoid_loss(s, b.clicks, where=b.where, weights=w, impressions=b.impressions)
@@ -198,6 +198,6 @@ LOSSES: dict[LossName, ListLoss] = {
     "pairwise": ListLoss(
         "pairs", lambda s, b, w: pairwise_loss(s, b.clicks, where=b.where, weights=w, pairs=b.pairs)
     ),
-    "lambda": ListLoss("sessions", lambda s, b, w: lambda_loss(s, b.clicks, where=b.where, weights=w)),
+    "lambda": ListLoss("pages", lambda s, b, w: lambda_loss(s, b.clicks, where=b.where, weights=w)),
 }
 """Losses that a method can be given by name."""

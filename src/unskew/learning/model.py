@@ -17,12 +17,12 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import nn
 
-from unskew.clicks.scaling import Scaler
+from unskew.clicks.lists.scaling import Scaler
 from unskew.errors import ConfigError, DataError, RunError, did_you_mean
-from unskew.learning.checkpoint import under, write_tensors
+from unskew.learning.fitting.checkpoint import under, write_tensors
 from unskew.learning.methods import LEARNERS, Context, MethodConfig, MethodModule, PackageConfig
-from unskew.learning.rankers import RANKERS, Ranker, beside_trees
-from unskew.learning.trees import Trees, tree_rankers
+from unskew.learning.rankers.networks import RANKERS, Ranker, beside_trees
+from unskew.learning.rankers.trees import Trees, tree_rankers
 from unskew.types import Array, Lists
 
 FORMAT = 1

@@ -7,18 +7,6 @@ from unskew.measuring.clicks import (
     perplexity_by_rank_metric,
     perplexity_metric,
 )
-from unskew.measuring.compare import (
-    Interval,
-    PairedTest,
-    SeedSummary,
-    bootstrap_mean,
-    crossed_t_test,
-    gap_closed,
-    holm,
-    mean_over_seeds,
-    paired_bootstrap,
-    paired_t_test,
-)
 from unskew.measuring.formulas import Empty, Gain
 from unskew.measuring.ranked import RankedLists, rank_lists
 from unskew.measuring.ranking import (
@@ -32,6 +20,18 @@ from unskew.measuring.ranking import (
     precision_metric,
 )
 from unskew.measuring.report import DEFAULT_METRICS, RankingReport, measure_ranking
+from unskew.measuring.tests import (
+    Interval,
+    PairedTest,
+    SeedSummary,
+    bootstrap_mean,
+    crossed_t_test,
+    gap_closed,
+    holm,
+    mean_over_seeds,
+    paired_bootstrap,
+    paired_t_test,
+)
 
 __all__ = [
     "DEFAULT_METRICS",

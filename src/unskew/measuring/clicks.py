@@ -1,6 +1,6 @@
 """How well a model predicts clicks: log-likelihood, perplexity, AUC, and the list-wise log-likelihood.
 
-Every function takes counts, so a reduced log gives the same number as the sessions it came from: an entry was
+Every function takes counts, so a reduced log gives the same number as the pages it came from: an entry was
 clicked `clicks` times out of `impressions` (default 1, so plain 0/1 clicks work as they are). Arrays may have
 any shape as long as it is the same; an entry with 0 impressions is padding and never counts.
 """
@@ -86,7 +86,7 @@ def listwise_click_loglikelihood_metric(
 ) -> float:
     """sum(c log softmax(s)) / sum(c): how likely the clicked results are within the list that was shown.
 
-    Flat arrays [N]; list q is entries offsets[q] to offsets[q + 1], one session or all sessions with one
+    Flat arrays [N]; list q is entries offsets[q] to offsets[q + 1], one page or all pages with one
     ranking. Lists without a click do not matter. NaN where there is no click at all.
 
     >>> round(listwise_click_loglikelihood_metric([1, 2, 0, 0.5], [0, 1, 0, 1], offsets=[0, 3, 4]), 6)

@@ -71,7 +71,7 @@ def simulate(
     lists: Lists,
     behaviour: Behaviour | str = "position",
     *,
-    sessions: int | None = None,
+    pages: int | None = None,
     clicks: int | None = None,
     seed: int = 0,
     logger: Logger | str = "svm",
@@ -82,18 +82,18 @@ def simulate(
 ) -> Log:
     """Simulate a click log; the same seed gives the same log.
 
-    Queries are drawn uniformly with replacement, and a query without documents never. Each session shows the top
+    Queries are drawn uniformly with replacement, and a query without documents never. Each page shows the top
     of its list in the order of the logging ranker, and the behaviour clicks.
 
-    Give `sessions`, or `clicks`: then the log ends with the first session that reaches as many. `cutoff` is the
+    Give `pages`, or `clicks`: then the log ends with the first page that reaches as many. `cutoff` is the
     length of a page, None for whole lists; "usual" is 10, and whole lists for a `Mixture`. With `drop_clickless`
-    a session without a click is left out and not counted. `randomized` is the probability of a session whose page
+    a page without a click is left out and not counted. `randomized` is the probability of a page whose page
     is shuffled: the same documents in a uniformly random order, every impression marked. With `truth` the log has
-    the columns `true_examination` (given the earlier clicks of the session) and `true_relevance`.
+    the columns `true_examination` (given the earlier clicks of the page) and `true_relevance`.
 
     >>> import numpy as np
     >>> lists = Lists(np.zeros((3, 1)), np.array([0, 3]), np.array([4, 0, 0]), np.array([1]))
-    >>> log = simulate(lists, Cascade(noise=0.0), sessions=2, logger="oracle")
+    >>> log = simulate(lists, Cascade(noise=0.0), pages=2, logger="oracle")
     >>> log.click.tolist(), log.position.tolist()
     ([1, 0, 0, 1, 0, 0], [1, 2, 3, 1, 2, 3])
     """
@@ -104,7 +104,7 @@ def simulate(
     return simulate_clicks(
         lists,
         behaviour,
-        sessions=sessions,
+        pages=pages,
         clicks=clicks,
         seed=seed,
         logger=logger,

@@ -1,9 +1,9 @@
 """The contract of a simulated user: a page of results in, clicks and the truth behind them out.
 
-Legend: S sessions, K results of a page, N documents. Column k - 1 of an [S, K] array is rank k.
+Legend: S pages, K results of a page, N documents. Column k - 1 of an [S, K] array is rank k.
 
-A behaviour draws all its random numbers in one call, session by session, so a log does not depend on how its
-sessions were cut into chunks.
+A behaviour draws all its random numbers in one call, page by page, so a log does not depend on how its
+pages were cut into chunks.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Outcome(NamedTuple):
     clicks: Array
     """[S, K] bool; never true where padded."""
     examination: Array
-    """[S, K] float32, probability of examination given the earlier clicks of the session."""
+    """[S, K] float32, probability of examination given the earlier clicks of the page."""
     relevance: Array
     """[S, K] float32, probability γ that an examined result is found relevant."""
 
@@ -70,7 +70,7 @@ class Behaviour(BaseModel, ABC):
 
     @abstractmethod
     def draw(self, shown: Shown, rng: np.random.Generator) -> Outcome:
-        """Draw one session for each page."""
+        """Draw one page for each page."""
 
     @abstractmethod
     def click_probability(self, shown: Shown) -> Array:
@@ -94,7 +94,7 @@ class Sequential(Graded):
     """A user who reads from the top; what was clicked above decides what is examined below."""
 
     @abstractmethod
-    def begin(self, sessions: int) -> Array:
+    def begin(self, pages: int) -> Array:
         """The state before rank 1, [S]."""
 
     @abstractmethod
@@ -106,7 +106,7 @@ class Sequential(Graded):
         """The state after this rank."""
 
     def draw(self, shown: Shown, rng: np.random.Generator) -> Outcome:
-        """Draw one session for each page, rank by rank."""
+        """Draw one page for each page, rank by rank."""
         relevance = self.relevance(shown)
         examination = np.empty_like(relevance)
         clicks = np.zeros(shown.where.shape, bool)

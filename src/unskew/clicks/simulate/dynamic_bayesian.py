@@ -30,9 +30,9 @@ class DynamicBayesian(Sequential):
     continuation: Probability = 0.9
     """Probability λ of going on to the next rank when not satisfied; 0.9 is the usual choice."""
 
-    def begin(self, sessions: int) -> Array:
+    def begin(self, pages: int) -> Array:
         """Everybody examines rank 1."""
-        return np.ones(sessions, np.float32)
+        return np.ones(pages, np.float32)
 
     def examine(self, rank: int, state: Array) -> Array:
         """The state is the examination probability."""

@@ -93,7 +93,7 @@ class IndividualBias(Graded):
         return result
 
     def draw(self, shown: Shown, rng: np.random.Generator) -> Outcome:
-        """Draw one session for each page."""
+        """Draw one page for each page."""
         theta, gamma = self.examination(shown), self.relevance(shown)
         return draw_independent(shown, rng, theta * gamma, theta, gamma)
 

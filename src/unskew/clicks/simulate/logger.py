@@ -109,7 +109,7 @@ class SvmLogger(Logger):
 
 
 class RandomLogger(Logger):
-    """A random order, the same in every session."""
+    """A random order, the same in every page."""
 
     def scores(self, lists: Lists, seed: int = 0) -> Array:
         """Uniform random scores."""

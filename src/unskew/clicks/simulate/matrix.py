@@ -64,7 +64,7 @@ class ClickMatrix(Behaviour):
         return masked(shown, self._lookup(shown))
 
     def draw(self, shown: Shown, rng: np.random.Generator) -> Outcome:
-        """Draw one session for each page."""
+        """Draw one page for each page."""
         theta, gamma = self.product(shown.where.shape[1])
         relevance = np.take(gamma, shown.labels, mode="clip")
         return draw_independent(shown, rng, self._lookup(shown).astype(np.float32), theta, relevance)

@@ -1,4 +1,4 @@
-"""Mixture of behaviours: every session is one of four kinds of user.
+"""Mixture of behaviours: every page is one of four kinds of user.
 
 L. Yan et al., "Revisiting two-tower models for unbiased learning to rank", SIGIR 2022.
 
@@ -7,7 +7,7 @@ L. Yan et al., "Revisiting two-tower models for unbiased learning to rank", SIGI
     document only (DCTR)     P(c_k) = 0.5 γ_y
     position-based (PBM)     P(c_k) = γ_y/k
 
-Pages show the whole list unless a cutoff is given. The truth of a log is γ_y and the factor of the session's
+Pages show the whole list unless a cutoff is given. The truth of a log is γ_y and the factor of the page's
 kind: 0.1, 0.5/k, 0.5 or 1/k; the first two kinds click without regard to γ_y.
 """
 
@@ -25,7 +25,7 @@ Share = Annotated[float, Field(ge=0.0)]
 
 
 class Mixture(Graded):
-    """Users of four kinds, drawn per session.
+    """Users of four kinds, drawn per page.
 
     >>> Mixture(ratio=(1.0, 1.0, 1.0, 2.0)).shares().tolist()
     [0.2, 0.2, 0.2, 0.4]
@@ -49,9 +49,9 @@ class Mixture(Graded):
         return shares
 
     def draw(self, shown: Shown, rng: np.random.Generator) -> Outcome:
-        """Draw one session for each page: its kind, then its clicks."""
-        sessions, ranks = shown.where.shape
-        chance = rng.random((sessions, ranks + 1), dtype=np.float32)
+        """Draw one page for each page: its kind, then its clicks."""
+        pages, ranks = shown.where.shape
+        chance = rng.random((pages, ranks + 1), dtype=np.float32)
         kind = np.searchsorted(np.cumsum(self.shares())[:3].astype(np.float32), chance[:, 0], side="right")
         gamma = self.relevance(shown)
         examination = factors(ranks)[kind]

@@ -44,7 +44,7 @@ class PositionBias(Graded):
         return theta
 
     def draw(self, shown: Shown, rng: np.random.Generator) -> Outcome:
-        """Draw one session for each page."""
+        """Draw one page for each page."""
         theta, gamma = self.examination(shown.where.shape[1]), self.relevance(shown)
         return draw_independent(shown, rng, theta * gamma, theta, gamma)
 

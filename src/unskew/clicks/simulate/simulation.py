@@ -1,6 +1,6 @@
 """Draw a click log: queries at random, pages from the logging ranker, clicks from a behaviour.
 
-Legend: S sessions, K results of a page, N impressions.
+Legend: S pages, K results of a page, N impressions.
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ from typing import Literal
 import numpy as np
 
 from unskew.clicks.simulate.behaviour import Behaviour, Outcome, Shown
+from unskew.clicks.simulate.layout import PageTable, lay_out
 from unskew.clicks.simulate.logger import Logger, logging_scores
-from unskew.clicks.simulate.pages import Pages, lay_out
 from unskew.errors import ConfigError, DataError
 from unskew.types import Array, Lists, Log
 
 CELLS = 1_000_000
 """Impressions drawn at a time, padding included."""
 PATIENCE = 200_000
-"""Sessions after which a simulation gives up that waits for clicks and finds next to none."""
+"""Pages after which a simulation gives up that waits for clicks and finds next to none."""
 SCARCE = 1e-4
-"""Kept sessions, or clicks, per drawn session that count as next to none."""
+"""Kept pages, or clicks, per drawn page that count as next to none."""
 
 
 def simulate_clicks(
     lists: Lists,
     behaviour: Behaviour,
     *,
-    sessions: int | None = None,
+    pages: int | None = None,
     clicks: int | None = None,
     seed: int = 0,
     logger: Logger | str = "svm",
@@ -39,33 +39,33 @@ def simulate_clicks(
     truth: bool = False,
 ) -> Log:
     """See `unskew.clicks.simulate.simulate`."""
-    check_arguments(sessions, clicks, randomized)
+    check_arguments(pages, clicks, randomized)
     if cutoff == "usual":
         cutoff = None if behaviour.whole_list else 10
-    pages = lay_out(lists, logging_scores(lists, logger, seed), cutoff)
+    table = lay_out(lists, logging_scores(lists, logger, seed), cutoff)
     behaviour = behaviour.prepare(lists)
-    pages = replace(pages, terms=behaviour.document_terms(lists))
-    source = Source(pages, behaviour, seed, randomized)
-    target = sessions if sessions is not None else clicks
+    table = replace(table, terms=behaviour.document_terms(lists))
+    source = PageStream(table, behaviour, seed, randomized)
+    target = pages if pages is not None else clicks
     assert target is not None
-    goal = Goal(target, counts_clicks=sessions is None, drop_clickless=drop_clickless)
-    parts = [Part.of(page, truth) for page in collect(source, goal)]
+    goal = Goal(target, counts_clicks=pages is None, drop_clickless=drop_clickless)
+    parts = [Piece.of(page, truth) for page in collect(source, goal)]
     return assemble(lists, parts, with_randomized=randomized > 0, truth=truth)
 
 
-def check_arguments(sessions: int | None, clicks: int | None, randomized: float) -> None:
+def check_arguments(pages: int | None, clicks: int | None, randomized: float) -> None:
     """Refuse what cannot be drawn."""
-    if (sessions is None) == (clicks is None):
-        raise ConfigError("give either sessions or clicks: how long the log should be")
-    if (sessions if sessions is not None else clicks or 0) < 0:
-        raise ConfigError("sessions and clicks must not be negative")
+    if (pages is None) == (clicks is None):
+        raise ConfigError("give either pages or clicks: how long the log should be")
+    if (pages if pages is not None else clicks or 0) < 0:
+        raise ConfigError("pages and clicks must not be negative")
     if not 0 <= randomized <= 1:
-        raise ConfigError(f"randomized is a share of the sessions between 0 and 1, not {randomized}")
+        raise ConfigError(f"randomized is a share of the pages between 0 and 1, not {randomized}")
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """Sessions as drawn, padded."""
+    """Pages as drawn, padded."""
 
     query: Array
     """[S] int64."""
@@ -76,43 +76,43 @@ class Chunk:
     shown: Shown
     outcome: Outcome
 
-    def take(self, sessions: Array | slice) -> Chunk:
-        """Some of the sessions."""
+    def take(self, pages: Array | slice) -> Chunk:
+        """Some of the pages."""
         shown, outcome = self.shown, self.outcome
         return Chunk(
-            self.query[sessions],
-            self.sizes[sessions],
-            self.shuffled[sessions],
-            Shown(shown.lists, shown.rows[sessions], shown.labels[sessions], shown.where[sessions]),
-            Outcome(*(part[sessions] for part in outcome)),
+            self.query[pages],
+            self.sizes[pages],
+            self.shuffled[pages],
+            Shown(shown.lists, shown.rows[pages], shown.labels[pages], shown.where[pages]),
+            Outcome(*(part[pages] for part in outcome)),
         )
 
 
-class Source:
-    """An endless stream of sessions that is the same however it is cut into chunks."""
+class PageStream:
+    """An endless stream of pages that is the same however it is cut into chunks."""
 
-    def __init__(self, pages: Pages, behaviour: Behaviour, seed: int, randomized: float) -> None:
-        self.pages, self.behaviour, self.randomized = pages, behaviour, randomized
-        self.queries = np.flatnonzero(pages.sizes)
+    def __init__(self, table: PageTable, behaviour: Behaviour, seed: int, randomized: float) -> None:
+        self.table, self.behaviour, self.randomized = table, behaviour, randomized
+        self.queries = np.flatnonzero(table.sizes)
         if not len(self.queries):
-            raise DataError("no query has a document", path=pages.lists.name, hint="give lists with documents")
+            raise DataError("no query has a document", path=table.lists.name, hint="give lists with documents")
         streams = np.random.SeedSequence(seed).spawn(4)
         self.query_rng, self.flag_rng, self.order_rng, self.click_rng = map(np.random.default_rng, streams)
 
     @property
     def most(self) -> int:
-        """Sessions to draw at a time."""
-        return max(1, CELLS // int(self.pages.rows.shape[1]))
+        """Pages to draw at a time."""
+        return max(1, CELLS // int(self.table.rows.shape[1]))
 
-    def draw(self, sessions: int) -> Chunk:
-        """The next sessions."""
-        query = self.queries[self.query_rng.integers(len(self.queries), size=sessions)]
-        shuffled = np.zeros(sessions, bool)
+    def draw(self, pages: int) -> Chunk:
+        """The next pages."""
+        query = self.queries[self.query_rng.integers(len(self.queries), size=pages)]
+        shuffled = np.zeros(pages, bool)
         if self.randomized > 0:
-            shuffled = self.flag_rng.random(sessions) < self.randomized
-        shown = self.pages.show(query, shuffled, self.order_rng)
+            shuffled = self.flag_rng.random(pages) < self.randomized
+        shown = self.table.show(query, shuffled, self.order_rng)
         outcome = self.behaviour.draw(shown, self.click_rng)
-        return Chunk(query, self.pages.sizes[query], shuffled, shown, outcome)
+        return Chunk(query, self.table.sizes[query], shuffled, shown, outcome)
 
 
 @dataclass
@@ -126,7 +126,7 @@ class Goal:
     drawn: int = 0
 
     def ask(self, most: int) -> int:
-        """Sessions to draw next: what is probably missing, with a little to spare."""
+        """Pages to draw next: what is probably missing, with a little to spare."""
         missing = self.target - self.reached
         if self.counts_clicks or self.drop_clickless:
             rate = max(self.reached / self.drawn, 1e-3) if self.drawn else 1.0
@@ -134,7 +134,7 @@ class Goal:
         return min(missing, most)
 
     def accept(self, chunk: Chunk) -> Chunk:
-        """The sessions that belong to the log; the rest of the chunk is not needed."""
+        """The pages that belong to the log; the rest of the chunk is not needed."""
         self.drawn += len(chunk.query)
         if not (self.counts_clicks or self.drop_clickless):
             self.reached += len(chunk.query)
@@ -149,25 +149,25 @@ class Goal:
     def give_up_if_hopeless(self, name: str) -> None:
         """Stop rather than draw for ever."""
         if self.drawn >= PATIENCE and self.reached < self.drawn * SCARCE:
-            what = "clicks" if self.counts_clicks else "sessions with a click"
+            what = "clicks" if self.counts_clicks else "pages with a click"
             raise DataError(
-                f"{self.drawn} simulated sessions gave {self.reached} {what} of the {self.target} asked for",
+                f"{self.drawn} simulated pages gave {self.reached} {what} of the {self.target} asked for",
                 path=name,
-                hint="use a behaviour that clicks more often, or ask for sessions and keep those without clicks",
+                hint="use a behaviour that clicks more often, or ask for pages and keep those without clicks",
             )
 
 
-def collect(source: Source, goal: Goal) -> Iterator[Chunk]:
+def collect(source: PageStream, goal: Goal) -> Iterator[Chunk]:
     """Draw until the goal is reached."""
     while goal.reached < goal.target:
         yield goal.accept(source.draw(goal.ask(source.most)))
         if goal.reached < goal.target:
-            goal.give_up_if_hopeless(source.pages.lists.name)
+            goal.give_up_if_hopeless(source.table.lists.name)
 
 
 @dataclass(frozen=True)
-class Part:
-    """Sessions without padding: [S] and [N] arrays of a log."""
+class Piece:
+    """Pages without padding: [S] and [N] arrays of a log."""
 
     query: Array
     sizes: Array
@@ -179,7 +179,7 @@ class Part:
     relevance: Array
 
     @classmethod
-    def of(cls, chunk: Chunk, truth: bool) -> Part:
+    def of(cls, chunk: Chunk, truth: bool) -> Piece:
         """Leave out padding, and the truth where nobody asked for it."""
         where = chunk.shown.where
         full = bool(where.all())
@@ -202,7 +202,7 @@ class Part:
         )
 
 
-def assemble(lists: Lists, parts: list[Part], *, with_randomized: bool, truth: bool) -> Log:
+def assemble(lists: Lists, parts: list[Piece], *, with_randomized: bool, truth: bool) -> Log:
     """One log of all parts."""
 
     def join(name: str, kind: type) -> Array:

@@ -71,7 +71,7 @@ class TrustBias(Behaviour):
         return theta * (plus - minus), theta * minus
 
     def draw(self, shown: Shown, rng: np.random.Generator) -> Outcome:
-        """Draw one session for each page."""
+        """Draw one page for each page."""
         ranks, g = shown.where.shape[1], self.relevance(shown)
         alpha, beta = (part.astype(np.float32) for part in self.affine(ranks))
         return draw_independent(shown, rng, alpha * g + beta, self.examination(ranks), g)

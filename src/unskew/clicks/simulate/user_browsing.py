@@ -59,9 +59,9 @@ class UserBrowsing(Sequential):
         distance = len(row) if last == 0 else min(rank - last, max(len(row) - 1, 1))
         return float(row[distance - 1] ** self.severity)
 
-    def begin(self, sessions: int) -> Array:
+    def begin(self, pages: int) -> Array:
         """The state is the rank of the last click, 0 for none."""
-        return np.zeros(sessions, np.int64)
+        return np.zeros(pages, np.int64)
 
     def examine(self, rank: int, state: Array) -> Array:
         """The table's entry for this rank and the last click."""

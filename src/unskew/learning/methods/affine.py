@@ -13,7 +13,7 @@ relevance probability that the scores of its list give,
 
 Differences from the paper: EM runs over each batch and moves z by `step`, where the published code sweeps the
 whole training set every 20 steps. y~ below 0 counts as 0: a negative label makes the loss unbounded. Rates need
-repeated impressions of a ranking; with one session per ranking a click rate is a click.
+repeated impressions of a ranking; with one page per ranking a click rate is a click.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from unskew.clicks.counts import Reduction
+from unskew.clicks.counts.reduction import Reduction
 from unskew.learning.bias import at_rank, rank_sums
 from unskew.learning.losses import softmax_loss
 from unskew.learning.methods.contract import Context, ImpressionConfig, MethodModule
@@ -62,7 +62,7 @@ class Affine(ImpressionConfig):
 
     @property
     def reduction(self) -> Reduction:
-        """Counts, for it is defined on click rates: the corrected rate of one session is another thing."""
+        """Counts, for it is defined on click rates: the corrected rate of one page is another thing."""
         return "counts"
 
     def build(self, context: Context) -> AffineMethod:

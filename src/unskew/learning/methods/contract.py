@@ -9,8 +9,8 @@ from typing import ClassVar, Literal, Protocol, runtime_checkable
 from pydantic import BaseModel, ConfigDict
 from torch import Tensor, nn
 
-from unskew.clicks.batches import Batches
-from unskew.clicks.counts import Reduction
+from unskew.clicks.counts.batches import Batches
+from unskew.clicks.counts.reduction import Reduction
 from unskew.types import ClickBatch, Log
 
 
@@ -69,7 +69,7 @@ class MethodConfig(BaseModel):
 
     @property
     def needs_clickless(self) -> bool:
-        """Whether sessions without a click must be in the log."""
+        """Whether pages without a click must be in the log."""
         return False
 
     def build(self, context: Context) -> MethodModule:
@@ -82,7 +82,7 @@ class ImpressionConfig(MethodConfig):
 
     @property
     def needs_clickless(self) -> bool:
-        """Sessions without a click say as much as the others."""
+        """Pages without a click say as much as the others."""
         return True
 
 

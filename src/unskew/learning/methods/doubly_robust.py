@@ -4,7 +4,7 @@ Reference: Oosterhuis, "Doubly Robust Estimation for Correcting Position Bias in
 Learning to Rank", ACM TOIS 2023.
 
 With C the clicks and n the impressions of a document at rank k, alpha_k and beta_k the affine click model, R the
-regression estimate, and tau a clip that falls with the number of sessions N,
+regression estimate, and tau a clip that falls with the number of pages N,
 
     y = n R + (C - n beta_k - n alpha_k R) / max(alpha_k, tau)        tau = min(1, clip / sqrt(N))
     R by cross-entropy, weights (C - n beta) / max(alpha, tau) and (n alpha - C + n beta) / max(alpha, tau)
@@ -48,15 +48,15 @@ class DoublyRobust(ImpressionConfig):
 
     name: Literal["doubly_robust"] = "doubly_robust"
     propensity: Literal["randomized", "oracle"] | Annotated[tuple[float, ...], Field(strict=False)] = "randomized"
-    """From the shuffled sessions of the log, from the simulator, or one number per rank."""
+    """From the shuffled pages of the log, from the simulator, or one number per rank."""
     clip: float = Field(10.0, gt=0)
-    """tau = min(1, clip / sqrt(sessions))."""
+    """tau = min(1, clip / sqrt(pages))."""
 
     def build(self, context: Context) -> DoublyRobustMethod:
         """The method, with propensities looked up or estimated."""
         theta = IPW(propensity=self.propensity).build(context).theta
-        sessions = 1 if context.log is None else max(len(context.log), 1)
-        return DoublyRobustMethod(theta, min(1.0, self.clip / sessions**0.5))
+        pages = 1 if context.log is None else max(len(context.log), 1)
+        return DoublyRobustMethod(theta, min(1.0, self.clip / pages**0.5))
 
 
 class DoublyRobustMethod(MethodModule):

@@ -6,10 +6,10 @@ al., "Learning to Rank with Selection Bias in Personal Search", SIGIR 2016.
     w_k = theta_1 / theta_k
     minimise  - sum_q sum_k c_qk w_k log softmax_k(s_q)  /  sum_q sum_k c_qk w_k        (self-normalised)
 
-Propensities are given, estimated from shuffled sessions of the log, or the simulator's own.
+Propensities are given, estimated from shuffled pages of the log, or the simulator's own.
 
 Differences from the paper: weights can be clipped, which trades a little bias for much variance; with
-`self_normalized = false` the softmax loss is divided by the number of sessions (the plain estimator). The
+`self_normalized = false` the softmax loss is divided by the number of pages (the plain estimator). The
 pointwise loss takes the unbiased form -(w c) log sig(s) - (1 - w c) log(1 - sig(s)), not a weighted cross-entropy.
 """
 
@@ -23,7 +23,7 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
-from unskew.clicks.counts import Reduction
+from unskew.clicks.counts.reduction import Reduction
 from unskew.errors import ConfigError
 from unskew.learning.bias import at_rank, oracle_propensity, randomized_propensity
 from unskew.learning.losses import LOSSES, LossName, softmax_loss
@@ -46,11 +46,11 @@ class IPW(MethodConfig):
 
     name: Literal["ipw"] = "ipw"
     propensity: Literal["randomized", "oracle"] | Annotated[tuple[float, ...], Field(strict=False)] = "randomized"
-    """From the shuffled sessions of the log, from the simulator, or one number per rank."""
+    """From the shuffled pages of the log, from the simulator, or one number per rank."""
     max_weight: Annotated[float, Field(ge=1)] | None = None
     """Clip weights at this value; none clips nothing."""
     self_normalized: bool = True
-    """Divide the softmax loss by the sum of weights, not by the number of sessions."""
+    """Divide the softmax loss by the sum of weights, not by the number of pages."""
     loss: LossName = "softmax"
     """Which ranking loss to weight."""
 
@@ -100,7 +100,7 @@ class IPWMethod(MethodModule):
         if self.config.loss == "softmax" and not self.config.self_normalized:
             n = batch.impressions
             return softmax_loss(
-                scores, batch.clicks, where=batch.where, weights=weights, impressions=n, normalize="sessions"
+                scores, batch.clicks, where=batch.where, weights=weights, impressions=n, normalize="pages"
             )
         return LOSSES[self.config.loss].function(scores, batch, weights)
 

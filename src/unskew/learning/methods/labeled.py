@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from unskew.clicks.counts import Reduction
+from unskew.clicks.counts.reduction import Reduction
 from unskew.learning.methods.contract import Context, MethodConfig
 from unskew.learning.methods.naive import Naive, NaiveMethod
 
@@ -32,7 +32,7 @@ class Labeled(MethodConfig):
     @property
     def reduction(self) -> Reduction:
         """None: grades come one row per query, and are not counts."""
-        return "sessions"
+        return "pages"
 
     def build(self, context: Context) -> NaiveMethod:
         """The method; grades arrive in the place of clicks."""

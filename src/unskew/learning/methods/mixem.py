@@ -1,14 +1,14 @@
-"""Mixture EM: every session follows one of four click models that share their towers.
+"""Mixture EM: every page follows one of four click models that share their towers.
 
 Reference: Yan et al., "Revisiting Two-tower Models for Unbiased Learning to Rank", SIGIR 2022 (Sec. 3.1, 4.4).
 
     z_0 = t_0        z_1 = t_1 + e_k        z_2 = t_2 + f(x)        z_3 = e_k + f(x)
-    l_a = sum_k cross-entropy(c_k, z_a,k)                       loss of a session under model a
+    l_a = sum_k cross-entropy(c_k, z_a,k)                       loss of a page under model a
     p_a = softmax_a(-l_a / T), held constant                    (E-step)
     minimise  sum_a p_a l_a                                     (M-step);  rank by f
 
 Differences from the paper: the offsets t start at the logit of the log's click rate, so that no model wins early;
-sessions without a click count (the public implementation gives them no weight: `clickless = false`).
+pages without a click count (the public implementation gives them no weight: `clickless = false`).
 """
 
 from __future__ import annotations
@@ -20,45 +20,45 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
-from unskew.clicks.counts import Reduction
+from unskew.clicks.counts.reduction import Reduction
 from unskew.learning.bias import PositionTable
 from unskew.learning.methods.contract import Context, MethodConfig, MethodModule
 from unskew.types import ClickBatch
 
 
-def session_losses(logits: Tensor, clicks: Tensor, *, where: Tensor) -> Tensor:
-    """l_a of each session, [A, B], from logits [A, B, K]."""
+def page_losses(logits: Tensor, clicks: Tensor, *, where: Tensor) -> Tensor:
+    """l_a of each page, [A, B], from logits [A, B, K]."""
     loss = clicks * F.softplus(-logits) + (1 - clicks) * F.softplus(logits)
     return torch.where(where, loss, 0.0).sum(-1)
 
 
 def mixture_loss(logits: Tensor, clicks: Tensor, *, where: Tensor, temperature: float = 1.0) -> Tensor:
-    """sum_a p_a l_a of each session, [B].
+    """sum_a p_a l_a of each page, [B].
 
-    >>> z = torch.tensor([[[0.6, 0.8]], [[0.9, 0.2]]])  # two models, one session, two results
+    >>> z = torch.tensor([[[0.6, 0.8]], [[0.9, 0.2]]])  # two models, one page, two results
     >>> c = torch.tensor([[1.0, 0.0]])
     >>> round(mixture_loss(z, c, where=torch.ones_like(c, dtype=torch.bool)).item(), 6)
     1.31987
     """
-    losses = session_losses(logits, clicks, where=where)
+    losses = page_losses(logits, clicks, where=where)
     with torch.no_grad():
         share = torch.softmax(-losses / temperature, dim=0)
     return (share * losses).sum(0)
 
 
 class MixEM(MethodConfig):
-    """Explain each session by one of four click models."""
+    """Explain each page by one of four click models."""
 
     name: Literal["mixem"] = "mixem"
     temperature: float = Field(1.0, gt=0)
-    """T: how sharply sessions are assigned to models."""
+    """T: how sharply pages are assigned to models."""
     clickless: bool = True
-    """Count sessions without a click."""
+    """Count pages without a click."""
 
     @property
     def reduction(self) -> Reduction:
         """The assignment is not linear in the clicks."""
-        return "sessions"
+        return "pages"
 
     @property
     def needs_clickless(self) -> bool:
@@ -87,7 +87,7 @@ class MixEMMethod(MethodModule):
         return torch.stack([t[0].expand_as(f), t[1] + e, t[2] + f, e + f])
 
     def forward(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
-        """The mean over sessions."""
+        """The mean over pages."""
         z = self.logits(relevance, batch)
         losses = mixture_loss(z, batch.clicks, where=batch.where, temperature=self.config.temperature)
         count = batch.where.any(-1)

@@ -16,7 +16,7 @@ from typing import Literal
 import torch.nn.functional as F
 from torch import Tensor
 
-from unskew.clicks.counts import Reduction
+from unskew.clicks.counts.reduction import Reduction
 from unskew.learning.losses import LOSSES, LossName
 from unskew.learning.methods.contract import Context, MethodConfig, MethodModule
 from unskew.types import ClickBatch

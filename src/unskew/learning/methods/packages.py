@@ -14,7 +14,7 @@ there is no ranker to choose, and features are not scaled unless asked for. Of t
 all are kept. With `validate_on = "clicks"` held-out clicks choose; those are biased, and like the first trees of a
 corrected ranker best, which are not corrected yet.
 
-Differences from the paper: LambdaMART is written for grades. Here clicks stand in for them, every session a group.
+Differences from the paper: LambdaMART is written for grades. Here clicks stand in for them, every page a group.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from typing import Any, ClassVar, Literal
 from torch import Tensor
 
 from unskew.errors import ConfigError
-from unskew.learning.baselines import BaselineOptions, XGBoostRanker, xgboost
+from unskew.learning.fitting.packages import BaselineOptions, XGBoostRanker, xgboost
 from unskew.learning.methods.contract import Context, MethodConfig, MethodModule
-from unskew.learning.trees import TreeRanker, lightgbm
+from unskew.learning.rankers.trees import TreeRanker, lightgbm
 from unskew.types import ClickBatch
 
 

@@ -11,7 +11,7 @@ For ranks i, j with a click on i and none on j, l_ij = sum log(1 + exp(-(s_i - s
 Every right-hand side uses the old t; both stay 1 at rank 1.
 
 Differences from the paper: a network with plain pairs in the place of LambdaMART (`gains = "lambda"` needs
-sessions and weights pairs by the nDCG they decide); the loss is averaged over pairs, which only rescales it. The
+pages and weights pairs by the nDCG they decide); the loss is averaged over pairs, which only rescales it. The
 published code's loss is 256 times larger through a broadcast. `regularization = 0` is what the paper's table used.
 
 What it does not do: t+ and t- balance the losses of the ranks among pairs of a click and a skip, so they are no
@@ -26,7 +26,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from unskew.clicks.counts import Reduction
+from unskew.clicks.counts.reduction import Reduction
 from unskew.learning.bias import at_rank
 from unskew.learning.losses import lambda_gains, pair_counts, pair_losses
 from unskew.learning.methods.contract import Context, MethodConfig, MethodModule
@@ -58,8 +58,8 @@ class PairDebias(MethodConfig):
 
     @property
     def reduction(self) -> Reduction:
-        """Pair counts; nDCG weights need single sessions."""
-        return "pairs" if self.gains == "none" else "sessions"
+        """Pair counts; nDCG weights need single pages."""
+        return "pairs" if self.gains == "none" else "pages"
 
     def build(self, context: Context) -> PairDebiasMethod:
         """The method, with two ratios per rank of the log."""

@@ -17,16 +17,16 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from unskew.learning.bias import PositionTable
-from unskew.learning.losses import log1mexp, session_count
+from unskew.learning.losses import log1mexp, page_count
 from unskew.learning.methods.contract import Context, ImpressionConfig, MethodModule
 from unskew.types import ClickBatch
 
 
 def log_probability_loss(log_p: Tensor, batch: ClickBatch) -> Tensor:
-    """-(c log p + (n - c) log(1 - p)) summed over pages and averaged over sessions, from log p [B, K]."""
+    """-(c log p + (n - c) log(1 - p)) summed over pages and averaged over pages, from log p [B, K]."""
     log_p = torch.where(batch.where, log_p, -1.0)
     loss = batch.clicks * log_p + (batch.impressions - batch.clicks) * log1mexp(log_p)
-    return -torch.where(batch.where, loss, 0.0).sum() / session_count(batch.where, batch.impressions)
+    return -torch.where(batch.where, loss, 0.0).sum() / page_count(batch.where, batch.impressions)
 
 
 class PAL(ImpressionConfig):

@@ -14,7 +14,7 @@ and both are 1 for a click. The M-step fits s to the relevance posteriors by cro
 
 Differences from the paper: the ranker is a network, not boosted trees, so the M-step is one gradient step per
 batch; the posterior is used as the target itself (`labels = "expected"`) unless asked to draw it ("sampled"),
-which is the same in expectation and noisier. Theta is kept within [1e-6, 1 - 1e-6]. Sessions without a click must
+which is the same in expectation and noisier. Theta is kept within [1e-6, 1 - 1e-6]. Pages without a click must
 be in the log.
 """
 
@@ -27,7 +27,7 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
-from unskew.clicks.counts import Reduction
+from unskew.clicks.counts.reduction import Reduction
 from unskew.learning.bias import at_rank, rank_sums
 from unskew.learning.losses import sigmoid_loss
 from unskew.learning.methods.contract import Context, ImpressionConfig, MethodModule
@@ -59,8 +59,8 @@ class RegressionEM(ImpressionConfig):
 
     @property
     def reduction(self) -> Reduction:
-        """Counts; labels are drawn once per session."""
-        return "counts" if self.labels == "expected" else "sessions"
+        """Counts; labels are drawn once per page."""
+        return "counts" if self.labels == "expected" else "pages"
 
     def build(self, context: Context) -> RegressionEMMethod:
         """The method, with one examination probability per rank of the log."""

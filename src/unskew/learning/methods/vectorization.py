@@ -21,11 +21,11 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from unskew.clicks.batches import Batches
+from unskew.clicks.counts.batches import Batches
 from unskew.learning.bias import FactorTable
 from unskew.learning.losses import softmax_loss
 from unskew.learning.methods.contract import Context, MethodConfig, MethodModule
-from unskew.learning.rankers import WithSide, plain_network
+from unskew.learning.rankers.networks import WithSide, plain_network
 from unskew.types import ClickBatch
 
 

@@ -1,0 +1,170 @@
+"""The exact reduction on the engine: a log of any size becomes counts that one machine trains on.
+
+The same reduction as `counts.reduce_log`, as two group-bys and a join:
+
+    pages     one row per result page: a hash of its (query, position, document, presentation)
+    slots     one row per (hash, query, position, document, presentation): impressions and clicks
+
+A ranking is named after the smallest page_id that showed it. The hash only finds candidates: where all pages
+under one hash are the same, every slot was shown once on each of them, and this is checked on the result. Should
+two rankings ever collide, another hash is tried, so the counts are exact. Values are checked first, in one pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from unskew.clicks.schema import REQUIRED
+from unskew.errors import DataError
+
+if TYPE_CHECKING:
+    from ibis.expr.types import Table
+
+    from unskew.clicks.engine.engine import Engine
+
+SLOT = ("query_id", "position", "doc_id")
+RANKING = "page_hash"
+
+
+@dataclass(frozen=True)
+class Rankings:
+    """A reduced log on its engine."""
+
+    slots: Table
+    """One row per slot: ranking_id, query_id, position, doc_id, the presentation, impressions, clicks."""
+    pairs: Table | None
+    """ranking_id, position, other_position (larger), pages with a click on both; where asked for."""
+    summary: dict[str, Any]
+    """What it is made of, in numbers."""
+
+
+def count_rankings(
+    engine: Engine,
+    impressions: Table,
+    *,
+    serp: Sequence[str] = (),
+    pairs: bool = False,
+    place: Path | str | None = None,
+) -> Rankings:
+    """Reduce impressions to counts; `serp` names presentation columns to keep apart and carry.
+
+    Slots that were filled at random are kept apart too, where there is a column `randomized`. `place` is what
+    errors name.
+    """
+    missing = [name for name in [*REQUIRED, *serp] if name not in impressions.columns]
+    if missing:
+        raise DataError(f"missing columns: {', '.join(missing)}", path=place, hint="rename or add them")
+    extra = [*serp, *(["randomized"] if "randomized" in impressions.columns else [])]
+    log = impressions.select(*REQUIRED, *extra)
+    if "randomized" in extra:
+        log = log.mutate(randomized=log.randomized.fill_null(False))
+    refuse_broken(engine, log, place)
+    for salt in range(3):
+        pages = engine.keep(hash_pages(engine, log, extra, salt))
+        slots = engine.keep(count_slots(log, pages, extra))  # kept before the join, which needs memory of its own
+        slots = engine.keep(slots.join(name_rankings(pages), RANKING))
+        summary = summarise(engine, slots, pages, place)
+        if not summary.pop("unlike"):
+            final = slots.select("ranking_id", *SLOT, *extra, "impressions", "clicks")
+            both = count_pairs(log, pages) if pairs else None
+            return Rankings(final, both, summary)
+        refuse_repeated(engine, log, place)
+    raise DataError("could not tell the rankings apart: three different hashes collided", path=place)
+
+
+def hash_pages(engine: Engine, log: Table, extra: Sequence[str], salt: int) -> Table:
+    """One row per page: page_id, page_hash."""
+    import ibis
+
+    fields = {name: log[name] for name in (*SLOT, *extra)}
+    absent = {f"no_{name}": log[name].isnull() for name in extra}  # Spark's hash passes over what is absent
+    row = ibis.struct(fields | absent | {"salt": ibis.literal(salt)})
+    return log.group_by("page_id").agg(page_hash=engine.set_hash(row))
+
+
+def count_slots(log: Table, pages: Table, extra: Sequence[str]) -> Table:
+    """One row per slot of each ranking: page_hash, the slot, impressions and clicks."""
+    shown = log.join(pages, "page_id")
+    return shown.group_by([RANKING, *SLOT, *extra]).agg(
+        impressions=shown.count(), clicks=shown.click.cast("int64").sum()
+    )
+
+
+def name_rankings(pages: Table) -> Table:
+    """One row per ranking: its name, and on how many pages it was shown."""
+    return pages.group_by(RANKING).agg(ranking_id=pages.page_id.min(), pages=pages.count())
+
+
+def count_pairs(log: Table, pages: Table) -> Table:
+    """Pages with a click on both of two slots, for every ranking and pair of slots that has any."""
+    clicked = log.filter(log.click == 1).select("page_id", "position")
+    other = clicked.select("page_id", other_position="position")
+    both = clicked.join(other, ["page_id", clicked.position < other.other_position]).join(pages, "page_id")
+    counted = both.group_by([RANKING, "position", "other_position"]).agg(pages=both.count())
+    return counted.join(name_rankings(pages).drop("pages"), RANKING).select(
+        "ranking_id", "position", "other_position", "pages"
+    )
+
+
+def refuse_broken(engine: Engine, log: Table, place: Path | str | None) -> None:
+    """Every cell is filled, clicks are 0 or 1, and positions begin at 1."""
+    names = ("page_id", *SLOT)
+    absent = {f"no {name}": log[name].isnull().cast("int64").sum() for name in names}
+    valid = log.click.isin([0, 1]).cast("int64").sum()
+    found = _one(engine, log.agg(rows=log.count(), valid=valid, lowest=log.position.min(), **absent))
+    if not found["rows"]:
+        raise DataError("the log has no impressions", path=place, hint="check filters and splits")
+    for name in names:
+        if found[f"no {name}"]:
+            raise DataError(f"there are rows with no {name}", path=place, hint="remove or repair them")
+    if found["valid"] != found["rows"]:
+        wrong = found["rows"] - (found["valid"] or 0)
+        raise DataError(f"{wrong:,} rows have a click that is not 0 or 1", path=place, hint="repair them")
+    if found["lowest"] < 1:
+        raise DataError(f"there is a position {found['lowest']}", path=place, hint="positions are ranks from 1")
+
+
+def summarise(engine: Engine, slots: Table, pages: Table, place: Path | str | None) -> dict[str, Any]:
+    """The numbers of a reduced log, after a check that no position is taken twice; all from reduced tables."""
+    unlike = (slots.impressions != slots.pages).cast("int64").sum()
+    sums = {"impressions": slots.impressions.sum(), "clicks": slots.clicks.sum(), "slots": slots.count()}
+    found = _one(engine, slots.agg(**sums, unlike=unlike))
+    twice = slots.group_by(RANKING, "position").agg(rows=slots.count(), ranking_id=slots.ranking_id.min())
+    twice = twice.filter(twice.rows > 1).order_by("ranking_id", "position").limit(1)
+    taken = [] if found["unlike"] else engine.to_arrow(twice).to_pylist()
+    if taken:
+        refuse_page(taken[0]["ranking_id"], taken[0]["position"], place)
+    sizes = _one(engine, pages.agg(pages=pages.count(), rankings=pages[RANKING].nunique()))
+    return {
+        "impressions": found["impressions"],
+        "clicks": found["clicks"],
+        **sizes,
+        "slots": found["slots"],
+        "unlike": found["unlike"],
+    }
+
+
+def refuse_repeated(engine: Engine, log: Table, place: Path | str | None) -> None:
+    """Whether a page has two rows at one position, which looks like a collision; a slow check, so made last."""
+    taken = log.group_by("page_id", "position").agg(rows=log.count())
+    first = engine.to_arrow(taken.filter(taken.rows > 1).order_by("page_id", "position").limit(1)).to_pylist()
+    if first:
+        refuse_page(first[0]["page_id"], first[0]["position"], place)
+
+
+def refuse_page(page: Any, position: int, place: Path | str | None) -> None:
+    """Say which page has two rows at one position."""
+    raise DataError(
+        f"position {position} is taken twice in page {page}",
+        path=place,
+        hint="keep one document per position, and give each result page its own page_id",
+    )
+
+
+def _one(engine: Engine, table: Table) -> dict[str, Any]:
+    """The only row of a table."""
+    row: dict[str, Any] = engine.to_arrow(table).to_pylist()[0]
+    return row

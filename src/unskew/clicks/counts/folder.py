@@ -1,0 +1,161 @@
+"""Counts on disk: a folder that the engine writes and that training reads.
+
+    slots/        Parquet, one row per slot: ranking_id, query_id, position, doc_id, serp_*, impressions, clicks
+    pairs/        Parquet, pages with two clicks: ranking_id, position, other_position, pages; where asked for
+    summary.json  what it was made from, in numbers
+
+Legend: N slots, G rankings in the folder, R rows of Counts, K results of the longest page.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from unskew.clicks.counts.reduction import Counts, fill, same_page
+from unskew.clicks.engine.parquet import complete_folder
+from unskew.clicks.joining import join_lists, match
+from unskew.clicks.log import page_codes, page_starts, reading_order
+from unskew.clicks.schema import to_array
+from unskew.errors import DataError
+from unskew.types import Array, Lists, Log
+
+if TYPE_CHECKING:
+    from unskew.clicks.counts.counting import Rankings
+    from unskew.clicks.engine.engine import Engine
+
+
+def write_counts(engine: Engine, rankings: Rankings, folder: Path, *, force: bool = False) -> None:
+    """Write a reduced log; the folder appears whole or not at all."""
+    with complete_folder(folder, force=force) as working:
+        engine.write_parquet(rankings.slots, working / "slots")
+        if rankings.pairs is not None:
+            engine.write_parquet(rankings.pairs, working / "pairs")
+        (working / "summary.json").write_text(json.dumps(rankings.summary, indent=2) + "\n")
+
+
+def read_counts(
+    folder: Path | str,
+    lists: Lists,
+    reduction: Literal["counts", "pairs"] = "counts",
+    *,
+    serp: Sequence[str] = (),
+    randomized: bool | None = None,
+) -> Counts:
+    """Counts from a folder, joined to their lists; what `reduce_log` would have made of the whole log.
+
+    Rankings that differ only in columns which are not asked for become one. `randomized` keeps the pages with
+    slots that were filled at random (True), or those without (False).
+    """
+    place = Path(folder) / "slots"
+    table = _open(place, ["ranking_id", "query_id", "position", "doc_id", "impressions", "clicks", *serp])
+    if randomized is not None:
+        table = _only(table, randomized, place)
+    if len(table) == 0:
+        raise DataError("there are no rankings", path=place, hint="check filters and splits")
+    query, row = join_lists(table, lists, place)
+    ranking, names = page_codes(table.rename_columns({"ranking_id": "page_id"}), place)
+    position = to_array(table["position"])
+    columns = {name: to_array(table[name]) for name in ("impressions", "clicks", *serp)}
+    order = reading_order(ranking, position)
+    if order is not None:
+        query, row, ranking, position = (part[order] for part in (query, row, ranking, position))
+        columns = {name: part[order] for name, part in columns.items()}
+    starts = page_starts(ranking)
+    pages = Log(
+        lists=lists,
+        query=query[starts],
+        offsets=np.append(starts, len(row)).astype(np.int64),
+        row=row,
+        position=position.astype(np.int16),
+        click=np.zeros(len(row), np.uint8),
+        columns=columns,
+    )
+    first, group, slot = _merged(pages, ranking, serp)
+    counts = _lay_out(pages, first, group[ranking], slot, serp)
+    if reduction == "counts":
+        return counts
+    both = _clicked_both(Path(folder) / "pairs", counts, names, group, ranking, position, slot)
+    where = counts.where[:, :, None] & counts.where[:, None, :]
+    pairs = np.where(where, counts.clicks[:, :, None] - both, 0).astype(np.float32)
+    return replace(counts, pairs=pairs)
+
+
+def _open(place: Path, columns: Sequence[str]) -> Any:
+    """The table of a folder, after a check that it has the columns."""
+    if not place.is_dir():
+        raise DataError("there is no such folder of counts", path=place, hint="write one with `unskew counts`")
+    data = pq.ParquetDataset(place)
+    missing = [name for name in columns if name not in data.schema.names]
+    if missing:
+        raise DataError(f"missing columns: {', '.join(missing)}", path=place, hint="count again with them")
+    further = [name for name in ("randomized",) if name in data.schema.names]
+    return data.read(columns=[*columns, *further])
+
+
+def _only(table: Any, randomized: bool, place: Path) -> Any:
+    """The rankings with, or without, slots that were filled at random."""
+    if "randomized" not in table.column_names:
+        raise DataError("there is no column randomized", path=place, hint="the log did not have it")
+    codes, names = page_codes(table.rename_columns({"ranking_id": "page_id"}), place)
+    random = np.zeros(len(names), bool)
+    random[codes[to_array(table["randomized"]).astype(bool)]] = True
+    return table.filter(random[codes] == randomized)
+
+
+def _merged(pages: Log, ranking: Array, serp: Sequence[str]) -> tuple[Array, Array, Array]:
+    """First ranking of each row [R], the row of each ranking [G], and the slot of each impression [N]."""
+    slot = np.arange(len(pages.row)) - np.repeat(pages.offsets[:-1], pages.sizes)
+    return *same_page(pages, ranking, slot, serp), slot
+
+
+def _lay_out(pages: Log, first: Array, group: Array, slot: Array, serp: Sequence[str]) -> Counts:
+    """Counts [R, K] from slots [N], each of the row `group`."""
+    rows, width = len(first), int(pages.sizes.max())
+    cell = group * width + slot
+    page = pages.offsets[first, None] + np.arange(width)
+    where = np.arange(width) < pages.sizes[first, None]
+    page = np.where(where, page, 0)
+
+    def add_up(name: str) -> Array:
+        summed = np.bincount(cell, weights=pages.columns[name], minlength=rows * width)
+        return summed.reshape(rows, width).astype(np.float32)
+
+    return Counts(
+        lists=pages.lists,
+        query=pages.query[first],
+        row=np.where(where, pages.row[page], -1),
+        position=np.where(where, pages.position[page], 0).astype(np.int64),
+        clicks=add_up("clicks"),
+        impressions=add_up("impressions"),
+        serp={name: fill(pages.columns[name][page], where) for name in serp},
+    )
+
+
+def _clicked_both(
+    place: Path, counts: Counts, names: Array, group: Array, ranking: Array, position: Array, slot: Array
+) -> Array:
+    """[R, K, K] pages with a click on both; on the diagonal the clicks."""
+    table = _open(place, ["ranking_id", "position", "other_position", "pages"])
+    rows, width = counts.clicks.shape
+    of = match(table["ranking_id"], names)
+    known = of >= 0  # others belong to rankings that were left out
+    longest = int(position.max()) + 1
+    places = ranking * longest + position  # ascending
+    i, j = (
+        slot[np.searchsorted(places, of[known] * longest + to_array(table[name])[known])]
+        for name in ("position", "other_position")
+    )
+    pages = to_array(table["pages"])[known]
+    row = group[of[known]]
+    cell = np.concatenate([(row * width + i) * width + j, (row * width + j) * width + i])
+    both = np.bincount(cell, weights=np.tile(pages, 2), minlength=rows * width**2).reshape(rows, width, width)
+    diagonal = np.arange(width)
+    both[:, diagonal, diagonal] = counts.clicks
+    return both

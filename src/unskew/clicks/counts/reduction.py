@@ -1,0 +1,170 @@
+"""The exact reduction of a log: pages that showed the same ranking become one row of counts.
+
+Most losses are linear in the clicks, so summing clicks first and taking the gradient after gives the same
+gradient as the other way round. Three forms, each holding what a class of losses needs:
+
+    pages  one row per page: nothing is lost, nothing is gained
+    counts    one row per distinct (query, ranking, presentation): impressions and clicks of every slot
+    pairs     counts, and for slots i, j the number of pages with a click on i and none on j
+
+Legend: S pages, N impressions, R rows after the reduction, K results of the longest page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from unskew.errors import DataError
+from unskew.types import Array, Lists, Log
+
+Reduction = Literal["pages", "counts", "pairs"]
+
+_MIX = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB), np.uint64(0x9E3779B97F4A7C15))
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Distinct rankings, padded to K results, with how often each slot was shown and clicked."""
+
+    lists: Lists
+    query: Array
+    """[R] int64 index into `lists`."""
+    row: Array
+    """[R, K] int64 row of `lists.features`, -1 where padded."""
+    position: Array
+    """[R, K] int64 rank shown, 0 where padded."""
+    clicks: Array
+    """[R, K] float32."""
+    impressions: Array
+    """[R, K] float32, 0 where padded."""
+    pairs: Array | None = None
+    """[R, K, K] float32 pages with a click on i and none on j; None unless reduced to pairs."""
+    serp: Mapping[str, Array] = field(default_factory=dict)
+    """[R, K] each; 0, or the empty string, where padded."""
+
+    def __len__(self) -> int:
+        return len(self.query)
+
+    @property
+    def where(self) -> Array:
+        """[R, K] bool, true where there is a result."""
+        where: Array = self.row >= 0
+        return where
+
+    @property
+    def positions(self) -> int:
+        """The last rank that was shown."""
+        return int(self.position.max(initial=0))
+
+
+def reduce_log(log: Log, reduction: Reduction = "counts", *, serp: Sequence[str] = ()) -> Counts:
+    """Reduce a log to the rows that a loss needs; `serp` names presentation columns to keep apart and carry.
+
+    Rows come out in an order that does not depend on the order of the pages (except for `pages`).
+    """
+    if len(log) == 0 or len(log.row) == 0:
+        what = "no pages" if len(log) == 0 else "no impressions: every page is empty"
+        raise DataError(f"the log has {what}", path=log.lists.name, hint="check filters and splits")
+    missing = [name for name in serp if name not in log.columns]
+    if missing:
+        raise DataError(f"the log has no column {', '.join(missing)}; it has {', '.join(log.columns) or 'none'}")
+    sizes = log.sizes
+    page = np.repeat(np.arange(len(log)), sizes)
+    slot = np.arange(len(log.row)) - np.repeat(log.offsets[:-1], sizes)
+    first, group = (np.arange(len(log)),) * 2 if reduction == "pages" else same_page(log, page, slot, serp)
+    rows, width = len(first), int(sizes.max())
+
+    shape = (rows, width)
+    cell = group[page] * width + slot  # [N] where each impression lands in the flattened [R, K]
+    clicks = np.bincount(cell, weights=log.click, minlength=rows * width).reshape(shape).astype(np.float32)
+    impressions = np.bincount(cell, minlength=rows * width).reshape(shape).astype(np.float32)
+    cells = log.offsets[first, None] + np.arange(width)  # [R, K] impressions of each row's first page
+    where = np.arange(width) < sizes[first, None]
+    cells = np.where(where, cells, 0)
+    return Counts(
+        lists=log.lists,
+        query=log.query[first],
+        row=np.where(where, log.row[cells], -1),
+        position=np.where(where, log.position[cells], 0).astype(np.int64),
+        clicks=clicks,
+        impressions=impressions,
+        pairs=_pair_counts(log, group, slot, clicks, where) if reduction == "pairs" else None,
+        serp={name: fill(log.columns[name][cells], where) for name in serp},
+    )
+
+
+def label_table(log: Log, *, every: bool = False) -> Counts:
+    """Grades in the place of clicks: one row per query of the log, its most shown page or `every` document."""
+    lists = log.lists
+    if every:
+        query = np.unique(log.query)
+        slots = np.arange(lists.sizes[query].max())
+        row = np.where(slots < lists.sizes[query, None], lists.offsets[query, None] + slots, -1)
+        position = np.where(row >= 0, slots + 1, 0)
+    else:
+        pages = reduce_log(log)
+        order = np.lexsort((-pages.impressions.max(1), pages.query))
+        query, first = np.unique(pages.query[order], return_index=True)
+        row, position = pages.row[order[first]], pages.position[order[first]]
+    where = row >= 0
+    labels = np.where(where, lists.labels[row], 0).astype(np.float32)
+    return Counts(lists, query, row, position.astype(np.int64), labels, where.astype(np.float32))
+
+
+def same_page(log: Log, page: Array, slot: Array, serp: Sequence[str]) -> tuple[Array, Array]:
+    """First page of each distinct page, and the page of each page, by a 64-bit hash that is then checked."""
+    keys = [_codes(key) for key in (log.row, log.position, *(log.columns[name] for name in serp))]
+    filled = log.sizes > 0  # reduceat does not know empty pages
+    for salt in range(1, 9):
+        hashes = np.zeros(len(log), np.uint64)
+        hashes[filled] = np.add.reduceat(_hash(keys, slot, salt), log.offsets[:-1][filled])
+        _, first, group = np.unique(hashes, return_index=True, return_inverse=True)
+        same = log.sizes[first][group] == log.sizes
+        if same.all():
+            twin = log.offsets[first][group][page] + slot  # the same slot of the page's first page
+            if all(np.array_equal(key, key[twin]) for key in keys):
+                return first, group
+    raise DataError("could not tell the rankings apart: eight different hashes collided")
+
+
+def fill(values: Array, where: Array) -> Array:
+    """The values, and the zero of their type where padded."""
+    filled: Array = np.where(where, values, np.zeros((), values.dtype))
+    return filled
+
+
+def _codes(key: Array) -> Array:
+    """The column as whole numbers, equal where its values are equal; missing values (NaN) equal each other."""
+    return key if key.dtype.kind in "iub" else np.unique(key, return_inverse=True)[1]
+
+
+def _hash(keys: Sequence[Array], slot: Array, salt: int) -> Array:
+    """A well mixed 64-bit number per impression, [N]."""
+    with np.errstate(over="ignore"):
+        value = slot.astype(np.uint64) + np.uint64(salt) * _MIX[2]
+        for key in keys:
+            value = value * _MIX[0] + key.astype(np.uint64)
+            value ^= value >> np.uint64(29)
+            value *= _MIX[1]
+            value ^= value >> np.uint64(32)
+    return value
+
+
+def _pair_counts(log: Log, group: Array, slot: Array, clicks: Array, where: Array) -> Array:
+    """[R, K, K] pages with a click on i and none on j: clicks on i less pages with both clicked."""
+    rows, width = clicks.shape
+    clicked = np.flatnonzero(log.click)
+    page = np.searchsorted(log.offsets, clicked, side="right") - 1
+    in_page = np.bincount(page, minlength=len(log))  # clicks per page
+    start = np.concatenate([[0], np.cumsum(in_page)])
+    repeat = in_page[page]
+    left = np.repeat(np.arange(len(clicked)), repeat)  # every click meets every click of its page
+    right = np.arange(len(left)) - np.repeat(np.cumsum(repeat) - repeat, repeat) + start[page[left]]
+    cell = (group[page[left]] * width + slot[clicked[left]]) * width + slot[clicked[right]]
+    both = np.bincount(cell, minlength=rows * width * width).reshape(rows, width, width)
+    pairs: Array = np.where(where[:, :, None] & where[:, None, :], clicks[:, :, None] - both, 0).astype(np.float32)
+    return pairs

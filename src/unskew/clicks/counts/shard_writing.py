@@ -1,0 +1,205 @@
+"""Write the shards of a log: deal it out by query, then join and reduce one part after another."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from unskew.clicks.counts.folder import read_counts
+from unskew.clicks.counts.reduction import Counts, Reduction, reduce_log
+from unskew.clicks.counts.splitting import part_of, split_table
+from unskew.clicks.engine.parquet import impressions_in
+from unskew.clicks.joining import encodable
+from unskew.clicks.lists.feature_table import damage_named, is_table, layout_of, table_files
+from unskew.clicks.lists.features import Missing, keep_featured, write_arrays
+from unskew.clicks.lists.letor import read_letor
+from unskew.clicks.lists.scaling import Range, measure_range
+from unskew.clicks.log import read_log
+from unskew.clicks.schema import REQUIRED
+from unskew.errors import ConfigError, DataError
+from unskew.types import Array, Lists
+
+FACTS = ("pages", "impressions", "clicks", "queries", "positions", "clickless")
+SLOT = ("ranking_id", "query_id", "doc_id", "position", "impressions", "clicks")
+"""Columns of counts."""
+NARROW = {
+    "query": np.int32,
+    "row": np.int32,
+    "position": np.int16,
+    "clicks": np.float32,
+    "impressions": np.float32,
+}
+HELD_OUT = 0.1
+"""Share of the queries to validate on, where no shard would be larger than the others for it."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """What shards are made from, and how."""
+
+    log: str | None
+    """Impressions: a Parquet file, or a folder of them, or what `unskew ingest` wrote."""
+    counts: str | None
+    """In the place of a log: what `unskew counts` wrote."""
+    lists: tuple[str, ...]
+    """Features of the documents: Parquet or LETOR."""
+    shards: int
+    held_out: bool = False
+    """Keep a share of the queries apart, to validate on."""
+    reduction: Reduction = "counts"
+    serp: tuple[str, ...] = ()
+    missing: Literal["error", "drop"] = "error"
+    """What to do with impressions without features."""
+    doc_ids: bool = False
+
+    @property
+    def held(self) -> float:
+        """Share of the queries that is held out; not more than a shard has."""
+        return min(HELD_OUT, 1 / (self.shards + 1)) if self.held_out else 0.0
+
+    @property
+    def columns(self) -> list[str]:
+        """Columns that are read."""
+        return [*(REQUIRED if self.log is not None else SLOT), *self.serp]
+
+    def pages(self) -> list[Path]:
+        """The files of the log, or of the slots of the counts."""
+        return table_files(impressions_in(self.log) if self.log is not None else Path(self.counts or "") / "slots")
+
+    def files(self) -> list[Path]:
+        """Every file that is read."""
+        lists = table_files(self.lists) if is_table(self.lists[0]) else [Path(path) for path in self.lists]
+        pairs = self.counts is not None and self.reduction == "pairs"
+        return self.pages() + lists + (table_files(Path(self.counts or "") / "pairs") if pairs else [])
+
+
+def write_shards(source: Source, folder: Path) -> None:
+    """Fill a folder with the arrays of every shard."""
+    spill, missing = folder / "spill", Missing()
+    parts = split_table(source.pages(), source.columns, spill / "pages", source.shards, source.held)
+    facts = np.zeros((source.shards + 1, len(FACTS)), np.int64)
+    highest = np.zeros(len(source.serp), np.int64)
+    ranges: list[tuple[int, Range]] = []
+    open_lists = _lists_of(source, spill)
+    for shard, part in enumerate(parts):
+        if part is None:
+            continue
+        lists = open_lists(shard)
+        counts, clickless = _reduce(source, part, lists, missing)
+        if counts is None:
+            continue
+        facts[shard] = [*save_shard(counts, folder / f"{shard:05d}"), clickless]
+        highest = np.maximum(highest, [_highest(name, counts.serp[name]) for name in source.serp])
+        if shard < source.shards:
+            ranges.append((len(lists.features), measure_range((lists,), lists.dim)))
+    shutil.rmtree(spill)
+    if missing.lost and (source.missing == "error" or not ranges):
+        hint = 'add their features, or set data.missing_features = "drop"'
+        raise DataError(str(missing), path=source.log or source.counts, hint=hint)
+    if not ranges:
+        raise DataError("there is nothing to learn from", path=source.log or source.counts)
+    for name, values in (
+        ("facts", facts),
+        ("range", np.stack(merged(ranges))),
+        ("serp", highest),
+        ("missing", np.array(missing.lost)),
+    ):
+        np.save(folder / f"{name}.npy", values)
+
+
+def save_shard(counts: Counts, prefix: Path) -> list[int]:
+    """Write the arrays of a shard; its facts but the last."""
+    arrays = {name: getattr(counts, name).astype(kind, copy=False) for name, kind in NARROW.items()}
+    arrays |= {f"serp-{name}": values for name, values in counts.serp.items()}
+    arrays |= {} if counts.pairs is None else {"pairs": counts.pairs}
+    arrays |= {"features": counts.lists.features, "offsets": counts.lists.offsets}
+    for name, values in arrays.items():
+        np.save(f"{prefix}.{name}.npy", values, allow_pickle=False)
+    shown = (counts.impressions.max(1), counts.impressions, counts.clicks)
+    added = [int(values.sum(dtype=np.float64).round()) for values in shown]
+    return [*added, len(np.unique(counts.query)), counts.positions]
+
+
+def merged(ranges: Sequence[tuple[int, Range]]) -> Range:
+    """Statistics of all documents from those of parts with so many documents each."""
+    rows = sum(count for count, _ in ranges)
+    mean = sum((part.mean * (count / rows) for count, part in ranges), np.zeros(1))
+    square = sum(
+        ((part.deviation**2 + (part.mean - mean) ** 2) * (count / rows) for count, part in ranges), mean * 0
+    )
+    low = np.min([part.low for _, part in ranges], axis=0)
+    return Range(low, np.max([part.high for _, part in ranges], axis=0), mean, np.sqrt(square))
+
+
+def check_columns(source: Source) -> None:
+    """Refuse a log without the columns that are needed, before anything is written."""
+    if source.counts is not None and source.reduction == "pages":
+        raise ConfigError("the method needs single pages, and counts have none; give data.log")
+    for path in source.pages():
+        with damage_named(path):
+            present = pq.read_schema(path).names
+        missing = [name for name in source.columns if name not in present]
+        if missing:
+            raise DataError(f"missing columns: {', '.join(missing)}", path=path, hint="rename or add them")
+
+
+def _lists_of(source: Source, spill: Path) -> Callable[[int], Lists]:
+    """A function from a shard to the lists of its queries, in memory."""
+    if not is_table(source.lists[0]):
+        whole = read_letor(list(source.lists), doc_ids=source.doc_ids)
+        part = part_of(encodable(whole.query_ids), source.shards, source.held)
+        return lambda shard: whole.take(part == shard)
+    files = split_table(table_files(source.lists), None, spill / "features", source.shards, source.held)
+
+    def lists(shard: int) -> Lists:
+        path, own = files[shard], spill / f"lists-{shard}"
+        if path is None:
+            return Lists(np.zeros((0, 0)), np.zeros(1, np.int64), np.zeros(0), np.zeros(0, np.int64))
+        own.mkdir()
+        write_arrays([path], layout_of([path]), own)
+        path.unlink()
+        arrays = {each.stem: np.load(each, allow_pickle=False) for each in own.glob("*.npy")}
+        shutil.rmtree(own)
+        return Lists(**arrays, name=source.lists[0])
+
+    return lists
+
+
+def _reduce(source: Source, part: Path, lists: Lists, missing: Missing) -> tuple[Counts | None, int]:
+    """The counts of a part, None where no impression has features, and how many pages have no click.
+
+    Counts do not say the latter; then all of them may.
+    """
+    if not len(lists):
+        table = pq.read_table(part)
+        missing.note(table, *np.full((2, len(table)), -1))
+        return None, 0
+    own = part.with_suffix("")
+    (own / "slots").mkdir(parents=True)
+    featured = keep_featured(part, lists, own / "slots" / "featured.parquet", missing)
+    if pq.read_metadata(featured).num_rows == 0:
+        return None, 0
+    if source.counts is not None:
+        featured.replace(own / "slots" / "featured.parquet")
+        if source.reduction == "pairs":  # those of other shards' rankings are passed over
+            (own / "pairs").symlink_to(Path(source.counts).resolve() / "pairs")
+        kind: Literal["counts", "pairs"] = "pairs" if source.reduction == "pairs" else "counts"
+        counts = read_counts(own, lists, kind, serp=source.serp)
+        return counts, int(counts.impressions.max(1).sum())
+    log = read_log(featured, lists, columns=source.serp)
+    for path in {part, featured}:
+        path.unlink()
+    clicked = np.add.reduceat(log.click, log.offsets[:-1])  # a page in a file has a row
+    return reduce_log(log, source.reduction, serp=source.serp), int((clicked == 0).sum())
+
+
+def _highest(name: str, column: Array) -> int:
+    if column.dtype.kind not in "iub" or column.min(initial=0) < 0:
+        raise DataError(f"bias factor {name}: the log needs a column of that name with integers from 0")
+    return int(column.max(initial=0))

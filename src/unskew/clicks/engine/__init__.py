@@ -1,0 +1,1 @@
+"""One connection: DuckDB in the process, or Spark."""

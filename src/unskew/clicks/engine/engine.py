@@ -1,0 +1,252 @@
+"""The engine that runs log steps: DuckDB inside this process, or Spark, behind one object.
+
+A log step is a function from Ibis table to Ibis table and knows no engine; it is executed only where a table is
+kept, written or fetched:
+
+    with connect("duckdb", threads=2, memory="4GB") as engine:
+        impressions = engine.read_parquet("impressions/")
+        engine.write_parquet(step(impressions), Path("out"))
+
+Both engines work in UTC and spill to disk what does not fit into memory. Spark itself is in `engine_spark`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from unskew.clicks.engine.parquet import Paths, complete_folder, parquet_files
+from unskew.clicks.engine.parquet import plain_name as plain_name
+from unskew.errors import ConfigError, DataError, did_you_mean
+
+if TYPE_CHECKING:
+    from ibis.expr.types import Table
+
+ENGINES = ("duckdb", "spark")
+COPY = "FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1, WRITE_BLOOM_FILTER false"
+"""How DuckDB writes; its Bloom filters would add a quarter to the size, and no step looks up single values."""
+UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+
+
+class Engine(ABC):
+    """A connection to DuckDB or Spark; a context manager, which removes its scratch folder when it ends."""
+
+    name: str
+    """duckdb or spark."""
+    con: Any
+    """The Ibis backend."""
+
+    def __init__(self, scratch: Path | None) -> None:
+        if scratch is not None:
+            scratch.mkdir(parents=True, exist_ok=True)
+        self.scratch = Path(tempfile.mkdtemp(prefix="unskew-", dir=scratch))
+        """Where the engine spills to; removed when the engine is closed."""
+        self._names = (f"unskew_{os.getpid()}_{number}" for number in count())
+
+    @abstractmethod
+    def read_parquet(self, paths: Paths) -> Table:
+        """A lazy table over a Parquet file, a folder of them, or several; an address such as s3://... as it is."""
+
+    @abstractmethod
+    def from_arrow(self, table: pa.Table) -> Table:
+        """A small table from memory."""
+
+    @abstractmethod
+    def to_arrow(self, table: Table) -> pa.Table:
+        """Run the table and fetch the rows; for small results."""
+
+    @abstractmethod
+    def keep(self, table: Table) -> Table:
+        """Run the table once and keep the rows, in memory or spilled to disk, until the engine is closed."""
+
+    @abstractmethod
+    def set_hash(self, row: Any) -> Any:
+        """An aggregate: a 64-bit hash of the rows of a group, each a struct, whatever their order.
+
+        The two engines hash differently, so the number is for use inside one query and not for files.
+        """
+
+    @abstractmethod
+    def _write(self, table: Table, folder: str, partitions: int | None) -> None:
+        """Write part files into a folder that is new or empty."""
+
+    def write_parquet(self, table: Table, folder: Path | str, *, partitions: int | None = None) -> None:
+        """Run the table into a folder of part files, at most `partitions` of them; it appears whole or not at all.
+
+        An address such as s3://bucket/name is written in place, by the engine's own rules.
+        """
+        if isinstance(folder, str) and "://" in folder:
+            self._write(table, folder, partitions)
+            return
+        with complete_folder(Path(folder)) as working:
+            self._write(table, os.path.abspath(working), partitions)
+
+    def close(self) -> None:
+        """End the connection and remove the scratch folder."""
+        shutil.rmtree(self.scratch, ignore_errors=True)
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        self.close()
+
+
+class DuckEngine(Engine):
+    """DuckDB inside this process."""
+
+    name = "duckdb"
+
+    def __init__(self, *, memory: int | None, threads: int | None, scratch: Path | None) -> None:
+        super().__init__(scratch)
+        import ibis
+
+        config: dict[str, Any] = {"temp_directory": str(self.scratch), "preserve_insertion_order": False}
+        config |= {} if memory is None else {"memory_limit": f"{memory}B"}
+        config |= {} if threads is None else {"threads": threads}
+        self.con = ibis.duckdb.connect(**config)
+        self.con.raw_sql("SET enable_progress_bar = false")
+
+    def read_parquet(self, paths: Paths) -> Table:
+        """See Engine."""
+        import duckdb
+
+        files = [plain_name(file) for file in parquet_files(paths)]
+        try:
+            with quiet():
+                table: Table = self.con.read_parquet(files, table_name=next(self._names))
+        except duckdb.Error as error:
+            raise DataError(f"not readable as Parquet ({first_line(error)})", path=_place(paths)) from error
+        return table
+
+    def from_arrow(self, table: pa.Table) -> Table:
+        """See Engine."""
+        with quiet():
+            made: Table = self.con.create_table(next(self._names), table, temp=True)
+        return made
+
+    def to_arrow(self, table: Table) -> pa.Table:
+        """See Engine; what Ibis does in `to_pyarrow`, without loading pandas."""
+        with quiet():
+            rows = self.con._to_duckdb_relation(table).to_arrow_table()
+        made: pa.Table = table.__pyarrow_result__(rows)
+        return made
+
+    def keep(self, table: Table) -> Table:
+        """See Engine; one statement, where `create_table` of Ibis takes five."""
+        name, mapper = next(self._names), self.con.compiler.type_mapper
+        columns = {_quoted(column): mapper.to_string(kind) for column, kind in table.schema().items()}
+        typed = ", ".join(f"CAST({column} AS {kind}) AS {column}" for column, kind in columns.items())
+        self.con._run_pre_execute_hooks(table)
+        self.con.raw_sql(f"CREATE TEMP TABLE {name} AS SELECT {typed} FROM ({self.con.compile(table)})")
+        with quiet():
+            kept: Table = self.con.table(name)
+        return kept
+
+    def set_hash(self, row: Any) -> Any:
+        """See Engine; hashed twice, because DuckDB joins the hashes of a struct's fields with a plain XOR."""
+        import ibis
+
+        scalar, aggregate = ibis.udf.scalar.builtin, ibis.udf.agg.builtin
+        mixed = scalar(lambda x: ..., name="hash", signature=((row.type(),), "uint64"))
+        again = scalar(lambda x: ..., name="hash", signature=(("uint64",), "uint64"))
+        return aggregate(lambda x: ..., name="bit_xor", signature=(("uint64",), "uint64"))(again(mixed(row)))
+
+    def _write(self, table: Table, folder: str, partitions: int | None) -> None:
+        several = partitions is None or partitions >= int(self.con.settings["threads"])
+        place = folder if several else f"{folder}/part-0.parquet"
+        options = COPY + (", PER_THREAD_OUTPUT true" if several else "")
+        if not several and "://" not in folder:
+            os.makedirs(folder, exist_ok=True)
+        self.con._run_pre_execute_hooks(table)
+        quoted = place.replace("'", "''")
+        self.con.raw_sql(f"COPY ({self.con.compile(table)}) TO '{quoted}' ({options})")
+
+    def close(self) -> None:
+        """See Engine."""
+        self.con.disconnect()
+        super().close()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        import duckdb
+
+        super().__exit__(kind, error, trace)
+        if isinstance(error, duckdb.OutOfMemoryException):
+            raise ConfigError(
+                f"DuckDB ran out of memory, although it spills to disk ({first_line(error)}); give it more with "
+                "--memory, or fewer --threads"
+            ) from error
+
+
+def connect(
+    name: str = "duckdb",
+    *,
+    spark_master: str | None = None,
+    memory: str | int | None = None,
+    threads: int | None = None,
+    scratch: Path | str | None = None,
+) -> Engine:
+    """Open an engine.
+
+    `spark_master` is local[N], spark://host:port, sc://host:port (Spark Connect) or whatever else Spark knows;
+    without it Spark runs in this process. `memory` is such as 4GB. `scratch` is where to spill to, the system's
+    temporary folder unless given.
+    """
+    if name not in ENGINES:
+        raise ConfigError(f"--engine {name}: there is no such engine. {did_you_mean(name, ENGINES)}")
+    if threads is not None and threads < 1:
+        raise ConfigError(f"--threads {threads}: must be at least 1")
+    limit = None if memory is None else memory_bytes(memory)
+    folder = None if scratch is None else Path(scratch)
+    if name == "duckdb":
+        if spark_master is not None:
+            raise ConfigError("--spark-master goes with --engine spark")
+        return DuckEngine(memory=limit, threads=threads, scratch=folder)
+    from unskew.clicks.engine.spark import SparkEngine
+
+    return SparkEngine(master=spark_master, memory=limit, threads=threads, scratch=folder)
+
+
+def memory_bytes(text: str | int) -> int:
+    """An amount of memory in bytes.
+
+    >>> memory_bytes("4GB"), memory_bytes("512m"), memory_bytes(1000)
+    (4294967296, 536870912, 1000)
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", str(text).strip(), re.IGNORECASE)
+    if found is None or float(found[1]) == 0:
+        raise ConfigError(f"--memory {text}: write it like 4GB or 512MB")
+    return int(float(found[1]) * UNITS[found[2].upper()])
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Without the warnings that Ibis causes by calling DuckDB under a name that is going away."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"fetch_\w+\(\) is deprecated", DeprecationWarning)
+        yield
+
+
+def _quoted(name: str) -> str:
+    """A column's name in SQL."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _place(paths: Paths) -> Path | str:
+    return paths if isinstance(paths, str | Path) else ", ".join(str(path) for path in paths[:3])
+
+
+def first_line(error: BaseException) -> str:
+    """What an engine complains about, without its stack."""
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

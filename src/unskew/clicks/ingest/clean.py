@@ -1,0 +1,137 @@
+"""The rules applied: which rows of a log stay, which go and why, and the pages in numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from unskew.clicks.engine.engine import Engine
+from unskew.clicks.ingest.columns import REASON
+from unskew.clicks.ingest.options import RULES, IngestOptions
+from unskew.clicks.ingest.rules import PAGE_RULES, numbered_duplicates, page_table, plain_pages, robots
+
+if TYPE_CHECKING:
+    from ibis.expr.types import Table
+
+
+@dataclass
+class Cleaned:
+    """What the rules left of a log."""
+
+    rows: Table
+    removed: list[Table] = field(default_factory=list)
+    """Rows that went, each with a reason."""
+    found: dict[str, dict[str, int]] = field(default_factory=dict)
+    """For every rule that could be asked: pages and rows that it found."""
+    pages: dict[str, Any] = field(default_factory=dict)
+    """The pages that stay, in numbers."""
+
+
+@dataclass(frozen=True)
+class Pages:
+    """The table of pages, with what must be known before the rules."""
+
+    table: Table
+    twice: int
+    """Pages that say a position twice, or are too deep to tell."""
+    from_zero: int
+    from_one: int
+
+    @property
+    def base(self) -> int:
+        """What positions count from: what most pages begin with."""
+        return 0 if self.from_zero and self.from_zero >= self.from_one else 1
+
+
+def find_pages(rows: Table, engine: Engine) -> Pages:
+    """The one aggregation by page."""
+    pages = engine.keep(page_table(rows))
+    one = engine.to_arrow(
+        pages.agg(
+            twice=(pages.bits != pages.total).sum(),
+            from_zero=(pages["first"] == 0).sum(),
+            from_one=(pages["first"] == 1).sum(),
+        )
+    ).to_pylist()[0]
+    return Pages(pages, **{name: int(value or 0) for name, value in one.items()})
+
+
+def clean(rows: Table, found: Pages, options: IngestOptions, engine: Engine) -> Cleaned:
+    """Apply every rule that is on; those that are off are counted all the same."""
+    result = Cleaned(rows)
+    pages = _without_duplicates(result, found, options, engine) if found.twice else plain_pages(found.table)
+    flags: dict[str, Any] = {name: rule(pages) for name, rule in PAGE_RULES.items()}
+    busy = robots(pages, options.rules.robots)
+    if busy is not None:
+        busy = engine.keep(busy)
+        who = busy.columns[0]
+        any_busy = engine.to_arrow(busy.agg(n=busy.count()))["n"][0].as_py()
+        flags["robots"] = pages[who].isin(busy[who]) if any_busy else pages.results < 0
+    flagged = pages.mutate(**{name: flag.fill_null(False) for name, flag in flags.items()})
+    _count(result, flagged, [name for name in RULES if name in flags], options, engine)
+    return result
+
+
+def _count(result: Cleaned, flagged: Table, names: list[str], options: IngestOptions, engine: Engine) -> None:
+    import ibis
+
+    on = [(flagged[name], name) for name in names if name not in options.rules.off]
+    judged = flagged.mutate(**{REASON: ibis.cases(*on, else_=ibis.null("string")) if on else ibis.null("string")})
+    stays = judged[REASON].isnull()
+    made: dict[str, Any] = {
+        "pages": stays.sum(),
+        "clickless": (stays & (judged.clicks == 0)).sum(),
+        "rows": judged.results.sum(where=stays),
+        "clicks": judged.clicks.sum(where=stays),
+        "queries": judged["query"].nunique(where=stays),
+        "gone": (~stays).sum(),
+    }
+    if "at" in judged.columns:
+        made |= {"first": judged["at"].min(where=stays), "last": judged["at"].max(where=stays)}
+    for name in names:
+        made |= {f"pages {name}": judged[name].sum(), f"rows {name}": judged.results.sum(where=judged[name])}
+    numbers = _one_row(engine.to_arrow(judged.agg(**made)))
+    for name in names:
+        result.found[name] = {
+            "pages": int(numbers[f"pages {name}"] or 0),
+            "rows": int(numbers[f"rows {name}"] or 0),
+        }
+    result.pages = {name: numbers[name] for name in made if " " not in name}
+    if numbers["gone"]:
+        bad = engine.keep(judged.filter(~stays).select("page_id", REASON))
+        result.removed.append(result.rows.drop(REASON).inner_join(bad, "page_id"))
+        result.rows = result.rows.anti_join(bad, "page_id")
+
+
+def _one_row(table: pa.Table) -> dict[str, Any]:
+    """The only row, with times as plain UTC; pyarrow would load pandas to make them."""
+    row: dict[str, Any] = {}
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        moment = pa.types.is_timestamp(column.type)
+        value = (column.cast(pa.timestamp("us")).cast(pa.int64()) if moment else column)[0].as_py()
+        row[name] = datetime(1970, 1, 1) + timedelta(microseconds=value) if moment and value is not None else value
+    return row
+
+
+def _without_duplicates(result: Cleaned, found: Pages, options: IngestOptions, engine: Engine) -> Table:
+    """Look at the pages that say a position twice, row by row; the exact table of all pages."""
+    import ibis
+
+    odd = found.table.filter(found.table.bits != found.table.total)
+    numbered = engine.keep(numbered_duplicates(result.rows.semi_join(odd, "page_id")))
+    again = numbered.filter(numbered.unskew_nth > 0)
+    counts = engine.to_arrow(again.agg(n=again.count(), p=again.page_id.nunique())).to_pylist()[0]
+    result.found["duplicate_events"] = {"pages": counts["p"], "rows": counts["n"]}
+    looked = numbered
+    if counts["n"] and "duplicate_events" not in options.rules.off:
+        looked = numbered.filter(numbered.unskew_nth == 0)
+        again = again.drop("unskew_nth", REASON).mutate(**{REASON: ibis.literal("duplicate_events")})
+        result.removed.append(again)
+        others = result.rows.anti_join(odd, "page_id")
+        result.rows = others.union(looked.select(*others.columns).cast(dict(others.schema().items())))
+    plain = plain_pages(found.table)
+    exact = page_table(looked, exact=True)
+    return engine.keep(plain.union(exact.select(*plain.columns).cast(dict(plain.schema().items()))))

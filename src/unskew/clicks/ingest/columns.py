@@ -1,0 +1,196 @@
+"""From the columns of a source to ours: renamed, of the right types, and with the reason where a row is broken."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from unskew.clicks.engine.engine import Engine
+from unskew.clicks.ingest.functions import left
+from unskew.clicks.ingest.options import IDS, OURS, IngestOptions
+from unskew.clicks.ingest.text import FILE, ROW
+from unskew.clicks.ingest.times import as_utc
+from unskew.clicks.schema import REQUIRED
+from unskew.errors import DataError, did_you_mean
+
+if TYPE_CHECKING:
+    from ibis.expr.types import Table
+
+REASON, DETAIL = "unskew_reason", "unskew_detail"
+RAW = 1_000
+"""Characters of a rejected row that are kept."""
+YES, NO = ("1", "1.0", "true", "t", "yes", "y"), ("0", "0.0", "false", "f", "no", "n")
+WHOLE = r"^\s*[0-9]{1,9}(\.0*)?\s*$"
+INTEGER = r"^-?[0-9]{1,18}$"
+_PLACES = (FILE, ROW, REASON, DETAIL)
+DEEPEST = 32767
+"""The last position that a log can hold."""
+FLOATS = ("display_time", "dwell_time", "propensity", "logging_score")
+
+
+def renamed(raw: Table, options: IngestOptions, *, where: str) -> Table:
+    """The wanted columns of a source under our names; a mapping that names a missing column is an error."""
+    present = list(raw.columns)
+    for ours, theirs in options.columns.items():
+        if theirs not in present and where == "impressions":
+            raise DataError(f"there is no column {theirs!r} for {ours}. {did_you_mean(theirs, present[:50])}")
+    taken: dict[str, str] = {}
+    for name in options.wanted(present):
+        ours = next((key for key, theirs in options.columns.items() if theirs == name), name)
+        if ours == name and name in options.columns:
+            continue  # their own column of this name is not the one that is meant
+        if name in present:
+            taken[ours] = name
+    return raw.select(
+        **{ours: raw[theirs] for ours, theirs in taken.items()},
+        **{name: raw[name] for name in (FILE, ROW) if name in present},
+    )
+
+
+def with_page(table: Table, options: IngestOptions) -> Table:
+    """The table with a page_id, made of other columns where asked for."""
+    if not options.page:
+        return table
+    missing = [name for name in options.page if name not in table.columns]
+    if missing:
+        raise DataError(f"--page-columns: there is no column {', '.join(missing)}")
+    parts = [table[name].cast("string") for name in options.page]
+    joined = parts[0]
+    for part in parts[1:]:
+        joined = joined + "|" + part
+    return table.mutate(page_id=joined)
+
+
+def require(table: Table, names: tuple[str, ...], present: Sequence[str]) -> None:
+    """Columns that must be there; says what to do about each that is not."""
+    missing = [name for name in names if name not in table.columns]
+    if not missing:
+        return
+    there = ", ".join(name for name in present if name not in (FILE, ROW))[:500] or "none"
+    hint = f"name them with --column {missing[0]}=THEIRS"
+    if missing == ["page_id"]:
+        hint = "run `unskew split` first, or form one with --page-columns user_id,query_id,timestamp"
+    if missing == ["click"]:
+        hint = "name it with --column click=THEIRS, or give the click events with --clicks FILE"
+    raise DataError(f"missing columns: {', '.join(missing)}; there are: {there}", hint=hint)
+
+
+def typed(table: Table, options: IngestOptions, engine: str, *, events: bool = False) -> Table:
+    """Every column of ours as its type, and why a row is broken (null where it is not).
+
+    Click events need a document or a position, impressions both.
+    """
+    import ibis
+
+    made: dict[str, Any] = {}
+    broken: list[tuple[Any, str]] = []
+    either = events and "doc_id" in table.columns and "position" in table.columns
+    names = [name for name in OURS if name in table.columns]  # the first reason is the one that is given
+    for name in [*names, *(name for name in table.columns if name not in OURS)]:
+        column: Any = table[name]
+        kind = column.type()
+        if name in (*IDS, "visit_id", "user_id"):
+            made[name] = column if kind.is_integer() or kind.is_string() else _text(column, name)
+            if name == "doc_id" and either:
+                made[name] = made[name].nullif("") if made[name].type().is_string() else made[name]
+                broken.append((made[name].isnull() & _position(table["position"]).isnull(), "missing_doc_id"))
+            elif name in IDS:
+                broken.append((made[name].isnull(), f"missing_{name}"))
+                if made[name].type().is_string():
+                    broken.append((made[name] == "", f"missing_{name}"))
+        elif name == "position":
+            made[name] = _position(column)
+            if not either:
+                broken.append((made[name].isnull(), "position_not_a_whole_number"))
+        elif name == "click":
+            made[name] = _click(column)
+            broken.append((made[name].isnull(), "click_not_0_or_1"))
+        elif name == "timestamp":
+            made[name] = as_utc(column, options.time.zone, engine)
+            unread = made[name].isnull()
+            if kind.is_string():
+                unread &= column.notnull() & (column != "")
+            elif kind.is_temporal():
+                unread = None
+            else:
+                unread &= column.notnull()
+            if unread is not None:
+                broken.append((unread, "unreadable_timestamp"))
+        elif name in FLOATS:
+            made[name] = column.try_cast("float64") if kind.is_string() else column.cast("float64")
+        elif name == "randomized":
+            made[name] = column if kind.is_boolean() else _click(column) == 1
+        elif name == "label":
+            made[name] = _position(column) if kind.is_string() else column.cast("int32")
+        else:
+            made[name] = column
+    reason = ibis.cases(*broken, else_=ibis.null("string"))
+    return table.select(**made, **{REASON: reason, DETAIL: _detail(table)})
+
+
+def _detail(table: Table) -> Any:
+    """What a row says, as text, for the rejected rows; computed only for those."""
+    import ibis
+
+    names = [name for name in (*REQUIRED, "timestamp") if name in table.columns]
+    whole: Any = ibis.literal("")
+    for name in names:
+        text = left(table[name].cast("string").fill_null(""), RAW)
+        whole = whole + ibis.literal(f"{' ' if name != names[0] else ''}{name}=") + text
+    return left(whole, RAW)
+
+
+def numbers_as_such(table: Table, engine: Engine) -> Table:
+    """Further columns of a text file as numbers, where every value is one; else they stay text."""
+    names = [name for name, kind in table.schema().items() if kind.is_string() and name not in (*OURS, *_PLACES)]
+    if not names:
+        return table
+    asked: dict[str, Any] = {}
+    for at, name in enumerate(names):
+        text: Any = table[name]
+        asked |= {f"all_{at}": text.count(), f"whole_{at}": text.re_search(INTEGER).sum()}
+        asked[f"float_{at}"] = text.try_cast("float64").count()
+    counts = engine.to_arrow(table.agg(**asked)).to_pylist()[0]
+    casts = {}
+    for at, name in enumerate(names):
+        if counts[f"all_{at}"] and counts[f"float_{at}"] == counts[f"all_{at}"]:
+            casts[name] = "int64" if counts[f"whole_{at}"] == counts[f"all_{at}"] else "float64"
+    return table.mutate(**{name: table[name].cast(kind) for name, kind in casts.items()}) if casts else table
+
+
+def _position(column: Any) -> Any:
+    """A whole number from 0 to DEEPEST, else null."""
+    import ibis
+
+    kind = column.type()
+    if kind.is_string():
+        column = ibis.ifelse(column.re_search(WHOLE), column.strip(), ibis.null("string")).try_cast("float64")
+    elif not kind.is_numeric() or kind.is_boolean():
+        raise DataError(f"position is of type {kind}", hint=f"make it {OURS['position']}")
+    fits = (column >= 0) & (column <= DEEPEST)
+    if not column.type().is_integer():
+        fits &= column == column.floor()
+    return ibis.ifelse(fits, column, ibis.null(column.type())).cast("int32")
+
+
+def _click(column: Any) -> Any:
+    """0 or 1, else null."""
+    import ibis
+
+    kind = column.type()
+    if kind.is_boolean():
+        return column.cast("int8")
+    if kind.is_numeric():
+        return ibis.ifelse((column == 0) | (column == 1), column, ibis.null(kind)).cast("int8")
+    if not kind.is_string():
+        raise DataError(f"click is of type {kind}", hint="make it 0 or 1")
+    word = column.strip().lower()
+    found = ibis.cases((word.isin(YES), 1), (word.isin(NO), 0), else_=ibis.null("int8"))
+    return found.cast("int8")
+
+
+def _text(column: Any, name: str) -> Any:
+    kind = column.type()
+    if kind.is_nested() or kind.is_binary():
+        raise DataError(f"{name} is of type {kind}", hint=f"make it {OURS[name]}")
+    return column.cast("string")

@@ -1,0 +1,197 @@
+"""CSV and TSV to batches of text columns; a row with too few or too many fields is rejected, not guessed at.
+
+A quote that is not closed makes one row of several. Where these have too few or too many fields, or one of their
+values looks like the end of one row and the beginning of another, every line of them is rejected.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from unskew.clicks.ingest.files import MARK, Guarded, opened, printable
+from unskew.clicks.ingest.options import Texts
+from unskew.errors import DataError
+
+BLOCK = 4 * 2**20
+"""Bytes parsed at once, which is also the longest row."""
+MOST_COLUMNS = 100_000
+NULLS = ["", "\\N"]
+DELIMITERS = ",\t;|"
+HINT = 'give files.quote = "" in a mapping file where quotes do not enclose fields'
+Reject = Callable[[int, str, str], None]
+"""Takes the row, the reason and the text."""
+
+
+def csv_columns(path: Path, kind: str, texts: Texts) -> list[str]:
+    """The names in the header."""
+    with opened(path, texts.max_expansion) as file:
+        return _header(_first_line(file, path), path, kind, texts)[0]
+
+
+def _first_line(file: Guarded, path: Path) -> str:
+    held = b""
+    while b"\n" not in held and len(held) <= BLOCK and (data := file.read()):
+        held += data
+    line, newline, _ = held.partition(b"\n")
+    if not newline and len(held) > BLOCK:
+        raise DataError("the header does not end", path=printable(path), line=1, hint="this is not a CSV file")
+    return line.decode("utf-8").rstrip("\r")
+
+
+def _header(line: str, path: Path, kind: str, texts: Texts) -> tuple[list[str], str]:
+    """Names and delimiter; a name that comes again gets a number, so that it is not taken for the first."""
+    if not line.strip():
+        raise DataError("the file has no header", path=printable(path), line=1, hint="name the columns in line 1")
+    delimiter = texts.delimiter or ("\t" if kind == "tsv" else max(DELIMITERS, key=line.count))
+    names = line.split(delimiter)
+    if len(names) > MOST_COLUMNS:
+        raise DataError(f"the header has {len(names):,} columns", path=printable(path), line=1)
+    if texts.quote:
+        try:
+            names = next(csv.reader([line], delimiter=delimiter, quotechar=texts.quote))
+        except (csv.Error, StopIteration, ValueError, TypeError) as error:
+            raise DataError(f"the header cannot be read ({error})", path=printable(path), line=1) from error
+    seen: set[str] = set()
+    unique = []
+    for at, name in enumerate(each.strip() for each in names):
+        unique.append(name if name not in seen and MARK not in name else f"column {at + 1}")
+        seen.add(name)
+    return unique, delimiter
+
+
+def csv_batches(
+    path: Path, kind: str, wanted: list[str], texts: Texts, reject: Reject
+) -> Iterator[tuple[Any, Any]]:
+    """Batches of text columns with the number of each row, the header being row 1."""
+    with opened(path, texts.max_expansion) as file:
+        names, delimiter = _header(_first_line(file, path), path, kind, texts)
+    taken = set(wanted)
+    present = [name for name in names if name in taken]
+    rows, seen = _Rows(reject), 1  # the header
+    with opened(path, texts.max_expansion) as file:
+        file.watch = texts.quote.encode()
+        for batch in _batches(file, path, names, delimiter, present, texts, rows.invalid):
+            numbers = rows.numbers(batch.num_rows)
+            seen += batch.num_rows + (_newlines(batch) if file.met else 0)
+            broken = dict(_torn(batch, names, delimiter)) if file.met else {}
+            for at, lines in broken.items():
+                for line in lines:
+                    reject(int(numbers[at]), "unclosed_quote", line)
+            whole = ~np.isin(np.arange(batch.num_rows), list(broken))
+            yield (batch.filter(pa.array(whole)), numbers[whole]) if broken else (batch, numbers)
+        others = [name for name in names if name not in taken]
+        if file.met and others and file.lines > seen + rows.invalid_lines:
+            _refuse_torn(path, names, delimiter, others, texts)
+
+
+def _batches(
+    file: Guarded, path: Path, names: list[str], delimiter: str, present: list[str], texts: Texts, invalid: Any
+) -> Iterator[Any]:
+    """Some columns of a CSV file as text."""
+    from pyarrow import csv as arrow_csv
+
+    try:
+        reader = arrow_csv.open_csv(
+            pa.PythonFile(file, mode="r"),
+            arrow_csv.ReadOptions(use_threads=False, block_size=BLOCK, column_names=names, skip_rows=1),
+            arrow_csv.ParseOptions(
+                delimiter=delimiter,
+                quote_char=texts.quote or False,
+                newlines_in_values=bool(texts.quote),
+                ignore_empty_lines=False,
+                invalid_row_handler=invalid,
+            ),
+            arrow_csv.ConvertOptions(
+                check_utf8=False,
+                column_types=dict.fromkeys(present, pa.string()),
+                include_columns=present,
+                null_values=NULLS,
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
+            ),
+        )
+        yield from reader
+    except pa.ArrowInvalid as error:
+        if str(error).startswith("Empty CSV"):
+            return
+        what = str(error)
+        if "straddl" in what:
+            what = f"a row is longer than {BLOCK:,} bytes, or a quote is not closed"
+        raise DataError(what[:300], path=printable(path), hint=HINT) from error
+
+
+def _refuse_torn(path: Path, names: list[str], delimiter: str, others: list[str], texts: Texts) -> None:
+    """Lines lie inside values of columns that are not read: are they text, or rows that a quote took?"""
+    with opened(path, texts.max_expansion) as file:
+        for batch in _batches(file, path, names, delimiter, others, texts, lambda row: "skip"):
+            for _, lines in _torn(batch, names, delimiter):
+                what = f"a quote is not closed, or closed in another line: {lines[0][:200]!r}"
+                raise DataError(what, path=printable(path), hint=HINT)
+
+
+def _newlines(batch: Any) -> int:
+    """How many ends of lines are in the values."""
+    return sum(pc.sum(pc.count_substring(column, "\n")).as_py() or 0 for column in batch.columns)
+
+
+def _torn(batch: Any, names: list[str], delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    """Rows that are several, with their lines."""
+    seen: set[int] = set()
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        several = pc.fill_null(pc.or_(pc.match_substring(column, "\n"), pc.match_substring(column, "\r")), False)
+        for at in np.flatnonzero(several.to_numpy(zero_copy_only=False)).tolist():
+            lines = column[at].as_py().replace("\r\n", "\n").replace("\r", "\n").rstrip("\n").split("\n")
+            if at not in seen and _are_rows(lines, names.index(name), len(names), delimiter):
+                seen.add(at)
+                yield at, lines
+
+
+def _are_rows(lines: list[str], place: int, columns: int, delimiter: str) -> bool:
+    """Whether a value is the end of a row, whole rows, and the beginning of another, all of the right size.
+
+    A quote that opens in a column can only close in the same column of another row, else fields would be missing.
+
+    >>> _are_rows(["d,1,0", "p,q,e"], 2, 5, ","), _are_rows(["Hello,", "world"], 2, 5, ",")
+    (True, False)
+    """
+    first, *others = (line.count(delimiter) for line in lines)
+    return (
+        len(others) > 0
+        and first >= columns - 1 - place
+        and others[-1] >= place
+        and all(count >= columns - 1 or not line for count, line in zip(others[:-1], lines[1:-1], strict=True))
+    )
+
+
+class _Rows:
+    """Numbers rows as the file has them, the header being row 1, whatever was skipped in between."""
+
+    def __init__(self, reject: Reject) -> None:
+        self.reject, self.next = reject, 2
+        self.invalid_lines = 0
+        self.skipped: list[int] = []
+
+    def invalid(self, row: Any) -> str:
+        """A row with too few or too many fields."""
+        number = row.number or 0
+        self.skipped.append(number)
+        reason = "not_utf8" if MARK in row.text else "wrong_number_of_fields"
+        for line in row.text.split("\n"):
+            self.invalid_lines += 1
+            self.reject(number, reason, f"{row.actual_columns} fields, not {row.expected_columns}: {line}")
+        return "skip"
+
+    def numbers(self, count: int) -> Any:
+        """The numbers of the next so many good rows."""
+        candidates = np.arange(self.next, self.next + count + len(self.skipped))
+        good = np.setdiff1d(candidates, self.skipped, assume_unique=True)[:count]
+        self.next = int(good[-1]) + 1 if count else self.next
+        self.skipped = [number for number in self.skipped if number >= self.next]
+        return good

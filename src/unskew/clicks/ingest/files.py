@@ -1,0 +1,195 @@
+"""Which files a log is read from, what is in them, and their text, decompressed under guard."""
+
+from __future__ import annotations
+
+import codecs
+import lzma
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, cast
+
+import pyarrow as pa
+
+from unskew.clicks.engine.parquet import impressions_in
+from unskew.errors import DataError, did_you_mean
+
+ENDINGS = {
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+}
+"""What a file holds, by the end of its name."""
+PACKED = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2", ".xz": "xz"}
+KINDS = tuple(dict.fromkeys(ENDINGS.values()))
+FREE = 64 * 2**20
+"""Bytes that a compressed file may always grow to."""
+READ = 2**20
+MARK = "\ufdd0"
+"""Stands for bytes that are no UTF-8; a code point that Unicode keeps free of meaning."""
+
+
+def kind_of(path: Path) -> str | None:
+    """What a file holds, by its name; None where the name does not say.
+
+    >>> kind_of(Path("log.csv.gz")), kind_of(Path("log.parquet")), kind_of(Path("README"))
+    ('csv', 'parquet', None)
+    """
+    inner = path.with_suffix("") if path.suffix.lower() in PACKED else path
+    kind = ENDINGS.get(inner.suffix.lower())
+    return None if kind == "parquet" and inner != path else kind
+
+
+def find_files(sources: Sequence[str | Path], kind: str | None = None) -> dict[Path, str]:
+    """The files that are meant by names of files, folders and patterns, with what each holds.
+
+    Links to folders are not followed. In a folder, files whose names do not say what they hold, and names that
+    begin with a dot or an underscore, are passed over.
+    """
+    if kind is not None and kind not in KINDS:
+        raise DataError(f"--format {kind}: there is no such format. {did_you_mean(kind, KINDS)}")
+    found: dict[Path, str] = {}
+    for source in sources:
+        for path, named in _meant(source):
+            holds = kind or kind_of(path)
+            if holds is None and named:
+                hint = f"give --format, one of {', '.join(KINDS)}"
+                raise DataError("the name does not say what the file holds", path=path, hint=hint)
+            if holds is not None:
+                found[path] = holds
+        if not found:
+            known = " ".join(ENDINGS)
+            raise DataError(f"no files that end in {known} (or compressed)", path=source, hint="give --format")
+    if "parquet" in (kinds := set(found.values())) and len(kinds) > 1:
+        raise DataError(f"{', '.join(sorted(kinds))} together", hint="ingest Parquet and text one after the other")
+    return found
+
+
+def all_files(sources: Sequence[str | Path]) -> list[Path]:
+    """The files that are meant, whatever their names say that they hold."""
+    found: dict[Path, None] = {}
+    for source in sources:
+        before = len(found)
+        found |= dict.fromkeys(path for path, _ in _meant(source))
+        if len(found) == before and Path(source).is_dir():
+            raise DataError("the folder has no files", path=source)
+    return list(found)
+
+
+def _meant(source: str | Path) -> Iterator[tuple[Path, bool]]:
+    """Files that a name means, and whether it means each by name."""
+    path = Path(source)
+    try:
+        if path.is_dir():
+            yield from ((each, False) for each in _inside(path))
+        elif path.is_file():
+            yield path, True
+        elif path.exists():
+            raise DataError("not a file and not a folder", path=path)
+        elif any(sign in str(source) for sign in "*?["):
+            parts = path.parts
+            first = next(at for at, part in enumerate(parts) if any(sign in part for sign in "*?["))
+            matches = sorted(Path(*parts[:first]).glob(str(Path(*parts[first:]))))
+            if not matches:
+                raise DataError("no file matches this pattern", path=source)
+            for match in matches:
+                if match.is_dir():
+                    yield from ((each, False) for each in _inside(match))
+                elif match.is_file():
+                    yield match, False
+        else:
+            raise DataError("there is no such file or folder", path=source, hint="check the name")
+    except (OSError, ValueError) as error:
+        raise DataError(f"cannot be read: {error}", path=repr(str(source))[:200]) from error
+
+
+def _inside(folder: Path) -> Iterator[Path]:
+    """Files in a folder and the folders in it, by name."""
+    for place, folders, names in os.walk(impressions_in(folder), followlinks=False):
+        folders[:] = sorted(name for name in folders if name[0] not in "._")
+        for name in sorted(names):
+            path = Path(place, name)
+            if name[0] not in "._" and path.is_file():
+                yield path
+
+
+codecs.register_error("unskew-mark", lambda error: (MARK, getattr(error, "end", 0)))
+
+
+class Guarded:
+    """Text of a file: always valid UTF-8, and refusing to grow past so many times the size on disk."""
+
+    def __init__(self, file: IO[bytes], path: Path, most: int) -> None:
+        self.file, self.path, self.most, self.seen = file, path, most, 0
+        self.closed = False
+        self.newlines, self._last = 0, b"\n"
+        self.watch, self.met = b"", False
+        """Something to look out for, and whether it has come."""
+        self._decode = codecs.getincrementaldecoder("utf-8-sig")(errors="unskew-mark")
+        self._ready = b""
+
+    def read(self, size: int | None = None) -> bytes:
+        """The next bytes, at most so many; MARK stands where bytes were no UTF-8."""
+        size = READ if size is None or size < 0 else size
+        while not self._ready:
+            data = bytes(self.file.read(size))
+            self.seen += len(data)
+            if self.seen > self.most:
+                raise DataError(
+                    f"grows past {self.most:,} bytes when decompressed",
+                    path=printable(self.path),
+                    hint="raise files.max_expansion in a mapping file if it is meant to",
+                )
+            self._ready = self._decode.decode(data, final=not data).encode("utf-8")
+            if not data:
+                break
+        given, self._ready = self._ready[:size], self._ready[size:]
+        self.newlines += given.count(b"\n")
+        self._last = given[-1:] or self._last
+        self.met = self.met or (self.watch != b"" and self.watch in given)
+        return given
+
+    @property
+    def lines(self) -> int:
+        """Lines that were read so far, the last one with or without an end."""
+        return self.newlines + (self._last != b"\n")
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def close(self) -> None:
+        """The file is closed by `opened`."""
+        self.closed = True
+
+
+@contextmanager
+def opened(path: Path, max_expansion: int) -> Iterator[Guarded]:
+    """The text of a file, decompressed by the end of its name; whatever fails in reading it is a DataError."""
+    packed = PACKED.get(path.suffix.lower())
+    try:
+        with path.open("rb") as raw:
+            size = os.fstat(raw.fileno()).st_size
+            most = max(FREE, size * max_expansion) if packed else max(size, FREE) * 2
+            file: Any = raw
+            if packed == "xz":
+                file = lzma.open(raw)  # noqa: SIM115 - closed with the raw file
+            elif packed is not None:
+                file = pa.CompressedInputStream(pa.PythonFile(raw, mode="r"), packed)
+            yield Guarded(cast(IO[bytes], file), path, most)
+    except (OSError, EOFError, lzma.LZMAError, pa.ArrowInvalid) as error:
+        place = printable(path)
+        if isinstance(error, OSError) and error.strerror:
+            raise DataError(f"cannot be read: {error.strerror}", path=place) from error
+        hint = "download or compress the file again" if packed else None
+        raise DataError(f"damaged ({str(error).splitlines()[0][:300]})", path=place, hint=hint) from error
+
+
+def printable(path: Path | str) -> str:
+    """A name as valid text on one line."""
+    return str(path).encode("utf-8", "replace").decode().replace("\n", "\\n").replace("\r", "\\r")

@@ -1,0 +1,28 @@
+"""Readers of click logs in other people's formats, by the name that `unskew ingest --format` takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from unskew.clicks.ingest.formats.baidu import read_baidu
+from unskew.clicks.ingest.formats.options import ReaderOptions
+from unskew.clicks.ingest.formats.ranklens import read_ranklens
+from unskew.clicks.ingest.formats.stage import Stage
+from unskew.clicks.ingest.formats.tiangong import read_tiangong
+from unskew.clicks.ingest.formats.ubi import read_ubi
+from unskew.clicks.ingest.formats.yandex import read_yandex
+
+Reader = Callable[[Sequence[Path], Stage, ReaderOptions], None]
+"""Streams files into a stage; raises DataError where a file cannot be read at all."""
+
+READERS: Mapping[str, Reader] = {
+    "baidu": read_baidu,
+    "ranklens": read_ranklens,
+    "tiangong": read_tiangong,
+    "ubi": read_ubi,
+    "yandex": read_yandex,
+}
+"""All readers."""
+
+__all__ = ["READERS", "Reader", "ReaderOptions"]

@@ -1,0 +1,128 @@
+"""Metarank's JSON events, in which the RankLens data come: `ranking`, `interaction`, `item` and `user`.
+
+A ranking is a page and its id the page_id. Interactions of a click type that name their ranking are its clicks.
+A ranking has a query where a field `query` says so; without one all pages share the query `all`, so that a
+document is one and the same wherever it is shown. Items go to the side table `items` if wanted, a row per field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from unskew.clicks.ingest.formats.options import ReaderOptions
+from unskew.clicks.ingest.formats.records import each_json
+from unskew.clicks.ingest.formats.stage import Stage
+from unskew.clicks.ingest.formats.values import Broken, identifier, number, optional_identifier, text, time
+
+NO_QUERY = "all"
+MOST_FIELDS = 10_000
+
+
+def read_ranklens(paths: Sequence[Path], stage: Stage, options: ReaderOptions) -> None:
+    """Stage the rankings and clicks of Metarank events."""
+    each_json(paths, stage, options, _Metarank(stage, options).take)
+
+
+class _Metarank:
+    """Takes one event at a time."""
+
+    def __init__(self, stage: Stage, options: ReaderOptions) -> None:
+        self.stage, self.options, self.zone = stage, options, ZoneInfo(options.timezone)
+
+    def take(self, record: Mapping[str, Any]) -> None:
+        """One event."""
+        kind = record.get("event")
+        if kind == "ranking":
+            self._ranking(record)
+        elif kind == "interaction":
+            self._interaction(record)
+        elif kind == "item":
+            self._item(record)
+        elif kind == "user":
+            self.stage.ignore("user-event")
+        else:
+            raise Broken("missing-event" if kind is None else "unknown-event")
+
+    def _ranking(self, record: Mapping[str, Any]) -> None:
+        items = record.get("items")
+        if not isinstance(items, list) or not items:
+            raise Broken("missing-items")
+        if len(items) > self.options.most_results:
+            raise Broken("too-many-results")
+        words = text(dict(_fields(record)).get("query"), "query")
+        page = {
+            "page_id": identifier(record.get("id"), "id"),
+            "visit_id": optional_identifier(record.get("session"), "session"),
+            "user_id": optional_identifier(record.get("user"), "user"),
+            "query_id": identifier(words, "query") if words else NO_QUERY,
+            "query_text": words,
+            "timestamp": time(record.get("timestamp"), self.zone),
+            "randomized": True if self.options.randomized else None,
+        }
+        shown = [_shown(item) for item in items]
+        for position, (doc, score) in enumerate(shown, 1):
+            self.stage.impression(**page, doc_id=doc, position=position, logging_score=score)
+
+    def _interaction(self, record: Mapping[str, Any]) -> None:
+        if identifier(record.get("type"), "type") not in self.options.click_actions:
+            self.stage.ignore("other-interaction")
+            return
+        page_id = optional_identifier(record.get("ranking"), "ranking")
+        if page_id is None:
+            self.stage.ignore("click-without-ranking")
+            return
+        row = {
+            "page_id": page_id,
+            "visit_id": optional_identifier(record.get("session"), "session"),
+            "user_id": optional_identifier(record.get("user"), "user"),
+            "doc_id": identifier(record.get("item"), "item"),
+            "timestamp": time(record.get("timestamp"), self.zone),
+        }
+        self.stage.click(**row)
+
+    def _item(self, record: Mapping[str, Any]) -> None:
+        if not self.options.items:
+            self.stage.ignore("item-event")
+            return
+        doc, when = identifier(record.get("item"), "item"), time(record.get("timestamp"), self.zone)
+        rows = [row for name, value in _fields(record) for row in _cells(name, value)]
+        if len(rows) > MOST_FIELDS:
+            raise Broken("too-many-fields")
+        for row in rows or [{}]:
+            self.stage.side("items", doc_id=doc, timestamp=when, **row)
+
+
+def _shown(item: Any) -> tuple[str, float | None]:
+    """Id and score of a result; the score stands beside the id or among the fields."""
+    if not isinstance(item, dict):
+        raise Broken("bad-items")
+    score = item.get("relevancy")
+    score = dict(_fields(item)).get("relevancy") if score is None else score
+    return identifier(item.get("id"), "item"), number(score, "relevancy")
+
+
+def _fields(record: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Names and values of the list `fields`, which may be missing."""
+    fields = record.get("fields")
+    if not fields and fields in (None, []):
+        return
+    if not isinstance(fields, list) or len(fields) > MOST_FIELDS:
+        raise Broken("bad-fields")
+    for field in fields:
+        if not isinstance(field, dict):
+            raise Broken("bad-fields")
+        yield identifier(field.get("name"), "fields"), field.get("value")
+
+
+def _cells(name: str, value: Any) -> Iterator[dict[str, Any]]:
+    """A value as rows of the table of items: a number, a text, or a list of them."""
+    for part in value if isinstance(value, list) else [value]:
+        if isinstance(part, bool):
+            yield {"name": name, "number": float(part)}
+        elif isinstance(part, int | float):
+            yield {"name": name, "number": number(part, "fields")}
+        elif part is not None:
+            yield {"name": name, "text": text(part, "fields")}

@@ -1,0 +1,171 @@
+"""What `ingest` is asked for: which column is which, time zone, base of positions, rules; checked strictly.
+
+As a mapping file:
+
+    keep = ["market"]
+
+    [columns]                  # ours = theirs
+    position = "rank"
+    doc_id = "/hit/id"         # a nested field of JSON lines
+
+    [time]
+    zone = "Europe/Berlin"
+
+    [rules.robots]
+    clicks_per_minute = 60
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+from zoneinfo import ZoneInfo
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from unskew.clicks.ingest.formats.options import ReaderOptions
+from unskew.clicks.schema import OPTIONAL, REQUIRED
+from unskew.errors import did_you_mean
+
+OURS = {
+    **REQUIRED,
+    **OPTIONAL,
+    "visit_id": "string or int, a visit that spans several pages",
+    "user_id": "string or int, who saw the page",
+}
+"""Columns that are kept without being asked for, besides serp_*."""
+IDS = ("page_id", "query_id", "doc_id")
+RULES: Mapping[str, str] = {
+    "duplicate_events": "the same document at the same position of the same page, told again",
+    "clicks_without_impression": "click events whose page or document was not shown",
+    "clicks_before_query": "click events earlier than their page",
+    "two_queries_on_one_page": "pages whose rows name more than one query",
+    "two_documents_at_one_position": "pages with two documents at one position",
+    "gaps_in_positions": "pages with a hole between their first and last position",
+    "robots": "pages of somebody with too many clicks or queries in a minute",
+    "everything_clicked": "pages of three results or more, all of them clicked",
+}
+"""Every rule, in the order in which they are asked."""
+Names = Annotated[tuple[str, ...], Field(strict=False)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class Times(_Strict):
+    """How to read timestamps."""
+
+    zone: str = "UTC"
+    """Time zone of times that name none."""
+    format: str | None = None
+    """Format as of strptime, for text files whose times are not ISO 8601."""
+
+    @field_validator("zone")
+    @classmethod
+    def _known_zone(cls, zone: str) -> str:
+        try:
+            ZoneInfo(zone)
+        except (KeyError, OSError, ValueError) as error:
+            raise ValueError("there is no such time zone; write it like Europe/Berlin") from error
+        return zone
+
+
+class Positions(_Strict):
+    """What positions count from."""
+
+    base: Literal[0, 1] | None = None
+    """0 or 1; found from the pages unless given."""
+
+
+class Events(_Strict):
+    """A log whose rows are events, some of them impressions and some clicks."""
+
+    column: str | None = None
+    """The column that says which; a column named `event` is taken unless `click` is a column too."""
+    impression: Names = ("impression", "view", "impress", "show")
+    """Its values for a result that was shown."""
+    click: Names = ("click", "clicked")
+    """Its values for a click."""
+
+
+class Robots(_Strict):
+    """When somebody is taken for a program."""
+
+    clicks_per_minute: int = Field(default=30, ge=1)
+    queries_per_minute: int = Field(default=20, ge=1)
+
+
+class Rules(_Strict):
+    """Which rules remove rows, and their limits."""
+
+    off: Names = ()
+    """Rules that count but do not remove."""
+    robots: Robots = Robots()
+
+    @field_validator("off")
+    @classmethod
+    def _known_rules(cls, off: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(_one_of("rule", name, RULES) for name in off)
+
+
+class Texts(_Strict):
+    """How to read CSV."""
+
+    delimiter: str | None = Field(default=None, min_length=1, max_length=1)
+    """Between fields; a tab for .tsv, else the one of , tab ; | that the header has most of."""
+    quote: str = Field(default='"', max_length=1)
+    """Around fields; empty where quotes are letters like others."""
+    max_expansion: int = Field(default=200, ge=1)
+    """How many times its size a compressed file may grow to; more is taken for a bomb."""
+
+
+class IngestOptions(_Strict):
+    """Everything that `ingest` may be told about a log."""
+
+    columns: dict[str, str] = Field(default_factory=dict)
+    """Our name to theirs; in JSON lines a nested field is written as a pointer: /hit/id."""
+    keep: Names = ()
+    """Further columns to keep."""
+    page: Names = ()
+    """Our names of the columns that together make one page, where there is no page_id."""
+    time: Times = Times()
+    positions: Positions = Positions()
+    events: Events = Events()
+    rules: Rules = Rules()
+    files: Texts = Texts()
+    reader: ReaderOptions = ReaderOptions()
+    """For formats with a reader of their own; `time`, `positions` and `events` count where this says nothing."""
+    max_rejected: float = Field(default=0.01, ge=0, le=1, strict=False)
+    """Share of broken rows past which nothing is written."""
+
+    @field_validator("columns")
+    @classmethod
+    def _known_columns(cls, columns: dict[str, str]) -> dict[str, str]:
+        return {_ours(name): source for name, source in columns.items()}
+
+    def source(self, name: str) -> str:
+        """Their name of one of our columns."""
+        return self.columns.get(name, name)
+
+    def known(self) -> list[str]:
+        """Their names of all columns that are read where they are there; serp_* come on top."""
+        ours = (self.source(name) for name in (*OURS, *self.page))
+        return list(dict.fromkeys([*self.columns.values(), *ours, *self.keep, self.events.column or "event"]))
+
+    def wanted(self, present: list[str]) -> list[str]:
+        """The columns of a file that are needed, in its order; pointers into JSON after them."""
+        theirs = set(self.known())
+        found = [name for name in dict.fromkeys(present) if name in theirs or name.startswith("serp_")]
+        pointers = sorted(name for name in set(self.columns.values()) if name.startswith("/"))
+        return found + [name for name in pointers if name not in found]
+
+
+def _ours(name: str) -> str:
+    return name if name.startswith("serp_") else _one_of("column", name, OURS)
+
+
+def _one_of(what: str, name: str, known: Mapping[str, Any]) -> str:
+    if name not in known:
+        raise ValueError(f"unknown {what} {name!r}. {did_you_mean(name, known)}")
+    return name

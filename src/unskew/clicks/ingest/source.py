@@ -1,0 +1,249 @@
+"""A source as tables of an engine: impressions, click events, and what could not be parsed."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from unskew.clicks.engine.engine import Engine, first_line, plain_name, quiet
+from unskew.clicks.ingest.clicks import split_events
+from unskew.clicks.ingest.columns import renamed, require, typed, with_page
+from unskew.clicks.ingest.files import KINDS, all_files, find_files, printable
+from unskew.clicks.ingest.options import IngestOptions
+from unskew.clicks.ingest.text import FILE, ROW, stage_text
+from unskew.clicks.schema import REQUIRED
+from unskew.errors import ConfigError, DataError, did_you_mean
+
+if TYPE_CHECKING:
+    from ibis.expr.types import Table
+
+OF_CLICKS = ("page_id", "doc_id", "position", "timestamp", "dwell_time")
+"""Columns that a click event may have, besides serp_*."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """What was opened, typed, with a reason at every broken row."""
+
+    impressions: Table
+    clicks: Table | None = None
+    parsed: bool = False
+    """Whether the types had to be made from text, so that it pays to keep them."""
+    rejected: tuple[Path, ...] = ()
+    """Folders of rows that could not be parsed."""
+    lost: int = 0
+    """How many rows those are."""
+    records: int | None = None
+    """How many records a reader saw, where they are not the rows."""
+    ignored: Mapping[str, int] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    base: int | None = None
+    """What positions count from, where the reader knows."""
+    files: tuple[Path, ...] = ()
+    """Parquet files whose columns are those of the impressions, in name and type, and no others."""
+    sides: Mapping[str, Path] = field(default_factory=dict)
+    """Folders of the tables beside the log, such as `labels`."""
+
+
+@dataclass(frozen=True)
+class _Raw:
+    table: Table
+    rejected: tuple[Path, ...]
+    lost: int
+    parsed: bool
+    columns: tuple[str, ...]
+    files: tuple[Path, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def open_source(
+    engine: Engine,
+    sources: Sequence[str | Path],
+    options: IngestOptions,
+    scratch: Path,
+    *,
+    kind: str | None = None,
+    clicks: Sequence[str | Path] = (),
+) -> Source:
+    """Open Parquet, CSV or JSON lines, or a log in one of the named formats."""
+    if kind is not None and kind not in KINDS:
+        return _named_format(engine, sources, options, scratch, kind)
+    if options.reader.model_fields_set:
+        raise ConfigError("[reader] is for formats with a reader of their own: give --format, such as ubi")
+    raw = _open_files(engine, sources, options, scratch / "shown", kind)
+    shown, clicked, rest = split_events(raw.table, options)
+    parts = [raw]
+    if clicks:
+        if clicked is not None:
+            raise ConfigError("--clicks goes with a source without an event column")
+        parts.append(_open_files(engine, clicks, options, scratch / "clicked", None))
+        clicked = parts[1].table
+    ignored = {} if rest is None else {"other events": _rows(engine, rest)}
+    impressions = _impressions(shown, options, engine, clicked is not None, raw.columns)
+    same = clicked is None and _same_columns(raw.table, impressions)
+    return Source(
+        impressions=impressions,
+        clicks=None if clicked is None else _clicks(clicked, options, engine),
+        files=raw.files if same else (),
+        parsed=any(part.parsed for part in parts),
+        rejected=tuple(path for part in parts for path in part.rejected),
+        lost=sum(part.lost for part in parts),
+        ignored={name: count for name, count in ignored.items() if count},
+        notes=tuple(note for part in parts for note in part.notes),
+    )
+
+
+def _impressions(
+    raw: Table, options: IngestOptions, engine: Engine, joined: bool, present: Sequence[str]
+) -> Table:
+    table = with_page(renamed(raw, options, where="impressions"), options)
+    require(table, tuple(name for name in REQUIRED if not (joined and name == "click")), present)
+    if joined and "click" in table.columns:
+        table = table.drop("click")
+    return _with_place(table, typed(table, options, engine.name))
+
+
+def _clicks(raw: Table, options: IngestOptions, engine: Engine) -> Table:
+    import ibis
+
+    table = with_page(renamed(raw, options, where="clicks"), options)
+    kept = [name for name in table.columns if name in OF_CLICKS or name.startswith("serp_")]
+    table = table.select(*kept, *(name for name in (FILE, ROW) if name in table.columns))
+    if not kept:
+        return table.filter(ibis.literal(False))
+    return _with_place(table, typed(table, options, engine.name, events=True))
+
+
+def _with_place(table: Table, made: Table) -> Table:
+    """The typed table has the place of every row; null where the engine cannot tell."""
+    import ibis
+
+    places = {FILE: ibis.null("string"), ROW: ibis.null("int64")}
+    missing = {name: null for name, null in places.items() if name not in made.columns}
+    return made.mutate(**missing) if missing else made
+
+
+def _open_files(
+    engine: Engine, sources: Sequence[str | Path], options: IngestOptions, scratch: Path, kind: str | None
+) -> _Raw:
+    files = find_files(sources, kind)
+    if "parquet" in files.values():
+        if options.time.format is not None:
+            raise ConfigError("time.format is for text files; Parquet holds times as times, numbers or ISO text")
+        table = _read_parquet(engine, list(files))
+        return _Raw(table, (), 0, False, tuple(table.columns), _one_schema(list(files)))
+    text = stage_text(files, options, scratch)
+    rejected = () if text.rejected is None else (text.rejected,)
+    table = engine.read_parquet(text.folder).select(FILE, ROW, *text.read)
+    return _Raw(table, rejected, text.lost, True, text.columns, notes=text.notes)
+
+
+def _same_columns(raw: Table, typed_table: Table) -> bool:
+    """Whether a source has our columns and no others, of the types that are written."""
+    raw_types = {name: kind for name, kind in raw.schema().items() if name not in (FILE, ROW)}
+    types = {name: kind for name, kind in typed_table.schema().items() if not name.startswith("unskew_")}
+    fits = types["position"].is_int32() and types["click"].is_int8()
+    return fits and {name: str(kind) for name, kind in raw_types.items()} == {n: str(k) for n, k in types.items()}
+
+
+def _one_schema(files: list[Path]) -> tuple[Path, ...]:
+    """The files, where all have the same columns."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        first = pq.read_schema(files[0])
+        return tuple(files) if all(pq.read_schema(path).equals(first) for path in files[1:]) else ()
+    except (pa.ArrowException, OSError):
+        return ()
+
+
+def _read_parquet(engine: Engine, files: list[Path]) -> Table:
+    """Parquet files as one table, with the file and row of every row where the engine knows them."""
+    for path in files:
+        if printable(path) != str(path):
+            raise DataError("the file's name cannot be given to an engine", path=printable(path), hint="rename it")
+    if engine.name != "duckdb":
+        return engine.read_parquet(list(files))
+    names = [plain_name(str(path.absolute())) for path in files]
+    with quiet(), engine_errors(", ".join(names[:3])):
+        table = engine.con.read_parquet(names, union_by_name=len(names) > 1, filename=FILE, file_row_number=True)
+    made: Table = table.rename({ROW: "file_row_number"})
+    return made
+
+
+def _named_format(
+    engine: Engine, sources: Sequence[str | Path], options: IngestOptions, scratch: Path, kind: str
+) -> Source:
+    """A log in one of the formats that have a reader of their own."""
+    from unskew.clicks.ingest.formats import READERS
+    from unskew.clicks.ingest.formats.stage import Stage
+
+    if kind not in READERS:
+        raise ConfigError(f"--format {kind}: there is no such format. {did_you_mean(kind, (*KINDS, *READERS))}")
+    stage = Stage(scratch / kind)
+    READERS[kind](all_files(sources), stage, _reader_options(options))
+    staged = stage.close()
+    if staged.impressions is None:
+        hint = "give the files of the log together with those of its labels" if staged.sides else None
+        what = f"no impressions were found in {staged.rows_read:,} records"
+        raise DataError(what, path=printable(sources[0]), hint=hint)
+    shown, clicked = engine.read_parquet(staged.impressions), staged.clicks and engine.read_parquet(staged.clicks)
+    if clicked is None and "click" not in shown.columns:
+        import ibis
+
+        shown = shown.mutate(click=ibis.literal(0, "int8"))  # a log without a single click
+    return Source(
+        impressions=_impressions(shown, options, engine, clicked is not None, shown.columns),
+        clicks=None if clicked is None else _clicks(clicked, options, engine),
+        rejected=() if staged.rejected is None else (staged.rejected,),
+        lost=staged.rejected_rows,
+        records=staged.rows_read,
+        ignored=dict(staged.ignored),
+        notes=staged.notes,
+        base=1,
+        sides={name: path for name, path in staged.sides.items() if path is not None},
+    )
+
+
+def _reader_options(options: IngestOptions) -> Any:
+    from unskew.clicks.ingest.formats.options import ReaderOptions
+
+    given: dict[str, Any] = {"timezone": options.time.zone, "ordinal_base": options.positions.base}
+    if "click" in options.events.model_fields_set:
+        given["click_actions"] = options.events.click
+    return ReaderOptions(
+        **given | {name: getattr(options.reader, name) for name in options.reader.model_fields_set}
+    )
+
+
+def _rows(engine: Engine, table: Table) -> int:
+    return int(engine.to_arrow(table.agg(n=table.count()))["n"][0].as_py())
+
+
+@contextmanager
+def engine_errors(place: Any) -> Iterator[None]:
+    """What an engine complains about while it reads is an error of the data, unless it lacks memory."""
+    import duckdb
+
+    try:
+        yield
+    except duckdb.OutOfMemoryException:
+        raise
+    except Exception as error:
+        if not isinstance(error, (duckdb.Error, *_spark_errors())):
+            raise
+        raise DataError(f"cannot be read ({first_line(error)[:500]})", path=printable(place)) from error
+
+
+def _spark_errors() -> tuple[type[Exception], ...]:
+    """What Spark raises; nothing where it is not loaded, since loading it takes a while."""
+    if "pyspark" not in sys.modules:
+        return ()
+    from pyspark.errors import PySparkException
+
+    return (PySparkException,)

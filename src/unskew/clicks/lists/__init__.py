@@ -1,0 +1,1 @@
+"""Lists of documents with features: files, tables, scaling, cache."""

@@ -1,0 +1,218 @@
+"""Features by (query_id, doc_id) from Parquet, as lists: one file, several, or a folder of part files.
+
+    query_id, doc_id          string or int
+    label                     int from 0, optional, for evaluation only
+    anything else             one number per column; or one single column with a list of numbers
+
+Rows may come in any order; documents of a query are brought together in the order in which they appear. The
+matrix is written once into the cache (`store.py`) and memory-mapped from there, so it is never whole in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from unskew.clicks.joining import encode, match, named_rows, positional_rows
+from unskew.clicks.lists.feature_table import KEYS, Layout, blocks, damage_named, layout_of, table_files
+from unskew.clicks.lists.files import PathLike
+from unskew.clicks.lists.store import parsed_files
+from unskew.clicks.lists.svmlight import HIGHEST_GRADE
+from unskew.clicks.schema import to_array
+from unskew.errors import DataError
+from unskew.types import Array, Lists
+
+LONGEST_ID = 1000
+
+
+def read_features(
+    path_or_paths: PathLike | Sequence[PathLike], *, cache: bool | PathLike = True, name: str | None = None
+) -> Lists:
+    """Read lists from a Parquet table of features by query_id and doc_id.
+
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "features.parquet"
+    >>> pq.write_table(pa.table({"query_id": ["b", "a", "b"], "doc_id": [1, 1, 2], "bm25": [3.0, 1.0, 2.0]}), path)
+    >>> lists = read_features(path, cache=False)
+    >>> lists.query_ids.tolist(), lists.offsets.tolist(), lists.features.tolist()
+    (['b', 'a'], [0, 2, 3], [[3.0], [2.0], [1.0]])
+    """
+    files = table_files(path_or_paths)
+    write = partial(write_arrays, files, layout_of(files))
+    arrays = parsed_files(files, {"kind": "features"}, cache, write)
+    return Lists(
+        features=arrays["features"],
+        offsets=arrays["offsets"],
+        labels=arrays["labels"],
+        query_ids=arrays["query_ids"],
+        doc_ids=arrays["doc_ids"],
+        name=name or files[0].name,
+    )
+
+
+# ---- from files to arrays ----
+
+
+def write_arrays(files: Sequence[Path], layout: Layout, folder: Path) -> None:
+    """Write the arrays of `Lists` into a folder, the matrix block after block."""
+    wanted = [*KEYS, *(["label"] if layout.labelled else [])]
+    with damage_named(files[0]):
+        heads = pa.concat_tables(
+            [pq.read_table(path, columns=wanted) for path in files], promote_options="permissive"
+        )
+    if not len(heads):
+        raise DataError("the table has no rows", path=files[0])
+    query, query_ids = encode(_ids(heads, "query_id", files[0]))
+    doc_ids = _plain_ids(_ids(heads, "doc_id", files[0]))
+    _refuse_twins(query, heads, files[0])
+    order = None if (np.diff(query) >= 0).all() else np.argsort(query, kind="stable")
+    place = None if order is None else np.argsort(order, kind="stable")  # [N] where each row of the files goes
+    labels = _labels(heads, files[0]) if layout.labelled else np.zeros(len(heads), np.int16)
+    columns = {
+        "offsets": np.concatenate([[0], np.cumsum(np.bincount(query))]).astype(np.int64),
+        "query_ids": _plain_ids(pa.array(query_ids)),
+        "doc_ids": doc_ids if order is None else doc_ids[order],
+        "labels": labels if order is None else labels[order],
+    }
+    del heads
+    for column, values in columns.items():
+        np.save(folder / f"{column}.npy", values, allow_pickle=False)
+    _write_matrix(files, layout, folder / "features.npy", len(labels), place)
+
+
+def _write_matrix(files: Sequence[Path], layout: Layout, out: Path, rows: int, place: Array | None) -> None:
+    matrix, start = None, 0
+    for path in files:
+        row = 0
+        for batch in blocks(path, list(layout.columns)):
+            values = _values(batch, layout, path, row)
+            if matrix is None:
+                matrix = np.lib.format.open_memmap(out, "w+", np.float32, (rows, values.shape[1]))
+            if values.shape[1] != matrix.shape[1]:
+                what = f"lists of {values.shape[1]} numbers, where those before have {matrix.shape[1]}"
+                raise DataError(what, path=path, line=row, hint="make them of equal length")
+            span = slice(start, start + len(values))
+            matrix[span if place is None else place[span]] = values
+            start, row = start + len(values), row + len(values)
+    assert matrix is not None
+    matrix.flush()
+
+
+def _values(batch: Any, layout: Layout, path: Path, first: int) -> Array:
+    """[n, D] float32, all of them finite."""
+    if layout.single:
+        column = batch.column(0)
+        lengths = np.diff(pc.list_value_length(column).fill_null(-1).to_numpy(zero_copy_only=False), prepend=0)
+        width = int(lengths[0])
+        if width < 1 or lengths[1:].any():
+            row = first + (int(np.flatnonzero(lengths[1:])[0]) + 1 if width >= 1 else 0)
+            raise DataError("list is missing, empty or of another length", path=path, line=row)
+        values = _floats(pc.list_flatten(column)).reshape(len(batch), width)
+    else:
+        values = np.column_stack([_floats(column) for column in batch.columns])
+    broken = ~np.isfinite(values)
+    if broken.any():
+        row, feature = np.argwhere(broken)[0]
+        name = f"{layout.columns[0]}[{feature}]" if layout.single else layout.columns[feature]
+        hint = "fill missing values, and keep within 32-bit floats"
+        raise DataError(f"row {first + row}: {name} is missing or not finite", path=path, hint=hint)
+    return values
+
+
+def _floats(column: Any) -> Array:
+    column = column.cast(pa.uint8()) if pa.types.is_boolean(column.type) else column
+    with np.errstate(over="ignore", invalid="ignore"):
+        values: Array = column.to_numpy(zero_copy_only=False).astype(np.float32)
+    return values
+
+
+def _ids(heads: Any, key: str, path: Path) -> Any:
+    column = heads[key]
+    if column.null_count:
+        raise DataError(f"{column.null_count} of {len(column)} rows have no {key}", path=path, hint="repair them")
+    return column
+
+
+def _plain_ids(column: Any) -> Array:
+    """Ids as integers or as strings of fixed width."""
+    values = to_array(column)
+    if values.dtype.kind in "iu":
+        return values.astype(np.int64)
+    longest = max((len(value) for value in values), default=0)
+    if longest > LONGEST_ID:
+        raise DataError(f"an id has {longest:,} characters", hint=f"ids have up to {LONGEST_ID:,}")
+    return values.astype(np.str_)
+
+
+def _labels(heads: Any, path: Path) -> Array:
+    values = to_array(heads["label"])
+    if values.dtype.kind not in "iuf" or not ((values >= 0) & (values <= HIGHEST_GRADE) & (values % 1 == 0)).all():
+        raise DataError("a label is not a whole number from 0", path=path, hint="map the grades to 0, 1, 2, ...")
+    return values.astype(np.int16)
+
+
+def _refuse_twins(query: Array, heads: Any, path: Path) -> None:
+    """One row for each document of a query."""
+    document, _ = encode(heads["doc_id"])
+    pair = query.astype(np.int64) * (int(document.max()) + 1) + document
+    found, first, times = np.unique(pair, return_index=True, return_counts=True)
+    if len(found) < len(pair):
+        twice = int(first[times > 1].min())
+        example = f"query {heads['query_id'][twice].as_py()}, document {heads['doc_id'][twice].as_py()}"
+        raise DataError(
+            f"{len(pair) - len(found)} rows repeat a document of their query, first {example}",
+            path=path,
+            hint="keep one row for each query_id and doc_id",
+        )
+
+
+# ---- impressions without features ----
+
+
+@dataclass
+class Missing:
+    """Impressions without features, counted."""
+
+    impressions: int = 0
+    lost: int = 0
+    unknown_queries: int = 0
+    """Those among the lost whose query has no features at all."""
+    examples: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.lost} of {self.impressions} impressions have no features ({self.unknown_queries} of them of "
+            f"unknown queries), first {', '.join(self.examples)}"
+        )
+
+    def note(self, table: Any, query: Array, row: Array) -> None:
+        """Count a log or counts whose query and feature row are known, -1 for none."""
+        lost = np.flatnonzero(row < 0)
+        shown = to_array(table["impressions"]) if "impressions" in table.column_names else np.ones(len(row), int)
+        self.impressions += int(shown.sum())
+        self.lost += int(shown[lost].sum())
+        self.unknown_queries += int(shown[query < 0].sum())
+        for at in lost[: 3 - len(self.examples)].tolist():
+            self.examples.append(
+                f"(query {table['query_id'][at].as_py()}, document {table['doc_id'][at].as_py()})"
+            )
+
+
+def keep_featured(log: Path, lists: Lists, out: Path, missing: Missing) -> Path:
+    """The log itself where every impression has features; else a copy of those that have, written to `out`."""
+    table = pq.read_table(log)
+    query = match(table["query_id"], lists.query_ids)
+    row = positional_rows(table, lists, query) if lists.doc_ids is None else named_rows(table, lists, query)
+    missing.note(table, query, row)
+    if (row >= 0).all():
+        return log
+    pq.write_table(table.filter(pa.array(row >= 0)), out)
+    return out

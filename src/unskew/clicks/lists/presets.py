@@ -1,0 +1,66 @@
+"""Read train, validation and test of a public data set by its name."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from unskew.clicks.lists.datasets import find_files, preset_named
+from unskew.clicks.lists.files import PathLike
+from unskew.clicks.lists.letor import read_letor
+from unskew.errors import ConfigError
+from unskew.types import Lists
+
+
+class Splits(NamedTuple):
+    """A data set in its three parts."""
+
+    train: Lists
+    validation: Lists
+    test: Lists
+
+
+def read_preset(
+    name: str, folder: PathLike, *, fold: int = 1, doc_ids: bool | None = None, cache: bool | PathLike = True
+) -> Splits:
+    """Read train, validation and test of a public data set from the folder it was unpacked in.
+
+    `datasets.PRESETS` has the names.
+    """
+    preset = preset_named(name)
+    if not 1 <= fold <= preset.folds:
+        raise ConfigError(f"{name} has folds 1 to {preset.folds}, not {fold}")
+    train, validation, test = (
+        read_letor(
+            paths,
+            features=preset.features,
+            doc_ids=preset.doc_ids if doc_ids is None else doc_ids,
+            cache=cache,
+            name=f"{name}-{split}",
+        )
+        if paths
+        else None
+        for split, paths in zip(Splits._fields, find_files(name, preset, Path(folder), fold), strict=True)
+    )
+    assert train is not None
+    assert test is not None
+    if validation is None:
+        cut = max(1, len(train) - max(1, len(train) // 10))
+        train, validation = _slice(train, 0, cut), _slice(train, cut, len(train), f"{name}-validation")
+    return Splits(train, validation, test)
+
+
+def _slice(lists: Lists, start: int, stop: int, name: str | None = None) -> Lists:
+    """Neighbouring queries as views, so a memory-mapped set stays on disk."""
+    rows = slice(int(lists.offsets[start]), int(lists.offsets[stop]))
+    return replace(
+        lists,
+        features=lists.features[rows],
+        offsets=lists.offsets[start : stop + 1] - lists.offsets[start],
+        labels=lists.labels[rows],
+        query_ids=lists.query_ids[start:stop],
+        doc_ids=None if lists.doc_ids is None else lists.doc_ids[rows],
+        present=None if lists.present is None else lists.present[rows],
+        name=name or lists.name,
+    )

@@ -1,0 +1,71 @@
+"""Pages: the top of every list in the order of the logging ranker, laid out once as a table.
+
+Legend: Q queries, S pages, K results of a page.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from unskew.clicks.simulate.behaviour import Shown
+from unskew.errors import ConfigError
+from unskew.types import Array, Lists
+
+
+@dataclass(frozen=True)
+class PageTable:
+    """What each query shows."""
+
+    lists: Lists
+    rows: Array
+    """[Q, K] int, row of `lists.features`; -1 where padded."""
+    labels: Array
+    """[Q, K] int grades; 0 where padded."""
+    where: Array
+    """[Q, K] bool."""
+    sizes: Array
+    """[Q] int64, results on the page."""
+    terms: Array | None = None
+    """[N], see `Shown`."""
+
+    def show(self, queries: Array, shuffled: Array, rng: np.random.Generator) -> Shown:
+        """One page for each query [S]; where `shuffled` [S], its results in a uniformly random order."""
+        rows, labels, where = (table.take(queries, axis=0) for table in (self.rows, self.labels, self.where))
+        some = np.flatnonzero(shuffled)
+        if len(some):
+            keys = rng.random((len(some), where.shape[1]))
+            order = np.argsort(np.where(where[some], keys, 2.0), axis=1)  # padding stays at the end
+            rows[some] = np.take_along_axis(rows[some], order, axis=1)
+            labels[some] = np.take_along_axis(labels[some], order, axis=1)
+        return Shown(self.lists, rows, labels, where, self.terms)
+
+
+def lay_out(lists: Lists, scores: Array, cutoff: int | None) -> PageTable:
+    """Sort every list by descending score, ties in the order of the file, and keep the top.
+
+    >>> import numpy as np
+    >>> lists = Lists(np.zeros((3, 1)), np.array([0, 2, 3]), np.array([0, 4, 1]), np.array([7, 8]))
+    >>> lay_out(lists, np.array([0.1, 0.9, 0.5]), 10).rows.tolist()
+    [[1, 0], [2, -1]]
+    """
+    if cutoff is not None and cutoff < 1:
+        raise ConfigError(f"cutoff must be at least 1, not {cutoff}; None shows whole lists")
+    sizes = lists.sizes
+    longest = int(sizes.max(initial=0))
+    width = longest if cutoff is None else min(cutoff, longest)
+    if width > np.iinfo(np.int16).max:
+        raise ConfigError(
+            f"a page of {width} results is longer than a log can hold; give a cutoff of at most 32767"
+        )
+    query = np.repeat(np.arange(len(lists)), sizes)
+    order = np.lexsort((-scores, query))
+    rank = np.arange(len(order)) - np.repeat(lists.offsets[:-1], sizes)
+    kept = rank < width
+    kind = np.int32 if len(order) < 2**31 else np.int64
+    rows = np.full((len(lists), width), -1, kind)
+    labels = np.zeros((len(lists), width), np.asarray(lists.labels).dtype)
+    rows[query[kept], rank[kept]] = order[kept]
+    labels[query[kept], rank[kept]] = lists.labels[order[kept]]
+    return PageTable(lists, rows, labels, rows >= 0, np.minimum(sizes, width))

@@ -1,0 +1,1 @@
+"""How rankers are trained."""

@@ -1,0 +1,233 @@
+"""Training in several processes: `torchrun --nproc-per-node N -m unskew learn RUN.toml`.
+
+A step has W parts (`training.workers`), each drawn from its own share of the data by one of the processes. With
+s_w the share of part w, L_w its loss and b_w what a method's buffers become when it is run on part w alone,
+
+    gradient = sum_w s_w dL_w / dtheta            averaged by torch's DistributedDataParallel
+    buffers  = b + sum_w s_w (b_w - b)            b: the buffers before the step
+
+so that with the same W any number of processes, one included, takes the same steps up to rounding. Each process
+reads its own shards alone. Process 0 validates, writes the run folder and prints; Ctrl-C in any process stops all
+after the step, and where one fails torchrun ends the others.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from unskew.clicks.counts.batches import Batches
+from unskew.learning.fitting.loop import Fit, Report, Trainer, Training, Validate, deferred_interrupt
+from unskew.learning.fitting.processes import world
+from unskew.learning.methods.contract import MethodModule
+from unskew.types import ClickBatch
+
+# ---- parts of a step ----
+
+
+class Draws(Protocol):
+    """What a part of a step is drawn from."""
+
+    def at(self, step: int) -> ClickBatch:
+        """The batch of this step."""
+
+
+class RowGroup(Batches):
+    """Every W-th of the rows that `Batches` draws in an epoch."""
+
+    def __init__(self, whole: Batches, worker: int, workers: int) -> None:
+        """Share the tables of `whole`."""
+        vars(self).update(vars(whole))
+        self.worker, self.workers = worker, workers
+        self.size = -(-whole.size // workers)
+        self._epoch = -1
+
+    def __len__(self) -> int:
+        return -(-self._own // self.size)
+
+    @property
+    def _own(self) -> int:
+        return -(-self._draws // self.workers)
+
+    def _shuffle(self, epoch: int) -> Tensor:
+        order = super()._shuffle(epoch)
+        own = torch.arange(self._own) * self.workers + self.worker
+        return order[own % len(order)]
+
+
+@dataclass(frozen=True)
+class Part:
+    """One of the W parts of a step."""
+
+    worker: int
+    share: float
+    draws: Draws
+
+
+class Parts:
+    """The parts of a step that this process draws; `draws` makes the source of a worker."""
+
+    def __init__(self, shares: Sequence[float], draws: Callable[[int], Draws], device: torch.device) -> None:
+        rank, size = world()
+        self.shares, self.device = list(shares), device
+        self.each = len(self.shares) // size  # parts of a process
+        mine = range(rank * self.each, (rank + 1) * self.each)
+        self.own = [Part(worker, self.shares[worker], draws(worker)) for worker in mine]
+
+    def at(self, step: int) -> ClickBatch:
+        """A batch of one part, the same in every process: parts take turns in proportion to their share."""
+        point, worker = (step * 0.6180339887498949) % 1.0, 0
+        while point >= self.shares[worker] and worker < len(self.shares) - 1:
+            point, worker = point - self.shares[worker], worker + 1
+        owner, (rank, size) = worker // self.each, world()
+        batch = self.own[worker - rank * self.each].draws.at(step) if owner == rank else None
+        if size > 1:
+            found = [None if batch is None else moved(batch, torch.device("cpu"))]
+            dist.broadcast_object_list(found, owner)
+            batch = found[0]
+        assert batch is not None
+        return moved(batch, self.device)
+
+
+def row_parts(whole: Batches, workers: int) -> Parts:
+    """The parts of steps over a log in memory; equal shares."""
+    return Parts([1 / workers] * workers, lambda worker: RowGroup(whole, worker, workers), whole.device)
+
+
+def moved(batch: ClickBatch, device: torch.device) -> ClickBatch:
+    """The batch on a device."""
+    plain = {name: value.to(device) for name, value in vars(batch).items() if isinstance(value, Tensor)}
+    return ClickBatch(**plain, serp={name: value.to(device) for name, value in batch.serp.items()})
+
+
+# ---- training ----
+
+
+class Learner(nn.Module):
+    """Ranker and method as one module, from a batch to its loss."""
+
+    def __init__(self, ranker: nn.Module, method: MethodModule) -> None:
+        super().__init__()
+        self.ranker, self.method = ranker, method
+
+    def forward(self, batch: ClickBatch) -> Tensor:
+        """The loss; it has a gradient whatever the batch, for the processes wait for each other's."""
+        loss: Tensor = self.method(batch.pad(self.ranker(batch.documents)), batch)
+        if not loss.requires_grad:
+            loss = loss + 0.0 * next(self.ranker.parameters()).sum()
+        return loss
+
+
+class Parallel(Trainer):
+    """A trainer whose steps have several parts, in one process or in several."""
+
+    def __init__(
+        self, ranker: nn.Module, method: MethodModule, config: Training, identity: dict[str, Any] | None = None
+    ) -> None:
+        super().__init__(ranker, method, config, identity)
+        self.rank, self.processes = world()
+        self.device = next(ranker.parameters()).device
+        self.learner: nn.Module = Learner(ranker, method)
+        if self.processes > 1:
+            # buffers are brought together in `step`; some methods leave parameters out of some steps
+            known = inspect.signature(DistributedDataParallel).parameters
+            apart = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"
+            options: dict[str, Any] = {apart: False, "find_unused_parameters": True}
+            self.learner = DistributedDataParallel(self.learner, **options)
+
+    def run(
+        self,
+        batches: Any,
+        *,
+        validate: Validate | None = None,
+        report: Report | None = None,
+        checkpoints: Path | None = None,
+    ) -> Fit:
+        """As one process does; the metric is process 0's, which alone reports and writes."""
+        shared = None if validate is None else lambda r, m: self.from_first(validate(r, m) if self.leads else 0.0)
+        keep = checkpoints if self.leads else None
+        return super().run(batches, validate=shared, report=report if self.leads else None, checkpoints=keep)
+
+    @property
+    def leads(self) -> bool:
+        """Whether this is process 0."""
+        return self.rank == 0
+
+    def step(self, batches: Any, step: int) -> tuple[Tensor, int]:
+        """One optimiser step over all parts; the loss and the number of documents behind it."""
+        self.modules.train()
+        for optimizer in self.optimizers:
+            optimizer.zero_grad(set_to_none=True)
+        buffers = list(self.modules.buffers())
+        before = [buffer.clone() for buffer in buffers]
+        change = [torch.zeros_like(buffer) for buffer in buffers]
+        loss, documents = torch.zeros((), device=batches.device), 0
+        for part in batches.own:
+            for buffer, start in zip(buffers, before, strict=True):
+                buffer.copy_(start)
+            value, count = self.differentiate(part, step, last=part is batches.own[-1])
+            loss, documents = loss + part.share * value, documents + count
+            for total, buffer, start in zip(change, buffers, before, strict=True):
+                total += part.share * (buffer - start) if total.is_floating_point() else 0
+        floats = [
+            place for place, total in enumerate(change) if total.is_floating_point()
+        ]  # counters agree anyway
+        loss, *changes = self.summed([loss, *(change[place] for place in floats)])
+        for place, total in zip(floats, changes, strict=True):
+            buffers[place].copy_(before[place] + total)
+        self.move(step)
+        return loss, documents * self.processes
+
+    def differentiate(self, part: Part, step: int, *, last: bool) -> tuple[Tensor, int]:
+        """Add the gradient of a part; with the last one the processes exchange theirs."""
+        torch.manual_seed((self.config.seed * 1_000_003 + step + part.worker * 0x9E3779B97F4A7C15) % 2**63)
+        batch = part.draws.at(step)
+        if self.method.input_gradient:
+            batch.documents.requires_grad_(True)
+        alone: AbstractContextManager[None] = nullcontext()
+        if isinstance(self.learner, DistributedDataParallel) and not last:
+            alone = self.learner.no_sync()
+        with alone:
+            loss: Tensor = self.learner(batch)
+            (loss * (part.share * self.processes)).backward()  # type: ignore[no-untyped-call]
+        return loss.detach(), len(batch.documents)
+
+    def summed(self, values: list[Tensor]) -> list[Tensor]:
+        """Each tensor summed over the processes."""
+        if self.processes == 1:
+            return values
+        flat = torch.cat([value.flatten().double() for value in values])
+        dist.all_reduce(flat)
+        parts = torch.split(flat, [value.numel() for value in values])
+        return [part.view(value.shape).to(value.dtype) for part, value in zip(parts, values, strict=True)]
+
+    def from_first(self, value: float) -> float:
+        """The number that process 0 has."""
+        found = torch.tensor(value, dtype=torch.float64, device=self.device)
+        if self.processes > 1:
+            dist.broadcast(found, 0)
+        return found.item()
+
+    @contextmanager
+    def interrupts(self) -> Iterator[Callable[[], bool]]:
+        """Whether Ctrl-C was pressed in any process; torchrun passes it on to each, so a second does not count."""
+        with deferred_interrupt(patient=self.processes > 1) as seen:
+            yield lambda: self.summed([torch.tensor(float(seen()), device=self.device)])[0].item() > 0
+
+    def resume(self, folder: Path | None) -> bool:
+        """Take up the checkpoint that process 0 finds."""
+        found = [self.saved(folder) if self.leads and folder is not None else None]
+        if self.processes > 1:
+            dist.broadcast_object_list(found, 0)
+        if found[0] is not None:
+            self.restore(*found[0])
+        return found[0] is not None

@@ -1,0 +1,361 @@
+"""One training loop for every method: it knows optimisers, schedules, validation and checkpoints, and no method.
+
+Everything random is a function of (seed, step), so a resumed run takes the same steps as an uninterrupted one.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field
+from torch import Tensor, nn
+
+from unskew.clicks.counts.batches import Batches
+from unskew.errors import RunError
+from unskew.learning.fitting.checkpoint import (
+    FILE,
+    optimizer_tensors,
+    read_tensors,
+    restore_optimizers,
+    under,
+    write_tensors,
+)
+from unskew.learning.methods.contract import MethodModule
+
+
+class Training(BaseModel):
+    """How to train."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    steps: int = Field(1000, ge=1)
+    """Optimiser steps."""
+    batch: int = Field(256, ge=1)
+    """Rows (distinct rankings, or pages) of a step."""
+    optimizer: Literal["adagrad", "adam", "adamw", "sgd"] = "adam"
+    """Adagrad starts its accumulator at 0.1, as in the published experiments (which took steps of 0.05)."""
+    learning_rate: float = Field(0.003, gt=0)
+    """Step size of the ranker."""
+    bias_learning_rate: Annotated[float, Field(gt=0)] | None = None
+    """Step size of the method's own parameters; none means ten times that of the ranker."""
+    weight_decay: float = Field(0.0, ge=0)
+    """L2 penalty on the ranker."""
+    clip: Annotated[float, Field(gt=0)] | None = 5.0
+    """Largest gradient norm, for the ranker and for the method's parameters apart."""
+    schedule: Literal["constant", "linear", "cosine"] = "cosine"
+    """How the step size falls to 0 over the run; a falling one takes the jitter out of the bias estimates."""
+    warmup: int = Field(0, ge=0)
+    """Steps over which the step size rises from 0 first."""
+    validate_on: Literal["labels", "clicks", "nothing"] = "clicks"
+    """What chooses the best weights: nDCG@10 on labelled lists, or the likelihood of held-out clicks."""
+    validate_every: int = Field(50, ge=1)
+    """Steps between validations."""
+    patience: Annotated[int, Field(ge=1)] | None = None
+    """Stop after this many validations without a better one."""
+    checkpoint_every: int = Field(500, ge=1)
+    """Steps between checkpoints, where there is a folder for them."""
+    seed: int = Field(0, ge=0)
+    """Seed of weights, batches and whatever a method draws."""
+    threads: Annotated[int, Field(ge=1)] | None = None
+    """Processor threads to train with; none leaves it to torch. Small rankers are fastest with one."""
+    device: str = "auto"
+    """cpu, cuda, cuda:1, ...; auto takes a GPU where there is one."""
+    workers: Annotated[int, Field(ge=1)] | None = None
+    """Parts that each step's batch is drawn in, from as many shares of the data; none: one for each process."""
+
+    def torch_device(self) -> torch.device:
+        """The device to train on."""
+        if self.device != "auto":
+            return torch.device(self.device)
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+    def rate(self, step: int) -> float:
+        """Factor on the step size at this step.
+
+        >>> [round(Training(steps=4, schedule="cosine").rate(step), 3) for step in range(4)]
+        [1.0, 0.854, 0.5, 0.146]
+        """
+        if step < self.warmup:
+            return (step + 1) / (self.warmup + 1)
+        done = (step - self.warmup) / max(self.steps - self.warmup, 1)
+        return {"constant": 1.0, "linear": 1 - done, "cosine": (1 + math.cos(math.pi * done)) / 2}[self.schedule]
+
+
+@dataclass
+class Progress:
+    """What a run tells while it trains."""
+
+    step: int
+    loss: float
+    """Mean training loss since the last report."""
+    metric: float | None
+    """Validation metric, higher is better."""
+    best: float | None
+    seconds: float
+    """Time spent training so far, validation included."""
+    documents_per_second: float
+    """Documents that went through the ranker and back, per second."""
+    propensity: list[float] | None = None
+    """Examination relative to rank 1, where the method has one."""
+
+
+@dataclass
+class Fit:
+    """A finished, stopped or interrupted training."""
+
+    curve: list[dict[str, Any]] = field(default_factory=list)
+    step: int = 0
+    best: float | None = None
+    best_step: int = 0
+    status: Literal["running", "finished", "stopped early", "interrupted"] = "running"
+
+
+Validate = Callable[[nn.Module, MethodModule], float]
+Report = Callable[[Progress], None]
+
+
+class Trainer:
+    """A ranker, a method, and the state that training carries from step to step."""
+
+    def __init__(
+        self, ranker: nn.Module, method: MethodModule, config: Training, identity: dict[str, Any] | None = None
+    ) -> None:
+        """`identity` names what else a checkpoint belongs to (method, data); a resumed run must have the same."""
+        self.ranker, self.method, self.config, self.identity = ranker, method, config, identity or {}
+        self.modules = nn.ModuleDict({"ranker": ranker, "method": method})
+        self.fit = Fit()
+        self.optimizers = [
+            make_optimizer(list(module.parameters()), config, rate, decay)
+            for module, rate, decay in (
+                (ranker, config.learning_rate, config.weight_decay),
+                (method, config.bias_learning_rate or 10 * config.learning_rate, 0.0),
+            )
+            if any(True for _ in module.parameters())
+        ]
+        self.best_weights: dict[str, Tensor] = {}
+        self._bad = 0  # validations since the best one
+        self._window = dict.fromkeys(("loss", "documents", "steps", "seconds"), 0.0)  # since the last report
+
+    def run(
+        self,
+        batches: Batches,
+        *,
+        validate: Validate | None = None,
+        report: Report | None = None,
+        checkpoints: Path | None = None,
+    ) -> Fit:
+        """Train to the last step, to the end of patience, or to Ctrl-C; the best weights are in place after."""
+        if self.fit.status == "running":
+            with torch.random.fork_rng(), threads(self.config.threads), self.interrupts() as interrupted:
+                while self.fit.status == "running":
+                    self._advance(batches, validate, report)
+                    if interrupted() and self.fit.status == "running":
+                        self.fit.status = "interrupted"
+                    if checkpoints is not None and self._checkpoint_due():
+                        self.save(checkpoints)
+        if self.best_weights:
+            self.modules.load_state_dict(self.best_weights)
+        self.modules.eval()
+        return self.fit
+
+    def interrupts(self) -> AbstractContextManager[Callable[[], bool]]:
+        """Whether Ctrl-C was pressed, to be asked after each step."""
+        return deferred_interrupt()
+
+    def _advance(self, batches: Batches, validate: Validate | None, report: Report | None) -> None:
+        """One step and, where due, a validation and a report."""
+        config, fit, window = self.config, self.fit, self._window
+        began = time.perf_counter()
+        loss, documents = self.step(batches, fit.step)
+        fit.step += 1
+        window["loss"] += loss.item()
+        window["documents"] += documents
+        window["steps"] += 1
+        window["seconds"] += time.perf_counter() - began
+        if fit.step % config.validate_every == 0 or fit.step >= config.steps:
+            began = time.perf_counter()
+            self._check_finite()
+            metric = None if validate is None else self._validate(validate)
+            progress = self._record(metric, time.perf_counter() - began)
+            if report is not None:
+                report(progress)
+        if config.patience is not None and self._bad >= config.patience:
+            fit.status = "stopped early"
+        elif fit.step >= config.steps:
+            fit.status = "finished"
+
+    def _checkpoint_due(self) -> bool:
+        return self.fit.status != "running" or self.fit.step % self.config.checkpoint_every == 0
+
+    def step(self, batches: Batches, step: int) -> tuple[Tensor, int]:
+        """One optimiser step; the loss and the number of documents behind it."""
+        config = self.config
+        torch.manual_seed(config.seed * 1_000_003 + step)
+        batch = batches.at(step)
+        if self.method.input_gradient:
+            batch.documents.requires_grad_(True)
+        if not (self.ranker.training and self.method.training):
+            self.modules.train()
+        loss: Tensor = self.method(batch.pad(self.ranker(batch.documents)), batch)
+        self.update(loss, step)
+        return loss.detach(), len(batch.documents)
+
+    def update(self, loss: Tensor, step: int) -> None:
+        """Move every parameter along the gradient of the loss."""
+        for optimizer in self.optimizers:
+            optimizer.zero_grad(set_to_none=True)
+        if loss.requires_grad:
+            loss.backward()  # type: ignore[no-untyped-call]
+        self.move(step)
+
+    def move(self, step: int) -> None:
+        """Move every parameter along the gradient that it has."""
+        for optimizer in self.optimizers:
+            group = optimizer.param_groups[0]
+            group["lr"] = group["base"] * self.config.rate(step)
+            if self.config.clip is not None:
+                nn.utils.clip_grad_norm_(group["params"], self.config.clip)
+            optimizer.step()
+
+    def _validate(self, validate: Validate) -> float:
+        self.modules.eval()
+        with torch.no_grad():
+            metric = validate(self.ranker, self.method)
+        fit = self.fit
+        if not math.isnan(metric) and (fit.best is None or metric > fit.best):
+            fit.best, fit.best_step, self._bad = metric, fit.step, 0
+            self.best_weights = {name: value.clone() for name, value in self.modules.state_dict().items()}
+        else:
+            self._bad += 1
+        return metric
+
+    def _check_finite(self) -> None:
+        """Stop a run that diverged, before its weights reach a validation or become the best."""
+        loss = self._window["loss"] / self._window["steps"]
+        finite = math.isfinite(loss) and all(bool(p.isfinite().all()) for p in self.modules.parameters())
+        if not finite:
+            raise RunError(
+                f"training diverged by step {self.fit.step}, with a loss of {loss}; "
+                "lower training.learning_rate or clip weights"
+            )
+
+    def _record(self, metric: float | None, validation_seconds: float) -> Progress:
+        """Close the window since the last report and put it on the curve."""
+        fit, window = self.fit, self._window
+        loss = window["loss"] / window["steps"]
+        propensity = self.method.propensity()
+        progress = Progress(
+            step=fit.step,
+            loss=loss,
+            metric=metric,
+            best=fit.best,
+            seconds=(fit.curve[-1]["seconds"] if fit.curve else 0.0) + window["seconds"] + validation_seconds,
+            documents_per_second=window["documents"] / max(window["seconds"], 1e-9),
+            propensity=None if propensity is None else [round(p, 6) for p in propensity.tolist()],
+        )
+        fit.curve.append(vars(progress))
+        self._window = dict.fromkeys(window, 0.0)
+        return progress
+
+    def save(self, folder: Path) -> None:
+        """Write a checkpoint: weights, best weights, optimiser state and place."""
+        tensors = {f"now.{name}": value for name, value in self.modules.state_dict().items()}
+        tensors |= {f"best.{name}": value for name, value in self.best_weights.items()}
+        tensors |= {f"optimizer.{name}": value for name, value in optimizer_tensors(self.optimizers).items()}
+        place = {"fit": vars(self.fit), "bad": self._bad, "window": self._window, "identity": self._identity()}
+        write_tensors(folder / FILE, tensors, place)
+
+    def resume(self, folder: Path | None) -> bool:
+        """Take up a checkpoint; False where there is none. More steps may be asked for than it had."""
+        state = None if folder is None else self.saved(folder)
+        if state is not None:
+            self.restore(*state)
+        return state is not None
+
+    def saved(self, folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+        """The checkpoint in a folder, after a check that it is one of this run; None where there is none."""
+        if not (folder / FILE).exists():
+            return None
+        tensors, place = read_tensors(folder / FILE)
+        now, then = self._identity(), place["identity"]
+        changed = sorted(key for key in now | then if now.get(key) != then.get(key))
+        if changed:
+            raise RunError(f"{folder}: was begun with another {', '.join(changed)}; --force starts afresh")
+        return tensors, place
+
+    def restore(self, tensors: dict[str, Tensor], place: dict[str, Any]) -> None:
+        """Go on where a checkpoint was written."""
+        self.modules.load_state_dict(under(tensors, "now."))
+        self.best_weights = under(tensors, "best.")
+        restore_optimizers(self.optimizers, under(tensors, "optimizer."))
+        self.fit, self._bad, self._window = Fit(**place["fit"]), place["bad"], place["window"]
+        if self.fit.status != "stopped early":
+            self.fit.status = "running" if self.fit.step < self.config.steps else "finished"
+
+    def _identity(self) -> dict[str, Any]:
+        """What must be the same for a checkpoint to be taken up."""
+        loose = {"patience", "device"} | ({"steps"} if self.config.schedule == "constant" else set())
+        settings = self.config.model_dump(mode="json", exclude=loose) | self.identity
+        plain: dict[str, Any] = json.loads(json.dumps(settings))  # as it comes back: a tuple is a list there
+        return plain
+
+
+@contextmanager
+def threads(count: int | None) -> Iterator[None]:
+    """Compute with so many processor threads, and with as many as before afterwards; None changes nothing."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count or before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextmanager
+def deferred_interrupt(*, patient: bool = False) -> Iterator[Callable[[], bool]]:
+    """Let the step under way finish before Ctrl-C counts; a second Ctrl-C counts at once, unless `patient`.
+
+    Outside the main thread signals cannot be caught, and nothing is deferred.
+    """
+    seen = False
+
+    def handler(number: int, frame: object) -> None:
+        nonlocal seen
+        if seen and not patient:
+            raise KeyboardInterrupt
+        seen = True
+
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        yield lambda: seen
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def make_optimizer(
+    parameters: list[nn.Parameter], config: Training, rate: float, decay: float
+) -> torch.optim.Optimizer:
+    """The optimiser that the config names, over one group of parameters."""
+    groups = [{"params": parameters, "lr": rate, "base": rate, "weight_decay": decay}]
+    match config.optimizer:
+        case "adagrad":
+            return torch.optim.Adagrad(groups, initial_accumulator_value=0.1, fused=True)
+        case "adam":
+            return torch.optim.Adam(groups, fused=True)
+        case "adamw":
+            return torch.optim.AdamW(groups, fused=True)
+        case "sgd":
+            return torch.optim.SGD(groups, fused=True)

@@ -1,0 +1,1 @@
+"""What scores documents."""

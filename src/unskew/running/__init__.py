@@ -1,0 +1,1 @@
+"""From files or tables to a run folder."""

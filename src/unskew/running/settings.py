@@ -1,0 +1,234 @@
+"""Settings of a run, from Python arguments or from a TOML file, checked strictly.
+
+    out = "runs/dla"
+
+    [data]
+    log = "log.parquet"              # impressions
+    lists = "log.train.txt"          # features of its documents, Parquet or LETOR
+    validation = "log.validation.txt"
+    test = "log.test.txt"
+    scaling = "standard"
+
+    [method]
+    name = "dla"
+
+    [ranker]
+    name = "mlp"
+    sizes = [64, 32]
+
+    [training]
+    steps = 1000
+
+Unknown keys, wrong types and missing values are errors that name the key and, where one is close, what was meant.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny
+
+from unskew.checking import checked, known, named, read_toml, table_of
+from unskew.clicks.lists.scaling import SCALINGS
+from unskew.errors import ConfigError
+from unskew.learning.fitting.loop import Training
+from unskew.learning.methods import LEARNERS, PACKAGES, MethodConfig, PackageConfig
+from unskew.learning.rankers.networks import MLP, RANKERS, Ranker
+from unskew.learning.rankers.trees import Growing
+from unskew.types import Lists, Log
+
+
+class Settings(BaseModel):
+    """What a run does with its data."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    method: SerializeAsAny[MethodConfig]
+    """How bias is modelled."""
+    ranker: Ranker | None
+    """What scores documents; none where the method is a package, whose trees are its own."""
+    scaling: str
+    """How features are scaled."""
+    training: Training
+    """How it is trained."""
+
+    @property
+    def trees(self) -> Growing | None:
+        """How trees are grown, by us or by a package; None where none are."""
+        grown = self.method if self.ranker is None else self.ranker
+        return grown if isinstance(grown, Growing) else None
+
+    @property
+    def steps(self) -> int:
+        """Steps of the training; rounds where trees are grown."""
+        return self.training.steps if self.trees is None else self.trees.rounds
+
+
+Paths = str | Annotated[tuple[str, ...], Field(strict=False)]
+
+
+class DataFiles(BaseModel):
+    """Where a run's data lie; relative paths are relative to the run file."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    log: str | None = None
+    """Impressions: a Parquet file, or a folder of them."""
+    counts: str | None = None
+    """In the place of a log: a folder of counts, as `unskew counts` writes it."""
+    lists: Paths
+    """Features of the documents: a Parquet table (or a folder of part files), or LETOR files."""
+    validation: Paths | None = None
+    """Labelled lists to choose weights by; without them held-out clicks choose."""
+    test: Paths | None = None
+    """Labelled lists to measure the result on."""
+    scaling: str | None = None
+    """How features are scaled: `standard` unless given, and `none` where the method is a package."""
+    doc_ids: bool = False
+    """Take document ids from the comments of the LETOR files."""
+    missing_features: Literal["error", "drop"] = "error"
+    """What to do with impressions whose document has no features."""
+    shards: Annotated[int, Field(ge=1, le=10_000)] | None = None
+    """Train from this many shards on disk, of which two are in memory at once."""
+    memory: str | None = None
+    """Choose the number of shards so that they take no more than this: "500MB", "2GB"."""
+    shard_steps: int = Field(32, ge=1)
+    """Steps before another shard is taken up."""
+
+
+class RunFile(BaseModel):
+    """A whole run file."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    out: str
+    data: DataFiles
+    method: dict[str, Any] = Field(default_factory=lambda: {"name": "dla"})
+    ranker: dict[str, Any] | None = None
+    """`mlp` unless given; a package takes none."""
+    training: dict[str, Any] = Field(default_factory=dict)
+
+
+def settings(
+    method: str | MethodConfig,
+    ranker: str | Ranker | None,
+    scaling: str | None,
+    training: Training | None,
+    options: Mapping[str, Any],
+    validation: Lists | Log | None,
+) -> Settings:
+    """Settings from what `learn` was called with."""
+    method = named("method", method, LEARNERS) if isinstance(method, str) else method
+    on = usual_choice(method, labels=isinstance(validation, Lists), clicks=validation is not None)
+    if training is None:
+        training = checked(Training, {"validate_on": on} | dict(options), "training")
+    elif options:
+        raise ConfigError(f"give training= or {', '.join(options)}, not both")
+    elif "validate_on" not in training.model_fields_set:
+        training = training.model_copy(update={"validate_on": on})
+    ranker = named("ranker", ranker, RANKERS) if isinstance(ranker, str) else ranker
+    asked = suited(method, ranker, scaling, training, "scaling")
+    if training.validate_on == "clicks" and isinstance(validation, Lists):
+        raise ConfigError('validate_on = "clicks" needs validation to be a log, not lists')
+    if training.validate_on == "labels" and not isinstance(validation, Lists) and asked.method.target == "clicks":
+        raise ConfigError('validate_on = "labels" needs validation to be labelled lists')
+    return asked
+
+
+def usual_choice(method: MethodConfig, *, labels: bool, clicks: bool = False) -> str:
+    """What chooses the weights unless the settings say: validation lists, else clicks.
+
+    A package that was given neither keeps every tree: it has no click model, and nDCG on biased clicks would take
+    its correction for a fault.
+    """
+    return "labels" if labels else "nothing" if isinstance(method, PackageConfig) and not clicks else "clicks"
+
+
+def suited(
+    method: MethodConfig, ranker: Ranker | None, scaling: str | None, training: Training, key: str
+) -> Settings:
+    """Settings with the ranker and scaling that suit the method, where none were given.
+
+    A package grows its own trees on features as they are, and refuses what it would not heed.
+    """
+    usual = "standard"
+    if isinstance(method, PackageConfig):
+        usual, unheeded = "none", sorted(training.model_fields_set - method.trains_with)
+        wrong = ["ranker"] * (ranker is not None) + [f"training.{name}" for name in unheeded]
+        if wrong:
+            raise ConfigError(
+                f"{wrong[0]}: {method.name} grows its own trees; remove it, and give the method settings of "
+                "theirs, such as rounds and leaves"
+            )
+    elif ranker is None:
+        ranker = MLP()
+    scaling = known(key, usual if scaling is None else scaling, SCALINGS)
+    return Settings(method=method, ranker=ranker, scaling=scaling, training=training)
+
+
+def read_run_file(path: Path, *, method: str | None = None, seed: int | None = None) -> tuple[RunFile, Settings]:
+    """Read and check a run file; a method or seed given here stands in for the file's.
+
+    Where the method given here is a package, the file's ranker and the training settings that packages do not take
+    are left out with the file's method.
+    """
+    content = read_toml(path)
+    if method is not None:
+        content["method"] = {"name": method}
+    try:
+        file = checked(RunFile, content, "")
+        if method in PACKAGES:
+            taken = {name: value for name, value in file.training.items() if name in PackageConfig.trains_with}
+            file = file.model_copy(update={"ranker": None, "training": taken})
+        learner = table_of("method", file.method, LEARNERS)
+        on = usual_choice(learner, labels=file.data.validation is not None)
+        given = {} if seed is None else {"seed": seed}
+        asked = suited(
+            learner,
+            None if file.ranker is None else table_of("ranker", file.ranker, RANKERS),
+            file.data.scaling,
+            checked(Training, {"validate_on": on} | file.training | given, "training"),
+            "data.scaling",
+        )
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
+    check_data_files(path, file.data, asked)
+    if asked.training.validate_on == "labels" and file.data.validation is None:
+        raise ConfigError(f'{path}: training.validate_on = "labels" needs data.validation')
+    return file, asked
+
+
+IN_MEMORY = (
+    "trees grow from a log in memory, in one process; choose another ranker, or for a package another method, for "
+    "shards, counts or torchrun"
+)
+"""What those who grow trees are told of larger data."""
+
+
+def check_data_files(path: Path, data: DataFiles, asked: Settings) -> None:
+    """Refuse settings of the data that exclude each other."""
+    if data.log is None and data.counts is None:
+        raise ConfigError(f"{path}: data.log: missing")
+    for one, other in (("log", "counts"), ("shards", "memory")):
+        if getattr(data, one) is not None and getattr(data, other) is not None:
+            raise ConfigError(f"{path}: give data.{one} or data.{other}, not both")
+    if data.memory is not None and not bytes_of(data.memory) >= 2**20:
+        raise ConfigError(f'{path}: data.memory: a size such as "500MB" or "2GB", not {data.memory!r}')
+    in_shards = [name for name in ("counts", "shards", "memory") if getattr(data, name) is not None]
+    if in_shards and asked.method.target == "labels":
+        raise ConfigError(f"{path}: {asked.method.name} reads grades of a log in memory, not data.{in_shards[0]}")
+    if in_shards and asked.trees is not None:
+        raise ConfigError(f"{path}: data.{in_shards[0]}: {IN_MEMORY}")
+
+
+def bytes_of(size: str) -> int:
+    """A size in bytes; 0 where it is not one.
+
+    >>> bytes_of("2GB"), bytes_of("0.5 MB"), bytes_of("much")
+    (2147483648, 524288, 0)
+    """
+    found = re.fullmatch(r"(\d{1,6}(?:\.\d{1,3})?) ?([KMGT])B", size)
+    return 0 if found is None else int(float(found[1]) * 2 ** (10 * (1 + "KMGT".index(found[2]))))

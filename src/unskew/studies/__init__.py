@@ -1,0 +1,1 @@
+"""What is learned by running many: the demo, comparisons, papers tried again."""

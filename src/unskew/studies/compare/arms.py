@@ -1,0 +1,166 @@
+"""Arms of a comparison: methods with every combination of their grids, and the packages' own rankers.
+
+An arm learns with a method of METHODS and a ranker, or is one of PACKAGES, which bring their trees with them.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from unskew.checking import checked, table_of
+from unskew.errors import ConfigError
+from unskew.learning.fitting.loop import Training
+from unskew.learning.methods import LEARNERS, METHODS, MethodConfig, PackageConfig
+from unskew.learning.rankers.networks import RANKERS, Ranker
+from unskew.running.settings import usual_choice
+
+REFERENCES = ("naive", "labeled", "random", "logging")
+"""Arms that every comparison has; the first is what methods are tested against."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """One combination of an arm's settings."""
+
+    method: MethodConfig
+    ranker: Ranker | None
+    """None for a package, whose trees are its own."""
+    training: Training
+    """A package takes only `validate_on` and `threads` from it."""
+    varied: str
+    """What the grid set, as text: "max_weight = 5.0"; empty where there is no grid."""
+    tuned: str = ""
+    """The part of that which is about training."""
+
+    @property
+    def reads_labels(self) -> bool:
+        """Whether it learns from grades instead of clicks."""
+        return self.method.target == "labels"
+
+
+@dataclass(frozen=True)
+class Arm:
+    """A method with all settings that are tried."""
+
+    label: str
+    points: tuple[Point, ...]
+
+    @property
+    def packaged(self) -> bool:
+        """Whether it is one of PACKAGES."""
+        return all(isinstance(point.method, PackageConfig) for point in self.points)
+
+    @property
+    def trainings(self) -> dict[Training, str]:
+        """The training settings that are tried, with their text; none for a package."""
+        return {point.training: point.tuned for point in self.points if point.ranker is not None}
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What the file says of all arms."""
+
+    ranker: Ranker
+    training: Mapping[str, Any]
+    grid: Mapping[str, Any]
+
+
+def read_arms(tables: Sequence[Mapping[str, Any]], shared: Shared) -> list[Arm]:
+    """The arms of a file, with naive and labeled added where it has none, tuned as the methods are."""
+    training_of(shared.training, "training")
+    if set(shared.grid) - {"training"}:
+        raise ConfigError(
+            f"grid.{min(set(shared.grid) - {'training'})}: only grid.training holds for all methods; give "
+            "other settings to a method's own grid"
+        )
+    arms = [_arm(f"methods.{index}", table, shared) for index, table in enumerate(tables)]
+    tuned = {how: text for arm in arms for how, text in arm.trainings.items()}
+    tuned = tuned or {training_of(shared.training, "training"): ""}
+    for name, extra in (("naive", {}), ("labeled", {"documents": "all"})):
+        if all(arm.label != name for arm in arms):
+            method = table_of(name, {"name": name, **extra}, METHODS)
+            points = (Point(method, shared.ranker, how, text, text) for how, text in tuned.items())
+            arms.append(Arm(name, tuple(points)))
+    return arms
+
+
+def training_of(content: Mapping[str, Any], key: str) -> Training:
+    """Training settings but the seed, which is the cell's."""
+    if "seed" in content:
+        raise ConfigError(f"{key}.seed: the file's seeds are used instead; remove it")
+    training: Training = checked(Training, {"threads": 1} | dict(content), key)
+    return training
+
+
+def label_of(key: str, content: dict[str, Any]) -> str:
+    """Take the `label` out of a table; without one its name serves."""
+    label = content.pop("label", content.get("name", ""))
+    if not isinstance(label, str):
+        raise ConfigError(f"{key}.label: input should be a valid string, not {label!r}")
+    return label
+
+
+def _arm(key: str, table: Mapping[str, Any], shared: Shared) -> Arm:
+    """An arm with every combination of its grid and of the file's."""
+    content = dict(table)
+    label, grid, ranker = label_of(key, content), content.pop("grid", {}), content.pop("ranker", None)
+    method = table_of(key, content, LEARNERS)
+    if label in REFERENCES and label != method.name:
+        raise ConfigError(f"{key}.label: {label} is the name of an arm that every comparison has")
+    packaged = isinstance(method, PackageConfig)
+    own = _axes(f"{key}.grid", grid, "training")
+    if packaged and (ranker is not None or own):
+        wrong = "grid.training" if own else "ranker"
+        raise ConfigError(f"{key}.{wrong}: {method.name} grows its own trees; give it settings of theirs")
+    of_ranker = shared.ranker if ranker is None else table_of(f"{key}.ranker", ranker, RANKERS)
+    axes = {} if packaged else _axes("grid", shared.grid, "training")
+    axes |= _axes(f"{key}.grid", grid, "method") | own
+    usual = {"validate_on": usual_choice(method, labels=False)} if packaged else {}
+    points = []
+    for choice in combinations(axes):
+        of_method = {axis: value for (home, axis), value in choice.items() if home == "method"}
+        of_training = {axis: value for (home, axis), value in choice.items() if home == "training"}
+        points.append(
+            Point(
+                table_of(key, content | of_method, LEARNERS),
+                None if packaged else of_ranker,
+                training_of(usual | dict(shared.training) | of_training, f"{key}.grid.training"),
+                _text({axis: value for (_, axis), value in choice.items()}),
+                _text(of_training),
+            )
+        )
+    return Arm(label, tuple(points))
+
+
+def _text(chosen: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} = {value}" for name, value in chosen.items())
+
+
+Axis = tuple[str, str]
+
+
+def _axes(key: str, grid: Any, home: str) -> dict[Axis, list[Any]]:
+    """What the grid varies of a home: ("method" or "training", setting) with its values."""
+    if not isinstance(grid, Mapping):
+        raise ConfigError(f"{key}: input should be a table of lists, not {grid!r}")
+    found = {name: values for name, values in grid.items() if name != "training"}
+    if home == "training":
+        key, found = f"{key}.training", grid.get("training", {})
+        if not isinstance(found, Mapping):
+            raise ConfigError(f"{key}: input should be a table of lists, not {found!r}")
+    for name, values in found.items():
+        if not isinstance(values, list) or not values:
+            raise ConfigError(f"{key}.{name}: input should be a list of values to try, not {values!r}")
+    return {(home, name): values for name, values in found.items()}
+
+
+def combinations(axes: Mapping[Axis, list[Any]]) -> list[dict[Axis, Any]]:
+    """Every combination of the values; one empty combination where nothing varies.
+
+    >>> combinations({("method", "a"): [1, 2]})
+    [{('method', 'a'): 1}, {('method', 'a'): 2}]
+    """
+    return [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]

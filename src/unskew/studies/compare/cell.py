@@ -1,0 +1,216 @@
+"""One cell of a comparison: a behaviour, a method with its settings, and a seed.
+
+A cell simulates its log, learns, and measures. What it found is kept under a name that is a hash of all it depends
+on, so a cell is run once and never again until something that it depends on changes:
+
+    cells/<hash>.json    settings, validation and test numbers, seconds; or the error
+    cells/<hash>.npy     nDCG@10 of each test query
+
+Nothing here chooses anything on test lists. A tenth of the log's queries is always held out; their clicks, and the
+grades of the validation lists, are what settings may be chosen on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+import time
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from unskew import __version__
+from unskew.clicks.lists.files import complete_file
+from unskew.clicks.simulate import Behaviour, Logger, ScoresLogger, SvmLogger, simulate
+from unskew.errors import UnskewError
+from unskew.measuring import measure_ranking
+from unskew.studies.compare.arms import Point
+from unskew.studies.compare.config import Asked, CompareData
+from unskew.studies.compare.data import Splits, read_data
+from unskew.studies.compare.fit import fit
+from unskew.types import Array, Log
+
+METRICS = ("ndcg@1", "ndcg@3", "ndcg@5", "ndcg@10", "err@10", "arp")
+"""What every cell measures on the test lists."""
+
+
+@dataclass(frozen=True)
+class LogSettings:
+    """What makes a log."""
+
+    key: str
+    """Hash of all that follows and of the lists."""
+    behaviour: Behaviour = field(compare=False)
+    logger: Logger = field(compare=False)
+    pages: int | None = field(compare=False)
+    clicks: int | None = field(compare=False)
+    randomized: float = field(compare=False)
+    cutoff: int | None = field(compare=False)
+    seed: int = field(compare=False)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One thing to learn and measure; small enough to be sent to another process."""
+
+    behaviour: str
+    arm: str
+    index: int
+    """Which of the arm's grid points."""
+    point: Point | None
+    """None for the arms that do not learn: random and logging."""
+    pages: LogSettings
+    data: CompareData
+    base: Path
+    key: str
+    """Hash of all that the cell depends on."""
+
+    @property
+    def seed(self) -> int:
+        """Seed of its log and of its training."""
+        return self.pages.seed
+
+    def __str__(self) -> str:
+        varied = f" {self.point.varied}" if self.point is not None and self.point.varied else ""
+        return f"{self.behaviour}: {self.arm}{varied}, seed {self.seed}"
+
+
+def make_cell(asked: Asked, hashes: tuple[str, ...], behaviour: str, arm: str, index: int, seed: int) -> Cell:
+    """The cell of this behaviour, arm, grid point and seed."""
+    file = asked.file
+    length = (file.pages, file.clicks, file.randomized, file.cutoff)
+    people = asked.behaviours[behaviour]
+    log = {"data": hashes[0], "seed": seed, "logger": _dumped(asked.logger)}
+    clicked = log | {"behaviour": _dumped(people), "length": length}
+    pages = LogSettings(_key(clicked), people, asked.logger, *length, seed)
+    point = next((found.points[index] for found in asked.arms if found.label == arm), None)
+    depends: dict[str, Any] = {"version": __version__, "test": hashes[2], "seed": seed}
+    if point is not None:
+        depends |= {"log": clicked, "validation": hashes[1], "scaling": file.data.scaling}
+        depends |= {"method": _dumped(point.method)}
+        if point.ranker is None:
+            depends |= {"validate_on": point.training.validate_on}
+        else:
+            depends |= {"training": _dumped(point.training), "ranker": _dumped(point.ranker)}
+    else:
+        depends |= {"arm": arm} | ({} if arm == "random" else {"log": log})
+    return Cell(behaviour, arm, index, point, pages, file.data, asked.base, _key(depends))
+
+
+def _key(depends: dict[str, Any]) -> str:
+    text = json.dumps(depends, sort_keys=True, default=_plain)
+    return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
+
+
+def _dumped(config: Any) -> dict[str, Any]:
+    """What was set, so that a setting added later, at its default, reruns nothing."""
+    return {"kind": type(config).__name__} | dict(config.model_dump(exclude_defaults=True))
+
+
+def _plain(value: Any) -> Any:
+    return value.tolist() if isinstance(value, np.ndarray) else str(value)
+
+
+@lru_cache(maxsize=1)
+def simulated(pages: LogSettings, data: CompareData, base: Path) -> Log:
+    """The log of a behaviour and seed, kept for the cells that follow."""
+    return simulate(
+        read_data(data, base).train,
+        pages.behaviour,
+        pages=pages.pages,
+        clicks=pages.clicks,
+        seed=pages.seed,
+        logger=pages.logger,
+        cutoff="usual" if pages.cutoff is None else pages.cutoff or None,
+        randomized=pages.randomized,
+    )
+
+
+def forget() -> None:
+    """Drop lists and logs that were kept, as their files may have changed."""
+    read_data.cache_clear()
+    simulated.cache_clear()
+
+
+def has_logging_scores(logger: Logger) -> bool:
+    """Whether the logging ranker can rank other lists than those it logged."""
+    return not isinstance(logger, ScoresLogger)
+
+
+def run_cell(cell: Cell, folder: Path) -> str | None:
+    """Run a cell and keep what it found in the folder; the message where it failed."""
+    began, splits = time.perf_counter(), read_data(cell.data, cell.base)
+    try:
+        found, scores = _fitted(cell, splits) if cell.point is not None else ({}, _unlearned(cell, splits))
+        report = measure_ranking(scores, splits.test, METRICS)
+    except Exception as error:  # whatever a cell dies of, the others go on
+        message = str(error) if isinstance(error, UnskewError) else f"{type(error).__name__}: {error}"
+        _write(folder, cell, {"status": "failed", "error": message}, None)
+        return message
+    found |= {"status": "finished", "test": report.to_dict()["means"], "queries": report.queries}
+    found |= {"without_relevant": report.without_relevant, "seconds": round(time.perf_counter() - began, 3)}
+    found |= {"largest_mb": peak_memory()}
+    _write(folder, cell, found, report.per_query["ndcg@10"])
+    return None
+
+
+def _fitted(cell: Cell, splits: Splits) -> tuple[dict[str, Any], Array]:
+    """What a learned arm found, and its scores of the test lists."""
+    log = simulated(cell.pages, cell.data, cell.base)
+    return fit(cast(Point, cell.point), cell.seed, cell.data.scaling, log, splits)
+
+
+def _unlearned(cell: Cell, splits: Splits) -> Array:
+    """Scores of the test lists by the logging ranker, or at random."""
+    if cell.arm == "random":
+        return np.random.default_rng([cell.seed, 11]).random(len(splits.test.features))
+    logger = cell.pages.logger
+    if isinstance(logger, SvmLogger):
+        return logger.fit(splits.train, cell.seed).scores(splits.test)
+    return logger.scores(splits.test, cell.seed)
+
+
+def peak_memory() -> float | None:
+    """The most memory that this process has had so far, in MB; None where the system does not say."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    unit = 1e6 if sys.platform == "darwin" else 1e3
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit, 1)
+
+
+def _write(folder: Path, cell: Cell, found: dict[str, Any], per_query: Array | None) -> None:
+    """The numbers first, then the text: where there is text, the cell is whole."""
+    about = {"cell": str(cell), "settings": settings_of(cell), "seed": cell.seed, "version": __version__}
+    if per_query is not None:
+        with complete_file(folder / f"{cell.key}.npy") as path, path.open("wb") as file:
+            np.save(file, np.asarray(per_query, np.float64))
+    with complete_file(folder / f"{cell.key}.json") as path:
+        path.write_text(json.dumps(about | found, indent=2) + "\n", encoding="utf-8")
+
+
+def settings_of(cell: Cell) -> dict[str, Any]:
+    """Settings of the cell's method and training, ready for JSON."""
+    if cell.point is None:
+        return {}
+    point, method = cell.point, cell.point.method.model_dump(mode="json")
+    if point.ranker is None:
+        return {"method": method, "training": {"validate_on": point.training.validate_on}}
+    training = point.training.model_dump(mode="json", exclude={"seed", "threads", "device"})
+    return {"method": method, "ranker": point.ranker.model_dump(mode="json"), "training": training}
+
+
+def read_cell(folder: Path, cell: Cell) -> dict[str, Any] | None:
+    """What a cell found; None where it has not been run, or not to its end."""
+    try:
+        found: dict[str, Any] = json.loads((folder / f"{cell.key}.json").read_text(encoding="utf-8"))
+        if found["status"] == "finished":
+            found["per_query"] = np.load(folder / f"{cell.key}.npy", allow_pickle=False)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return found

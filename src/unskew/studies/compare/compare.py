@@ -1,0 +1,214 @@
+"""A comparison: every behaviour, method, setting and seed, each learned once, then tables and a verdict.
+
+A folder of a comparison holds
+
+    compare.json       what was asked for
+    cells/             what each cell found, by a hash of all that it depends on
+    results.parquet    one row per cell
+    table.md           means and spread over seeds, with significance
+    report.html        the same with figures, opens offline
+    figure.svg         nDCG@10 of every arm
+
+A second call runs only what is missing: cells that were interrupted, that failed, or whose settings changed. Cells
+of settings that are no longer asked for stay, for the day they are asked for again.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import shutil
+import signal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from unskew.clicks.lists.files import complete_file
+from unskew.errors import ConfigError, RunError
+from unskew.studies.compare.cell import Cell, forget, has_logging_scores, make_cell, read_cell, run_cell
+from unskew.studies.compare.config import Asked, asked_for, read_compare_file
+from unskew.studies.compare.data import Splits, read_data
+from unskew.studies.compare.report import write_report
+from unskew.studies.compare.table import Comparison, Finding, compared
+
+Tell = Callable[[int, int, Sequence[str]], None]
+"""Told how many cells are done, of how many, and which are under way."""
+FILES = ("compare.json", "cells", "results.parquet", "table.md", "report.html", "figure.svg")
+_MEMORY = 700_000_000  # bytes of a process with torch that has not read anything yet
+
+
+def compare(
+    config: Path | str | Mapping[str, Any],
+    out: Path | str | None = None,
+    *,
+    base: Path | str = ".",
+    force: bool = False,
+    jobs: int | None = None,
+    tell: Tell | None = None,
+) -> Comparison:
+    """Run what a compare file asks for and is not there yet, and write tables and report into `out`.
+
+    `config` is the file, or its content with paths relative to `base`. Cells that fail are in the result's
+    `failed`; the others are run all the same.
+    """
+    asked = asked_for(config, Path(base)) if isinstance(config, Mapping) else read_compare_file(Path(config))
+    place = Path(os.path.normpath(asked.base / asked.file.out)) if out is None else Path(out)
+    refuse_foreign(place)
+    forget()
+    splits = read_data(asked.file.data, asked.base)
+    workers = _jobs(jobs, asked, splits)
+    if force:
+        empty(place)
+    folder = place / "cells"
+    folder.mkdir(parents=True, exist_ok=True)
+    with complete_file(place / "compare.json") as path:
+        path.write_text(asked.file.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    cells = grid(asked, splits)
+    run_missing(cells, folder, workers, tell)
+    found = [Finding.of(cell, read_cell(folder, cell)) for cell in cells]
+    notes, labels = notes_on(asked, splits), splits.validation is not None
+    result = compared(place, list(asked.behaviours), found, notes, labels=labels, baselines=asked.baselines)
+    write_report(result)
+    return result
+
+
+def refuse_foreign(out: Path) -> None:
+    """Write only where there is nothing, or a comparison."""
+    if not out.exists():
+        return
+    if not out.is_dir() or (any(out.iterdir()) and not (out / "compare.json").exists()):
+        raise RunError(f"{out} exists and is not a comparison, so nothing is written there; choose another --out")
+
+
+def empty(out: Path) -> None:
+    """Remove what a comparison wrote, and nothing else."""
+    for path in (out / name for name in FILES):
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def grid(asked: Asked, splits: Splits) -> list[Cell]:
+    """Every cell; those that share a log stand together."""
+    unlearned = ["random"] + ["logging"] * has_logging_scores(asked.logger)
+    arms = [(arm.label, len(arm.points)) for arm in asked.arms] + [(name, 1) for name in unlearned]
+    return [
+        make_cell(asked, splits.hashes, behaviour, label, index, seed)
+        for behaviour in asked.behaviours
+        for seed in asked.seeds
+        for label, points in arms
+        for index in range(points)
+    ]
+
+
+def notes_on(asked: Asked, splits: Splits) -> list[str]:
+    """What a reader of the tables should know."""
+    notes = []
+    if not has_logging_scores(asked.logger):
+        notes.append("There is no arm `logging`: its scores are given for the training lists only.")
+    if splits.validation is None:
+        notes.append("There are no validation lists, so settings are chosen on held-out clicks only.")
+    points = [point for arm in asked.arms for point in arm.points]
+    if any(point.training.validate_on == "labels" for point in points):
+        notes.append("Weights were chosen on labels of the validation lists, which a log alone does not have.")
+    every = {training for arm in asked.arms for training in arm.trainings}
+    fewer = [arm.label for arm in asked.arms if arm.trainings and set(arm.trainings) != every]
+    if fewer:
+        notes.append(
+            "Tried with fewer training settings than others, so that a difference may be tuning alone: "
+            f"{', '.join(fewer)}."
+        )
+    return notes
+
+
+def run_missing(cells: Sequence[Cell], folder: Path, jobs: int, tell: Tell | None = None) -> None:
+    """Run the cells that have no result yet; each keeps its own, so an end half-way loses only the unfinished."""
+    distinct = {cell.key: cell for cell in cells}  # behaviours share the arms that look at no clicks
+    missing = [cell for cell in distinct.values() if (read_cell(folder, cell) or {}).get("status") != "finished"]
+    done = len(distinct) - len(missing)
+    ended = _inline(missing, folder) if jobs == 1 or len(missing) < 2 else _in_processes(missing, folder, jobs)
+    with ended as steps:
+        for finished, running in steps:
+            done += finished
+            if tell is not None:
+                tell(done, len(distinct), running)
+    if tell is not None and not missing:
+        tell(done, done, [])
+
+
+Steps = Iterator[tuple[int, list[str]]]
+
+
+@contextmanager
+def _inline(cells: Sequence[Cell], folder: Path) -> Iterator[Steps]:
+    """Run one after another: before and after each, how many have ended and what is under way."""
+
+    def steps() -> Steps:
+        for cell in cells:
+            yield 0, [str(cell)]
+            run_cell(cell, folder)
+            yield 1, []
+
+    yield steps()
+
+
+@contextmanager
+def _in_processes(cells: Sequence[Cell], folder: Path, jobs: int) -> Iterator[Steps]:
+    """Run in processes of their own, with no more handed out than are run, so that Ctrl-C leaves little behind."""
+    spawn = multiprocessing.get_context("spawn")  # a forked process may hang on torch's threads
+    pool = ProcessPoolExecutor(min(jobs, len(cells)), mp_context=spawn, initializer=_start_worker)
+
+    def steps() -> Steps:
+        waiting, running = list(cells), dict[Future[str | None], Cell]()
+        while waiting or running:
+            while waiting and len(running) < jobs:
+                cell = waiting.pop(0)
+                running[pool.submit(run_cell, cell, folder)] = cell
+            yield 0, [str(cell) for cell in running.values()]
+            ended, _ = wait(running, return_when=FIRST_COMPLETED)
+            for future in ended:
+                running.pop(future)
+                future.result()
+            yield len(ended), [str(cell) for cell in running.values()]
+
+    try:
+        yield steps()
+    except BrokenProcessPool as error:
+        raise RunError(
+            "a process was killed, perhaps for want of memory; cells that are done are kept: try --jobs 1"
+        ) from error
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _start_worker() -> None:
+    """One thread for each process; Ctrl-C is the parent's to handle, and the trainer's between two steps."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    torch.set_num_threads(1)
+
+
+def _jobs(jobs: int | None, asked: Asked, splits: Splits) -> int:
+    """As many processes as asked for, else two where there are two processors and memory for both."""
+    if jobs is not None:
+        if jobs < 1:
+            raise ConfigError(f"--jobs must be at least 1, not {jobs}")
+        return jobs
+    features = sum(part.features.nbytes for part in (splits.train, splits.validation, splits.test) if part)
+    pages = asked.file.pages or 5 * (asked.file.clicks or 0)
+    each = _MEMORY + 3 * features + 500 * pages
+    return 2 if (os.cpu_count() or 1) > 1 and _available() > 2 * each else 1
+
+
+def _available() -> float:
+    """Bytes of memory that are free or can be made so; no limit where the system does not say."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        return next(1024.0 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable"))
+    except (OSError, StopIteration):
+        return float("inf")

@@ -1,0 +1,213 @@
+"""Compare files: the data, behaviours, methods, settings and seeds of a comparison, checked strictly.
+
+    out = "../runs/comparison"
+    pages = 100000
+    seeds = 3                        # 0, 1, 2; or a list
+
+    [data.synthetic]                 # or lists, validation and test; or preset, folder and fold
+    queries = 1000
+
+    [[behaviours]]
+    name = "position"
+
+    [[methods]]
+    name = "dla"
+    grid.max_weight = [5.0, 20.0]    # every combination of the values is tried
+    ranker = { name = "trees" }      # where it is not the file's
+
+    [[methods]]
+    name = "lightgbm_position"       # what one would otherwise reach for
+
+    [grid.training]                  # tried with every method
+    learning_rate = [0.001, 0.003]
+
+Paths are relative to the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from unskew.checking import checked, known, read_toml, table_of
+from unskew.clicks.lists.datasets import PRESETS
+from unskew.clicks.lists.scaling import SCALINGS
+from unskew.clicks.simulate import BEHAVIOURS, LOGGERS, Behaviour, Logger
+from unskew.errors import ConfigError, did_you_mean
+from unskew.learning.rankers.networks import RANKERS
+from unskew.running.settings import Paths
+from unskew.studies.compare.arms import Arm, Shared, label_of, read_arms
+
+Seed = Annotated[int, Field(ge=0)]
+
+
+class Synthetic(BaseModel):
+    """Lists made up by `make_lists`; validation and test get a quarter of the queries each."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    queries: int = Field(1000, ge=2)
+    """Training queries."""
+    features: int = Field(40, ge=4)
+    """Features of a document."""
+    documents: int = Field(24, ge=2)
+    """Documents of a query, on average."""
+    seed: Seed = 0
+    """Seed of the lists."""
+
+
+class CompareData(BaseModel):
+    """The labelled lists: files, a public data set, or made up."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    lists: Paths | None = None
+    """LETOR file or files with the lists that are shown and clicked."""
+    validation: Paths | None = None
+    """Labelled lists that settings are chosen on, besides held-out clicks."""
+    test: Paths | None = None
+    """Labelled lists that every arm is measured on, and nothing is chosen on."""
+    preset: str | None = None
+    """A public data set by its name."""
+    folder: str | None = None
+    """Where its files lie."""
+    fold: int = Field(1, ge=1)
+    """Which of its folds."""
+    synthetic: Synthetic | None = None
+    """Lists made up."""
+    scaling: str = "standard"
+    """How features are scaled."""
+    label_scale: int = Field(1, ge=1)
+    """Grades are multiplied by this: 2 makes 0, 1, 2 into 0, 2, 4, the range that behaviours expect."""
+    only_relevant: bool = False
+    """Leave out queries without a relevant document."""
+    doc_ids: bool = False
+    """Take document ids from the comments of the LETOR files."""
+
+
+class CompareFile(BaseModel):
+    """A whole compare file, as written."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    out: str = "comparison"
+    data: CompareData
+    behaviours: list[dict[str, Any]] = Field(min_length=1)
+    methods: list[dict[str, Any]] = Field(min_length=1)
+    logger: dict[str, Any] = Field(default_factory=lambda: {"name": "svm"})
+    ranker: dict[str, Any] = Field(default_factory=lambda: {"name": "mlp"})
+    training: dict[str, Any] = Field(default_factory=dict)
+    grid: dict[str, Any] = Field(default_factory=dict)
+    """`grid.training`: training settings that every method is tried with."""
+    pages: Annotated[int, Field(ge=1)] | None = None
+    """Result pages of each log."""
+    clicks: Annotated[int, Field(ge=1)] | None = None
+    """Each log ends at this many clicks instead."""
+    randomized: float = Field(0.0, ge=0, le=1)
+    """Share of pages with a shuffled list, which some methods need."""
+    cutoff: Annotated[int, Field(ge=0)] | None = None
+    """Results of a page; 0 shows the whole list, none leaves it to the behaviour."""
+    seeds: Annotated[int, Field(ge=1)] | Annotated[list[Seed], Field(min_length=1)] = 3
+    """How many seeds, or which; one seed is a log and a training."""
+    baselines: list[str] | None = None
+    """Methods, by label, that the others are to beat; naive and the packages' rankers where not given."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A checked compare file: what a comparison goes through."""
+
+    file: CompareFile
+    base: Path
+    """Folder that paths are relative to."""
+    behaviours: Mapping[str, Behaviour]
+    logger: Logger
+    arms: tuple[Arm, ...]
+    """The file's methods in their order, then naive and labeled where it has none, tuned as the methods are."""
+    seeds: tuple[int, ...]
+    baselines: tuple[str, ...]
+    """Labels of the arms of which the best is what methods are tested against."""
+
+
+def read_compare_file(path: Path) -> Asked:
+    """Read and check a compare file."""
+    content = read_toml(path)
+    try:
+        return asked_for(content, path.parent)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
+
+
+def asked_for(content: Mapping[str, Any], base: Path) -> Asked:
+    """Check the content of a compare file whose paths are relative to `base`."""
+    file: CompareFile = checked(CompareFile, content, "")
+    _check_data(file.data)
+    if (file.pages is None) == (file.clicks is None):
+        raise ConfigError("give pages or clicks, one of the two")
+    ranker = table_of("ranker", file.ranker, RANKERS)
+    arms = read_arms(file.methods, Shared(ranker, file.training, file.grid))
+    _distinct("methods", [arm.label for arm in arms])
+    unlabelled = file.data.lists is not None and file.data.validation is None
+    if unlabelled and any(point.training.validate_on == "labels" for arm in arms for point in arm.points):
+        raise ConfigError('training.validate_on = "labels" needs data.validation')
+    people = [_behaviour(f"behaviours.{index}", table) for index, table in enumerate(file.behaviours)]
+    _distinct("behaviours", [label for label, _ in people])
+    return Asked(
+        file=file,
+        base=base,
+        behaviours=dict(people),
+        logger=_nameless("logger", file.logger, LOGGERS),
+        arms=tuple(arms),
+        baselines=_baselines(file.baselines, arms),
+        seeds=tuple(range(file.seeds)) if isinstance(file.seeds, int) else tuple(dict.fromkeys(file.seeds)),
+    )
+
+
+def _baselines(given: list[str] | None, arms: Sequence[Arm]) -> tuple[str, ...]:
+    """Labels of the arms that the others are to beat."""
+    labels = {arm.label: arm for arm in arms}
+    if given is None:
+        return tuple(label for label, arm in labels.items() if label == "naive" or arm.packaged)
+    return tuple(known("baselines", label, labels) for label in given)
+
+
+def _check_data(data: CompareData) -> None:
+    """One source, with all that it needs and nothing of another."""
+    known("data.scaling", data.scaling, SCALINGS)
+    given = [key for key in ("lists", "preset", "synthetic") if getattr(data, key) is not None]
+    if len(given) != 1:
+        found = " and ".join(given) or "none"
+        raise ConfigError(f"data: give one of lists, preset and synthetic; there is {found}")
+    if data.preset is not None:
+        known("data.preset", data.preset, PRESETS)
+    needs = {"lists": "test", "preset": "folder"}.get(given[0])
+    if needs and getattr(data, needs) is None:
+        raise ConfigError(f"data.{needs}: missing")
+    homes = {"validation": "lists", "test": "lists", "folder": "preset", "fold": "preset"}
+    wrong = [key for key, home in homes.items() if key in data.model_fields_set and home != given[0]]
+    if wrong:
+        raise ConfigError(f"data.{wrong[0]}: cannot be given beside {given[0]}")
+
+
+def _behaviour(key: str, table: Mapping[str, Any]) -> tuple[str, Behaviour]:
+    content = dict(table)
+    label = label_of(key, content)
+    return label, _nameless(key, content, BEHAVIOURS)
+
+
+def _nameless(key: str, table: Mapping[str, Any], kinds: Mapping[str, type[Any]]) -> Any:
+    """The config of a table whose `name` is no field of the config."""
+    content = dict(table)
+    if "name" not in content:
+        raise ConfigError(f"{key}.name: missing. {did_you_mean('', kinds)}")
+    return checked(kinds[known(f"{key}.name", content.pop("name"), kinds)], content, key)
+
+
+def _distinct(key: str, labels: list[str]) -> None:
+    twice = sorted({label for label in labels if labels.count(label) > 1})
+    if twice:
+        raise ConfigError(f"{key}: {', '.join(twice)} is there twice; give one a label of its own")

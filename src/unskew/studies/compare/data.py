@@ -1,0 +1,74 @@
+"""The lists of a comparison: read or made, grades scaled, queries filtered, and hashed."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+
+from unskew.clicks.lists.letor import read_letor
+from unskew.clicks.lists.presets import read_preset
+from unskew.clicks.lists.synthetic import make_lists
+from unskew.errors import DataError
+from unskew.running.folder import fingerprint
+from unskew.running.settings import Paths
+from unskew.studies.compare.config import CompareData
+from unskew.types import Lists
+
+
+@dataclass(frozen=True)
+class Splits:
+    """The lists of a comparison, with the hash of their content."""
+
+    train: Lists
+    validation: Lists | None
+    test: Lists
+    hashes: tuple[str, str, str]
+
+
+@lru_cache(maxsize=1)
+def read_data(data: CompareData, base: Path) -> Splits:
+    """The lists, their grades scaled and their queries filtered as asked; kept while the process runs."""
+    if data.synthetic is not None:
+        made = data.synthetic
+        counts = (made.queries, max(made.queries // 4, 1), max(made.queries // 4, 1))
+        shape = (made.features, made.documents)
+        train, validation, test = (
+            make_lists(count, *shape, seed=made.seed * 3 + index) for index, count in enumerate(counts)
+        )
+        parts: tuple[Lists | None, ...] = (train, validation, test)
+    elif data.preset is not None:
+        parts = read_preset(data.preset, base / str(data.folder), fold=data.fold)
+    else:
+        named = (data.lists, data.validation, data.test)
+        parts = tuple(None if paths is None else _read(paths, base, data.doc_ids) for paths in named)
+    graded = [None if part is None else _graded(part, data) for part in parts]
+    hashes = tuple("" if part is None else _hash(part) for part in graded)
+    return Splits(cast(Lists, graded[0]), graded[1], cast(Lists, graded[2]), cast(tuple[str, str, str], hashes))
+
+
+def _read(paths: Paths, base: Path, doc_ids: bool) -> Lists:
+    several = [base / path for path in ((paths,) if isinstance(paths, str) else paths)]
+    return read_letor(several[0] if len(several) == 1 else several, doc_ids=doc_ids)
+
+
+def _graded(lists: Lists, data: CompareData) -> Lists:
+    """Grades scaled, and queries without a relevant document left out, as asked."""
+    lists = replace(lists, labels=lists.labels * data.label_scale)
+    if data.only_relevant:
+        best = [lists.labels[a:b].max(initial=0) for a, b in zip(lists.offsets, lists.offsets[1:], strict=False)]
+        lists = lists.take(np.asarray(best) > 0)
+    if not (lists.labels > 0).any():
+        raise DataError("no document has a grade above 0", path=lists.name)
+    return lists
+
+
+def _hash(lists: Lists) -> str:
+    """A hash of all of the lists that learning and measuring may depend on."""
+    present = b"" if lists.present is None else np.ascontiguousarray(lists.present).tobytes()
+    more = hashlib.blake2b(present, digest_size=8).hexdigest()
+    return f"{fingerprint(lists)}-{lists.confounder}-{more}"

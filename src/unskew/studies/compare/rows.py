@@ -1,0 +1,121 @@
+"""Rows of a comparison's tables, and the tests of each method against naive and against the best baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import isnan
+
+import numpy as np
+
+from unskew.measuring import PairedTest, SeedSummary, crossed_t_test, holm
+from unskew.studies.compare.arms import REFERENCES
+from unskew.studies.compare.cell import METRICS
+from unskew.types import Array
+
+SHOWN = METRICS[:4]
+COLUMNS = ("method", *(name.replace("ndcg", "nDCG") for name in SHOWN), "against naive", "p", "settings")
+LEVELS = {0.005: 2, 0.05: 1}
+"""How many signs a p-value below this gets."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """An arm with its chosen settings, over all seeds."""
+
+    arm: str
+    index: int
+    varied: str
+    metrics: Mapping[str, SeedSummary]
+    values: Array
+    """nDCG@10 of each seed and test query, [S, Q]."""
+    seeds: tuple[float, ...] = ()
+    """nDCG@10 of each seed."""
+    against: PairedTest | None = None
+    """The test against naive, its p-value after Holm's correction; none for the references."""
+    versus: PairedTest | None = None
+    """The same against the best baseline; none for baselines, and where naive is the best."""
+
+    @property
+    def per_query(self) -> Array:
+        """nDCG@10 of each test query, mean over seeds."""
+        mean: Array = np.mean(self.values, axis=0)
+        return mean
+
+    @property
+    def mark(self) -> str:
+        """The mark of the test against naive."""
+        return marked(self.against)
+
+    @property
+    def ndcg(self) -> SeedSummary:
+        """nDCG@10."""
+        return self.metrics["ndcg@10"]
+
+    def cells(self) -> list[str]:
+        """The row of a table."""
+        means = [spread(self.metrics[name]) for name in SHOWN]
+        return [self.arm, *means, *_tested(self.against), *_tested(self.versus), self.varied]
+
+
+def columns(rows: Sequence[Row], baselines: Sequence[str]) -> list[str]:
+    """The head of a table; `Row.cells` has as many."""
+    best = best_baseline(rows, baselines)
+    return [*COLUMNS[:-1], f"against {'best baseline' if best is None else best.arm}", "p", COLUMNS[-1]]
+
+
+def best_baseline(rows: Sequence[Row], baselines: Sequence[str]) -> Row | None:
+    """The baseline with the highest nDCG@10 on the test lists, as papers take it; none where there is none."""
+    found = [row for row in rows if row.arm in baselines]
+    return max(found, key=lambda row: row.ndcg.mean, default=None)
+
+
+def with_tests(rows: Sequence[Row], baselines: Sequence[str] = ("naive",)) -> list[Row]:
+    """The rows, each method tested against naive, and each that is no baseline against the best of those."""
+    methods = [row for row in rows if row.arm not in REFERENCES]
+    naive = next((row for row in rows if row.arm == "naive"), None)
+    best = best_baseline(rows, baselines)
+    against = _tests(methods, naive)
+    others = [row for row in methods if row.arm not in baselines]
+    versus = {} if best is None or best.arm == "naive" else _tests(others, best)
+    return [replace(row, against=against.get(row.arm), versus=versus.get(row.arm)) for row in rows]
+
+
+def _tests(rows: Sequence[Row], other: Row | None) -> dict[str, PairedTest]:
+    """The test of each row against another, p-values after Holm's correction."""
+    if other is None or not rows:
+        return {}
+    found = [crossed_t_test(row.values, other.values) for row in rows]
+    adjusted = holm([test.p for test in found])
+    return {row.arm: replace(test, p=float(p)) for row, test, p in zip(rows, found, adjusted, strict=True)}
+
+
+def marked(test: PairedTest | None) -> str:
+    """+ or - below .05, ++ or -- below .005, nothing above."""
+    if test is None or isnan(test.p):
+        return ""
+    signs = max((count for level, count in LEVELS.items() if test.p < level), default=0)
+    return ("+" if test.difference > 0 else "-") * signs
+
+
+def _tested(test: PairedTest | None) -> list[str]:
+    """Difference with its mark, and p."""
+    if test is None:
+        return ["", ""]
+    p = "n/a" if isnan(test.p) else p_value(test.p)
+    return [f"{test.difference:+.4f} {marked(test)}".strip(), p]
+
+
+def p_value(p: float, *, equals: bool = False) -> str:
+    """A p-value, with no more digits than it deserves.
+
+    >>> p_value(0.00001), p_value(0.25, equals=True)
+    ('< 0.0001', 'p = 0.2500')
+    """
+    text = "< 0.0001" if p < 0.0001 else f"{p:.4f}"
+    return text if not equals else f"p {text}" if text[0] == "<" else f"p = {text}"
+
+
+def spread(summary: SeedSummary) -> str:
+    """Mean and standard deviation over seeds, the mean alone where there is one seed."""
+    return f"{summary.mean:.3f}" + ("" if isnan(summary.sd) else f" ± {summary.sd:.3f}")

@@ -1,0 +1,180 @@
+"""What a comparison found: settings chosen on validation data, tables with significance, and a plain verdict.
+
+Settings are chosen for each behaviour and method, on the mean over seeds: by the likelihood of held-out clicks, as
+one must in practice, and by nDCG@10 on labelled validation lists, as papers do. Test labels choose nothing.
+Each method is then tested against naive, and against the best baseline, with a t-test of nDCG@10 that takes both
+queries and seeds as drawn at random; p-values are Holm's, over the methods of a table.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import nan
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from unskew.measuring import mean_over_seeds
+from unskew.studies.compare.arms import REFERENCES
+from unskew.studies.compare.cell import METRICS, Cell, settings_of
+from unskew.studies.compare.rows import Row, with_tests
+from unskew.studies.compare.verdict import verdict
+
+WAYS = {"clicks": "held-out clicks", "labels": "labelled validation lists"}
+"""What settings are chosen on."""
+VALIDATION = ("validation_ndcg@10", "validation_click_loglikelihood", "validation_click_ndcg@10")
+"""What a cell keeps of its validation; the last is of rankers without a click model."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one cell found, or the error that it ended with."""
+
+    behaviour: str
+    arm: str
+    index: int
+    seed: int
+    varied: str
+    settings: Mapping[str, Any]
+    key: str
+    reads_labels: bool
+    content: Mapping[str, Any]
+    """What the cell kept; status, validation and test numbers."""
+
+    @classmethod
+    def of(cls, cell: Cell, content: Mapping[str, Any] | None) -> Self:
+        """A cell with what it kept."""
+        varied = "" if cell.point is None else cell.point.varied
+        labels = cell.point is not None and cell.point.reads_labels
+        about = (cell.behaviour, cell.arm, cell.index, cell.seed, varied, settings_of(cell), cell.key, labels)
+        return cls(*about, content or {"status": "failed", "error": "was not run"})
+
+    @property
+    def finished(self) -> bool:
+        """Whether there is a result."""
+        return bool(self.content["status"] == "finished")
+
+    @property
+    def error(self) -> str | None:
+        """What the cell failed of."""
+        return self.content.get("error")
+
+    def validation(self, way: str) -> float | None:
+        """What settings are chosen on; the method that learns from labels is chosen on labels either way."""
+        if way == "labels" or self.reads_labels:
+            return self.content.get("validation_ndcg@10")
+        likelihood, packaged = VALIDATION[1:]
+        return self.content.get(packaged if packaged in self.content else likelihood)
+
+    def test(self, metric: str) -> float:
+        """Mean of a metric over the test queries."""
+        value = self.content["test"][metric]
+        return nan if value is None else float(value)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Everything that was found."""
+
+    out: Path
+    """Folder that it is written to."""
+    behaviours: tuple[str, ...]
+    findings: tuple[Finding, ...]
+    chosen: Mapping[tuple[str, str, str], int]
+    """Grid point of each (way, behaviour, arm); absent where no point finished with every seed."""
+    ways: tuple[str, ...]
+    notes: tuple[str, ...]
+    baselines: tuple[str, ...] = ("naive",)
+    """Arms of which the best is what methods are tested against, besides naive."""
+
+    @property
+    def failed(self) -> list[Finding]:
+        """Cells without a result."""
+        return [finding for finding in self.findings if not finding.finished]
+
+    def rows(self, behaviour: str, way: str = "clicks") -> list[Row]:
+        """The table of a behaviour: naive, the methods, then the other references."""
+        arms = list(dict.fromkeys(f.arm for f in self.findings if f.behaviour == behaviour))
+        methods = [arm for arm in arms if arm not in REFERENCES]
+        order = ["naive", *methods, *(name for name in REFERENCES[1:] if name in arms)]
+        chosen = {arm: self.chosen[way, behaviour, arm] for arm in order if (way, behaviour, arm) in self.chosen}
+        rows = [self._row(behaviour, arm, index) for arm, index in chosen.items()]
+        return with_tests(rows, self.baselines)
+
+    def verdict(self, behaviour: str) -> str:
+        """Whether to debias, and with what, in plain words."""
+        return verdict(behaviour, {way: self.rows(behaviour, way) for way in self.ways})
+
+    def same_choice(self, behaviour: str) -> bool:
+        """Whether every way chooses the same settings."""
+        choices = [{k[2]: v for k, v in self.chosen.items() if k[:2] == (way, behaviour)} for way in self.ways]
+        return all(choice == choices[0] for choice in choices)
+
+    def _row(self, behaviour: str, arm: str, index: int) -> Row:
+        runs = [f for f in self.findings if (f.behaviour, f.arm, f.index) == (behaviour, arm, index)]
+        metrics = {name: mean_over_seeds([run.test(name) for run in runs]) for name in METRICS}
+        values = np.stack([run.content["per_query"] for run in runs])
+        seeds = tuple(run.test("ndcg@10") for run in runs)
+        return Row(arm, index, runs[0].varied, metrics, values, seeds)
+
+    def records(self) -> list[dict[str, Any]]:
+        """One plain row for each cell."""
+        return [self._record(finding) for finding in self.findings]
+
+    def _record(self, f: Finding) -> dict[str, Any]:
+        selected = {
+            f"selected_by_{way}": self.chosen.get((way, f.behaviour, f.arm)) == f.index for way in sorted(WAYS)
+        }
+        kept = (
+            "validation_ndcg@10",
+            "validation_click_loglikelihood",
+            "validation_click_ndcg@10",
+            "clicks",
+            "steps",
+            "queries",
+        )
+        numbers = {name: f.content.get(name) for name in (*kept, "seconds", "largest_mb")}
+        test = {name: f.content.get("test", {}).get(name) for name in METRICS}
+        about: dict[str, Any] = {"behaviour": f.behaviour, "method": f.arm, "point": f.varied}
+        about |= {"settings": json.dumps(f.settings, sort_keys=True), "seed": f.seed}
+        ended = {"status": f.content["status"], "error": f.error, "cell": f.key}
+        return about | selected | numbers | test | ended
+
+
+def compared(
+    out: Path,
+    behaviours: Sequence[str],
+    findings: Sequence[Finding],
+    notes: Sequence[str],
+    *,
+    labels: bool,
+    baselines: Sequence[str] = ("naive",),
+) -> Comparison:
+    """Choose settings, on validation numbers alone."""
+    ways, chosen = tuple(WAYS) if labels else ("clicks",), {}
+    groups: dict[tuple[str, str], list[Finding]] = {}
+    for finding in findings:
+        groups.setdefault((finding.behaviour, finding.arm), []).append(finding)
+    for way in ways:
+        for (behaviour, arm), group in groups.items():
+            index = choose(group, way)
+            if index is not None:
+                chosen[way, behaviour, arm] = index
+    about = (out, tuple(behaviours), tuple(findings), chosen, ways, tuple(notes), tuple(baselines))
+    return Comparison(*about)
+
+
+def choose(findings: Sequence[Finding], way: str) -> int | None:
+    """The grid point with the best mean over seeds, among those that finished with every seed."""
+    points: dict[int, list[Finding]] = {}
+    for finding in findings:
+        points.setdefault(finding.index, []).append(finding)
+    whole = {index: runs for index, runs in points.items() if all(run.finished for run in runs)}
+    if len(points) == 1:
+        return next(iter(whole), None)
+    values = {index: [run.validation(way) for run in runs] for index, runs in whole.items()}
+    means = {i: float(np.mean([v for v in vs if v is not None])) for i, vs in values.items() if None not in vs}
+    return max(means, key=lambda index: means[index], default=None)

@@ -1,0 +1,119 @@
+"""Does an order that a paper claims hold here? A test over seeds and queries, and a count of seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import isnan, nan
+from typing import Protocol
+
+import numpy as np
+
+from unskew.measuring import crossed_t_test, holm
+from unskew.studies.compare.rows import p_value
+from unskew.studies.reproduce.recipe import Claim
+from unskew.types import Array
+
+LEVEL = 0.05
+TIE = 0.0005
+"""Means closer than this read the same with the three digits that papers print."""
+RESULTS = (
+    "holds",
+    "holds, not significant",
+    "tied",
+    "no difference found",
+    "reversed, not significant",
+    "reversed",
+    "differs",
+    "cannot be tested",
+)
+"""How a claim can end, from agreement to disagreement; "no difference found" and "differs" are those of ~."""
+COLUMNS = ("claim", "difference", "p", "seeds", "here")
+
+
+class Scored(Protocol):
+    """What is ranked by: a row of a comparison, or a projection."""
+
+    @property
+    def values(self) -> Array:
+        """nDCG@10 of each seed and test query, [S, Q]."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A claim, tested."""
+
+    first: str
+    relation: str
+    second: str
+    by: str
+    difference: float
+    """Mean of nDCG@10 of the first minus that of the second."""
+    p: float
+    """After Holm's correction over the claims of one table."""
+    wins: int
+    """Seeds with which the first is ahead."""
+    seeds: int
+    result: str
+
+    @property
+    def text(self) -> str:
+        """The claim as an order."""
+        return f"{self.first} {self.relation} {self.second}" + ("" if self.by == "paper" else " (expected)")
+
+    def cells(self) -> list[str]:
+        """The row of a table."""
+        if self.result == "cannot be tested" and isnan(self.difference):
+            return [self.text, "", "", "", self.result]
+        p = "n/a" if isnan(self.p) else p_value(self.p)
+        return [self.text, f"{self.difference:+.4f}", p, f"{self.wins} of {self.seeds}", self.result]
+
+
+def judge(rows: Mapping[str, Scored], claims: Sequence[tuple[Claim, str]]) -> list[Judged]:
+    """Test every claim over seeds and queries; one about something without a result is listed all the same."""
+    pairs = [
+        (rows[claim.first].values, rows[second].values) if claim.first in rows and second in rows else None
+        for claim, second in claims
+    ]
+    tests = [None if pair is None else crossed_t_test(*pair) for pair in pairs]
+    adjusted = holm([nan if test is None else test.p for test in tests])
+    judged = []
+    for (claim, second), pair, test, p in zip(claims, pairs, tests, adjusted, strict=True):
+        about = (claim.first, claim.relation, second, claim.by)
+        if pair is None or test is None:
+            judged.append(Judged(*about, nan, nan, 0, 0, "cannot be tested"))
+            continue
+        ahead = np.nanmean(pair[0] - pair[1], axis=1) > 0
+        ended = result(test.difference, float(p), claim.relation)
+        judged.append(Judged(*about, test.difference, float(p), int(ahead.sum()), len(ahead), ended))
+    return judged
+
+
+def result(difference: float, p: float, relation: str = ">") -> str:
+    """What came of a claim, from the difference first - second and its p-value.
+
+    >>> result(0.01, 0.001), result(0.01, 0.2), result(-0.01, 0.001), result(0.0001, 0.9)
+    ('holds', 'holds, not significant', 'reversed', 'tied')
+    """
+    if isnan(p):
+        return "cannot be tested"
+    if relation == "~":
+        return "differs" if p < LEVEL else "no difference found"
+    if p < LEVEL:
+        return "holds" if difference > 0 else "reversed"
+    if abs(difference) < TIE:
+        return "tied"
+    return ("holds" if difference > 0 else "reversed") + ", not significant"
+
+
+def tally(judged: Sequence[Judged]) -> str:
+    """How many claims ended how, in one sentence.
+
+    >>> tally([])
+    'No order is claimed here.'
+    """
+    if not judged:
+        return "No order is claimed here."
+    counts = {name: sum(one.result == name for one in judged) for name in RESULTS}
+    parts = [f"{name}: {count}" for name, count in counts.items() if count]
+    return f"{len(judged)} order{'s' * (len(judged) > 1)} tested. {'; '.join(parts).capitalize()}."

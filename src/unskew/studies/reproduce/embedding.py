@@ -1,0 +1,215 @@
+"""What a vectorization model of dimension 2 learns: its embedding space, and nDCG when ranking by other vectors.
+
+Trained models are kept in run folders under a hash of all that they depend on, so a second call trains nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import isnan
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+
+from unskew import __version__
+from unskew.checking import checked, table_of
+from unskew.clicks.simulate import Behaviour, simulate
+from unskew.learning.fitting.loop import Training
+from unskew.learning.methods.vectorization import Vectorization, VectorizationMethod, base_vector
+from unskew.learning.model import Model, load
+from unskew.learning.rankers.networks import RANKERS
+from unskew.measuring import SeedSummary, mean_over_seeds, ndcg_metric
+from unskew.running.folder import status
+from unskew.running.run import learn
+from unskew.studies.compare.config import Asked, asked_for
+from unskew.studies.compare.data import Splits, read_data
+from unskew.studies.compare.rows import spread
+from unskew.studies.reproduce.claims import COLUMNS, Judged, judge, tally
+from unskew.studies.reproduce.data import Source
+from unskew.studies.reproduce.figures import embedding_figure, projection_figure
+from unskew.studies.reproduce.page import Section, Shown
+from unskew.studies.reproduce.recipe import Claim, Recipe, compare_content
+from unskew.types import Array, Lists
+
+BASE = "base vector"
+Told = Callable[[int, int, Sequence[str]], None]
+
+
+@dataclass(frozen=True)
+class Space:
+    """The embedding space of one model, on the test lists."""
+
+    relevance: Array
+    """[N, 2]."""
+    observation: Array
+    """[P, 2], a row for each position."""
+    base: Array
+    """[Q, 2], the base vector of each list."""
+
+
+@dataclass(frozen=True)
+class Projected:
+    """How well one projection ranks."""
+
+    values: Array
+    """nDCG@10 of each seed and test query, [S, Q]."""
+
+    @property
+    def ndcg(self) -> SeedSummary:
+        """nDCG@10 over seeds."""
+        return mean_over_seeds(np.nanmean(self.values, axis=1))
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """One data set and behaviour: the space of the first seed, and nDCG@10 of every projection."""
+
+    source: Source
+    behaviour: str
+    space: Space
+    grades: Array
+    rows: dict[str, Projected]
+    judged: Sequence[Judged]
+
+    @property
+    def title(self) -> str:
+        """Where it was found."""
+        return f"{self.source.title}, {self.behaviour}"
+
+
+def draw_spaces(
+    recipe: Recipe, source: Source, runs: Path, *, quick: bool, changes: Mapping[str, int], tell: Told | None
+) -> list[Drawn]:
+    """Train a model for every behaviour and seed, and look into it."""
+    content = compare_content(recipe, recipe.panels[0], source.name, source.data, quick=quick)
+    asked = asked_for(content | dict(changes), Path())
+    splits = read_data(asked.file.data, Path())
+    drawn: list[Drawn] = []
+    total = len(asked.behaviours) * len(asked.seeds)
+    for label, behaviour in asked.behaviours.items():
+        spaces: list[Space] = []
+        for seed in asked.seeds:
+            if tell is not None:
+                tell(len(drawn) * len(asked.seeds) + len(spaces), total, [f"{label}, seed {seed}"])
+            spaces.append(space_of(trained(asked, splits, behaviour, seed, runs), splits.test))
+        rows = projections(spaces, splits.test)
+        claims = [(Claim(first=BASE, second=[name], by="expected"), name) for name in rows if name != BASE]
+        drawn.append(Drawn(source, label, spaces[0], splits.test.labels, rows, judge(rows, claims)))
+    if tell is not None:
+        tell(total, total, [])
+    return drawn
+
+
+def trained(asked: Asked, splits: Splits, behaviour: Behaviour, seed: int, runs: Path) -> Model:
+    """The model of this behaviour and seed: from its run folder, else trained into it."""
+    file = asked.file
+    method: Vectorization = checked(Vectorization, file.methods[0], "methods.0")
+    ranker = table_of("ranker", file.ranker, RANKERS)
+    training: Training = checked(Training, {"threads": 1, "seed": seed} | file.training, "training")
+    depends = (__version__, splits.hashes, file.pages, file.cutoff, file.data.scaling, type(behaviour).__name__)
+    configs = (behaviour, asked.logger, ranker, method, training)
+    text = json.dumps([depends, [config.model_dump(mode="json") for config in configs]], sort_keys=True)
+    folder = runs / hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
+    if status(folder) != "finished":
+        log = simulate(splits.train, behaviour, pages=file.pages, seed=seed, logger=asked.logger)
+        on = {"ranker": ranker, "scaling": file.data.scaling, "validation": splits.validation}
+        learn(log, method, training=training, out=folder, **on)
+        if status(folder) == "interrupted":
+            raise KeyboardInterrupt
+    return load(folder)
+
+
+def space_of(model: Model, lists: Lists) -> Space:
+    """Embeddings of the lists' documents, of the positions, and base vectors of the lists."""
+    method = cast(VectorizationMethod, model.method)
+    model.ranker.eval()
+    scaled = torch.from_numpy(np.asarray(model.scaler.apply(lists).features, np.float32))
+    sizes = lists.sizes
+    with torch.no_grad():
+        flat = torch.cat([model.ranker(block) for block in torch.split(scaled, 65_536)])
+        where = torch.from_numpy(np.arange(int(sizes.max())) < sizes[:, None])
+        padded = flat.new_zeros(*where.shape, flat.shape[-1])
+        padded[where] = flat
+        r, mu, v = method.parts(padded)
+        base = base_vector(mu, v, where)
+        observation = method.observation.tables["position"]
+    return Space(r[where].numpy(), observation.detach().numpy(), base.numpy())
+
+
+def projections(spaces: Sequence[Space], lists: Lists) -> dict[str, Projected]:
+    """nDCG@10 of each query when ranking by r . b, and by r . o of each position."""
+    rows = {}
+    for index in range(-1, len(spaces[0].observation)):
+        per_query = []
+        for space in spaces:
+            on = np.repeat(space.base, lists.sizes, axis=0) if index < 0 else space.observation[index]
+            scores = (space.relevance * on).sum(-1)
+            per_query.append(ndcg_metric(scores, lists.labels, offsets=lists.offsets, at=10))
+        rows[BASE if index < 0 else f"position {index + 1}"] = Projected(np.stack(per_query))
+    return rows
+
+
+def embedding_sections(recipe: Recipe, drawn: Sequence[Drawn]) -> list[Section]:
+    """Two charts and a table for each data set and behaviour."""
+    return [_section(recipe, found) for found in drawn]
+
+
+def _section(recipe: Recipe, found: Drawn) -> Section:
+    means = {name: row.ndcg for name, row in found.rows.items()}
+    others = [summary.mean for name, summary in means.items() if name != BASE]
+    text = (
+        f"Projections on one position range from nDCG@10 {min(others):.3f} to {max(others):.3f}; the base vector "
+        f"has {means[BASE].mean:.3f}. {tally(found.judged)}"
+    )
+    against = {judged.second: judged.cells()[1:] for judged in found.judged}
+    rows = [[name, spread(means[name]), *against.get(name, ["", "", "", ""])] for name in found.rows]
+    columns = ("ranked by", "nDCG@10", "base ahead", *COLUMNS[2:4], "base vector > this")
+    charts = [_space_chart(recipe, found), _projection_chart(found)]
+    return Section(found.title, text, [Shown("Projections", columns, rows)], charts)
+
+
+def _space_chart(recipe: Recipe, found: Drawn) -> Any:
+    space, count = found.space, min(recipe.embedding.documents, len(found.grades))
+    sample = np.random.default_rng(0).choice(len(found.grades), count, replace=False)
+    radius = float(np.quantile(np.abs(space.relevance[sample]), 0.99)) or 1.0
+    points = [
+        {"x": float(x), "y": float(y), "grade": int(grade)}
+        for (x, y), grade in zip(space.relevance[sample], found.grades[sample], strict=True)
+    ]
+    ends = _unit(space.observation) * radius
+    directions = [{"position": k, "x": float(x), "y": float(y)} for k, (x, y) in enumerate(ends, start=1)]
+    base = _unit(_unit(space.base).mean(0)) * radius
+    return embedding_figure(found.title, points, directions, (float(base[0]), float(base[1])), radius)
+
+
+def _projection_chart(found: Drawn) -> Any:
+    rows = [
+        _around(row.ndcg) | {"position": index}
+        for index, row in enumerate((row for name, row in found.rows.items() if name != BASE), start=1)
+    ]
+    return projection_figure("Ranking by projection", rows, _around(found.rows[BASE].ndcg))
+
+
+def _unit(vectors: Array) -> Array:
+    unit: Array = vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
+    return unit
+
+
+def _around(summary: SeedSummary) -> dict[str, float]:
+    sd = 0.0 if isnan(summary.sd) else summary.sd
+    return {"mean": summary.mean, "low": summary.mean - sd, "high": summary.mean + sd}
+
+
+def embedding_records(drawn: Sequence[Drawn]) -> list[dict[str, Any]]:
+    """Rows of numbers.parquet."""
+    return [
+        {"data": found.source.name, "behaviour": found.behaviour, "method": name, "metric": "ndcg@10"}
+        | {"measured": row.ndcg.mean, "sd": None if isnan(row.ndcg.sd) else row.ndcg.sd, "seeds": row.ndcg.seeds}
+        for found in drawn
+        for name, row in found.rows.items()
+    ]

@@ -1,0 +1,133 @@
+"""The time of ranking: a vectorization model against a ranker of one number, taking turns in one process."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from unskew.clicks.lists.scaling import fit_scaler
+from unskew.learning.fitting.loop import threads
+from unskew.learning.methods import Context, MethodConfig, Naive, Vectorization
+from unskew.learning.model import Model, build
+from unskew.learning.rankers.networks import MLP
+from unskew.studies.compare.config import asked_for
+from unskew.studies.compare.data import read_data
+from unskew.studies.reproduce.data import Source
+from unskew.studies.reproduce.page import Section, Shown
+from unskew.studies.reproduce.recipe import Inference, Recipe, compare_content
+from unskew.types import Array, Lists
+
+ARMS = ("vectorization", "scalar")
+POSITIONS = 10
+_WARM_UP = 3
+_DUMMY = {"behaviours": [{"name": "position"}], "methods": [{"name": "naive"}]}
+
+
+@dataclass(frozen=True)
+class Timed:
+    """Seconds of each turn of both models on one data set."""
+
+    source: Source
+    lists: int
+    documents: int
+    seconds: dict[str, Array]
+
+    @property
+    def ratio(self) -> Array:
+        """Vectorization over scalar, turn by turn."""
+        ratio: Array = self.seconds["vectorization"] / self.seconds["scalar"]
+        return ratio
+
+
+def time_ranking(recipe: Recipe, source: Source, *, quick: bool) -> Timed:
+    """Rank a batch of lists again and again with both, in turns."""
+    asked = recipe.inference
+    assert asked is not None
+    content = compare_content(
+        recipe.model_copy(update={"compare": _DUMMY}), recipe.panels[0], source.name, source.data, quick=quick
+    )
+    lists = batch_of(read_data(asked_for(content, Path()).file.data, Path()).test, asked.lists)
+    models = {name: untrained(name, asked, lists) for name in ARMS}
+    scaled = torch.from_numpy(np.asarray(models["scalar"].scaler.apply(lists).features, np.float32))
+    repeats = min(asked.repeats, 20) if quick else asked.repeats
+    seconds: dict[str, list[float]] = {name: [] for name in ARMS}
+    with threads(1):
+        for turn in range(_WARM_UP + repeats):
+            for name in ARMS if turn % 2 else ARMS[::-1]:  # neither is always first
+                began = time.perf_counter()
+                rank_all(models[name], scaled, lists.sizes)
+                if turn >= _WARM_UP:
+                    seconds[name].append(time.perf_counter() - began)
+    return Timed(
+        source, len(lists), len(lists.features), {name: np.array(times) for name, times in seconds.items()}
+    )
+
+
+def batch_of(lists: Lists, count: int) -> Lists:
+    """So many lists; those of a small set come several times."""
+    return lists.take(np.arange(count) % len(lists))
+
+
+def untrained(name: str, asked: Inference, lists: Lists) -> Model:
+    """A model with random weights, which cost as much as trained ones."""
+    method: MethodConfig = (
+        Vectorization(dimension=asked.dimension, base=tuple(asked.base)) if name == "vectorization" else Naive()
+    )
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        context = Context(POSITIONS, None)
+        model = build(method, MLP(sizes=tuple(asked.sizes)), fit_scaler("standard", lists), lists.dim, context)
+    if name == "vectorization":
+        model.method.get_buffer("ready").fill_(1)  # rank by the base vector, as after training
+    return model
+
+
+def rank_all(model: Model, scaled: torch.Tensor, sizes: Array) -> Array:
+    """Documents of all lists in ranked order, list after list."""
+    scores = model.score_scaled(scaled, sizes)
+    order: Array = np.lexsort([-scores, np.repeat(np.arange(len(sizes)), sizes)])
+    return order
+
+
+def inference_sections(recipe: Recipe, timed: Sequence[Timed]) -> list[Section]:
+    """A table for each data set."""
+    return [_section(recipe, found) for found in timed]
+
+
+def _section(recipe: Recipe, found: Timed) -> Section:
+    assert recipe.inference is not None
+    paper = recipe.inference.paper
+    columns = ("", "paper", "here, median", "quartiles", "")
+    rows = [[name, f"{paper[name]:.3f} s", *_quartiles(found.seconds[name], "{:.4f} s"), ""] for name in ARMS]
+    printed = paper["vectorization"] / paper["scalar"]
+    rows.append(["ratio", f"{printed:.3f}", *_quartiles(found.ratio, "{:.3f}"), "turn by turn"])
+    more = 100 * (float(np.median(found.ratio)) - 1)
+    verdict = f"Vectorization takes {abs(more):.1f} % {'more' if more > 0 else 'less'} time here"
+    size = (
+        f"{found.lists} lists with {found.documents:,} documents, {len(found.ratio)} turns, one processor thread"
+    )
+    text = f"{verdict}; the paper prints {100 * (printed - 1):.1f} % more. {size}."
+    return Section(found.source.title, text, [Shown("Time of ranking a batch", columns, rows)])
+
+
+def _quartiles(values: Array, form: str) -> tuple[str, str]:
+    low, middle, high = (form.format(value) for value in np.quantile(values, [0.25, 0.5, 0.75]))
+    return middle, f"{low} to {high}"
+
+
+def inference_records(recipe: Recipe, timed: Sequence[Timed]) -> list[dict[str, object]]:
+    """Rows of numbers.parquet."""
+    assert recipe.inference is not None
+    paper = recipe.inference.paper
+    ratio = {"ratio": paper["vectorization"] / paper["scalar"]}
+    return [
+        {"data": found.source.name, "method": name, "metric": "seconds" if name in ARMS else "ratio"}
+        | {"measured": float(np.median(values)), "paper": (paper | ratio)[name], "comparable": name == "ratio"}
+        for found in timed
+        for name, values in (found.seconds | {"ratio": found.ratio}).items()
+    ]
