@@ -154,7 +154,7 @@ class Recipe(BaseModel):
 
 def recipe_names() -> list[str]:
     """Every recipe there is."""
-    names = (entry.name for entry in files("unskew").joinpath("recipes").iterdir())
+    names = (entry.name for entry in files("unskew.studies").joinpath("recipes").iterdir())
     return sorted(name.removesuffix(".toml") for name in names if name.endswith(".toml") and name[0] != "_")
 
 
@@ -173,7 +173,7 @@ def sources() -> Table:
 
 
 def _read(name: str) -> Table:
-    with as_file(files("unskew").joinpath("recipes", f"{name}.toml")) as path:
+    with as_file(files("unskew.studies").joinpath("recipes", f"{name}.toml")) as path:
         return read_toml(path)
 
 
