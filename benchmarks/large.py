@@ -41,7 +41,7 @@ threads = {threads}
 SHARD = """
 from pathlib import Path
 from unskew.running.settings import read_run_file
-from unskew.running.data import open_data
+from unskew.running.files import open_data
 file, asked = read_run_file(Path("run.toml"))
 open_data(Path("."), file.data, asked)
 """

@@ -18,7 +18,7 @@ from unskew.clicks.lists.scaling import fit_scaler
 from unskew.clicks.lists.synthetic import make_lists
 from unskew.learning.methods import Context, MethodConfig, Naive, Vectorization
 from unskew.learning.model import Model, build
-from unskew.learning.rankers.networks import MLP
+from unskew.learning.rankers import MLP
 
 LISTS, DOCUMENTS, FEATURES, POSITIONS = 256, 24, 700, 10
 BASES = ((256, 64), (128, 64))
@@ -52,7 +52,7 @@ def score(options: Options) -> list[Row]:
 
     def model(method: MethodConfig) -> Model:
         torch.manual_seed(0)
-        return build(method, MLP(), scaler, FEATURES, Context(positions=POSITIONS, log=None))
+        return build(method, MLP(), scaler, FEATURES, Context(positions=POSITIONS))
 
     scalar, turns, rows = model(Naive()), 10 if options.quick else 50, []
     for base in BASES:

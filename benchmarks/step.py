@@ -15,12 +15,12 @@ import torch
 from common import Options, Row, quartiles, timed
 
 from unskew.clicks.counts.batches import Batches
-from unskew.clicks.counts.reduction import reduce_log
+from unskew.clicks.counts.reduction import Facts, reduce_log
 from unskew.clicks.lists.synthetic import make_lists
 from unskew.clicks.simulate import PositionBias, simulate
 from unskew.learning.fitting.loop import Trainer, Training
 from unskew.learning.methods import METHODS, Context
-from unskew.learning.rankers.networks import MLP
+from unskew.learning.rankers import MLP
 
 LISTS, RESULTS = 256, 10
 
@@ -49,7 +49,7 @@ def trainer_step(features: int, method: str) -> Callable[[int], object]:
     log = simulate(lists, PositionBias(), pages=100_000, seed=0)
     batches = Batches(reduce_log(log), size=LISTS)
     torch.manual_seed(0)
-    module = METHODS[method]().build(Context(positions=RESULTS, log=log))
+    module = METHODS[method]().build(Context(positions=RESULTS, facts=Facts.of(log)))
     trainer = Trainer(MLP().build(features, 1), module, Training(batch=LISTS))
     return lambda step: trainer.step(batches, step % (LISTS * 8 // LISTS))
 

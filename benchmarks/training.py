@@ -18,13 +18,15 @@ from torch import nn
 
 from unskew.clicks.counts.batches import Batches
 from unskew.clicks.counts.reduction import Counts, reduce_log
+from unskew.clicks.lists.inputs import Vectors
 from unskew.clicks.lists.scaling import fit_scaler
 from unskew.clicks.lists.synthetic import make_lists
 from unskew.clicks.simulate import PositionBias, simulate
 from unskew.learning.fitting.loop import Trainer, Training
-from unskew.learning.methods import METHODS, Context
-from unskew.learning.rankers.networks import MLP
+from unskew.learning.methods import METHODS
+from unskew.learning.rankers import MLP
 from unskew.measuring import ndcg_metric
+from unskew.running.data import LogData
 from unskew.types import Array, Lists, Log
 
 
@@ -100,9 +102,9 @@ class Ours:
         clock = Stopwatch()
         clock.wall, clock.cpu = reduction.wall, reduction.cpu
         ranker = world.ranker()
-        module = METHODS[method]().build(Context(positions=int(world.log.position.max()), log=world.log))
+        module = METHODS[method]().build(LogData(world.log).context(METHODS[method]()))
         with clock:
-            batches = Batches(counts, world.features, size=config.batch, seed=config.seed)
+            batches = Batches(counts, Vectors.of(world.features), size=config.batch, seed=config.seed)
         return cls(world, Trainer(ranker, module, config), batches, clock)
 
     def advance(self, steps: int, every: int) -> None:

@@ -10,7 +10,8 @@ import torch
 
 import unskew
 from unskew.measuring import gap_closed, mean_over_seeds, ndcg_metric
-from unskew.running.run import run, split
+from unskew.running.data import split
+from unskew.running.run import run
 from unskew.running.settings import settings
 
 THETA = np.asarray(unskew.PositionBias().curve) / unskew.PositionBias().curve[0]
@@ -29,7 +30,8 @@ def arm(log, test, method, *, ranker=None, seed=0, scaling="standard", validatio
     asked = settings(
         method, ranker or unskew.MLP(sizes=(64, 32)), scaling, None, training | {"seed": seed}, validation
     )
-    model, fit = run(asked, split(log, validation, asked))
+    done = run(asked, split(log, validation, asked))
+    model, fit = done.model, done.fit
     scores = model.score(test)
     ndcg = float(np.nanmean(ndcg_metric(scores, test.labels, offsets=test.offsets)))
     return {

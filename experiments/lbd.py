@@ -22,7 +22,9 @@ from common import machine, spread
 
 import unskew
 from unskew.measuring import holm, ndcg_metric, paired_t_test
-from unskew.running.run import Data, run, validator
+from unskew.running.choosing import click_choice
+from unskew.running.data import LogData
+from unskew.running.run import run
 from unskew.running.settings import settings
 
 FORM = {"observation": "free", "dropping": "drawn"}  # as in the released code
@@ -68,7 +70,7 @@ def world(seed, eta, options):
     log = unskew.simulate(lists["train"], behaviour, pages=options.pages, seed=seed)
     apart = np.isin(log.query, np.random.default_rng([seed, 7]).permutation(options.queries)[::10])
     power = behaviour.exponent(lists["train"])
-    return Data(log.take(~apart), log.take(apart), None), lists, float(power.std())
+    return LogData(log.take(~apart), log.take(apart)), lists, float(power.std())
 
 
 def ndcg(model, lists):
@@ -85,11 +87,10 @@ def cell(seed, eta, options):
         for setting, method in grid.items():
             training = {"steps": options.steps, "seed": seed, "validate_on": "nothing"}
             asked = settings(method, ranker, "standard", None, training, None)
-            model, _ = run(asked, Data(data.train, None, None))
-            likelihood = validator(model, data, unskew.Training())
+            model = run(asked, LogData(data.train)).model
             found[name, setting] = {
                 "labels": float(np.nanmean(ndcg(model, lists["validation"]))),
-                "clicks": likelihood(model.ranker, model.method),
+                "clicks": click_choice(model, data, torch.device("cpu"))(),
                 "test": ndcg(model, lists["test"]),
             }
     return found, power

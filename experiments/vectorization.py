@@ -22,7 +22,8 @@ from common import machine, spread
 
 import unskew
 from unskew.measuring import crossed_t_test, holm, ndcg_metric, paired_bootstrap, paired_t_test
-from unskew.running.run import run, split
+from unskew.running.data import split
+from unskew.running.run import run
 from unskew.running.settings import settings
 
 BEHAVIOURS = {"matrix": unskew.ClickMatrix(), "trust": unskew.TrustBias()}
@@ -102,7 +103,8 @@ def arm(log, validation, test, method, seed: int, options) -> dict:
     training = {"seed": seed, "steps": options.steps, "validate_every": options.every, "threads": options.threads}
     chosen_by = validation if options.select == "labels" else None
     asked = settings(method, unskew.MLP(sizes=tuple(options.sizes)), "standard", None, training, chosen_by)
-    model, fit = run(asked, split(log, chosen_by, asked))
+    done = run(asked, split(log, chosen_by, asked))
+    model, fit = done.model, done.fit
     scores = model.score(test)
     result = {cut: per_query(scores, test, cut) for cut in CUTS}
     result |= {"best": fit.best, "step": fit.best_step, "seconds": time.perf_counter() - began}

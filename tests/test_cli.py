@@ -293,7 +293,7 @@ def test_learn_writes_a_run_beside_the_run_file(world: Path) -> None:
     refused(unskew_command("learn", world / "here.toml"), "here exists and is never overwritten", "--force")
     again = unskew_command("learn", world / "here.toml", "--force", "--quiet", "--method", "naive")
     assert again.status == 0
-    assert unskew.load(world / "here").method_config.name == "naive"
+    assert unskew.load(world / "here").card.method["name"] == "naive"
 
 
 def test_learn_elsewhere(world: Path, tmp_path: Path) -> None:

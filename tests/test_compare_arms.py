@@ -15,7 +15,8 @@ from scipy.stats import ttest_1samp
 
 import unskew
 from unskew.errors import ConfigError, DataError
-from unskew.learning.fitting.packages import BASELINES, fit_baseline
+from unskew.learning.fitting import packages
+from unskew.learning.methods import PACKAGES
 from unskew.measuring import crossed_t_test, mean_over_seeds, ndcg_metric, paired_t_test
 from unskew.studies.compare import cell as cells
 from unskew.studies.compare.compare import compare
@@ -101,16 +102,16 @@ def test_baselines_of_a_file() -> None:
 def test_packages_learn_in_the_same_comparison(tmp_path: Path) -> None:
     pytest.importorskip("lightgbm")
     pytest.importorskip("xgboost")
-    methods = [{"name": name, "rounds": 4, "min_data_in_leaf": 2} for name in BASELINES]
+    methods = [{"name": name, "rounds": 4, "min_data_in_leaf": 2} for name in PACKAGES]
     methods[0]["grid"] = {"leaves": [2, 4]}
     methods.append({"name": "dla", "label": "dla trees", "ranker": {"name": "trees", "rounds": 3}})
     result = compare(asked(methods), tmp_path / "out", jobs=1)
     assert result.failed == []
     rows = {row.arm: row for row in result.rows("position")}
-    assert {*BASELINES, "dla trees", "naive", "labeled"} <= set(rows)
-    assert result.baselines == (*BASELINES, "naive")
+    assert {*PACKAGES, "dla trees", "naive", "labeled"} <= set(rows)
+    assert result.baselines == (*PACKAGES, "naive")
     for record in result.records():
-        packaged = record["method"] in BASELINES
+        packaged = record["method"] in PACKAGES
         assert (record["validation_click_ndcg@10"] is not None) == packaged
         if packaged:
             assert 1 <= record["steps"] <= 4
@@ -132,22 +133,24 @@ def test_a_package_learns_from_the_pages_that_methods_learn_from(
     logs: dict[str, Any] = {}
     from unskew.studies.compare import fit as fits
 
-    real_run, real_fit, found = fits.run, fit_baseline, {}
+    real_run, found = fits.run, {}
 
     def run(settings: Any, data: Any, **named: Any) -> Any:
         logs[settings.method.name] = data.train
-        model, fit = real_run(settings, data, **named)
-        found[settings.method.name] = model.score(data.train.lists)
-        return model, fit
+        done = real_run(settings, data, **named)
+        found[settings.method.name] = done.score(data.train.lists)
+        return done
 
-    def fitted(name: str, log: Any, validation: Any, *rest: Any, **named: Any) -> Any:
-        logs["given"], logs["validation"] = log, validation
-        model = real_fit(name, log, validation, *rest, **named)
-        found["given"] = model.score(log.lists)
-        return model
+    class Spied(packages.Packaged):
+        def run(self, *given: Any, **named: Any) -> Any:
+            logs["given"], logs["validation"] = self.log, self.chosen_by
+            model = super().run(*given, **named)
+            booster, rows = model.boosters[0], self.log.lists.features
+            found["given"] = booster.predict(rows, num_iteration=model.kept[0])
+            return model
 
     monkeypatch.setattr(fits, "run", run)
-    monkeypatch.setattr("unskew.learning.fitting.packaged.fit_baseline", fitted)
+    monkeypatch.setattr("unskew.running.fitters.Packaged", Spied)
     methods = [{"name": "lightgbm", "rounds": 2, "min_data_in_leaf": 2}]
     result = compare(asked(methods, seeds=[5]), tmp_path / "every tree", jobs=1)
     assert result.failed == []
@@ -266,7 +269,7 @@ def test_click_ndcg_is_that_of_the_pages() -> None:
     from unskew.studies.compare.fit import click_ndcg
 
     log = unskew.simulate(unskew.make_lists(20, 5, 6, seed=0), unskew.PositionBias(), pages=100, seed=0)
-    model = fit_baseline("lightgbm", log, rounds=3, min_data_in_leaf=2, threads=1)
+    model = unskew.learn(log, unskew.LightGBM(rounds=3, min_data_in_leaf=2), threads=1).model
     scores, values = model.score(log.lists), []
     for start, end in zip(log.offsets, log.offsets[1:], strict=False):
         page = log.row[start:end]

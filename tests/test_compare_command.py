@@ -195,8 +195,8 @@ def test_a_training_that_was_interrupted_is_no_result(tmp_path: Path, monkeypatc
     real = fits.run
 
     def stopped(*given: Any, **named: Any) -> Any:
-        model, fit = real(*given, **named)
-        return model, replace(fit, status="interrupted")
+        done = real(*given, **named)
+        return replace(done, fit=replace(done.fit, status="interrupted"))
 
     monkeypatch.setattr(fits, "run", stopped)
     with pytest.raises(KeyboardInterrupt):

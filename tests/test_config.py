@@ -11,7 +11,7 @@ import pytest
 from unskew.checking import read_toml
 from unskew.errors import ConfigError
 from unskew.learning.methods import DLA, IPW
-from unskew.learning.rankers.networks import MLP, Linear
+from unskew.learning.rankers import MLP, Linear
 from unskew.running.settings import read_run_file, settings
 
 PLAIN = 'out = "run"\n[data]\nlog = "log.parquet"\nlists = "lists.txt"\n'

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from unskew.clicks.counts.batches import Batches
 from unskew.clicks.counts.reduction import Counts, reduce_log
+from unskew.clicks.lists.inputs import Vectors
 from unskew.errors import DataError
 from unskew.types import Lists, Log
 
@@ -214,7 +215,7 @@ def ragged() -> Counts:
 def rows_of(batch, counts: Counts) -> list[int]:
     """Which rows a batch holds, told by the feature vectors of their first results."""
     firsts = counts.lists.features[counts.row[:, 0]]
-    return [int(np.flatnonzero((firsts == x).all(axis=1))[0]) for x in batch.features[:, 0].numpy()]
+    return [int(np.flatnonzero((firsts == x).all(axis=1))[0]) for x in batch.pad(batch.documents)[:, 0].numpy()]
 
 
 def test_rows_gather_features_and_counts() -> None:
@@ -223,9 +224,9 @@ def test_rows_gather_features_and_counts() -> None:
     assert batch.where.tolist() == [[True, True, False], [True, True, True]]
     assert batch.packed.tolist() == [0, 1, 3, 4, 5]
     assert np.array_equal(batch.documents.numpy(), FEATURES[[9, 6, 2, 0, 3]])
-    assert np.array_equal(batch.features[0, :2].numpy(), FEATURES[[9, 6]])
-    assert np.array_equal(batch.features[1].numpy(), FEATURES[[2, 0, 3]])
-    assert batch.features[0, 2].tolist() == [0, 0, 0]
+    assert np.array_equal(batch.pad(batch.documents)[0, :2].numpy(), FEATURES[[9, 6]])
+    assert np.array_equal(batch.pad(batch.documents)[1].numpy(), FEATURES[[2, 0, 3]])
+    assert batch.pad(batch.documents)[0, 2].tolist() == [0, 0, 0]
     assert batch.position.tolist() == [[1, 2, 0], [1, 2, 3]]
     assert batch.clicks.tolist() == [[0, 1, 0], [1, 0, 1]]
     assert batch.impressions.tolist() == [[1, 1, 0], [1, 1, 1]]
@@ -235,7 +236,7 @@ def test_rows_gather_features_and_counts() -> None:
 def test_other_features_can_be_given() -> None:
     scaled = 10 * FEATURES
     scaled.flags.writeable = False  # as a memory-mapped cache would be
-    batch = Batches(ragged(), scaled).rows(torch.tensor([1]))
+    batch = Batches(ragged(), Vectors.of(scaled)).rows(torch.tensor([1]))
     assert np.array_equal(batch.documents.numpy(), 10 * FEATURES[[5]])
 
 

@@ -82,7 +82,7 @@ def test_what_the_demo_writes(finished: tuple[Path, list[Result], str]) -> None:
         test = json.loads((out / name / "metrics.json").read_text())["test"]
         row = next(row for row in content["results"] if row["name"] == name)
         assert test["means"]["ndcg@10"] == pytest.approx(row["ndcg@10"])
-        assert unskew.load(out / name).method_config.name == name
+        assert unskew.load(out / name).card.method["name"] == name
     assert (out / "figure.svg").read_text(encoding="utf-8").startswith("<svg")
 
 

@@ -25,7 +25,7 @@ from unskew.clicks.counts.reduction import reduce_log
 from unskew.errors import ConfigError
 from unskew.learning.fitting.distributed import RowGroup, row_parts
 from unskew.learning.fitting.loop import Progress
-from unskew.running.commands import learn_from_file
+from unskew.running.run import learn_file
 from unskew.running.settings import read_run_file
 from unskew.types import Log
 
@@ -61,7 +61,7 @@ def run_file(folder: Path, name: str, method: str = "dla", data: str = "", **tra
 
 def learn(path: Path, out: Path, report: Any = None) -> unskew.Model:
     file, asked = read_run_file(path)
-    return learn_from_file(path.parent, file, asked, out, report=report)
+    return learn_file(path.parent, file, asked, out, report=report)
 
 
 def torchrun(*words: str | Path) -> list[str]:
@@ -122,12 +122,13 @@ def test_a_step_is_the_mean_over_its_parts(folder: Path, tmp_path: Path) -> None
     file, asked = read_run_file(
         run_file(folder, "hand", "regression_em", steps=1, validate_on="nothing", clip=1e9)
     )
-    from unskew.running.data import open_data
+    from unskew.running.files import open_data
     from unskew.running.run import prepare
 
     data, _ = open_data(folder, file.data, asked)
     torch.manual_seed(0)
-    trainer, parts, model = prepare(asked, data)
+    fitter = prepare(asked, data)
+    trainer, parts, model = fitter.trainer, fitter.batches, fitter.model
     model.ranker.layers[1].inplace = False
     start = {name: value.clone() for name, value in trainer.modules.state_dict().items()}
     gradients, buffers = [], []
@@ -159,8 +160,8 @@ def test_a_run_in_parts_resumes_bit_for_bit(folder: Path, tmp_path: Path) -> Non
     with pytest.raises(RuntimeError, match="plug"):
         learn(path, tmp_path / "cut", stop)
     resumed = learn(path, tmp_path / "cut")
-    for name, value in straight.ranker.state_dict().items():
-        assert torch.equal(value, resumed.ranker.state_dict()[name])
+    for name, value in straight.model.ranker.state_dict().items():
+        assert torch.equal(value, resumed.model.ranker.state_dict()[name])
     assert json.loads((tmp_path / "cut" / "run.json").read_text())["data"]["shards"] == 4  # two for each worker
 
 

@@ -98,8 +98,8 @@ def test_the_python_example_runs(readme: str, tmp_path: Path, monkeypatch: pytes
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
     exec(compile(example, "README.md", "exec"), names)  # our own documentation
-    assert isinstance(names["model"], unskew.Model)
-    assert names["model"].method_config.name == "dla"
+    assert isinstance(names["model"], unskew.Run)
+    assert names["model"].model.card.method["name"] == "dla"
     saved = re.findall(r'model\.save\("([^"]+)"\)', example)
     assert [unskew.load(tmp_path / folder).features for folder in saved] == [40]
 

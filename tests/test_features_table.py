@@ -13,7 +13,7 @@ import torch
 
 import unskew
 from unskew.errors import ConfigError, DataError
-from unskew.running.data import open_data, read_lists
+from unskew.running.files import open_data, read_lists
 from unskew.running.settings import read_run_file
 from unskew.types import Lists
 

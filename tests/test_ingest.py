@@ -487,10 +487,10 @@ def test_from_files_to_a_model_in_python(tmp_path: Path) -> None:
         'out = "run"\n[data]\ncounts = "counts"\nlists = "features.parquet"\nshards = 2\n[method]\nname = "dla"\n'
         '[ranker]\nname = "linear"\n[training]\nsteps = 4\nvalidate_on = "nothing"\n'
     )
-    model = unskew.learn_file(tmp_path / "run.toml", seed=3)
+    model = unskew.learn(tmp_path / "run.toml", seed=3)
     assert model.score(np.zeros((2, 2), np.float32)).shape == (2,)
     assert (tmp_path / "run" / "model.json").exists()
     with pytest.raises(RunError, match=r"never overwritten|already"):
-        unskew.learn_file(tmp_path / "run.toml")
-    other = unskew.learn_file(tmp_path / "run.toml", method="naive", out=tmp_path / "other")
-    assert other.method_config.name == "naive"
+        unskew.learn(tmp_path / "run.toml")
+    other = unskew.learn(tmp_path / "run.toml", method="naive", out=tmp_path / "other")
+    assert other.model.card.method["name"] == "naive"

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from unskew.clicks.lists.inputs import Vectors
 from unskew.learning.losses import (
     LOSSES,
     lambda_gains,
@@ -349,7 +350,8 @@ def test_named_losses_use_what_their_reduction_keeps() -> None:
     where = everywhere(c)
     pairs = torch.arange(18, dtype=torch.float64).view(2, 3, 3)
     batch = ClickBatch(
-        documents=s.view(-1, 1), packed=torch.arange(6), position=torch.ones(2, 3, dtype=torch.int64),
+        input=Vectors(s.view(-1, 1)), rows=torch.arange(6),
+        packed=torch.arange(6), position=torch.ones(2, 3, dtype=torch.int64),
         clicks=c, impressions=2 * torch.ones_like(c), where=where, pairs=pairs,
     )  # fmt: skip
     w = torch.tensor([[1.0, 2.0, 4.0]], dtype=torch.float64).expand(2, 3)

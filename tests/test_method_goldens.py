@@ -17,11 +17,12 @@ from torch import Tensor, nn
 import unskew
 from unskew.clicks.counts.batches import Batches
 from unskew.clicks.counts.reduction import reduce_log
+from unskew.clicks.lists.inputs import Vectors
 from unskew.clicks.lists.synthetic import make_lists
 from unskew.clicks.simulate import PositionBias, simulate
 from unskew.errors import DataError
 from unskew.learning.bias import FactorTable
-from unskew.learning.fitting.loop import Trainer, Training
+from unskew.learning.fitting.loop import Trainer, Training, fit_side
 from unskew.learning.losses import softmax_loss
 from unskew.learning.methods import (
     LBD,
@@ -44,7 +45,10 @@ from unskew.learning.methods.affine import list_relevance
 from unskew.learning.methods.lbd import lipschitz_penalty, published_penalty
 from unskew.learning.methods.mixem import mixture_loss
 from unskew.learning.methods.vectorization import base_loss, base_vector
-from unskew.learning.rankers.networks import MLP, WithSide, plain_network
+from unskew.learning.model import build_tower
+from unskew.learning.rankers import MLP
+from unskew.learning.rankers.beside import WithSide, penalty_of, plain_network
+from unskew.running.data import LogData
 from unskew.types import ClickBatch, Log
 
 torch.set_num_threads(1)
@@ -53,11 +57,22 @@ SCORES = [[1.0, 2.0, 0.0], [0.5, -0.5, 1.5]]
 CLICKS = [[0.0, 1.0, 0.0], [1.0, 0.0, 1.0]]
 
 
+class Given:
+    """An input that gives these very documents, so that a loss can differentiate by them."""
+
+    def __init__(self, documents: Tensor) -> None:
+        self.documents = documents
+
+    def gather(self, rows: Tensor) -> Tensor:
+        return self.documents
+
+
 def example(clicks: list[list[float]] = CLICKS, documents: Tensor | None = None) -> ClickBatch:
     """Pages without padding, results in the order of their ranks."""
     c = torch.tensor(clicks)
     return ClickBatch(
-        documents=torch.zeros(c.numel(), 1) if documents is None else documents,
+        input=Vectors(torch.zeros(c.numel(), 1) if documents is None else documents),
+        rows=torch.arange(c.numel() if documents is None else len(documents)),
         packed=torch.arange(c.numel()),
         position=torch.arange(1, c.shape[1] + 1).expand(c.shape),
         clicks=c,
@@ -96,7 +111,7 @@ def test_mixture_loss_of_the_public_documentation() -> None:
 
 @pytest.mark.parametrize("temperature", [0.3, 1.0, 5.0])
 def test_mixture_loss_by_hand(temperature: float) -> None:
-    method = MixEM(temperature=temperature).build(Context(3, None))
+    method = MixEM(temperature=temperature).build(Context(3))
     e, t = [0.4, -0.2, -0.7], [-1.0, 0.3, 0.6]
     assign(method.observation.values, e)
     assign(method.offsets, t)
@@ -131,13 +146,13 @@ def test_mixture_shares_are_constants() -> None:
 def test_mixem_can_leave_pages_without_a_click_out() -> None:
     batch = example([[0.0, 1.0, 0.0], [0.0, 0.0, 0.0]])
     relevance = torch.tensor(SCORES).unsqueeze(-1)
-    alone = MixEM().build(Context(3, None))(relevance[:1], example([[0.0, 1.0, 0.0]]))
-    assert MixEM(clickless=False).build(Context(3, None))(relevance, batch).item() == pytest.approx(alone.item())
-    assert MixEM().build(Context(3, None))(relevance, batch).item() != pytest.approx(alone.item())
+    alone = MixEM().build(Context(3))(relevance[:1], example([[0.0, 1.0, 0.0]]))
+    assert MixEM(clickless=False).build(Context(3))(relevance, batch).item() == pytest.approx(alone.item())
+    assert MixEM().build(Context(3))(relevance, batch).item() != pytest.approx(alone.item())
 
 
 def test_mixem_starts_at_the_click_rate(log: Log) -> None:
-    method = MixEM().build(Context(5, log))
+    method = MixEM().build(LogData(log).context(MixEM()))
     assert method.offsets.sigmoid().tolist() == pytest.approx([log.click.mean()] * 3, rel=1e-5)
 
 
@@ -152,7 +167,7 @@ def test_additive_by_hand() -> None:
         total -= sum(math.log(sig(x)) if k else math.log(1 - sig(x)) for x, k in zip(z, c, strict=True))
         listwise -= sum(k * (x - math.log(sum(map(math.exp, z)))) for x, k in zip(z, c, strict=True))
     for config, expected in ((Additive(), total / 2), (Additive(loss="softmax"), listwise / 3)):
-        method = config.build(Context(3, None))
+        method = config.build(Context(3))
         assign(method.observation.values, e)
         loss = method(torch.tensor(SCORES).unsqueeze(-1), example())
         assert loss.item() == pytest.approx(expected, abs=1e-6)
@@ -162,7 +177,7 @@ def test_additive_by_hand() -> None:
 def test_einter_without_interaction_is_additive() -> None:
     """B = 0: the document gives b_r . r, the rank b_v . v + b."""
     torch.manual_seed(0)
-    einter, additive = EInter(dimension=4).build(Context(3, None)), Additive().build(Context(3, None))
+    einter, additive = EInter(dimension=4).build(Context(3)), Additive().build(Context(3))
     assert einter.interaction.abs().sum() == 0  # where training starts
     assign(einter.rank_embedding, torch.randn(3, 4))
     assign(einter.rank_weight, torch.randn(4))
@@ -179,7 +194,7 @@ def test_edot_and_einter_logits_by_hand_and_score_at_a_canonical_rank(canonical:
     torch.manual_seed(0)
     r, batch, d = torch.randn(2, 3, 2), example(), range(2)
     for config in (EDot(dimension=2, canonical=canonical), EInter(dimension=2, canonical=canonical)):
-        method = config.build(Context(3, None))
+        method = config.build(Context(3))
         assert method.outputs == 2
         if isinstance(config, EInter):
             assign(method.interaction, torch.randn(2, 2))
@@ -209,7 +224,7 @@ def test_edot_and_einter_logits_by_hand_and_score_at_a_canonical_rank(canonical:
 
 
 def test_pal_is_a_product_of_sigmoids() -> None:
-    method, e = PAL().build(Context(3, None)), [2.0, 0.5, -1.0]
+    method, e = PAL().build(Context(3)), [2.0, 0.5, -1.0]
     assign(method.seen.values, e)
     total = 0.0
     for s, c in zip(SCORES, CLICKS, strict=True):
@@ -222,7 +237,7 @@ def test_pal_is_a_product_of_sigmoids() -> None:
 
 
 def test_tal_in_log_space_is_the_direct_formula() -> None:
-    method, u, v = TAL().build(Context(3, None)), [1.5, 0.2, -0.4], [-0.5, -2.0, 0.3]
+    method, u, v = TAL().build(Context(3)), [1.5, 0.2, -0.4], [-0.5, -2.0, 0.3]
     assign(method.relevant.values, u)
     assign(method.trusted.values, v)
     plus = [sig(x) for x in u]
@@ -240,7 +255,7 @@ def test_tal_in_log_space_is_the_direct_formula() -> None:
 
 @pytest.mark.parametrize("size", [1.0, 10.0, 1e3])
 def test_tal_never_rewards_irrelevance(size: float) -> None:
-    method = TAL().build(Context(50, None))
+    method = TAL().build(Context(50))
     torch.manual_seed(0)
     assign(method.relevant.values, size * torch.randn(50))
     assign(method.trusted.values, size * torch.randn(50))
@@ -278,7 +293,7 @@ def test_list_relevance_by_hand() -> None:
 
 def test_affine_em_step_and_labels_by_hand() -> None:
     """Two ranks, two rankings of 10 and 4 pages."""
-    method = Affine(step=0.5).build(Context(2, None)).train()
+    method = Affine(step=0.5).build(Context(2)).train()
     z = {"plus": [0.8, 0.6], "minus": [0.3, 0.1], "rate": [0.5, 0.5]}
     for name, values in z.items():
         assign(getattr(method, name), values)
@@ -314,7 +329,7 @@ def test_affine_em_step_and_labels_by_hand() -> None:
 
 def test_affine_em_finds_the_click_model_it_is_given() -> None:
     """Relevance known and certain: the fixed point is the click rate of relevant and of irrelevant documents."""
-    method = Affine(step=1.0, relevance="minmax").build(Context(2, None)).train()
+    method = Affine(step=1.0, relevance="minmax").build(Context(2)).train()
     scores = torch.tensor([[1.0, 0.0], [0.0, 1.0]]).unsqueeze(-1)
     batch = replace(example([[70.0, 10.0], [20.0, 45.0]]), impressions=torch.full((2, 2), 100.0))
     for _ in range(3):
@@ -326,7 +341,7 @@ def test_affine_em_finds_the_click_model_it_is_given() -> None:
 
 def test_affine_never_takes_more_off_than_the_mean_rate() -> None:
     """m = min(z-, mean rate): at z- above the mean rate of the rank, labels would all be below 0."""
-    method = Affine().build(Context(2, None)).eval()
+    method = Affine().build(Context(2)).eval()
     for name, values in {"plus": [0.9, 0.8], "minus": [0.5, 0.5], "rate": [0.6, 0.2]}.items():
         assign(getattr(method, name), values)
     batch = replace(example([[8.0, 3.0]]), impressions=torch.full((1, 2), 10.0))
@@ -339,7 +354,7 @@ def test_affine_never_takes_more_off_than_the_mean_rate() -> None:
 
 def test_affine_list_is_vectorization_with_a_constant_coordinate() -> None:
     torch.manual_seed(0)
-    affine, vector = AffineList().build(Context(3, None)), Vectorization(dimension=2).build(Context(3, None))
+    affine, vector = AffineList().build(Context(3)), Vectorization(dimension=2).build(Context(3))
     a, b, f = torch.randn(3), torch.randn(3), torch.randn(2, 3, 1)
     assign(affine.stretch.values, a)
     assign(affine.shift.values, b)
@@ -360,7 +375,7 @@ def test_affine_list_is_vectorization_with_a_constant_coordinate() -> None:
 
 
 def test_vectorization_in_one_dimension_is_a_product() -> None:
-    method, o = Vectorization(dimension=1).build(Context(3, None)), [1.0, 0.6, -0.2]
+    method, o = Vectorization(dimension=1).build(Context(3)), [1.0, 0.6, -0.2]
     assign(method.observation.tables["position"], [[x] for x in o])
     r = torch.tensor(SCORES).unsqueeze(-1)
     outputs = torch.cat([r, torch.zeros(2, 3, 2)], dim=-1)
@@ -373,7 +388,7 @@ def test_vectorization_in_one_dimension_is_a_product() -> None:
 def test_vectorization_contains_trust_bias() -> None:
     """Section 4.4: r = (g, 1), o = theta (eps+ - eps-, eps-) gives theta (eps+ g + eps- (1 - g))."""
     theta, plus, minus = [0.68, 0.61, 0.48], [0.98, 0.95, 0.9], [0.65, 0.4, 0.2]
-    method = Vectorization(dimension=2).build(Context(3, None))
+    method = Vectorization(dimension=2).build(Context(3))
     o = [[t * (a - b), t * b] for t, a, b in zip(theta, plus, minus, strict=True)]
     assign(method.observation.tables["position"], o)
     g = [[0.1, 0.9, 0.5], [0.0, 1.0, 0.3]]
@@ -431,7 +446,7 @@ def test_base_model_learns_mean_and_spread_of_what_it_sees() -> None:
 
 
 def test_vectorization_scores_by_the_base_vector_once_it_is_ready() -> None:
-    method = Vectorization(dimension=2).build(Context(3, None)).eval()
+    method = Vectorization(dimension=2).build(Context(3)).eval()
     assign(method.mean, [0.5, -1.0])
     r = torch.tensor([[[1.0, 2.0], [3.0, 1.0], [9.0, 9.0]]])
     mu, v = torch.tensor([[[2.0, 0.0], [4.0, 1.0], [9.0, 9.0]]]), torch.zeros(1, 3, 2)
@@ -442,7 +457,7 @@ def test_vectorization_scores_by_the_base_vector_once_it_is_ready() -> None:
 
 
 def test_vectorization_follows_the_mean_embedding_of_what_is_shown() -> None:
-    method = Vectorization(dimension=1).build(Context(2, None)).train()
+    method = Vectorization(dimension=1).build(Context(2)).train()
     assign(method.observation.tables["position"], [[3.0], [-1.0]])
     batch = replace(example([[1.0, 0.0]]), impressions=torch.tensor([[3.0, 1.0]]))
     method(torch.zeros(1, 2, 3), batch)
@@ -452,7 +467,7 @@ def test_vectorization_follows_the_mean_embedding_of_what_is_shown() -> None:
 
 
 def test_joint_schedule_holds_o_at_ones_first() -> None:
-    method = Vectorization(dimension=1, schedule="joint", freeze=2).build(Context(2, None)).train()
+    method = Vectorization(dimension=1, schedule="joint", freeze=2).build(Context(2)).train()
     assign(method.observation.tables["position"], [[3.0], [-1.0]])
     batch, outputs = example([[1.0, 0.0]]), torch.tensor([[[1.0, 0.2, 0.3], [2.0, 0.1, -0.4]]])
     early = -(1 - math.log(math.exp(1) + math.exp(2)))
@@ -468,14 +483,16 @@ def test_the_joint_schedule_penalises_the_weights_of_the_base_model_from_the_fir
     losses = []
     for penalty in (0.0, 0.5):
         method = Vectorization(dimension=1, schedule="joint", freeze=1, penalty=penalty, base=(256, 64)).build(
-            Context(3, None)
+            Context(3)
         )
-        tower = method.tower(MLP(sizes=(4,)).build(6, 1), 6)
+        tower = build_tower(MLP(sizes=(4,)), 6, method)
         assert isinstance(tower, WithSide)
         assert not any("tower" in name for name, _ in method.named_parameters())  # they are the ranker's
         for weight in tower.side.parameters():
             assign(weight, torch.full_like(weight, 0.1 if weight.ndim > 1 else 9.0))
-        losses.append([method.train()(torch.ones(2, 3, 3), example()).item() for _ in range(2)])
+        losses.append(
+            [(method.train()(torch.ones(2, 3, 3), example()) + penalty_of(tower)).item() for _ in range(2)]
+        )
     norm = 0.01 * (6 * 256 + 256 * 64 + 64 * 2) / 2  # no biases
     assert [late - early for early, late in zip(*losses, strict=True)] == pytest.approx([0.5 * norm] * 2, rel=1e-5)
 
@@ -484,7 +501,7 @@ def test_the_base_loss_does_not_move_what_it_describes() -> None:
     """Under the joint schedule o has the gradient of the click loss alone."""
     gradients = []
     for config in (Vectorization(schedule="joint", freeze=0), Vectorization()):
-        method = config.build(Context(3, None)).train()
+        method = config.build(Context(3)).train()
         outputs = torch.randn(2, 3, 9, generator=torch.Generator().manual_seed(0), requires_grad=True)
         method(outputs, example()).backward()
         gradients.append(method.observation.tables["position"].grad)
@@ -524,14 +541,14 @@ def log() -> Log:
     ],
 )
 def test_runs_with_side_networks_and_factors_come_back(config: Vectorization, log: Log, tmp_path: Path) -> None:
-    model = unskew.learn(log, config, ranker=MLP(sizes=(8,)), steps=8, batch=16, out=tmp_path / "run")
+    model = unskew.learn(log, config, ranker=MLP(sizes=(8,)), steps=8, batch=16, out=tmp_path / "run").model
     again = unskew.load(tmp_path / "run")
     assert again.score(log.lists).tobytes() == model.score(log.lists).tobytes()
-    assert again.factors == model.factors == ({"serp_device": 3} if config.serp else {})
+    assert again.card.factors == model.card.factors == ({"serp_device": 3} if config.serp else {})
     if isinstance(config, Vectorization):
         assert model.method.ready.item() == again.method.ready.item() == 1
         sizes = {name: len(table) for name, table in again.method.observation.tables.items()}
-        assert sizes == {"position": 5} | model.factors
+        assert sizes == {"position": 5} | dict(model.card.factors)
 
 
 @pytest.mark.parametrize("config", [Vectorization(), Vectorization(schedule="joint", freeze=3), LBD()])
@@ -540,8 +557,8 @@ def test_interrupted_training_resumes_to_the_same_weights(config: MethodConfig, 
 
     def trainer(steps: int) -> Trainer:
         torch.manual_seed(0)
-        method = config.build(Context(5, log))
-        tower = method.tower(MLP(sizes=(4,)).build(6, method.outputs), 6)
+        method = config.build(LogData(log).context(config))
+        tower = build_tower(MLP(sizes=(4,)), 6, method)
         return Trainer(tower, method, Training(steps=steps, schedule="constant", validate_every=2))
 
     batches = Batches(reduce_log(log), size=8)
@@ -565,18 +582,18 @@ def test_factors_must_be_in_the_log(log: Log) -> None:
 
 def test_finish_trains_the_base_model_alone(log: Log) -> None:
     torch.manual_seed(0)
-    method = Vectorization(dimension=2).build(Context(5, None))
+    method = Vectorization(dimension=2).build(Context(5))
     assign(method.observation.tables["position"], torch.randn(5, 2))
-    tower = method.tower(MLP(sizes=(4,)).build(6, 2), 6).eval()
+    tower = build_tower(MLP(sizes=(4,)), 6, method).eval()
     assert isinstance(tower, WithSide)
     assert tower.train()(torch.randn(3, 6))[:, 2:].abs().sum() == 0  # silent until its turn
     tower.eval()
     batches = Batches(reduce_log(log), size=32)
     batch = batches.at(0)
     before = {name: value.clone() for name, value in nn.ModuleDict({"t": tower, "m": method}).state_dict().items()}
-    first = method.base(batch.pad(tower(batch.documents)), batch).item()
-    method.finish(tower, batches, 30)
-    assert method.base(batch.pad(tower(batch.documents)), batch).item() < first
+    first = method.side_loss(batch.pad(tower(batch.documents)), batch).item()
+    fit_side(tower, method, batches, 30)
+    assert method.side_loss(batch.pad(tower(batch.documents)), batch).item() < first
     for name, value in nn.ModuleDict({"t": tower, "m": method}).state_dict().items():
         assert torch.equal(value, before[name]) == ("side" not in name and "ready" not in name), name
 
@@ -671,7 +688,7 @@ RELEASED = {"observation": "free", "dropping": "drawn"}
 
 def test_unlimited_by_hand() -> None:
     outputs, own = lbd_outputs()
-    method = Unlimited(**RELEASED).build(Context(3, None)).train()
+    method = Unlimited(**RELEASED).build(Context(3)).train()
     assert (method.outputs, method.input_gradient) == (4, False)
     total = 0.0
     for s, h, c in zip(SCORES, own, CLICKS, strict=True):
@@ -687,7 +704,7 @@ def test_unlimited_by_hand() -> None:
 def test_observation_is_a_probability_with_a_floor_by_hand(t: float) -> None:
     """log(t + (1 - t) sig(b + h)), in training and after it."""
     outputs, own = lbd_outputs()
-    method = LBD(strength=0.0, drop=t).build(Context(3, None)).train()
+    method = LBD(strength=0.0, drop=t).build(Context(3)).train()
     assign(method.level, torch.tensor([1.0, -0.5, -3.0]))
     z, total = [], 0.0
     for s, h, c in zip(SCORES, own, CLICKS, strict=True):
@@ -705,9 +722,9 @@ def test_lbd_trains_everything_against_finite_differences(monkeypatch: pytest.Mo
     monkeypatch.setattr(torch, "randint", lambda low, high, size: torch.tensor([1, 0, 1]))
     torch.manual_seed(0)
     network, x = MLP(sizes=(5,)).build(2, 1 + P).double(), torch.randn(6, 2, dtype=torch.float64)
-    method = LBD(strength=3.0, drop=0.2).build(Context(P, None)).double().train()
+    method = LBD(strength=3.0, drop=0.2).build(Context(P)).double().train()
     assign(method.level, torch.tensor([0.5, -0.5, -1.0]))
-    batch = replace(example(), documents=x.requires_grad_())
+    batch = replace(example(), input=Given(x.requires_grad_()))
 
     def loss() -> Tensor:
         return method(batch.pad(network(x)), batch)
@@ -728,21 +745,21 @@ def test_lbd_trains_everything_against_finite_differences(monkeypatch: pytest.Mo
 @pytest.mark.parametrize("gaussian", [False, True])
 def test_observation_starts_as_a_function_of_rank_alone(gaussian: bool) -> None:
     for ranker in (MLP(sizes=(4,)), MLP(sizes=())):
-        method = LBD(gaussian=gaussian).build(Context(3, None))
-        outputs = method.tower(ranker.build(5, method.outputs), 5)(torch.randn(7, 5))
+        method = LBD(gaussian=gaussian).build(Context(3))
+        outputs = build_tower(ranker, 5, method)(torch.randn(7, 5))
         assert (outputs[:, 1:4] == 0).all()
         assert (outputs[:, 0] != 0).all()
-        free = LBD(observation="free").build(Context(3, None))
-        assert (free.tower(ranker.build(5, free.outputs), 5)(torch.randn(7, 5)) != 0).all()
+        free = LBD(observation="free").build(Context(3))
+        assert (build_tower(ranker, 5, free)(torch.randn(7, 5)) != 0).all()
 
 
 def test_lbd_adds_its_penalty_in_training_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "randint", lambda low, high, size: torch.tensor([1, 0, 1]))
     torch.manual_seed(0)
     network, x = nn.Linear(2, 4), torch.randn(6, 2, requires_grad=True)
-    batch = replace(example(), documents=x)
-    lips = LBDLips(strength=2.0, **RELEASED).build(Context(3, None))
-    free = Unlimited(**RELEASED).build(Context(3, None))
+    batch = replace(example(), input=Given(x))
+    lips = LBDLips(strength=2.0, **RELEASED).build(Context(3))
+    free = Unlimited(**RELEASED).build(Context(3))
     assert lips.input_gradient
     relevance = batch.pad(network(x))
     extra = lips(relevance, batch) - free(relevance, batch)
@@ -754,7 +771,7 @@ def test_lbd_adds_its_penalty_in_training_only(monkeypatch: pytest.MonkeyPatch) 
 
 def test_bernoulli_drops_with_probability_t_and_does_not_rescale(monkeypatch: pytest.MonkeyPatch) -> None:
     outputs, own = lbd_outputs()
-    method = LBDBer(drop=0.25, **RELEASED).build(Context(3, None)).train()
+    method = LBDBer(drop=0.25, **RELEASED).build(Context(3)).train()
     seen: list[Tensor] = []
     monkeypatch.setattr(
         "unskew.learning.methods.lbd.softmax_loss", lambda z, *_, **__: seen.append(z) or torch.zeros(())
@@ -777,7 +794,7 @@ def test_bernoulli_drops_with_probability_t_and_does_not_rescale(monkeypatch: py
 def test_reduced_counts_are_right_on_average_where_observation_is_dropped() -> None:
     """Two pages of one ranking as one row: the same expected loss."""
     outputs, _ = lbd_outputs()
-    method = LBDBer(drop=0.3, **RELEASED).build(Context(3, None)).train()
+    method = LBDBer(drop=0.3, **RELEASED).build(Context(3)).train()
     pages = example([[0.0, 1.0, 0.0], [1.0, 0.0, 1.0]])
     counts = replace(example([[1.0, 1.0, 1.0]]), impressions=torch.full((1, 3), 2.0))
     torch.manual_seed(0)
@@ -793,7 +810,7 @@ def test_gaussian_lbd_draws_in_training_and_takes_the_mean_after() -> None:
     outputs, own = lbd_outputs()
     log_variance = torch.randn(2, 3, 4, generator=torch.Generator().manual_seed(5))
     wide, batch = torch.cat([outputs, log_variance], dim=-1), example()
-    method = LBD(gaussian=True, strength=0.0, drop=0.0, **RELEASED).build(Context(3, None)).train()
+    method = LBD(gaussian=True, strength=0.0, drop=0.0, **RELEASED).build(Context(3)).train()
     assert method.outputs == 8
     torch.manual_seed(0)
     drawn = torch.stack([method.parts(wide, batch)[1] for _ in range(4000)])

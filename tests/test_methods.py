@@ -14,13 +14,14 @@ from scipy.stats import spearmanr
 from torch import Tensor, nn
 
 from unskew.clicks.counts.batches import Batches
-from unskew.clicks.counts.reduction import Counts, reduce_log
+from unskew.clicks.counts.reduction import Counts, Facts, reduce_log
+from unskew.clicks.lists.inputs import Vectors
 from unskew.clicks.lists.scaling import fit_scaler
 from unskew.clicks.lists.synthetic import make_lists
 from unskew.clicks.simulate import PositionBias, simulate
 from unskew.errors import ConfigError, DataError
 from unskew.learning.bias import PositionTable, PositionTower, at_rank, oracle_propensity, randomized_propensity
-from unskew.learning.fitting.loop import Trainer, Training
+from unskew.learning.fitting.loop import Trainer, Training, fit_side
 from unskew.learning.methods import (
     DLA,
     IPW,
@@ -44,8 +45,10 @@ from unskew.learning.methods import (
 from unskew.learning.methods.dla import dual_weights
 from unskew.learning.methods.pair_debias import ratio_update
 from unskew.learning.methods.regression_em import posteriors
-from unskew.learning.model import Model, build
-from unskew.learning.rankers.networks import MLP, Linear
+from unskew.learning.model import Model, build, build_tower
+from unskew.learning.rankers import MLP, Linear
+from unskew.learning.rankers.beside import WithSide
+from unskew.running.data import LogData
 from unskew.types import Array, ClickBatch, Lists, Log
 
 torch.set_num_threads(1)
@@ -106,13 +109,24 @@ def log() -> Log:
     return replace(log, columns={**log.columns, "serp_device": np.repeat(device, log.sizes)})
 
 
-def context(log: Log | None) -> Context:
-    return Context(positions=K, log=log, factors={"serp_device": 2})
+class Given:
+    """An input that gives these very documents, so that a loss can differentiate by them."""
+
+    def __init__(self, documents: Tensor) -> None:
+        self.documents = documents
+
+    def gather(self, rows: Tensor) -> Tensor:
+        return self.documents
+
+
+def context(log: Log | None, config: MethodConfig) -> Context:
+    known = Context(positions=K) if log is None else LogData(log).context(config)
+    return replace(known, positions=K, factors={"serp_device": 2})
 
 
 def columns(method: MethodModule) -> int:
     """How many numbers of each document the method sees: outputs of its tower, side outputs included."""
-    tower = method.tower(Linear().build(3, method.outputs), 3)
+    tower = build_tower(Linear(), 3, method)
     return int(tower(torch.zeros(1, 3)).shape[-1])
 
 
@@ -131,7 +145,7 @@ class Outcome:
 def built(variant: str, log: Log) -> MethodModule:
     """The method in a state that training could reach: parameters and buffers away from their start."""
     torch.manual_seed(11)
-    method = VARIANTS[variant].build(context(log))
+    method = VARIANTS[variant].build(context(log, VARIANTS[variant]))
     generator = torch.Generator().manual_seed(7)
     with torch.no_grad():
         for parameter in method.parameters():
@@ -157,7 +171,7 @@ def call(method: MethodModule, scores: Tensor, batch: ClickBatch, seed: int = 0)
     modules = nn.ModuleDict({"method": method})
     relevance = scores if scores.ndim == 3 else scores.unsqueeze(-1)
     if method.input_gradient:
-        batch = replace(batch, documents=batch.documents.clone().requires_grad_())
+        batch = replace(batch, input=Given(batch.documents.clone().requires_grad_()))
         modules["network"] = network = small_network(batch.documents.shape[1], relevance.shape[-1])
         relevance = relevance + batch.pad(network(batch.documents))
     torch.manual_seed(seed)
@@ -197,7 +211,7 @@ def finite(outcome: Outcome) -> bool:
 
 def document_scores(log: Log, variant: str, size: float = 1.0) -> Tensor:
     """Made-up relevance outputs of every document of the lists, [N, columns]."""
-    shape = len(log.lists.features), columns(VARIANTS[variant].build(context(log)))
+    shape = len(log.lists.features), columns(VARIANTS[variant].build(context(log, VARIANTS[variant])))
     return size * torch.randn(shape, generator=torch.Generator().manual_seed(3))
 
 
@@ -306,7 +320,7 @@ def test_gradients_are_finite_in_hard_cases(variant: str, case: str, log: Log) -
         batch, _ = batch_of(log.take(np.arange(1)), VARIANTS[variant].reduction)
         keep = torch.arange(batch.where.shape[1])[None] == 0
         batch = replace(
-            batch, documents=batch.documents[:1], packed=torch.arange(1), where=keep,
+            batch, input=Vectors(batch.documents[:1]), rows=torch.arange(1), packed=torch.arange(1), where=keep,
             clicks=torch.where(keep, 1.0, 0.0),
             impressions=torch.where(keep, 1.0, 0.0), position=torch.where(keep, 1, 0),
             pairs=None if batch.pairs is None else 0 * batch.pairs,
@@ -340,7 +354,7 @@ def test_saved_and_loaded_methods_are_the_same(variant: str, log: Log) -> None:
     scores = document_scores(log, variant)[rows]
     method = built(variant, log)
     call(method, scores, batch)
-    loaded = VARIANTS[variant].build(context(None)).train()
+    loaded = VARIANTS[variant].build(context(None, VARIANTS[variant])).train()
     loaded.load_state_dict(load(save(method.state_dict())))
     propensity = method.propensity()
     if propensity is not None:
@@ -355,7 +369,7 @@ def test_scores_and_propensities_have_their_shape(variant: str, log: Log) -> Non
     batch, rows = batch_of(log, VARIANTS[variant].reduction)
     method = built(variant, log).eval()
     assert isinstance(method, Method)
-    assert VARIANTS[variant].build(context(log)).outputs == method.outputs <= columns(method)
+    assert VARIANTS[variant].build(context(log, VARIANTS[variant])).outputs == method.outputs <= columns(method)
     for size in (1.0, 1e4):
         relevance = document_scores(log, variant, size)[rows]
         score, clicks = method.score(relevance, batch.where), method.click_scores(relevance, batch)
@@ -413,11 +427,12 @@ def short_training(variant: str, log: Log, seed: int = 5) -> tuple[dict[str, Ten
     reduced = reduce_log(log, config.reduction, serp=config.serp)
     batches = Batches(grades_of(log) if config.target == "labels" else reduced, size=16, seed=seed)
     torch.manual_seed(seed)
-    method = config.build(context(log))
-    ranker = method.tower(MLP(sizes=(8,), dropout=0.2).build(log.lists.dim, method.outputs), log.lists.dim)
+    method = config.build(context(log, config))
+    ranker = build_tower(MLP(sizes=(8,), dropout=0.2), log.lists.dim, method)
     training = Training(steps=12, batch=16, validate_every=3, validate_on="nothing", seed=seed)
     fit = Trainer(ranker, method, training).run(batches)
-    method.finish(ranker, batches, 3)
+    if isinstance(ranker, WithSide) and ranker.later:
+        fit_side(ranker, method, batches, 3)
     state = nn.ModuleDict({"ranker": ranker, "method": method}).state_dict()
     return {name: value.clone() for name, value in state.items()}, [point["loss"] for point in fit.curve]
 
@@ -491,7 +506,8 @@ def example(clicks: list[list[float]] = CLICKS) -> ClickBatch:
     ones = torch.ones_like(c)
     position = torch.arange(1, c.shape[1] + 1).expand(c.shape)
     return ClickBatch(
-        documents=torch.zeros(c.numel(), 1), packed=torch.arange(c.numel()), position=position,
+        input=Vectors(torch.zeros(c.numel(), 1)), rows=torch.arange(c.numel()),
+        packed=torch.arange(c.numel()), position=position,
         clicks=c, impressions=ones, where=ones.bool(),
     )  # fmt: skip
 
@@ -509,7 +525,7 @@ def test_dla_weights() -> None:
 
 
 def test_dla_losses() -> None:
-    method = DLA().build(Context(3, None))
+    method = DLA().build(Context(3))
     with torch.no_grad():
         method.examination.values.copy_(torch.tensor([0.5, 0.2, -0.1]))
     outcome = call(method, torch.tensor(SCORES), example())
@@ -522,7 +538,7 @@ def test_dla_losses() -> None:
 
 def test_dla_weights_do_not_overflow() -> None:
     """A hundred thousand pages, scores that disagree by far and ranks that nobody seems to see."""
-    method = DLA().build(Context(3, None))
+    method = DLA().build(Context(3))
     with torch.no_grad():
         method.examination.values.copy_(torch.tensor([0.0, -1e3, -1e4]))
     batch = example()
@@ -545,16 +561,16 @@ def dla_gradient(scores: list[list[float]], side: int) -> list[list[float]]:
 
 
 def test_dla_variants_of_the_propensity_model() -> None:
-    elu = DLA(elu=True).build(Context(3, None))
+    elu = DLA(elu=True).build(Context(3))
     with torch.no_grad():
         elu.examination.values.copy_(torch.tensor([0.5, 0.2, -3.0]))
     expected = [1.0, math.exp(0.2 - 0.5), math.exp(math.expm1(-3.0) - 0.5)]
     assert elu.propensity().tolist() == pytest.approx(expected)
-    tower = DLA(bias="tower").build(Context(3, None))
+    tower = DLA(bias="tower").build(Context(3))
     assert isinstance(tower.examination, PositionTower)
     e = tower.examination.values
     assert tower.propensity().tolist() == pytest.approx((e - e[0]).exp().tolist())
-    assert DLA().build(Context(3, None)).propensity().tolist() == [1, 1, 1]
+    assert DLA().build(Context(3)).propensity().tolist() == [1, 1, 1]
 
 
 # ---- IPW -----------------------------------------------------------------------------------------------------
@@ -563,7 +579,7 @@ def test_dla_variants_of_the_propensity_model() -> None:
 def test_ipw_weights_clicks_by_inverse_propensity() -> None:
     # weights 1, 2, 4: the golden value of the weighted softmax loss, computed by hand from the formula
     s, batch = torch.tensor(SCORES), example()
-    context = Context(3, simulated_nothing())
+    context = Context(3, NOTHING)
     loss = IPW(propensity=(0.8, 0.4, 0.2)).build(context)(s.unsqueeze(-1), batch)
     assert loss.item() == pytest.approx(0.550463, abs=1e-6)
     plain = IPW(propensity=(0.8, 0.4, 0.2), self_normalized=False).build(context)(s.unsqueeze(-1), batch)
@@ -574,25 +590,28 @@ def test_ipw_weights_clicks_by_inverse_propensity() -> None:
     assert clipped.propensity().tolist() == pytest.approx([1, 0.5, 0.25])  # reported as they are
 
 
+NOTHING = Facts(pages=5, impressions=50, clicks=9, queries=2, clickless=1)
+
+
 def simulated_nothing() -> Log:
     lists = make_lists(queries=2, features=4, seed=0)
     return simulate(lists, PositionBias(), pages=5, seed=0)
 
 
 def test_ipw_propensities_reach_to_the_last_rank() -> None:
-    method = IPW(propensity=(1.0, 0.5)).build(Context(4, simulated_nothing()))
+    method = IPW(propensity=(1.0, 0.5)).build(Context(4, NOTHING))
     assert method.propensity().tolist() == [1, 0.5, 0.5, 0.5]
 
 
 def test_ipw_needs_propensities() -> None:
     bare = simulated_nothing()
     with pytest.raises(DataError, match="no randomized pages"):
-        IPW().build(Context(10, bare))
+        LogData(bare).context(IPW())
     with pytest.raises(DataError, match="true examination"):
-        IPW(propensity="oracle").build(Context(10, bare))
+        LogData(bare).context(IPW(propensity="oracle"))
     for wrong in ((), (1.0, 0.0), (1.0, -1.0), (1.0, math.nan)):
         with pytest.raises(ConfigError, match="positive number per rank"):
-            IPW(propensity=wrong).build(Context(10, bare))
+            IPW(propensity=wrong).build(Context(10, NOTHING))
 
 
 def test_propensities_from_shuffled_pages_by_hand() -> None:
@@ -641,7 +660,7 @@ def test_regression_em_posteriors_are_probabilities(e: float, r: float) -> None:
 def test_regression_em_gradient_form_is_click_em() -> None:
     """TensorFlow Ranking's documentation of ClickEMLoss: clicks [1, 0], (examination, relevance) logits
     (.6, .9), (.8, .2) give 1.1462884, a mean over documents; ours sums over a page and averages pages."""
-    method = RegressionEM(form="gradient").build(Context(2, None))
+    method = RegressionEM(form="gradient").build(Context(2))
     with torch.no_grad():
         method.examination.copy_(torch.tensor([0.6, 0.8]))
     outcome = call(method, torch.tensor([[0.9, 0.2]]), example([[1.0, 0.0]]))
@@ -655,7 +674,7 @@ def test_regression_em_gradient_form_is_click_em() -> None:
 
 
 def test_regression_em_moves_theta_by_its_m_step() -> None:
-    method = RegressionEM(step=0.25).build(Context(3, None))
+    method = RegressionEM(step=0.25).build(Context(3))
     scores = [[0.3, -0.4, 0.1], [1.2, 0.0, -2.0]]
     clicks = [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0]]
     batch = replace(example(clicks), where=torch.tensor([[True, True, False], [True, True, False]]))
@@ -700,7 +719,7 @@ def test_pair_debias_by_hand() -> None:
     The published loss is their sum .880379; ours is the mean over the four pairs.
     """
     step, power = 0.05, 0.5
-    method = PairDebias().build(Context(3, None)).train()
+    method = PairDebias().build(Context(3)).train()
     outcome = call(method, torch.tensor(SCORES), example())
     assert outcome.loss * 4 == pytest.approx(0.880379, abs=1e-6)
     sums = (0.313262, 0.440190, 0.126928)  # of l_ij over j, and over i, at ratios 1
@@ -728,7 +747,7 @@ def test_pair_debias_regularization_is_a_root() -> None:
 
 def test_pair_debias_weighs_pairs_by_the_ndcg_they_decide() -> None:
     # one list, scores (1, 2, 0), a click on the second: swaps decide 1 - 1/log2(3) and 1 - 1/2
-    method = PairDebias(gains="lambda").build(Context(3, None)).train()
+    method = PairDebias(gains="lambda").build(Context(3)).train()
     outcome = call(method, torch.tensor(SCORES[:1]), example(CLICKS[:1]))
     gains = (1 - 1 / math.log2(3), 0.5)
     losses = (math.log(1 + math.exp(-1)), math.log(1 + math.exp(-2)))
@@ -830,12 +849,13 @@ class World:
             labels = config.target == "labels"
             counts = grades_of(self.log) if labels else reduce_log(self.log, config.reduction)
             torch.manual_seed(self.seed)
-            model = build(config, MLP(sizes=(64, 32)), self.scaler, 25, Context(counts.positions, self.log))
+            model = build(config, MLP(sizes=(64, 32)), self.scaler, 25, LogData(self.log).context(config))
             training = Training(steps=STEPS, seed=self.seed, validate_every=STEPS, validate_on="nothing")
-            batches = Batches(counts, self.features, size=256, seed=self.seed)
+            batches = Batches(counts, Vectors.of(self.features), size=256, seed=self.seed)
             Trainer(model.ranker, model.method, training).run(batches)
             self.unfinished[name] = plain_ndcg(model.score(self.test), self.test)
-            model.method.finish(model.ranker, batches, STEPS // 3)
+            if isinstance(model.ranker, WithSide) and model.ranker.later:
+                fit_side(model.ranker, model.method, batches, STEPS // 3)
             self.models[name] = model
             self.learned[name] = plain_ndcg(model.score(self.test), self.test), model.propensity()
         return self.learned[name]

@@ -12,10 +12,11 @@ import torch
 import unskew
 from unskew.clicks.lists.scaling import SCALINGS, fit_scaler
 from unskew.errors import DataError, RunError
-from unskew.learning import model as model_module
+from unskew.learning import scorer as scorer_module
 from unskew.learning.methods import METHODS, Context
 from unskew.learning.model import Model, build, load
-from unskew.learning.rankers.networks import MLP, Linear
+from unskew.learning.rankers import MLP, Linear
+from unskew.running.data import LogData
 from unskew.types import Lists, Log
 
 torch.set_num_threads(1)
@@ -34,9 +35,10 @@ def log(lists: Lists) -> Log:
 def small_model(log: Log, method: str = "dla", scaling: str = "standard", *, linear: bool = False) -> Model:
     """Untrained, so quick to make; its weights and buffers are moved off their starting values."""
     torch.manual_seed(3)
-    context = Context(positions=int(log.position.max()), log=log)
+    config = METHODS[method]()
+    context = LogData(log).context(config)
     ranker = Linear() if linear else MLP(sizes=(8,))
-    made = build(METHODS[method](), ranker, fit_scaler(scaling, log.lists), log.lists.dim, context)
+    made = build(config, ranker, fit_scaler(scaling, log.lists), log.lists.dim, context)
     with torch.no_grad():
         for parameter in (*made.ranker.parameters(), *made.method.parameters()):
             parameter.add_(0.3 * torch.randn_like(parameter))
@@ -110,8 +112,8 @@ def test_chunks_do_not_change_scores(
 ) -> None:
     model = small_model(log, scaling=scaling)
     whole = model.score(lists)
-    monkeypatch.setattr(model_module, "_CHUNK", chunk)
-    ranges = list(model_module._chunks(lists.offsets))
+    monkeypatch.setattr(scorer_module, "_CHUNK", chunk)
+    ranges = list(scorer_module._chunks(lists.offsets))
     assert len(ranges) > 3
     assert [first for first, _ in ranges] == [0, *(last for _, last in ranges[:-1])]
     assert ranges[-1][1] == len(lists)
@@ -123,7 +125,7 @@ def test_chunks_do_not_change_scores(
 
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_comes_back_bit_for_bit(log: Log, lists: Lists, tmp_path: Path, name: str) -> None:
-    model = unskew.learn(log, name, ranker=MLP(sizes=(8,)), steps=4, batch=16, validate_on="nothing")
+    model = unskew.learn(log, name, ranker=MLP(sizes=(8,)), steps=4, batch=16, validate_on="nothing").model
     model.save(tmp_path / "model")
     again = load(tmp_path / "model")
     assert again.score(lists).tobytes() == model.score(lists).tobytes()
@@ -145,7 +147,7 @@ def test_every_scaling_comes_back(tmp_path: Path, scaling: str) -> None:
     sparse = unskew.read_letor(tmp_path / "sparse.txt")
     assert sparse.present is not None  # absent entries stay 0 under the kinds `ultra`
     torch.manual_seed(0)
-    made = build(METHODS["naive"](), MLP(sizes=(4,)), fit_scaler(scaling, sparse), 3, Context(2, None))
+    made = build(METHODS["naive"](), MLP(sizes=(4,)), fit_scaler(scaling, sparse), 3, Context(2))
     made.save(tmp_path / "model")
     again = load(tmp_path / "model")
     assert again.scaler.kind == scaling
@@ -167,9 +169,9 @@ def test_saving_does_not_overwrite_unless_told(log: Log, lists: Lists, tmp_path:
     first.save(tmp_path)
     with pytest.raises(RunError, match="already holds a model"):
         second.save(tmp_path)
-    assert load(tmp_path).method_config.name == "dla"
+    assert load(tmp_path).card.method["name"] == "dla"
     second.save(tmp_path, force=True)
-    assert load(tmp_path).method_config.name == "naive"
+    assert load(tmp_path).card.method["name"] == "naive"
     np.testing.assert_array_equal(load(tmp_path).score(lists), second.score(lists))
 
 
@@ -211,9 +213,9 @@ def test_a_future_format(saved: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"method": {"name": "dlaa"}}, r"unknown method 'dlaa'\. Did you mean dla\?"),
+        ({"method": {"name": "dlaa"}}, r"method.name: unknown name 'dlaa'\. Did you mean dla\?"),
         ({"method": {"name": "dla", "speed": 3}}, "speed"),
-        ({"ranker": {"name": "mpl"}}, r"unknown ranker 'mpl'\. Did you mean mlp\?"),
+        ({"ranker": {"name": "mpl"}}, r"ranker.name: unknown name 'mpl'\. Did you mean mlp\?"),
         ({"ranker": {"name": "mlp", "sizes": [9]}}, "the weights do not fit model.json"),
         ({"positions": 3}, "the weights do not fit model.json"),
         ({"scaling": "standart"}, r"Did you mean standard\?"),

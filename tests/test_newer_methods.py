@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from unskew.clicks.lists.inputs import Vectors
 from unskew.learning.losses import softmax_loss
 from unskew.learning.methods import (
     DLA,
@@ -31,7 +32,8 @@ BIAS = torch.tensor([0.3, -0.2, -0.9])
 def batch() -> ClickBatch:
     where = torch.ones_like(CLICKS, dtype=torch.bool)
     return ClickBatch(
-        documents=torch.zeros(6, 1),
+        input=Vectors(torch.zeros(6, 1)),
+        rows=torch.arange(6),
         packed=torch.arange(6),
         position=torch.tensor([[1, 2, 3], [1, 2, 3]]),
         clicks=CLICKS,
@@ -46,7 +48,7 @@ def set_bias(table: torch.nn.Module) -> None:
 
 
 def additive_loss() -> Tensor:
-    method = Additive().build(Context(3, None))
+    method = Additive().build(Context(3))
     set_bias(method.observation)
     return method(SCORES.unsqueeze(-1), batch())
 
@@ -96,18 +98,18 @@ def test_doubly_robust_losses_by_hand() -> None:
 
 def test_doubly_robust_takes_the_propensities_of_ipw() -> None:
     given = (0.9, 0.45, 0.3)
-    method = DoublyRobust(propensity=given).build(Context(3, None))
-    assert method.propensity().tolist() == pytest.approx(IPW().build(Context(3, None)).propensity().tolist())
+    method = DoublyRobust(propensity=given).build(Context(3))
+    assert method.propensity().tolist() == pytest.approx(IPW().build(Context(3)).propensity().tolist())
 
 
 def test_tower_dropout_at_rate_0_is_additive() -> None:
-    method = TowerDropout(rate=0.0).build(Context(3, None)).train()
+    method = TowerDropout(rate=0.0).build(Context(3)).train()
     set_bias(method.observation)
     assert method(SCORES.unsqueeze(-1), batch()).item() == pytest.approx(additive_loss().item())
 
 
 def test_tower_dropout_drops_in_training_only_and_is_right_on_average() -> None:
-    method = TowerDropout(rate=0.4).build(Context(3, None))
+    method = TowerDropout(rate=0.4).build(Context(3))
     set_bias(method.observation)
     relevance = SCORES.unsqueeze(-1)
     expected = SCORES + BIAS
@@ -120,7 +122,7 @@ def test_tower_dropout_drops_in_training_only_and_is_right_on_average() -> None:
 
 
 def test_gradient_reversal_without_strength_is_additive() -> None:
-    method = GradientReversal(strength=0.0).build(Context(3, None))
+    method = GradientReversal(strength=0.0).build(Context(3))
     set_bias(method.observation)
     assert method(SCORES.unsqueeze(-1), batch()).item() == pytest.approx(additive_loss().item())
 
@@ -129,7 +131,7 @@ def test_gradient_reversal_pushes_the_bias_against_its_own_head() -> None:
     """The adversarial part of the bias gradient is minus what it would be without the reversal."""
     gradients = {}
     for strength in (0.0, 1.0):
-        method = GradientReversal(strength=strength).build(Context(3, None))
+        method = GradientReversal(strength=strength).build(Context(3))
         set_bias(method.observation)
         method(SCORES.unsqueeze(-1), batch()).backward()
         gradients[strength] = method.observation.values.grad.clone()
@@ -144,7 +146,7 @@ def test_gradient_reversal_pushes_the_bias_against_its_own_head() -> None:
 
 def test_upe_without_a_confounder_is_dla_and_the_logging_ranker() -> None:
     b, m = batch(), torch.tensor([[0.4, 0.1, -0.2], [0.0, 0.3, 0.1]])
-    upe, dla = UPE().build(Context(3, None)), DLA().build(Context(3, None))
+    upe, dla = UPE().build(Context(3)), DLA().build(Context(3))
     set_bias(upe.examination)
     set_bias(dla.examination)
     logging = softmax_loss(m, torch.tensor([[1.0, 1 / 2, 1 / 3]] * 2), where=b.where)
@@ -155,7 +157,7 @@ def test_upe_without_a_confounder_is_dla_and_the_logging_ranker() -> None:
 
 def test_upe_keeps_its_three_gradients_apart() -> None:
     relevance = torch.stack([SCORES, torch.zeros_like(SCORES)], dim=-1).requires_grad_()
-    method = UPE().build(Context(3, None))
+    method = UPE().build(Context(3))
     with torch.no_grad():
         method.taste.fill_(2.0)
     method(relevance, batch()).backward()

@@ -20,9 +20,10 @@ from unskew.errors import ConfigError, DataError, RunError
 from unskew.learning.fitting.loop import Progress, Training
 from unskew.learning.methods import METHODS, Labeled
 from unskew.learning.model import Model
-from unskew.learning.rankers.networks import MLP
+from unskew.learning.rankers import MLP
+from unskew.running.data import split
 from unskew.running.folder import fingerprint, status
-from unskew.running.run import data_fingerprint, prepare, split
+from unskew.running.run import Run, prepare
 from unskew.running.settings import settings
 from unskew.types import Lists, Log
 
@@ -50,9 +51,10 @@ def read(folder: Path, name: str) -> Any:
     return json.loads((folder / name).read_text())
 
 
-def same(first: Model, second: Model) -> bool:
+def same(first: Run | Model, second: Run | Model) -> bool:
     """Whether two models agree in every bit."""
-    states = [{**m.ranker.state_dict(), **m.method.state_dict()} for m in (first, second)]
+    models = [run.model if isinstance(run, Run) else run for run in (first, second)]
+    states = [{**m.ranker.state_dict(), **m.method.state_dict()} for m in models]
     return states[0].keys() == states[1].keys() and all(torch.equal(v, states[1][k]) for k, v in states[0].items())
 
 
@@ -184,7 +186,7 @@ def test_a_log_of_one_query(log: Log) -> None:
     single = log.take(log.query == log.query[0])
     with pytest.raises(DataError, match="one query, so none can be held out"):
         unskew.learn(single, "naive", steps=2, **QUICK)
-    assert isinstance(unskew.learn(single, "naive", steps=2, validate_on="nothing", **QUICK), Model)
+    assert isinstance(unskew.learn(single, "naive", steps=2, validate_on="nothing", **QUICK).model, Model)
 
 
 @pytest.mark.parametrize("method", ["dla", Labeled(documents="all")])
@@ -283,17 +285,17 @@ def test_the_fingerprint_of_a_run_sees_every_click(log: Log) -> None:
     page = int(np.flatnonzero(log.query == held_out.query[0])[0])
     flipped = log.click.copy()
     flipped[log.offsets[page]] ^= 1
-    before = data_fingerprint(asked, split(log, None, asked))
-    assert data_fingerprint(asked, split(replace(log, click=flipped), None, asked)) != before
+    before = split(log, None, asked).fingerprint(labels=False)
+    assert split(replace(log, click=flipped), None, asked).fingerprint(labels=False) != before
 
 
 def test_a_finished_run_stays(log: Log, tmp_path: Path) -> None:
     unskew.learn(log, "naive", steps=2, out=tmp_path / "run", **QUICK)
     with pytest.raises(RunError, match=r"run exists and is never overwritten"):
         unskew.learn(log, "dla", steps=2, out=tmp_path / "run", **QUICK)
-    assert unskew.load(tmp_path / "run").method_config.name == "naive"
+    assert unskew.load(tmp_path / "run").card.method["name"] == "naive"
     unskew.learn(log, "dla", steps=2, out=tmp_path / "run", force=True, **QUICK)
-    assert unskew.load(tmp_path / "run").method_config.name == "dla"
+    assert unskew.load(tmp_path / "run").card.method["name"] == "dla"
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
@@ -384,7 +386,7 @@ def test_resuming_something_else_is_refused(log: Log, fresh: Lists, tmp_path: Pa
         unskew.learn(log, "dla", validation=fresh, steps=20, out=out, **QUICK)
     assert status(out) == "interrupted"
     assert same(unskew.load(out), stopped)
-    assert unskew.learn(log, "naive", steps=5, out=out, force=True, **QUICK).method_config.name == "naive"
+    assert unskew.learn(log, "naive", steps=5, out=out, force=True, **QUICK).model.card.method["name"] == "naive"
 
 
 def test_a_damaged_checkpoint_is_named(log: Log, tmp_path: Path) -> None:
@@ -399,7 +401,7 @@ KILLED = """
 import sys, time
 import torch
 import unskew
-from unskew.learning.rankers.networks import MLP
+from unskew.learning.rankers import MLP
 torch.set_num_threads(1)
 lists = unskew.make_lists(queries=30, features=6, documents=(3, 8), seed=0)
 log = unskew.simulate(lists, unskew.PositionBias(), pages=3000, seed=0, randomized=0.5)
@@ -466,5 +468,8 @@ def test_only_the_published_scaling_looks_at_other_lists() -> None:
     log = unskew.simulate(train, "position", pages=300, seed=0)
     for scaling, alike in (("standard", True), ("minmax", True), ("ultra", False)):
         asked = settings("naive", "linear", scaling, None, {"steps": 1, "validate_on": "nothing"}, None)
-        near, far = (prepare(asked, split(log, None, asked), lists)[2].scaler.arrays() for lists in (test, wide))
+        near, far = (
+            prepare(asked, split(log, None, asked), lists).model.scaler.arrays()  # type: ignore[attr-defined]
+            for lists in (test, wide)
+        )
         assert all(np.array_equal(near[name], far[name]) for name in near) == alike

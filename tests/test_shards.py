@@ -22,10 +22,11 @@ from unskew.clicks.counts.reduction import Counts, reduce_log
 from unskew.clicks.counts.shard_batches import ShardedBatches
 from unskew.clicks.counts.shard_writing import Source
 from unskew.clicks.counts.shards import Shards, open_shards, shards_for
+from unskew.clicks.lists.inputs import Vectors
 from unskew.clicks.lists.scaling import SCALINGS, fit_scaler
 from unskew.errors import ConfigError, DataError
 from unskew.learning.fitting.loop import Progress
-from unskew.running.commands import learn_from_file
+from unskew.running.run import learn_file
 from unskew.running.settings import read_run_file
 from unskew.types import ClickBatch, Lists, Log
 
@@ -112,7 +113,7 @@ def test_unchanged_shards_are_reused(folder: Path, monkeypatch: pytest.MonkeyPat
 
 
 def batches(shards: Shards, **more: Any) -> ShardedBatches:
-    return ShardedBatches(shards, lambda lists: lists.features, **({"size": 8, "stay": 2} | more))
+    return ShardedBatches(shards, lambda lists: Vectors.of(lists.features), **({"size": 8, "stay": 2} | more))
 
 
 def signature(batch: ClickBatch) -> list[float]:
@@ -194,7 +195,7 @@ def run_file(folder: Path, name: str, data: str = "shards = 4", method: str = "d
 
 def learn(path: Path, out: Path, report: Any = None) -> unskew.Model:
     file, asked = read_run_file(path)
-    return learn_from_file(path.parent, file, asked, out, report=report)
+    return learn_file(path.parent, file, asked, out, report=report)
 
 
 def test_a_run_from_shards(folder: Path, tmp_path: Path, log: Log) -> None:
@@ -218,13 +219,13 @@ def test_an_interrupted_run_resumes_bit_for_bit(folder: Path, tmp_path: Path) ->
     with pytest.raises(RuntimeError, match="plug"):
         learn(path, tmp_path / "cut", stop)
     resumed = learn(path, tmp_path / "cut")
-    for name, value in straight.ranker.state_dict().items():
-        assert torch.equal(value, resumed.ranker.state_dict()[name])
+    for name, value in straight.model.ranker.state_dict().items():
+        assert torch.equal(value, resumed.model.ranker.state_dict()[name])
 
 
 @pytest.mark.parametrize(
     ("method", "message"),
-    [("ipw", "no randomized pages"), ("doubly_robust", "no randomized pages")],
+    [("ipw", "do not keep which pages were shuffled"), ("doubly_robust", "do not keep which pages were shuffled")],
 )
 def test_methods_that_look_at_the_log_say_so(folder: Path, tmp_path: Path, method: str, message: str) -> None:
     with pytest.raises(DataError, match=message):
@@ -263,6 +264,7 @@ import sys
 from pathlib import Path
 import pyarrow as pa
 from unskew.clicks.counts import splitting
+from unskew.clicks.lists.inputs import Vectors
 from unskew.clicks.lists import feature_table
 from unskew.clicks.counts.shards import open_shards
 from unskew.clicks.counts.shard_batches import ShardedBatches
@@ -277,7 +279,7 @@ folder, shards = sys.argv[1], int(sys.argv[2])
 made = Source(log=f"{folder}/log.parquet", counts=None, lists=(f"{folder}/features.parquet",), shards=shards)
 opened = open_shards(made, cache=f"{folder}/cache-{shards}")
 before, arrow = peak(), pa.default_memory_pool().max_memory() / 2**20
-batches = ShardedBatches(opened, lambda lists: lists.features, size=64, stay=2)
+batches = ShardedBatches(opened, lambda lists: Vectors.of(lists.features), size=64, stay=2)
 for step in range(40):
     batches.at(step)
 print(arrow, peak() - before)

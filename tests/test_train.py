@@ -33,14 +33,14 @@ from unskew.learning.fitting.loop import Progress, Trainer, Training, deferred_i
 from unskew.learning.methods import (
     DLA,
     IPW,
-    Context,
     MethodConfig,
     MethodModule,
     Naive,
     PairDebias,
     RegressionEM,
 )
-from unskew.learning.rankers.networks import MLP
+from unskew.learning.rankers import MLP
+from unskew.running.data import LogData
 from unskew.types import ClickBatch, Log
 
 torch.set_num_threads(1)
@@ -97,7 +97,7 @@ def trainer_of(log: Log, method: MethodConfig, **settings: Any) -> tuple[Trainer
     config = Training(**(PLAIN | {"steps": 30, "batch": 8, "validate_every": 4} | settings))
     with torch.random.fork_rng():
         torch.manual_seed(config.seed)
-        module = method.build(Context(positions=5, log=log))
+        module = method.build(LogData(log).context(method))
         ranker = MLP(sizes=(6,), dropout=0.1).build(log.lists.dim, module.outputs)
     trainer = Trainer(ranker, module, config, identity={"method": method.model_dump(), "sizes": (6,)})
     return trainer, batches_of(log, method, size=config.batch, seed=config.seed)

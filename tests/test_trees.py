@@ -1,4 +1,4 @@
-"""Trees for every method: the gradients LightGBM gets, round trips, seeds, interruption; and the baselines."""
+"""Trees for every method: the gradients LightGBM gets, round trips, seeds, interruption."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ import pytest
 import torch
 
 from unskew.clicks.counts.batches import Batches
+from unskew.clicks.lists.inputs import Vectors
 from unskew.clicks.lists.synthetic import make_lists
 from unskew.clicks.simulate import PositionBias, simulate
 from unskew.errors import ConfigError, DataError, MissingExtra, RunError
 from unskew.learning.fitting import boosting as trees_fit
-from unskew.learning.fitting import packages as baselines
 from unskew.learning.fitting.boosting import Boosting, derivatives, positive
 from unskew.learning.fitting.checkpoint import FILE, read_tensors, write_tensors
 from unskew.learning.fitting.loop import Progress, Training
@@ -43,10 +43,12 @@ from unskew.learning.methods import (
     Vectorization,
 )
 from unskew.learning.model import load
-from unskew.learning.rankers.networks import WithSide
+from unskew.learning.rankers.beside import WithSide
 from unskew.learning.rankers.trees import TreeRanker, Trees, tree_rankers
 from unskew.measuring import ndcg_metric
-from unskew.running.run import learn, prepare, split
+from unskew.running.data import split
+from unskew.running.fitters import TreeFitter
+from unskew.running.run import learn, prepare
 from unskew.running.settings import settings
 from unskew.types import Array, Lists, Log
 
@@ -66,7 +68,9 @@ def boosting(log: Log, method: MethodConfig, trees: Trees = SMALL, **training: A
     """A trainer that has numbered its documents and grown nothing."""
     asked = settings(method, trees, "none", None, {"validate_on": "nothing", "threads": 1} | training, None)
     torch.manual_seed(0)
-    trainer, batches, _ = prepare(asked, split(log, None, asked))
+    fitter = prepare(asked, split(log, None, asked))
+    assert isinstance(fitter, TreeFitter)
+    trainer, batches = fitter.trainer, fitter.batches
     assert isinstance(trainer, Boosting)
     trainer.begin(batches)
     generator = torch.Generator().manual_seed(5)
@@ -87,7 +91,7 @@ def total_loss(trainer: Boosting, batches: Batches, per_document: torch.Tensor) 
 def spread_out(trainer: Boosting, batches: Batches) -> tuple[torch.Tensor, torch.Tensor]:
     """The trainer's outputs, one row per row of the lists' features, and which rows were shown."""
     shown = torch.tensor(sorted({int(row) for row in batches.row.flatten() if row >= 0}))
-    full = torch.zeros(len(batches.features), trainer.outputs.shape[1])
+    full = torch.zeros(len(batches.input.features), trainer.outputs.shape[1])
     full[shown] = trainer.outputs.float()
     return full, shown
 
@@ -190,7 +194,7 @@ def test_every_method_trains_and_comes_back(name: str, log: Log, tmp_path: Path)
         threads=1,
         seed=2,
         report=progress.append,
-    )
+    ).model
     scores = model.score(log.lists)
     assert np.isfinite(scores).all()
     assert np.ptp(scores) > 0
@@ -211,10 +215,10 @@ def test_trees_give_relevance_and_a_network_observation(method: MethodConfig, lo
     trainer, batches = boosting(log, method, SMALL.model_copy(update={"beside": (7, 5)}))
     assert isinstance(trainer.ranker, WithSide)
     trainer.grow(*trainer.differentiate(0)[1:], 0)
-    found = trainer.ranker(batches.features)
+    found = trainer.ranker(batches.input.features)
     assert found.shape[1] == trainer.method.outputs
-    assert torch.equal(found[:, :1], trainer.tree_ranker(batches.features))
-    assert torch.equal(found[:, 1:], trainer.ranker.side(batches.features))
+    assert torch.equal(found[:, :1], trainer.tree_ranker(batches.input.features))
+    assert torch.equal(found[:, 1:], trainer.ranker.side(batches.input.features))
     assert found[:, 0].std() > 0
     assert (found[:, 1:7] == 0).all()
     layers = [layer for layer in trainer.ranker.side.modules() if isinstance(layer, torch.nn.Linear)]
@@ -236,7 +240,7 @@ def test_the_penalty_is_the_slope_of_the_network_beside_the_trees(log: Log) -> N
     last = [layer for layer in side.modules() if isinstance(layer, torch.nn.Linear)][-1]
     last.weight.data += torch.randn(last.weight.shape, generator=torch.Generator().manual_seed(1)).double()
     assert trainer.table is not None
-    trainer.table.features = trainer.table.features.double()
+    trainer.table.input = Vectors(trainer.table.input.features.double())
     trainer.method.double()
     index = torch.arange(len(batches.row))
 
@@ -294,7 +298,7 @@ def test_a_large_strength_flattens_observation(form: dict[str, Any], log: Log) -
     for strength in (1e-6, 1e4):
         trees = SMALL.model_copy(update={"rounds": 20, "bias_steps": 20})
         method = LBDLips(strength=strength, **form)
-        model = learn(log, method, ranker=trees, threads=1, learning_rate=0.05, validate_on="nothing")
+        model = learn(log, method, ranker=trees, threads=1, learning_rate=0.05, validate_on="nothing").model
         ranker = model.ranker
         assert isinstance(ranker, WithSide)
         features = torch.from_numpy(model.scaler.apply(log.lists).features)
@@ -315,7 +319,7 @@ def test_a_large_strength_flattens_observation(form: dict[str, Any], log: Log) -
     ids=str,
 )
 def test_other_forms_train(method: MethodConfig, log: Log, tmp_path: Path) -> None:
-    model = learn(log, method, ranker=SMALL, threads=1)
+    model = learn(log, method, ranker=SMALL, threads=1).model
     scores = model.score(log.lists)
     assert np.isfinite(scores).all()
     model.save(tmp_path)
@@ -349,14 +353,14 @@ def test_the_best_round_is_kept(log: Log) -> None:
     seen: list[torch.Tensor] = []
 
     def validate(ranker: torch.nn.Module, method: object) -> float:
-        seen.append(ranker(batches.features))
+        seen.append(ranker(batches.input.features))
         return -abs(len(seen) - 2)
 
     fit = trainer.run(batches, validate=validate)
     (trees,) = tree_rankers(trainer.ranker)
     assert (fit.best_step, fit.step, trees.kept.tolist()) == (2, 6, [2])
     assert trees.boosters[0].num_trees() == 2
-    assert torch.equal(trees(batches.features), seen[1])
+    assert torch.equal(trees(batches.input.features), seen[1])
     patient, batches = boosting(log, Naive(), patience=2)
     patient.table, seen = None, []
     assert patient.run(batches, validate=validate).step == 4
@@ -365,7 +369,7 @@ def test_the_best_round_is_kept(log: Log) -> None:
 def test_rounds_and_validations() -> None:
     def every(**training: Any) -> tuple[int, int]:
         trainer = Boosting(
-            Trees(rounds=200).build(3, 1), Naive().build(Context(3, None)), Trees(rounds=200), Training(**training)
+            Trees(rounds=200).build(3, 1), Naive().build(Context(3)), Trees(rounds=200), Training(**training)
         )
         return trainer.config.steps, trainer.config.validate_every
 
@@ -376,7 +380,7 @@ def test_rounds_and_validations() -> None:
 def test_where_no_split_is_possible(log: Log, tmp_path: Path) -> None:
     """Leaves too large to split: every document scores the same. Features that never differ are an error."""
     stump = Trees(rounds=3, min_data_in_leaf=10_000)
-    model = learn(log, Naive(), ranker=stump, threads=1)
+    model = learn(log, Naive(), ranker=stump, threads=1).model
     scores = model.score(log.lists)
     assert np.ptp(scores) == 0
     model.save(tmp_path)
@@ -415,10 +419,11 @@ def test_an_interrupted_run_goes_on_to_the_same_trees(method: MethodConfig, log:
     resumed = learn(log, method, out=place, report=stop, **asked)
     assert json.loads((place / "run.json").read_text())["status"] == "finished"
     assert not (place / FILE).exists()
-    for mine, its in ((straight.ranker, resumed.ranker), (straight.method, resumed.method)):
+    one, two = straight.model, resumed.model
+    for mine, its in ((one.ranker, two.ranker), (one.method, two.method)):
         assert all(torch.equal(value, its.state_dict()[name]) for name, value in mine.state_dict().items())
-    for one, other in zip(*(tree_rankers(model.ranker)[0].boosters for model in (straight, resumed)), strict=True):
-        assert one.dump_model()["tree_info"] == other.dump_model()["tree_info"]
+    for first, other in zip(*(tree_rankers(model.ranker)[0].boosters for model in (one, two)), strict=True):
+        assert first.dump_model()["tree_info"] == other.dump_model()["tree_info"]
     assert np.array_equal(straight.score(log.lists), resumed.score(log.lists))
     assert np.array_equal(load(place).score(log.lists), resumed.score(log.lists))
 
@@ -472,9 +477,9 @@ def test_damaged_trees_are_named(damage: str, log: Log, tmp_path: Path) -> None:
 def tree_text(log: Log, features: int) -> str:
     """Trees of a model on fewer features."""
     lists = replace(log.lists, features=np.ascontiguousarray(log.lists.features[:, :features]))
-    ranker = learn(replace(log, lists=lists), Naive(), ranker=SMALL, threads=1).ranker
+    ranker = learn(replace(log, lists=lists), Naive(), ranker=SMALL, threads=1).model.ranker
     assert isinstance(ranker, TreeRanker)
-    return ranker.texts()[0]
+    return ranker.format.texts(ranker.boosters, ranker.kept.tolist())[0]
 
 
 def ndcg(scores: Array, lists: Lists) -> float:
@@ -505,94 +510,14 @@ def test_trees_are_read_from_a_run_file_and_checked() -> None:
     assert settings("dla", "trees", "none", None, {}, None).ranker == Trees()
 
 
-def without(monkeypatch: pytest.MonkeyPatch, *packages: str) -> None:
-    """Make these packages as good as not installed."""
+def test_a_missing_package_names_its_extra(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     real = importlib.import_module
 
     def missing(name: str, *rest: Any) -> Any:
-        if name in packages:
+        if name == "lightgbm":
             raise ImportError(name)
         return real(name, *rest)
 
-    monkeypatch.setattr("unskew.learning.rankers.trees.import_module", missing)
-    monkeypatch.setattr("unskew.learning.fitting.packages.import_module", missing)
-
-
-def test_a_missing_package_names_its_extra(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    without(monkeypatch, "lightgbm", "xgboost")
+    monkeypatch.setattr("unskew.learning.boosters.import_module", missing)
     with pytest.raises(MissingExtra, match=r"lightgbm is not installed; run: pip install 'unskew\[trees\]'"):
         learn(log, "naive", ranker="trees")
-    with pytest.raises(MissingExtra, match="lightgbm"):
-        baselines.fit_baseline("lightgbm", log)
-    with pytest.raises(MissingExtra, match="xgboost"):
-        baselines.fit_baseline("xgboost", log)
-
-
-def backwards(log: Log) -> Log:
-    """The same pages with the rows of each in the opposite order."""
-    order = np.concatenate([np.arange(a, b)[::-1] for a, b in zip(log.offsets, log.offsets[1:], strict=False)])
-    return replace(log, row=log.row[order], position=log.position[order], click=log.click[order])
-
-
-@pytest.mark.parametrize("name", baselines.BASELINES)
-def test_baselines_run(name: str, log: Log) -> None:
-    if name.startswith("xgboost"):
-        pytest.importorskip("xgboost")
-    options: dict[str, Any] = {"rounds": 5, "threads": 1, "min_data_in_leaf": 2, "leaves": 4}
-    model = baselines.fit_baseline(name, log, log.lists, 0, **options)
-    scores = model.score(log.lists)
-    assert scores.shape == (len(log.lists.features),)
-    assert np.isfinite(scores).all()
-    assert np.ptp(scores) > 0
-    assert (model.name, 1 <= model.rounds <= 5) == (name, True)
-    assert np.array_equal(baselines.fit_baseline(name, log, log.lists, 0, **options).score(log.lists), scores)
-    assert np.array_equal(
-        baselines.fit_baseline(name, backwards(log), log.lists, **options).score(log.lists), scores
-    )
-    assert baselines.fit_baseline(name, log, log, **options).rounds <= 5
-    assert baselines.fit_baseline(name, log, **options).rounds == 5
-
-
-def test_bias_options_change_the_trees(log: Log) -> None:
-    pytest.importorskip("xgboost")
-    options: dict[str, Any] = {"rounds": 5, "threads": 1, "min_data_in_leaf": 2}
-    for plain, other in (("lightgbm", "lightgbm_position"), ("xgboost", "xgboost_unbiased")):
-        scores = [baselines.fit_baseline(name, log, **options).score(log.lists) for name in (plain, other)]
-        assert not np.array_equal(*scores)
-
-
-@pytest.mark.parametrize("package", ["lightgbm", "xgboost"])
-def test_rows_arrive_sorted_by_rank_one_group_a_page(
-    package: str, log: Log, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    library = pytest.importorskip(package)
-    given: list[dict[str, Any]] = []
-    kind = "Dataset" if package == "lightgbm" else "DMatrix"
-    real = getattr(library, kind)
-
-    def spy(features: Array, labels: Array | None = None, **rest: Any) -> Any:
-        given.append({"features": features, "labels": labels} | rest)
-        return real(features, labels, **rest)
-
-    monkeypatch.setattr(library, kind, spy)
-    name = {"lightgbm": "lightgbm_position", "xgboost": "xgboost_unbiased"}[package]
-    baselines.fit_baseline(name, backwards(log), rounds=1, threads=1)
-    clicks = np.add.reduceat(log.click.astype(int), log.offsets[:-1])
-    kept = log.take((clicks > 0) & (clicks < log.sizes))
-    assert np.array_equal(given[0]["features"], log.lists.features[kept.row])
-    assert np.array_equal(given[0]["labels"], kept.click)
-    if package == "lightgbm":
-        assert np.array_equal(given[0]["group"], kept.sizes)
-        assert np.array_equal(given[0]["position"], kept.position)
-    else:
-        assert np.array_equal(np.unique(given[0]["qid"], return_counts=True)[1], kept.sizes)
-
-
-def test_baselines_say_what_is_wrong(log: Log) -> None:
-    with pytest.raises(ConfigError, match="Did you mean lightgbm"):
-        baselines.fit_baseline("lightgmb", log)
-    with pytest.raises(ConfigError, match=r"unknown option 'round'\. Did you mean rounds"):
-        baselines.fit_baseline("lightgbm", log, round=3)
-    with pytest.raises(DataError, match="both a clicked and an unclicked"):
-        baselines.fit_baseline("lightgbm", replace(log, click=np.zeros_like(log.click)))
-    assert len(baselines.page_groups(log, pages=7, seed=0).sizes) == 7

@@ -17,6 +17,7 @@ from scipy.stats import rankdata
 from unskew import Log, Model
 from unskew.clicks.counts.batches import Batches
 from unskew.clicks.counts.reduction import reduce_log
+from unskew.clicks.lists.inputs import Vectors
 from unskew.learning.losses import list_log_softmax
 from unskew.measuring import ndcg_metric
 from unskew.types import Array
@@ -115,7 +116,7 @@ def held_out(model: Model, log: Log) -> HeldOut:
     """Score held-out pages."""
     features = np.asarray(model.scaler.apply(log.lists).features, np.float32)
     slots, clicks = [], []
-    for batch in Batches(reduce_log(log, "pages"), features, size=4096, device="cpu").in_order():
+    for batch in Batches(reduce_log(log, "pages"), Vectors.of(features), size=4096).in_order():
         with torch.no_grad():
             relevance = batch.pad(model.ranker(batch.documents))
             scores = model.method.click_scores(relevance, batch)

@@ -82,7 +82,7 @@ def fit(log: unskew.Log, method: str, plan: Plan, seed: int, validation: unskew.
         weight_decay=1e-4,
         seed=seed,
         threads=1,
-    )
+    ).model
 
 
 def curve_of(model: unskew.Model, method: str, first: float) -> Array:

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
         simulate,
     )
     from unskew.learning.fitting.loop import Training
-    from unskew.learning.fitting.packages import BASELINES, fit_baseline
     from unskew.learning.methods import (
         DLA,
         IPW,
@@ -61,11 +60,11 @@ if TYPE_CHECKING:
         XGBoostUnbiased,
     )
     from unskew.learning.model import Model, load
-    from unskew.learning.rankers.networks import MLP, Linear
+    from unskew.learning.rankers import MLP, Linear
     from unskew.learning.rankers.trees import Trees
+    from unskew.learning.scorer import Scorer
     from unskew.measuring import measure_ranking
-    from unskew.running.commands import learn_file
-    from unskew.running.run import learn
+    from unskew.running.run import Run, learn
     from unskew.studies.compare.compare import compare
     from unskew.studies.reproduce.reproduce import reproduce
     from unskew.types import ClickBatch, Lists, Log
@@ -90,11 +89,9 @@ _HOMES = {
         "simulate",
     ),
     "unskew.clicks.lists.synthetic": ("make_lists",),
-    "unskew.running.commands": ("learn_file",),
     "unskew.clicks.ingest.command": ("ingest",),
     "unskew.clicks.log_commands": ("counts", "split"),
     "unskew.studies.compare.compare": ("compare",),
-    "unskew.learning.fitting.packages": ("BASELINES", "fit_baseline"),
     "unskew.learning.methods": (
         "Additive",
         "Affine",
@@ -126,18 +123,18 @@ _HOMES = {
         "XGBoostUnbiased",
     ),
     "unskew.learning.model": ("Model", "load"),
-    "unskew.learning.rankers.networks": ("MLP", "Linear"),
+    "unskew.learning.rankers": ("MLP", "Linear"),
     "unskew.learning.fitting.loop": ("Training",),
     "unskew.learning.rankers.trees": ("Trees",),
     "unskew.measuring": ("measure_ranking",),
     "unskew.studies.reproduce.reproduce": ("reproduce",),
-    "unskew.running.run": ("learn",),
+    "unskew.learning.scorer": ("Scorer",),
+    "unskew.running.run": ("Run", "learn"),
     "unskew.types": ("ClickBatch", "Lists", "Log"),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
-    "BASELINES",
     "BEHAVIOURS",
     "DLA",
     "IPW",
@@ -174,6 +171,8 @@ __all__ = [
     "PairDebias",
     "PositionBias",
     "RegressionEM",
+    "Run",
+    "Scorer",
     "SvmLogger",
     "TowerDropout",
     "Training",
@@ -186,10 +185,8 @@ __all__ = [
     "XGBoostUnbiased",
     "compare",
     "counts",
-    "fit_baseline",
     "ingest",
     "learn",
-    "learn_file",
     "load",
     "make_lists",
     "measure_ranking",

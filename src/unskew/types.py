@@ -1,4 +1,4 @@
-"""The three data structures that every stage shares: labelled lists, a click log, a training batch.
+"""The data structures that every stage shares: labelled lists, a click log, a training batch and what it shows.
 
 Legend: Q queries, N documents or impressions, S pages, B rows of a batch, K results of a page, D features.
 """
@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -139,15 +140,24 @@ class Log:
         )
 
 
+class Input(Protocol):
+    """Prepared documents, by row: vectors, tokens, or whatever else a ranker computes on."""
+
+    def gather(self, rows: Tensor) -> Tensor:
+        """What the ranker takes for the documents at these rows [n], one entry for each."""
+
+
 @dataclass(frozen=True)
 class ClickBatch:
     """Rows of (ranking, clicks) padded to K results; a row is one page, or all pages with that ranking.
 
-    Feature vectors are kept packed, without padding, so that a ranker computes on real documents only.
+    Documents are kept packed, without padding, so that a ranker computes on real ones only.
     """
 
-    documents: Tensor
-    """[n, D] float32 feature vectors of the n results there are, row after row."""
+    input: Input
+    """Where documents are gathered from."""
+    rows: Tensor
+    """[n] int64 rows of the input, for the n results there are, row after row."""
     packed: Tensor
     """[n] int64, where each of them stands in the flattened [B, K]."""
     position: Tensor
@@ -170,7 +180,7 @@ class ClickBatch:
             values = values.new_zeros(rows * width, *values.shape[1:]).index_copy(0, self.packed, values)
         return values.view(rows, width, *values.shape[1:])
 
-    @property
-    def features(self) -> Tensor:
-        """[B, K, D] float32, 0 where padded."""
-        return self.pad(self.documents)
+    @cached_property
+    def documents(self) -> Tensor:
+        """What the ranker takes for each of the n results; gathered once, so a loss may differentiate by it."""
+        return self.input.gather(self.rows)

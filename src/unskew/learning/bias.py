@@ -1,18 +1,22 @@
-"""What methods know of bias: learned values per rank, and propensities estimated from a log.
+"""What methods know of bias: learned values per rank, and propensities measured on a log or read from a file.
 
 Legend: B rows, K results of a page, P ranks.
 """
 
 from __future__ import annotations
 
+import csv
 import itertools
+import json
 from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from unskew.errors import DataError
+from unskew.errors import ConfigError, DataError
 from unskew.types import Array, ClickBatch, Log
 
 
@@ -116,6 +120,40 @@ def randomized_propensity(log: Log) -> Array:
         raise DataError(f"no click {place} in the randomized pages", hint="randomize more pages")
     ratio: Array = clicks / at_top
     return ratio
+
+
+def read_propensities(path: Path) -> Array:
+    """Examination by rank from a file: JSON (a list, or under `examination`) or CSV (position, examination)."""
+    try:
+        if path.suffix == ".csv":
+            with path.open(encoding="utf-8", newline="") as file:
+                rows = sorted((int(row["position"]), float(row["examination"])) for row in csv.DictReader(file))
+            if [position for position, _ in rows] != list(range(1, len(rows) + 1)):
+                raise ValueError("positions must run 1, 2, 3, ...")
+            values = [value for _, value in rows]
+        else:
+            content = json.loads(path.read_text(encoding="utf-8"))
+            values = content["examination"] if isinstance(content, dict) else content
+        return checked_propensities(np.asarray(values, np.float64))
+    except OSError as error:
+        raise DataError(f"cannot be read: {error.strerror}", path=path) from error
+    except (ValueError, KeyError, TypeError) as error:
+        what = f"{error} is missing" if isinstance(error, KeyError) else error
+        raise DataError(
+            f"no propensities: {what}", path=path, hint="one positive number per rank, from 1"
+        ) from error
+
+
+def checked_propensities(theta: Array) -> Array:
+    """One positive number per rank, rank 1 first."""
+    if theta.ndim != 1 or len(theta) == 0 or not np.all(np.isfinite(theta) & (theta > 0)):
+        raise ConfigError("method.propensity: give one positive number per rank, rank 1 first")
+    return theta
+
+
+def measured_propensity(log: Log, how: Literal["randomized", "oracle"]) -> Array:
+    """Examination relative to rank 1, measured on a log in one of two ways."""
+    return randomized_propensity(log) if how == "randomized" else oracle_propensity(log)
 
 
 def oracle_propensity(log: Log) -> Array:

@@ -13,14 +13,14 @@ import torch
 from unskew.checking import checked, known, read_toml
 from unskew.clicks.counts.batches import Batches
 from unskew.clicks.counts.reduction import reduce_log
+from unskew.clicks.lists.inputs import Vectors
 from unskew.clicks.lists.letor import write_letor
 from unskew.clicks.lists.synthetic import make_lists
 from unskew.clicks.log import read_log, write_log
 from unskew.clicks.simulate import BEHAVIOURS, LOGGERS, ScoresLogger, logging_scores, simulate
 from unskew.errors import ConfigError, RunError
-from unskew.learning.fitting.loop import Report
-from unskew.learning.fitting.processes import process_group
 from unskew.learning.model import Model, load
+from unskew.learning.scorer import Scorer
 from unskew.measuring import (
     DEFAULT_METRICS,
     Empty,
@@ -33,10 +33,8 @@ from unskew.measuring import (
     perplexity_by_rank_metric,
     perplexity_metric,
 )
-from unskew.running.data import open_data, read_lists
-from unskew.running.folder import refuse_to_overwrite
-from unskew.running.run import click_likelihood, run
-from unskew.running.settings import RunFile, Settings, read_run_file
+from unskew.running.choosing import click_likelihood, click_ndcg
+from unskew.running.files import read_lists
 from unskew.types import Array, Lists, Log
 
 SYNTHETIC = "synthetic"
@@ -158,36 +156,6 @@ def _lists(pages: Pages, out: Path) -> tuple[Lists, dict[Path, Lists]]:
     return next(iter(made.values())), made
 
 
-def learn_file(
-    path: Path | str,
-    *,
-    out: Path | str | None = None,
-    method: str | None = None,
-    seed: int | None = None,
-    force: bool = False,
-    report: Report | None = None,
-) -> Model:
-    """Learn as a run file says, from a log, from counts or from shards larger than memory.
-
-    `out`, `method` and `seed` stand in for the file's. The run folder is written as by `unskew learn`.
-    """
-    path = Path(path)
-    file, asked = read_run_file(path, method=method, seed=seed)
-    place = path.parent / file.out if out is None else Path(out)
-    return learn_from_file(path.parent, file, asked, place, force=force, report=report)
-
-
-def learn_from_file(
-    base: Path, file: RunFile, asked: Settings, out: Path, *, force: bool = False, report: Report | None = None
-) -> Model:
-    """Run a run file whose paths are relative to `base`; under torchrun every process calls this."""
-    refuse_to_overwrite(out, force)  # before minutes of reading
-    with process_group(asked.training):
-        data, test = open_data(base, file.data, asked)
-        model, _ = run(asked, data, test=test, out=out, force=force, report=report)
-    return model
-
-
 def measure_run(
     folder: Path,
     lists: Sequence[str],
@@ -227,10 +195,12 @@ def _finite(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
 
 
-def measure_clicks(model: Model, log: Log) -> dict[str, Any]:
+def measure_clicks(model: Scorer, log: Log) -> dict[str, Any]:
     """How well the run's click model predicts a log; probabilities only where the method has them."""
+    if not isinstance(model, Model):  # a package ranks and has no click model
+        return {"nDCG@10 of clicks": _finite(click_ndcg(model, log))}
     counts = reduce_log(log, serp=model.method_config.serp)
-    batches = Batches(counts, model.scaler.apply(log.lists).features, size=4096)
+    batches = Batches(counts, Vectors.of(model.scaler.apply(log.lists).features), size=4096)
     result: dict[str, Any] = {"log-likelihood of a click in its list": _finite(click_likelihood(model, batches))}
     model.ranker.cpu()
     model.method.cpu()

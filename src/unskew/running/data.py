@@ -1,94 +1,195 @@
-"""The data that a run file names, opened: lists, and a log in memory or shards on disk."""
+"""What a run learns from and is chosen by, behind one interface: a log in memory here, shards in `shards`."""
 
 from __future__ import annotations
 
-import tempfile
-import warnings
-from collections.abc import Sequence
-from dataclasses import replace
-from pathlib import Path
+from dataclasses import dataclass, field
+from typing import Protocol
 
-from unskew.clicks.counts.shard_writing import Source
-from unskew.clicks.counts.shards import open_shards, shards_for
-from unskew.clicks.engine.parquet import impressions_in
-from unskew.clicks.lists.feature_table import is_table
-from unskew.clicks.lists.features import Missing, keep_featured, read_features
-from unskew.clicks.lists.letor import read_letor
-from unskew.clicks.log import read_log
+import numpy as np
+import torch
+
+from unskew.clicks.counts.batches import Batches
+from unskew.clicks.counts.reduction import Facts, reduce_log
+from unskew.clicks.lists.inputs import Vectors
+from unskew.clicks.lists.scaling import Scaler, fit_scaler
 from unskew.errors import DataError
-from unskew.learning.fitting.processes import first_process_first, workers_of
-from unskew.running.run import Data, split
-from unskew.running.settings import DataFiles, Paths, Settings, bytes_of
-from unskew.running.shards import ShardData
-from unskew.types import Lists, Log
+from unskew.learning.bias import measured_propensity
+from unskew.learning.fitting.distributed import row_parts
+from unskew.learning.fitting.loop import Draws, Training
+from unskew.learning.methods import Choice, Context, Learner, MethodConfig
+from unskew.running.folder import fingerprint
+from unskew.running.settings import Settings
+from unskew.types import Array, Lists, Log
+
+CHECKED = 4096
+"""Rows of a batch of held-out clicks."""
 
 
-def read_lists(files: Sequence[str | Path], doc_ids: bool) -> Lists:
-    """One set of lists from one or several files: Parquet by its ending, else LETOR."""
-    if is_table(files[0]):
-        return read_features(list(files))
-    return read_letor(files[0] if len(files) == 1 else list(files), doc_ids=doc_ids)
+class TrainingData(Protocol):
+    """What every source of training data gives."""
+
+    @property
+    def name(self) -> str:
+        """Where it comes from."""
+
+    @property
+    def dim(self) -> int:
+        """Number of features."""
+
+    @property
+    def validation(self) -> Lists | None:
+        """Labelled lists, to choose weights by nDCG@10."""
+
+    @property
+    def chosen_by(self) -> Choice:
+        """What weights are chosen by."""
+
+    def facts(self) -> Facts:
+        """The training part in numbers."""
+
+    def fit_scaler(self, kind: str, *others: Lists) -> Scaler:
+        """A scaling fitted on the training documents."""
+
+    def context(self, method: MethodConfig) -> Context:
+        """What a method may know before training."""
+
+    def batches(
+        self, method: MethodConfig, scaler: Scaler, training: Training, device: torch.device, workers: int
+    ) -> Draws:
+        """Batches to train on, or the parts of a step where there are several workers."""
+
+    def held_out_batches(self, method: MethodConfig, scaler: Scaler, device: torch.device) -> Batches | None:
+        """Held-out clicks in order; None where nothing was clicked."""
+
+    def fingerprint(self, *, labels: bool) -> str:
+        """A hash of all that a run learns from and is chosen by."""
+
+    def in_numbers(self) -> dict[str, int]:
+        """What was learned from, for the run folder."""
+
+    def in_memory(self, learner: Learner) -> LogData:
+        """The log, for those who need all of it at once."""
 
 
-def open_data(base: Path, files: DataFiles, asked: Settings) -> tuple[Data | ShardData, Lists | None]:
-    """What a run file learns from and is chosen by, and its test lists."""
+@dataclass(frozen=True)
+class LogData:
+    """A log in memory."""
 
-    def within(paths: Paths) -> tuple[Path, ...]:
-        return tuple(base / path for path in ((paths,) if isinstance(paths, str) else paths))
+    train: Log
+    held_out: Log | None = None
+    """Pages of other queries, to choose weights by the likelihood of their clicks."""
+    validation: Lists | None = None
+    """Labelled lists, to choose weights by nDCG@10."""
+    _prepared: dict[tuple[int, int], Vectors] = field(default_factory=dict, repr=False, compare=False)
 
-    def open_lists(paths: Paths | None) -> Lists | None:
-        return None if paths is None else read_lists(within(paths), files.doc_ids)
+    @property
+    def name(self) -> str:
+        """The name of its lists."""
+        return self.train.lists.name
 
-    validation, test = open_lists(files.validation), open_lists(files.test)
-    labelled = validation if asked.training.validate_on == "labels" else None
-    if files.counts is not None or files.shards is not None or files.memory is not None:
-        return open_shard_data(base, files, within(files.lists), asked, labelled), test
-    lists = read_lists(within(files.lists), files.doc_ids)
-    assert files.log is not None, "a run file has a log or counts"
-    log = open_log(impressions_in(base / files.log), lists, drop=files.missing_features == "drop")
-    return split(log, labelled, asked), test
+    @property
+    def dim(self) -> int:
+        """Number of features."""
+        return self.train.lists.dim
 
+    @property
+    def chosen_by(self) -> Choice:
+        """Labels where there are any, else held-out clicks where there are any."""
+        return "labels" if self.validation is not None else "clicks" if self.held_out is not None else "nothing"
 
-def open_log(path: Path, lists: Lists, *, drop: bool = False) -> Log:
-    """A log joined to its lists; `drop` leaves out impressions without features, and warns of them."""
-    if not drop or not path.exists():
-        try:
-            return read_log(path, lists)
-        except DataError as error:
-            if "have no features" in str(error):
-                raise DataError(f'{error}, or set data.missing_features = "drop"') from None
-            raise
-    missing = Missing()
-    with tempfile.TemporaryDirectory(prefix="unskew-") as folder:
-        log = read_log(keep_featured(path, lists, Path(folder) / "log.parquet", missing), lists)
-    if missing.lost:
-        warnings.warn(f"{path}: {missing}; they were left out", stacklevel=2)
-    return log
+    def facts(self) -> Facts:
+        """The training pages in numbers."""
+        return Facts.of(self.train)
 
+    def fit_scaler(self, kind: str, *others: Lists) -> Scaler:
+        """A scaling fitted on the training lists."""
+        return fit_scaler(kind, self.train.lists, *others)
 
-def open_shard_data(
-    base: Path, files: DataFiles, lists: tuple[Path, ...], asked: Settings, labelled: Lists | None
-) -> ShardData:
-    """The shards that a run file asks for, written by the first process where they are not there yet."""
-    method = asked.method
-    source = Source(
-        log=None if files.log is None else str(base / files.log),
-        counts=None if files.counts is None else str(base / files.counts),
-        lists=tuple(map(str, lists)),
-        shards=files.shards or 1,
-        held_out=asked.training.validate_on == "clicks",
-        reduction=method.reduction,
-        serp=method.serp,
-        missing=files.missing_features,
-        doc_ids=files.doc_ids,
-    )
-    count = source.shards if files.memory is None else shards_for(bytes_of(files.memory), source)
-    workers = workers_of(asked.training)
-    source = replace(source, shards=-(-count // workers) * workers)  # as many for each worker
-    with first_process_first():
-        shards = open_shards(source)
-    if shards.missing:
-        warnings.warn(
-            f"{shards.name}: {shards.missing} impressions have no features and were left out", stacklevel=2
+    def context(self, method: MethodConfig) -> Context:
+        """Ranks, numbers, factors and propensities of the training pages."""
+        how = method.measured
+        return Context(
+            positions=int(self.train.position.max()),
+            facts=self.facts(),
+            factors=factor_sizes(method, self.train),
+            propensities=None if how is None else measured_propensity(self.train, how),
         )
-    return ShardData(shards, len(shards) if source.held_out else None, labelled, files.shard_steps)
+
+    def batches(
+        self, method: MethodConfig, scaler: Scaler, training: Training, device: torch.device, workers: int
+    ) -> Draws:
+        """Batches of the reduced log."""
+        whole = self.table(method, scaler, training, device)
+        return whole if workers == 1 else row_parts(whole, workers)
+
+    def table(self, method: MethodConfig, scaler: Scaler, training: Training, device: torch.device) -> Batches:
+        """The reduced log on a device."""
+        documents = self._input(self.train.lists, scaler, device)
+        return Batches(method.table(self.train), documents, size=training.batch, seed=training.seed, device=device)
+
+    def held_out_batches(self, method: MethodConfig, scaler: Scaler, device: torch.device) -> Batches | None:
+        """The held-out pages, reduced; their lists are mostly those of the training pages, and scaled once."""
+        if self.held_out is None or not self.held_out.click.any():
+            return None
+        documents = self._input(self.held_out.lists, scaler, device)
+        return Batches(reduce_log(self.held_out, serp=method.serp), documents, size=CHECKED, device=device)
+
+    def fingerprint(self, *, labels: bool) -> str:
+        """A hash of clicks and features, and of the log's grades where they are read."""
+        return fingerprint(self.train, self.held_out, self.validation, labels=labels)
+
+    def in_numbers(self) -> dict[str, int]:
+        """Pages, impressions, clicks and queries."""
+        facts = self.facts()
+        return {name: getattr(facts, name) for name in ("pages", "impressions", "clicks", "queries")}
+
+    def in_memory(self, learner: Learner) -> LogData:
+        """Itself."""
+        return self
+
+    def _input(self, lists: Lists, scaler: Scaler, device: torch.device) -> Vectors:
+        """The scaled features of lists on the device; made once."""
+        key = id(lists), id(scaler)
+        if key not in self._prepared or self._prepared[key].features.device != device:
+            self._prepared[key] = Vectors.of(scaler.apply(lists).features, device)
+        return self._prepared[key]
+
+
+def split(log: Log, validation: Lists | Log | None, asked: Settings) -> LogData:
+    """Training pages, and what the weights are chosen by: given, or a tenth of the log's queries."""
+    if asked.training.validate_on == "nothing":
+        return LogData(log)
+    if isinstance(validation, Lists):
+        return LogData(log, validation=validation)
+    if validation is not None:
+        return LogData(log, validation)
+    held = held_queries(log, asked.training.seed)
+    apart = np.isin(log.query, held)
+    if asked.method.target == "labels":  # it may read labels, and clicks would choose the wrong weights
+        return LogData(log.take(~apart), validation=log.lists.take(held))
+    return LogData(log.take(~apart), log.take(apart))
+
+
+def held_queries(log: Log, seed: int) -> Array:
+    """A tenth of the queries shown, drawn by the seed, ascending."""
+    shown = np.unique(log.query)
+    if len(shown) < 2:
+        count = "one query" if len(shown) else "no pages"
+        raise DataError(
+            f"the log has {count}, so none can be held out", hint='give validation=, or validate_on="nothing"'
+        )
+    held = np.random.default_rng([seed, 7]).choice(shown, size=max(1, len(shown) // 10), replace=False)
+    return np.sort(held)
+
+
+def factor_sizes(method: MethodConfig, log: Log) -> dict[str, int]:
+    """Number of values of each bias factor that the method names."""
+    sizes = {}
+    for name in method.serp:
+        if name not in log.columns:
+            raise DataError(f"the log has no column {name}; it has {', '.join(log.columns) or 'none'}")
+        column = log.columns[name]
+        if column.dtype.kind not in "iub" or column.min(initial=0) < 0:
+            raise DataError(f"bias factor {name}: the log needs a column of that name with integers from 0")
+        sizes[name] = int(column.max(initial=0)) + 1
+    return sizes

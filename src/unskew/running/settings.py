@@ -35,8 +35,8 @@ from unskew.checking import checked, known, named, read_toml, table_of
 from unskew.clicks.lists.scaling import SCALINGS
 from unskew.errors import ConfigError
 from unskew.learning.fitting.loop import Training
-from unskew.learning.methods import LEARNERS, PACKAGES, MethodConfig, PackageConfig
-from unskew.learning.rankers.networks import MLP, RANKERS, Ranker
+from unskew.learning.methods import LEARNERS, PACKAGES, Learner, PackageConfig
+from unskew.learning.rankers import MLP, RANKERS, Ranker
 from unskew.learning.rankers.trees import Growing
 from unskew.types import Lists, Log
 
@@ -46,7 +46,7 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
-    method: SerializeAsAny[MethodConfig]
+    method: SerializeAsAny[Learner]
     """How bias is modelled."""
     ranker: Ranker | None
     """What scores documents; none where the method is a package, whose trees are its own."""
@@ -56,15 +56,15 @@ class Settings(BaseModel):
     """How it is trained."""
 
     @property
-    def trees(self) -> Growing | None:
-        """How trees are grown, by us or by a package; None where none are."""
-        grown = self.method if self.ranker is None else self.ranker
-        return grown if isinstance(grown, Growing) else None
+    def fitted_by(self) -> Literal["steps", "rounds", "package"]:
+        """Whether a network takes steps, trees are grown in rounds, or a package trains."""
+        return "package" if self.ranker is None else self.ranker.fitted_by
 
     @property
     def steps(self) -> int:
         """Steps of the training; rounds where trees are grown."""
-        return self.training.steps if self.trees is None else self.trees.rounds
+        grown = self.method if self.ranker is None else self.ranker
+        return grown.rounds if isinstance(grown, Growing) else self.training.steps
 
 
 Paths = str | Annotated[tuple[str, ...], Field(strict=False)]
@@ -113,7 +113,7 @@ class RunFile(BaseModel):
 
 
 def settings(
-    method: str | MethodConfig,
+    method: str | Learner,
     ranker: str | Ranker | None,
     scaling: str | None,
     training: Training | None,
@@ -122,7 +122,7 @@ def settings(
 ) -> Settings:
     """Settings from what `learn` was called with."""
     method = named("method", method, LEARNERS) if isinstance(method, str) else method
-    on = usual_choice(method, labels=isinstance(validation, Lists), clicks=validation is not None)
+    on = method.usual_choice(labels=isinstance(validation, Lists), clicks=validation is not None)
     if training is None:
         training = checked(Training, {"validate_on": on} | dict(options), "training")
     elif options:
@@ -138,34 +138,16 @@ def settings(
     return asked
 
 
-def usual_choice(method: MethodConfig, *, labels: bool, clicks: bool = False) -> str:
-    """What chooses the weights unless the settings say: validation lists, else clicks.
-
-    A package that was given neither keeps every tree: it has no click model, and nDCG on biased clicks would take
-    its correction for a fault.
-    """
-    return "labels" if labels else "nothing" if isinstance(method, PackageConfig) and not clicks else "clicks"
-
-
-def suited(
-    method: MethodConfig, ranker: Ranker | None, scaling: str | None, training: Training, key: str
-) -> Settings:
+def suited(method: Learner, ranker: Ranker | None, scaling: str | None, training: Training, key: str) -> Settings:
     """Settings with the ranker and scaling that suit the method, where none were given.
 
     A package grows its own trees on features as they are, and refuses what it would not heed.
     """
-    usual = "standard"
-    if isinstance(method, PackageConfig):
-        usual, unheeded = "none", sorted(training.model_fields_set - method.trains_with)
-        wrong = ["ranker"] * (ranker is not None) + [f"training.{name}" for name in unheeded]
-        if wrong:
-            raise ConfigError(
-                f"{wrong[0]}: {method.name} grows its own trees; remove it, and give the method settings of "
-                "theirs, such as rounds and leaves"
-            )
-    elif ranker is None:
-        ranker = MLP()
-    scaling = known(key, usual if scaling is None else scaling, SCALINGS)
+    wrong = method.refused(ranker=ranker is not None, training=frozenset(training.model_fields_set))
+    if wrong is not None:
+        raise ConfigError(wrong)
+    ranker = MLP() if ranker is None and method.fitted_by == "ranker" else ranker
+    scaling = known(key, method.usual_scaling if scaling is None else scaling, SCALINGS)
     return Settings(method=method, ranker=ranker, scaling=scaling, training=training)
 
 
@@ -183,8 +165,8 @@ def read_run_file(path: Path, *, method: str | None = None, seed: int | None = N
         if method in PACKAGES:
             taken = {name: value for name, value in file.training.items() if name in PackageConfig.trains_with}
             file = file.model_copy(update={"ranker": None, "training": taken})
-        learner = table_of("method", file.method, LEARNERS)
-        on = usual_choice(learner, labels=file.data.validation is not None)
+        learner = table_of("method", file.method, LEARNERS).located(path.parent)
+        on = learner.usual_choice(labels=file.data.validation is not None)
         given = {} if seed is None else {"seed": seed}
         asked = suited(
             learner,
@@ -220,7 +202,7 @@ def check_data_files(path: Path, data: DataFiles, asked: Settings) -> None:
     in_shards = [name for name in ("counts", "shards", "memory") if getattr(data, name) is not None]
     if in_shards and asked.method.target == "labels":
         raise ConfigError(f"{path}: {asked.method.name} reads grades of a log in memory, not data.{in_shards[0]}")
-    if in_shards and asked.trees is not None:
+    if in_shards and asked.fitted_by != "steps":
         raise ConfigError(f"{path}: data.{in_shards[0]}: {IN_MEMORY}")
 
 

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
 import torch
 
-from unskew.clicks.counts.reduction import Counts
+from unskew.clicks.counts.batches import Batches
+from unskew.clicks.counts.reduction import Facts
 from unskew.clicks.counts.shard_batches import ShardedBatches
 from unskew.clicks.counts.shard_writing import FACTS
 from unskew.clicks.counts.shards import Shards
+from unskew.clicks.lists.inputs import Vectors
 from unskew.clicks.lists.scaling import Scaler
+from unskew.errors import ConfigError, DataError
 from unskew.learning.fitting.distributed import Parts
-from unskew.learning.fitting.loop import Training
-from unskew.learning.methods import Context
-from unskew.types import Array, Lists, Log
+from unskew.learning.fitting.loop import Draws, Training
+from unskew.learning.methods import Choice, Context, Learner, MethodConfig
+from unskew.running.data import CHECKED, LogData
+from unskew.running.folder import fingerprint
+from unskew.running.settings import IN_MEMORY
+from unskew.types import Lists
 
 
 @dataclass(frozen=True)
@@ -31,34 +35,55 @@ class ShardData:
     stay: int = 32
     """Steps before another shard is taken up."""
 
-    def context(self) -> Context:
-        """What a method may look at before training: a stand-in for the log, as long and with its click rate.
+    @property
+    def name(self) -> str:
+        """The log that they were written from."""
+        return self.shards.name
 
-        It has no shuffled pages and no further columns, so methods that need those say that they are missing.
-        """
-        about, lists = self.shards.totals(), Lists(*_nothing(self.shards.dim), name=self.shards.name)
-        log = Log(
-            lists=lists,
-            query=np.broadcast_to(np.int64(0), (about["pages"],)),  # takes no memory
-            offsets=np.zeros(1, np.int64),
-            row=np.zeros(0, np.int64),
-            position=np.zeros(0, np.int16),
-            click=np.array([about["clicks"] / max(about["impressions"], 1)]),
-        )
+    @property
+    def dim(self) -> int:
+        """Number of features."""
+        return self.shards.dim
+
+    @property
+    def chosen_by(self) -> Choice:
+        """Labels where there are any, else a shard that was held out."""
+        return "labels" if self.validation is not None else "clicks" if self.held_out is not None else "nothing"
+
+    def facts(self) -> Facts:
+        """The training shards in numbers."""
+        about = self.shards.totals()
+        return Facts(**{name: about[name] for name in ("pages", "impressions", "clicks", "queries", "clickless")})
+
+    def fit_scaler(self, kind: str, *others: Lists) -> Scaler:
+        """A scaling fitted on the documents of all training shards."""
+        return self.shards.fit_scaler(kind, *others)
+
+    def context(self, method: MethodConfig) -> Context:
+        """Ranks, numbers and factors; which pages were shuffled is not kept in shards."""
+        if method.measured is not None:
+            raise DataError(
+                f"{method.name}: shards do not keep which pages were shuffled",
+                path=self.name,
+                hint="give the propensities, as numbers or as a file",
+            )
         sizes = {name: highest + 1 for name, highest in self.shards.serp.items()}
-        return Context(self.shards.positions, log, sizes)
+        return Context(self.shards.positions, self.facts(), sizes)
 
-    def batches(self, scaler: Scaler, training: Training, device: torch.device, workers: int) -> Any:
+    def batches(
+        self, method: MethodConfig, scaler: Scaler, training: Training, device: torch.device, workers: int
+    ) -> Draws:
         """Batches over all shards, or the parts of a step, each over its own shards."""
 
-        def scale(lists: Lists) -> Array:
-            scaled: Array = scaler.apply(lists, out=lists.features).features  # in its place: a shard is large
-            return scaled
+        def prepare(lists: Lists) -> Vectors:
+            return Vectors.of(
+                scaler.apply(lists, out=lists.features).features, device
+            )  # in its place: it is large
 
         def draws(worker: int) -> ShardedBatches:
             return ShardedBatches(
                 self.shards,
-                scale,
+                prepare,
                 size=-(-training.batch // workers),
                 seed=training.seed,
                 stay=self.stay,
@@ -71,19 +96,25 @@ class ShardData:
         shares = [float(pages[worker::workers].sum() / pages.sum()) for worker in range(workers)]
         return draws(0) if workers == 1 else Parts(shares, draws, device)
 
-    def held_counts(self) -> Counts | None:
-        """The shard whose clicks choose weights; None where it has no click."""
-        clicks = 0 if self.held_out is None else self.shards.facts[self.held_out, FACTS.index("clicks")]
-        return None if self.held_out is None or not clicks else self.shards.load(self.held_out)
+    def held_out_batches(self, method: MethodConfig, scaler: Scaler, device: torch.device) -> Batches | None:
+        """The shard whose clicks choose weights."""
+        if self.held_out is None or not self.shards.facts[self.held_out, FACTS.index("clicks")]:
+            return None
+        counts = self.shards.load(self.held_out)
+        return Batches(
+            counts, Vectors.of(scaler.apply(counts.lists).features, device), size=CHECKED, device=device
+        )
+
+    def fingerprint(self, *, labels: bool) -> str:
+        """The key of the shards, which is a hash of their sources, and a hash of the validation lists."""
+        return f"{self.shards.key}-{self.stay}-{fingerprint(self.validation)}"
 
     def in_numbers(self) -> dict[str, int]:
-        """The training shards in numbers."""
+        """Pages, impressions, clicks, queries and shards."""
         about = self.shards.totals()
-        return {name: about[name] for name in ("pages", "impressions", "clicks", "queries")} | {
-            "shards": len(self.shards)
-        }
+        numbers = {name: about[name] for name in ("pages", "impressions", "clicks", "queries")}
+        return numbers | {"shards": len(self.shards)}
 
-
-def _nothing(width: int) -> tuple[Array, Array, Array, Array]:
-    """Lists without a query: features, offsets, labels, ids."""
-    return np.zeros((0, width), np.float32), np.zeros(1, np.int64), np.zeros(0, np.int16), np.zeros(0, np.int64)
+    def in_memory(self, learner: Learner) -> LogData:
+        """Shards are not."""
+        raise ConfigError(f"{learner.name}: {IN_MEMORY}")

@@ -24,8 +24,8 @@ from unskew.clicks.lists.synthetic import make_lists
 from unskew.clicks.simulate import PositionBias, SvmLogger, simulate
 from unskew.errors import RunError
 from unskew.learning.methods import DLA, IPW, Labeled, MethodConfig, Naive
-from unskew.learning.model import Model
-from unskew.learning.rankers.networks import MLP
+from unskew.learning.rankers import MLP
+from unskew.learning.scorer import Scorer
 from unskew.measuring import Interval, bootstrap_mean, gap_closed, ndcg_metric
 from unskew.reporting.console import curve_lines, table, training_bar
 from unskew.reporting.figures import (
@@ -148,7 +148,7 @@ def describe(world: World) -> str:
     )
 
 
-def measure(world: World, models: dict[str, Model]) -> list[Result]:
+def measure(world: World, models: dict[str, Scorer]) -> list[Result]:
     """Every arm and the logging ranker on the test lists."""
     scores = {"logging": world.logging} | {name: model.score(world.test) for name, model in models.items()}
     labels, offsets = world.test.labels, world.test.offsets
@@ -217,9 +217,9 @@ def write(out: Path, world: World, results: list[Result], seed: int) -> None:
 
 def _learn(
     name: str, method: MethodConfig, world: World, out: Path, steps: int, seed: int, console: Console, quiet: bool
-) -> Model:
+) -> Scorer:
     with training_bar(name, steps, console, quiet=quiet) as report:
-        model = learn(
+        done = learn(
             world.log,
             method,
             ranker=MLP(sizes=(64, 32)),
@@ -233,7 +233,7 @@ def _learn(
     if status(out / name) == "interrupted":
         console.print("Interrupted; with --force the demo starts again.")
         raise KeyboardInterrupt
-    return model
+    return done.model
 
 
 def _curves(results: list[Result]) -> dict[str, list[float]]:

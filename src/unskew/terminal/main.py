@@ -149,8 +149,8 @@ def learn(
 ) -> None:
     """Learn a ranker as a run file says; an interrupted run goes on where it stopped."""
     from unskew.reporting.console import print_metrics, training_bar
-    from unskew.running.commands import learn_from_file
     from unskew.running.folder import refuse_to_overwrite, status
+    from unskew.running.run import learn_file
     from unskew.running.settings import read_run_file
 
     file, asked = read_run_file(run_file, method=method, seed=seed)
@@ -158,7 +158,7 @@ def learn(
     refuse_to_overwrite(place, force)
     console, leads = _console(), os.environ.get("RANK", "0") == "0"  # of torchrun's processes the first one speaks
     with training_bar(asked.method.name, asked.steps, console, quiet=quiet or not leads) as report:
-        learn_from_file(run_file.parent, file, asked, place, force=force, report=report)
+        learn_file(run_file.parent, file, asked, place, force=force, report=report)
     if not leads:
         return
     ended = status(place)

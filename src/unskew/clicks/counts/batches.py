@@ -13,12 +13,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from unskew.clicks.counts.reduction import Counts
-from unskew.types import Array, ClickBatch
+from unskew.clicks.lists.inputs import Vectors, as_tensor
+from unskew.types import ClickBatch, Input
 
 
 class Batches:
@@ -27,15 +27,15 @@ class Batches:
     def __init__(
         self,
         counts: Counts,
-        features: Array | None = None,
+        input: Input | None = None,
         *,
         size: int = 256,
         seed: int = 0,
         device: str | torch.device = "cpu",
     ) -> None:
-        """Keep the tables on `device`; `features` are the scaled ones, `counts.lists.features` if None."""
+        """Keep the tables on `device`; `input` has the prepared documents, features as they are if None."""
         self.size, self.seed, self.device = size, seed, torch.device(device)
-        self.features = as_tensor(counts.lists.features if features is None else features, self.device)
+        self.input = Vectors.of(counts.lists.features, self.device) if input is None else input
         self.row = as_tensor(counts.row, self.device)
         self.position = as_tensor(counts.position, self.device)
         self.clicks = as_tensor(counts.clicks, self.device)
@@ -87,7 +87,8 @@ class Batches:
         where = row >= 0
         packed = where.flatten().nonzero().squeeze(-1)
         return ClickBatch(
-            documents=self.features.index_select(0, row.flatten()[packed]),
+            input=self.input,
+            rows=row.flatten()[packed],
             packed=packed,
             position=self.position[index],
             clicks=self.clicks[index],
@@ -96,8 +97,3 @@ class Batches:
             pairs=None if self.pairs is None else self.pairs[index],
             serp={name: column[index] for name, column in self.serp.items()},
         )
-
-
-def as_tensor(array: Array, device: torch.device) -> Tensor:
-    """The array on the device; copied when it is memory-mapped or read-only, which torch cannot share."""
-    return torch.from_numpy(np.require(array, requirements=["C", "W"])).to(device)

@@ -61,6 +61,35 @@ class Counts:
         return int(self.position.max(initial=0))
 
 
+@dataclass(frozen=True)
+class Facts:
+    """A log in numbers."""
+
+    pages: int
+    impressions: int
+    clicks: int
+    queries: int
+    clickless: int
+    """Pages without a click."""
+
+    @property
+    def click_rate(self) -> float:
+        """Clicks per impression."""
+        return self.clicks / max(self.impressions, 1)
+
+    @classmethod
+    def of(cls, log: Log) -> Facts:
+        """Counted from a log in memory."""
+        clicked = np.unique(np.repeat(np.arange(len(log)), log.sizes)[log.click > 0])
+        return cls(
+            pages=len(log),
+            impressions=len(log.row),
+            clicks=int(log.click.sum()),
+            queries=len(np.unique(log.query)),
+            clickless=len(log) - len(clicked),
+        )
+
+
 def reduce_log(log: Log, reduction: Reduction = "counts", *, serp: Sequence[str] = ()) -> Counts:
     """Reduce a log to the rows that a loss needs; `serp` names presentation columns to keep apart and carry.
 

@@ -19,7 +19,7 @@ import torch
 from unskew.clicks.counts.batches import Batches
 from unskew.clicks.counts.shards import Shards
 from unskew.errors import ConfigError
-from unskew.types import Array, ClickBatch, Lists
+from unskew.types import ClickBatch, Input, Lists
 
 VISITS = 4
 """Visits of an epoch, for each shard."""
@@ -31,7 +31,7 @@ class ShardedBatches:
     def __init__(
         self,
         shards: Shards,
-        scale: Callable[[Lists], Array],
+        prepare: Callable[[Lists], Input],
         *,
         size: int = 256,
         seed: int = 0,
@@ -40,8 +40,8 @@ class ShardedBatches:
         group: int = 0,
         groups: int = 1,
     ) -> None:
-        """Read the shards `group`, `group + groups`, ... only; `scale` gives the scaled features of lists."""
-        self.shards, self.scale, self.size, self.seed, self.stay = shards, scale, size, seed, stay
+        """Read the shards `group`, `group + groups`, ... only; `prepare` makes lists an input."""
+        self.shards, self.prepare, self.size, self.seed, self.stay = shards, prepare, size, seed, stay
         self.device, self.group = torch.device(device), group
         own = np.arange(group, len(shards), groups)
         self.own = own[shards.pages[own] > 0]
@@ -103,4 +103,4 @@ class ShardedBatches:
     def _read(self, shard: int) -> Batches:
         counts = self.shards.load(shard)
         seed = (self.seed * 100_003 + shard + 1) % 2**40
-        return Batches(counts, self.scale(counts.lists), size=self.size, seed=seed, device=self.device)
+        return Batches(counts, self.prepare(counts.lists), size=self.size, seed=seed, device=self.device)

@@ -37,12 +37,14 @@ import torch
 from torch import Tensor, nn
 
 from unskew.clicks.counts.batches import Batches
+from unskew.clicks.lists.inputs import Vectors
 from unskew.errors import ConfigError, DataError
+from unskew.learning.boosters import package
 from unskew.learning.fitting.checkpoint import FILE, read_tensors, write_tensors
-from unskew.learning.fitting.loop import Fit, Report, Trainer, Training, Validate
+from unskew.learning.fitting.loop import Draws, Fit, Report, Trainer, Training, Validate
 from unskew.learning.methods.contract import MethodModule
-from unskew.learning.rankers.networks import WithSide
-from unskew.learning.rankers.trees import TreeRanker, Trees, lightgbm, read_booster
+from unskew.learning.rankers.beside import WithSide, penalty_of
+from unskew.learning.rankers.trees import TreeRanker, Trees
 from unskew.types import Array, ClickBatch
 
 _CELLS = 4_000_000  # numbers in the largest tensor of a chunk
@@ -102,7 +104,7 @@ class Boosting(Trainer):
 
     def run(
         self,
-        batches: Batches,
+        batches: Draws,
         *,
         validate: Validate | None = None,
         report: Report | None = None,
@@ -114,10 +116,11 @@ class Boosting(Trainer):
         self.table = None
         return fit
 
-    def step(self, batches: Batches, step: int) -> tuple[Tensor, int]:
+    def step(self, batches: Draws, step: int) -> tuple[Tensor, int]:
         """One round: gradient, a tree for each output, then steps of the method's parameters."""
         torch.manual_seed(self.config.seed * 1_000_003 + step)
         if self.table is None:
+            assert isinstance(batches, Batches), "trees grow from a table in memory"
             self.begin(batches)
         self.modules.train()
         loss, gradient, curvature = self.differentiate(step)
@@ -132,15 +135,17 @@ class Boosting(Trainer):
         shown: Tensor = torch.unique(batches.row[where])  # [N] rows of the lists' features, ascending
         self.table = copy.copy(batches)
         self.table.row = torch.where(where, torch.searchsorted(shown, batches.row.clamp(min=0)), -1)
-        features = batches.features[shown]
+        features = batches.input.gather(shown)
         side = isinstance(self.ranker, WithSide)
-        self.table.features = features if side else features[:, :0]  # only a network beside the trees reads them
+        self.table.input = Vectors(
+            features if side else features[:, :0]
+        )  # only a network beside the trees reads them
         self.features = features.cpu().numpy()
         self.settings = self.trees.parameters(threads=self.config.threads)
         if self.restored is None:
             self.outputs, shared = self.tree_ranker(features).double(), self.dataset()
             count = self.outputs.shape[1]
-            self.tree_ranker.boosters = [lightgbm().Booster(self.settings, shared) for _ in range(count)]
+            self.tree_ranker.boosters = [package("lightgbm").Booster(self.settings, shared) for _ in range(count)]
         else:
             self.outputs = self.restored.to(features.device)
             self.tree_ranker.boosters = [self.go_on(read) for read in self.tree_ranker.boosters]
@@ -148,7 +153,7 @@ class Boosting(Trainer):
     def dataset(self) -> Any:
         """The documents shown as LightGBM takes them."""
         labels = [0.0] * len(self.features)
-        return lightgbm().Dataset(self.features, labels, params=self.settings, free_raw_data=False)
+        return package("lightgbm").Dataset(self.features, labels, params=self.settings, free_raw_data=False)
 
     def go_on(self, read: Any) -> Any:
         """A booster that can grow, with the trees of one that was read.
@@ -156,7 +161,7 @@ class Boosting(Trainer):
         LightGBM draws features otherwise in the first round of a booster; so that round is spent here, on no tree.
         """
         flat = [fill(len(self.features), dtype=np.float32) for fill in (np.zeros, np.ones)]
-        return lightgbm().train(
+        return package("lightgbm").train(
             self.settings | {"objective": lambda _scores, _data: flat},
             self.dataset(),
             num_boost_round=1,
@@ -172,7 +177,9 @@ class Boosting(Trainer):
         if rows > self.trees.rows:
             generator = torch.Generator().manual_seed(self.config.seed * 1_000_003 + step)
             index = torch.randperm(rows, generator=generator)[: self.trees.rows]
-        widest = max(width, self.outputs.shape[1], self.table.features.shape[1])
+        widest = max(
+            width, self.outputs.shape[1], self.features.shape[1] if isinstance(self.ranker, WithSide) else 0
+        )
         size = max(_CELLS // (width * widest), 1)
         return list(torch.split(index.to(self.table.device), size))
 
@@ -195,7 +202,7 @@ class Boosting(Trainer):
         for index in self.chunks(step):
             relevance, batch = self.relevance(index, outputs)
             pages = batch.impressions.amax(-1).sum()
-            loss = self.method(relevance, batch)
+            loss = self.method(relevance, batch) + penalty_of(self.ranker)
             g, h = derivatives(loss, outputs, signs)
             total, weight = total + pages * loss.detach(), weight + pages
             gradient, curvature = gradient + pages * g, curvature + pages * h
@@ -214,8 +221,8 @@ class Boosting(Trainer):
             add_tree(booster, pair, seed)
             added = booster.current_iteration() - before  # 0 where no split was worth it
             if added:
-                grown = ranker.grown(booster, self.features, before, added)
-                self.outputs[:, output] += grown.to(self.outputs)
+                grown = ranker.format.grown(booster, self.features, before, added, ranker.threads)
+                self.outputs[:, output] += torch.from_numpy(grown).to(self.outputs)
             ranker.kept[output] = booster.current_iteration()
 
     def bias_step(self, step: int, number: int) -> None:
@@ -223,8 +230,7 @@ class Boosting(Trainer):
         chunks = self.chunks(step)
         index = chunks[(step * self.trees.bias_steps + number) % len(chunks)]
         relevance, batch = self.relevance(index, self.outputs.float())
-        loss = self.method(relevance, batch)
-        self.update(loss, step)
+        self.update(self.method(relevance, batch) + penalty_of(self.ranker), step)
 
     def save(self, folder: Path) -> None:
         """Write a checkpoint: what the Trainer keeps, the trees as the bytes of their text, and the outputs."""
@@ -239,7 +245,9 @@ class Boosting(Trainer):
         """Go on where a checkpoint was written."""
         super().restore(tensors, place)
         texts = [tensors[f"trees.{output}"] for output in range(len(self.tree_ranker.kept))]
-        self.tree_ranker.boosters = [read_booster(text.numpy().tobytes().decode()) for text in texts]
+        self.tree_ranker.boosters = [
+            self.tree_ranker.format.opened(text.numpy().tobytes().decode()) for text in texts
+        ]
         self.restored = tensors["outputs"]
 
 
@@ -248,7 +256,7 @@ def add_tree(booster: Any, pair: tuple[Array, ...], seed: int) -> None:
     try:
         booster.reset_parameter({"feature_fraction_seed": seed})
         booster.update(fobj=lambda _scores, _data: pair)
-    except lightgbm().basic.LightGBMError as error:
+    except package("lightgbm").basic.LightGBMError as error:
         hint = "trees need features that differ between the documents shown"
         raise DataError(f"LightGBM cannot grow a tree: {error}", hint=hint) from error
 

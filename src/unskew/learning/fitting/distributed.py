@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -26,19 +26,14 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from unskew.clicks.counts.batches import Batches
-from unskew.learning.fitting.loop import Fit, Report, Trainer, Training, Validate, deferred_interrupt
+from unskew.clicks.lists.inputs import Vectors
+from unskew.learning.fitting.loop import Draws, Fit, Report, Trainer, Training, Validate, deferred_interrupt
 from unskew.learning.fitting.processes import world
 from unskew.learning.methods.contract import MethodModule
+from unskew.learning.rankers.beside import penalty_of
 from unskew.types import ClickBatch
 
 # ---- parts of a step ----
-
-
-class Draws(Protocol):
-    """What a part of a step is drawn from."""
-
-    def at(self, step: int) -> ClickBatch:
-        """The batch of this step."""
 
 
 class RowGroup(Batches):
@@ -104,9 +99,15 @@ def row_parts(whole: Batches, workers: int) -> Parts:
 
 
 def moved(batch: ClickBatch, device: torch.device) -> ClickBatch:
-    """The batch on a device."""
-    plain = {name: value.to(device) for name, value in vars(batch).items() if isinstance(value, Tensor)}
-    return ClickBatch(**plain, serp={name: value.to(device) for name, value in batch.serp.items()})
+    """The batch on a device, with the documents that it shows."""
+    names = ("packed", "position", "clicks", "impressions", "where")
+    return ClickBatch(
+        input=Vectors(batch.documents.to(device)),
+        rows=torch.arange(len(batch.rows), device=device),
+        **{name: getattr(batch, name).to(device) for name in names},
+        pairs=None if batch.pairs is None else batch.pairs.to(device),
+        serp={name: value.to(device) for name, value in batch.serp.items()},
+    )
 
 
 # ---- training ----
@@ -121,7 +122,7 @@ class Learner(nn.Module):
 
     def forward(self, batch: ClickBatch) -> Tensor:
         """The loss; it has a gradient whatever the batch, for the processes wait for each other's."""
-        loss: Tensor = self.method(batch.pad(self.ranker(batch.documents)), batch)
+        loss: Tensor = self.method(batch.pad(self.ranker(batch.documents)), batch) + penalty_of(self.ranker)
         if not loss.requires_grad:
             loss = loss + 0.0 * next(self.ranker.parameters()).sum()
         return loss

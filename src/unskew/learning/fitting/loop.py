@@ -14,13 +14,12 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Protocol
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor, nn
 
-from unskew.clicks.counts.batches import Batches
 from unskew.errors import RunError
 from unskew.learning.fitting.checkpoint import (
     FILE,
@@ -31,6 +30,8 @@ from unskew.learning.fitting.checkpoint import (
     write_tensors,
 )
 from unskew.learning.methods.contract import MethodModule
+from unskew.learning.rankers.beside import WithSide, penalty_of
+from unskew.types import ClickBatch
 
 
 class Training(BaseModel):
@@ -120,6 +121,13 @@ class Fit:
     status: Literal["running", "finished", "stopped early", "interrupted"] = "running"
 
 
+class Draws(Protocol):
+    """What training draws its batches from."""
+
+    def at(self, step: int) -> ClickBatch:
+        """The batch of this step, from 0."""
+
+
 Validate = Callable[[nn.Module, MethodModule], float]
 Report = Callable[[Progress], None]
 
@@ -148,7 +156,7 @@ class Trainer:
 
     def run(
         self,
-        batches: Batches,
+        batches: Draws,
         *,
         validate: Validate | None = None,
         report: Report | None = None,
@@ -172,7 +180,7 @@ class Trainer:
         """Whether Ctrl-C was pressed, to be asked after each step."""
         return deferred_interrupt()
 
-    def _advance(self, batches: Batches, validate: Validate | None, report: Report | None) -> None:
+    def _advance(self, batches: Draws, validate: Validate | None, report: Report | None) -> None:
         """One step and, where due, a validation and a report."""
         config, fit, window = self.config, self.fit, self._window
         began = time.perf_counter()
@@ -197,7 +205,7 @@ class Trainer:
     def _checkpoint_due(self) -> bool:
         return self.fit.status != "running" or self.fit.step % self.config.checkpoint_every == 0
 
-    def step(self, batches: Batches, step: int) -> tuple[Tensor, int]:
+    def step(self, batches: Draws, step: int) -> tuple[Tensor, int]:
         """One optimiser step; the loss and the number of documents behind it."""
         config = self.config
         torch.manual_seed(config.seed * 1_000_003 + step)
@@ -206,7 +214,7 @@ class Trainer:
             batch.documents.requires_grad_(True)
         if not (self.ranker.training and self.method.training):
             self.modules.train()
-        loss: Tensor = self.method(batch.pad(self.ranker(batch.documents)), batch)
+        loss: Tensor = self.method(batch.pad(self.ranker(batch.documents)), batch) + penalty_of(self.ranker)
         self.update(loss, step)
         return loss.detach(), len(batch.documents)
 
@@ -308,6 +316,21 @@ class Trainer:
         settings = self.config.model_dump(mode="json", exclude=loose) | self.identity
         plain: dict[str, Any] = json.loads(json.dumps(settings))  # as it comes back: a tuple is a list there
         return plain
+
+
+def fit_side(tower: WithSide, method: MethodModule, batches: Draws, steps: int) -> None:
+    """Train the second network of a tower alone, with its L2 penalty; the ranker stays as it is."""
+    optimizer = torch.optim.Adam(tower.side.parameters(), lr=0.003, weight_decay=tower.strength)
+    for step in range(steps):
+        batch = batches.at(step)
+        with torch.no_grad():
+            outputs = tower.ranker(batch.documents)
+        beside = tower.side(batch.documents)
+        loss = method.side_loss(batch.pad(torch.cat([outputs, beside], dim=-1)), batch)
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+    method.side_ready()
 
 
 @contextmanager

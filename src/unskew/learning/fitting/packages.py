@@ -10,31 +10,21 @@ Legend: N impressions or documents, S pages, D features.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from pydantic import Field
-from torch import Tensor
 
-from unskew.errors import ConfigError, DataError, MissingExtra, did_you_mean
-from unskew.learning.rankers.trees import Growing, TreeRanker, lightgbm
+from unskew.clicks.lists.scaling import Scaler
+from unskew.errors import DataError
+from unskew.learning.boosters import Package, package
+from unskew.learning.fitting.loop import Fit, Progress, Report, Training
+from unskew.learning.methods.packages import PackageConfig
+from unskew.learning.scorer import Card, TreeScorer
 from unskew.types import Array, Lists, Log
-
-
-class BaselineOptions(Growing):
-    """How the baselines are grown; the same for all of them."""
-
-    pages: int = Field(100_000, ge=1)
-    """Most pages to learn from."""
-    patience: int | None = Field(None, ge=1)
-    """Stop after so many rounds without a better validation; none grows every tree and keeps the best round."""
-    threads: int | None = Field(None, ge=1)
-    """Processor threads; none leaves it to the package."""
 
 
 @dataclass(frozen=True)
@@ -51,51 +41,63 @@ class Groups:
     """[N] rank shown, from 1; ascending within a group."""
 
 
-@dataclass(frozen=True)
-class Baseline:
-    """A trained baseline."""
+class Packaged:
+    """Lets a package grow its trees; its steps are the trees in use, and there are no checkpoints."""
 
-    name: str
-    rounds: int
-    """Trees in use."""
-    booster: Any
-    """The package's own model."""
-    predict: Callable[[Array], Array]
-    """Scores [N] of features [N, D]."""
+    def __init__(
+        self, asked: PackageConfig, scaler: Scaler, log: Log, chosen_by: Lists | Log | None, training: Training
+    ) -> None:
+        """`chosen_by` chooses the number of trees."""
+        self.asked, self.scaler, self.log, self.chosen_by, self.training = asked, scaler, log, chosen_by, training
+        package(asked.package)  # or an error that says how to get it
+        self.fit = Fit()
 
-    def score(self, lists: Lists) -> Array:
-        """Scores of every document, higher is better, [N]."""
-        return np.asarray(self.predict(np.asarray(lists.features, np.float32)))
+    def resume(self, folder: Path | None) -> bool:
+        """There is nothing to go on from."""
+        return False
 
+    def run(
+        self, validate: Callable[[TreeScorer], float] | None = None, report: Report | None = None
+    ) -> TreeScorer:
+        """Grow the trees; those of the best round remain. `validate` says how good they are."""
+        began, asked, fit = time.perf_counter(), self.asked, self.fit
+        threads, seed = asked.threads or self.training.threads or 0, self.training.seed
+        train = groups(self.log, self.scaler, asked.pages, seed)
+        held = None if self.chosen_by is None else groups(self.chosen_by, self.scaler, asked.pages, seed)
+        booster, rounds = FITTERS[asked.package](train, held, asked, seed, threads)
+        scorer = self.scorer(booster, rounds)
+        fit.step, fit.best_step, fit.status = rounds, rounds, "finished"
+        fit.best = None if validate is None else validate(scorer)
+        seconds = time.perf_counter() - began
+        fit.curve.append({"step": rounds, "metric": fit.best, "seconds": seconds})
+        if report is not None:
+            rate = asked.rounds * len(self.log.row) / seconds
+            report(Progress(asked.rounds, float("nan"), fit.best, fit.best, seconds, rate))
+        return scorer
 
-def fit_baseline(
-    name: str, log: Log, validation: Lists | Log | None = None, seed: int = 0, **options: Any
-) -> Baseline:
-    """Train one of BASELINES on clicks; `options` are fields of `BaselineOptions`.
-
-    The number of trees is the best by nDCG@10 on `validation`: labelled lists, or the clicks of a log; without it
-    all rounds are kept.
-    """
-    if name not in BASELINES:
-        raise ConfigError(f"unknown baseline {name!r}. {did_you_mean(name, BASELINES)}")
-    unknown = sorted(set(options) - set(BaselineOptions.model_fields))
-    if unknown:
-        raise ConfigError(
-            f"unknown option {unknown[0]!r}. {did_you_mean(unknown[0], BaselineOptions.model_fields)}"
+    def scorer(self, booster: Any, rounds: int) -> TreeScorer:
+        """The first trees of a booster, ready to score; the training data are let go."""
+        card = Card(
+            method=self.asked.model_dump(mode="json"),
+            ranker=None,
+            scaling=self.scaler.kind,
+            features=self.scaler.width,
+            positions=int(self.log.position.max(initial=0)),
+            trees=self.asked.package,
         )
-    asked = BaselineOptions.model_validate(options)
-    train = page_groups(log, pages=asked.pages, seed=seed)
-    chosen_by = (
-        list_groups(validation)
-        if isinstance(validation, Lists)
-        else None
-        if validation is None
-        else page_groups(validation, pages=asked.pages, seed=seed)
-    )
-    return BASELINES[name](train, chosen_by, asked, seed)
+        one = np.ones(1, np.float32)
+        made = TreeScorer(card, self.scaler, [booster], [rounds], 0 * one, one, self.training.threads or 0)
+        return made.compact()
 
 
-def page_groups(log: Log, *, pages: int, seed: int) -> Groups:
+def groups(part: Lists | Log, scaler: Scaler, pages: int, seed: int) -> Groups:
+    """Labelled lists or pages of a log as groups, with scaled features."""
+    if isinstance(part, Lists):
+        return list_groups(scaler.apply(part))
+    return page_groups(part, scaler.apply(part.lists).features, pages=pages, seed=seed)
+
+
+def page_groups(log: Log, features: Array, *, pages: int, seed: int) -> Groups:
     """Pages with both clicked and unclicked results, at most so many, sorted by the rank shown."""
     filled = log.sizes > 0  # reduceat does not know empty pages
     clicks = np.zeros(len(log), np.int64)
@@ -109,7 +111,7 @@ def page_groups(log: Log, *, pages: int, seed: int) -> Groups:
     page = np.repeat(np.arange(len(log)), log.sizes)
     order = np.lexsort((log.position, page))
     return Groups(
-        features=np.asarray(log.lists.features[log.row[order]], np.float32),
+        features=np.asarray(features[log.row[order]], np.float32),
         labels=log.click[order].astype(np.int32),
         sizes=log.sizes,
         position=log.position[order].astype(np.int64),
@@ -124,10 +126,10 @@ def list_groups(lists: Lists) -> Groups:
 
 
 def fit_lightgbm(
-    train: Groups, validation: Groups | None, asked: BaselineOptions, seed: int, *, position: bool = False
-) -> Baseline:
+    train: Groups, validation: Groups | None, asked: PackageConfig, seed: int, threads: int
+) -> tuple[Any, int]:
     """LightGBM's lambdarank, with or without its bias factor per rank."""
-    library = lightgbm()
+    library = package("lightgbm")
     settings = {
         "objective": "lambdarank",
         "metric": "ndcg",
@@ -138,33 +140,26 @@ def fit_lightgbm(
         "feature_fraction": asked.feature_fraction,
         "lambda_l2": asked.l2,
         "seed": seed % 2**31,
-        "num_threads": asked.threads or 0,
+        "num_threads": threads,
         "deterministic": True,
         "force_row_wise": True,
         "verbosity": -1,
     }
-    ranks = train.position if position else None
+    ranks = train.position if asked.corrects else None
     data = library.Dataset(train.features, train.labels, group=train.sizes, position=ranks, params=settings)
     valid, callbacks = [], []
     if validation is not None:
         valid = [library.Dataset(validation.features, validation.labels, group=validation.sizes, reference=data)]
         callbacks = [library.early_stopping(asked.patience or asked.rounds, verbose=False)]
     booster = library.train(settings, data, asked.rounds, valid_sets=valid, callbacks=callbacks)
-    rounds = booster.best_iteration if validation is not None else booster.current_iteration()
-    threads = asked.threads or 0
-    return Baseline(
-        "lightgbm_position" if position else "lightgbm",
-        rounds,
-        booster,
-        lambda rows: booster.predict(rows, num_iteration=rounds, num_threads=threads),
-    )
+    return booster, booster.best_iteration if validation is not None else booster.current_iteration()
 
 
 def fit_xgboost(
-    train: Groups, validation: Groups | None, asked: BaselineOptions, seed: int, *, unbiased: bool = False
-) -> Baseline:
+    train: Groups, validation: Groups | None, asked: PackageConfig, seed: int, threads: int
+) -> tuple[Any, int]:
     """XGBoost's rank:ndcg, plain or with ratios for clicked and unclicked ranks."""
-    library = xgboost()
+    library = package("xgboost")
     longest = int(train.sizes.max())
     settings = {
         "objective": "rank:ndcg",
@@ -177,10 +172,10 @@ def fit_xgboost(
         "colsample_bytree": asked.feature_fraction,
         "reg_lambda": asked.l2,
         "seed": seed % 2**31,
-        "nthread": asked.threads or 0,
+        "nthread": threads,
         "lambdarank_pair_method": "topk",
         "lambdarank_num_pair_per_sample": longest,  # every pair of a page; ratios are kept for as many ranks
-        "lambdarank_unbiased": unbiased,
+        "lambdarank_unbiased": asked.corrects,
         "verbosity": 0,
     }
     data = _matrix(library, train)
@@ -189,13 +184,7 @@ def fit_xgboost(
     booster = library.train(
         settings, data, asked.rounds, evals=watched, early_stopping_rounds=patience, verbose_eval=False
     )
-    rounds = booster.best_iteration + 1 if validation is not None else asked.rounds
-    return Baseline(
-        "xgboost_unbiased" if unbiased else "xgboost",
-        rounds,
-        booster,
-        lambda rows: booster.predict(library.DMatrix(rows), iteration_range=(0, rounds)),
-    )
+    return booster, booster.best_iteration + 1 if validation is not None else asked.rounds
 
 
 def _matrix(library: Any, groups: Groups) -> Any:
@@ -204,49 +193,6 @@ def _matrix(library: Any, groups: Groups) -> Any:
     )
 
 
-class XGBoostRanker(TreeRanker):
-    """XGBoost's trees behind the interface of a network, [n, D] -> [n, 1]; kept on disk as XGBoost's JSON."""
-
-    ending = "json"
-
-    def grown(self, booster: Any, rows: Array, first: int, count: int) -> Tensor:
-        """The sum of `count` trees from number `first` on, [n]."""
-        data = xgboost().DMatrix(rows, nthread=self.threads or -1)
-        return torch.from_numpy(booster.predict(data, iteration_range=(first, first + count)))
-
-    def text(self, booster: Any, count: int) -> str:
-        """XGBoost's own JSON of the first trees."""
-        raw: bytearray = booster[:count].save_raw("json")
-        return raw.decode()
-
-    def opened(self, text: str, path: Path | None = None) -> Any:
-        """The booster of an XGBoost model."""
-        library = xgboost()
-        booster = library.Booster()
-        try:
-            booster.load_model(bytearray(text, "utf-8"))
-        except library.core.XGBoostError as error:
-            raise DataError(f"not an XGBoost model: {str(error).splitlines()[0]}", path=path) from error
-        return booster
-
-    def size(self, booster: Any) -> tuple[int, int]:
-        """Trees and features of a booster."""
-        return booster.num_boosted_rounds(), booster.num_features()
-
-
-def xgboost() -> Any:
-    """The package, or an error that says how to get it."""
-    try:
-        return import_module("xgboost")
-    except ImportError as error:
-        raise MissingExtra("trees", "xgboost") from error
-
-
-Fitter = Callable[[Groups, Groups | None, BaselineOptions, int], Baseline]
-BASELINES: dict[str, Fitter] = {
-    "lightgbm": fit_lightgbm,
-    "lightgbm_position": lambda *given: fit_lightgbm(*given, position=True),
-    "xgboost": fit_xgboost,
-    "xgboost_unbiased": lambda *given: fit_xgboost(*given, unbiased=True),
-}
-"""Baselines by name."""
+Fitter = Callable[[Groups, Groups | None, PackageConfig, int, int], tuple[Any, int]]
+FITTERS: dict[Package, Fitter] = {"lightgbm": fit_lightgbm, "xgboost": fit_xgboost}
+"""How each package is asked to grow: from groups to its booster, and the number of trees to keep."""

@@ -3,7 +3,7 @@
 from unskew.learning.methods.additive import Additive
 from unskew.learning.methods.affine import Affine
 from unskew.learning.methods.affine_list import AffineList
-from unskew.learning.methods.contract import Context, Method, MethodConfig, MethodModule
+from unskew.learning.methods.contract import Choice, Context, Learner, Method, MethodConfig, MethodModule, Side
 from unskew.learning.methods.dla import DLA
 from unskew.learning.methods.doubly_robust import DoublyRobust
 from unskew.learning.methods.edot import EDot
@@ -64,7 +64,7 @@ PACKAGES: dict[str, type[PackageConfig]] = {
 }
 """Packages that grow their own trees from clicks, by name."""
 
-LEARNERS: dict[str, type[MethodConfig]] = {**METHODS, **PACKAGES}
+LEARNERS: dict[str, type[Learner]] = {**METHODS, **PACKAGES}
 """All that `method =` may name."""
 
 __all__ = [
@@ -80,6 +80,7 @@ __all__ = [
     "Additive",
     "Affine",
     "AffineList",
+    "Choice",
     "Context",
     "DoublyRobust",
     "EDot",
@@ -88,6 +89,7 @@ __all__ = [
     "LBDBer",
     "LBDLips",
     "Labeled",
+    "Learner",
     "LightGBM",
     "LightGBMPosition",
     "Method",
@@ -98,6 +100,7 @@ __all__ = [
     "PackageConfig",
     "PairDebias",
     "RegressionEM",
+    "Side",
     "TowerDropout",
     "Unlimited",
     "Vectorization",

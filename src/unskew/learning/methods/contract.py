@@ -1,17 +1,21 @@
-"""What every method is: a frozen config that builds a module, and the module's few functions."""
+"""What a learner is: a frozen config; and what a method is: a config that builds a module with a few functions."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal, Protocol, runtime_checkable
+from pathlib import Path
+from typing import ClassVar, Literal, Protocol, Self, runtime_checkable
 
+import torch
 from pydantic import BaseModel, ConfigDict
 from torch import Tensor, nn
 
-from unskew.clicks.counts.batches import Batches
-from unskew.clicks.counts.reduction import Reduction
-from unskew.types import ClickBatch, Log
+from unskew.clicks.counts.reduction import Counts, Facts, Reduction, reduce_log
+from unskew.types import Array, ClickBatch, Log
+
+Choice = Literal["labels", "clicks", "nothing"]
+"""What weights are chosen by: labelled lists, held-out clicks, or the last step."""
 
 
 @runtime_checkable
@@ -39,28 +43,30 @@ class Method(Protocol):
 
 @dataclass(frozen=True)
 class Context:
-    """What a method may look at before training."""
+    """What a method may know before training: never the log itself."""
 
     positions: int
     """How many ranks the log shows."""
-    log: Log | None
-    """The log, whose labels no method reads; None where trained weights are about to be loaded."""
+    facts: Facts | None = None
+    """The log in numbers; None where trained weights are about to be loaded."""
     factors: Mapping[str, int] = field(default_factory=dict)
     """Number of values of each bias factor besides the rank, for methods that name some."""
+    propensities: Array | None = None
+    """Examination by rank, measured as the method asked for; None where it asked for nothing."""
 
 
-class MethodConfig(BaseModel):
-    """Base of all method configs: frozen, strict, unknown keys forbidden."""
+class Learner(BaseModel):
+    """Base of all that `method =` may name: frozen, strict, unknown keys forbidden."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     name: str
     target: ClassVar[Literal["clicks", "labels"]] = "clicks"
-
-    @property
-    def reduction(self) -> Reduction:
-        """How far the log may be reduced before this loss without changing its gradient."""
-        return "counts"
+    fitted_by: ClassVar[Literal["ranker", "package"]] = "ranker"
+    """Who is trained: a ranker of ours, or a package that brings its own."""
+    usual_scaling: ClassVar[str] = "standard"
+    click_metric: ClassVar[str] = "clicks"
+    """What held-out clicks choose by, as reports name it."""
 
     @property
     def serp(self) -> tuple[str, ...]:
@@ -71,6 +77,36 @@ class MethodConfig(BaseModel):
     def needs_clickless(self) -> bool:
         """Whether pages without a click must be in the log."""
         return False
+
+    @property
+    def measured(self) -> Literal["randomized", "oracle"] | None:
+        """How the log's propensities are to be measured before training; None where the method needs none."""
+        return None
+
+    def usual_choice(self, *, labels: bool, clicks: bool = False) -> Choice:
+        """What chooses the weights unless the settings say: validation lists, else held-out clicks."""
+        return "labels" if labels else "clicks"
+
+    def refused(self, *, ranker: bool, training: frozenset[str]) -> str | None:
+        """The first setting that was given and would not be heeded, with the reason; None where all are."""
+        return None
+
+    def located(self, folder: Path) -> Self:
+        """The same with relative paths taken from this folder; most name no files."""
+        return self
+
+
+class MethodConfig(Learner):
+    """Base of the configs that train any ranker with a loss of their own."""
+
+    @property
+    def reduction(self) -> Reduction:
+        """How far the log may be reduced before this loss without changing its gradient."""
+        return "counts"
+
+    def table(self, log: Log) -> Counts:
+        """The rows of a log that the method trains on."""
+        return reduce_log(log, self.reduction, serp=self.serp)
 
     def build(self, context: Context) -> MethodModule:
         """The method, ready to train."""
@@ -86,25 +122,46 @@ class ImpressionConfig(MethodConfig):
         return True
 
 
+@dataclass(frozen=True)
+class Side:
+    """A second network that a method wants beside the ranker, on the same documents."""
+
+    sizes: tuple[int, ...]
+    """Its hidden units."""
+    width: int
+    """Its outputs."""
+    later: bool
+    """Trained after the ranker; it gives zeros until then."""
+    penalty: float
+    """lambda, the L2 penalty on its weights."""
+
+
 class MethodModule(nn.Module):
     """Defaults that most methods share: one relevance output that is itself the score, and no propensities."""
 
     outputs = 1
     input_gradient = False
-    """Whether the loss differentiates the relevance outputs with respect to the features."""
+    """Whether the loss differentiates the relevance outputs with respect to the documents."""
     boosted: int | None = None
     """How many outputs, from the first on, trees give; a network beside them gives the rest. None: all of them."""
+    at_zero: slice = slice(0, 0)
+    """Outputs that a network gives as 0 before it is trained."""
+    side: Side | None = None
 
-    def tower(self, ranker: nn.Module, features: int) -> nn.Module:
-        """The ranker as this method needs it; most take it as it is."""
-        return ranker
-
-    def finish(self, ranker: nn.Module, batches: Batches, steps: int) -> None:
-        """What remains to be learned once the ranker has its final weights; mostly nothing."""
+    def score_weights(self) -> Tensor | None:
+        """w [outputs] where the score is relevance . w + constant; None where it is not linear."""
+        return torch.eye(self.outputs)[0]
 
     def score(self, relevance: Tensor, where: Tensor) -> Tensor:
         """The first relevance output, 0 where padded."""
         return relevance[..., 0].where(where, 0.0)
+
+    def side_loss(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
+        """What the second network learns afterwards, where there is one that comes later."""
+        raise TypeError(f"{type(self).__name__} has no second network to train later")
+
+    def side_ready(self) -> None:
+        """The second network has been trained."""
 
     def click_scores(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """Clicks follow the score alone."""

@@ -20,7 +20,7 @@ policy gradient; negative y count as 0, as the softmax loss is unbounded otherwi
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
 import torch
 from pydantic import Field
@@ -29,7 +29,7 @@ from torch import Tensor
 from unskew.learning.bias import at_rank
 from unskew.learning.losses import sigmoid_loss, softmax_loss
 from unskew.learning.methods.contract import Context, ImpressionConfig, MethodModule
-from unskew.learning.methods.ipw import IPW
+from unskew.learning.methods.ipw import Propensities
 from unskew.types import ClickBatch
 
 
@@ -43,20 +43,17 @@ def doubly_robust_label(clicks: Tensor, shown: Tensor, alpha: Tensor, regression
     return shown * regression + (clicks - shown * alpha * regression) / torch.maximum(alpha, tau)
 
 
-class DoublyRobust(ImpressionConfig):
+class DoublyRobust(Propensities, ImpressionConfig):
     """Correct a regression of relevance with weighted clicks."""
 
     name: Literal["doubly_robust"] = "doubly_robust"
-    propensity: Literal["randomized", "oracle"] | Annotated[tuple[float, ...], Field(strict=False)] = "randomized"
-    """From the shuffled pages of the log, from the simulator, or one number per rank."""
     clip: float = Field(10.0, gt=0)
     """tau = min(1, clip / sqrt(pages))."""
 
     def build(self, context: Context) -> DoublyRobustMethod:
         """The method, with propensities looked up or estimated."""
-        theta = IPW(propensity=self.propensity).build(context).theta
-        pages = 1 if context.log is None else max(len(context.log), 1)
-        return DoublyRobustMethod(theta, min(1.0, self.clip / pages**0.5))
+        pages = 1 if context.facts is None else max(context.facts.pages, 1)
+        return DoublyRobustMethod(self.theta(context), min(1.0, self.clip / pages**0.5))
 
 
 class DoublyRobustMethod(MethodModule):

@@ -55,6 +55,10 @@ class EDotMethod(MethodModule):
         z = self.logits(relevance.where(batch.where.unsqueeze(-1), 0.0), batch.position)
         return sigmoid_loss(z, batch.clicks, where=batch.where, impressions=batch.impressions)
 
+    def score_weights(self) -> Tensor | None:
+        """v at the canonical rank."""
+        return self.rank_embedding[self.canonical - 1].detach()
+
     def score(self, relevance: Tensor, where: Tensor) -> Tensor:
         """z as if every document were shown at the canonical rank."""
         rank = torch.full_like(where, self.canonical, dtype=torch.int64)

@@ -44,6 +44,10 @@ class EInterMethod(EDotMethod):
         self.rank_weight = nn.Parameter(torch.full((d,), 1 / d))
         self.offset = nn.Parameter(torch.zeros(()))
 
+    def score_weights(self) -> Tensor | None:
+        """B v + the weights of r, at the canonical rank."""
+        return (self.interaction @ self.rank_embedding[self.canonical - 1] + self.relevance_weight).detach()
+
     def logits(self, relevance: Tensor, position: Tensor) -> Tensor:
         """z at these ranks, [B, K]."""
         v = at_rank(self.rank_embedding, position)  # [B, K, d]

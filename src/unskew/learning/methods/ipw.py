@@ -6,7 +6,7 @@ al., "Learning to Rank with Selection Bias in Personal Search", SIGIR 2016.
     w_k = theta_1 / theta_k
     minimise  - sum_q sum_k c_qk w_k log softmax_k(s_q)  /  sum_q sum_k c_qk w_k        (self-normalised)
 
-Propensities are given, estimated from shuffled pages of the log, or the simulator's own.
+Propensities are given, read from a file, estimated from shuffled pages of the log, or the simulator's own.
 
 Differences from the paper: weights can be clipped, which trades a little bias for much variance; with
 `self_normalized = false` the softmax loss is divided by the number of pages (the plain estimator). The
@@ -15,20 +15,23 @@ pointwise loss takes the unbiased form -(w c) log sig(s) - (1 - w c) log(1 - sig
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from pathlib import Path
+from typing import Annotated, Literal, Self
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from pydantic import Field
+from pydantic import Field, field_validator
 from torch import Tensor
 
 from unskew.clicks.counts.reduction import Reduction
-from unskew.errors import ConfigError
-from unskew.learning.bias import at_rank, oracle_propensity, randomized_propensity
+from unskew.errors import DataError
+from unskew.learning.bias import at_rank, checked_propensities, read_propensities
 from unskew.learning.losses import LOSSES, LossName, softmax_loss
 from unskew.learning.methods.contract import Context, MethodConfig, MethodModule
-from unskew.types import Array, ClickBatch
+from unskew.types import ClickBatch
+
+FILES = (".json", ".csv")
 
 
 def inverse_propensity(theta: Tensor, max_weight: float | None) -> Tensor:
@@ -41,12 +44,51 @@ def inverse_propensity(theta: Tensor, max_weight: float | None) -> Tensor:
     return weights if max_weight is None else weights.clamp(max=max_weight)
 
 
-class IPW(MethodConfig):
+class Propensities(MethodConfig):
+    """Base of the configs that need to know examination before they train."""
+
+    propensity: Annotated[tuple[float, ...], Field(strict=False)] | str = "randomized"
+    """`randomized`: from the shuffled pages of the log; `oracle`: the simulator's; a .json or .csv file; or one
+    number per rank."""
+
+    @field_validator("propensity")
+    @classmethod
+    def _known(cls, given: tuple[float, ...] | str) -> tuple[float, ...] | str:
+        if isinstance(given, str) and given not in ("randomized", "oracle") and Path(given).suffix not in FILES:
+            raise ValueError(f"give randomized, oracle, a .json or .csv file, or numbers, not {given!r}")
+        return given
+
+    @property
+    def measured(self) -> Literal["randomized", "oracle"] | None:
+        """How they are to be measured on the log; None where they are given."""
+        return self.propensity if self.propensity in ("randomized", "oracle") else None  # type: ignore[return-value]
+
+    def located(self, folder: Path) -> Self:
+        """The same with the file taken from this folder."""
+        if self.measured is not None or not isinstance(self.propensity, str):
+            return self
+        return self.model_copy(update={"propensity": str(folder / self.propensity)})
+
+    def theta(self, context: Context) -> Tensor:
+        """Examination relative to rank 1, one number per rank of the log; ranks past the last known take its."""
+        if context.facts is None:
+            theta = np.ones(context.positions)  # to be loaded
+        elif self.measured is not None:
+            if context.propensities is None:
+                raise DataError(f"there are no {self.measured} propensities", hint="give a file of them")
+            theta = context.propensities
+        elif isinstance(self.propensity, str):
+            theta = read_propensities(Path(self.propensity))
+        else:
+            theta = checked_propensities(np.asarray(self.propensity, np.float64))
+        known = theta[np.minimum(np.arange(context.positions), len(theta) - 1)]
+        return torch.as_tensor(known / known[0], dtype=torch.float32)
+
+
+class IPW(Propensities):
     """Weight each click by the inverse of its rank's propensity."""
 
     name: Literal["ipw"] = "ipw"
-    propensity: Literal["randomized", "oracle"] | Annotated[tuple[float, ...], Field(strict=False)] = "randomized"
-    """From the shuffled pages of the log, from the simulator, or one number per rank."""
     max_weight: Annotated[float, Field(ge=1)] | None = None
     """Clip weights at this value; none clips nothing."""
     self_normalized: bool = True
@@ -66,21 +108,7 @@ class IPW(MethodConfig):
 
     def build(self, context: Context) -> IPWMethod:
         """The method, with propensities looked up or estimated."""
-        theta = self._theta(context)
-        theta = theta[np.minimum(np.arange(context.positions), len(theta) - 1)]  # as many as a loaded model has
-        return IPWMethod(self, torch.as_tensor(theta, dtype=torch.float32))
-
-    def _theta(self, context: Context) -> Array:
-        if context.log is None:
-            return np.ones(context.positions)
-        if self.propensity == "randomized":
-            return randomized_propensity(context.log)
-        if self.propensity == "oracle":
-            return oracle_propensity(context.log)
-        theta = np.asarray(self.propensity, dtype=np.float64)
-        if len(theta) == 0 or not np.all(theta > 0):
-            raise ConfigError("method.propensity: give one positive number per rank, rank 1 first")
-        return theta
+        return IPWMethod(self, self.theta(context))
 
 
 class IPWMethod(MethodModule):
@@ -91,7 +119,7 @@ class IPWMethod(MethodModule):
     def __init__(self, config: IPW, theta: Tensor) -> None:
         super().__init__()
         self.config = config
-        self.register_buffer("theta", theta / theta[0])
+        self.register_buffer("theta", theta)
 
     def forward(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """The weighted loss of scores against clicks."""

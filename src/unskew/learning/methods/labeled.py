@@ -13,9 +13,10 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from unskew.clicks.counts.reduction import Reduction
+from unskew.clicks.counts.reduction import Counts, Reduction, label_table
 from unskew.learning.methods.contract import Context, MethodConfig
 from unskew.learning.methods.naive import Naive, NaiveMethod
+from unskew.types import Log
 
 
 class Labeled(MethodConfig):
@@ -33,6 +34,10 @@ class Labeled(MethodConfig):
     def reduction(self) -> Reduction:
         """None: grades come one row per query, and are not counts."""
         return "pages"
+
+    def table(self, log: Log) -> Counts:
+        """Grades in the place of clicks, one row per query."""
+        return label_table(log, every=self.documents == "all")
 
     def build(self, context: Context) -> NaiveMethod:
         """The method; grades arrive in the place of clicks."""

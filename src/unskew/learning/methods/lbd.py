@@ -99,13 +99,7 @@ class LBDMethod(MethodModule):
         self.outputs = (1 + positions) * (2 if config.gaussian else 1)
         self.input_gradient, self.boosted = (True, 1) if config.strength else (False, None)
         self.level = None if config.observation == "free" else nn.Parameter(torch.zeros(positions))  # b
-
-    def tower(self, ranker: nn.Module, features: int) -> nn.Module:
-        """The ranker with h = 0."""
-        layers = [layer for layer in ranker.modules() if isinstance(layer, nn.Linear)]
-        if self.level is not None and layers:  # the network beside trees has no r before h
-            layers[-1].weight.data[1 + layers[-1].out_features - self.outputs :][: self.positions] = 0
-        return ranker
+        self.at_zero = slice(0, 0) if self.level is None else slice(1, 1 + positions)  # h
 
     def parts(self, relevance: Tensor, batch: ClickBatch) -> tuple[Tensor, Tensor]:
         """r [B, K] and log o at every rank [B, K, P]; drawn in training if Gaussian."""

@@ -67,7 +67,7 @@ class MixEM(MethodConfig):
 
     def build(self, context: Context) -> MixEMMethod:
         """The method, with one bias logit per rank of the log and offsets at its click rate."""
-        rate = 0.1 if context.log is None else float(context.log.click.mean())
+        rate = 0.1 if context.facts is None else context.facts.click_rate
         return MixEMMethod(self, context.positions, min(max(rate, 1e-4), 1 - 1e-4))
 
 

@@ -8,7 +8,7 @@ Ke et al., NeurIPS 2017 (LightGBM), and Chen and Guestrin, KDD 2016 (XGBoost, co
     xgboost             rank:ndcg, clicks as labels
     xgboost_unbiased    the same with `lambdarank_unbiased`, ratios for clicked and unclicked ranks
 
-They are no losses for our rankers: a package grows its own trees on its own loss (`learning/baselines.py`). So
+They are no losses for our rankers: a package grows its own trees on its own loss (`fitting/packages.py`). So
 there is no ranker to choose, and features are not scaled unless asked for. Of the training settings they take
 `seed`, `threads` and `validate_on`. The number of trees is the best by nDCG@10 on validation lists; without them
 all are kept. With `validate_on = "clicks"` held-out clicks choose; those are biased, and like the first trees of a
@@ -19,74 +19,75 @@ Differences from the paper: LambdaMART is written for grades. Here clicks stand 
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
-from torch import Tensor
+from pydantic import Field
 
-from unskew.errors import ConfigError
-from unskew.learning.fitting.packages import BaselineOptions, XGBoostRanker, xgboost
-from unskew.learning.methods.contract import Context, MethodConfig, MethodModule
-from unskew.learning.rankers.trees import TreeRanker, lightgbm
-from unskew.types import ClickBatch
+from unskew.learning.boosters import Package
+from unskew.learning.methods.contract import Choice, Learner
+from unskew.learning.rankers.trees import Growing
 
 
-class PackageConfig(MethodConfig, BaselineOptions):
+class PackageConfig(Learner, Growing):
     """Base of the configs whose package trains by itself."""
 
+    fitted_by: ClassVar[Literal["ranker", "package"]] = "package"
+    usual_scaling: ClassVar[str] = "none"
+    click_metric: ClassVar[str] = "nDCG of clicks"
+    package: ClassVar[Package]
+    """Which package it is."""
+    corrects: ClassVar[bool] = False
+    """Whether the package's own correction of bias is on."""
     trains_with: ClassVar[frozenset[str]] = frozenset({"seed", "threads", "validate_on"})
     """The training settings that a package takes."""
 
-    def build(self, context: Context) -> PackageMethod:
-        """What scores: the trees' output as it is."""
-        return PackageMethod()
+    pages: int = Field(100_000, ge=1)
+    """Most pages to learn from."""
+    patience: int | None = Field(None, ge=1)
+    """Stop after so many rounds without a better validation; none grows every tree and keeps the best round."""
+    threads: int | None = Field(None, ge=1)
+    """Processor threads; none leaves it to the training, and then to the package."""
 
-    def trees(self, features: int) -> TreeRanker:
-        """The package's ranker without a tree."""
-        raise TypeError(f"{type(self).__name__} names no package")
+    def usual_choice(self, *, labels: bool, clicks: bool = False) -> Choice:
+        """Validation lists, or a log that was given; else every tree is kept.
 
-    def options(self, threads: int | None) -> dict[str, Any]:
-        """Options of `fit_baseline`; threads of the training, where the method has none."""
-        given = self.model_dump(include=set(BaselineOptions.model_fields))
-        return given | {"threads": self.threads or threads}
+        There is no click model, and nDCG on biased clicks would take a correction for a fault.
+        """
+        return "labels" if labels else "clicks" if clicks else "nothing"
+
+    def refused(self, *, ranker: bool, training: frozenset[str]) -> str | None:
+        """A ranker, and all training settings but those few."""
+        unheeded = sorted(training - self.trains_with)
+        wrong = "ranker" if ranker else f"training.{unheeded[0]}" if unheeded else None
+        theirs = "remove it, and give the method settings of theirs, such as rounds and leaves"
+        return wrong and f"{wrong}: {self.name} grows its own trees; {theirs}"
 
 
 class LightGBM(PackageConfig):
     """LightGBM's LambdaMART, clicks as labels."""
 
     name: Literal["lightgbm"] = "lightgbm"
-
-    def trees(self, features: int) -> TreeRanker:
-        """LightGBM's ranker without a tree."""
-        lightgbm()
-        return TreeRanker(features, 1)
+    package: ClassVar[Package] = "lightgbm"
 
 
-class LightGBMPosition(LightGBM):
+class LightGBMPosition(PackageConfig):
     """LightGBM's LambdaMART with a bias factor per rank."""
 
-    name: Literal["lightgbm_position"] = "lightgbm_position"  # type: ignore[assignment]
+    name: Literal["lightgbm_position"] = "lightgbm_position"
+    package: ClassVar[Package] = "lightgbm"
+    corrects: ClassVar[bool] = True
 
 
 class XGBoost(PackageConfig):
     """XGBoost's LambdaMART, clicks as labels."""
 
     name: Literal["xgboost"] = "xgboost"
-
-    def trees(self, features: int) -> TreeRanker:
-        """XGBoost's ranker without a tree."""
-        xgboost()
-        return XGBoostRanker(features, 1)
+    package: ClassVar[Package] = "xgboost"
 
 
-class XGBoostUnbiased(XGBoost):
+class XGBoostUnbiased(PackageConfig):
     """XGBoost's LambdaMART with ratios for clicked and unclicked ranks."""
 
-    name: Literal["xgboost_unbiased"] = "xgboost_unbiased"  # type: ignore[assignment]
-
-
-class PackageMethod(MethodModule):
-    """The score of the trees; the loss is the package's own."""
-
-    def forward(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
-        """There is no loss to give to a ranker of ours."""
-        raise ConfigError("a package trains its own trees and gives no loss; use unskew.learn")
+    name: Literal["xgboost_unbiased"] = "xgboost_unbiased"
+    package: ClassVar[Package] = "xgboost"
+    corrects: ClassVar[bool] = True

@@ -19,13 +19,11 @@ from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
-from torch import Tensor, nn
+from torch import Tensor
 
-from unskew.clicks.counts.batches import Batches
 from unskew.learning.bias import FactorTable
 from unskew.learning.losses import softmax_loss
-from unskew.learning.methods.contract import Context, MethodConfig, MethodModule
-from unskew.learning.rankers.networks import WithSide, plain_network
+from unskew.learning.methods.contract import Context, MethodConfig, MethodModule, Side
 from unskew.types import ClickBatch
 
 
@@ -85,16 +83,10 @@ class VectorizationMethod(MethodModule):
         self.config, self.outputs, d = config, config.dimension, config.dimension
         sizes = {"position": context.positions, **context.factors}
         self.observation = FactorTable({name: sizes[name] for name in config.factors}, d)
-        self.towers: list[WithSide] = []  # a list keeps their weights from being the method's own
+        self.side = Side(config.base, 2 * d, later=config.schedule == "two_stage", penalty=config.penalty)
         self.register_buffer("ready", torch.zeros(()))  # 1 once the base model has been trained
         self.register_buffer("mean", torch.ones(d))
         self.register_buffer("step", torch.zeros((), dtype=torch.int64))
-
-    def tower(self, ranker: nn.Module, features: int) -> nn.Module:
-        """The ranker with the base model beside it: outputs r, mu and v."""
-        base = plain_network(features, (*self.config.base, width := 2 * self.config.dimension))
-        self.towers = [WithSide(ranker, base, width, later=self.config.schedule == "two_stage")]
-        return self.towers[0]
 
     def parts(self, relevance: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """r, mu and v, [B, K, d] each."""
@@ -111,12 +103,11 @@ class VectorizationMethod(MethodModule):
         return (self.parts(relevance)[0] * self.embedding(batch)).sum(-1)
 
     def forward(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
-        """The click loss, and under the joint schedule the base loss and its penalty."""
+        """The click loss, and under the joint schedule the base loss."""
         relevance = relevance.where(batch.where.unsqueeze(-1), 0.0)
         loss = softmax_loss(self.click_scores(relevance, batch), batch.clicks, where=batch.where)
-        if self.config.schedule == "joint":
-            loss = loss + self.config.penalty * sum(tower.weight_norm() for tower in self.towers)
-            loss = loss + self.base(relevance, batch) if self.step >= self.config.freeze else loss
+        if self.config.schedule == "joint" and self.step >= self.config.freeze:
+            loss = loss + self.side_loss(relevance, batch)
         if self.training:
             self.note(batch)
         return loss
@@ -131,16 +122,18 @@ class VectorizationMethod(MethodModule):
         self.mean.lerp_(torch.where(shown.sum() > 0, now, self.mean), 0.05)
         self.step += 1
 
-    def base(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
-        """The base loss of the documents shown, o held constant."""
+    def side_loss(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
+        """Stage 2: the base loss of the documents shown, o held constant."""
         _, mu, v = self.parts(relevance)
         return base_loss(mu, v, self.embedding(batch).detach(), where=batch.where, weights=batch.impressions)
 
-    def finish(self, ranker: nn.Module, batches: Batches, steps: int) -> None:
-        """Stage 2: train the base model on the embeddings that stage 1 ended with."""
-        if isinstance(ranker, WithSide) and ranker.later:
-            ranker.fit_side(batches, steps, self.base, penalty=self.config.penalty)
-            self.ready.fill_(1)
+    def side_ready(self) -> None:
+        """From now on the base model gives the base vectors."""
+        self.ready.fill_(1)
+
+    def score_weights(self) -> Tensor | None:
+        """None: every list has a base vector of its own."""
+        return None
 
     def score(self, relevance: Tensor, where: Tensor) -> Tensor:
         """r . b with the base vector of each list."""

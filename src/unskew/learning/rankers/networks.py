@@ -11,17 +11,10 @@ Legend: n documents, D features, O outputs.
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable
-from typing import Literal
+from typing import ClassVar, Literal
 
-import torch
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor, nn
-
-from unskew.clicks.counts.batches import Batches
-from unskew.learning.rankers.trees import Trees
-from unskew.types import ClickBatch
 
 
 class MLP(BaseModel):
@@ -30,6 +23,7 @@ class MLP(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     name: Literal["mlp"] = "mlp"
+    fitted_by: ClassVar[Literal["steps"]] = "steps"
     sizes: tuple[int, ...] = Field((512, 256, 128), strict=False)
     """Units of the hidden layers."""
     input_norm: bool = False
@@ -39,9 +33,9 @@ class MLP(BaseModel):
     epsilon: float = Field(1e-5, gt=0)
     """Constant inside LayerNorm; the original TensorFlow code used 1e-3."""
 
-    def build(self, features: int, outputs: int) -> nn.Module:
-        """The network, weights drawn from torch's current random state."""
-        return Network(features, (*self.sizes, outputs), self)
+    def build(self, features: int, outputs: int, at_zero: slice = slice(0, 0)) -> nn.Module:
+        """The network, weights drawn from torch's current random state; outputs `at_zero` start as 0."""
+        return Network(features, (*self.sizes, outputs), self, at_zero)
 
 
 class Linear(BaseModel):
@@ -50,18 +44,19 @@ class Linear(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     name: Literal["linear"] = "linear"
+    fitted_by: ClassVar[Literal["steps"]] = "steps"
     input_norm: bool = False
     """Normalise each document's feature vector first, as published."""
 
-    def build(self, features: int, outputs: int) -> nn.Module:
-        """The layer, weights drawn from torch's current random state."""
-        return Network(features, (outputs,), MLP(sizes=(), input_norm=self.input_norm))
+    def build(self, features: int, outputs: int, at_zero: slice = slice(0, 0)) -> nn.Module:
+        """The layer, weights drawn from torch's current random state; outputs `at_zero` start as 0."""
+        return Network(features, (outputs,), MLP(sizes=(), input_norm=self.input_norm), at_zero)
 
 
 class Network(nn.Module):
     """LayerNorm -> Linear -> ELU per layer, [n, D] -> [n, O]."""
 
-    def __init__(self, features: int, sizes: tuple[int, ...], config: MLP) -> None:
+    def __init__(self, features: int, sizes: tuple[int, ...], config: MLP, at_zero: slice = slice(0, 0)) -> None:
         super().__init__()
         layers: list[nn.Module] = []
         width = features
@@ -77,69 +72,10 @@ class Network(nn.Module):
             nn.init.zeros_(linear.bias)
             layers.append(linear)
             width = size
+        linear.weight.data[at_zero] = 0
         self.layers = nn.Sequential(*layers)
 
     def forward(self, documents: Tensor) -> Tensor:
         """Relevance outputs of each document."""
         outputs: Tensor = self.layers(documents)
         return outputs
-
-
-def plain_network(features: int, sizes: tuple[int, ...]) -> nn.Sequential:
-    """Linear layers with ELU between them and no normalisation, Glorot-uniform weights, biases at 0."""
-    layers: list[nn.Module] = []
-    for width, size in itertools.pairwise((features, *sizes)):
-        layers += [nn.ELU(inplace=True)] if layers else []
-        layers.append(linear := nn.Linear(width, size))
-        nn.init.xavier_uniform_(linear.weight)
-        nn.init.zeros_(linear.bias)
-    return nn.Sequential(*layers)
-
-
-class WithSide(nn.Module):
-    """A ranker and a second network on the same features, outputs side by side."""
-
-    def __init__(self, ranker: nn.Module, side: nn.Module, width: int, *, later: bool) -> None:
-        """`later`: the second network is trained after the ranker, and gives zeros until then."""
-        super().__init__()
-        self.ranker, self.side, self.width, self.later = ranker, side, width, later
-
-    def forward(self, documents: Tensor) -> Tensor:
-        """Outputs of the ranker, then of the other, [n, O + S]."""
-        return self.join(self.ranker(documents), documents)
-
-    def join(self, outputs: Tensor, documents: Tensor) -> Tensor:
-        """The second network's outputs beside those of the ranker, [n, O] -> [n, O + S]."""
-        idle = self.later and self.training
-        beside = outputs.new_zeros(len(outputs), self.width) if idle else self.side(documents)
-        return torch.cat([outputs, beside], dim=-1)
-
-    def weight_norm(self) -> Tensor:
-        """sum ||W||^2 / 2 over the layers of the second network."""
-        return torch.stack([w.square().sum() / 2 for w in self.side.parameters() if w.ndim > 1]).sum()
-
-    def fit_side(
-        self, batches: Batches, steps: int, loss: Callable[[Tensor, ClickBatch], Tensor], *, penalty: float
-    ) -> None:
-        """Train the second network alone, with an L2 penalty; the ranker stays as it is."""
-        optimizer = torch.optim.Adam(self.side.parameters(), lr=0.003, weight_decay=penalty)
-        for step in range(steps):
-            batch = batches.at(step)
-            with torch.no_grad():
-                outputs = self.ranker(batch.documents)
-            value = loss(batch.pad(torch.cat([outputs, self.side(batch.documents)], dim=-1)), batch)
-            optimizer.zero_grad()
-            value.backward()  # type: ignore[no-untyped-call]
-            optimizer.step()
-
-
-def beside_trees(trees: Trees, features: int, outputs: int, boosted: int) -> WithSide:
-    """Trees that give the first outputs, and a network for the others."""
-    width = outputs - boosted
-    network = Network(features, (*trees.beside, width), MLP())
-    return WithSide(trees.build(features, boosted), network, width, later=False)
-
-
-Ranker = MLP | Linear | Trees
-RANKERS: dict[str, type[MLP] | type[Linear] | type[Trees]] = {"mlp": MLP, "linear": Linear, "trees": Trees}
-"""Rankers that can be asked for by name."""

@@ -1,23 +1,21 @@
-"""Boosted trees as a ranker: LightGBM models behind the interface of a network, kept on disk as text.
+"""Boosted trees as a ranker: LightGBM models behind the interface of a network.
 
-One booster per relevance output, but for those that a network beside the trees gives. `trees_fit` says how they
-are grown; here they score, are saved and loaded.
+One booster per relevance output, but for those that a network beside the trees gives. `fitting/boosting` says how
+they are grown, `boosters` how they are kept on disk.
 
 Legend: n documents, D features, O outputs.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-import numpy as np
 import torch
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor, nn
 
-from unskew.errors import DataError, MissingExtra
+from unskew.learning.boosters import LightGBMFormat, package
 
 
 class Growing(BaseModel):
@@ -43,6 +41,7 @@ class Trees(Growing):
     """Boosted regression trees (LightGBM), grown on the gradient of any method's loss."""
 
     name: Literal["trees"] = "trees"
+    fitted_by: ClassVar[Literal["rounds"]] = "rounds"
     bias_steps: int = Field(5, ge=0)
     """Optimiser steps of the method's own parameters in every round."""
     rows: int = Field(200_000, ge=1)
@@ -50,9 +49,9 @@ class Trees(Growing):
     beside: Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(strict=False)] = (16,)
     """Hidden units of the network beside the trees that gives the observation of `lbd` and `lbd_lips`."""
 
-    def build(self, features: int, outputs: int) -> nn.Module:
+    def build(self, features: int, outputs: int, at_zero: slice = slice(0, 0)) -> TreeRanker:
         """The ranker without a tree; where outputs start is drawn from torch's current random state."""
-        lightgbm()
+        package("lightgbm")
         return TreeRanker(features, outputs)
 
     def parameters(self, *, threads: int | None) -> dict[str, Any]:
@@ -78,13 +77,11 @@ class TreeRanker(nn.Module):
     """Boosters side by side, [n, D] -> [n, O]; no gradient passes through."""
 
     kept: Tensor
-    ending = "txt"
-    """How its files end."""
 
     def __init__(self, features: int, outputs: int) -> None:
         """No trees yet. Several outputs start apart, since methods that multiply them cannot leave equal ones."""
         super().__init__()
-        self.features, self.threads = features, 0
+        self.features, self.threads, self.format = features, 0, LightGBMFormat()
         start = 0.1 * torch.randn(outputs) if outputs > 1 else torch.zeros(outputs)
         self.start = nn.Parameter(start, requires_grad=False)
         self.register_buffer("kept", torch.zeros(outputs, dtype=torch.int64))  # trees in use of each booster
@@ -92,91 +89,24 @@ class TreeRanker(nn.Module):
 
     def forward(self, documents: Tensor) -> Tensor:
         """Relevance outputs of each document."""
-        outputs = self.start.detach().expand(len(documents), -1).clone()
-        rows = documents.detach().cpu().numpy()
-        for output, booster in enumerate(self.boosters):
-            count = int(self.kept[output])
-            if count and len(rows):
-                outputs[:, output] += self.grown(booster, rows, 0, count).to(outputs)
-        return outputs
-
-    def grown(self, booster: Any, rows: np.ndarray[Any, Any], first: int, count: int) -> Tensor:
-        """The sum of `count` trees from number `first` on, [n]."""
-        values = booster.predict(
-            rows, start_iteration=first, num_iteration=count, raw_score=True, num_threads=self.threads
-        )
-        return torch.from_numpy(np.asarray(values))
-
-    def take(self, booster: Any, count: int) -> None:
-        """Let the first trees of a booster be the one output."""
-        self.boosters = [booster]
-        self.kept.fill_(count)
-        self.truncate()
+        rows, start = documents.detach().cpu().numpy(), self.start.detach().cpu().numpy()
+        values = self.format.outputs(self.boosters, self.kept.tolist(), start, rows, self.threads)
+        return torch.from_numpy(values).to(self.start.device)
 
     def truncate(self) -> None:
         """Drop the trees that are not in use, and the training data with them."""
-        self.boosters = [self.opened(text) for text in self.texts()]
-
-    def texts(self) -> list[str]:
-        """The package's own text of each booster, up to the last tree in use."""
-        counts = [max(count, 1) for count in self.kept.tolist()]  # 0 would mean all of them
-        return [self.text(booster, count) for booster, count in zip(self.boosters, counts, strict=False)]
-
-    def text(self, booster: Any, count: int) -> str:
-        """LightGBM's own text of the first trees."""
-        text: str = booster.model_to_string(num_iteration=count)
-        return text
-
-    def opened(self, text: str, path: Path | None = None) -> Any:
-        """The booster of a text."""
-        return read_booster(text, path)
-
-    def size(self, booster: Any) -> tuple[int, int]:
-        """Trees and features of a booster."""
-        return booster.current_iteration(), booster.num_feature()
+        texts = self.format.texts(self.boosters, self.kept.tolist())
+        self.boosters = [self.format.opened(text) for text in texts]
 
     def write(self, folder: Path) -> None:
-        """Write trees_0.txt, trees_1.txt, ... and nothing else of that name."""
-        for stale in folder.glob("trees_*.*"):
-            stale.unlink()
-        for output, text in enumerate(self.texts()):
-            (folder / f"trees_{output}.{self.ending}").write_text(text, encoding="utf-8")
+        """Write the trees in use."""
+        self.format.write(folder, self.boosters, self.kept.tolist())
 
     def read(self, folder: Path) -> None:
         """Read what `write` wrote."""
-        if not self.kept.any():
-            return
-        for output in range(len(self.kept)):
-            path = folder / f"trees_{output}.{self.ending}"
-            booster = self.opened(path.read_text(encoding="utf-8"), path)
-            count, (trees, features) = int(self.kept[output]), self.size(booster)
-            if features != self.features or trees < count:
-                raise DataError(
-                    f"{trees} trees on {features} features, where the model says {count} on {self.features}",
-                    path=path,
-                )
-            self.boosters.append(booster)
+        self.boosters = self.format.read(folder, self.kept.tolist(), self.features)
 
 
 def tree_rankers(ranker: nn.Module) -> list[TreeRanker]:
     """The boosted part of a ranker, if it has one."""
     return [module for module in ranker.modules() if isinstance(module, TreeRanker)]
-
-
-def read_booster(text: str, path: Path | None = None) -> Any:
-    """The booster of a LightGBM model text."""
-    library = lightgbm()
-    if "end of trees" not in text:  # LightGBM itself does not survive every damaged text
-        raise DataError("not a whole LightGBM model", path=path)
-    try:
-        return library.Booster(model_str=text)
-    except library.basic.LightGBMError as error:
-        raise DataError(f"not a LightGBM model: {error}", path=path) from error
-
-
-def lightgbm() -> Any:
-    """The package, or an error that says how to get it."""
-    try:
-        return import_module("lightgbm")
-    except ImportError as error:
-        raise MissingExtra("trees", "lightgbm") from error

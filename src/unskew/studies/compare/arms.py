@@ -14,8 +14,7 @@ from unskew.checking import checked, table_of
 from unskew.errors import ConfigError
 from unskew.learning.fitting.loop import Training
 from unskew.learning.methods import LEARNERS, METHODS, MethodConfig, PackageConfig
-from unskew.learning.rankers.networks import RANKERS, Ranker
-from unskew.running.settings import usual_choice
+from unskew.learning.rankers import RANKERS, Ranker
 
 REFERENCES = ("naive", "labeled", "random", "logging")
 """Arms that every comparison has; the first is what methods are tested against."""
@@ -118,7 +117,7 @@ def _arm(key: str, table: Mapping[str, Any], shared: Shared) -> Arm:
     of_ranker = shared.ranker if ranker is None else table_of(f"{key}.ranker", ranker, RANKERS)
     axes = {} if packaged else _axes("grid", shared.grid, "training")
     axes |= _axes(f"{key}.grid", grid, "method") | own
-    usual = {"validate_on": usual_choice(method, labels=False)} if packaged else {}
+    usual = {"validate_on": method.usual_choice(labels=False)} if packaged else {}
     points = []
     for choice in combinations(axes):
         of_method = {axis: value for (home, axis), value in choice.items() if home == "method"}

@@ -38,7 +38,7 @@ from unskew.clicks.lists.datasets import PRESETS
 from unskew.clicks.lists.scaling import SCALINGS
 from unskew.clicks.simulate import BEHAVIOURS, LOGGERS, Behaviour, Logger
 from unskew.errors import ConfigError, did_you_mean
-from unskew.learning.rankers.networks import RANKERS
+from unskew.learning.rankers import RANKERS
 from unskew.running.settings import Paths
 from unskew.studies.compare.arms import Arm, Shared, label_of, read_arms
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from unskew.clicks.counts.batches import Batches
-from unskew.clicks.counts.reduction import reduce_log
-from unskew.learning.methods import PackageConfig
 from unskew.learning.model import Model
+from unskew.learning.scorer import Scorer
 from unskew.measuring import ndcg_metric
-from unskew.running.run import Data, click_likelihood, click_ndcg, held_queries, run
+from unskew.running.choosing import click_likelihood, click_ndcg
+from unskew.running.data import LogData, held_queries
+from unskew.running.run import run
 from unskew.running.settings import Settings
 from unskew.studies.compare.arms import Point
 from unskew.studies.compare.data import Splits
@@ -30,13 +30,13 @@ def fit(point: Point, seed: int, scaling: str, log: Log, splits: Splits) -> Foun
     apart = np.isin(log.query, held)
     train, held_out = log.take(~apart), log.take(apart)
     lists = splits.validation or (log.lists.take(held) if point.reads_labels else None)
-    packaged, training = isinstance(point.method, PackageConfig), point.training.model_copy(update={"seed": seed})
-    asked = Settings(
-        method=point.method, ranker=point.ranker, scaling="none" if packaged else scaling, training=training
-    )
+    training = point.training.model_copy(update={"seed": seed})
+    scaling = "none" if point.ranker is None else scaling
+    asked = Settings(method=point.method, ranker=point.ranker, scaling=scaling, training=training)
     by = "labels" if point.reads_labels and training.validate_on == "clicks" else training.validate_on
     chosen_by = {"clicks": (held_out, None), "labels": (None, lists), "nothing": (None, None)}[by]
-    model, trained = run(asked, Data(train, *chosen_by))
+    done = run(asked, LogData(train, *chosen_by))
+    model, trained = done.model, done.fit
     if trained.status == "interrupted":
         raise KeyboardInterrupt
     found = {
@@ -44,14 +44,14 @@ def fit(point: Point, seed: int, scaling: str, log: Log, splits: Splits) -> Foun
         "clicks": int(train.click.sum()),
         "validation_ndcg@10": None if lists is None else label_score(model, lists),
     }
-    if packaged:  # it has no click model, so held-out clicks choose by its nDCG on them
+    if not isinstance(model, Model):  # it has no click model, so held-out clicks choose by its nDCG on them
         found["validation_click_ndcg@10"] = _finite(click_ndcg(model, held_out))
     else:
         found["validation_click_loglikelihood"] = None if point.reads_labels else click_score(model, held_out)
     return found, model.score(splits.test)
 
 
-def label_score(model: Model, lists: Lists) -> float | None:
+def label_score(model: Scorer, lists: Lists) -> float | None:
     """nDCG@10 on labelled lists."""
     values = ndcg_metric(model.score(lists), lists.labels, offsets=lists.offsets, at=10)
     return None if np.isnan(values).all() else float(np.nanmean(values))
@@ -63,8 +63,6 @@ def _finite(value: float) -> float | None:
 
 def click_score(model: Model, log: Log) -> float | None:
     """Mean log-probability of a click among the results of its page."""
-    scaled = np.asarray(model.scaler.apply(log.lists).features, np.float32)
-    parameter = next(iter(model.ranker.parameters()), None)  # trees have none
-    counts = reduce_log(log, serp=model.method_config.serp)
-    batches = Batches(counts, scaled, size=4096, device="cpu" if parameter is None else parameter.device)
-    return _finite(float(click_likelihood(model, batches)))
+    device = next(model.ranker.parameters()).device
+    batches = LogData(log, log).held_out_batches(model.method_config, model.scaler, device)
+    return None if batches is None else _finite(click_likelihood(model, batches))

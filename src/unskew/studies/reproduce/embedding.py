@@ -21,8 +21,9 @@ from unskew.checking import checked, table_of
 from unskew.clicks.simulate import Behaviour, simulate
 from unskew.learning.fitting.loop import Training
 from unskew.learning.methods.vectorization import Vectorization, VectorizationMethod, base_vector
-from unskew.learning.model import Model, load
-from unskew.learning.rankers.networks import RANKERS
+from unskew.learning.model import Model, load_model
+from unskew.learning.rankers import RANKERS
+from unskew.learning.scorer import Card
 from unskew.measuring import SeedSummary, mean_over_seeds, ndcg_metric
 from unskew.running.folder import status
 from unskew.running.run import learn
@@ -121,7 +122,7 @@ def trained(asked: Asked, splits: Splits, behaviour: Behaviour, seed: int, runs:
         learn(log, method, training=training, out=folder, **on)
         if status(folder) == "interrupted":
             raise KeyboardInterrupt
-    return load(folder)
+    return load_model(folder, Card.read(folder))
 
 
 def space_of(model: Model, lists: Lists) -> Space:

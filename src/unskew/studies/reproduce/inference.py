@@ -14,7 +14,7 @@ from unskew.clicks.lists.scaling import fit_scaler
 from unskew.learning.fitting.loop import threads
 from unskew.learning.methods import Context, MethodConfig, Naive, Vectorization
 from unskew.learning.model import Model, build
-from unskew.learning.rankers.networks import MLP
+from unskew.learning.rankers import MLP
 from unskew.studies.compare.config import asked_for
 from unskew.studies.compare.data import read_data
 from unskew.studies.reproduce.data import Source
@@ -53,7 +53,7 @@ def time_ranking(recipe: Recipe, source: Source, *, quick: bool) -> Timed:
     )
     lists = batch_of(read_data(asked_for(content, Path()).file.data, Path()).test, asked.lists)
     models = {name: untrained(name, asked, lists) for name in ARMS}
-    scaled = torch.from_numpy(np.asarray(models["scalar"].scaler.apply(lists).features, np.float32))
+    scaled = np.asarray(models["scalar"].scaler.apply(lists).features, np.float32)
     repeats = min(asked.repeats, 20) if quick else asked.repeats
     seconds: dict[str, list[float]] = {name: [] for name in ARMS}
     with threads(1):
@@ -80,14 +80,14 @@ def untrained(name: str, asked: Inference, lists: Lists) -> Model:
     )
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        context = Context(POSITIONS, None)
+        context = Context(POSITIONS)
         model = build(method, MLP(sizes=tuple(asked.sizes)), fit_scaler("standard", lists), lists.dim, context)
     if name == "vectorization":
         model.method.get_buffer("ready").fill_(1)  # rank by the base vector, as after training
     return model
 
 
-def rank_all(model: Model, scaled: torch.Tensor, sizes: Array) -> Array:
+def rank_all(model: Model, scaled: Array, sizes: Array) -> Array:
     """Documents of all lists in ranked order, list after list."""
     scores = model.score_scaled(scaled, sizes)
     order: Array = np.lexsort([-scores, np.repeat(np.arange(len(sizes)), sizes)])

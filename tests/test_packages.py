@@ -1,4 +1,4 @@
-"""LightGBM and XGBoost as methods: the trees of `fit_baseline`, in models, run files and on the command line."""
+"""LightGBM and XGBoost as methods: their trees, in models, run files and on the command line."""
 
 from __future__ import annotations
 
@@ -16,15 +16,18 @@ from typer.testing import CliRunner
 
 import unskew
 from unskew.clicks.lists.letor import write_letor
+from unskew.clicks.lists.scaling import fit_scaler
 from unskew.clicks.log import write_log
 from unskew.errors import ConfigError, DataError, MissingExtra, RunError
+from unskew.learning.boosters import XGBoostFormat
 from unskew.learning.fitting.loop import Progress
-from unskew.learning.fitting.packages import BASELINES, fit_baseline
-from unskew.learning.methods import LEARNERS, METHODS, PACKAGES, Context, PackageConfig
-from unskew.learning.model import build
-from unskew.learning.rankers.trees import TreeRanker, tree_rankers
+from unskew.learning.fitting.packages import Packaged, page_groups
+from unskew.learning.methods import LEARNERS, METHODS, PACKAGES, PackageConfig
+from unskew.learning.scorer import TreeScorer
 from unskew.measuring import ndcg_metric
-from unskew.running.run import Data, run, split
+from unskew.running.data import LogData, split
+from unskew.running.fitters import NetworkFitter, PackageFitter
+from unskew.running.run import run
 from unskew.running.settings import read_run_file, settings
 from unskew.terminal.main import app
 from unskew.types import Array, Lists, Log
@@ -56,13 +59,23 @@ def small(name: str, **changes: Any) -> PackageConfig:
     return PACKAGES[name](**(SMALL | changes))
 
 
-def plain(scores: Array) -> Array:
-    """Scores of `fit_baseline` as a model keeps them."""
-    return scores.astype(np.float32)
+def grow(name: str, log: Log, chosen_by: Lists | Log | None = None, seed: int = 0, **options: Any) -> TreeScorer:
+    """The package's trees, without the rest of a run."""
+    training = unskew.Training(seed=seed, threads=1)
+    return Packaged(PACKAGES[name](**options), fit_scaler("none", log.lists), log, chosen_by, training).run()
+
+
+def predicted(name: str, model: TreeScorer, features: Array) -> Array:
+    """What the package itself says, by its own words."""
+    booster, rounds = model.boosters[0], model.kept[0]
+    if name.startswith("lightgbm"):
+        return booster.predict(features, num_iteration=rounds).astype(np.float32)
+    library = importlib.import_module("xgboost")
+    return booster.predict(library.DMatrix(features), iteration_range=(0, rounds))
 
 
 def test_packages_are_learners_and_no_losses() -> None:
-    assert list(PACKAGES) == list(BASELINES) == list(ENDINGS)
+    assert list(PACKAGES) == list(ENDINGS)
     assert set(LEARNERS) == {*METHODS, *PACKAGES}
     assert not set(METHODS) & set(PACKAGES)
     for name, config in PACKAGES.items():
@@ -83,14 +96,15 @@ def test_packages_are_learners_and_no_losses() -> None:
 
 
 @pytest.mark.parametrize("name", PACKAGES)
-def test_a_model_has_the_trees_of_fit_baseline(name: str, log: Log, fresh: Lists, tmp_path: Path) -> None:
+def test_a_model_has_the_trees_of_its_package(name: str, log: Log, fresh: Lists, tmp_path: Path) -> None:
     model = unskew.learn(log, small(name), validation=fresh, seed=3, threads=1)
-    expected = fit_baseline(name, log, fresh, 3, threads=1, **SMALL)
+    expected = grow(name, log, fresh, 3, **SMALL)
     scores = model.score(fresh)
     assert np.ptp(scores) > 0
-    assert np.array_equal(scores, plain(expected.score(fresh)))
-    (trees,) = tree_rankers(model.ranker)
-    assert trees.kept.tolist() == [expected.rounds]
+    assert np.array_equal(scores, expected.score(fresh))
+    np.testing.assert_allclose(scores, predicted(name, expected, fresh.features), rtol=1e-6)
+    assert isinstance(model.model, TreeScorer)
+    assert model.model.kept == expected.kept
     first = slice(0, int(fresh.offsets[1]))
     assert np.array_equal(model.rank(fresh.features[first]), np.argsort(-scores[first], kind="stable"))
     assert model.propensity() is None
@@ -98,7 +112,8 @@ def test_a_model_has_the_trees_of_fit_baseline(name: str, log: Log, fresh: Lists
     model.save(tmp_path / "model")
     again = unskew.load(tmp_path / "model")
     assert np.array_equal(again.score(fresh), scores)
-    assert (again.method_config, again.ranker_config) == (small(name), None)
+    assert isinstance(again, TreeScorer)
+    assert (again.card.method, again.card.ranker) == (small(name).model_dump(mode="json"), None)
     files = sorted(path.name for path in (tmp_path / "model").iterdir())
     assert files == ["model.json", f"trees_0.{ENDINGS[name]}", "weights.safetensors"]
     again.save(tmp_path / "copy")
@@ -110,19 +125,20 @@ def test_held_out_clicks_choose_the_number_of_trees(name: str, log: Log, fresh: 
     asked = settings(small(name), None, None, None, {"seed": 5, "threads": 1, "validate_on": "clicks"}, None)
     data = split(log, None, asked)
     assert data.held_out is not None
-    model, fit = run(asked, data)
-    expected = fit_baseline(name, data.train, data.held_out, 5, threads=1, **SMALL)
-    assert np.array_equal(model.score(fresh), plain(expected.score(fresh)))
-    assert (fit.step, fit.best_step, fit.status) == (expected.rounds, expected.rounds, "finished")
+    done = run(asked, data)
+    model, fit = done.model, done.fit
+    expected = grow(name, data.train, data.held_out, 5, **SMALL)
+    assert np.array_equal(model.score(fresh), expected.score(fresh))
+    assert (fit.step, fit.best_step, fit.status) == (expected.kept[0], expected.kept[0], "finished")
     pages = data.held_out
     values = ndcg_metric(expected.score(pages.lists)[pages.row], pages.click, offsets=pages.offsets, at=10)
     assert fit.best == pytest.approx(np.nanmean(values))
     by_log = unskew.learn(data.train, small(name), validation=data.held_out, seed=5, threads=1)
     assert np.array_equal(by_log.score(fresh), model.score(fresh))
     every = unskew.learn(log, small(name), seed=5, threads=1)  # nothing given to choose by
-    whole = fit_baseline(name, log, None, 5, threads=1, **SMALL)
-    assert whole.rounds == 6
-    assert np.array_equal(every.score(fresh), plain(whole.score(fresh)))
+    whole = grow(name, log, None, 5, **SMALL)
+    assert whole.kept == [6]
+    assert np.array_equal(every.score(fresh), whole.score(fresh))
 
 
 @pytest.mark.parametrize("name", PACKAGES)
@@ -136,23 +152,24 @@ def test_labels_are_never_read(name: str, log: Log) -> None:
 @pytest.mark.parametrize("name", ["lightgbm_position", "xgboost_unbiased"])
 def test_a_name_will_do_and_a_scaling_is_heeded(name: str, log: Log, fresh: Lists) -> None:
     by_name = unskew.learn(log, name, validation=fresh, threads=1)
-    assert by_name.method_config == PACKAGES[name]()
-    assert by_name.scaler.kind == "none"
+    assert by_name.model.card.method == PACKAGES[name]().model_dump(mode="json")
+    assert by_name.model.scaler.kind == "none"
     scaled = unskew.learn(log, small(name), scaling="query_minmax", validation=fresh, threads=1)
-    scaler = scaled.scaler
+    scaler = scaled.model.scaler
     assert scaler.kind == "query_minmax"
     there = replace(log, lists=scaler.apply(log.lists))
-    expected = fit_baseline(name, there, scaler.apply(fresh), 0, threads=1, **SMALL)
-    assert np.array_equal(scaled.score(fresh), plain(expected.score(scaler.apply(fresh))))
+    expected = grow(name, there, scaler.apply(fresh), 0, **SMALL)
+    assert np.array_equal(scaled.score(fresh), expected.score(scaler.apply(fresh)))
 
 
 def test_patience_seed_and_progress(log: Log, fresh: Lists) -> None:
     told: list[Progress] = []
     asked = settings(small("lightgbm", rounds=200, patience=2), None, None, None, {"threads": 1}, fresh)
-    model, fit = run(asked, Data(log, None, fresh), report=told.append)
+    done = run(asked, LogData(log, None, fresh), report=told.append)
+    model, fit = done.model, done.fit
     assert fit.step < asked.steps == told[0].step == 200
-    patient = fit_baseline("lightgbm", log, fresh, threads=1, **(SMALL | {"rounds": 200, "patience": 2}))
-    assert patient.rounds == fit.step
+    patient = grow("lightgbm", log, fresh, **(SMALL | {"rounds": 200, "patience": 2}))
+    assert patient.kept == [fit.step]
     assert (
         fit.best
         == told[0].metric
@@ -212,7 +229,7 @@ def test_a_run_file_from_end_to_end(log: Log, fresh: Lists, tmp_path: Path) -> N
     path = written(tmp_path, log, fresh, table, '[training]\nseed = 2\nthreads = 1\nvalidate_on = "clicks"\n')
     out = command("learn", path)
     model, read = unskew.load(tmp_path / "run"), unskew.read_letor(tmp_path / "test.txt")
-    assert model.method_config == small("lightgbm_position")
+    assert model.card.method == small("lightgbm_position").model_dump(mode="json")
     expected = unskew.learn(
         unskew.read_log(tmp_path / "log.parquet", unskew.read_letor(tmp_path / "lists.txt")),
         small("lightgbm_position"),
@@ -289,17 +306,18 @@ def test_run_files_are_refused(rest: str, data: str, message: str, log: Log, fre
 
 
 def test_several_processes_are_refused(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("unskew.running.run.workers_of", lambda training: 2)
+    monkeypatch.setattr("unskew.running.fitters.workers_of", lambda training: 2)
     with pytest.raises(ConfigError, match=r"in one process; choose .* another method"):
         unskew.learn(log, small("lightgbm"))
 
 
 def test_a_package_and_a_ranker_do_not_go_together(log: Log) -> None:
-    scaler, context = unskew.learn(log, small("lightgbm"), threads=1).scaler, Context(6, None)
+    scaler, data = fit_scaler("none", log.lists), LogData(log)
+    asked = settings(small("lightgbm"), None, None, None, {}, None)
     with pytest.raises(ConfigError, match="lightgbm grows its own trees"):
-        build(small("lightgbm"), unskew.MLP(), scaler, 5, context)
+        NetworkFitter(asked.model_copy(update={"ranker": unskew.MLP()}), data, scaler)
     with pytest.raises(ConfigError, match="dla needs a ranker"):
-        build(unskew.DLA(), None, scaler, 5, context)
+        PackageFitter(asked.model_copy(update={"method": unskew.DLA()}), data, scaler)
 
 
 @pytest.mark.parametrize(("name", "package"), [("lightgbm", "lightgbm"), ("xgboost_unbiased", "xgboost")])
@@ -313,8 +331,7 @@ def test_a_missing_package_names_its_extra(
             raise ImportError(wanted)
         return real(wanted, *rest)
 
-    monkeypatch.setattr("unskew.learning.rankers.trees.import_module", missing)
-    monkeypatch.setattr("unskew.learning.fitting.packages.import_module", missing)
+    monkeypatch.setattr("unskew.learning.boosters.import_module", missing)
     with pytest.raises(MissingExtra, match=rf"{package} is not installed; run: pip install 'unskew\[trees\]'"):
         unskew.learn(log, name)
 
@@ -328,9 +345,9 @@ def test_damaged_models_are_named(damage: str, log: Log, tmp_path: Path) -> None
         features = 3 if damage == "narrow" else 5
         lists = replace(log.lists, features=np.ascontiguousarray(log.lists.features[:, :features]))
         config = small("xgboost", rounds=2 if damage == "few" else 6)
-        other = unskew.learn(replace(log, lists=lists), config, threads=1, validate_on="nothing").ranker
-        assert isinstance(other, TreeRanker)
-        text = other.texts()[0]
+        other = unskew.learn(replace(log, lists=lists), config, threads=1, validate_on="nothing").model
+        assert isinstance(other, TreeScorer)
+        text = XGBoostFormat().texts(other.boosters, other.kept)[0]
     path.write_text({"cut": text[:300], "nonsense": "{}"}.get(damage, text))
     if damage == "missing":
         path.unlink()
@@ -341,3 +358,60 @@ def test_damaged_models_are_named(damage: str, log: Log, tmp_path: Path) -> None
 def test_a_log_without_pairs_is_named(log: Log) -> None:
     with pytest.raises(DataError, match="both a clicked and an unclicked"):
         unskew.learn(replace(log, click=np.zeros_like(log.click)), "lightgbm", validate_on="nothing")
+
+
+# ------------------------------------------------------------------------------------------- groups
+
+
+def backwards(log: Log) -> Log:
+    """The same pages with the rows of each in the opposite order."""
+    order = np.concatenate([np.arange(a, b)[::-1] for a, b in zip(log.offsets, log.offsets[1:], strict=False)])
+    return replace(log, row=log.row[order], position=log.position[order], click=log.click[order])
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_the_order_of_rows_never_matters(name: str, log: Log) -> None:
+    first, again, turned = (grow(name, part, log.lists, **SMALL) for part in (log, log, backwards(log)))
+    scores = first.score(log.lists)
+    assert np.isfinite(scores).all()
+    assert np.ptp(scores) > 0
+    assert 1 <= first.kept[0] <= SMALL["rounds"]
+    assert np.array_equal(again.score(log.lists), scores)
+    assert np.array_equal(turned.score(log.lists), scores)
+
+
+def test_bias_options_change_the_trees(log: Log) -> None:
+    for plain, other in (("lightgbm", "lightgbm_position"), ("xgboost", "xgboost_unbiased")):
+        scores = [grow(name, log, **SMALL).score(log.lists) for name in (plain, other)]
+        assert not np.array_equal(*scores)
+
+
+@pytest.mark.parametrize("package", ["lightgbm", "xgboost"])
+def test_rows_arrive_sorted_by_rank_one_group_a_page(
+    package: str, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library = pytest.importorskip(package)
+    given: list[dict[str, Any]] = []
+    kind = "Dataset" if package == "lightgbm" else "DMatrix"
+    real = getattr(library, kind)
+
+    def spy(features: Array, labels: Array | None = None, **rest: Any) -> Any:
+        given.append({"features": features, "labels": labels} | rest)
+        return real(features, labels, **rest)
+
+    monkeypatch.setattr(library, kind, spy)
+    name = {"lightgbm": "lightgbm_position", "xgboost": "xgboost_unbiased"}[package]
+    grow(name, backwards(log), rounds=1)
+    clicks = np.add.reduceat(log.click.astype(int), log.offsets[:-1])
+    kept = log.take((clicks > 0) & (clicks < log.sizes))
+    assert np.array_equal(given[0]["features"], log.lists.features[kept.row])
+    assert np.array_equal(given[0]["labels"], kept.click)
+    if package == "lightgbm":
+        assert np.array_equal(given[0]["group"], kept.sizes)
+        assert np.array_equal(given[0]["position"], kept.position)
+    else:
+        assert np.array_equal(np.unique(given[0]["qid"], return_counts=True)[1], kept.sizes)
+
+
+def test_at_most_so_many_pages_are_drawn(log: Log) -> None:
+    assert len(page_groups(log, log.lists.features, pages=7, seed=0).sizes) == 7

@@ -1,0 +1,53 @@
+"""A ranker and a second network on the same documents, outputs side by side."""
+
+from __future__ import annotations
+
+import itertools
+
+import torch
+from torch import Tensor, nn
+
+
+class WithSide(nn.Module):
+    """A ranker and a second network on the same documents, [n, D] -> [n, O + S]."""
+
+    def __init__(
+        self, ranker: nn.Module, side: nn.Module, width: int, *, later: bool, penalty: float = 0.0
+    ) -> None:
+        """`later`: the second network is trained after the ranker, and gives zeros until then."""
+        super().__init__()
+        self.ranker, self.side, self.width, self.later, self.strength = ranker, side, width, later, penalty
+
+    def forward(self, documents: Tensor) -> Tensor:
+        """Outputs of the ranker, then of the other."""
+        return self.join(self.ranker(documents), documents)
+
+    def join(self, outputs: Tensor, documents: Tensor) -> Tensor:
+        """The second network's outputs beside those of the ranker, [n, O] -> [n, O + S]."""
+        idle = self.later and self.training
+        beside = outputs.new_zeros(len(outputs), self.width) if idle else self.side(documents)
+        return torch.cat([outputs, beside], dim=-1)
+
+    def penalty(self) -> Tensor | float:
+        """lambda sum ||W||^2 / 2 over the layers of the second network, where it is trained with the ranker."""
+        if self.later or not self.strength:
+            return 0.0
+        return (
+            self.strength * torch.stack([w.square().sum() / 2 for w in self.side.parameters() if w.ndim > 1]).sum()
+        )
+
+
+def penalty_of(ranker: nn.Module) -> Tensor | float:
+    """What training adds to the loss for the sake of the ranker's own weights."""
+    return ranker.penalty() if isinstance(ranker, WithSide) else 0.0
+
+
+def plain_network(features: int, sizes: tuple[int, ...]) -> nn.Sequential:
+    """Linear layers with ELU between them and no normalisation, Glorot-uniform weights, biases at 0."""
+    layers: list[nn.Module] = []
+    for width, size in itertools.pairwise((features, *sizes)):
+        layers += [nn.ELU(inplace=True)] if layers else []
+        layers.append(linear := nn.Linear(width, size))
+        nn.init.xavier_uniform_(linear.weight)
+        nn.init.zeros_(linear.bias)
+    return nn.Sequential(*layers)

@@ -1,0 +1,233 @@
+"""What is saved, loaded, served and exported: documents in, scores out; no training code, and no torch here.
+
+A model folder holds `model.json` (what it is), `weights.safetensors` (numbers: scaling, ranker, method) and, where
+there are trees, their files. `load_scorer` opens it with as little as it can: trees whose score is linear in their
+outputs need no torch.
+
+Legend: Q queries, N documents, n of them in a block, D features, O relevance outputs.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeVar, overload
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save_file
+
+from unskew.clicks.lists.scaling import Scaler
+from unskew.errors import ConfigError, DataError, RunError
+from unskew.learning.boosters import TREE_FORMATS, Package, TreeFormat
+from unskew.types import Array, Lists
+
+FORMAT = 1
+_CHUNK = 65_536  # documents scored at once
+LINEAR = "score.weights"
+"""Name of w, where the score is relevance . w."""
+
+
+@dataclass(frozen=True)
+class Card:
+    """Everything about a model but its numbers, as model.json has it."""
+
+    method: dict[str, Any]
+    ranker: dict[str, Any] | None
+    """None where the method is a package, whose trees are its own."""
+    scaling: str
+    features: int
+    positions: int
+    factors: Mapping[str, int] = field(default_factory=dict)
+    trees: Package | None = None
+    """Whose trees score, where trees alone do."""
+
+    def write(self, folder: Path) -> None:
+        """Write model.json."""
+        (folder / "model.json").write_text(json.dumps({"format": FORMAT} | vars(self), indent=2) + "\n")
+
+    @classmethod
+    def read(cls, folder: Path) -> Card:
+        """Read what `write` wrote."""
+        if not (folder / "model.json").exists():
+            raise RunError(f"{folder} holds no model.json; it is not a finished run")
+        with readable(folder):
+            content = json.loads((folder / "model.json").read_text())
+            if content["format"] != FORMAT:
+                raise RunError(f"{folder}: written in format {content['format']}, this version reads {FORMAT}")
+            return cls(**{name: content[name] for name in cls.__dataclass_fields__})
+
+
+class Scorer(ABC):
+    """Prepares documents as in training and scores them, higher is better."""
+
+    card: Card
+    scaler: Scaler
+
+    @property
+    def features(self) -> int:
+        """Number of features of a document."""
+        return self.card.features
+
+    @abstractmethod
+    def score_scaled(self, documents: Array, sizes: Array) -> Array:
+        """Scores [n] of whole lists, one after another, whose features [n, D] are scaled already."""
+
+    @abstractmethod
+    def propensity(self) -> Array | None:
+        """Examination relative to rank 1, as the method learned it; None where it has no such thing."""
+
+    @abstractmethod
+    def write(self, folder: Path) -> None:
+        """Write everything but model.json."""
+
+    @overload
+    def score(self, documents: Lists) -> Array: ...
+    @overload
+    def score(self, documents: Array) -> Array: ...
+    def score(self, documents: Lists | Array) -> Array:
+        """Scores, higher is better: of every document of Lists [N], of one list [n, D], or of lists [B, K, D]."""
+        if isinstance(documents, Lists):
+            return self._score(documents.features, documents.offsets, documents.present)
+        documents = np.asarray(documents, dtype=np.float32)
+        if documents.ndim == 3:
+            rows, width, dim = documents.shape
+            flat = self._score(documents.reshape(-1, dim), np.arange(rows + 1) * width, None)
+            return flat.reshape(rows, width)
+        if documents.ndim != 2:
+            raise DataError(f"features must have shape [n, D] or [B, K, D], not {documents.shape}")
+        return self._score(documents, np.array([0, len(documents)]), None)
+
+    def rank(self, documents: Array) -> Array:
+        """The order to show one list [n, D] in: indices of its documents, best first; ties keep their order."""
+        order: Array = np.argsort(-self.score(documents), kind="stable")
+        return order
+
+    def save(self, folder: Path | str, *, force: bool = False) -> None:
+        """Write model.json and weights.safetensors into the folder, and trees in the text of their package."""
+        folder = Path(folder)
+        if (folder / "model.json").exists() and not force:
+            raise RunError(f"{folder} already holds a model; choose another folder or pass force=True")
+        folder.mkdir(parents=True, exist_ok=True)
+        self.write(folder)
+        self.card.write(folder)
+
+    def _score(self, features: Array, offsets: Array, present: Array | None) -> Array:
+        if features.shape[1] != self.features:
+            raise DataError(
+                f"the model was trained on {self.features} features, these documents have {features.shape[1]}"
+            )
+        scores = np.zeros(len(features), dtype=np.float32)
+        for first, last in _chunks(offsets):
+            start, stop = int(offsets[first]), int(offsets[last])
+            block = self.scaler.transform(
+                features[start:stop],
+                offsets=offsets[first : last + 1] - start,
+                present=None if present is None else present[start:stop],
+            )
+            scores[start:stop] = self.score_scaled(block, np.diff(offsets[first : last + 1]))
+        return scores
+
+
+@dataclass
+class TreeScorer(Scorer):
+    """Trees whose score is linear in their outputs; LightGBM's or XGBoost's, and nothing of torch."""
+
+    card: Card
+    scaler: Scaler
+    boosters: list[Any]
+    kept: list[int]
+    """Trees in use of each booster."""
+    start: Array
+    """[O] outputs before the first tree."""
+    weights: Array
+    """w [O]: the score is outputs . w."""
+    threads: int = 0
+    """Processor threads to predict with; 0 leaves it to the package."""
+
+    def score_scaled(self, documents: Array, sizes: Array) -> Array:
+        """Scores [n]; which list a document is in plays no part."""
+        outputs = self._format.outputs(self.boosters, self.kept, self.start, documents, self.threads)
+        scores: Array = outputs @ self.weights
+        return scores
+
+    def propensity(self) -> Array | None:
+        """Trees alone know of none."""
+        return None
+
+    def write(self, folder: Path) -> None:
+        """Write the trees and the numbers."""
+        numbers = {
+            "ranker.start": self.start,
+            "ranker.kept": np.asarray(self.kept, np.int64),
+            LINEAR: self.weights,
+        }
+        scaling = {f"scaler.{name}": array for name, array in self.scaler.arrays().items()}
+        save_file(numbers | scaling, folder / "weights.safetensors")
+        self._format.write(folder, self.boosters, self.kept)
+
+    def compact(self) -> TreeScorer:
+        """The same with the trees in use alone; others, and the training data, are let go."""
+        texts = self._format.texts(self.boosters, self.kept)
+        return replace(self, boosters=[self._format.opened(text) for text in texts])
+
+    @classmethod
+    def read(cls, folder: Path, card: Card) -> TreeScorer:
+        """The trees in a folder."""
+        assert card.trees is not None
+        numbers = load_file(folder / "weights.safetensors")
+        kept = numbers["ranker.kept"].tolist()
+        boosters = TREE_FORMATS[card.trees].read(folder, kept, card.features)
+        scaler = Scaler.from_arrays(card.scaling, below(numbers, "scaler."))
+        return cls(card, scaler, boosters, kept, numbers["ranker.start"], numbers[LINEAR])
+
+    @property
+    def _format(self) -> TreeFormat:
+        assert self.card.trees is not None
+        return TREE_FORMATS[self.card.trees]
+
+
+def load_scorer(folder: Path | str) -> Scorer:
+    """Open a model folder to score with: without torch where trees alone score."""
+    folder = Path(folder)
+    card = Card.read(folder)
+    if card.trees is None:
+        from unskew.learning.model import load_model
+
+        return load_model(folder, card)
+    with readable(folder):
+        return TreeScorer.read(folder, card)
+
+
+T = TypeVar("T")
+
+
+def below(numbers: Mapping[str, T], prefix: str) -> dict[str, T]:
+    """The arrays whose name starts with the prefix, without it."""
+    return {name.removeprefix(prefix): value for name, value in numbers.items() if name.startswith(prefix)}
+
+
+@contextmanager
+def readable(folder: Path) -> Iterator[None]:
+    """Whatever is wrong with a model folder becomes one error that names it."""
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, OSError, SafetensorError, DataError, ConfigError) as error:
+        what = f"{error} is missing" if isinstance(error, KeyError) else error
+        raise RunError(f"{folder}: the model cannot be read: {what}") from error
+    except RuntimeError as error:  # weights of other names or shapes than model.json says
+        raise RunError(f"{folder}: the weights do not fit model.json: {error}") from error
+
+
+def _chunks(offsets: Array) -> Iterator[tuple[int, int]]:
+    """Ranges of whole lists with about _CHUNK documents each."""
+    first, queries = 0, len(offsets) - 1
+    while first < queries:
+        last = int(np.searchsorted(offsets, offsets[first] + _CHUNK, side="right")) - 1
+        last = min(max(last, first + 1), queries)
+        yield first, last
+        first = last

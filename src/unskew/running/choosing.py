@@ -1,0 +1,64 @@
+"""What weights are chosen by: nDCG@10 on labelled lists, or held-out clicks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+from unskew.clicks.counts.batches import Batches
+from unskew.errors import DataError
+from unskew.learning.losses import list_log_softmax
+from unskew.learning.model import Model
+from unskew.learning.scorer import Scorer
+from unskew.measuring import ndcg_metric
+from unskew.running.data import TrainingData
+from unskew.types import Array, Lists, Log
+
+
+def label_choice(scorer: Scorer, lists: Lists) -> Callable[[], float]:
+    """nDCG@10 on labelled lists, scaled once."""
+    if not (lists.labels > 0).any():
+        raise DataError(
+            "no validation document has a grade above 0, so labels cannot choose weights", path=lists.name
+        )
+    scaled = np.require(scorer.scaler.apply(lists).features, np.float32, ["C", "W"])
+
+    def choice() -> float:
+        return _ndcg(scorer.score_scaled(scaled, lists.sizes), lists.labels, lists.offsets)
+
+    return choice
+
+
+def click_choice(model: Model, data: TrainingData, device: torch.device) -> Callable[[], float]:
+    """The likelihood of held-out clicks."""
+    batches = data.held_out_batches(model.method_config, model.scaler, device)
+    if batches is None:
+        raise DataError(
+            "the held-out pages have no click, so clicks cannot choose weights",
+            path=data.name,
+            hint='give validation=, or validate_on="nothing"',
+        )
+    return lambda: click_likelihood(model, batches)
+
+
+def click_likelihood(model: Model, batches: Batches) -> float:
+    """Mean log-probability of the clicked slot among those shown, under the model's click scores."""
+    total = clicks = 0.0
+    with torch.no_grad():
+        for batch in batches.in_order():
+            scores = model.method.click_scores(batch.pad(model.ranker(batch.documents)), batch)
+            total += (batch.clicks * list_log_softmax(scores, batch.where)).sum().item()
+            clicks += batch.clicks.sum().item()
+    return total / clicks if clicks else float("nan")
+
+
+def click_ndcg(scorer: Scorer, log: Log) -> float:
+    """nDCG@10 of the pages of a log, by their clicks: how well a model without a click model ranks them."""
+    return _ndcg(scorer.score(log.lists)[log.row], log.click.astype(np.int64), log.offsets)
+
+
+def _ndcg(scores: Array, labels: Array, offsets: Array) -> float:
+    values = ndcg_metric(scores, labels, offsets=offsets, at=10)
+    return float("nan") if np.isnan(values).all() else float(np.nanmean(values))

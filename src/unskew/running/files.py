@@ -1,0 +1,97 @@
+"""The files that a run names, opened: lists, and a log in memory or shards on disk."""
+
+from __future__ import annotations
+
+import tempfile
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from unskew.clicks.counts.shard_writing import Source
+from unskew.clicks.counts.shards import open_shards, shards_for
+from unskew.clicks.engine.parquet import impressions_in
+from unskew.clicks.lists.feature_table import is_table
+from unskew.clicks.lists.features import Missing, keep_featured, read_features
+from unskew.clicks.lists.letor import read_letor
+from unskew.clicks.log import read_log
+from unskew.errors import ConfigError, DataError
+from unskew.learning.fitting.processes import first_process_first, workers_of
+from unskew.learning.methods import MethodConfig
+from unskew.running.data import TrainingData, split
+from unskew.running.settings import IN_MEMORY, DataFiles, Paths, Settings, bytes_of
+from unskew.running.shards import ShardData
+from unskew.types import Lists, Log
+
+
+def read_lists(files: Sequence[str | Path], doc_ids: bool) -> Lists:
+    """One set of lists from one or several files: Parquet by its ending, else LETOR."""
+    if is_table(files[0]):
+        return read_features(list(files))
+    return read_letor(files[0] if len(files) == 1 else list(files), doc_ids=doc_ids)
+
+
+def open_data(base: Path, files: DataFiles, asked: Settings) -> tuple[TrainingData, Lists | None]:
+    """What a run file learns from and is chosen by, and its test lists."""
+
+    def within(paths: Paths) -> tuple[Path, ...]:
+        return tuple(base / path for path in ((paths,) if isinstance(paths, str) else paths))
+
+    def open_lists(paths: Paths | None) -> Lists | None:
+        return None if paths is None else read_lists(within(paths), files.doc_ids)
+
+    validation, test = open_lists(files.validation), open_lists(files.test)
+    labelled = validation if asked.training.validate_on == "labels" else None
+    if files.counts is not None or files.shards is not None or files.memory is not None:
+        return open_shard_data(base, files, within(files.lists), asked, labelled), test
+    lists = read_lists(within(files.lists), files.doc_ids)
+    assert files.log is not None, "a run file has a log or counts"
+    log = open_log(impressions_in(base / files.log), lists, drop=files.missing_features == "drop")
+    return split(log, labelled, asked), test
+
+
+def open_log(path: Path, lists: Lists, *, drop: bool = False) -> Log:
+    """A log joined to its lists; `drop` leaves out impressions without features, and warns of them."""
+    if not drop or not path.exists():
+        try:
+            return read_log(path, lists)
+        except DataError as error:
+            if "have no features" in str(error):
+                raise DataError(f'{error}, or set data.missing_features = "drop"') from None
+            raise
+    missing = Missing()
+    with tempfile.TemporaryDirectory(prefix="unskew-") as folder:
+        log = read_log(keep_featured(path, lists, Path(folder) / "log.parquet", missing), lists)
+    if missing.lost:
+        warnings.warn(f"{path}: {missing}; they were left out", stacklevel=2)
+    return log
+
+
+def open_shard_data(
+    base: Path, files: DataFiles, lists: tuple[Path, ...], asked: Settings, labelled: Lists | None
+) -> ShardData:
+    """The shards that a run file asks for, written by the first process where they are not there yet."""
+    method = asked.method
+    if not isinstance(method, MethodConfig):
+        raise ConfigError(f"{method.name}: {IN_MEMORY}")
+    source = Source(
+        log=None if files.log is None else str(base / files.log),
+        counts=None if files.counts is None else str(base / files.counts),
+        lists=tuple(map(str, lists)),
+        shards=files.shards or 1,
+        held_out=asked.training.validate_on == "clicks",
+        reduction=method.reduction,
+        serp=method.serp,
+        missing=files.missing_features,
+        doc_ids=files.doc_ids,
+    )
+    count = source.shards if files.memory is None else shards_for(bytes_of(files.memory), source)
+    workers = workers_of(asked.training)
+    source = replace(source, shards=-(-count // workers) * workers)  # as many for each worker
+    with first_process_first():
+        shards = open_shards(source)
+    if shards.missing:
+        warnings.warn(
+            f"{shards.name}: {shards.missing} impressions have no features and were left out", stacklevel=2
+        )
+    return ShardData(shards, len(shards) if source.held_out else None, labelled, files.shard_steps)
