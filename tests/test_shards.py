@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import ast
+import contextlib
+import gc
 import json
+import os
 import subprocess
 import sys
+import time
 from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,10 +27,11 @@ import unskew
 from unskew.clicks.counts import shard_writing
 from unskew.clicks.counts.reduction import Counts, reduce_log
 from unskew.clicks.counts.shard_batches import ShardedBatches
-from unskew.clicks.counts.shard_writing import Source
+from unskew.clicks.counts.shard_writing import ShardSource
 from unskew.clicks.counts.shards import Shards, open_shards, shards_for
 from unskew.clicks.lists.inputs import Vectors
 from unskew.clicks.lists.scaling import SCALINGS, fit_scaler
+from unskew.clicks.presentation import fit_presentation
 from unskew.errors import ConfigError, DataError
 from unskew.learning.fitting.loop import Progress
 from unskew.running.run import learn_file
@@ -57,8 +65,8 @@ def folder(log: Log, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def source(folder: Path, shards: int = 4, lists: str = "features.parquet", **more: Any) -> Source:
-    return Source(log=str(folder / "log"), counts=None, lists=(str(folder / lists),), shards=shards, **more)
+def source(folder: Path, shards: int = 4, lists: str = "features.parquet", **more: Any) -> ShardSource:
+    return ShardSource(log=str(folder / "log"), counts=None, lists=(str(folder / lists),), shards=shards, **more)
 
 
 def contents(counts: Counts) -> Counter[Any]:
@@ -179,6 +187,93 @@ def test_a_log_without_a_column(folder: Path) -> None:
         open_shards(bare)
 
 
+def test_presentation_columns_are_encoded(log: Log, folder: Path, tmp_path: Path) -> None:
+    """As in memory, from a log and from its counts; fitted on the shards that are trained on."""
+    rows = np.arange(len(log.row))
+    kind = np.where(rows % 7 == 0, None, np.array(["text", "image", "map"], object)[log.row % 3])
+    columns = {"serp_kind": kind, "serp_height": np.where(rows % 5 == 0, np.nan, log.row / 4)}
+    shown = replace(log, columns=columns)
+    unskew.write_log(shown, tmp_path / "log.parquet")
+    unskew.counts(tmp_path / "log.parquet", tmp_path / "counts", serp=list(columns), threads=1)
+    made = replace(source(folder), log=str(tmp_path / "log.parquet"), serp=tuple(columns), bins=3)
+    expected = fit_presentation(columns, list(columns), bins=3)
+    whole = reduce_log(shown, presentation=expected)
+    for each in (made, replace(made, log=None, counts=str(tmp_path / "counts"))):
+        shards = open_shards(each, cache=tmp_path / "cache")
+        assert shards.presentation == expected
+        assert shards.presentation.sizes == {"serp_kind": 5, "serp_height": 5}
+        found = [counts.serp["serp_height"][counts.where] for counts in all_shards(shards)]
+        codes = np.sort(whole.serp["serp_height"][whole.where])
+        assert np.array_equal(np.sort(np.concatenate(found)), codes)
+    held = open_shards(replace(made, held_out=True), cache=tmp_path / "cache")
+    heights = [part.presentation.encoders["serp_height"].missing for part in (held, shards)]
+    assert 0 < heights[0] < heights[1]  # what is held out is not looked at
+
+
+def test_a_cut_shard_is_written_again(folder: Path, tmp_path: Path) -> None:
+    shards = open_shards(source(folder), cache=tmp_path)
+    path = shards.folder / "00001.safetensors"
+    os.truncate(path, path.stat().st_size - 1)
+    with pytest.raises(DataError, match=r"00001\.safetensors: damaged .*; delete its folder"):
+        shards.load(1)
+    assert contents(open_shards(source(folder), cache=tmp_path).load(1)) == contents(
+        open_shards(source(folder)).load(1)
+    )
+
+
+class Litter:
+    """Garbage whose collection runs Python code, so that threads may change in the midst of a parse."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+    def __del__(self) -> None:
+        sum(range(50))
+
+
+@pytest.fixture
+def restless() -> Iterator[None]:
+    """Threads and garbage collections that come as often as they can."""
+    interval, threshold = sys.getswitchinterval(), gc.get_threshold()
+    sys.setswitchinterval(1e-6)
+    gc.set_threshold(20)
+    yield
+    sys.setswitchinterval(interval)
+    gc.set_threshold(*threshold)
+
+
+def test_threads_may_read_while_others_parse(folder: Path, restless: None) -> None:
+    """Python 3.11's parser breaks in threads: with np.load, which reads headers by it, this fails soon."""
+    shards = open_shards(source(folder))
+    letor = unskew.read_letor(folder / "lists.txt")
+    expected = [shards.load(shard).clicks.sum() for shard in range(3)]
+    ends = time.monotonic() + 3
+
+    def read(shard: int) -> int:
+        done = 0
+        while time.monotonic() < ends or done < 700:
+            assert shards.load(shard).clicks.sum() == expected[shard]
+            done += 1
+        return done
+
+    def read_cache() -> None:
+        while time.monotonic() < ends:
+            assert unskew.read_letor(folder / "lists.txt").features.shape == letor.features.shape
+
+    def parse(depth: int) -> None:
+        text = "(" * depth + "1" + ",)" * depth
+        while time.monotonic() < ends:
+            Litter()
+            with contextlib.suppress(SystemError):  # its own fault
+                ast.literal_eval(text)
+
+    with ThreadPoolExecutor(6) as pool:
+        waiting = [pool.submit(parse, 10), pool.submit(parse, 60), pool.submit(read_cache)]
+        reads = sum(pool.map(read, range(3)))
+        assert [done.result() for done in waiting] == [None] * 3
+    assert reads >= 2100
+
+
 # ---- training ----
 
 
@@ -268,7 +363,7 @@ from unskew.clicks.lists.inputs import Vectors
 from unskew.clicks.lists import feature_table
 from unskew.clicks.counts.shards import open_shards
 from unskew.clicks.counts.shard_batches import ShardedBatches
-from unskew.clicks.counts.shard_writing import Source
+from unskew.clicks.counts.shard_writing import ShardSource
 
 def peak():  # not getrusage, which begins at the peak of the process that started this one
     lines = Path("/proc/self/status").read_text().splitlines()
@@ -276,7 +371,7 @@ def peak():  # not getrusage, which begins at the peak of the process that start
 
 splitting.BUFFERED, feature_table.READ_AT_ONCE = 2**22, 2**18  # small beside the shards
 folder, shards = sys.argv[1], int(sys.argv[2])
-made = Source(log=f"{folder}/log.parquet", counts=None, lists=(f"{folder}/features.parquet",), shards=shards)
+made = ShardSource(log=f"{folder}/log.parquet", counts=None, lists=(f"{folder}/features.parquet",), shards=shards)
 opened = open_shards(made, cache=f"{folder}/cache-{shards}")
 before, arrow = peak(), pa.default_memory_pool().max_memory() / 2**20
 batches = ShardedBatches(opened, lambda lists: Vectors.of(lists.features), size=64, stay=2)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from unskew.clicks.counts.shard_writing import Source
+from unskew.clicks.counts.shard_writing import ShardSource
 from unskew.clicks.counts.shards import open_shards, shards_for
 from unskew.clicks.engine.parquet import impressions_in
 from unskew.clicks.lists.feature_table import is_table
@@ -74,7 +74,7 @@ def open_shard_data(
     method = asked.method
     if not isinstance(method, MethodConfig):
         raise ConfigError(f"{method.name}: {IN_MEMORY}")
-    source = Source(
+    source = ShardSource(
         log=None if files.log is None else str(base / files.log),
         counts=None if files.counts is None else str(base / files.counts),
         lists=tuple(map(str, lists)),

@@ -67,8 +67,7 @@ class ShardData:
                 path=self.name,
                 hint="give the propensities, as numbers or as a file",
             )
-        sizes = {name: highest + 1 for name, highest in self.shards.serp.items()}
-        return Context(self.shards.positions, self.facts(), sizes)
+        return Context(self.shards.positions, self.facts(), self.shards.presentation.sizes)
 
     def batches(
         self, method: MethodConfig, scaler: Scaler, training: Training, device: torch.device, workers: int

@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import pyarrow.parquet as pq
 
-from unskew.clicks.counts.reduction import Counts, fill, same_page
+from unskew.clicks.counts.reduction import Counts, encoded_columns, fill, same_page
 from unskew.clicks.engine.parquet import complete_folder
 from unskew.clicks.joining import join_lists, match
 from unskew.clicks.log import page_codes, page_starts, reading_order
+from unskew.clicks.presentation import Presentation
 from unskew.clicks.schema import to_array
 from unskew.errors import DataError
 from unskew.types import Array, Lists, Log
@@ -46,14 +47,16 @@ def read_counts(
     reduction: Literal["counts", "pairs"] = "counts",
     *,
     serp: Sequence[str] = (),
+    presentation: Presentation | None = None,
     randomized: bool | None = None,
 ) -> Counts:
     """Counts from a folder, joined to their lists; what `reduce_log` would have made of the whole log.
 
-    Rankings that differ only in columns which are not asked for become one. `randomized` keeps the pages with
-    slots that were filled at random (True), or those without (False).
+    `serp` and `presentation` are those of `reduce_log`; rankings that differ in no column asked for become one.
+    `randomized` keeps the pages with slots that were filled at random (True), or those without (False).
     """
     place = Path(folder) / "slots"
+    serp = serp if presentation is None else presentation.names
     table = _open(place, ["ranking_id", "query_id", "position", "doc_id", "impressions", "clicks", *serp])
     if randomized is not None:
         table = _only(table, randomized, place)
@@ -63,6 +66,7 @@ def read_counts(
     ranking, names = page_codes(table.rename_columns({"ranking_id": "page_id"}), place)
     position = to_array(table["position"])
     columns = {name: to_array(table[name]) for name in ("impressions", "clicks", *serp)}
+    columns |= encoded_columns(columns, serp, presentation)
     order = reading_order(ranking, position)
     if order is not None:
         query, row, ranking, position = (part[order] for part in (query, row, ranking, position))

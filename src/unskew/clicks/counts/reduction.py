@@ -13,11 +13,13 @@ Legend: S pages, N impressions, R rows after the reduction, K results of the lon
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
 
+from unskew.clicks.presentation import Presentation
+from unskew.clicks.tallies import pick_columns
 from unskew.errors import DataError
 from unskew.types import Array, Lists, Log
 
@@ -90,18 +92,23 @@ class Facts:
         )
 
 
-def reduce_log(log: Log, reduction: Reduction = "counts", *, serp: Sequence[str] = ()) -> Counts:
+def reduce_log(
+    log: Log,
+    reduction: Reduction = "counts",
+    *,
+    serp: Sequence[str] = (),
+    presentation: Presentation | None = None,
+) -> Counts:
     """Reduce a log to the rows that a loss needs; `serp` names presentation columns to keep apart and carry.
 
-    Rows come out in an order that does not depend on the order of the pages (except for `pages`).
+    A `presentation` names them itself, and they are kept apart and carried as it encodes them. Rows come out in an
+    order that does not depend on the order of the pages (except for `pages`).
     """
     if len(log) == 0 or len(log.row) == 0:
         what = "no pages" if len(log) == 0 else "no impressions: every page is empty"
         raise DataError(f"the log has {what}", path=log.lists.name, hint="check filters and splits")
-    missing = [name for name in serp if name not in log.columns]
-    if missing:
-        raise DataError(f"the log has no column {', '.join(missing)}; it has {', '.join(log.columns) or 'none'}")
-    sizes = log.sizes
+    log = replace(log, columns=encoded_columns(log.columns, serp, presentation))
+    serp, sizes = tuple(log.columns), log.sizes
     page = np.repeat(np.arange(len(log)), sizes)
     slot = np.arange(len(log.row)) - np.repeat(log.offsets[:-1], sizes)
     first, group = (np.arange(len(log)),) * 2 if reduction == "pages" else same_page(log, page, slot, serp)
@@ -124,6 +131,13 @@ def reduce_log(log: Log, reduction: Reduction = "counts", *, serp: Sequence[str]
         pairs=_pair_counts(log, group, slot, clicks, where) if reduction == "pairs" else None,
         serp={name: fill(log.columns[name][cells], where) for name in serp},
     )
+
+
+def encoded_columns(
+    columns: Mapping[str, Array], serp: Sequence[str], presentation: Presentation | None
+) -> dict[str, Array]:
+    """The presentation columns that are carried: as they are, or encoded."""
+    return pick_columns(columns, serp) if presentation is None else presentation.encode(columns)
 
 
 def label_table(log: Log, *, every: bool = False) -> Counts:

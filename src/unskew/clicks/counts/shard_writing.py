@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import shutil
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 import pyarrow.parquet as pq
+from safetensors.numpy import save_file
 
 from unskew.clicks.counts.folder import read_counts
 from unskew.clicks.counts.reduction import Counts, Reduction, reduce_log
@@ -21,10 +23,13 @@ from unskew.clicks.lists.features import Missing, keep_featured, write_arrays
 from unskew.clicks.lists.letor import read_letor
 from unskew.clicks.lists.scaling import Range, measure_range
 from unskew.clicks.log import read_log
-from unskew.clicks.schema import REQUIRED
+from unskew.clicks.presentation import Kind, Presentation, fit_tallies
+from unskew.clicks.schema import REQUIRED, to_array
+from unskew.clicks.tallies import merge_tallies, tally_columns
 from unskew.errors import ConfigError, DataError
-from unskew.types import Array, Lists
+from unskew.types import Lists
 
+ABOUT = "shards.json"
 FACTS = ("pages", "impressions", "clicks", "queries", "positions", "clickless")
 SLOT = ("ranking_id", "query_id", "doc_id", "position", "impressions", "clicks")
 """Columns of counts."""
@@ -40,7 +45,7 @@ HELD_OUT = 0.1
 
 
 @dataclass(frozen=True)
-class Source:
+class ShardSource:
     """What shards are made from, and how."""
 
     log: str | None
@@ -54,6 +59,10 @@ class Source:
     """Keep a share of the queries apart, to validate on."""
     reduction: Reduction = "counts"
     serp: tuple[str, ...] = ()
+    """Presentation columns to carry, encoded."""
+    kinds: Mapping[str, Kind] = field(default_factory=dict)
+    bins: int = 0
+    """As in `fit_presentation`."""
     missing: Literal["error", "drop"] = "error"
     """What to do with impressions without features."""
     doc_ids: bool = False
@@ -79,23 +88,22 @@ class Source:
         return self.pages() + lists + (table_files(Path(self.counts or "") / "pairs") if pairs else [])
 
 
-def write_shards(source: Source, folder: Path) -> None:
-    """Fill a folder with the arrays of every shard."""
+def write_shards(source: ShardSource, folder: Path) -> None:
+    """Fill a folder with every shard, and with what is known of all of them."""
     spill, missing = folder / "spill", Missing()
     parts = split_table(source.pages(), source.columns, spill / "pages", source.shards, source.held)
+    presentation = _fit_parts(source, [part for part in parts[:-1] if part is not None])
     facts = np.zeros((source.shards + 1, len(FACTS)), np.int64)
-    highest = np.zeros(len(source.serp), np.int64)
     ranges: list[tuple[int, Range]] = []
     open_lists = _lists_of(source, spill)
     for shard, part in enumerate(parts):
         if part is None:
             continue
         lists = open_lists(shard)
-        counts, clickless = _reduce(source, part, lists, missing)
+        counts, clickless = _reduce(source, part, lists, missing, presentation)
         if counts is None:
             continue
-        facts[shard] = [*save_shard(counts, folder / f"{shard:05d}"), clickless]
-        highest = np.maximum(highest, [_highest(name, counts.serp[name]) for name in source.serp])
+        facts[shard] = [*save_shard(counts, shard_file(folder, shard)), clickless]
         if shard < source.shards:
             ranges.append((len(lists.features), measure_range((lists,), lists.dim)))
     shutil.rmtree(spill)
@@ -104,23 +112,27 @@ def write_shards(source: Source, folder: Path) -> None:
         raise DataError(str(missing), path=source.log or source.counts, hint=hint)
     if not ranges:
         raise DataError("there is nothing to learn from", path=source.log or source.counts)
-    for name, values in (
-        ("facts", facts),
-        ("range", np.stack(merged(ranges))),
-        ("serp", highest),
-        ("missing", np.array(missing.lost)),
-    ):
-        np.save(folder / f"{name}.npy", values)
+    about = {
+        "facts": facts.tolist(),
+        "range": np.stack(merged(ranges)).tolist(),
+        "presentation": presentation.to_dict(),
+        "missing": missing.lost,
+    }
+    (folder / ABOUT).write_text(json.dumps(about), encoding="utf-8")
 
 
-def save_shard(counts: Counts, prefix: Path) -> list[int]:
+def shard_file(folder: Path, shard: int) -> Path:
+    """Where a shard lies."""
+    return folder / f"{shard:05d}.safetensors"
+
+
+def save_shard(counts: Counts, path: Path) -> list[int]:
     """Write the arrays of a shard; its facts but the last."""
-    arrays = {name: getattr(counts, name).astype(kind, copy=False) for name, kind in NARROW.items()}
+    arrays = {name: getattr(counts, name).astype(kind) for name, kind in NARROW.items()}
     arrays |= {f"serp-{name}": values for name, values in counts.serp.items()}
     arrays |= {} if counts.pairs is None else {"pairs": counts.pairs}
     arrays |= {"features": counts.lists.features, "offsets": counts.lists.offsets}
-    for name, values in arrays.items():
-        np.save(f"{prefix}.{name}.npy", values, allow_pickle=False)
+    save_file({name: np.ascontiguousarray(values) for name, values in arrays.items()}, path)
     shown = (counts.impressions.max(1), counts.impressions, counts.clicks)
     added = [int(values.sum(dtype=np.float64).round()) for values in shown]
     return [*added, len(np.unique(counts.query)), counts.positions]
@@ -137,7 +149,7 @@ def merged(ranges: Sequence[tuple[int, Range]]) -> Range:
     return Range(low, np.max([part.high for _, part in ranges], axis=0), mean, np.sqrt(square))
 
 
-def check_columns(source: Source) -> None:
+def check_columns(source: ShardSource) -> None:
     """Refuse a log without the columns that are needed, before anything is written."""
     if source.counts is not None and source.reduction == "pages":
         raise ConfigError("the method needs single pages, and counts have none; give data.log")
@@ -149,7 +161,7 @@ def check_columns(source: Source) -> None:
             raise DataError(f"missing columns: {', '.join(missing)}", path=path, hint="rename or add them")
 
 
-def _lists_of(source: Source, spill: Path) -> Callable[[int], Lists]:
+def _lists_of(source: ShardSource, spill: Path) -> Callable[[int], Lists]:
     """A function from a shard to the lists of its queries, in memory."""
     if not is_table(source.lists[0]):
         whole = read_letor(list(source.lists), doc_ids=source.doc_ids)
@@ -171,7 +183,23 @@ def _lists_of(source: Source, spill: Path) -> Callable[[int], Lists]:
     return lists
 
 
-def _reduce(source: Source, part: Path, lists: Lists, missing: Missing) -> tuple[Counts | None, int]:
+def _fit_parts(source: ShardSource, parts: Sequence[Path]) -> Presentation:
+    """The presentation of all training parts, one of them in memory at a time."""
+    if not source.serp:
+        return Presentation({})
+    weight = [] if source.log is not None else ["impressions"]
+    tallies = None
+    for part in parts:
+        table = pq.read_table(part, columns=[*source.serp, *weight])
+        columns = {name: to_array(table[name]) for name in table.column_names}
+        found = tally_columns(columns, source.serp, weights=columns.get("impressions"))
+        tallies = found if tallies is None else merge_tallies(tallies, found)
+    return fit_tallies(tallies or {}, kinds=source.kinds, bins=source.bins)
+
+
+def _reduce(
+    source: ShardSource, part: Path, lists: Lists, missing: Missing, presentation: Presentation
+) -> tuple[Counts | None, int]:
     """The counts of a part, None where no impression has features, and how many pages have no click.
 
     Counts do not say the latter; then all of them may.
@@ -190,16 +218,10 @@ def _reduce(source: Source, part: Path, lists: Lists, missing: Missing) -> tuple
         if source.reduction == "pairs":  # those of other shards' rankings are passed over
             (own / "pairs").symlink_to(Path(source.counts).resolve() / "pairs")
         kind: Literal["counts", "pairs"] = "pairs" if source.reduction == "pairs" else "counts"
-        counts = read_counts(own, lists, kind, serp=source.serp)
+        counts = read_counts(own, lists, kind, presentation=presentation)
         return counts, int(counts.impressions.max(1).sum())
     log = read_log(featured, lists, columns=source.serp)
     for path in {part, featured}:
         path.unlink()
     clicked = np.add.reduceat(log.click, log.offsets[:-1])  # a page in a file has a row
-    return reduce_log(log, source.reduction, serp=source.serp), int((clicked == 0).sum())
-
-
-def _highest(name: str, column: Array) -> int:
-    if column.dtype.kind not in "iub" or column.min(initial=0) < 0:
-        raise DataError(f"bias factor {name}: the log needs a column of that name with integers from 0")
-    return int(column.max(initial=0))
+    return reduce_log(log, source.reduction, presentation=presentation), int((clicked == 0).sum())

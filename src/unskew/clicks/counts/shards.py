@@ -1,12 +1,12 @@
 """Logs larger than memory: reduced once into shards on disk, each with the counts and features of its queries.
 
-    KEY/00000.row.npy ...      the arrays of `Counts` for shard 0, narrow types
-    KEY/00000.features.npy     features of its documents, and 00000.offsets.npy where each query starts
-    KEY/facts.npy              [shards + 1, 6] pages, impressions, clicks, queries, last rank, pages without
-                               a click; the last row is the shard held out for validation
-    KEY/range.npy              [4, D] lowest, highest, mean and deviation of every training feature
-    KEY/serp.npy               [columns] highest value of each presentation column
-    KEY/missing.npy            impressions left out for want of features
+    KEY/00000.safetensors ...  the arrays of `Counts` for shard 0, narrow types; the features of its documents,
+                               and where each query starts (offsets)
+    KEY/shards.json            facts: [shards + 1, 6] pages, impressions, clicks, queries, last rank, pages
+                               without a click; the last row is the shard held out for validation
+                               range: [4, D] lowest, highest, mean and deviation of every training feature
+                               presentation: how the columns serp_* were encoded
+                               missing: impressions left out for want of features
 
 A log or a table of counts, and a table of features, are dealt out by query (`splitting.py`); then one shard after
 another is joined and reduced. So memory holds a block of the input, or one shard, whatever the size of the log.
@@ -18,20 +18,31 @@ Legend: R rows of a shard, K results of a page, D features.
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
+from safetensors import SafetensorError
+from safetensors.numpy import load_file
 
 from unskew.clicks.counts.reduction import Counts
-from unskew.clicks.counts.shard_writing import FACTS, Source, check_columns, write_shards
+from unskew.clicks.counts.shard_writing import (
+    ABOUT,
+    FACTS,
+    ShardSource,
+    check_columns,
+    shard_file,
+    write_shards,
+)
 from unskew.clicks.lists.feature_table import count_values, is_table, table_files
 from unskew.clicks.lists.letor import read_letor
 from unskew.clicks.lists.scaling import SCALINGS, Range, Scaler, fit_scaler
 from unskew.clicks.lists.store import cache_root, content_digest, entry_key, fetch_entry
+from unskew.clicks.presentation import Presentation
+from unskew.errors import DataError
 from unskew.types import Array, Lists
 
 
@@ -45,8 +56,8 @@ class Shards:
     facts: Array
     """[shards + 1, 6] int64, see FACTS."""
     range: Array
-    serp: Mapping[str, int] = field(default_factory=dict)
-    """Highest value of each presentation column."""
+    presentation: Presentation
+    """How the presentation columns are encoded, fitted on the training shards."""
     name: str = "shards"
     missing: int = 0
     """Impressions that were left out for want of features."""
@@ -78,24 +89,20 @@ class Shards:
 
     def load(self, shard: int) -> Counts:
         """One shard in memory; the index after the last is the one held out."""
-
-        def array(name: str) -> Array:
-            values: Array = np.load(self.folder / f"{shard:05d}.{name}.npy", allow_pickle=False)
-            return values
-
-        offsets, features = array("offsets"), array("features")
-        lists = Lists(
-            features, offsets, np.zeros(len(features), np.int16), np.arange(len(offsets) - 1), name=self.name
-        )
-        names = {path.name.split(".")[1] for path in self.folder.glob(f"{shard:05d}.*.npy")}
-        wide = {name: array(name).astype(np.int64) for name in ("query", "row", "position")}
+        path = shard_file(self.folder, shard)
+        try:
+            arrays = load_file(path)
+        except (OSError, SafetensorError) as error:
+            raise DataError(f"damaged ({error})", path=path, hint="delete its folder, and run again") from error
+        offsets, features = arrays["offsets"], arrays["features"]
+        labels, queries = np.zeros(len(features), np.int16), np.arange(len(offsets) - 1)
         return Counts(
-            lists=lists,
-            **wide,
-            clicks=array("clicks"),
-            impressions=array("impressions"),
-            pairs=array("pairs") if "pairs" in names else None,
-            serp={name: array(f"serp-{name}") for name in self.serp},
+            lists=Lists(features, offsets, labels, queries, name=self.name),
+            **{name: arrays[name].astype(np.int64) for name in ("query", "row", "position")},
+            clicks=arrays["clicks"],
+            impressions=arrays["impressions"],
+            pairs=arrays.get("pairs"),
+            serp={name: arrays[f"serp-{name}"] for name in self.presentation.names},
         )
 
     def fit_scaler(self, kind: str, *others: Lists) -> Scaler:
@@ -108,7 +115,7 @@ class Shards:
         return fit_scaler(kind, ends, *others)
 
 
-def open_shards(source: Source, *, cache: bool | str | Path = True) -> Shards:
+def open_shards(source: ShardSource, *, cache: bool | str | Path = True) -> Shards:
     """The shards of a source, written first where they are not there yet."""
     check_columns(source)
     root, files = cache_root(cache), source.files()
@@ -119,14 +126,21 @@ def open_shards(source: Source, *, cache: bool | str | Path = True) -> Shards:
         "lists": len(files),
     }
     key = entry_key(digests, {"kind": "shards"} | options)
-    arrays = fetch_entry(root, key, lambda folder: write_shards(source, folder))
-    serp = dict(zip(source.serp, arrays["serp"].tolist(), strict=True))
-    named = str(source.log or source.counts)
-    facts, ranges = np.array(arrays["facts"]), np.array(arrays["range"])
-    return Shards(root / "entries" / key, key, facts, ranges, serp, named, int(arrays["missing"]))
+    fetch_entry(root, key, lambda folder: write_shards(source, folder))
+    folder = root / "entries" / key
+    about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+    return Shards(
+        folder,
+        key,
+        facts=np.array(about["facts"], np.int64),
+        range=np.array(about["range"]),
+        presentation=Presentation.from_dict(about["presentation"]),
+        name=str(source.log or source.counts),
+        missing=about["missing"],
+    )
 
 
-def shards_for(memory: int, source: Source) -> int:
+def shards_for(memory: int, source: ShardSource) -> int:
     """How many shards let two of them, or one that is being written, be in so many bytes of memory."""
     slots = sum(int(pq.read_metadata(path).num_rows) for path in source.pages())
     if is_table(source.lists[0]):

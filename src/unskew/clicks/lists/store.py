@@ -1,7 +1,7 @@
 """The cache of parsed files: memory-mapped arrays in a folder, found again by the content of their source.
 
     ROOT/index/HASH.json    what a path held when it was last hashed: size, times, inode, digest
-    ROOT/entries/KEY/       one .npy per array and meta.json with their shapes and sizes
+    ROOT/entries/KEY/       one .npy per array, other files, and meta.json with their shapes and sizes
     ROOT/tmp-*/             an entry being written; renamed into place when complete
 
 The root is UNSKEW_CACHE, else XDG_CACHE_HOME/unskew, else ~/.cache/unskew. An entry's key is made of the digests
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import shutil
 import tempfile
@@ -29,7 +30,7 @@ import numpy as np
 from unskew.errors import DataError
 from unskew.types import Array
 
-FORMAT = 1
+FORMAT = 2
 """Version of the layout and of the parsers; part of every key, so older entries are not found any more."""
 RACY_NS = 2_000_000_000
 """A file changed less than this long before it was hashed is hashed again next time."""
@@ -114,7 +115,7 @@ def parsed_files(
 
 
 def fetch_entry(root: Path, key: str, write: Callable[[Path], None]) -> dict[str, Array]:
-    """The arrays of an entry; where it is missing or damaged, `write` fills a new folder with .npy files first."""
+    """The arrays of an entry; where it is missing or damaged, `write` fills a new folder first."""
     final = root / "entries" / key
     found = open_entry(final)
     if found is not None:
@@ -137,30 +138,36 @@ def open_entry(folder: Path, *, mapped: bool = True) -> dict[str, Array] | None:
     try:
         if meta["format"] != FORMAT:
             return None
+        if any((folder / name).stat().st_size != size for name, size in meta["files"].items()):
+            return None
         for name, facts in meta["arrays"].items():
-            path = folder / f"{name}.npy"
-            if path.stat().st_size != facts["bytes"]:
+            array = _map(folder / f"{name}.npy", np.dtype(facts["dtype"]), tuple(facts["shape"]))
+            if array is None:
                 return None
-            array = np.load(path, mmap_mode="r" if mapped else None, allow_pickle=False)
-            if list(array.shape) != facts["shape"] or array.dtype.str != facts["dtype"]:
-                return None
-            arrays[name] = array if name == "features" else np.asarray(array)
+            arrays[name] = np.array(array) if not mapped else array if name == "features" else np.asarray(array)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
     return arrays
 
 
+def _map(path: Path, kind: np.dtype[Any], shape: tuple[int, ...]) -> Array | None:
+    """A .npy file of known type and shape, None if it has others; np.load is not safe in threads."""
+    start = path.stat().st_size - math.prod(shape) * kind.itemsize
+    with open(path, "rb") as file:
+        header = file.read(start).decode("latin-1")
+    if f"'descr': {kind.str!r}, 'fortran_order': False, 'shape': {shape}," not in header:
+        return None
+    return np.memmap(path, kind, "r", start, shape)
+
+
 def seal_entry(folder: Path) -> None:
-    """Write meta.json, which makes a folder of .npy files an entry."""
+    """Write meta.json, which makes a folder of files, some of them .npy, an entry."""
     facts = {}
     for path in sorted(folder.glob("*.npy")):
         array = np.load(path, mmap_mode="r", allow_pickle=False)
-        facts[path.stem] = {
-            "shape": list(array.shape),
-            "dtype": array.dtype.str,
-            "bytes": path.stat().st_size,
-        }
-    _write_json(folder / "meta.json", {"format": FORMAT, "arrays": facts})
+        facts[path.stem] = {"shape": list(array.shape), "dtype": array.dtype.str}
+    files = {path.name: path.stat().st_size for path in sorted(folder.iterdir())}
+    _write_json(folder / "meta.json", {"format": FORMAT, "arrays": facts, "files": files})
 
 
 def _publish(temporary: Path, final: Path) -> dict[str, Array]:
