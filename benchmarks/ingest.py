@@ -213,8 +213,8 @@ def once(step: str, side: int, log: Path) -> None:
     import duckdb  # noqa: F401
     import ibis
 
-    import unskew.clicks.ingest.ingest
-    import unskew.clicks.log_commands  # noqa: F401
+    import unskew.clicks.counts.counting
+    import unskew.clicks.ingest.ingest  # noqa: F401
 
     ibis.duckdb.connect().disconnect()
     out = Path(tempfile.mkdtemp(dir=log.parent))

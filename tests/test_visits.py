@@ -14,8 +14,8 @@ import pytest
 
 import unskew
 from unskew.clicks.engine.engine import Engine, connect
-from unskew.clicks.log_commands import seconds
-from unskew.clicks.visits import find_boundaries, find_visits, name_visits, number_pages, split_by_time
+from unskew.clicks.split import find_boundaries, seconds, split_by_time
+from unskew.clicks.visits import find_visits, name_visits, number_pages
 from unskew.errors import ConfigError, DataError
 
 START = datetime(2024, 3, 30, 23, 0, tzinfo=UTC)
@@ -178,7 +178,7 @@ def test_split_by_time(engine: Engine, unit: str, validation: float, test: float
 
 def test_boundaries_are_those_of_a_sort(monkeypatch: pytest.MonkeyPatch) -> None:
     """Through several histograms, for every rank, also where most units begin in one second."""
-    monkeypatch.setattr("unskew.clicks.visits.BUCKETS", 3)
+    monkeypatch.setattr("unskew.clicks.split.BUCKETS", 3)
     rng = np.random.default_rng(0)
     seconds_begun = np.concatenate([rng.integers(0, 500, 12), np.full(9, 77)])
     ordered = sorted(seconds_begun.tolist())

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from unskew.clicks.counts.counting import counts
     from unskew.clicks.ingest.command import ingest
     from unskew.clicks.lists.features import read_features
     from unskew.clicks.lists.letor import read_letor, write_letor
     from unskew.clicks.lists.presets import read_preset
     from unskew.clicks.lists.synthetic import make_lists
     from unskew.clicks.log import read_log, write_log
-    from unskew.clicks.log_commands import counts, split
     from unskew.clicks.simulate import (
         BEHAVIOURS,
         Cascade,
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         UserBrowsing,
         simulate,
     )
+    from unskew.clicks.split import split
     from unskew.learning.fitting.loop import Training
     from unskew.learning.methods import (
         DLA,
@@ -90,7 +91,8 @@ _HOMES = {
     ),
     "unskew.clicks.lists.synthetic": ("make_lists",),
     "unskew.clicks.ingest.command": ("ingest",),
-    "unskew.clicks.log_commands": ("counts", "split"),
+    "unskew.clicks.counts.counting": ("counts",),
+    "unskew.clicks.split": ("split",),
     "unskew.studies.compare.compare": ("compare",),
     "unskew.learning.methods": (
         "Additive",

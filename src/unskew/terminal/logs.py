@@ -30,9 +30,9 @@ def split(
     as_json: Json = False,
 ) -> None:
     """Find visits in a log and split it by time, no visit in two parts."""
-    from unskew.clicks import log_commands as commands_log
+    from unskew.clicks.split import split as run
 
-    summary = commands_log.split(
+    summary = run(
         impressions,
         out,
         gap=gap,
@@ -65,9 +65,9 @@ def counts(
     as_json: Json = False,
 ) -> None:
     """Reduce a log, exactly, to how often each slot of each ranking was shown and clicked."""
-    from unskew.clicks import log_commands as commands_log
+    from unskew.clicks.counts.counting import counts as run
 
-    summary = commands_log.counts(
+    summary = run(
         impressions,
         out,
         serp=serp or (),

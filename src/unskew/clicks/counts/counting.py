@@ -17,13 +17,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from unskew.clicks.counts.folder import write_counts
+from unskew.clicks.engine.engine import Engine, connect
+from unskew.clicks.engine.parquet import impressions_in, refuse_existing
 from unskew.clicks.schema import REQUIRED
 from unskew.errors import DataError
 
 if TYPE_CHECKING:
     from ibis.expr.types import Table
-
-    from unskew.clicks.engine.engine import Engine
 
 SLOT = ("query_id", "position", "doc_id")
 RANKING = "page_hash"
@@ -73,6 +74,27 @@ def count_rankings(
             return Rankings(final, both, summary)
         refuse_repeated(engine, log, place)
     raise DataError("could not tell the rankings apart: three different hashes collided", path=place)
+
+
+def counts(
+    impressions: Path | str,
+    out: Path | str,
+    *,
+    serp: Sequence[str] = (),
+    pairs: bool = False,
+    force: bool = False,
+    engine: str = "duckdb",
+    **options: Any,
+) -> dict[str, Any]:
+    """Reduce a log to counts in the folder `out`; what was counted. `options` go to `connect`."""
+    impressions, out = Path(impressions), Path(out)
+    refuse_existing(out, force)  # before minutes of counting
+    with connect(engine, **options) as running:
+        rankings = count_rankings(
+            running, running.read_parquet(impressions_in(impressions)), serp=serp, pairs=pairs, place=impressions
+        )
+        write_counts(running, rankings, out, force=force)
+    return {"out": str(out), **rankings.summary}
 
 
 def hash_pages(engine: Engine, log: Table, extra: Sequence[str], salt: int) -> Table:

@@ -31,12 +31,12 @@ class Cleaned:
 
 
 @dataclass(frozen=True)
-class Pages:
+class PageFacts:
     """The table of pages, with what must be known before the rules."""
 
     table: Table
     twice: int
-    """Pages that say a position twice, or are too deep to tell."""
+    """PageFacts that say a position twice, or are too deep to tell."""
     from_zero: int
     from_one: int
 
@@ -46,7 +46,7 @@ class Pages:
         return 0 if self.from_zero and self.from_zero >= self.from_one else 1
 
 
-def find_pages(rows: Table, engine: Engine) -> Pages:
+def find_pages(rows: Table, engine: Engine) -> PageFacts:
     """The one aggregation by page."""
     pages = engine.keep(page_table(rows))
     one = engine.to_arrow(
@@ -56,10 +56,10 @@ def find_pages(rows: Table, engine: Engine) -> Pages:
             from_one=(pages["first"] == 1).sum(),
         )
     ).to_pylist()[0]
-    return Pages(pages, **{name: int(value or 0) for name, value in one.items()})
+    return PageFacts(pages, **{name: int(value or 0) for name, value in one.items()})
 
 
-def clean(rows: Table, found: Pages, options: IngestOptions, engine: Engine) -> Cleaned:
+def clean(rows: Table, found: PageFacts, options: IngestOptions, engine: Engine) -> Cleaned:
     """Apply every rule that is on; those that are off are counted all the same."""
     result = Cleaned(rows)
     pages = _without_duplicates(result, found, options, engine) if found.twice else plain_pages(found.table)
@@ -116,7 +116,7 @@ def _one_row(table: pa.Table) -> dict[str, Any]:
     return row
 
 
-def _without_duplicates(result: Cleaned, found: Pages, options: IngestOptions, engine: Engine) -> Table:
+def _without_duplicates(result: Cleaned, found: PageFacts, options: IngestOptions, engine: Engine) -> Table:
     """Look at the pages that say a position twice, row by row; the exact table of all pages."""
     import ibis
 

@@ -26,7 +26,7 @@ from unskew.clicks.ingest.clicks import join_clicks
 from unskew.clicks.ingest.columns import DETAIL, RAW, REASON, numbers_as_such
 from unskew.clicks.ingest.folder import refuse, row_count, working_folder, write_summary
 from unskew.clicks.ingest.options import RULES, IngestOptions
-from unskew.clicks.ingest.source import Source, engine_errors, open_source
+from unskew.clicks.ingest.source import LogSource, engine_errors, open_source
 from unskew.clicks.ingest.summary import by_position, rules_table, summary
 from unskew.clicks.ingest.text import FILE, ROW
 from unskew.clicks.schema import REQUIRED
@@ -76,7 +76,9 @@ def ingest(
 class _Ingest:
     """One run, from an opened source to a written folder."""
 
-    def __init__(self, source: Source, options: IngestOptions, engine: Engine, working: Path, aside: Path) -> None:
+    def __init__(
+        self, source: LogSource, options: IngestOptions, engine: Engine, working: Path, aside: Path
+    ) -> None:
         self.aside_file = aside
         self.source, self.options, self.engine, self.working = source, options, engine, working
         self.rows = source.lost

@@ -26,7 +26,7 @@ OF_CLICKS = ("page_id", "doc_id", "position", "timestamp", "dwell_time")
 
 
 @dataclass(frozen=True)
-class Source:
+class LogSource:
     """What was opened, typed, with a reason at every broken row."""
 
     impressions: Table
@@ -68,7 +68,7 @@ def open_source(
     *,
     kind: str | None = None,
     clicks: Sequence[str | Path] = (),
-) -> Source:
+) -> LogSource:
     """Open Parquet, CSV or JSON lines, or a log in one of the named formats."""
     if kind is not None and kind not in KINDS:
         return _named_format(engine, sources, options, scratch, kind)
@@ -85,7 +85,7 @@ def open_source(
     ignored = {} if rest is None else {"other events": _rows(engine, rest)}
     impressions = _impressions(shown, options, engine, clicked is not None, raw.columns)
     same = clicked is None and _same_columns(raw.table, impressions)
-    return Source(
+    return LogSource(
         impressions=impressions,
         clicks=None if clicked is None else _clicks(clicked, options, engine),
         files=raw.files if same else (),
@@ -178,7 +178,7 @@ def _read_parquet(engine: Engine, files: list[Path]) -> Table:
 
 def _named_format(
     engine: Engine, sources: Sequence[str | Path], options: IngestOptions, scratch: Path, kind: str
-) -> Source:
+) -> LogSource:
     """A log in one of the formats that have a reader of their own."""
     from unskew.clicks.ingest.formats import READERS
     from unskew.clicks.ingest.formats.stage import Stage
@@ -197,7 +197,7 @@ def _named_format(
         import ibis
 
         shown = shown.mutate(click=ibis.literal(0, "int8"))  # a log without a single click
-    return Source(
+    return LogSource(
         impressions=_impressions(shown, options, engine, clicked is not None, shown.columns),
         clicks=None if clicked is None else _clicks(clicked, options, engine),
         rejected=() if staged.rejected is None else (staged.rejected,),

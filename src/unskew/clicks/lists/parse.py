@@ -10,18 +10,25 @@ from pathlib import Path
 import numpy as np
 
 from unskew.clicks.lists.files import read_blocks
-from unskew.clicks.lists.sources import Source, read_groups
+from unskew.clicks.lists.sources import ListFile, read_groups
 from unskew.clicks.lists.store import GrowingMatrix
-from unskew.clicks.lists.svmlight import MOST_FEATURES, Entries, Progress, fast_entries, parse_heads, slow_entries
+from unskew.clicks.lists.svmlight import (
+    MOST_FEATURES,
+    Entries,
+    Parsing,
+    fast_entries,
+    parse_heads,
+    slow_entries,
+)
 from unskew.errors import DataError
 from unskew.types import Array
 
 INTEGER = re.compile(r"0|-?[1-9]\d{0,18}", re.ASCII)
 
 
-def parse_files(sources: Sequence[Source], folder: Path, *, doc_ids: bool, width: int | None) -> None:
+def parse_files(sources: Sequence[ListFile], folder: Path, *, doc_ids: bool, width: int | None) -> None:
     """Parse the sources into .npy files in a folder."""
-    progress = Progress(doc_ids, sources[0].groups is not None, width or MOST_FEATURES)
+    progress = Parsing(doc_ids, sources[0].groups is not None, width or MOST_FEATURES)
     with ExitStack() as stack:
         matrix = stack.enter_context(GrowingMatrix(folder / "features.npy", "<f4", width or 0))
         present = stack.enter_context(GrowingMatrix(folder / "present.npy", "|u1", ((width or 0) + 7) // 8))
@@ -43,7 +50,7 @@ def parse_files(sources: Sequence[Source], folder: Path, *, doc_ids: bool, width
 
 
 def _parse_block(
-    block: bytes, first: int, path: Path, progress: Progress, matrix: GrowingMatrix, present: GrowingMatrix
+    block: bytes, first: int, path: Path, progress: Parsing, matrix: GrowingMatrix, present: GrowingMatrix
 ) -> int:
     """Add the lines of a block; returns the number of entries in it."""
     lines, rests = parse_heads(block, first, path, progress)
@@ -75,7 +82,7 @@ def _dense(entries: Entries, width: int) -> tuple[Array, Array]:
     return dense.reshape(rows, width), np.packbits(mask.reshape(rows, width), axis=1)
 
 
-def _save_columns(folder: Path, progress: Progress) -> None:
+def _save_columns(folder: Path, progress: Parsing) -> None:
     columns = {
         "labels": np.concatenate(progress.labels),
         "offsets": np.array([*progress.starts, progress.rows], dtype=np.int64),

@@ -13,7 +13,7 @@ from unskew.errors import ConfigError
 from unskew.types import Lists
 
 
-class Splits(NamedTuple):
+class PresetLists(NamedTuple):
     """A data set in its three parts."""
 
     train: Lists
@@ -23,7 +23,7 @@ class Splits(NamedTuple):
 
 def read_preset(
     name: str, folder: PathLike, *, fold: int = 1, doc_ids: bool | None = None, cache: bool | PathLike = True
-) -> Splits:
+) -> PresetLists:
     """Read train, validation and test of a public data set from the folder it was unpacked in.
 
     `datasets.PRESETS` has the names.
@@ -41,14 +41,14 @@ def read_preset(
         )
         if paths
         else None
-        for split, paths in zip(Splits._fields, find_files(name, preset, Path(folder), fold), strict=True)
+        for split, paths in zip(PresetLists._fields, find_files(name, preset, Path(folder), fold), strict=True)
     )
     assert train is not None
     assert test is not None
     if validation is None:
         cut = max(1, len(train) - max(1, len(train) // 10))
         train, validation = _slice(train, 0, cut), _slice(train, cut, len(train), f"{name}-validation")
-    return Splits(train, validation, test)
+    return PresetLists(train, validation, test)
 
 
 def _slice(lists: Lists, start: int, stop: int, name: str | None = None) -> Lists:

@@ -15,7 +15,7 @@ from unskew.errors import DataError
 
 
 @dataclass(frozen=True)
-class Source:
+class ListFile:
     """A file, and the file with its group sizes where it has no qid."""
 
     path: Path
@@ -40,13 +40,13 @@ def as_paths(paths: PathLike | Sequence[PathLike]) -> list[Path]:
     return listed
 
 
-def find_sources(paths: Sequence[Path], groups: Sequence[Path] | None) -> list[Source]:
+def find_sources(paths: Sequence[Path], groups: Sequence[Path] | None) -> list[ListFile]:
     """Each file with its group sizes: those given, or those that lie beside it."""
     if groups is not None:
         if len(groups) != len(paths):
             raise DataError(f"{len(groups)} group files for {len(paths)} files", hint="pass one for each file")
-        return [Source(*pair) for pair in zip(paths, groups, strict=True)]
-    sources = [Source(path, side_file(path)) for path in paths]
+        return [ListFile(*pair) for pair in zip(paths, groups, strict=True)]
+    sources = [ListFile(path, side_file(path)) for path in paths]
     if len({source.groups is None for source in sources}) > 1:
         bare = next(source.path for source in sources if source.groups is None)
         hint = "read them apart, or give every file a .query file and no qid"
@@ -68,7 +68,7 @@ def side_file(path: Path) -> Path | None:
     return None
 
 
-def read_groups(source: Source, first_row: int, rows: int) -> list[int]:
+def read_groups(source: ListFile, first_row: int, rows: int) -> list[int]:
     """Where the queries of a file of so many rows start, from its group sizes: 3, 2 -> rows 0, 3."""
     assert source.groups is not None
     row, starts = first_row, []

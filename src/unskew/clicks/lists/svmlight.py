@@ -29,7 +29,7 @@ DOC_ID = re.compile(rb"\s*docid\s*[=:]\s*(\S+)")
 
 
 @dataclass
-class Progress:
+class Parsing:
     """What has been read so far, apart from the features."""
 
     doc_ids: bool
@@ -59,7 +59,7 @@ class Progress:
         self.last = token
 
 
-def parse_heads(block: bytes, first: int, path: Path, progress: Progress) -> tuple[list[int], list[bytes]]:
+def parse_heads(block: bytes, first: int, path: Path, progress: Parsing) -> tuple[list[int], list[bytes]]:
     """Take label, query and document id off each line; returns the line numbers and the rest of each line."""
     lines: list[int] = []
     rests: list[bytes] = []

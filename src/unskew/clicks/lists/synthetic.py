@@ -125,7 +125,7 @@ def list_sizes(queries: int, documents: int | tuple[int, int], rng: np.random.Ge
 
 
 @dataclass(frozen=True)
-class World:
+class ListWorld:
     """What lists of one kind share."""
 
     informative: Array
@@ -193,7 +193,7 @@ def observed(kind: str, values: Array, shift: Array, stretch: Array) -> Array:
     return result
 
 
-def make_world(seed: int, features: int, confounder: bool, noise: float, grades: tuple[float, ...]) -> World:
+def make_world(seed: int, features: int, confounder: bool, noise: float, grades: tuple[float, ...]) -> ListWorld:
     """The world of this seed, with its scales and thresholds taken from documents of its own."""
     rng = np.random.default_rng([seed, 0])
     bare = draw_world(rng, features, confounder)
@@ -205,7 +205,7 @@ def make_world(seed: int, features: int, confounder: bool, noise: float, grades:
     return replace(bare, mean=mean, scale=scale, thresholds=thresholds)
 
 
-def draw_world(rng: np.random.Generator, features: int, confounder: bool) -> World:
+def draw_world(rng: np.random.Generator, features: int, confounder: bool) -> ListWorld:
     """Weights and scales of a world, all float32 where documents meet them."""
     order = rng.permutation(features)
     planted, order = (int(order[0]), order[1:]) if confounder else (None, order)
@@ -223,7 +223,7 @@ def draw_world(rng: np.random.Generator, features: int, confounder: bool) -> Wor
         drawn: Array = (size * rng.standard_normal(shape)).astype(np.float32)
         return drawn
 
-    return World(
+    return ListWorld(
         informative=informative,
         parent=parent,
         query_share=query_share.astype(np.float32),
@@ -240,7 +240,7 @@ def draw_world(rng: np.random.Generator, features: int, confounder: bool) -> Wor
     )
 
 
-def draw_documents(world: World, sizes: Array, rng: np.random.Generator) -> tuple[Array, Array]:
+def draw_documents(world: ListWorld, sizes: Array, rng: np.random.Generator) -> tuple[Array, Array]:
     """Observed features [N, D] and utility [N] of lists of these lengths, both float32."""
     dim, total = len(world.kind), int(sizes.sum())
     of_query = rng.standard_normal((len(sizes), dim), dtype=np.float32) * np.sqrt(world.query_share)

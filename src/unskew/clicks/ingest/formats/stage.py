@@ -110,10 +110,10 @@ class Stage:
         self.rows_read = self.records_taken = 0
         self.ignored: Counter[str] = Counter()
         self.notes: list[str] = []
-        self._impressions = Parts(self.folder / "impressions", TYPES, batch)
-        self._clicks = Parts(self.folder / "clicks", TYPES, batch)
-        self._rejected = Parts(self.folder / "rejected", REJECTED, batch)
-        self._sides: dict[str, Parts] = {}
+        self._impressions = PartFiles(self.folder / "impressions", TYPES, batch)
+        self._clicks = PartFiles(self.folder / "clicks", TYPES, batch)
+        self._rejected = PartFiles(self.folder / "rejected", REJECTED, batch)
+        self._sides: dict[str, PartFiles] = {}
         self._batch = batch
         self._fresh = False
 
@@ -156,7 +156,7 @@ class Stage:
         """A row of a table beside the log: `labels` (grades of documents) or `items` (their fields)."""
         self._take()
         if table not in self._sides:
-            self._sides[table] = Parts(self.folder / table, SIDES[table], self._batch)
+            self._sides[table] = PartFiles(self.folder / table, SIDES[table], self._batch)
         self._sides[table].add(columns)
 
     def shift_clicks(self, by: int | None) -> None:
@@ -180,7 +180,7 @@ class Stage:
         )
 
 
-class Parts:
+class PartFiles:
     """Rows of one kind, and the folder of part files that they go to."""
 
     def __init__(self, folder: Path, types: Mapping[str, Any], batch: int) -> None:
