@@ -7,7 +7,7 @@ import gzip
 import json
 import lzma
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from unskew.clicks.engine.engine import Engine, connect
 from unskew.clicks.ingest.command import ingest_options, pair
 from unskew.clicks.ingest.ingest import TooManyRejected, ingest
 from unskew.clicks.ingest.options import IngestOptions
+from unskew.clicks.ingest.times import micros_since_1970
 from unskew.clicks.log import read_log
 from unskew.errors import ConfigError, DataError, RunError, UnskewError
 from unskew.terminal.main import app
@@ -204,6 +205,9 @@ def test_times_of_every_kind(run: Ingest, tmp_path: Path) -> None:
         str(seconds),
         seconds * 1_000,
         seconds * 1_000_000,
+        seconds * 1_000_000_000,
+        f"{seconds * 1_000_000_000 + 999}",
+        f"{seconds}.0",
     ]
     path = tmp_path / "log.jsonl"
     path.write_text("\n".join(json.dumps(row) for row in timed(texts)))
@@ -221,6 +225,44 @@ def test_times_without_a_zone_in_parquet_and_in_a_format_of_their_own(run: Inges
     made = run(tmp_path / "log.csv", time={"format": "%d.%m.%Y %H:%M"}, max_rejected=0.5, force=True)
     assert [row["timestamp"] for row in written(tmp_path)] == [datetime(2024, 2, 1, 12, tzinfo=UTC)]
     assert made["rejected"]["reasons"] == {"unreadable_timestamp": 1}
+
+
+@pytest.mark.parametrize("scale", [1, 1_000, 1_000_000, 1_000_000_000])
+@pytest.mark.parametrize("kind", [int, float, str])
+def test_the_engine_has_the_clock_of_the_readers(run: Ingest, tmp_path: Path, scale: int, kind: Any) -> None:
+    numbers = [kind(1_717_200_000 * scale + more) for more in (0, scale // 2)]
+    pq.write_table(pa.Table.from_pylist(timed(numbers)), tmp_path / "log.parquet")
+    run(tmp_path / "log.parquet", rules={"off": ["robots"]})
+    found = sorted(row["timestamp"] for row in written(tmp_path))
+    assert found == [
+        datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros_since_1970(int(n)) or 0) for n in numbers
+    ]
+
+
+@pytest.mark.parametrize("between", [",", "\t"])
+def test_empty_fields_at_the_end_of_a_row_are_not_counted(run: Ingest, tmp_path: Path, between: str) -> None:
+    lines = [
+        "page_id,query_id,doc_id,position,click,serp_a,,",  # two columns without a name
+        "p,q,a,1,0,x,,",
+        "p,q,b,2,1,",
+        "p,q,c,3,0,,,,,",
+        'p,q,"d",4,0,"y",',
+        "p,q,e,5,0,z,,,more",
+        "p,q,f,5",
+        "p,q,g,5,0,z,,",
+    ]
+    path = tmp_path / ("log.csv" if between == "," else "log.tsv")
+    path.write_text("\n".join(lines).replace(",", between))
+    made = run(path, max_rejected=1)
+    assert [(row["doc_id"], row["click"], row["serp_a"]) for row in written(tmp_path)] == [
+        ("a", 0, "x"),
+        ("b", 1, None),
+        ("c", 0, None),
+        ("d", 0, "y"),
+        ("g", 0, "z"),
+    ]
+    assert made["rejected"]["reasons"] == {"wrong_number_of_fields": 2}
+    assert [row["row"] for row in rejected(tmp_path)] == [6, 7]
 
 
 def test_broken_rows_are_named_with_their_place(run: Ingest, tmp_path: Path) -> None:
@@ -303,7 +345,7 @@ def test_events_in_one_file(run: Ingest, tmp_path: Path) -> None:
         "clicks_without_impression": 1,
         "clicks_before_query": 1,
     }
-    assert made["ignored"] == {"other events": 1}
+    assert made["ignored"] == {"other_event": 1}
     made = run(path, force=True, rules={"off": ["clicks_before_query"]})
     assert [(row["doc_id"], row["click"]) for row in written(tmp_path)] == [("a", 1), ("b", 1)]
     assert made["rules"]["clicks_before_query"]["rows"] == 1

@@ -65,7 +65,7 @@ def test_ubi_spec(tmp_path: Path) -> None:
         ("q-1", "s1", None, 120.5, 640.0, "v-1", at(10, 0, 9)),
         ("q-2", None, 1, None, None, None, at(10, 0, 40)),
     ]
-    assert staged.ignored == {"query-without-hits": 1, "other-event": 1, "click-without-query": 1}
+    assert staged.ignored == {"query_without_hits": 1, "other_event": 1, "click_without_query": 1}
     assert (staged.rows_read, staged.rejected) == (8, None)
     assert staged.notes == ("ordinals count from 1: so say 1 of 1 clicks checked",)
 
@@ -86,7 +86,7 @@ def test_ubi_as_the_plugin_writes_it(tmp_path: Path) -> None:
         ("p-2", "d3", 3, None),
         ("p-2", None, 2, None),
     ]
-    assert staged.ignored == {"bulk-action": 2}
+    assert staged.ignored == {"bulk_action": 2}
 
 
 @pytest.mark.parametrize("name", ["answer.json", "array.json"])
@@ -162,7 +162,7 @@ def test_baidu(tmp_path: Path) -> None:
             "group": "9",
         },
     ]
-    assert (staged.rows_read, staged.records_taken, staged.ignored) == (7, 5, {"query-line": 2})
+    assert (staged.rows_read, staged.records_taken, staged.ignored) == (7, 5, {"query_line": 2})
     assert (staged.rejected, staged.clicks) == (None, None)
 
 
@@ -233,9 +233,9 @@ def test_ranklens(tmp_path: Path) -> None:
         ("m1", "genres", None, "comedy"),
         ("m1", "is_new", 1.0, None),
     ]
-    assert staged.ignored == {"other-interaction": 1, "click-without-ranking": 1, "user-event": 1}
+    assert staged.ignored == {"other_interaction": 1, "click_without_ranking": 1, "user_event": 1}
     plain = stage(tmp_path / "plain", "ranklens", "events.jsonl")
-    assert plain.ignored["item-event"] == 1
+    assert plain.ignored["item_event"] == 1
     assert plain.sides == {}
     assert "randomized" not in rows(plain.impressions)[0]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import io
+import json
 import lzma
 import tracemalloc
 import zipfile
@@ -46,74 +47,74 @@ def rejected(staged: Staged) -> list[dict[str, Any]]:
 HEAD = b'{"query_id":"q","query_response_hit_ids":["a"],'
 CLICK = b'{"action_name":"click","query_id":"q","event_attributes":{"rank":'
 BROKEN = [
-    ("ubi", b'{"query_id": "q', "not-json"),
-    ("ubi", b"\xff\xfe{}", "invalid-utf8"),
-    ("ubi", b"[" * 100_000, "nested-too-deeply"),
-    ("ubi", b'{"a":' * 50_000 + b"1" + b"}" * 50_000, "nested-too-deeply"),
-    ("ubi", b"[1]", "not-an-object"),
-    ("ubi", b"[]", "not-an-object"),
-    ("ubi", b'{"what": 1}', "neither-query-nor-event"),
-    ("ubi", b'{"query_id":"q","query_response_hit_ids":["a",null]}', "missing-hit_id"),
-    ("ubi", b'{"query_id":"q","query_response_hit_ids":["\\ud800"]}', "bad-hit_id"),
-    ("ubi", b'{"query_id":"q","query_response_hit_ids":["' + b"x" * 2000 + b'"]}', "bad-hit_id"),
-    ("ubi", b'{"query_id":"","query_response_hit_ids":["a"]}', "missing-query_id"),
-    ("ubi", b'{"query_id":{"a":1},"query_response_hit_ids":["a"]}', "bad-query_id"),
-    ("ubi", b'{"query_id":"q","query_response_hit_ids":[' + b"1," * 20_000 + b"1]}", "too-many-results"),
-    ("ubi", HEAD + b'"timestamp":"yesterday, at noon"}', "bad-timestamp"),
-    ("ubi", HEAD + b'"timestamp":1e300}', "bad-timestamp"),
-    ("ubi", HEAD + b'"timestamp":"9999-12-31T23:59:59-23:00"}', "bad-timestamp"),
-    ("ubi", HEAD + b'"query_attributes":{"propensity":1.5}}', "bad-propensity"),
-    ("ubi", HEAD + b'"query_attributes":{"propensity":NaN}}', "not-json"),
-    ("ubi", HEAD + b'"query_attributes":{"propensity":[1,1]}}', "bad-propensity"),
-    ("ubi", HEAD + b'"query_attributes":{"positions":[0]}}', "bad-positions"),
-    ("ubi", HEAD + b'"query_attributes":{"randomized":"x"}}', "bad-randomized"),
-    ("ubi", HEAD + b'"query_attributes":{"propensity":1e999}}', "bad-propensity"),
-    ("ubi", b'{"action_name":"click","query_id":"q"}', "missing-object_id"),
-    ("ubi", CLICK + b'-1}}', "bad-ordinal"),
-    ("ubi", CLICK + b'1.5}}', "bad-ordinal"),
-    ("ubi", CLICK + b'1' + b"0" * 400 + b"}}", "bad-ordinal"),
-    ("baidu", b"\xff\t1\t2", "invalid-utf8"),
-    ("baidu", b"only one column", "wrong-columns"),
-    ("baidu", b"\t".join([b"x"] * 10_000), "wrong-columns"),
-    ("baidu", b"7\t\t", "missing-query"),
-    ("baidu", RESULT.replace("1\t", "0\t", 1).encode(), "bad-position"),
-    ("baidu", RESULT.replace("md5", "").encode(), "missing-url"),
-    ("baidu", RESULT.replace("14\t0", "14\t2").encode(), "bad-click"),
-    ("baidu", RESULT.replace("14\t0", "14\t").encode(), "missing-click"),
-    ("baidu", RESULT.replace("14\t0\t0\t0\t0\t0", "14\t0\t0\t0\t0\ttall").encode(), "bad-serp_height"),
-    ("baidu", b"9\t1\t2\t3\t5\t0", "bad-label"),
-    ("baidu", b"9\t1\t2\t3\t4\t11", "bad-bucket"),
-    ("tiangong", b"words that are no xml", "bad-label"),
-    ("tiangong", b"<a>words</a>", "wrong-columns"),
-    ("tiangong", b"1 7 q d 5 1", "bad-label"),
-    ("tiangong", b"<interaction num='1'>&bad;</interaction>", "not-xml"),
-    ("tiangong", b"<interaction num='1'><results/></interaction>", "missing-results"),
+    ("ubi", b'{"query_id": "q', "not_json"),
+    ("ubi", b"\xff\xfe{}", "not_utf8"),
+    ("ubi", b"[" * 100_000, "nested_too_deeply"),
+    ("ubi", b'{"a":' * 50_000 + b"1" + b"}" * 50_000, "nested_too_deeply"),
+    ("ubi", b"[1]", "not_an_object"),
+    ("ubi", b"[]", "not_an_object"),
+    ("ubi", b'{"what": 1}', "neither_query_nor_event"),
+    ("ubi", b'{"query_id":"q","query_response_hit_ids":["a",null]}', "missing_hit_id"),
+    ("ubi", b'{"query_id":"q","query_response_hit_ids":["\\ud800"]}', "bad_hit_id"),
+    ("ubi", b'{"query_id":"q","query_response_hit_ids":["' + b"x" * 2000 + b'"]}', "bad_hit_id"),
+    ("ubi", b'{"query_id":"","query_response_hit_ids":["a"]}', "missing_query_id"),
+    ("ubi", b'{"query_id":{"a":1},"query_response_hit_ids":["a"]}', "bad_query_id"),
+    ("ubi", b'{"query_id":"q","query_response_hit_ids":[' + b"1," * 20_000 + b"1]}", "too_many_results"),
+    ("ubi", HEAD + b'"timestamp":"yesterday, at noon"}', "unreadable_timestamp"),
+    ("ubi", HEAD + b'"timestamp":1e300}', "unreadable_timestamp"),
+    ("ubi", HEAD + b'"timestamp":"9999-12-31T23:59:59-23:00"}', "unreadable_timestamp"),
+    ("ubi", HEAD + b'"query_attributes":{"propensity":1.5}}', "bad_propensity"),
+    ("ubi", HEAD + b'"query_attributes":{"propensity":NaN}}', "not_json"),
+    ("ubi", HEAD + b'"query_attributes":{"propensity":[1,1]}}', "bad_propensity"),
+    ("ubi", HEAD + b'"query_attributes":{"positions":[0]}}', "bad_positions"),
+    ("ubi", HEAD + b'"query_attributes":{"randomized":"x"}}', "bad_randomized"),
+    ("ubi", HEAD + b'"query_attributes":{"propensity":1e999}}', "bad_propensity"),
+    ("ubi", b'{"action_name":"click","query_id":"q"}', "missing_object_id"),
+    ("ubi", CLICK + b'-1}}', "bad_ordinal"),
+    ("ubi", CLICK + b'1.5}}', "bad_ordinal"),
+    ("ubi", CLICK + b'1' + b"0" * 400 + b"}}", "bad_ordinal"),
+    ("baidu", b"\xff\t1\t2", "not_utf8"),
+    ("baidu", b"only one column", "wrong_number_of_fields"),
+    ("baidu", b"\t".join([b"x"] * 10_000), "wrong_number_of_fields"),
+    ("baidu", b"7\t\t", "missing_query"),
+    ("baidu", RESULT.replace("1\t", "0\t", 1).encode(), "bad_position"),
+    ("baidu", RESULT.replace("md5", "").encode(), "missing_url"),
+    ("baidu", RESULT.replace("14\t0", "14\t2").encode(), "bad_click"),
+    ("baidu", RESULT.replace("14\t0", "14\t").encode(), "missing_click"),
+    ("baidu", RESULT.replace("14\t0\t0\t0\t0\t0", "14\t0\t0\t0\t0\ttall").encode(), "bad_serp_height"),
+    ("baidu", b"9\t1\t2\t3\t5\t0", "bad_label"),
+    ("baidu", b"9\t1\t2\t3\t4\t11", "bad_bucket"),
+    ("tiangong", b"words that are no xml", "bad_label"),
+    ("tiangong", b"<a>words</a>", "wrong_number_of_fields"),
+    ("tiangong", b"1 7 q d 5 1", "bad_label"),
+    ("tiangong", b"<interaction num='1'>&bad;</interaction>", "not_xml"),
+    ("tiangong", b"<interaction num='1'><results/></interaction>", "missing_results"),
     ("tiangong", b"<interaction num='1'><results><result rank='x'><docid>d</docid></result></results>"
-     b"<query_id>q</query_id></interaction>", "bad-rank"),
+     b"<query_id>q</query_id></interaction>", "bad_rank"),
     ("tiangong", b"<interaction num='1'><results><result rank='1'/></results><query_id>q</query_id></interaction>",
-     "missing-docid"),
-    ("tiangong", b"<interaction num='1'>\xff</interaction>", "invalid-utf8"),
-    ("tiangong", b"<interaction num='1'>" + b"<a>" * 300_000 + b"</interaction>", "not-xml"),
-    ("tiangong", b"<interaction num='1'>" + b"x" * (2**20 + 1) + b"</interaction>", "interaction-too-long"),
-    ("tiangong", b"<interaction num='1'>\n<interaction num='2'>", "interaction-without-end"),
-    ("yandex", b"1\t0\tQ\t2", "wrong-columns"),
-    ("yandex", b"1\t0\tC", "wrong-columns"),
-    ("yandex", b"1 0 Q 2 3 4", "wrong-columns"),
-    ("yandex", b"1\tM\t23\t9\t9", "unknown-action"),
-    ("yandex", b"1\t-4\tQ\t2\t3\t4", "bad-time"),
-    ("yandex", b"1\t0\tQ\t2\t3\t", "missing-url"),
-    ("yandex", b"1\t0\tQ\t2\t3" + b"\t4" * 20_000, "too-many-results"),
-    ("yandex", b"1\t2\t3\t7", "bad-label"),
-    ("yandex", b"1\t0\tC\t\xff", "invalid-utf8"),
-    ("ranklens", b"{}", "missing-event"),
-    ("ranklens", b'{"event":"dance"}', "unknown-event"),
-    ("ranklens", b'{"event":"ranking","id":"r","items":[]}', "missing-items"),
-    ("ranklens", b'{"event":"ranking","id":"r","items":["m"]}', "bad-items"),
-    ("ranklens", b'{"event":"ranking","items":[{"id":"m"}]}', "missing-id"),
-    ("ranklens", b'{"event":"ranking","id":"r","items":[{"id":"m","relevancy":"high"}]}', "bad-relevancy"),
-    ("ranklens", b'{"event":"ranking","id":"r","fields":{},"items":[{"id":"m"}]}', "bad-fields"),
-    ("ranklens", b'{"event":"interaction","ranking":"r","type":"click"}', "missing-item"),
-    ("ranklens", b'{"event":"item","item":"m","fields":[{"name":"n","value":{"a":1}}]}', "bad-fields"),
+     "missing_docid"),
+    ("tiangong", b"<interaction num='1'>\xff</interaction>", "not_utf8"),
+    ("tiangong", b"<interaction num='1'>" + b"<a>" * 300_000 + b"</interaction>", "not_xml"),
+    ("tiangong", b"<interaction num='1'>" + b"x" * (2**20 + 1) + b"</interaction>", "interaction_too_long"),
+    ("tiangong", b"<interaction num='1'>\n<interaction num='2'>", "interaction_without_end"),
+    ("yandex", b"1\t0\tQ\t2", "wrong_number_of_fields"),
+    ("yandex", b"1\t0\tC", "wrong_number_of_fields"),
+    ("yandex", b"1 0 Q 2 3 4", "wrong_number_of_fields"),
+    ("yandex", b"1\tM\t23\t9\t9", "unknown_action"),
+    ("yandex", b"1\t-4\tQ\t2\t3\t4", "bad_time"),
+    ("yandex", b"1\t0\tQ\t2\t3\t", "wrong_number_of_fields"),
+    ("yandex", b"1\t0\tQ\t2\t3" + b"\t4" * 20_000, "too_many_results"),
+    ("yandex", b"1\t2\t3\t7", "bad_label"),
+    ("yandex", b"1\t0\tC\t\xff", "not_utf8"),
+    ("ranklens", b"{}", "missing_event"),
+    ("ranklens", b'{"event":"dance"}', "unknown_event"),
+    ("ranklens", b'{"event":"ranking","id":"r","items":[]}', "missing_items"),
+    ("ranklens", b'{"event":"ranking","id":"r","items":["m"]}', "bad_items"),
+    ("ranklens", b'{"event":"ranking","items":[{"id":"m"}]}', "missing_id"),
+    ("ranklens", b'{"event":"ranking","id":"r","items":[{"id":"m","relevancy":"high"}]}', "bad_relevancy"),
+    ("ranklens", b'{"event":"ranking","id":"r","fields":{},"items":[{"id":"m"}]}', "bad_fields"),
+    ("ranklens", b'{"event":"interaction","ranking":"r","type":"click"}', "missing_item"),
+    ("ranklens", b'{"event":"item","item":"m","fields":[{"name":"n","value":{"a":1}}]}', "bad_fields"),
 ]  # fmt: skip
 
 
@@ -131,7 +132,7 @@ def test_a_broken_record_is_rejected_with_its_reason_and_line(
     assert [(one["row"], one["reason"]) for one in found][:1] == [(row, reason)]
     assert found[0]["path"] == str(tmp_path / "log")
     assert found[0]["raw"].encode()[:5] == line.decode("utf-8", "replace").encode()[:5]
-    assert len(found) == 1 + (reason == "interaction-without-end")
+    assert len(found) == 1 + (reason == "interaction_without_end")
     clean = tmp_path / "clean"
     clean.mkdir()
     (clean / "log").write_bytes(good + b"\n" + GOOD[reader].encode())
@@ -150,7 +151,7 @@ def test_a_line_without_end_is_rejected_and_not_held(tmp_path: Path, reader: str
     staged = stage(tmp_path, reader, path)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert [one["reason"] for one in rejected(staged)] == ["line-too-long"]
+    assert [one["reason"] for one in rejected(staged)] == ["line_too_long"]
     assert len(rejected(staged)[0]["raw"]) == 1000
     assert peak < 35 * 2**20
     assert staged.impression_rows == 2 * stage_of_good(tmp_path / "one", reader)
@@ -167,7 +168,7 @@ def test_an_element_without_end_is_rejected_and_not_held(tmp_path: Path) -> None
     staged = stage(tmp_path, "ubi", path)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert [(one["row"], one["reason"]) for one in rejected(staged)] == [(2, "line-too-long")]
+    assert [(one["row"], one["reason"]) for one in rejected(staged)] == [(2, "line_too_long")]
     assert (staged.impression_rows, staged.click_rows) == (2, 1)
     assert peak < 35 * 2**20
 
@@ -182,7 +183,7 @@ def test_results_after_a_broken_query_line_belong_to_no_page(tmp_path: Path) -> 
     (tmp_path / "log").write_text("7\t1\t\n" + RESULT + "\n8\t\t\n" + RESULT + "\n9\t3\t\n" + RESULT + "\n")
     staged = stage(tmp_path, "baidu", tmp_path / "log")
     found = [(one["row"], one["reason"]) for one in rejected(staged)]
-    assert found == [(3, "missing-query"), (4, "no-query-line")]
+    assert found == [(3, "missing_query"), (4, "no_query_line")]
     assert pq.read_table(staged.impressions)["page_id"].to_pylist() == ["7-1", "9-5"]
 
 
@@ -190,7 +191,7 @@ def test_pages_after_a_broken_session_tag_belong_to_no_session(tmp_path: Path) -
     page = GOOD["tiangong"].split("\n", 1)[1]
     (tmp_path / "log").write_text(GOOD["tiangong"] + "\n<session num=>\n" + page)
     staged = stage(tmp_path, "tiangong", tmp_path / "log")
-    assert [one["reason"] for one in rejected(staged)] == ["missing-session"]
+    assert [one["reason"] for one in rejected(staged)] == ["missing_session"]
 
 
 def test_elements_of_an_array_are_rejected_by_their_number(tmp_path: Path) -> None:
@@ -199,10 +200,10 @@ def test_elements_of_an_array_are_rejected_by_their_number(tmp_path: Path) -> No
     staged = stage(tmp_path, "ubi", path)
     found = [(one["row"], one["reason"], one["raw"]) for one in rejected(staged)]
     assert found == [
-        (2, "neither-query-nor-event", '{"oops": 1}'),
-        (3, "not-json", '3, "a ] text"'),
-        (5, "not-json", '{"x": tru}'),
-        (6, "not-json", "tail"),
+        (2, "neither_query_nor_event", '{"oops": 1}'),
+        (3, "not_json", '3, "a ] text"'),
+        (5, "not_json", '{"x": tru}'),
+        (6, "not_json", "tail"),
     ]
     assert (staged.impression_rows, staged.click_rows, staged.rows_read) == (2, 1, 6)
 
@@ -215,7 +216,7 @@ def test_elements_may_be_cut_anywhere(tmp_path: Path, size: int, monkeypatch: py
     path.write_text("[\n" + page + ',\n{"a": 1}]')
     staged = stage(tmp_path, "ubi", path)
     assert pq.read_table(staged.impressions)["page_id"].to_pylist() == ['\\"}{'] * 2
-    assert [one["reason"] for one in rejected(staged)] == ["neither-query-nor-event"]
+    assert [one["reason"] for one in rejected(staged)] == ["neither_query_nor_event"]
 
 
 @pytest.mark.parametrize("text", ['[\n{"a": 1', "[\n}]", '[\n"', "{\n]]"])
@@ -312,7 +313,7 @@ def test_a_session_that_shows_documents_without_end_is_rejected(
 ) -> None:
     monkeypatch.setattr("unskew.clicks.ingest.formats.yandex.MOST_SHOWN", 3)
     (tmp_path / "log").write_text("1\t0\tQ\t1\t1\t1\t2\t3\n1\t1\tQ\t1\t1\t4\n2\t0\tQ\t1\t1\t4\n")
-    assert [one["reason"] for one in rejected(stage(tmp_path, "yandex", tmp_path / "log"))] == ["session-too-long"]
+    assert [one["reason"] for one in rejected(stage(tmp_path, "yandex", tmp_path / "log"))] == ["visit_too_long"]
 
 
 def test_parts_of_a_stage_have_one_schema_and_bounded_size(tmp_path: Path) -> None:
@@ -337,3 +338,40 @@ def test_a_batch_heavy_with_text_is_written_early(tmp_path: Path, monkeypatch: p
         target.impression(page_id="s", query_id="q", doc_id=str(at), position=at + 1, title="t" * 600)
     target.close()
     assert len(list((tmp_path / "impressions").iterdir())) == 2
+
+
+def test_empty_cells_at_the_end_of_a_line_are_not_counted(tmp_path: Path) -> None:
+    label = "9\t1\t2\t3\t4\t1"
+    for reader, text, rows in (
+        ("yandex", "1\t0\tQ\t2\t3\t4\t5\t\t\n1\t3\tC\t5\t\n2\t3\t4\t1\t\t\n", 2),
+        ("baidu", f"7\t1\x012\t\t\t\n{RESULT}\t\t\n{label}\t\t\n{label.removeprefix('9')[1:]}\t\n", 1),
+    ):
+        (tmp_path / reader).write_text(text)
+        staged = stage(tmp_path / f"of {reader}", reader, tmp_path / reader)
+        assert rejected(staged) == []
+        assert staged.impression_rows == rows
+        assert staged.sides["labels"] is not None
+
+
+MOMENT = 1_717_200_000_500_000
+"""Microseconds."""
+
+
+UNITS = [MOMENT / 1e6, MOMENT // 1_000, MOMENT, MOMENT * 1_000 + 999, str(MOMENT * 1_000)]
+
+
+@pytest.mark.parametrize("when", UNITS)
+def test_every_reader_has_the_same_clock(tmp_path: Path, when: float | str) -> None:
+    ubi = {"query_id": "q", "query_response_hit_ids": ["a"], "timestamp": when}
+    ranking = {"event": "ranking", "id": "r", "items": [{"id": "m"}], "timestamp": when}
+    pages = {
+        "ubi": json.dumps(ubi),
+        "ranklens": json.dumps(ranking),
+        "tiangong": GOOD["tiangong"].replace("<interaction", f'<interaction starttime="{when}"'),
+    }
+    for reader, text in pages.items():
+        (tmp_path / reader).write_text(text)
+        staged = stage(tmp_path / f"of {reader}", reader, tmp_path / reader)
+        assert staged.impressions is not None
+        moments = pq.read_table(staged.impressions)["timestamp"].cast(pa.int64()).to_pylist()
+        assert moments == [MOMENT], reader

@@ -120,7 +120,7 @@ def print_summary(console: Console, out: Path, made: Mapping[str, Any]) -> None:
     for name, count in made["sides"].items():
         line(f"{count:,} rows of {name} beside the log, in {out / name}")
     for kind, count in made["ignored"].items():
-        line(f"{count:,} {kind} passed over")
+        line(f"{count:,} {kind.replace('_', ' ')} passed over")
     _print_positions(line, made["by_position"])
     console.print(_rules_table(made["rules"]))
     lost = made["rejected"]

@@ -1,5 +1,6 @@
 """CSV and TSV to batches of text columns; a row with too few or too many fields is rejected, not guessed at.
 
+Fields beyond the last name of the header are too many only if something is in them.
 A quote that is not closed makes one row of several. Where these have too few or too many fields, or one of their
 values looks like the end of one row and the beginning of another, every line of them is rejected.
 """
@@ -7,9 +8,10 @@ values looks like the end of one row and the beginning of another, every line of
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -32,7 +34,17 @@ Reject = Callable[[int, str, str], None]
 def csv_columns(path: Path, kind: str, texts: Texts) -> list[str]:
     """The names in the header."""
     with opened(path, texts.max_expansion) as file:
-        return _header(_first_line(file, path), path, kind, texts)[0]
+        header = _header(_first_line(file, path), path, kind, texts)
+        return header.names[: header.named]
+
+
+class Header(NamedTuple):
+    """The first line of a file."""
+
+    names: list[str]
+    named: int
+    """How many there are before the last ones, which are empty."""
+    delimiter: str
 
 
 def _first_line(file: Guarded, path: Path) -> str:
@@ -45,8 +57,8 @@ def _first_line(file: Guarded, path: Path) -> str:
     return line.decode("utf-8").rstrip("\r")
 
 
-def _header(line: str, path: Path, kind: str, texts: Texts) -> tuple[list[str], str]:
-    """Names and delimiter; a name that comes again gets a number, so that it is not taken for the first."""
+def _header(line: str, path: Path, kind: str, texts: Texts) -> Header:
+    """The names; one that comes again gets a number, so that it is not taken for the first."""
     if not line.strip():
         raise DataError("the file has no header", path=printable(path), line=1, hint="name the columns in line 1")
     delimiter = texts.delimiter or ("\t" if kind == "tsv" else max(DELIMITERS, key=line.count))
@@ -63,7 +75,8 @@ def _header(line: str, path: Path, kind: str, texts: Texts) -> tuple[list[str], 
     for at, name in enumerate(each.strip() for each in names):
         unique.append(name if name not in seen and MARK not in name else f"column {at + 1}")
         seen.add(name)
-    return unique, delimiter
+    named = max((at + 1 for at, name in enumerate(names) if name.strip()), default=0)
+    return Header(unique, named, delimiter)
 
 
 def csv_batches(
@@ -71,10 +84,11 @@ def csv_batches(
 ) -> Iterator[tuple[Any, Any]]:
     """Batches of text columns with the number of each row, the header being row 1."""
     with opened(path, texts.max_expansion) as file:
-        names, delimiter = _header(_first_line(file, path), path, kind, texts)
+        header = _header(_first_line(file, path), path, kind, texts)
+    names, _, delimiter = header
     taken = set(wanted)
     present = [name for name in names if name in taken]
-    rows, seen = _Rows(reject), 1  # the header
+    rows, seen = _Rows(header, reject), 1  # the header
     with opened(path, texts.max_expansion) as file:
         file.watch = texts.quote.encode()
         for batch in _batches(file, path, names, delimiter, present, texts, rows.invalid):
@@ -86,13 +100,15 @@ def csv_batches(
                     reject(int(numbers[at]), "unclosed_quote", line)
             whole = ~np.isin(np.arange(batch.num_rows), list(broken))
             yield (batch.filter(pa.array(whole)), numbers[whole]) if broken else (batch, numbers)
+            if rows.longer:
+                yield from _trimmed(rows, path, present, texts)
         others = [name for name in names if name not in taken]
-        if file.met and others and file.lines > seen + rows.invalid_lines:
+        if file.met and others and file.lines > seen + rows.passed_over:
             _refuse_torn(path, names, delimiter, others, texts)
 
 
 def _batches(
-    file: Guarded, path: Path, names: list[str], delimiter: str, present: list[str], texts: Texts, invalid: Any
+    file: Any, path: Path, names: list[str], delimiter: str, present: list[str], texts: Texts, invalid: Any
 ) -> Iterator[Any]:
     """Some columns of a CSV file as text."""
     from pyarrow import csv as arrow_csv
@@ -173,18 +189,25 @@ def _are_rows(lines: list[str], place: int, columns: int, delimiter: str) -> boo
 class _Rows:
     """Numbers rows as the file has them, the header being row 1, whatever was skipped in between."""
 
-    def __init__(self, reject: Reject) -> None:
-        self.reject, self.next = reject, 2
-        self.invalid_lines = 0
+    def __init__(self, header: Header, reject: Reject) -> None:
+        self.header, self.reject, self.next = header, reject, 2
+        self.passed_over = 0
+        """Lines that the parser did not take."""
         self.skipped: list[int] = []
+        self.longer: list[tuple[int, str]] = []
 
     def invalid(self, row: Any) -> str:
-        """A row with too few or too many fields."""
-        number = row.number or 0
+        """A row with too few or too many fields; one whose last fields are empty is kept for `trimmed`."""
+        number, lines = row.number or 0, row.text.split("\n")
         self.skipped.append(number)
+        self.passed_over += len(lines)
+        end = (row.actual_columns - self.header.named) * self.header.delimiter
+        if row.actual_columns >= self.header.named and len(lines) == 1 and row.text.endswith(end):
+            fill = (len(self.header.names) - self.header.named) * self.header.delimiter
+            self.longer.append((number, row.text.removesuffix(end) + fill))
+            return "skip"
         reason = "not_utf8" if MARK in row.text else "wrong_number_of_fields"
-        for line in row.text.split("\n"):
-            self.invalid_lines += 1
+        for line in lines:
             self.reject(number, reason, f"{row.actual_columns} fields, not {row.expected_columns}: {line}")
         return "skip"
 
@@ -195,3 +218,19 @@ class _Rows:
         self.next = int(good[-1]) + 1 if count else self.next
         self.skipped = [number for number in self.skipped if number >= self.next]
         return good
+
+    def refuse(self, row: Any) -> str:
+        """A row that `_trimmed` wrote, with its number before it, and that is broken all the same."""
+        number, _, text = row.text.partition(self.header.delimiter)
+        self.reject(int(number), "wrong_number_of_fields", text)
+        return "skip"
+
+
+def _trimmed(rows: _Rows, path: Path, present: list[str], texts: Texts) -> Iterator[tuple[Any, Any]]:
+    """Batches of the rows whose last fields were empty, parsed again without these."""
+    between, number = rows.header.delimiter, "unskew number"
+    held, rows.longer = rows.longer, []
+    file = io.BytesIO("".join(["\n", *(f"{at}{between}{text}\n" for at, text in held)]).encode())
+    names = [number, *rows.header.names]
+    for batch in _batches(file, path, names, between, [number, *present], texts, rows.refuse):
+        yield batch.select(present), batch[number].cast(pa.int64()).to_numpy()

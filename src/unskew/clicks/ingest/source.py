@@ -82,7 +82,7 @@ def open_source(
             raise ConfigError("--clicks goes with a source without an event column")
         parts.append(_open_files(engine, clicks, options, scratch / "clicked", None))
         clicked = parts[1].table
-    ignored = {} if rest is None else {"other events": _rows(engine, rest)}
+    ignored = {} if rest is None else {"other_event": _rows(engine, rest)}
     impressions = _impressions(shown, options, engine, clicked is not None, raw.columns)
     same = clicked is None and _same_columns(raw.table, impressions)
     return LogSource(

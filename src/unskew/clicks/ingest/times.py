@@ -1,4 +1,7 @@
-"""Timestamps of every kind as one expression: UTC, or missing where they cannot be read."""
+"""The one clock of all readers: times of every kind as UTC, or missing where they cannot be read.
+
+A number counts seconds, milliseconds, microseconds or nanoseconds since 1970; its size says which.
+"""
 
 from __future__ import annotations
 
@@ -13,16 +16,30 @@ OFFSET = r"^.*[0-9]([+-])([0-9]{2}):?([0-9]{2})?$"
 ZONE = r"(Z|z|UTC|[+-][0-9]{2}(:?[0-9]{2})?)"
 ISO = rf"^\s*[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}([T ][0-9]{{2}}:[0-9]{{2}}(:[0-9]{{2}}([.,][0-9]+)?)?\s*{ZONE}?)?\s*$"
 UTC = "timestamp('UTC')"
-NUMBER = r"^\s*-?[0-9]{1,18}([.][0-9]+)?\s*$"
-SECONDS, MILLIS, MICROS = 1e11, 1e14, 1e17
-"""Numbers below these are seconds, milliseconds, microseconds: 1e11 seconds is the year 5138."""
+INTEGER = r"^\s*-?[0-9]{1,19}\s*$"
+NUMBER = r"^\s*-?[0-9]{1,19}([.][0-9]*)?\s*$"
+SECONDS, MILLIS, MICROS, NANOS = 10**11, 10**14, 10**17, 10**20
+"""Numbers below these are of that unit: 10^11 seconds is the year 5138."""
+
+
+def micros_since_1970(number: int | float) -> int | None:
+    """Microseconds since 1970 of a number of any unit; None where it is too large for all of them.
+
+    >>> [micros_since_1970(number) for number in (1717200000.5, 1717200000500, 1717200000500000999)]
+    [1717200000500000, 1717200000500000, 1717200000500000]
+    """
+    size = abs(number)
+    if not size < NANOS:
+        return None
+    if size >= MICROS:
+        return int(number) // 1_000
+    return round(number * (1_000_000 if size < SECONDS else 1_000 if size < MILLIS else 1))
 
 
 def as_utc(value: Any, zone: str, engine: str) -> Value:
     """A column as a timestamp with the zone UTC; null where it cannot be read.
 
-    Numbers are seconds, milliseconds or microseconds since 1970, by their size. Text is such a number or ISO 8601.
-    A time that names no zone is one of `zone`.
+    Text is a number or ISO 8601. A time that names no zone is one of `zone`.
     """
     kind = value.type()
     if kind.is_timestamp():
@@ -37,20 +54,26 @@ def as_utc(value: Any, zone: str, engine: str) -> Value:
 
 
 def _since_1970(number: Any, engine: str) -> Value:
+    """`micros_since_1970` as an expression."""
     import ibis
 
-    size = number.abs()
-    scale = ibis.cases((size < SECONDS, 1_000_000), (size < MILLIS, 1_000), else_=1)
-    fits = size < MICROS
-    micros = (ibis.ifelse(fits, number, ibis.null(number.type())) * scale).cast("int64")
-    return from_micros(micros, engine)
+    def below(limit: int) -> Any:  # not abs(), which the smallest whole number has none of
+        return (number < float(limit)) & (number > -float(limit))
+
+    nothing = ibis.null(number.type())
+    scale = ibis.cases((below(SECONDS), 1_000_000), (below(MILLIS), 1_000), else_=1)
+    micros = (ibis.ifelse(below(MICROS), number, nothing) * scale).cast("int64")
+    large = ibis.ifelse(below(NANOS) & ~below(MICROS), number, nothing)
+    thousands = large - large % 1_000 if number.type().is_integer() else large  # division is of floats
+    return from_micros(ibis.coalesce(micros, (thousands / 1_000).round().cast("int64")), engine)
 
 
 def _from_text(text: Any, zone: str, engine: str) -> Value:
     import ibis
 
     nothing = ibis.null("string")
-    number = ibis.ifelse(text.re_search(NUMBER), text.strip(), nothing).try_cast("float64")
+    whole = ibis.ifelse(text.re_search(INTEGER), text.strip(), nothing).try_cast("int64")
+    number = ibis.ifelse(text.re_search(NUMBER) & whole.isnull(), text.strip(), nothing).try_cast("float64")
     iso = ibis.ifelse(text.re_search(ISO), text.strip().upper(), nothing)
     clock = iso.re_replace(rf"\s*{ZONE}$", "").replace("T", " ").replace(",", ".")
     day_only = iso.length() == 10
@@ -61,4 +84,4 @@ def _from_text(text: Any, zone: str, engine: str) -> Value:
     signed = ibis.ifelse(offset.re_extract(OFFSET, 1) == "-", minutes, -minutes)
     says_zone = iso.re_search(rf"[0-9]\s*{ZONE}$") & ~day_only
     moved = ibis.ifelse(says_zone, naive + signed.as_interval("m"), from_zone(naive, zone, engine))
-    return ibis.coalesce(_since_1970(number, engine), moved)
+    return ibis.coalesce(_since_1970(whole, engine), _since_1970(number, engine), moved)

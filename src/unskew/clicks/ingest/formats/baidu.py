@@ -18,7 +18,15 @@ from pathlib import Path
 from unskew.clicks.ingest.formats.options import ReaderOptions
 from unskew.clicks.ingest.formats.records import each_line
 from unskew.clicks.ingest.formats.stage import Stage
-from unskew.clicks.ingest.formats.values import Broken, cell_number, identifier, required, text, utf8, whole
+from unskew.clicks.ingest.formats.values import (
+    Broken,
+    cell_number,
+    identifier,
+    required,
+    text,
+    utf8,
+    whole,
+)
 
 NUMBERS = {
     8: "after_skip",
@@ -46,6 +54,8 @@ NUMBERS = {
 """Columns with a number, by their place from 0; places 6, 7, 22, 27 and 31 are not documented by the publisher."""
 FEWEST, MOST = 7, 64
 """Columns of a result."""
+WIDEST = 9
+"""Columns of an annotation, with empty ones behind it."""
 
 
 def read_baidu(paths: Sequence[Path], stage: Stage, options: ReaderOptions) -> None:
@@ -64,15 +74,16 @@ class _Baidu:
 
     def take(self, raw: bytes) -> None:
         """One line."""
-        cells = utf8(raw).split("\t")
-        if len(cells) == 3:
+        line = utf8(raw)
+        cells, filled = line.split("\t"), line.rstrip("\t").count("\t") + 1
+        if len(cells) >= 3 and filled <= 3:
             self._page(cells)
-        elif FEWEST <= len(cells) <= MOST:
+        elif FEWEST <= len(cells) <= MOST and (filled >= FEWEST or len(cells) > WIDEST):
             self._result(cells)
-        elif len(cells) in (5, 6):
-            self._annotation(cells)
+        elif filled in (5, 6):
+            self._annotation(cells[:filled])
         else:
-            raise Broken("wrong-columns")
+            raise Broken("wrong_number_of_fields")
 
     def broken(self, raw: bytes) -> None:
         """A line was rejected; if it may have been a query line, the results that follow belong to no page."""
@@ -82,13 +93,13 @@ class _Baidu:
     def _page(self, cells: list[str]) -> None:
         qid, self.query = identifier(cells[0], "qid"), identifier(_words(cells[1]), "query")
         self.page, self.results = f"{qid}-{self.stage.rows_read}", 0
-        self.stage.ignore("query-line")
+        self.stage.ignore("query_line")
 
     def _result(self, cells: list[str]) -> None:
         if not self.page:
-            raise Broken("no-query-line")
+            raise Broken("no_query_line")
         if self.results >= self.options.most_results:
-            raise Broken("too-many-results")
+            raise Broken("too_many_results")
         row: dict[str, str | float | None] = {
             "page_id": self.page,
             "query_id": self.query,
@@ -105,7 +116,7 @@ class _Baidu:
                 try:
                     row[name] = cell_number(cells[place])
                 except Broken:
-                    raise Broken(f"bad-{name}") from None
+                    raise Broken(f"bad_{name}") from None
         self.results += 1
         self.stage.impression(**row, position=position, click=click)
 

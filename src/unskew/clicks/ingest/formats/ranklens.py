@@ -42,16 +42,16 @@ class _Metarank:
         elif kind == "item":
             self._item(record)
         elif kind == "user":
-            self.stage.ignore("user-event")
+            self.stage.ignore("user_event")
         else:
-            raise Broken("missing-event" if kind is None else "unknown-event")
+            raise Broken("missing_event" if kind is None else "unknown_event")
 
     def _ranking(self, record: Mapping[str, Any]) -> None:
         items = record.get("items")
         if not isinstance(items, list) or not items:
-            raise Broken("missing-items")
+            raise Broken("missing_items")
         if len(items) > self.options.most_results:
-            raise Broken("too-many-results")
+            raise Broken("too_many_results")
         words = text(dict(_fields(record)).get("query"), "query")
         page = {
             "page_id": identifier(record.get("id"), "id"),
@@ -68,11 +68,11 @@ class _Metarank:
 
     def _interaction(self, record: Mapping[str, Any]) -> None:
         if identifier(record.get("type"), "type") not in self.options.click_actions:
-            self.stage.ignore("other-interaction")
+            self.stage.ignore("other_interaction")
             return
         page_id = optional_identifier(record.get("ranking"), "ranking")
         if page_id is None:
-            self.stage.ignore("click-without-ranking")
+            self.stage.ignore("click_without_ranking")
             return
         row = {
             "page_id": page_id,
@@ -85,12 +85,12 @@ class _Metarank:
 
     def _item(self, record: Mapping[str, Any]) -> None:
         if not self.options.items:
-            self.stage.ignore("item-event")
+            self.stage.ignore("item_event")
             return
         doc, when = identifier(record.get("item"), "item"), time(record.get("timestamp"), self.zone)
         rows = [row for name, value in _fields(record) for row in _cells(name, value)]
         if len(rows) > MOST_FIELDS:
-            raise Broken("too-many-fields")
+            raise Broken("too_many_fields")
         for row in rows or [{}]:
             self.stage.side("items", doc_id=doc, timestamp=when, **row)
 
@@ -98,7 +98,7 @@ class _Metarank:
 def _shown(item: Any) -> tuple[str, float | None]:
     """Id and score of a result; the score stands beside the id or among the fields."""
     if not isinstance(item, dict):
-        raise Broken("bad-items")
+        raise Broken("bad_items")
     score = item.get("relevancy")
     score = dict(_fields(item)).get("relevancy") if score is None else score
     return identifier(item.get("id"), "item"), number(score, "relevancy")
@@ -110,10 +110,10 @@ def _fields(record: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     if not fields and fields in (None, []):
         return
     if not isinstance(fields, list) or len(fields) > MOST_FIELDS:
-        raise Broken("bad-fields")
+        raise Broken("bad_fields")
     for field in fields:
         if not isinstance(field, dict):
-            raise Broken("bad-fields")
+            raise Broken("bad_fields")
         yield identifier(field.get("name"), "fields"), field.get("value")
 
 

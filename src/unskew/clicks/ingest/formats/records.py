@@ -32,7 +32,7 @@ def each_line(
             stage.read()
             try:
                 if too_long:
-                    raise Broken("line-too-long")
+                    raise Broken("line_too_long")
                 take(raw)
             except Broken as reason:
                 stage.reject(path, row, str(reason), raw)
@@ -47,7 +47,7 @@ def each_json(
         for row, raw, too_long in pieces(path, options):
             try:
                 if too_long:
-                    raise Broken("line-too-long")
+                    raise Broken("line_too_long")
                 values = unwrap(parse_json(raw))
             except Broken as reason:
                 stage.read()
@@ -57,7 +57,7 @@ def each_json(
                 stage.read()
                 try:
                     if not isinstance(value, dict):
-                        raise Broken("not-an-object")
+                        raise Broken("not_an_object")
                     take(value)
                 except Broken as reason:
                     stage.reject(path, row, str(reason), raw if len(values) == 1 else _head(value))

@@ -43,7 +43,7 @@ LONGEST_PAGE = 2**20
 _SESSION = re.compile(rb"<session\b[^>]*\bnum\s*=\s*[\"']([^\"'<>]*)[\"']")
 _BORDER = re.compile(rb"</?session\b")
 _TAGS = re.compile(rb"\s*(<[^<>]*>\s*)+")
-_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ].*|[0-9]{10,13}(\.[0-9]*)?", re.ASCII)
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ].*|[0-9]{10,19}(\.[0-9]*)?", re.ASCII)
 
 
 def read_tiangong(paths: Sequence[Path], stage: Stage, options: ReaderOptions) -> None:
@@ -88,7 +88,7 @@ class _TianGong:
         """An interaction that has no end."""
         if self.start:
             self.stage.read()
-            self.stage.reject(self.path, self.start, "interaction-without-end", b"\n".join(self.held)[:HELD])
+            self.stage.reject(self.path, self.start, "interaction_without_end", b"\n".join(self.held)[:HELD])
         self.start, self.held = 0, []
 
     def _attempt(self, row: int, raw: bytes, take: Any) -> None:
@@ -99,18 +99,18 @@ class _TianGong:
             self.stage.reject(self.path, row, str(reason), raw)
 
     def _too_long(self, raw: bytes) -> None:
-        raise Broken("line-too-long")
+        raise Broken("line_too_long")
 
     def _page(self, raw: bytes) -> None:
         if self.size > LONGEST_PAGE:
-            raise Broken("interaction-too-long")
+            raise Broken("interaction_too_long")
         visit = identifier(self.visit, "session")
         root = _parse(raw[raw.index(b"<interaction") : raw.find(b">", raw.rindex(b"</interaction")) + 1])
         results = root.findall("./results/result")
         if not results:
-            raise Broken("missing-results")
+            raise Broken("missing_results")
         if len(results) > self.options.most_results:
-            raise Broken("too-many-results")
+            raise Broken("too_many_results")
         words = text(root.findtext("query"), "query")
         page = {
             "page_id": f"{visit}-{identifier(root.get('num'), 'interaction')}",
@@ -149,7 +149,7 @@ class _TianGong:
     def _label(self, raw: bytes) -> None:
         cells = utf8(raw).split()
         if len(cells) not in (5, 6):
-            raise Broken("wrong-columns")
+            raise Broken("wrong_number_of_fields")
         self.stage.side(
             "labels",
             visit_id=identifier(cells[1], "session"),
@@ -164,7 +164,7 @@ def _parse(raw: bytes) -> ET.Element:
     try:
         return ET.fromstring(utf8(raw))
     except (ET.ParseError, ValueError, RecursionError):
-        raise Broken("not-xml") from None
+        raise Broken("not_xml") from None
 
 
 def _stripped(element: ET.Element, name: str) -> str | None:

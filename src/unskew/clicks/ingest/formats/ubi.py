@@ -56,23 +56,23 @@ class _Ubi:
     def take(self, record: Mapping[str, Any]) -> None:
         """A query, an event, or the action line of a bulk request."""
         if len(record) == 1 and BULK & record.keys() and isinstance(next(iter(record.values())), dict):
-            self.stage.ignore("bulk-action")
+            self.stage.ignore("bulk_action")
         elif _get(record, "action_name") is not None:
             self._event(record)
         elif _get(record, "query_id") is not None and (_hits(record) is not None or _is_query(record)):
             self._query(record)
         else:
-            raise Broken("neither-query-nor-event")
+            raise Broken("neither_query_nor_event")
 
     def _query(self, record: Mapping[str, Any]) -> None:
         hits = _hits(record)
         if hits is not None and not isinstance(hits, list):
             hits = [hits]  # exports write a list of one as its element
         if not hits:
-            self.stage.ignore("query-without-hits")
+            self.stage.ignore("query_without_hits")
             return
         if len(hits) > self.options.most_results:
-            raise Broken("too-many-results")
+            raise Broken("too_many_results")
         page_id = identifier(_get(record, "query_id"), "query_id")
         docs = [identifier(hit, "hit_id") for hit in hits]
         words = text(_get(record, "user_query"), "user_query")
@@ -97,16 +97,16 @@ class _Ubi:
     def _event(self, record: Mapping[str, Any]) -> None:
         action = identifier(_get(record, "action_name"), "action_name")
         if action not in self.options.click_actions:
-            self.stage.ignore("impression-event" if action == "impression" else "other-event")
+            self.stage.ignore("impression_event" if action == "impression" else "other_event")
             return
         page_id = optional_identifier(_get(record, "query_id"), "query_id")
         if page_id is None:
-            self.stage.ignore("click-without-query")
+            self.stage.ignore("click_without_query")
             return
         doc = optional_identifier(find(record, "event_attributes", "object", "object_id"), "object_id")
         ordinal = _ordinal(record)
         if doc is None and ordinal is None:
-            raise Broken("missing-object_id")
+            raise Broken("missing_object_id")
         row = {
             "page_id": page_id,
             "doc_id": doc,
@@ -128,7 +128,7 @@ class _Ubi:
             base, why = self.base.decide()
         self.stage.note(why.format(base))
         self.stage.shift_clicks(None if base is None else 1 - base)
-        if not self.pages and self.stage.ignored["impression-event"]:
+        if not self.pages and self.stage.ignored["impression_event"]:
             self.stage.note("no query has hit ids; impression events alone do not make pages")
 
 
@@ -176,7 +176,7 @@ def _slots(record: Mapping[str, Any], size: int) -> list[dict[str, Any]]:
 
 def _truth(value: Any) -> bool | None:
     if value not in (None, True, False, "true", "false"):
-        raise Broken("bad-randomized")
+        raise Broken("bad_randomized")
     return None if value is None else value in (True, "true")
 
 
@@ -197,7 +197,7 @@ def _spread(value: Any, name: str, size: int) -> list[Any]:
     if not isinstance(value, list):
         return [value] * size
     if len(value) != size:
-        raise Broken(f"bad-{name}")
+        raise Broken(f"bad_{name}")
     return value
 
 

@@ -9,12 +9,15 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
 from typing import Any
 
+from unskew.clicks.ingest.times import micros_since_1970
+
 LONGEST_ID = 1_024
 LONGEST_TEXT = 65_536
-FIRST_YEAR, LAST_YEAR = datetime(1970, 1, 1, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC)
-"""Times outside are taken for damage."""
+FIRST_YEAR = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-_DIGITS = re.compile(r"-?[0-9]{1,18}(\.[0-9]*)?", re.ASCII)
+LATEST = (datetime(2200, 1, 1, tzinfo=UTC) - FIRST_YEAR) // _MICROSECOND
+"""Times outside of these are taken for damage."""
+_DIGITS = re.compile(r"-?[0-9]{1,19}(\.[0-9]*)?", re.ASCII)
 _NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]{1,3})?", re.ASCII)
 
 
@@ -27,7 +30,7 @@ def utf8(raw: bytes) -> str:
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError:
-        raise Broken("invalid-utf8") from None
+        raise Broken("not_utf8") from None
 
 
 def parse_json(raw: bytes) -> Any:
@@ -36,9 +39,9 @@ def parse_json(raw: bytes) -> Any:
     try:
         return _DECODER.decode(text)
     except RecursionError:
-        raise Broken("nested-too-deeply") from None
+        raise Broken("nested_too_deeply") from None
     except ValueError:
-        raise Broken("not-json") from None
+        raise Broken("not_json") from None
 
 
 def _no_constant(name: str) -> Any:
@@ -58,7 +61,7 @@ def identifier(value: Any, name: str) -> str:
         return value
     value = scalar(value)
     if value is None or value == "":
-        raise Broken(f"missing-{name}")
+        raise Broken(f"missing_{name}")
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 10**18:
         return str(value)
     return _text(value, name, LONGEST_ID)
@@ -78,9 +81,9 @@ def text(value: Any, name: str) -> str | None:
 
 def _text(value: Any, name: str, longest: int) -> str:
     if not isinstance(value, str) or len(value) > longest:
-        raise Broken(f"bad-{name}")
+        raise Broken(f"bad_{name}")
     if not value.isascii() and any("\ud800" <= letter <= "\udfff" for letter in value):
-        raise Broken(f"bad-{name}")  # half of a surrogate pair is not text
+        raise Broken(f"bad_{name}")  # half of a surrogate pair is not text
     return value
 
 
@@ -98,9 +101,9 @@ def number(value: Any, name: str, low: float = -1e15, high: float = 1e15) -> flo
     if isinstance(value, str) and len(value) < 64 and _NUMBER.fullmatch(value):
         value = float(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise Broken(f"bad-{name}")
+        raise Broken(f"bad_{name}")
     if not low <= value <= high:  # also where it is not a number
-        raise Broken(f"bad-{name}")
+        raise Broken(f"bad_{name}")
     return float(value)
 
 
@@ -116,21 +119,19 @@ def whole(value: Any, name: str, low: int, high: int) -> int | None:
     if found is None:
         return None
     if found != int(found):
-        raise Broken(f"bad-{name}")
+        raise Broken(f"bad_{name}")
     return int(found)
 
 
 def required(value: int | None, name: str) -> int:
     """A whole number that may not be missing."""
     if value is None:
-        raise Broken(f"missing-{name}")
+        raise Broken(f"missing_{name}")
     return value
 
 
 def time(value: Any, zone: tzinfo) -> int | None:
-    """Microseconds since 1970: from ISO 8601 or from seconds or milliseconds since 1970; None where missing.
-
-    Numbers from 10^11 on are milliseconds: as seconds they would lie beyond the year 5000.
+    """Microseconds since 1970: from ISO 8601 or from a number since 1970, of any unit; None where missing.
 
     >>> time("2024-06-01T00:00:00.5Z", UTC), time("1717200000500", UTC)
     (1717200000500000, 1717200000500000)
@@ -140,19 +141,23 @@ def time(value: Any, zone: tzinfo) -> int | None:
         return None
     if isinstance(value, str) and _DIGITS.fullmatch(value):
         value = float(value) if "." in value else int(value)
+    micros = None
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        micros = micros_since_1970(value)
+    elif isinstance(value, str) and 10 <= len(value) <= 40:
+        micros = _iso_micros(value, zone)
+    if micros is None or not 0 <= micros < LATEST:
+        raise Broken("unreadable_timestamp")
+    return micros
+
+
+def _iso_micros(value: str, zone: tzinfo) -> int | None:
     try:
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            moment = FIRST_YEAR + timedelta(seconds=value if abs(value) < 1e11 else value / 1000)
-        elif isinstance(value, str) and 10 <= len(value) <= 40:
-            moment = datetime.fromisoformat(value)
-            moment = moment.replace(tzinfo=zone) if moment.tzinfo is None else moment
-        else:
-            raise Broken("bad-timestamp")
-        if not FIRST_YEAR <= moment < LAST_YEAR:
-            raise Broken("bad-timestamp")
+        moment = datetime.fromisoformat(value)
+        moment = moment.replace(tzinfo=zone) if moment.tzinfo is None else moment
         return (moment - FIRST_YEAR) // _MICROSECOND
     except (ValueError, OverflowError):
-        raise Broken("bad-timestamp") from None
+        return None
 
 
 def scalar(value: Any) -> Any:

@@ -38,7 +38,7 @@ class _Yandex:
 
     def take(self, raw: bytes) -> None:
         """One line."""
-        cells = utf8(raw).split("\t")
+        cells = utf8(raw).rstrip("\t").split("\t")
         if len(cells) >= 6 and cells[2] == "Q":
             self._page(cells)
         elif len(cells) == 4 and cells[2] == "C":
@@ -48,18 +48,20 @@ class _Yandex:
             label = required(whole(cells[3].strip(), "label", 0, 4), "label")
             self.stage.side("labels", query_id=f"{query}_{region}", doc_id=doc, label=label)
         else:
-            raise Broken("wrong-columns" if len(cells) < 3 or cells[2] in ("Q", "C") else "unknown-action")
+            raise Broken(
+                "wrong_number_of_fields" if len(cells) < 3 or cells[2] in ("Q", "C") else "unknown_action"
+            )
 
     def _page(self, cells: list[str]) -> None:
         visit, offset = identifier(cells[0], "session_id"), _offset(cells[1])
         query, region = identifier(cells[3], "query_id"), identifier(cells[4], "region")
         docs = [identifier(cell, "url") for cell in cells[5:]]
         if len(docs) > self.options.most_results:
-            raise Broken("too-many-results")
+            raise Broken("too_many_results")
         if visit != self.visit:
             self.visit, self.latest, self.shown = visit, "", {}
         if len(self.shown) + len(docs) > MOST_SHOWN:
-            raise Broken("session-too-long")
+            raise Broken("visit_too_long")
         self.latest = f"{visit}-{self.stage.rows_read}"
         for position, doc in enumerate(docs, 1):
             self.shown[doc] = self.latest
