@@ -5,6 +5,7 @@ Legend: N impressions, U distinct values.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +28,18 @@ def join_lists(table: Any, lists: Lists, path: Path | str) -> tuple[Array, Array
             path=lists.name,
             hint="make the query ids of the lists distinct",
         )
-    query = match(table["query_id"], lists.query_ids)
-    row = positional_rows(table, lists, query) if lists.doc_ids is None else named_rows(table, lists, query)
+    query, row = find_rows(table, lists)
     if (row < 0).any():
-        raise DataError(unmatched(table, query, row), path=path, hint="give the lists that this log was made with")
+        missing = Missing()
+        missing.note(table, query, row)
+        raise DataError(str(missing), path=path, hint="give the lists that this log was made with")
     return query, row
+
+
+def find_rows(table: Any, lists: Lists) -> tuple[Array, Array]:
+    """As `join_lists`, with -1 where there is no such query or document."""
+    query = match(table["query_id"], lists.query_ids)
+    return query, (positional_rows if lists.doc_ids is None else named_rows)(table, lists, query)
 
 
 def match(column: Any, ids: Array) -> Array:
@@ -80,17 +88,33 @@ def named_rows(table: Any, lists: Lists, query: Array) -> Array:
     return found.astype(np.int64)
 
 
-def unmatched(table: Any, query: Array, row: Array) -> str:
-    """What could not be joined: how many impressions, how many queries, and the first examples."""
-    lost = np.flatnonzero(row < 0)
-    examples = [
-        f"(query {table['query_id'][int(at)].as_py()}, document {table['doc_id'][int(at)].as_py()})"
-        for at in lost[:3]
-    ]
-    return (
-        f"{len(lost)} of {len(row)} impressions have no features ({int((query < 0).sum())} of them of unknown "
-        f"queries), first {', '.join(examples)}"
-    )
+@dataclass
+class Missing:
+    """Impressions without features, counted."""
+
+    impressions: int = 0
+    lost: int = 0
+    unknown_queries: int = 0
+    """Those among the lost whose query has no features at all."""
+    examples: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.lost} of {self.impressions} impressions have no features ({self.unknown_queries} of them of "
+            f"unknown queries), first {', '.join(self.examples)}"
+        )
+
+    def note(self, table: Any, query: Array, row: Array) -> None:
+        """Count a log or counts whose query and feature row are known, -1 for none."""
+        lost = np.flatnonzero(row < 0)
+        shown = to_array(table["impressions"]) if "impressions" in table.column_names else np.ones(len(row), int)
+        self.impressions += int(shown.sum())
+        self.lost += int(shown[lost].sum())
+        self.unknown_queries += int(shown[query < 0].sum())
+        for at in lost[: 3 - len(self.examples)].tolist():
+            self.examples.append(
+                f"(query {table['query_id'][at].as_py()}, document {table['doc_id'][at].as_py()})"
+            )
 
 
 def encode(column: Any) -> tuple[Array, Array]:

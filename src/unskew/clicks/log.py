@@ -6,6 +6,7 @@ Legend: S pages, N impressions.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -83,28 +84,40 @@ def read_log(path: Path | str, lists: Lists, *, columns: Sequence[str] | None = 
     extra = {name: to_array(table[name]) for name in table.column_names if name not in REQUIRED}
     if not plain_numbers(names):
         extra["page_id"] = names[page]
-    order = reading_order(page, position)
+    log = in_order(lists, page, query, {"row": row, "position": position, "click": click} | extra, names, path)[0]
+    extra = dict(log.columns)
+    return replace(log, randomized=extra.pop("randomized", None), columns=extra)
+
+
+def in_order(
+    lists: Lists, page: Array, query: Array, columns: dict[str, Array], names: Array, path: Path | str
+) -> tuple[Log, Array]:
+    """Impressions [N] with the number of their page as a log, sorted by page and position; the pages, sorted.
+
+    `columns` has row, position, click and any others; `names` are the ids of the pages.
+    """
+    order = reading_order(page, columns["position"])
     if order is not None:
-        page, position, click, query, row = (part[order] for part in (page, position, click, query, row))
-        extra = {name: part[order] for name, part in extra.items()}
-    starts = page_starts(page)
-    check_pages(page, position, query, starts, names, path)
-    return Log(
+        page, query = page[order], query[order]
+        columns = {name: column[order] for name, column in columns.items()}
+    starts, position = page_starts(page), columns.pop("position")
+    check_pages(page, position, query, names, path)
+    log = Log(
         lists=lists,
         query=query[starts],
-        offsets=np.append(starts, len(row)).astype(np.int64),
-        row=row,
+        offsets=np.append(starts, len(page)).astype(np.int64),
+        row=columns.pop("row"),
         position=position.astype(np.int16),
-        click=click.astype(np.uint8),
-        randomized=extra.pop("randomized", None),
-        columns=extra,
+        click=columns.pop("click").astype(np.uint8),
+        columns=columns,
     )
+    return log, page
 
 
-def page_codes(table: Any, path: Path | str) -> tuple[Array, Array]:
+def page_codes(table: Any, path: Path | str, name: str = "page_id") -> tuple[Array, Array]:
     """A number for each row's page [N], ascending with the page's id, and the ids [S]."""
-    refuse_missing(table, "page_id", path)
-    column = table["page_id"]
+    refuse_missing(table, name, path)
+    column = table[name]
     if pa.types.is_integer(column.type):
         ids = to_array(column)
         if not len(ids) or (ids[1:] >= ids[:-1]).all():

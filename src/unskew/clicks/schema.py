@@ -115,7 +115,7 @@ def check_values(position: Array, click: Array, path: Path | str) -> None:
         )
 
 
-def check_pages(page: Array, position: Array, query: Array, starts: Array, names: Array, path: Path | str) -> None:
+def check_pages(page: Array, position: Array, query: Array, names: Array, path: Path | str) -> None:
     """A page has one query, and one document at each position; rows are sorted here."""
     twice = np.flatnonzero((page[1:] == page[:-1]) & (position[1:] == position[:-1]))
     if len(twice):

@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import pyarrow.parquet as pq
 
-from unskew.clicks.counts.reduction import Counts, encoded_columns, fill, same_page
+from unskew.clicks.counts.reduction import Counts, encoded_columns, lay_out, same_page, with_pairs
 from unskew.clicks.engine.parquet import complete_folder
 from unskew.clicks.joining import join_lists, match
-from unskew.clicks.log import page_codes, page_starts, reading_order
+from unskew.clicks.log import in_order, page_codes
 from unskew.clicks.presentation import Presentation
 from unskew.clicks.schema import to_array
 from unskew.errors import DataError
-from unskew.types import Array, Lists, Log
+from unskew.types import Array, Lists
 
 if TYPE_CHECKING:
     from unskew.clicks.counts.counting import Rankings
@@ -63,32 +63,20 @@ def read_counts(
     if len(table) == 0:
         raise DataError("there are no rankings", path=place, hint="check filters and splits")
     query, row = join_lists(table, lists, place)
-    ranking, names = page_codes(table.rename_columns({"ranking_id": "page_id"}), place)
-    position = to_array(table["position"])
-    columns = {name: to_array(table[name]) for name in ("impressions", "clicks", *serp)}
-    columns |= encoded_columns(columns, serp, presentation)
-    order = reading_order(ranking, position)
-    if order is not None:
-        query, row, ranking, position = (part[order] for part in (query, row, ranking, position))
-        columns = {name: part[order] for name, part in columns.items()}
-    starts = page_starts(ranking)
-    pages = Log(
-        lists=lists,
-        query=query[starts],
-        offsets=np.append(starts, len(row)).astype(np.int64),
-        row=row,
-        position=position.astype(np.int16),
-        click=np.zeros(len(row), np.uint8),
-        columns=columns,
-    )
-    first, group, slot = _merged(pages, ranking, serp)
-    counts = _lay_out(pages, first, group[ranking], slot, serp)
+    ranking, names = page_codes(table, place, "ranking_id")
+    columns = {name: to_array(table[name]) for name in ("position", "impressions", "clicks", *serp)}
+    columns |= encoded_columns(columns, serp, presentation) | {"row": row, "click": np.zeros(len(row))}
+    pages, ranking = in_order(lists, ranking, query, columns, names, place)
+    carried = dict(pages.columns)
+    shown = carried.pop("clicks"), carried.pop("impressions")
+    pages = replace(pages, columns=carried)
+    slot = np.arange(len(ranking)) - pages.offsets[ranking]
+    first, group = same_page(pages, ranking, slot)
+    counts = lay_out(pages, first, group[ranking], slot, shown)
     if reduction == "counts":
         return counts
-    both = _clicked_both(Path(folder) / "pairs", counts, names, group, ranking, position, slot)
-    where = counts.where[:, :, None] & counts.where[:, None, :]
-    pairs = np.where(where, counts.clicks[:, :, None] - both, 0).astype(np.float32)
-    return replace(counts, pairs=pairs)
+    both = _clicked_both(Path(folder) / "pairs", counts, names, group, ranking, pages.position, slot)
+    return with_pairs(counts, both)
 
 
 def _open(place: Path, columns: Sequence[str]) -> Any:
@@ -107,39 +95,10 @@ def _only(table: Any, randomized: bool, place: Path) -> Any:
     """The rankings with, or without, slots that were filled at random."""
     if "randomized" not in table.column_names:
         raise DataError("there is no column randomized", path=place, hint="the log did not have it")
-    codes, names = page_codes(table.rename_columns({"ranking_id": "page_id"}), place)
+    codes, names = page_codes(table, place, "ranking_id")
     random = np.zeros(len(names), bool)
     random[codes[to_array(table["randomized"]).astype(bool)]] = True
     return table.filter(random[codes] == randomized)
-
-
-def _merged(pages: Log, ranking: Array, serp: Sequence[str]) -> tuple[Array, Array, Array]:
-    """First ranking of each row [R], the row of each ranking [G], and the slot of each impression [N]."""
-    slot = np.arange(len(pages.row)) - np.repeat(pages.offsets[:-1], pages.sizes)
-    return *same_page(pages, ranking, slot, serp), slot
-
-
-def _lay_out(pages: Log, first: Array, group: Array, slot: Array, serp: Sequence[str]) -> Counts:
-    """Counts [R, K] from slots [N], each of the row `group`."""
-    rows, width = len(first), int(pages.sizes.max())
-    cell = group * width + slot
-    page = pages.offsets[first, None] + np.arange(width)
-    where = np.arange(width) < pages.sizes[first, None]
-    page = np.where(where, page, 0)
-
-    def add_up(name: str) -> Array:
-        summed = np.bincount(cell, weights=pages.columns[name], minlength=rows * width)
-        return summed.reshape(rows, width).astype(np.float32)
-
-    return Counts(
-        lists=pages.lists,
-        query=pages.query[first],
-        row=np.where(where, pages.row[page], -1),
-        position=np.where(where, pages.position[page], 0).astype(np.int64),
-        clicks=add_up("clicks"),
-        impressions=add_up("impressions"),
-        serp={name: fill(pages.columns[name][page], where) for name in serp},
-    )
 
 
 def _clicked_both(

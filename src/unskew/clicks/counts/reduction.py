@@ -108,29 +108,41 @@ def reduce_log(
         what = "no pages" if len(log) == 0 else "no impressions: every page is empty"
         raise DataError(f"the log has {what}", path=log.lists.name, hint="check filters and splits")
     log = replace(log, columns=encoded_columns(log.columns, serp, presentation))
-    serp, sizes = tuple(log.columns), log.sizes
-    page = np.repeat(np.arange(len(log)), sizes)
-    slot = np.arange(len(log.row)) - np.repeat(log.offsets[:-1], sizes)
-    first, group = (np.arange(len(log)),) * 2 if reduction == "pages" else same_page(log, page, slot, serp)
-    rows, width = len(first), int(sizes.max())
+    page = np.repeat(np.arange(len(log)), log.sizes)
+    slot = np.arange(len(log.row)) - log.offsets[page]
+    first, group = (np.arange(len(log)),) * 2 if reduction == "pages" else same_page(log, page, slot)
+    counts = lay_out(log, first, group[page], slot, (log.click, np.ones(len(page))))
+    return counts if reduction != "pairs" else with_pairs(counts, _clicked_both(log, group, slot, counts))
 
-    shape = (rows, width)
-    cell = group[page] * width + slot  # [N] where each impression lands in the flattened [R, K]
-    clicks = np.bincount(cell, weights=log.click, minlength=rows * width).reshape(shape).astype(np.float32)
-    impressions = np.bincount(cell, minlength=rows * width).reshape(shape).astype(np.float32)
-    cells = log.offsets[first, None] + np.arange(width)  # [R, K] impressions of each row's first page
-    where = np.arange(width) < sizes[first, None]
+
+def lay_out(pages: Log, first: Array, row: Array, slot: Array, shown: tuple[Array, Array]) -> Counts:
+    """Counts [R, K] of impressions [N] in these rows and slots; `shown` are the clicks and impressions of each.
+
+    `first` [R] is a page with the ranking of each row; its columns are carried.
+    """
+    shape = len(first), int(pages.sizes.max())
+    cell = row * shape[1] + slot  # [N] where each impression lands in the flattened [R, K]
+    clicks, impressions = (
+        np.bincount(cell, each, minlength=shape[0] * shape[1]).reshape(shape).astype(np.float32) for each in shown
+    )
+    cells = pages.offsets[first, None] + np.arange(shape[1])  # [R, K] impressions of each row's first page
+    where = np.arange(shape[1]) < pages.sizes[first, None]
     cells = np.where(where, cells, 0)
     return Counts(
-        lists=log.lists,
-        query=log.query[first],
-        row=np.where(where, log.row[cells], -1),
-        position=np.where(where, log.position[cells], 0).astype(np.int64),
+        lists=pages.lists,
+        query=pages.query[first],
+        row=np.where(where, pages.row[cells], -1),
+        position=np.where(where, pages.position[cells], 0).astype(np.int64),
         clicks=clicks,
         impressions=impressions,
-        pairs=_pair_counts(log, group, slot, clicks, where) if reduction == "pairs" else None,
-        serp={name: fill(log.columns[name][cells], where) for name in serp},
+        serp={name: fill(column[cells], where) for name, column in pages.columns.items()},
     )
+
+
+def with_pairs(counts: Counts, both: Array) -> Counts:
+    """Pages with a click on i and none on j: clicks on i less pages with `both` clicked, [R, K, K]."""
+    where = counts.where[:, :, None] & counts.where[:, None, :]
+    return replace(counts, pairs=np.where(where, counts.clicks[:, :, None] - both, 0).astype(np.float32))
 
 
 def encoded_columns(
@@ -158,9 +170,9 @@ def label_table(log: Log, *, every: bool = False) -> Counts:
     return Counts(lists, query, row, position.astype(np.int64), labels, where.astype(np.float32))
 
 
-def same_page(log: Log, page: Array, slot: Array, serp: Sequence[str]) -> tuple[Array, Array]:
+def same_page(log: Log, page: Array, slot: Array) -> tuple[Array, Array]:
     """First page of each distinct page, and the page of each page, by a 64-bit hash that is then checked."""
-    keys = [_codes(key) for key in (log.row, log.position, *(log.columns[name] for name in serp))]
+    keys = [_codes(key) for key in (log.row, log.position, *log.columns.values())]
     filled = log.sizes > 0  # reduceat does not know empty pages
     for salt in range(1, 9):
         hashes = np.zeros(len(log), np.uint64)
@@ -197,9 +209,9 @@ def _hash(keys: Sequence[Array], slot: Array, salt: int) -> Array:
     return value
 
 
-def _pair_counts(log: Log, group: Array, slot: Array, clicks: Array, where: Array) -> Array:
-    """[R, K, K] pages with a click on i and none on j: clicks on i less pages with both clicked."""
-    rows, width = clicks.shape
+def _clicked_both(log: Log, group: Array, slot: Array, counts: Counts) -> Array:
+    """[R, K, K] pages with a click on both."""
+    rows, width = counts.clicks.shape
     clicked = np.flatnonzero(log.click)
     page = np.searchsorted(log.offsets, clicked, side="right") - 1
     in_page = np.bincount(page, minlength=len(log))  # clicks per page
@@ -208,6 +220,5 @@ def _pair_counts(log: Log, group: Array, slot: Array, clicks: Array, where: Arra
     left = np.repeat(np.arange(len(clicked)), repeat)  # every click meets every click of its page
     right = np.arange(len(left)) - np.repeat(np.cumsum(repeat) - repeat, repeat) + start[page[left]]
     cell = (group[page[left]] * width + slot[clicked[left]]) * width + slot[clicked[right]]
-    both = np.bincount(cell, minlength=rows * width * width).reshape(rows, width, width)
-    pairs: Array = np.where(where[:, :, None] & where[:, None, :], clicks[:, :, None] - both, 0).astype(np.float32)
-    return pairs
+    both: Array = np.bincount(cell, minlength=rows * width * width).reshape(rows, width, width)
+    return both

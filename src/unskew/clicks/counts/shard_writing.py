@@ -17,9 +17,9 @@ from unskew.clicks.counts.folder import read_counts
 from unskew.clicks.counts.reduction import Counts, Reduction, reduce_log
 from unskew.clicks.counts.splitting import part_of, split_table
 from unskew.clicks.engine.parquet import impressions_in
-from unskew.clicks.joining import encodable
+from unskew.clicks.joining import Missing, encodable
 from unskew.clicks.lists.feature_table import damage_named, is_table, layout_of, table_files
-from unskew.clicks.lists.features import Missing, keep_featured, write_arrays
+from unskew.clicks.lists.features import keep_featured, write_arrays
 from unskew.clicks.lists.letor import read_letor
 from unskew.clicks.lists.scaling import Range, measure_range
 from unskew.clicks.log import read_log

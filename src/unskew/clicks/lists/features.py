@@ -11,7 +11,6 @@ matrix is written once into the cache (`store.py`) and memory-mapped from there,
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from unskew.clicks.joining import encode, match, named_rows, positional_rows
+from unskew.clicks.joining import Missing, encode, find_rows
 from unskew.clicks.lists.feature_table import KEYS, Layout, blocks, damage_named, layout_of, table_files
 from unskew.clicks.lists.files import PathLike
 from unskew.clicks.lists.store import parsed_files
@@ -47,15 +46,8 @@ def read_features(
     """
     files = table_files(path_or_paths)
     write = partial(write_arrays, files, layout_of(files))
-    arrays = parsed_files(files, {"kind": "features"}, cache, write)
-    return Lists(
-        features=arrays["features"],
-        offsets=arrays["offsets"],
-        labels=arrays["labels"],
-        query_ids=arrays["query_ids"],
-        doc_ids=arrays["doc_ids"],
-        name=name or files[0].name,
-    )
+    arrays: dict[str, Any] = parsed_files(files, {"kind": "features"}, cache, write)
+    return Lists(**arrays, name=name or files[0].name)
 
 
 # ---- from files to arrays ----
@@ -174,43 +166,10 @@ def _refuse_twins(query: Array, heads: Any, path: Path) -> None:
         )
 
 
-# ---- impressions without features ----
-
-
-@dataclass
-class Missing:
-    """Impressions without features, counted."""
-
-    impressions: int = 0
-    lost: int = 0
-    unknown_queries: int = 0
-    """Those among the lost whose query has no features at all."""
-    examples: list[str] = field(default_factory=list)
-
-    def __str__(self) -> str:
-        return (
-            f"{self.lost} of {self.impressions} impressions have no features ({self.unknown_queries} of them of "
-            f"unknown queries), first {', '.join(self.examples)}"
-        )
-
-    def note(self, table: Any, query: Array, row: Array) -> None:
-        """Count a log or counts whose query and feature row are known, -1 for none."""
-        lost = np.flatnonzero(row < 0)
-        shown = to_array(table["impressions"]) if "impressions" in table.column_names else np.ones(len(row), int)
-        self.impressions += int(shown.sum())
-        self.lost += int(shown[lost].sum())
-        self.unknown_queries += int(shown[query < 0].sum())
-        for at in lost[: 3 - len(self.examples)].tolist():
-            self.examples.append(
-                f"(query {table['query_id'][at].as_py()}, document {table['doc_id'][at].as_py()})"
-            )
-
-
 def keep_featured(log: Path, lists: Lists, out: Path, missing: Missing) -> Path:
     """The log itself where every impression has features; else a copy of those that have, written to `out`."""
     table = pq.read_table(log)
-    query = match(table["query_id"], lists.query_ids)
-    row = positional_rows(table, lists, query) if lists.doc_ids is None else named_rows(table, lists, query)
+    query, row = find_rows(table, lists)
     missing.note(table, query, row)
     if (row >= 0).all():
         return log

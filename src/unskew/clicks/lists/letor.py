@@ -64,16 +64,8 @@ def read_letor(
     files = [file for source in sources for file in source.files()]
     endings = [[file.suffix for file in source.files()] for source in sources]
     options = {"doc_ids": doc_ids, "features": features, "sources": endings}
-    arrays = parsed_files(files, options, cache, write)
-    return Lists(
-        features=arrays["features"],
-        offsets=arrays["offsets"],
-        labels=arrays["labels"],
-        query_ids=arrays["query_ids"],
-        doc_ids=arrays.get("doc_ids"),
-        present=arrays.get("present"),
-        name=name or preset or "+".join(path.name for path in paths),
-    )
+    arrays: dict[str, Any] = parsed_files(files, options, cache, write)
+    return Lists(**arrays, name=name or preset or "+".join(path.name for path in paths))
 
 
 def write_letor(lists: Lists, path: PathLike) -> None:
@@ -106,12 +98,6 @@ def write_letor(lists: Lists, path: PathLike) -> None:
                 columns.append(pc.binary_join_element_wise("#docid", "=", documents[rows], " "))
             lines = pc.binary_join_element_wise(*columns, " ")
             file.write("".join(f"{line}\n" for line in lines.to_pylist()).encode())
-
-
-# ---- reading ----
-
-
-# ---- writing ----
 
 
 def _check_lists(lists: Lists, path: Path) -> None:
