@@ -39,7 +39,7 @@ if moment == "rejected":
 elif moment == "half of the impressions":
     write, DuckEngine._write = DuckEngine._write, half_written
 elif moment == "impressions":
-    module.by_position = die
+    module.log_numbers = die
 elif moment == "summary":
     module.write_summary = die
 elif moment == "publish":

@@ -130,8 +130,8 @@ def test_a_broken_record_is_rejected_with_its_reason_and_line(
     found = rejected(staged)
     row = good.count(b"\n") + 3
     assert [(one["row"], one["reason"]) for one in found][:1] == [(row, reason)]
-    assert found[0]["path"] == str(tmp_path / "log")
-    assert found[0]["raw"].encode()[:5] == line.decode("utf-8", "replace").encode()[:5]
+    assert found[0]["file"] == str(tmp_path / "log")
+    assert found[0]["detail"].encode()[:5] == line.decode("utf-8", "replace").encode()[:5]
     assert len(found) == 1 + (reason == "interaction_without_end")
     clean = tmp_path / "clean"
     clean.mkdir()
@@ -152,7 +152,7 @@ def test_a_line_without_end_is_rejected_and_not_held(tmp_path: Path, reader: str
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert [one["reason"] for one in rejected(staged)] == ["line_too_long"]
-    assert len(rejected(staged)[0]["raw"]) == 1000
+    assert len(rejected(staged)[0]["detail"]) == 1000
     assert peak < 35 * 2**20
     assert staged.impression_rows == 2 * stage_of_good(tmp_path / "one", reader)
 
@@ -198,7 +198,7 @@ def test_elements_of_an_array_are_rejected_by_their_number(tmp_path: Path) -> No
     path = tmp_path / "log.json"
     path.write_text(f'[\n{PAGE},\n{{"oops": 1}},\n  3, "a ] text",\n{EVENT}, {{"x": tru}}\n]\ntail\n')
     staged = stage(tmp_path, "ubi", path)
-    found = [(one["row"], one["reason"], one["raw"]) for one in rejected(staged)]
+    found = [(one["row"], one["reason"], one["detail"]) for one in rejected(staged)]
     assert found == [
         (2, "neither_query_nor_event", '{"oops": 1}'),
         (3, "not_json", '3, "a ] text"'),

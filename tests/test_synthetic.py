@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from unskew.clicks.lists.synthetic import GRADES, make_lists
+from unskew.clicks.lists.synthetic import GRADES, draw_lists, make_lists, make_world
 from unskew.clicks.simulate import logging_scores
 from unskew.errors import ConfigError
 from unskew.types import Array, Lists
@@ -15,8 +15,17 @@ def shares(lists: Lists) -> Array:
     return np.bincount(lists.labels, minlength=len(GRADES)) / len(lists.labels)
 
 
+def with_utility(
+    queries: int, features: int, documents: int | tuple[int, int] = 24, seed: int = 0, noise: float = 0.5
+) -> tuple[Lists, Array]:
+    lists, utility = draw_lists(make_world(0, features, True, noise, GRADES), queries, documents, seed, noise)
+    same = make_lists(queries, features, documents, seed, noise=noise)
+    assert np.array_equal(lists.features, same.features)
+    return lists, utility
+
+
 def test_shapes_and_types() -> None:
-    lists, utility = make_lists(queries=50, features=9, documents=(3, 6), seed=2, with_utility=True)
+    lists, utility = with_utility(queries=50, features=9, documents=(3, 6), seed=2)
     assert lists.features.dtype == np.float32
     assert lists.labels.dtype == np.int16
     assert lists.features.shape == (lists.offsets[-1], 9)
@@ -46,7 +55,7 @@ def test_other_grades() -> None:
 
 
 def test_grades_vary_within_queries_and_follow_the_utility() -> None:
-    lists, utility = make_lists(queries=400, features=20, with_utility=True)
+    lists, utility = with_utility(queries=400, features=20)
     query = np.repeat(np.arange(len(lists)), lists.sizes)
     mean = np.bincount(query, utility) / lists.sizes
     within = float(((utility - mean[query]) ** 2).mean())
@@ -56,7 +65,7 @@ def test_grades_vary_within_queries_and_follow_the_utility() -> None:
 
 def test_thresholds_belong_to_the_world_not_to_the_sample() -> None:
     # without noise a grade is a range of utility; the ranges of two samples must not overlap
-    samples = [make_lists(queries=300, features=10, seed=s, noise=0.0, with_utility=True) for s in (1, 2)]
+    samples = [with_utility(queries=300, features=10, seed=s, noise=0.0) for s in (1, 2)]
     utility = np.concatenate([sample[1] for sample in samples])
     labels = np.concatenate([sample[0].labels for sample in samples])
     tops = [utility[labels == grade].max() for grade in range(4)]
@@ -72,7 +81,7 @@ def test_lengths_vary_around_the_mean() -> None:
 
 
 def test_confounder_is_independent_of_relevance() -> None:
-    lists, utility = make_lists(queries=800, features=20, with_utility=True)
+    lists, utility = with_utility(queries=800, features=20)
     assert lists.confounder is not None
     planted = lists.features[:, lists.confounder]
     bound = 5 / np.sqrt(len(planted))
@@ -96,7 +105,7 @@ def test_a_linear_ranker_of_one_world_works_for_another_seed_but_is_not_perfect(
     from unskew.clicks.simulate import SvmLogger
 
     train = make_lists(queries=400, features=20, seed=1)
-    test, utility = make_lists(queries=400, features=20, seed=2, with_utility=True)
+    test, utility = with_utility(queries=400, features=20, seed=2)
     ranker = SvmLogger(share=0.5, favourite=0.0).fit(train)
     linear = np.corrcoef(ranker.scores(test), utility)[0, 1]
     assert 0.4 < linear < 0.95

@@ -76,7 +76,7 @@ def refuse_nameless(engine: Engine, log: Any, names: Sequence[str], path: Path) 
     if missing:
         raise DataError(f"missing columns: {', '.join(missing)}", path=path, hint="ingest the log with them")
     empty = {name: log[name].isnull().cast("int64").sum() for name in names}
-    for name, number in engine.to_arrow(log.agg(**empty)).to_pylist()[0].items():
+    for name, number in engine.rows(log.agg(**empty))[0].items():
         if number:
             raise DataError(f"{number:,} rows have no {name}", path=path, hint="remove or repair them")
 
@@ -159,12 +159,12 @@ def refuse_undatable(engine: Engine, pages: Table, unit: str) -> int:
     asked = {"late": pages.start.isnull().cast("int64").sum(), "units": pages.opens.cast("int64").sum()}
     if "other" in pages.columns:
         asked["torn"] = (pages.visit_id != pages.other).cast("int64").sum()
-    found = _fetch(engine, pages.agg(**asked))[0]
+    found = engine.rows(pages.agg(**asked))[0]
     if found["late"]:
         raise DataError(f"{found['late']:,} pages have no timestamp", hint="remove or repair them")
     if found.get("torn"):
         torn = pages.filter(pages.visit_id != pages.other).order_by("page_id").limit(1)
-        page = _fetch(engine, torn)[0]
+        page = engine.rows(torn)[0]
         raise DataError(f"page {page['page_id']} is in two visits", hint=f"repair {unit}")
     return int(found["units"] or 0)
 
@@ -177,7 +177,7 @@ def find_boundaries(
     Past the last one for a rank beyond. By histograms of ever smaller cells, which any engine can make of any
     number of rows and which need no sort; the first is the same for every rank.
     """
-    ends = _fetch(engine, units.agg(low=units.second.min(), high=units.second.max()))[0]
+    ends = engine.rows(units.agg(low=units.second.min(), high=units.second.max()))[0]
     first, last = int(ends["low"]), int(ends["high"]) + 1
     made: dict[tuple[int, int], list[tuple[int, int]]] = {}
     edges: dict[str, int] = {}
@@ -201,7 +201,7 @@ def _histogram(engine: Engine, units: Table, low: int, high: int) -> list[tuple[
     width = _width(low, high)
     inside = units.filter((units.second >= low) & (units.second < high))
     cells = inside.mutate(cell=((inside.second - low) / width).floor().cast("int64"))
-    counted = _fetch(engine, cells.group_by("cell").agg(n=cells.count()).order_by("cell"))
+    counted = engine.rows(cells.group_by("cell").agg(n=cells.count()).order_by("cell"))
     return [(low + row["cell"] * width, row["n"]) for row in counted]
 
 
@@ -211,11 +211,6 @@ def _width(low: int, high: int) -> int:
 
 def _clock(second: int) -> str:
     return datetime.fromtimestamp(second, UTC).isoformat().replace("+00:00", "Z")
-
-
-def _fetch(engine: Engine, table: Table) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = engine.to_arrow(table).to_pylist()
-    return rows
 
 
 def seconds(text: str) -> int:

@@ -136,7 +136,7 @@ def refuse_broken(engine: Engine, log: Table, place: Path | str | None) -> None:
     names = ("page_id", *SLOT)
     absent = {f"no {name}": log[name].isnull().cast("int64").sum() for name in names}
     valid = log.click.isin([0, 1]).cast("int64").sum()
-    found = _one(engine, log.agg(rows=log.count(), valid=valid, lowest=log.position.min(), **absent))
+    found = engine.rows(log.agg(rows=log.count(), valid=valid, lowest=log.position.min(), **absent))[0]
     if not found["rows"]:
         raise DataError("the log has no impressions", path=place, hint="check filters and splits")
     for name in names:
@@ -153,13 +153,13 @@ def summarise(engine: Engine, slots: Table, pages: Table, place: Path | str | No
     """The numbers of a reduced log, after a check that no position is taken twice; all from reduced tables."""
     unlike = (slots.impressions != slots.pages).cast("int64").sum()
     sums = {"impressions": slots.impressions.sum(), "clicks": slots.clicks.sum(), "slots": slots.count()}
-    found = _one(engine, slots.agg(**sums, unlike=unlike))
+    found = engine.rows(slots.agg(**sums, unlike=unlike))[0]
     twice = slots.group_by(RANKING, "position").agg(rows=slots.count(), ranking_id=slots.ranking_id.min())
     twice = twice.filter(twice.rows > 1).order_by("ranking_id", "position").limit(1)
-    taken = [] if found["unlike"] else engine.to_arrow(twice).to_pylist()
+    taken = [] if found["unlike"] else engine.rows(twice)
     if taken:
         refuse_page(taken[0]["ranking_id"], taken[0]["position"], place)
-    sizes = _one(engine, pages.agg(pages=pages.count(), rankings=pages[RANKING].nunique()))
+    sizes = engine.rows(pages.agg(pages=pages.count(), rankings=pages[RANKING].nunique()))[0]
     return {
         "impressions": found["impressions"],
         "clicks": found["clicks"],
@@ -172,7 +172,7 @@ def summarise(engine: Engine, slots: Table, pages: Table, place: Path | str | No
 def refuse_repeated(engine: Engine, log: Table, place: Path | str | None) -> None:
     """Whether a page has two rows at one position, which looks like a collision; a slow check, so made last."""
     taken = log.group_by("page_id", "position").agg(rows=log.count())
-    first = engine.to_arrow(taken.filter(taken.rows > 1).order_by("page_id", "position").limit(1)).to_pylist()
+    first = engine.rows(taken.filter(taken.rows > 1).order_by("page_id", "position").limit(1))
     if first:
         refuse_page(first[0]["page_id"], first[0]["position"], place)
 
@@ -184,9 +184,3 @@ def refuse_page(page: Any, position: int, place: Path | str | None) -> None:
         path=place,
         hint="keep one document per position, and give each result page its own page_id",
     )
-
-
-def _one(engine: Engine, table: Table) -> dict[str, Any]:
-    """The only row of a table."""
-    row: dict[str, Any] = engine.to_arrow(table).to_pylist()[0]
-    return row

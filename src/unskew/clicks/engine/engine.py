@@ -66,6 +66,14 @@ class Engine(ABC):
     def to_arrow(self, table: Table) -> pa.Table:
         """Run the table and fetch the rows; for small results."""
 
+    def rows(self, table: Table) -> list[dict[str, Any]]:
+        """The rows of a small result."""
+        return list(self.to_arrow(table).to_pylist())
+
+    def count(self, table: Table) -> int:
+        """How many rows a table has."""
+        return int(self.rows(table.agg(n=table.count()))[0]["n"])
+
     @abstractmethod
     def keep(self, table: Table) -> Table:
         """Run the table once and keep the rows, in memory or spilled to disk, until the engine is closed."""

@@ -49,14 +49,9 @@ class PageFacts:
 def find_pages(rows: Table, engine: Engine) -> PageFacts:
     """The one aggregation by page."""
     pages = engine.keep(page_table(rows))
-    one = engine.to_arrow(
-        pages.agg(
-            twice=(pages.bits != pages.total).sum(),
-            from_zero=(pages["first"] == 0).sum(),
-            from_one=(pages["first"] == 1).sum(),
-        )
-    ).to_pylist()[0]
-    return PageFacts(pages, **{name: int(value or 0) for name, value in one.items()})
+    asked = {"twice": pages.bits != pages.total, "from_zero": pages["first"] == 0, "from_one": pages["first"] == 1}
+    found = engine.rows(pages.agg(**{name: which.sum() for name, which in asked.items()}))[0]
+    return PageFacts(pages, **{name: int(value or 0) for name, value in found.items()})
 
 
 def clean(rows: Table, found: PageFacts, options: IngestOptions, engine: Engine) -> Cleaned:
@@ -68,7 +63,7 @@ def clean(rows: Table, found: PageFacts, options: IngestOptions, engine: Engine)
     if busy is not None:
         busy = engine.keep(busy)
         who = busy.columns[0]
-        any_busy = engine.to_arrow(busy.agg(n=busy.count()))["n"][0].as_py()
+        any_busy = engine.count(busy)
         flags["robots"] = pages[who].isin(busy[who]) if any_busy else pages.results < 0
     flagged = pages.mutate(**{name: flag.fill_null(False) for name, flag in flags.items()})
     _count(result, flagged, [name for name in RULES if name in flags], options, engine)
@@ -123,7 +118,7 @@ def _without_duplicates(result: Cleaned, found: PageFacts, options: IngestOption
     odd = found.table.filter(found.table.bits != found.table.total)
     numbered = engine.keep(numbered_duplicates(result.rows.semi_join(odd, "page_id")))
     again = numbered.filter(numbered.unskew_nth > 0)
-    counts = engine.to_arrow(again.agg(n=again.count(), p=again.page_id.nunique())).to_pylist()[0]
+    counts = engine.rows(again.agg(n=again.count(), p=again.page_id.nunique()))[0]
     result.found["duplicate_events"] = {"pages": counts["p"], "rows": counts["n"]}
     looked = numbered
     if counts["n"] and "duplicate_events" not in options.rules.off:

@@ -69,7 +69,7 @@ def join_clicks(impressions: Table, clicks: Table, options: IngestOptions, engin
     found = {"duplicate_events": ~first, "clicks_without_impression": first & ~shown}
     if "timestamp" in impressions.columns and "timestamp" in clicks.columns:
         found["clicks_before_query"] = first & shown & events.unskew_early
-    numbers = engine.to_arrow(events.agg(**{name: which.sum() for name, which in found.items()})).to_pylist()[0]
+    numbers = engine.rows(events.agg(**{name: which.sum() for name, which in found.items()}))[0]
     counts = {name: int(number or 0) for name, number in numbers.items()}
     kept = {"clicks_before_query"} & set(options.rules.off)
     removed = [
@@ -96,7 +96,7 @@ def _with_documents(impressions: Table, clicks: Table, engine: Engine) -> Table:
         if name in clicks.columns and impressions[name].type() != clicks[name].type():
             made[name] = clicks[name].try_cast(impressions[name].type())  # 7 and "7" are the same id
     clicks = clicks.mutate(**made) if made else clicks
-    if not both or not _rows(clicks.filter(clicks.unskew_place.notnull()), engine):
+    if not both or not engine.count(clicks.filter(clicks.unskew_place.notnull())):
         return clicks.drop("unskew_place") if both else clicks
     place = [("page_id", "page_id"), ("unskew_place", "position")]
     asked = impressions.semi_join(clicks, [("page_id", "page_id"), ("position", "unskew_place")])
@@ -144,7 +144,3 @@ def _clicked(impressions: Table, taken: Table, key: list[str]) -> Table:
             own = both[name]
             filled[name] = ibis.coalesce(own, value if value.type() == own.type() else value.try_cast(own.type()))
     return both.mutate(**filled).drop("unskew_clicked", *named)
-
-
-def _rows(table: Table, engine: Engine) -> int:
-    return int(engine.to_arrow(table.agg(n=table.count()))["n"][0].as_py())

@@ -150,7 +150,7 @@ def numbers_as_such(table: Table, engine: Engine) -> Table:
         text: Any = table[name]
         asked |= {f"all_{at}": text.count(), f"whole_{at}": text.re_search(INTEGER).sum()}
         asked[f"float_{at}"] = text.try_cast("float64").count()
-    counts = engine.to_arrow(table.agg(**asked)).to_pylist()[0]
+    counts = engine.rows(table.agg(**asked))[0]
     casts = {}
     for at, name in enumerate(names):
         if counts[f"all_{at}"] and counts[f"float_{at}"] == counts[f"all_{at}"]:

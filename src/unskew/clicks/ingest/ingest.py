@@ -25,9 +25,10 @@ from unskew.clicks.ingest.clean import clean, find_pages
 from unskew.clicks.ingest.clicks import join_clicks
 from unskew.clicks.ingest.columns import DETAIL, RAW, REASON, numbers_as_such
 from unskew.clicks.ingest.folder import refuse, row_count, working_folder, write_summary
+from unskew.clicks.ingest.formats.stage import REJECTED
 from unskew.clicks.ingest.options import RULES, IngestOptions
 from unskew.clicks.ingest.source import LogSource, engine_errors, open_source
-from unskew.clicks.ingest.summary import by_position, rules_table, summary
+from unskew.clicks.ingest.summary import log_numbers, rejected_numbers, rules_table
 from unskew.clicks.ingest.text import FILE, ROW
 from unskew.clicks.schema import REQUIRED
 from unskew.errors import DataError
@@ -35,9 +36,7 @@ from unskew.errors import DataError
 if TYPE_CHECKING:
     from ibis.expr.types import Table
 
-REJECTED = pa.schema(
-    [("file", pa.string()), ("row", pa.int64()), ("reason", pa.string()), ("detail", pa.string())]
-)
+ASIDE = pa.schema(REJECTED)
 OURS = (FILE, ROW, REASON, DETAIL)
 
 
@@ -117,20 +116,18 @@ class _Ingest:
         for name, folder in self.source.sides.items():
             folder.rename(self.working / name)
         written = self.engine.read_parquet(self.working / "impressions")
-        made = summary(
-            read=self.read,
-            base=base if self.source.base is None else None,
-            detected=asked is None,
-            pages=cleaned.pages,
-            documents=self.engine.to_arrow(written.agg(n=written.doc_id.nunique()))["n"][0].as_py(),
-            positions=by_position(written, self.engine),
-            rules=rules_table(self.found, self.options, self.rows),
-            broken=self.broken,
-            ignored=self.source.ignored,
-            notes=self.source.notes,
-            columns=list(written.columns),
-            sides={name: row_count(self.working / name) for name in self.source.sides},
-        )
+        made = {
+            **log_numbers(cleaned.pages, written, self.engine),
+            "rows_read": self.read,
+            "positions_from": base if self.source.base is None else None,
+            "positions_detected": asked is None,
+            "rules": rules_table(self.found, self.options, self.rows),
+            "rejected": rejected_numbers(self.broken, self.read),
+            "ignored": dict(self.source.ignored),
+            "notes": list(self.source.notes),
+            "columns": list(written.columns),
+            "sides": {name: row_count(self.working / name) for name in self.source.sides},
+        }
         write_summary(self.working, made)
         return made
 
@@ -141,7 +138,7 @@ class _Ingest:
 
     def _whole(self, table: Table) -> Table:
         """The rows that are not broken; the others are counted and put aside."""
-        counts = self.engine.to_arrow(table.agg(rows=table.count(), broken=table[REASON].count())).to_pylist()[0]
+        counts = self.engine.rows(table.agg(rows=table.count(), broken=table[REASON].count()))[0]
         self.rows += counts["rows"]
         if not counts["broken"]:
             return table
@@ -164,9 +161,7 @@ class _Ingest:
     def _put_aside(self, tables: list[Table]) -> None:
         """Write rejected.parquet, count the broken rows by reason, and stop where they are too many."""
         parts = [_rejected(table) for table in tables]
-        for folder in self.source.rejected:
-            lines = self.engine.read_parquet(folder)
-            parts.append(lines.select(file=lines.path, row=lines.row, reason=lines.reason, detail=lines.raw))
+        parts += [self.engine.read_parquet(folder).select(*REJECTED) for folder in self.source.rejected]
         place = self.working / "rejected.parquet"
         if parts:
             whole = parts[0]
@@ -176,7 +171,7 @@ class _Ingest:
             self.engine.write_parquet(whole, folder, partitions=1)
             _one_file(folder, place)
         else:
-            pq.write_table(pa.Table.from_batches([], REJECTED), place)  # `empty_table` would load pandas
+            pq.write_table(pa.Table.from_batches([], ASIDE), place)  # `empty_table` would load pandas
         counted, examples = _reasons(place)
         self.broken = Counter({name: count for name, count in counted.items() if name not in RULES})
         lost = sum(self.broken.values())
@@ -218,10 +213,10 @@ def _one_file(folder: Path, place: Path) -> None:
     if len(parts) == 1:
         parts[0].replace(place)
         return
-    with pq.ParquetWriter(place, REJECTED, compression="zstd") as writer:
+    with pq.ParquetWriter(place, ASIDE, compression="zstd") as writer:
         for part in parts:
             for batch in pq.ParquetFile(part).iter_batches():
-                writer.write_table(pa.table(batch).cast(REJECTED))
+                writer.write_table(pa.table(batch).cast(ASIDE))
 
 
 def _reasons(place: Path) -> tuple[Counter[str], dict[str, list[str]]]:
@@ -229,7 +224,7 @@ def _reasons(place: Path) -> tuple[Counter[str], dict[str, list[str]]]:
     counted: Counter[str] = Counter()
     examples: dict[str, list[str]] = {}
     with pq.ParquetFile(place) as file:
-        for batch in file.iter_batches(columns=list(REJECTED.names)):
+        for batch in file.iter_batches(columns=list(ASIDE.names)):
             for row in batch.column("reason").value_counts().to_pylist():
                 counted[row["values"]] += row["counts"]
             if any(len(examples.get(name, [])) < 3 for name in counted) and len(batch):

@@ -82,7 +82,7 @@ def open_source(
             raise ConfigError("--clicks goes with a source without an event column")
         parts.append(_open_files(engine, clicks, options, scratch / "clicked", None))
         clicked = parts[1].table
-    ignored = {} if rest is None else {"other_event": _rows(engine, rest)}
+    ignored = {} if rest is None else {"other_event": engine.count(rest)}
     impressions = _impressions(shown, options, engine, clicked is not None, raw.columns)
     same = clicked is None and _same_columns(raw.table, impressions)
     return LogSource(
@@ -219,10 +219,6 @@ def _reader_options(options: IngestOptions) -> Any:
     return ReaderOptions(
         **given | {name: getattr(options.reader, name) for name in options.reader.model_fields_set}
     )
-
-
-def _rows(engine: Engine, table: Table) -> int:
-    return int(engine.to_arrow(table.agg(n=table.count()))["n"][0].as_py())
 
 
 @contextmanager

@@ -15,10 +15,7 @@ if TYPE_CHECKING:
 def by_position(rows: Table, engine: Engine) -> list[dict[str, Any]]:
     """Impressions, clicks and click rate of every position."""
     table = rows.group_by("position").agg(impressions=rows.count(), clicks=rows.click.sum()).order_by("position")
-    return [
-        {**row, "click_rate": round(row["clicks"] / row["impressions"], 6)}
-        for row in engine.to_arrow(table).to_pylist()
-    ]
+    return [{**row, "click_rate": round(row["clicks"] / row["impressions"], 6)} for row in engine.rows(table)]
 
 
 def rules_table(found: Mapping[str, Mapping[str, int]], options: IngestOptions, rows: int) -> dict[str, Any]:
@@ -35,48 +32,28 @@ def rules_table(found: Mapping[str, Mapping[str, int]], options: IngestOptions, 
     return table
 
 
-def summary(
-    *,
-    read: int,
-    base: int | None,
-    detected: bool,
-    pages: Mapping[str, Any],
-    documents: int,
-    positions: list[dict[str, Any]],
-    rules: dict[str, Any],
-    broken: Mapping[str, int],
-    ignored: Mapping[str, int],
-    notes: tuple[str, ...],
-    columns: list[str],
-    sides: Mapping[str, int],
-) -> dict[str, Any]:
-    """Everything that is written to summary.json."""
+def log_numbers(pages: Mapping[str, Any], written: Table, engine: Engine) -> dict[str, Any]:
+    """The log as it was written, in numbers; `pages` are those of `Cleaned`."""
+    shown, clicks, count = (int(pages[name] or 0) for name in ("rows", "clicks", "pages"))
     first, last = pages.get("first"), pages.get("last")
-    shown = int(pages["rows"] or 0)
-    lost = sum(broken.values())
     return {
         "format": "unskew impressions 1",
-        "rows_read": read,
         "impressions": shown,
-        "pages": int(pages["pages"] or 0),
+        "pages": count,
         "queries": int(pages["queries"] or 0),
-        "documents": documents,
-        "clicks": int(pages["clicks"] or 0),
-        "click_rate": round(int(pages["clicks"] or 0) / shown, 6) if shown else None,
-        "pages_without_clicks": round(int(pages["clickless"] or 0) / pages["pages"], 6)
-        if pages["pages"]
-        else None,
-        "positions_from": base,
-        "positions_detected": detected,
+        "documents": engine.rows(written.agg(n=written.doc_id.nunique()))[0]["n"],
+        "clicks": clicks,
+        "click_rate": round(clicks / shown, 6) if shown else None,
+        "pages_without_clicks": round(int(pages["clickless"] or 0) / count, 6) if count else None,
         "time": None if first is None else {"first": _utc(first), "last": _utc(last)},
-        "by_position": positions,
-        "rules": rules,
-        "rejected": {"rows": lost, "share": round(lost / read, 6) if read else 0.0, "reasons": dict(broken)},
-        "ignored": dict(ignored),
-        "notes": list(notes),
-        "columns": columns,
-        "sides": dict(sides),
+        "by_position": by_position(written, engine),
     }
+
+
+def rejected_numbers(broken: Mapping[str, int], read: int) -> dict[str, Any]:
+    """The broken rows, all of them and by reason."""
+    lost = sum(broken.values())
+    return {"rows": lost, "share": round(lost / read, 6) if read else 0.0, "reasons": dict(broken)}
 
 
 def _utc(moment: Any) -> str:

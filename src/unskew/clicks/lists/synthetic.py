@@ -17,7 +17,6 @@ are observed through monotone maps: as they are, shifted and stretched, skewed, 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Literal, overload
 
 import numpy as np
 
@@ -36,32 +35,6 @@ BLOCK = 65_536
 """Documents drawn at a time."""
 
 
-@overload
-def make_lists(
-    queries: int = ...,
-    features: int = ...,
-    documents: int | tuple[int, int] = ...,
-    seed: int = ...,
-    *,
-    world: int = ...,
-    confounder: bool = ...,
-    noise: float = ...,
-    grades: tuple[float, ...] = ...,
-    with_utility: Literal[False] = ...,
-) -> Lists: ...
-@overload
-def make_lists(
-    queries: int = ...,
-    features: int = ...,
-    documents: int | tuple[int, int] = ...,
-    seed: int = ...,
-    *,
-    world: int = ...,
-    confounder: bool = ...,
-    noise: float = ...,
-    grades: tuple[float, ...] = ...,
-    with_utility: Literal[True],
-) -> tuple[Lists, Array]: ...
 def make_lists(
     queries: int = 2000,
     features: int = 40,
@@ -72,35 +45,38 @@ def make_lists(
     confounder: bool = True,
     noise: float = 0.5,
     grades: tuple[float, ...] = GRADES,
-    with_utility: bool = False,
-) -> Lists | tuple[Lists, Array]:
+) -> Lists:
     """Make labelled lists like those of learning-to-rank collections.
 
     `documents` is the mean length of a list, or its (lowest, highest) length. With `confounder` one feature, named
     by `Lists.confounder`, has nothing to do with relevance, and the logging ranker `svm` likes it. `noise` is the
-    standard deviation of what the features cannot tell, in units of the utility's. With `with_utility` the true
-    utility of every document, [N] float32, is returned as well.
+    standard deviation of what the features cannot tell, in units of the utility's.
 
     >>> lists = make_lists(queries=3, features=5, documents=(2, 4), seed=1)
     >>> len(lists), lists.dim, lists.labels.dtype, lists.confounder is not None
     (3, 5, dtype('int16'), True)
     """
     check_arguments(queries, features, documents, noise, grades)
-    made = make_world(world, features, confounder, noise, grades)
+    return draw_lists(make_world(world, features, confounder, noise, grades), queries, documents, seed, noise)[0]
+
+
+def draw_lists(
+    world: ListWorld, queries: int, documents: int | tuple[int, int], seed: int, noise: float
+) -> tuple[Lists, Array]:
+    """Lists of a world, and the true utility of every document, [N] float32."""
     rng = np.random.default_rng([seed, 1])
     sizes = list_sizes(queries, documents, rng)
-    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    observed, utility = draw_documents(made, sizes, rng)
+    features, utility = draw_documents(world, sizes, rng)
     noisy = utility + noise * rng.standard_normal(len(utility), dtype=np.float32)
     lists = Lists(
-        features=observed,
-        offsets=offsets,
-        labels=np.searchsorted(made.thresholds, noisy, side="right").astype(np.int16),
+        features=features,
+        offsets=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
+        labels=np.searchsorted(world.thresholds, noisy, side="right").astype(np.int16),
         query_ids=np.arange(queries, dtype=np.int64),
-        confounder=made.confounder,
+        confounder=world.confounder,
         name="synthetic",
     )
-    return (lists, utility) if with_utility else lists
+    return lists, utility
 
 
 def check_arguments(

@@ -68,7 +68,8 @@ SIDES: Mapping[str, Mapping[str, Any]] = {
     },
 }
 """Columns of the tables beside the log."""
-REJECTED = {"path": pa.string(), "row": pa.int64(), "reason": pa.string(), "raw": pa.string()}
+REJECTED = {"file": pa.string(), "row": pa.int64(), "reason": pa.string(), "detail": pa.string()}
+"""Columns of what was put aside."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +143,7 @@ class Stage:
         text = raw[: 4 * RAW].decode("utf-8", "replace") if isinstance(raw, bytes) else raw
         text = text[:RAW].encode("utf-8", "replace").decode()  # half of a surrogate pair cannot be written
         name = str(path).encode("utf-8", "replace").decode()
-        self._rejected.add({"path": name, "row": row, "reason": reason, "raw": text})
+        self._rejected.add({"file": name, "row": row, "reason": reason, "detail": text})
 
     def ignore(self, kind: str) -> None:
         """A record that is well-formed and of no use here; `kind` is a word of ours, never one from the file."""
