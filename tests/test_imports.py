@@ -71,6 +71,16 @@ def test_every_public_name_is_documented(path: Path) -> None:
     assert list(undocumented(tree, str(path))) == []
 
 
+def test_a_class_name_means_one_thing() -> None:
+    places: dict[str, list[str]] = {}
+    for path in MODULES:
+        if "studies" not in path.parts:
+            for node in ast.parse(path.read_text()).body:
+                if isinstance(node, ast.ClassDef) and node.name[0] != "_":
+                    places.setdefault(node.name, []).append(module_id(path))
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}
+
+
 @pytest.mark.parametrize("module", ["unskew", "unskew.terminal.main"])
 def test_startup_does_not_import_torch(module: str) -> None:
     if importlib.util.find_spec(module) is None:

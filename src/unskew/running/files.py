@@ -11,8 +11,8 @@ from pathlib import Path
 from unskew.clicks.counts.shard_writing import ShardSource
 from unskew.clicks.counts.shards import open_shards, shards_for
 from unskew.clicks.engine.parquet import impressions_in
-from unskew.clicks.lists.feature_table import is_table
 from unskew.clicks.joining import Missing
+from unskew.clicks.lists.feature_table import is_table
 from unskew.clicks.lists.features import keep_featured, read_features
 from unskew.clicks.lists.letor import read_letor
 from unskew.clicks.log import read_log

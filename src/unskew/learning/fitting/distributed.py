@@ -113,7 +113,7 @@ def moved(batch: ClickBatch, device: torch.device) -> ClickBatch:
 # ---- training ----
 
 
-class Learner(nn.Module):
+class Together(nn.Module):
     """Ranker and method as one module, from a batch to its loss."""
 
     def __init__(self, ranker: nn.Module, method: MethodModule) -> None:
@@ -137,7 +137,7 @@ class Parallel(Trainer):
         super().__init__(ranker, method, config, identity)
         self.rank, self.processes = world()
         self.device = next(ranker.parameters()).device
-        self.learner: nn.Module = Learner(ranker, method)
+        self.learner: nn.Module = Together(ranker, method)
         if self.processes > 1:
             # buffers are brought together in `step`; some methods leave parameters out of some steps
             known = inspect.signature(DistributedDataParallel).parameters
