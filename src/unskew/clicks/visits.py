@@ -16,16 +16,6 @@ if TYPE_CHECKING:
     from ibis.expr.types import Column, Table
 
 
-def name_visits(events: Table, *, by: Sequence[str] = ("user_id",), gap: int = 1800) -> Table:
-    """Add visit_id, and page_id where there is none, to a table with `timestamp` and the columns `by`.
-
-    A visit ends with a pause of more than `gap` seconds between the starts of two pages; a page without a person
-    is a visit of its own. Ids are the person's name and a number, and do not depend on the order of rows.
-    """
-    events = with_pages(events, by=by, gap=gap)
-    return add_visits(events, find_visits(events, by=by, gap=gap))
-
-
 def add_visits(events: Table, pages: Table) -> Table:
     """The impressions of these pages, with their visit_id."""
     kept = [name for name in events.columns if name != "visit_id"]
@@ -71,8 +61,9 @@ def number_pages(events: Table, *, by: Sequence[str] = ("user_id",), gap: int = 
 def find_visits(events: Table, *, by: Sequence[str], gap: int) -> Table:
     """One row per page: page_id, `start`, visit_id, when the visit `began`, and whether the page `opens` it.
 
-    Pages of one moment are peers in the running window, so that their order never matters. A visit began with the
-    last page until then that came after a pause.
+    A visit ends with a pause of more than `gap` seconds between the starts of two pages; a page without a person
+    is a visit of its own. Ids are the person's name and a number. Pages of one moment are peers in the running
+    window, so that their order never matters. A visit began with the last page until then that came after a pause.
     """
     import ibis
 

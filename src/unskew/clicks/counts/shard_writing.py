@@ -21,7 +21,7 @@ from unskew.clicks.joining import Missing, encodable
 from unskew.clicks.lists.feature_table import damage_named, is_table, layout_of, table_files
 from unskew.clicks.lists.features import keep_featured, write_arrays
 from unskew.clicks.lists.letor import read_letor
-from unskew.clicks.lists.scaling import Range, measure_range
+from unskew.clicks.lists.scaling import Range, measure_range, merge_ranges
 from unskew.clicks.log import read_log
 from unskew.clicks.presentation import Kind, Presentation, fit_tallies
 from unskew.clicks.schema import REQUIRED, to_array
@@ -114,7 +114,7 @@ def write_shards(source: ShardSource, folder: Path) -> None:
         raise DataError("there is nothing to learn from", path=source.log or source.counts)
     about = {
         "facts": facts.tolist(),
-        "range": np.stack(merged(ranges)).tolist(),
+        "range": np.stack(merge_ranges(ranges)).tolist(),
         "presentation": presentation.to_dict(),
         "missing": missing.lost,
     }
@@ -136,17 +136,6 @@ def save_shard(counts: Counts, path: Path) -> list[int]:
     shown = (counts.impressions.max(1), counts.impressions, counts.clicks)
     added = [int(values.sum(dtype=np.float64).round()) for values in shown]
     return [*added, len(np.unique(counts.query)), counts.positions]
-
-
-def merged(ranges: Sequence[tuple[int, Range]]) -> Range:
-    """Statistics of all documents from those of parts with so many documents each."""
-    rows = sum(count for count, _ in ranges)
-    mean = sum((part.mean * (count / rows) for count, part in ranges), np.zeros(1))
-    square = sum(
-        ((part.deviation**2 + (part.mean - mean) ** 2) * (count / rows) for count, part in ranges), mean * 0
-    )
-    low = np.min([part.low for _, part in ranges], axis=0)
-    return Range(low, np.max([part.high for _, part in ranges], axis=0), mean, np.sqrt(square))
 
 
 def check_columns(source: ShardSource) -> None:

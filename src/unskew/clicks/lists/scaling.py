@@ -17,7 +17,7 @@ are fitted on the first set alone. Legend: N documents, Q queries, D features.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -239,20 +239,23 @@ def fit_scaler(kind: str, lists: Lists, *others: Lists) -> Scaler:
     return Scaler(kind, lists.dim, scaling.statistics(measure_range(sets, lists.dim)))
 
 
-def measure_range(sets: tuple[Lists, ...], width: int) -> Range:
-    """Statistics over all rows of all sets, block by block; means and squares merged as by Chan et al. (1979)."""
-    low, high = np.full(width, np.inf), np.full(width, -np.inf)
-    rows, mean, squares = 0, np.zeros(width), np.zeros(width)
+def measure_range(sets: Sequence[Lists], width: int) -> Range:
+    """Statistics over all rows of all sets, block by block."""
+    parts = []
     for lists in sets:
         for start, stop in _row_blocks(len(lists.features), width):
-            values = np.asarray(lists.features[start:stop], np.float64)
-            low, high = np.minimum(low, values.min(axis=0)), np.maximum(high, values.max(axis=0))
-            block_mean = values.mean(axis=0)
-            step, total = block_mean - mean, rows + len(values)
-            squares += ((values - block_mean) ** 2).sum(axis=0) + step**2 * (rows * len(values) / total)
-            mean += step * (len(values) / total)
-            rows = total
-    return Range(low, high, mean, np.sqrt(squares / rows))
+            block = np.asarray(lists.features[start:stop], np.float64)
+            parts.append((len(block), Range(block.min(0), block.max(0), block.mean(0), block.std(0))))
+    return merge_ranges(parts)
+
+
+def merge_ranges(parts: Sequence[tuple[int, Range]]) -> Range:
+    """Statistics of all rows from those of parts with so many rows each."""
+    shares = np.array([[rows] for rows, _ in parts]) / sum(rows for rows, _ in parts)
+    low, high, means, deviations = (np.stack(each) for each in zip(*(part for _, part in parts), strict=True))
+    mean = (shares * means).sum(0)
+    square = (shares * (deviations**2 + (means - mean) ** 2)).sum(0)
+    return Range(low.min(0), high.max(0), mean, np.sqrt(square))
 
 
 def _row_blocks(rows: int, width: int, edges: Array | None = None) -> Iterator[tuple[int, int]]:
