@@ -18,7 +18,7 @@ p1,q1,a,0,1,2024-01-01T10:00:00.123456789+02:00,u1,1
 p1,q1,b,1,0,2024-07-01 10:00,u1,2
 p1,q1,b,1,0,2024-07-01 10:00,u1,2
 p2,q1,a,0,no,1700000000123,u1,1
-p2,q1,b,1.0,yes,1700000000,u1,2
+p2,q1,b,1.0,yes,1700000000123456789,u1,2
 p3,q1,a,0,1,2024-01-01,u2,1
 p3,q1,b,1,1,2024-01-01,u2,2
 p3,q1,c,2,1,2024-01-01,u2,3
@@ -45,7 +45,7 @@ def test_both_engines_give_the_same(tmp_path: Path) -> None:
     for name in ("duckdb", "spark"):
         with connect(name, threads=1) as engine:
             if name == "spark":  # a handful of rows need no more
-                engine.con._page.conf.set("spark.sql.shuffle.partitions", "1")
+                engine.con._session.conf.set("spark.sql.shuffle.partitions", "1")
             made[name] = [
                 ingest(tmp_path / "log.csv", tmp_path / name / "log", engine, options),
                 ingest(ubi, tmp_path / name / "ubi", engine, kind="ubi"),
