@@ -18,6 +18,7 @@ from unskew.clicks.counts.reduction import Counts, Facts, reduce_log
 from unskew.clicks.lists.inputs import Vectors
 from unskew.clicks.lists.scaling import fit_scaler
 from unskew.clicks.lists.synthetic import make_lists
+from unskew.clicks.presentation import fit_presentation
 from unskew.clicks.simulate import PositionBias, simulate
 from unskew.errors import ConfigError, DataError
 from unskew.learning.bias import PositionTable, PositionTower, at_rank, oracle_propensity, randomized_propensity
@@ -121,7 +122,9 @@ class Given:
 
 def context(log: Log | None, config: MethodConfig) -> Context:
     known = Context(positions=K) if log is None else LogData(log).context(config)
-    return replace(known, positions=K, factors={"serp_device": 2})
+    return replace(
+        known, positions=K, presentation=fit_presentation({"serp_device": np.arange(2)}, ["serp_device"])
+    )
 
 
 def columns(method: MethodModule) -> int:

@@ -149,6 +149,10 @@ class Presentation:
             raise DataError(f"{name} held numbers when the model was trained: {error}") from None
 
 
+NO_COLUMNS = Presentation({})
+"""Where no column is a bias factor."""
+
+
 def fit_presentation(
     columns: Mapping[str, Array], names: Sequence[str], *, kinds: Mapping[str, Kind] | None = None, bins: int = 0
 ) -> Presentation:

@@ -16,6 +16,7 @@ from torch import nn
 from unskew.checking import table_of
 from unskew.clicks.lists.inputs import as_tensor
 from unskew.clicks.lists.scaling import Scaler
+from unskew.clicks.presentation import Presentation
 from unskew.errors import ConfigError
 from unskew.learning.methods import METHODS, Context, MethodConfig, MethodModule
 from unskew.learning.rankers import RANKERS, Ranker, Trees
@@ -36,6 +37,7 @@ class Model(Scorer):
     ranker: nn.Module
     method: MethodModule
     card: Card
+    presentation: Presentation
 
     def propensity(self) -> Array | None:
         """Examination relative to rank 1, as the method learned it; None where it has no such thing."""
@@ -81,10 +83,10 @@ def build(method: MethodConfig, ranker: Ranker, scaler: Scaler, features: int, c
         scaling=scaler.kind,
         features=features,
         positions=context.positions,
-        factors=dict(context.factors),
+        presentation=context.presentation.to_dict(),
         trees="lightgbm" if linear else None,
     )
-    return Model(method, ranker, scaler, tower, module, card)
+    return Model(method, ranker, scaler, tower, module, card, context.presentation)
 
 
 def build_tower(ranker: Ranker, features: int, module: MethodModule) -> nn.Module:
@@ -131,7 +133,7 @@ def load_model(folder: Path, card: Card) -> Model:
             table_of("ranker", card.ranker, RANKERS),
             Scaler.from_arrays(card.scaling, scaling),
             card.features,
-            Context(positions=card.positions, factors=card.factors),
+            Context(positions=card.positions, presentation=Presentation.from_dict(card.presentation)),
         )
         model.ranker.load_state_dict(below(tensors, "ranker."))
         model.method.load_state_dict(below(tensors, "method."))

@@ -42,7 +42,8 @@ class Card:
     scaling: str
     features: int
     positions: int
-    factors: Mapping[str, int] = field(default_factory=dict)
+    presentation: Mapping[str, Any] = field(default_factory=dict)
+    """How columns that are bias factors are encoded."""
     trees: Package | None = None
     """Whose trees score, where trees alone do."""
 

@@ -33,7 +33,7 @@ def label_choice(scorer: Scorer, lists: Lists) -> Callable[[], float]:
 
 def click_choice(model: Model, data: TrainingData, device: torch.device) -> Callable[[], float]:
     """The likelihood of held-out clicks."""
-    batches = data.held_out_batches(model.method_config, model.scaler, device)
+    batches = data.held_out_batches(model, device)
     if batches is None:
         raise DataError(
             "the held-out pages have no click, so clicks cannot choose weights",

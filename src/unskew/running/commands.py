@@ -199,7 +199,7 @@ def measure_clicks(model: Scorer, log: Log) -> dict[str, Any]:
     """How well the run's click model predicts a log; probabilities only where the method has them."""
     if not isinstance(model, Model):  # a package ranks and has no click model
         return {"nDCG@10 of clicks": _finite(click_ndcg(model, log))}
-    counts = reduce_log(log, serp=model.method_config.serp)
+    counts = reduce_log(log, presentation=model.presentation)
     batches = Batches(counts, Vectors.of(model.scaler.apply(log.lists).features), size=4096)
     result: dict[str, Any] = {"log-likelihood of a click in its list": _finite(click_likelihood(model, batches))}
     model.ranker.cpu()

@@ -12,17 +12,21 @@ from unskew.clicks.counts.batches import Batches
 from unskew.clicks.counts.reduction import Facts, reduce_log
 from unskew.clicks.lists.inputs import Vectors
 from unskew.clicks.lists.scaling import Scaler, fit_scaler
+from unskew.clicks.presentation import fit_presentation
 from unskew.errors import DataError
 from unskew.learning.bias import measured_propensity
 from unskew.learning.fitting.distributed import row_parts
 from unskew.learning.fitting.loop import Draws, Training
 from unskew.learning.methods import Choice, Context, Learner, MethodConfig
+from unskew.learning.model import Model
 from unskew.running.folder import fingerprint
 from unskew.running.settings import Settings
 from unskew.types import Array, Lists, Log
 
 CHECKED = 4096
 """Rows of a batch of held-out clicks."""
+BINS = 10
+"""Bins that a continuous bias factor is cut into."""
 
 
 class TrainingData(Protocol):
@@ -53,12 +57,10 @@ class TrainingData(Protocol):
     def context(self, method: MethodConfig) -> Context:
         """What a method may know before training."""
 
-    def batches(
-        self, method: MethodConfig, scaler: Scaler, training: Training, device: torch.device, workers: int
-    ) -> Draws:
+    def batches(self, model: Model, training: Training, device: torch.device, workers: int) -> Draws:
         """Batches to train on, or the parts of a step where there are several workers."""
 
-    def held_out_batches(self, method: MethodConfig, scaler: Scaler, device: torch.device) -> Batches | None:
+    def held_out_batches(self, model: Model, device: torch.device) -> Batches | None:
         """Held-out clicks in order; None where nothing was clicked."""
 
     def fingerprint(self, *, labels: bool) -> str:
@@ -111,28 +113,28 @@ class LogData:
         return Context(
             positions=int(self.train.position.max()),
             facts=self.facts(),
-            factors=factor_sizes(method, self.train),
+            presentation=fit_presentation(self.train.columns, method.serp, bins=BINS),
             propensities=None if how is None else measured_propensity(self.train, how),
         )
 
-    def batches(
-        self, method: MethodConfig, scaler: Scaler, training: Training, device: torch.device, workers: int
-    ) -> Draws:
+    def batches(self, model: Model, training: Training, device: torch.device, workers: int) -> Draws:
         """Batches of the reduced log."""
-        whole = self.table(method, scaler, training, device)
+        whole = self.table(model, training, device)
         return whole if workers == 1 else row_parts(whole, workers)
 
-    def table(self, method: MethodConfig, scaler: Scaler, training: Training, device: torch.device) -> Batches:
+    def table(self, model: Model, training: Training, device: torch.device) -> Batches:
         """The reduced log on a device."""
-        documents = self._input(self.train.lists, scaler, device)
-        return Batches(method.table(self.train), documents, size=training.batch, seed=training.seed, device=device)
+        documents = self._input(self.train.lists, model.scaler, device)
+        counts = model.method_config.table(self.train, model.presentation)
+        return Batches(counts, documents, size=training.batch, seed=training.seed, device=device)
 
-    def held_out_batches(self, method: MethodConfig, scaler: Scaler, device: torch.device) -> Batches | None:
+    def held_out_batches(self, model: Model, device: torch.device) -> Batches | None:
         """The held-out pages, reduced; their lists are mostly those of the training pages, and scaled once."""
         if self.held_out is None or not self.held_out.click.any():
             return None
-        documents = self._input(self.held_out.lists, scaler, device)
-        return Batches(reduce_log(self.held_out, serp=method.serp), documents, size=CHECKED, device=device)
+        documents = self._input(self.held_out.lists, model.scaler, device)
+        counts = reduce_log(self.held_out, presentation=model.presentation)
+        return Batches(counts, documents, size=CHECKED, device=device)
 
     def fingerprint(self, *, labels: bool) -> str:
         """A hash of clicks and features, and of the log's grades where they are read."""
@@ -180,16 +182,3 @@ def held_queries(log: Log, seed: int) -> Array:
         )
     held = np.random.default_rng([seed, 7]).choice(shown, size=max(1, len(shown) // 10), replace=False)
     return np.sort(held)
-
-
-def factor_sizes(method: MethodConfig, log: Log) -> dict[str, int]:
-    """Number of values of each bias factor that the method names."""
-    sizes = {}
-    for name in method.serp:
-        if name not in log.columns:
-            raise DataError(f"the log has no column {name}; it has {', '.join(log.columns) or 'none'}")
-        column = log.columns[name]
-        if column.dtype.kind not in "iub" or column.min(initial=0) < 0:
-            raise DataError(f"bias factor {name}: the log needs a column of that name with integers from 0")
-        sizes[name] = int(column.max(initial=0)) + 1
-    return sizes

@@ -19,7 +19,7 @@ from unskew.clicks.log import read_log
 from unskew.errors import ConfigError, DataError
 from unskew.learning.fitting.processes import first_process_first, workers_of
 from unskew.learning.methods import MethodConfig
-from unskew.running.data import TrainingData, split
+from unskew.running.data import BINS, TrainingData, split
 from unskew.running.settings import IN_MEMORY, DataFiles, Paths, Settings, bytes_of
 from unskew.running.shards import ShardData
 from unskew.types import Lists, Log
@@ -83,6 +83,7 @@ def open_shard_data(
         held_out=asked.training.validate_on == "clicks",
         reduction=method.reduction,
         serp=method.serp,
+        bins=BINS,
         missing=files.missing_features,
         doc_ids=files.doc_ids,
     )

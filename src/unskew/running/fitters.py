@@ -58,12 +58,12 @@ class NetworkFitter(Fitter):
         self.model.ranker.to(self.device)
         self.model.method.to(self.device)
         self.identity = asked.model_dump(mode="json", exclude={"training"})
-        self.prepare(method, scaler)
+        self.prepare()
 
-    def prepare(self, method: MethodConfig, scaler: Scaler) -> None:
+    def prepare(self) -> None:
         """Batches, and the training loop over them."""
         training, workers = self.asked.training, workers_of(self.asked.training)
-        self.batches = self.data.batches(method, scaler, training, self.device, workers)
+        self.batches = self.data.batches(self.model, training, self.device, workers)
         kind = Trainer if workers == 1 else Parallel
         self.trainer = kind(self.model.ranker, self.model.method, training, self.identity)
 
@@ -97,13 +97,13 @@ class NetworkFitter(Fitter):
 class TreeFitter(NetworkFitter):
     """Trees, grown in rounds from a log in memory."""
 
-    def prepare(self, method: MethodConfig, scaler: Scaler) -> None:
+    def prepare(self) -> None:
         """The whole table, and boosting over it."""
         assert isinstance(self.asked.ranker, Trees)
-        data = self.data.in_memory(method)
+        data = self.data.in_memory(self.asked.method)
         if workers_of(self.asked.training) > 1:
             raise ConfigError(IN_MEMORY)
-        self.batches = data.table(method, scaler, self.asked.training, self.device)
+        self.batches = data.table(self.model, self.asked.training, self.device)
         self.trainer = Boosting(
             self.model.ranker, self.model.method, self.asked.ranker, self.asked.training, self.identity
         )

@@ -17,6 +17,7 @@ from unskew.errors import ConfigError, DataError
 from unskew.learning.fitting.distributed import Parts
 from unskew.learning.fitting.loop import Draws, Training
 from unskew.learning.methods import Choice, Context, Learner, MethodConfig
+from unskew.learning.model import Model
 from unskew.running.data import CHECKED, LogData
 from unskew.running.folder import fingerprint
 from unskew.running.settings import IN_MEMORY
@@ -67,17 +68,14 @@ class ShardData:
                 path=self.name,
                 hint="give the propensities, as numbers or as a file",
             )
-        return Context(self.shards.positions, self.facts(), self.shards.presentation.sizes)
+        return Context(self.shards.positions, self.facts(), self.shards.presentation)
 
-    def batches(
-        self, method: MethodConfig, scaler: Scaler, training: Training, device: torch.device, workers: int
-    ) -> Draws:
+    def batches(self, model: Model, training: Training, device: torch.device, workers: int) -> Draws:
         """Batches over all shards, or the parts of a step, each over its own shards."""
 
         def prepare(lists: Lists) -> Vectors:
-            return Vectors.of(
-                scaler.apply(lists, out=lists.features).features, device
-            )  # in its place: it is large
+            scaled = model.scaler.apply(lists, out=lists.features)  # in its place: it is large
+            return Vectors.of(scaled.features, device)
 
         def draws(worker: int) -> ShardedBatches:
             return ShardedBatches(
@@ -95,14 +93,13 @@ class ShardData:
         shares = [float(pages[worker::workers].sum() / pages.sum()) for worker in range(workers)]
         return draws(0) if workers == 1 else Parts(shares, draws, device)
 
-    def held_out_batches(self, method: MethodConfig, scaler: Scaler, device: torch.device) -> Batches | None:
+    def held_out_batches(self, model: Model, device: torch.device) -> Batches | None:
         """The shard whose clicks choose weights."""
         if self.held_out is None or not self.shards.facts[self.held_out, FACTS.index("clicks")]:
             return None
         counts = self.shards.load(self.held_out)
-        return Batches(
-            counts, Vectors.of(scaler.apply(counts.lists).features, device), size=CHECKED, device=device
-        )
+        documents = Vectors.of(model.scaler.apply(counts.lists).features, device)
+        return Batches(counts, documents, size=CHECKED, device=device)
 
     def fingerprint(self, *, labels: bool) -> str:
         """The key of the shards, which is a hash of their sources, and a hash of the validation lists."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal, Protocol, Self, runtime_checkable
 
@@ -12,6 +11,7 @@ from pydantic import BaseModel, ConfigDict
 from torch import Tensor, nn
 
 from unskew.clicks.counts.reduction import Counts, Facts, Reduction, reduce_log
+from unskew.clicks.presentation import NO_COLUMNS, Presentation
 from unskew.types import Array, ClickBatch, Log
 
 Choice = Literal["labels", "clicks", "nothing"]
@@ -49,10 +49,15 @@ class Context:
     """How many ranks the log shows."""
     facts: Facts | None = None
     """The log in numbers; None where trained weights are about to be loaded."""
-    factors: Mapping[str, int] = field(default_factory=dict)
-    """Number of values of each bias factor besides the rank, for methods that name some."""
+    presentation: Presentation = NO_COLUMNS
+    """How the columns that the method takes as bias factors besides the rank are encoded."""
     propensities: Array | None = None
     """Examination by rank, measured as the method asked for; None where it asked for nothing."""
+
+    @property
+    def factors(self) -> dict[str, int]:
+        """Number of values of each bias factor besides the rank."""
+        return self.presentation.sizes
 
 
 class Learner(BaseModel):
@@ -104,9 +109,9 @@ class MethodConfig(Learner):
         """How far the log may be reduced before this loss without changing its gradient."""
         return "counts"
 
-    def table(self, log: Log) -> Counts:
+    def table(self, log: Log, presentation: Presentation = NO_COLUMNS) -> Counts:
         """The rows of a log that the method trains on."""
-        return reduce_log(log, self.reduction, serp=self.serp)
+        return reduce_log(log, self.reduction, presentation=presentation)
 
     def build(self, context: Context) -> MethodModule:
         """The method, ready to train."""

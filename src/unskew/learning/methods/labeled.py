@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from unskew.clicks.counts.reduction import Counts, Reduction, label_table
+from unskew.clicks.presentation import NO_COLUMNS, Presentation
 from unskew.learning.methods.contract import Context, MethodConfig
 from unskew.learning.methods.naive import Naive, NaiveMethod
 from unskew.types import Log
@@ -35,7 +36,7 @@ class Labeled(MethodConfig):
         """None: grades come one row per query, and are not counts."""
         return "pages"
 
-    def table(self, log: Log) -> Counts:
+    def table(self, log: Log, presentation: Presentation = NO_COLUMNS) -> Counts:
         """Grades in the place of clicks, one row per query."""
         return label_table(log, every=self.documents == "all")
 

@@ -64,5 +64,5 @@ def _finite(value: float) -> float | None:
 def click_score(model: Model, log: Log) -> float | None:
     """Mean log-probability of a click among the results of its page."""
     device = next(model.ranker.parameters()).device
-    batches = LogData(log, log).held_out_batches(model.method_config, model.scaler, device)
+    batches = LogData(log, log).held_out_batches(model, device)
     return None if batches is None else _finite(click_likelihood(model, batches))
