@@ -14,13 +14,15 @@ from unskew.running.data import split
 from unskew.running.run import run
 from unskew.running.settings import settings
 
-THETA = np.asarray(unskew.PositionBias().curve) / unskew.PositionBias().curve[0]
+THETA = np.asarray(unskew.behaviours.PositionBias().curve) / unskew.behaviours.PositionBias().curve[0]
 
 
 def world(seed: int, queries: int, pages: int, randomized: float = 0.05):
     """A confounded log and test lists of the same world."""
     train, test = unskew.make_lists(queries, seed=seed), unskew.make_lists(1000, seed=seed + 1_000_000)
-    log = unskew.simulate(train, unskew.PositionBias(), pages=pages, seed=seed, randomized=randomized, truth=True)
+    log = unskew.simulate(
+        train, unskew.behaviours.PositionBias(), pages=pages, seed=seed, randomized=randomized, truth=True
+    )
     return log, test
 
 
@@ -28,7 +30,7 @@ def arm(log, test, method, *, ranker=None, seed=0, scaling="standard", validatio
     """Train one method; nDCG@10 on the test lists, learned examination, the training curve, seconds."""
     began = time.perf_counter()
     asked = settings(
-        method, ranker or unskew.MLP(sizes=(64, 32)), scaling, None, training | {"seed": seed}, validation
+        method, ranker or unskew.rankers.MLP(sizes=(64, 32)), scaling, None, training | {"seed": seed}, validation
     )
     done = run(asked, split(log, validation, asked))
     model, fit = done.model, done.fit

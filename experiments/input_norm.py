@@ -14,7 +14,7 @@ from common import arm, error, machine, spread, world
 import unskew
 
 RANKERS = {"raw features": False, "LayerNorm on raw features": True}
-METHODS = {"labeled": unskew.Labeled(documents="all"), "dla": unskew.DLA()}
+METHODS = {"labeled": unskew.methods.Labeled(documents="all"), "dla": unskew.methods.DLA()}
 
 
 def main() -> None:
@@ -28,7 +28,7 @@ def main() -> None:
         log, test = world(seed, 2000, 1_000_000)
         for kind, norm in RANKERS.items():
             for name, method in METHODS.items():
-                ranker = unskew.MLP(sizes=(64, 32), input_norm=norm)
+                ranker = unskew.rankers.MLP(sizes=(64, 32), input_norm=norm)
                 results[kind, name].append(arm(log, test, method, ranker=ranker, seed=seed, steps=1000))
     print(f"{machine()}\n\n| ranker sees | method | nDCG@10 | largest error of a ratio, mean |\n|---|---|---|---|")
     for (kind, name), runs in results.items():

@@ -35,15 +35,17 @@ def arms(options):
     """Every method asked for with its grid: name -> setting -> config."""
     strengths, drops = options.strengths, options.drops
     every = {
-        "naive": {"": unskew.Naive()},
-        "labeled": {"": unskew.Labeled(documents="all")},
-        "dla": {"": unskew.DLA()},
-        "unlimited": {"": unskew.Unlimited()},
-        "unlimited, free o": {"": unskew.Unlimited(**FORM)},
-        "lbd, free o, drawn": {"lambda 0.1, t 0.1": unskew.LBD(strength=0.1, drop=0.1, **FORM)},
-        "lbd_ber": {f"t {t}": unskew.LBDBer(drop=t) for t in drops},
-        "lbd_lips": {f"lambda {s}": unskew.LBDLips(strength=s) for s in strengths},
-        "lbd": {f"lambda {s}, t {t}": unskew.LBD(strength=s, drop=t) for s, t in product(strengths, drops)},
+        "naive": {"": unskew.methods.Naive()},
+        "labeled": {"": unskew.methods.Labeled(documents="all")},
+        "dla": {"": unskew.methods.DLA()},
+        "unlimited": {"": unskew.methods.Unlimited()},
+        "unlimited, free o": {"": unskew.methods.Unlimited(**FORM)},
+        "lbd, free o, drawn": {"lambda 0.1, t 0.1": unskew.methods.LBD(strength=0.1, drop=0.1, **FORM)},
+        "lbd_ber": {f"t {t}": unskew.methods.LBDBer(drop=t) for t in drops},
+        "lbd_lips": {f"lambda {s}": unskew.methods.LBDLips(strength=s) for s in strengths},
+        "lbd": {
+            f"lambda {s}, t {t}": unskew.methods.LBD(strength=s, drop=t) for s, t in product(strengths, drops)
+        },
     }
     return {name: grid for name, grid in every.items() if not options.arms or name in options.arms}
 
@@ -66,7 +68,7 @@ def world(seed, eta, options):
         )
     }
     lists = {part: even(made["train"], found) if options.even else found for part, found in made.items()}
-    behaviour = unskew.IndividualBias(severity=eta)
+    behaviour = unskew.behaviours.IndividualBias(severity=eta)
     log = unskew.simulate(lists["train"], behaviour, pages=options.pages, seed=seed)
     apart = np.isin(log.query, np.random.default_rng([seed, 7]).permutation(options.queries)[::10])
     power = behaviour.exponent(lists["train"])
@@ -82,7 +84,7 @@ def cell(seed, eta, options):
     """Every arm with every setting in one world: validation values and nDCG@10 per test query."""
     torch.set_num_threads(options.threads)
     data, lists, power = world(seed, eta, options)
-    ranker, found = unskew.MLP(sizes=tuple(map(int, options.sizes.split(",")))), {}
+    ranker, found = unskew.rankers.MLP(sizes=tuple(map(int, options.sizes.split(",")))), {}
     for name, grid in arms(options).items():
         for setting, method in grid.items():
             training = {"steps": options.steps, "seed": seed, "validate_on": "nothing"}

@@ -16,12 +16,12 @@ import unskew
 from unskew.measuring import ndcg_metric
 
 METHODS = {
-    "naive": unskew.Naive(),
-    "labeled": unskew.Labeled(documents="all"),
-    "ipw": unskew.IPW(),
-    "dla": unskew.DLA(),
-    "regression_em": unskew.RegressionEM(),
-    "pair_debias": unskew.PairDebias(),
+    "naive": unskew.methods.Naive(),
+    "labeled": unskew.methods.Labeled(documents="all"),
+    "ipw": unskew.methods.IPW(),
+    "dla": unskew.methods.DLA(),
+    "regression_em": unskew.methods.RegressionEM(),
+    "pair_debias": unskew.methods.PairDebias(),
 }
 
 
@@ -47,14 +47,14 @@ def main() -> None:
     splits = unskew.read_preset("mq2008", options.folder, fold=options.fold)
     train, validation, test = graded(splits.train), graded(splits.validation), graded(splits.test)
     print(f"{len(train)} training queries, {len(test)} test queries with a relevant document")
-    logger = unskew.SvmLogger(share=options.share)
-    rankers = {"mlp": unskew.MLP(sizes=(64, 32)), "linear": unskew.Linear()}
+    logger = unskew.behaviours.SvmLogger(share=options.share)
+    rankers = {"mlp": unskew.rankers.MLP(sizes=(64, 32)), "linear": unskew.rankers.Linear()}
     seeds = range(options.seeds)
     results = {kind: {} for kind in rankers}
     logging = []
     for seed in seeds:
         log = unskew.simulate(
-            train, unskew.PositionBias(), pages=options.pages, seed=seed, randomized=0.05, logger=logger
+            train, unskew.behaviours.PositionBias(), pages=options.pages, seed=seed, randomized=0.05, logger=logger
         )
         scores = logger.fit(train, seed).scores(test)
         logging.append(float(np.nanmean(ndcg_metric(scores, test.labels, offsets=test.offsets))))

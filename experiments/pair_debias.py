@@ -31,11 +31,11 @@ class FromTruth(PairDebias):
 
 
 METHODS = {
-    "naive, pairwise loss": unskew.Naive(loss="pairwise"),
+    "naive, pairwise loss": unskew.methods.Naive(loss="pairwise"),
     "t+ held at the truth": FromTruth(moving=False),
     "t+ starts at the truth, then updated": FromTruth(),
-    "as published, p = 1": unskew.PairDebias(),
-    "as published, p = 0": unskew.PairDebias(regularization=0.0),
+    "as published, p = 1": unskew.methods.PairDebias(),
+    "as published, p = 0": unskew.methods.PairDebias(regularization=0.0),
 }
 
 

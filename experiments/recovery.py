@@ -13,14 +13,14 @@ from common import arm, error, machine, print_table, world
 import unskew
 
 METHODS = {
-    "naive": unskew.Naive(),
-    "labeled": unskew.Labeled(documents="all"),
-    "ipw": unskew.IPW(),
-    "dla": unskew.DLA(),
-    "regression_em": unskew.RegressionEM(),
-    "regression_em, gradient": unskew.RegressionEM(form="gradient"),
-    "regression_em, step 0.05": unskew.RegressionEM(step=0.05),
-    "pair_debias": unskew.PairDebias(),
+    "naive": unskew.methods.Naive(),
+    "labeled": unskew.methods.Labeled(documents="all"),
+    "ipw": unskew.methods.IPW(),
+    "dla": unskew.methods.DLA(),
+    "regression_em": unskew.methods.RegressionEM(),
+    "regression_em, gradient": unskew.methods.RegressionEM(form="gradient"),
+    "regression_em, step 0.05": unskew.methods.RegressionEM(step=0.05),
+    "pair_debias": unskew.methods.PairDebias(),
 }
 
 

@@ -26,7 +26,7 @@ from unskew.running.data import split
 from unskew.running.run import run
 from unskew.running.settings import settings
 
-BEHAVIOURS = {"matrix": unskew.ClickMatrix(), "trust": unskew.TrustBias()}
+BEHAVIOURS = {"matrix": unskew.behaviours.ClickMatrix(), "trust": unskew.behaviours.TrustBias()}
 CUTS = (1, 5, 10)
 CHOSEN = {
     "matrix": {
@@ -50,17 +50,17 @@ def arms(steps: int) -> dict:
     """Every arm; the joint schedule keeps o at ones for the published thirtieth of the steps."""
     joint = {"schedule": "joint", "freeze": steps // 30}
     return {
-        "naive": unskew.Naive(),
-        "labeled": unskew.Labeled(),
-        "dla": unskew.DLA(),
-        "dla, weights at most 5": unskew.DLA(max_weight=5.0),
-        "regression_em": unskew.RegressionEM(),
-        "affine, sigmoid": unskew.Affine(relevance="sigmoid"),
-        "affine, minmax": unskew.Affine(relevance="minmax"),
-        "affine_list": unskew.AffineList(),
-        "vectorization, d = 2": unskew.Vectorization(dimension=2, **joint),
-        "vectorization, d = 5": unskew.Vectorization(dimension=5, **joint),
-        "vectorization, d = 5, two stages": unskew.Vectorization(dimension=5),
+        "naive": unskew.methods.Naive(),
+        "labeled": unskew.methods.Labeled(),
+        "dla": unskew.methods.DLA(),
+        "dla, weights at most 5": unskew.methods.DLA(max_weight=5.0),
+        "regression_em": unskew.methods.RegressionEM(),
+        "affine, sigmoid": unskew.methods.Affine(relevance="sigmoid"),
+        "affine, minmax": unskew.methods.Affine(relevance="minmax"),
+        "affine_list": unskew.methods.AffineList(),
+        "vectorization, d = 2": unskew.methods.Vectorization(dimension=2, **joint),
+        "vectorization, d = 5": unskew.methods.Vectorization(dimension=5, **joint),
+        "vectorization, d = 5, two stages": unskew.methods.Vectorization(dimension=5),
     }
 
 
@@ -81,7 +81,7 @@ def cell(task: tuple) -> dict:
     train = unskew.make_lists(options.queries, *shape, seed=seed)
     validation = unskew.make_lists(options.checked, *shape, seed=VALIDATION + seed)
     test = unskew.make_lists(options.tested, *shape, seed=TEST)
-    logger = unskew.SvmLogger()
+    logger = unskew.behaviours.SvmLogger()
     log = unskew.simulate(train, BEHAVIOURS[behaviour], pages=options.pages, seed=seed, logger=logger)
     found = {"behaviour": behaviour, "seed": seed, "arms": {}}
     found["logging"] = mean_ndcg(logger.fit(train, seed).scores(test), test)
@@ -102,14 +102,15 @@ def arm(log, validation, test, method, seed: int, options) -> dict:
     began = time.perf_counter()
     training = {"seed": seed, "steps": options.steps, "validate_every": options.every, "threads": options.threads}
     chosen_by = validation if options.select == "labels" else None
-    asked = settings(method, unskew.MLP(sizes=tuple(options.sizes)), "standard", None, training, chosen_by)
+    ranker = unskew.rankers.MLP(sizes=tuple(options.sizes))
+    asked = settings(method, ranker, "standard", None, training, chosen_by)
     done = run(asked, split(log, chosen_by, asked))
     model, fit = done.model, done.fit
     scores = model.score(test)
     result = {cut: per_query(scores, test, cut) for cut in CUTS}
     result |= {"best": fit.best, "step": fit.best_step, "seconds": time.perf_counter() - began}
     result["validation"] = mean_ndcg(model.score(validation), validation)
-    if isinstance(method, unskew.Vectorization):
+    if isinstance(method, unskew.methods.Vectorization):
         result["projections"] = projections(model, validation, test)
     return result
 

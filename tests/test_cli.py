@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -143,7 +144,7 @@ def test_errors_of_the_machine_are_one_line_too(
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("unskew.running.commands.write_log", full)
+    monkeypatch.setattr("unskew.running.simulate.write_log", full)
     out = str(world / "full.parquet")
     monkeypatch.setattr("sys.argv", ["unskew", "simulate", *SYNTHETIC, "--pages", "9", "--out", out])
     with pytest.raises(SystemExit) as ended:
@@ -251,11 +252,14 @@ def test_behaviour_and_logger_from_a_file(letor: Path, tmp_path: Path) -> None:
 def test_simulate_refuses(letor: Path, tmp_path: Path) -> None:
     out = tmp_path / "log.parquet"
     base = ("simulate", "--lists", letor, "--out", out)
-    refused(unskew_command(*base), "give --pages or --clicks")
-    refused(unskew_command(*base, "--pages", 3, "--clicks", 3), "give --pages or --clicks")
+    refused(unskew_command(*base), "give pages or clicks")
+    refused(unskew_command(*base, "--pages", 3, "--clicks", 3), "give pages or clicks")
     refused(unskew_command(*base, "--pages", 3, "--behaviour", "positon"), "Did you mean position?")
     refused(unskew_command(*base, "--pages", 3, "--logger", "smv"), "Did you mean svm?")
-    refused(unskew_command(*base, "--pages", 3, "--logger", "feature"), "--logger feature needs a --config file")
+    refused(
+        unskew_command(*base, "--pages", 3, "--logger", "feature"),
+        "logger feature needs a file with its settings, --config: logger.column: missing",
+    )
     refused(unskew_command(*base[:3], "--out", tmp_path / "log.csv", "--pages", 3), "must end in .parquet")
     refused(unskew_command("simulate", "--lists", tmp_path / "no.txt", *base[3:], "--pages", 3), "no.txt")
     refused(unskew_command(*base, "--lists", "synthetic", "--pages", 3), "synthetic stands alone")
@@ -266,7 +270,7 @@ def test_simulate_never_overwrites(tmp_path: Path) -> None:
     base = ("simulate", *SYNTHETIC, "--pages", 20, "--out", tmp_path / "log.parquet")
     lists = tmp_path / "log.test.txt"
     lists.write_text("mine\n")
-    refused(unskew_command(*base), "log.test.txt exists and is never overwritten")
+    refused(unskew_command(*base), "log.test.txt exists and is never overwritten", "--out, or use --force")
     assert lists.read_text() == "mine\n"
     assert [path.name for path in tmp_path.iterdir()] == ["log.test.txt"]
     lists.unlink()
@@ -294,6 +298,16 @@ def test_learn_writes_a_run_beside_the_run_file(world: Path) -> None:
     again = unskew_command("learn", world / "here.toml", "--force", "--quiet", "--method", "naive")
     assert again.status == 0
     assert unskew.load(world / "here").card.method["name"] == "naive"
+
+
+def test_results_go_to_standard_output_and_progress_to_standard_error(world: Path) -> None:
+    loud = in_its_own_process("learn", write_run_file(world, "loud"))
+    assert loud.status == 0, loud.error
+    assert loud.out.startswith(f"finished: {world / 'loud'}\n")
+    assert "6/6" in loud.error
+    assert "docs/s" not in loud.out
+    (world / "loud.toml").write_text((world / "loud.toml").read_text().replace("steps = 6", "stepps = 6"))
+    refused(in_its_own_process("learn", world / "loud.toml", "--force"), "Did you mean steps?")
 
 
 def test_learn_elsewhere(world: Path, tmp_path: Path) -> None:
@@ -333,7 +347,7 @@ def test_measure(world: Path) -> None:
     expected = unskew.measure_ranking(unskew.load(world / "dla").score(known), known)
     assert result["ranking"]["means"] == pytest.approx(dict(expected.means))
     shown = unskew_command("measure", world / "dla", *lists).out
-    assert f"ndcg@10 {expected.means['ndcg@10']:.4f}" in shown.replace("\n", " ")
+    assert re.search(rf"│ ndcg@10 +│ {expected.means['ndcg@10']:.4f} │", shown)
     assert "6 queries" in shown
 
 
@@ -373,7 +387,8 @@ def test_measure_against_another_run(world: Path) -> None:
     assert 0 <= compared["p"] <= 1
     low, high = compared["interval"]
     shown = unskew_command(*base, "--against", world / "em").out
-    assert f"against {world / 'em'}, 95 % interval [{low:+.4f}, {high:+.4f}], p = " in shown
+    assert f"against {world / 'em'}\n" in shown  # in one piece
+    assert f" {compared['difference']:+.4f} │ {low:+.4f} to {high:+.4f} │ {compared['p']:.4f} │" in shown
 
 
 def test_a_comparison_on_one_query_is_still_json(world: Path, tmp_path: Path) -> None:
@@ -382,7 +397,7 @@ def test_a_comparison_on_one_query_is_still_json(world: Path, tmp_path: Path) ->
     base = ("measure", world / "dla", "--lists", tmp_path / "one.txt", "--against", world / "em")
     compared = unskew_command(*base, "--json").json["against"]["metrics"]["ndcg@10"]
     assert compared["p"] is None
-    assert "p = n/a" in unskew_command(*base).out.replace("\n", " ")
+    assert "│ n/a │" in unskew_command(*base).out
 
 
 def test_measure_clicks(world: Path) -> None:
@@ -394,7 +409,7 @@ def test_measure_clicks(world: Path) -> None:
     assert 0.5 < clicks["AUC"] < 1
     assert clicks["log-likelihood of an impression"] < 0
     shown = unskew_command("measure", world / "em", *base).out
-    assert "perplexity by rank: 1." in shown
+    assert re.search(r"│ perplexity by rank +│ 1\.", shown)
 
     listwise = unskew_command("measure", world / "dla", *base, "--json").json["clicks"]
     assert list(listwise) == ["log-likelihood of a click in its list"]
@@ -404,7 +419,7 @@ def test_measure_clicks(world: Path) -> None:
 def test_measure_refuses(world: Path, letor: Path) -> None:
     base = ("measure", world / "dla", "--lists", world / "log.test.txt")
     refused(unskew_command(*base, "--metric", "ndgc@10"), "Did you mean ndcg?")
-    refused(unskew_command(*base, "--empty", "none"), "--empty: unknown name 'none'", "one, skip, zero")
+    refused(unskew_command(*base, "--empty", "none"), "empty: unknown name 'none'", "one, skip, zero")
     refused(unskew_command(*base, "--against", world / "nothing"), "holds no model.json")
     refused(unskew_command(*base[:3], letor), "trained on 5 features", "have 2")
 
@@ -431,7 +446,7 @@ def test_ctrl_c_leaves_a_usable_run_and_the_same_command_finishes_it(world: Path
     assert process.returncode == 130, error
     assert "Traceback" not in error
     assert f"interrupted: {world / 'stopped'}" in out
-    assert "Run the same command again to go on." in out
+    assert "Run the same command again to go on." in error
     about = json.loads((world / "stopped" / "run.json").read_text())
     assert about["status"] == "interrupted"
     assert 0 < about["steps"] < STEPS

@@ -18,10 +18,11 @@ from unskew.errors import ConfigError, DataError
 from unskew.learning.fitting import packages
 from unskew.learning.methods import PACKAGES
 from unskew.measuring import crossed_t_test, mean_over_seeds, ndcg_metric, paired_t_test
+from unskew.reporting.console import print_page
 from unskew.studies.compare import cell as cells
 from unskew.studies.compare.compare import compare
 from unskew.studies.compare.config import asked_for
-from unskew.studies.compare.report import print_comparison, shown
+from unskew.studies.compare.report import comparison_page, rows_table
 from unskew.studies.compare.rows import Row, best_baseline, with_tests
 
 torch.set_num_threads(1)
@@ -52,8 +53,8 @@ def refuse(message: str, *methods: dict[str, Any], **changes: Any) -> None:
 def test_a_method_may_bring_its_ranker() -> None:
     arms = asked_for(asked([{"name": "dla", "ranker": {"name": "linear"}}, {"name": "ipw"}]), Path()).arms
     rankers = {arm.label: arm.points[0].ranker for arm in arms}
-    assert rankers["dla"] == unskew.Linear()
-    assert rankers["ipw"] == rankers["naive"] == rankers["labeled"] == unskew.MLP(sizes=(8,))
+    assert rankers["dla"] == unskew.rankers.Linear()
+    assert rankers["ipw"] == rankers["naive"] == rankers["labeled"] == unskew.rankers.MLP(sizes=(8,))
 
 
 def test_a_grid_for_all_methods_is_tried_with_all_methods() -> None:
@@ -77,7 +78,7 @@ def test_settings_of_packages() -> None:
     table = {"name": "lightgbm", "rounds": 7, "grid": {"leaves": [3, 5]}}
     arm = asked_for(asked([table]), Path()).arms[0]
     assert [point.method for point in arm.points] == [
-        unskew.LightGBM(rounds=7, leaves=leaves) for leaves in (3, 5)
+        unskew.methods.LightGBM(rounds=7, leaves=leaves) for leaves in (3, 5)
     ]
     refuse("methods.0.rouns: unknown key. Did you mean rounds?", {"name": "lightgbm", "rouns": 7})
     refuse("methods.0.ranker: lightgbm grows its own trees", {"name": "lightgbm", "ranker": {"name": "linear"}})
@@ -183,7 +184,7 @@ def arm(name: str, level: float, seeds: int = 3) -> Row:
     """An arm over 50 queries."""
     rng = np.random.default_rng(len(name))
     values = level + 0.02 * rng.standard_normal((seeds, 50))
-    metrics = {metric: mean_over_seeds(values.mean(1)) for metric in cells.METRICS}
+    metrics = {metric: mean_over_seeds(values.mean(1)) for metric in cells.MEASURED}
     return Row(name, 0, "", metrics, values, tuple(map(float, values.mean(1))))
 
 
@@ -199,11 +200,10 @@ def test_methods_are_tested_against_the_best_baseline() -> None:
     assert versus.difference == pytest.approx(rows[1].values.mean() - rows[2].values.mean())
     assert all(found[name].versus is None for name in ("naive", "lightgbm", "xgboost", "labeled"))
     assert found["xgboost"].against is not None
-    head, lines = shown(list(found.values()), baselines)
-    assert head[5:] == ["against naive", "p", "against lightgbm", "p"]
-    assert all(len(line) == len(head) for line in lines)
-    head, _ = shown(with_tests(rows, ("naive",)), ("naive",))
-    assert head[5:] == ["against naive", "p"]
+    table = rows_table(list(found.values()), baselines)
+    assert table.columns[5:] == ["against naive", "p", "against lightgbm", "p"]
+    assert all(len(line) == len(table.columns) for line in table.rows)
+    assert rows_table(with_tests(rows, ("naive",)), ("naive",)).columns[5:] == ["against naive", "p"]
 
 
 def test_a_narrow_terminal_shows_every_number(tmp_path: Path) -> None:
@@ -211,7 +211,7 @@ def test_a_narrow_terminal_shows_every_number(tmp_path: Path) -> None:
     methods = [{"name": "dla"}, {"name": "lightgbm_position", "rounds": 2, "min_data_in_leaf": 2}]
     result = compare(asked(methods), tmp_path / "out", jobs=1)
     console = Console(width=80, record=True)
-    print_comparison(console, result)
+    print_page(comparison_page(result), console)
     text = console.export_text()
     table = [line for line in text.splitlines() if "│" in line or "┃" in line]
     assert table
@@ -268,8 +268,9 @@ def test_click_ndcg_is_that_of_the_pages() -> None:
     pytest.importorskip("lightgbm")
     from unskew.studies.compare.fit import click_ndcg
 
-    log = unskew.simulate(unskew.make_lists(20, 5, 6, seed=0), unskew.PositionBias(), pages=100, seed=0)
-    model = unskew.learn(log, unskew.LightGBM(rounds=3, min_data_in_leaf=2), threads=1).model
+    people = unskew.behaviours.PositionBias()
+    log = unskew.simulate(unskew.make_lists(20, 5, 6, seed=0), people, pages=100, seed=0)
+    model = unskew.learn(log, unskew.methods.LightGBM(rounds=3, min_data_in_leaf=2), threads=1).model
     scores, values = model.score(log.lists), []
     for start, end in zip(log.offsets, log.offsets[1:], strict=False):
         page = log.row[start:end]

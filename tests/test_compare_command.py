@@ -66,7 +66,7 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 @pytest.fixture(autouse=True)
 def _no_page(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages take longer than all else here; only `done`, which is made before this, has one."""
-    monkeypatch.setattr("unskew.studies.compare.report.write_html", lambda *_: None)
+    monkeypatch.setattr("unskew.reporting.page.write_drawn", lambda *_: None)
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +129,7 @@ def test_the_page_needs_no_network(done: Comparison) -> None:
     assert not re.search(r"<script[^>]*\bsrc\s*=", page)
     markup = re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)
     assert not re.search(r"\b(src|href)\s*=|@import|url\(|https?:", markup)
-    assert "id='behaviour0'" in page
+    assert "id='chart0'" in page
     assert lead(done) in page
 
 
@@ -311,7 +311,7 @@ def arm(name: str, *, better: float, noise: float = 0.02) -> Row:
     rng = np.random.default_rng(len(name))
     values = 0.5 + better + noise * rng.standard_normal(60) + np.array([[0.0], [0.01]])
     seeds = tuple(map(float, values.mean(1)))
-    metrics = {metric: mean_over_seeds(seeds) for metric in cells.METRICS}
+    metrics = {metric: mean_over_seeds(seeds) for metric in cells.MEASURED}
     return Row(name, 0, "", metrics, values, seeds)
 
 
@@ -488,7 +488,32 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fits, "run", interrupted)
     ended = command(path, "--jobs", 1, "--force", "--quiet")
     assert ended.exit_code == 130
-    assert "without --force to go on" in ended.stdout
+    assert "without --force to go on" in ended.stderr
+
+
+def test_results_go_to_standard_output_and_nothing_else_does(tmp_path: Path) -> None:
+    path = tmp_path / "compare.toml"
+    path.write_text(FILE)
+    ended = command(path, "--jobs", 1)
+    assert ended.stdout.startswith("Is debiasing worth it?")
+    assert "cells" in ended.stderr  # the bar
+    assert "cells" not in ended.stdout.replace(str(tmp_path), "")
+    quiet = command(path, "--jobs", 1, "--quiet")
+    assert (quiet.stdout, quiet.stderr) == (ended.stdout, "")
+    path.write_text(FILE.replace("pages", "page"))
+    wrong = command(path, "--jobs", 1)
+    assert "Did you mean pages?" in str(wrong.exception)
+    assert wrong.output == ""  # no empty bar above the message
+
+
+def test_pages_without_clicks_may_be_dropped() -> None:
+    found = asked_for(asked(drop_clickless=True, randomized=0.5, cutoff=0), Path())
+    simulation = found.simulation("position", 1)
+    assert (simulation.drop_clickless, simulation.randomized, simulation.cutoff) == (True, 0.5, 0)
+    assert (simulation.pages, simulation.seed, simulation.truth) == (400, 1, False)
+    lists = unskew.make_lists(24, 5, 6, seed=0)
+    log = simulation.draw(lists)
+    assert (len(log), np.add.reduceat(log.click, log.offsets[:-1]).min()) == (400, 1)
 
 
 def test_the_command_fails_where_a_cell_does(tmp_path: Path) -> None:
@@ -503,10 +528,10 @@ def test_it_never_writes_over_what_is_not_a_comparison(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine.txt").write_text("mine")
     for force in (False, True):
-        with pytest.raises(RunError, match="not a comparison"):
+        with pytest.raises(RunError, match=r"has no compare\.json"):
             compare(asked(), tmp_path / "out", jobs=1, force=force)
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["mine.txt"]
-    with pytest.raises(ConfigError, match="--jobs must be at least 1"):
+    with pytest.raises(ConfigError, match="jobs must be at least 1"):
         compare(asked(), tmp_path / "new", jobs=0)
 
 

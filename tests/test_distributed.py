@@ -35,7 +35,7 @@ torch.set_num_threads(1)
 @pytest.fixture(scope="module")
 def log() -> Log:
     lists = unskew.make_lists(queries=30, features=5, documents=(3, 7), seed=1)
-    return unskew.simulate(lists, unskew.PositionBias(), pages=1500, seed=2, cutoff=5)
+    return unskew.simulate(lists, unskew.behaviours.PositionBias(), pages=1500, seed=2, cutoff=5)
 
 
 @pytest.fixture(scope="module")

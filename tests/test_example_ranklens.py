@@ -84,7 +84,7 @@ def test_runs_on_made_up_events(example: dict[str, ModuleType], tmp_path: Path) 
     held = {row["method"]: row["nDCG@10"]["mean"] for row in result["studies"][0]["held out"]}
     assert held["dla"] > held["any order"] + 0.05
     json.loads((out / "results.json").read_text(), parse_constant=pytest.fail)  # no NaN
-    assert (out / "curves.svg").read_text().startswith("<svg")
+    assert (out / "figure.svg").read_text().startswith("<svg")
     assert "ordered by votes" in (out / "report.html").read_text()
     assert "| dla |" in (out / "table.md").read_text()
     with pytest.raises(SystemExit):  # a finished run is not overwritten

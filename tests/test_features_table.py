@@ -141,7 +141,7 @@ def run_file(folder: Path, data: str) -> Path:
 @pytest.fixture
 def folder(lists: Lists, tmp_path: Path) -> Path:
     """A log whose last query has no features, as `ingest` lays it out."""
-    log = unskew.simulate(lists, unskew.PositionBias(), pages=300, seed=1)
+    log = unskew.simulate(lists, unskew.behaviours.PositionBias(), pages=300, seed=1)
     (tmp_path / "log" / "impressions").mkdir(parents=True)
     unskew.write_log(log, tmp_path / "log" / "impressions" / "part-0.parquet")
     (tmp_path / "log" / "summary.json").write_text("{}")

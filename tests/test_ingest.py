@@ -20,8 +20,8 @@ from typer.testing import CliRunner
 
 import unskew
 from unskew.clicks.engine.engine import Engine, connect
-from unskew.clicks.ingest.command import ingest_options, pair
 from unskew.clicks.ingest.ingest import TooManyRejected, ingest
+from unskew.clicks.ingest.logs import ingest_options
 from unskew.clicks.ingest.options import IngestOptions
 from unskew.clicks.ingest.times import micros_since_1970
 from unskew.clicks.log import read_log
@@ -452,19 +452,18 @@ def test_mapping_files_are_checked(tmp_path: Path, content: str, message: str) -
     path = tmp_path / "mapping.toml"
     path.write_text(content)
     with pytest.raises(ConfigError, match=message) as error:
-        ingest_options(path)
+        ingest_options(path, {})
     assert str(path) in str(error.value)
 
 
 def test_flags_stand_over_a_mapping_file(tmp_path: Path) -> None:
     path = tmp_path / "mapping.toml"
     path.write_text("[columns]\nposition = 'rank'\nclick = 'c'\n[rules.robots]\nclicks_per_minute = 9\n")
-    made = ingest_options(path, columns={"click": "clicked"}, off=["robots"], time_zone="Asia/Tokyo", base=0)
+    over = {"columns": {"click": "clicked"}, "rules": {"off": ("robots",)}, "keep": ()}
+    made = ingest_options(path, over | {"time": {"zone": "Asia/Tokyo"}, "positions": {"base": 0}})
     assert made.columns == {"position": "rank", "click": "clicked"}
     assert (made.rules.off, made.rules.robots.clicks_per_minute) == (("robots",), 9)
     assert (made.time.zone, made.positions.base) == ("Asia/Tokyo", 0)
-    with pytest.raises(ConfigError, match="write it like position=rank"):
-        pair("position")
 
 
 @pytest.mark.parametrize(
@@ -482,6 +481,8 @@ def test_the_command(tmp_path: Path) -> None:
         csv_bytes(log().rename_columns(["s", "query_id", "doc_id", "rank", "click"]))
     )
     words = ["ingest", str(tmp_path / "log.csv"), "--out", str(tmp_path / "out"), "--column", "position=rank"]
+    wrong = CliRunner().invoke(app, [*words, "--column", "click"])
+    assert (wrong.exit_code, "write it like position=rank" in wrong.stderr) == (2, True)
     missing = CliRunner().invoke(app, words)
     assert isinstance(missing.exception, DataError)
     words += ["--column", "page_id=s", "--threads", "1"]

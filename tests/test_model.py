@@ -29,7 +29,7 @@ def lists() -> Lists:
 
 @pytest.fixture(scope="module")
 def log(lists: Lists) -> Log:
-    return unskew.simulate(lists, unskew.PositionBias(), pages=3000, seed=2, randomized=0.5)
+    return unskew.simulate(lists, unskew.behaviours.PositionBias(), pages=3000, seed=2, randomized=0.5)
 
 
 def small_model(log: Log, method: str = "dla", scaling: str = "standard", *, linear: bool = False) -> Model:

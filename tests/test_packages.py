@@ -47,7 +47,7 @@ def _need_packages() -> None:
 @pytest.fixture(scope="module")
 def log() -> Log:
     lists = unskew.make_lists(queries=20, features=5, documents=(3, 9), seed=3)
-    return unskew.simulate(lists, unskew.PositionBias(), pages=600, seed=4, cutoff=6)
+    return unskew.simulate(lists, unskew.behaviours.PositionBias(), pages=600, seed=4, cutoff=6)
 
 
 @pytest.fixture(scope="module")
@@ -81,12 +81,12 @@ def test_packages_are_learners_and_no_losses() -> None:
     for name, config in PACKAGES.items():
         assert config().name == name
         assert config.model_validate({"name": name}) == config()
-        assert getattr(unskew, config.__name__) is config
+        assert getattr(unskew.methods, config.__name__) is config
         with pytest.raises(ValueError, match="name"):
             config.model_validate({"name": "other"})
         with pytest.raises(ValueError, match="frozen"):
             config().rounds = 3  # type: ignore[misc]
-    module = inspect.getmodule(unskew.LightGBM)
+    module = inspect.getmodule(unskew.methods.LightGBM)
     assert module is not None
     assert "Reference: " in (module.__doc__ or "")
     assert len(inspect.getsource(module).splitlines()) < 150
@@ -192,7 +192,7 @@ def test_where_no_split_is_possible(name: str, log: Log, fresh: Lists, tmp_path:
 def test_position_correction_helps_unless_biased_clicks_choose_the_trees() -> None:
     """Where the logging ranker is wrong: clicks like the few trees best that have not unlearned its favourite."""
     train, test = (unskew.make_lists(queries=200, features=8, seed=seed) for seed in (1, 2))
-    log = unskew.simulate(train, unskew.PositionBias(), pages=40_000, seed=0)
+    log = unskew.simulate(train, unskew.behaviours.PositionBias(), pages=40_000, seed=0)
 
     def ndcg(name: str, **options: Any) -> float:
         model = unskew.learn(log, PACKAGES[name](rounds=60), threads=1, **options)
@@ -264,7 +264,7 @@ def test_the_method_of_the_command_line_leaves_the_files_network_out(
     asked = json.loads((tmp_path / "package" / "config.json").read_text())
     assert (asked["method"]["name"], asked["ranker"]) == ("xgboost_unbiased", None)
     assert (asked["training"]["seed"], asked["training"]["validate_on"]) == (4, "nothing")
-    assert read_run_file(path)[1].ranker == unskew.Linear()
+    assert read_run_file(path)[1].ranker == unskew.rankers.Linear()
     listed = command("methods")
     assert all(f"\n{name} " in listed for name in PACKAGES)
 
@@ -276,7 +276,7 @@ def test_the_method_of_the_command_line_leaves_the_files_network_out(
     ("given", "message"),
     [
         ({"ranker": "mlp"}, "ranker: lightgbm grows its own trees"),
-        ({"ranker": unskew.Trees()}, "ranker: lightgbm grows its own trees"),
+        ({"ranker": unskew.rankers.Trees()}, "ranker: lightgbm grows its own trees"),
         ({"steps": 5}, r"training\.steps: lightgbm grows its own trees; .* such as rounds and leaves"),
         ({"training": unskew.Training(batch=3)}, r"training\.batch: lightgbm"),
         ({"workers": 2}, r"training\.workers: lightgbm"),
@@ -315,9 +315,9 @@ def test_a_package_and_a_ranker_do_not_go_together(log: Log) -> None:
     scaler, data = fit_scaler("none", log.lists), LogData(log)
     asked = settings(small("lightgbm"), None, None, None, {}, None)
     with pytest.raises(ConfigError, match="lightgbm grows its own trees"):
-        NetworkFitter(asked.model_copy(update={"ranker": unskew.MLP()}), data, scaler)
+        NetworkFitter(asked.model_copy(update={"ranker": unskew.rankers.MLP()}), data, scaler)
     with pytest.raises(ConfigError, match="dla needs a ranker"):
-        PackageFitter(asked.model_copy(update={"method": unskew.DLA()}), data, scaler)
+        PackageFitter(asked.model_copy(update={"method": unskew.methods.DLA()}), data, scaler)
 
 
 @pytest.mark.parametrize(("name", "package"), [("lightgbm", "lightgbm"), ("xgboost_unbiased", "xgboost")])

@@ -19,7 +19,6 @@ from unskew.studies.compare.config import asked_for
 from unskew.studies.reproduce.claims import judge, result, tally
 from unskew.studies.reproduce.data import NAMES, choose_sources, find_sets
 from unskew.studies.reproduce.embedding import Space, projections
-from unskew.studies.reproduce.page import Page, Section, Shown, markdown
 from unskew.studies.reproduce.recipe import (
     Claim,
     Recipe,
@@ -347,16 +346,6 @@ def test_a_method_without_a_result_keeps_its_row() -> None:
     assert failed.record()["paper"] == 0.725
 
 
-def test_what_failed_is_on_the_page(tmp_path: Path) -> None:
-    page = Page(tmp_path, "T", "lead", (), [Section("s", "")], failed=["naive, seed 0: it broke"])
-    assert "Failed: naive, seed 0: it broke" in markdown(page)
-
-
-def test_empty_columns_are_left_out_and_no_row() -> None:
-    shown = Shown.without_empty("t", ("a", "b", "c"), [["1", "", ""], ["2", "", "x"]])
-    assert (shown.columns, shown.rows) == (["a", "c"], [["1", ""], ["2", "x"]])
-
-
 def test_projections_by_hand() -> None:
     """Two documents, of which the first dimension ranks the relevant one first and the second last."""
     lists = Lists(np.zeros((2, 1), np.float32), np.array([0, 2]), np.array([1, 0], np.int16), np.array([0]))
@@ -374,7 +363,7 @@ def test_projections_by_hand() -> None:
 @pytest.fixture
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     """Even smaller than --quick, and without the pages of the comparisons, which take longest."""
-    monkeypatch.setattr("unskew.studies.compare.report.write_html", lambda *_: None)
+    monkeypatch.setattr("unskew.studies.compare.report.write_page", lambda *_: None)
     small = {"queries": 24, "features": 5, "documents": 6}
     monkeypatch.setitem(sources()["quick"], "synthetic", small)
     monkeypatch.setitem(sources()["quick"]["compare"], "pages", 400)
@@ -413,7 +402,7 @@ def test_a_table_is_run_written_and_resumed(tmp_path: Path, monkeypatch: pytest.
     assert (out / "figure.svg").read_text().startswith("<svg")
     assert "vegaEmbed" in (out / "report.html").read_text()
 
-    monkeypatch.setattr("unskew.studies.reproduce.page.write_html", lambda *_: None)
+    monkeypatch.setattr("unskew.reporting.page.write_drawn", lambda *_: None)
     run: list[str] = []
     monkeypatch.setattr("unskew.studies.compare.compare.run_cell", lambda cell, folder: run.append(str(cell)))
     again = reproduce(name, out, **asked)  # type: ignore[arg-type]
@@ -432,30 +421,30 @@ def test_a_table_is_run_written_and_resumed(tmp_path: Path, monkeypatch: pytest.
 def test_an_embedding_space_is_drawn_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = {"on": ["generated"], "quick": True}
     first = reproduce("vectorization-figure-5", tmp_path / "out", **asked)  # type: ignore[arg-type]
-    assert len(first.page.sections) == 2
-    assert all(len(section.charts) == 2 for section in first.page.sections)
+    assert len(first.page.sections) == 3
+    assert all(len(section.figures) == 2 for section in first.page.sections[1:])
     rows = pq.read_table(tmp_path / "out" / "numbers.parquet").to_pylist()
     assert {row["method"] for row in rows} == {"base vector", *(f"position {k}" for k in range(1, len(rows) // 2))}
-    monkeypatch.setattr("unskew.studies.reproduce.page.write_html", lambda *_: None)
+    monkeypatch.setattr("unskew.reporting.page.write_drawn", lambda *_: None)
     monkeypatch.setattr("unskew.studies.reproduce.embedding.learn", None)  # must not be called again
     again = reproduce("vectorization-figure-5", tmp_path / "out", **asked)  # type: ignore[arg-type]
-    assert again.page.records == first.page.records
+    assert again.records == first.records
 
 
 @pytest.mark.usefixtures("tiny")
 def test_the_time_of_ranking_is_taken_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("unskew.studies.reproduce.page.write_html", lambda *_: None)
+    monkeypatch.setattr("unskew.reporting.page.write_drawn", lambda *_: None)
     done = reproduce("vectorization-table-3", tmp_path / "out", on=["generated"], quick=True)
-    found = {row["method"]: row for row in done.page.records}
+    found = {row["method"]: row for row in done.records}
     assert found["ratio"]["paper"] == pytest.approx(1.214, abs=0.001)
     assert found["ratio"]["measured"] > 0
     assert [found[name]["paper"] for name in ("vectorization", "scalar")] == [0.136, 0.112]
-    assert "the paper prints 21.4 % more" in done.page.sections[0].text
+    assert "the paper prints 21.4 % more" in done.page.sections[1].text
 
 
 def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("mine")
-    with pytest.raises(RunError, match="is not a reproduction"):
+    with pytest.raises(RunError, match=r"has no reproduce\.json"):
         reproduce("vectorization-table-1", tmp_path, on=["generated"], quick=True)
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 

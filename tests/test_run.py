@@ -34,7 +34,7 @@ QUICK: dict[str, Any] = {"ranker": MLP(sizes=(8,)), "batch": 16, "learning_rate"
 
 def make_log(seed: int = 0, pages: int = 3000) -> Log:
     lists = unskew.make_lists(queries=30, features=6, documents=(3, 8), seed=seed)
-    return unskew.simulate(lists, unskew.PositionBias(), pages=pages, seed=seed, randomized=0.5)
+    return unskew.simulate(lists, unskew.behaviours.PositionBias(), pages=pages, seed=seed, randomized=0.5)
 
 
 @pytest.fixture(scope="module")
@@ -404,7 +404,7 @@ import unskew
 from unskew.learning.rankers import MLP
 torch.set_num_threads(1)
 lists = unskew.make_lists(queries=30, features=6, documents=(3, 8), seed=0)
-log = unskew.simulate(lists, unskew.PositionBias(), pages=3000, seed=0, randomized=0.5)
+log = unskew.simulate(lists, unskew.behaviours.PositionBias(), pages=3000, seed=0, randomized=0.5)
 
 def report(progress):
     print(progress.step, flush=True)

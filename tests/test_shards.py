@@ -49,7 +49,7 @@ def write_features(lists: Lists, path: Path) -> None:
 @pytest.fixture(scope="module")
 def log() -> Log:
     lists = unskew.make_lists(queries=40, features=5, documents=(3, 7), seed=1)
-    return unskew.simulate(lists, unskew.PositionBias(), pages=2500, seed=2, cutoff=5, randomized=0.3)
+    return unskew.simulate(lists, unskew.behaviours.PositionBias(), pages=2500, seed=2, cutoff=5, randomized=0.3)
 
 
 @pytest.fixture(scope="module")

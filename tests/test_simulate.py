@@ -376,7 +376,7 @@ def test_cutoff(world: Lists) -> None:
     assert longest > 10
     assert simulate(world, "position", pages=500).position.max() == 10
     assert simulate(world, "position", pages=500, cutoff=3).position.max() == 3
-    assert simulate(world, "position", pages=500, cutoff=None).position.max() == longest
+    assert simulate(world, "position", pages=500, cutoff=0).position.max() == longest
     assert simulate(world, "mixture", pages=500).position.max() == longest
     assert simulate(world, "mixture", pages=500, cutoff=10).position.max() == 10
 
@@ -455,11 +455,11 @@ def test_a_user_who_never_clicks_does_not_hang(goal: dict[str, int]) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({}, "either pages or clicks"),
-        ({"pages": 1, "clicks": 1}, "either pages or clicks"),
-        ({"pages": -1}, "negative"),
-        ({"pages": 1, "randomized": 1.5}, "between 0 and 1"),
-        ({"pages": 1, "cutoff": 0}, "at least 1"),
+        ({}, "give pages or clicks"),
+        ({"pages": 1, "clicks": 1}, "give pages or clicks"),
+        ({"pages": -1}, "pages: input should be greater than or equal to 0, not -1"),
+        ({"pages": 1, "randomized": 1.5}, "randomized: input should be less than or equal to 1, not 1.5"),
+        ({"pages": 1, "cutoff": -1}, "cutoff: input should be greater than or equal to 0"),
         ({"pages": 1, "behaviour": "positon"}, "Did you mean position"),
         ({"pages": 1, "logger": "svn"}, "Did you mean svm"),
         ({"pages": 1, "logger": "feature"}, "needs column"),

@@ -96,7 +96,7 @@ def schema(rows: Rows) -> pa.Schema:
 
 def test_a_simulated_log_can_be_written(tmp_path: Path) -> None:
     lists = unskew.make_lists(queries=5, features=4, seed=0)
-    log = unskew.simulate(lists, unskew.PositionBias(), pages=200, seed=0)
+    log = unskew.simulate(lists, unskew.behaviours.PositionBias(), pages=200, seed=0)
     write_ubi(log, tmp_path / "out")
     staged = read(tmp_path / "staged", tmp_path / "out" / "queries.ndjson", tmp_path / "out" / "events.ndjson")
     found = joined(staged)

@@ -5,7 +5,7 @@
 The pages of RankLens were shuffled, so the click rate by rank is its position bias, and everything here can be
 held against it. README.md beside this file walks through the steps and says what came out.
 
-Written to OUT: log/ and parts/ (impressions), features.parquet, results.json, table.md, curves.svg, report.html.
+Written to OUT: log/ and parts/ (impressions), features.parquet, results.json, table.md, figure.svg, report.html.
 """
 
 from __future__ import annotations

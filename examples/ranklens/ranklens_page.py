@@ -3,41 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from html import escape
 from pathlib import Path
 from typing import Any
 
 import altair as alt
 import numpy as np
 
-from unskew.reporting.figures import chart_html, palette, styled, write_svg
-from unskew.reporting.page import html_table, write_page
+from unskew.reporting.figures import palette
+from unskew.reporting.page import Figure, Page, Section, Table, markdown, write_page
 
 TRUTH = "all pages, shuffled"
-Table = tuple[Sequence[str], Sequence[Sequence[str]]]
 HELD_OUT = {"nDCG@10": "nDCG@10", "LL per click": "per click", "LL per impression": "per impression"}
 """Headings, and the names of the measures; LL is the mean log-likelihood."""
 
 
 def write_report(result: Mapping[str, Any], out: Path) -> str:
-    """Write table.md, curves.svg and report.html; the tables as text."""
-    parts = []
-    sections = [("Position bias in the shuffled pages", f"<p>{escape(_truth_text(result['truth']))}</p>")]
-    charts = [curve_chart(one, result["truth"]) for one in result["studies"]]
-    for number, (one, chart) in enumerate(zip(result["studies"], charts, strict=True)):
-        tables = (held_out_table(one), difference_table(one), curve_table(one, result["truth"]))
-        text = _study_text(one)
-        parts.append("\n\n".join([f"## {_heading(one)}", text, *map(markdown, tables)]))
-        drawn = chart_html(styled(chart), f"curves{number}")
-        content = "".join(f"{html_table(*table)}<br>" for table in tables)
-        sections.append((_heading(one), f"<p>{escape(text)}</p>{drawn}{content}"))
-    write_svg(styled(alt.concat(*charts, columns=2, spacing=40)), out / "curves.svg")
+    """Write table.md, figure.svg and report.html; the tables as text."""
+    truth = result["truth"]
+    sections = [Section("Position bias in the shuffled pages", _truth_text(truth))]
+    for one in result["studies"]:
+        tables = (held_out_table(one), difference_table(one), curve_table(one, truth))
+        sections.append(Section(_heading(one), _study_text(one), tables, [Figure(curve_chart(one, truth))]))
     lead = "Real clicks on shuffled pages of movies: how strong is position bias, and do the methods find it?"
-    table = "\n\n".join(["# RankLens", _truth_text(result["truth"]), *parts]) + "\n"
-    (out / "table.md").write_text(table, encoding="utf-8")
     footer = f"{result['plan']['seeds']} seeds, {result['plan']['refits']} refits. RankLens is CC BY-SA 4.0."
-    write_page(out / "report.html", "RankLens with unskew", lead, sections, footer=footer)
-    return table
+    page = Page("RankLens with unskew", lead, sections, footer=footer)
+    write_page(page, out)
+    return markdown(page)
 
 
 # ---- text and tables ----
@@ -67,19 +58,21 @@ def _study_text(one: Mapping[str, Any]) -> str:
 
 def held_out_table(one: Mapping[str, Any]) -> Table:
     """nDCG and likelihoods of every method."""
-    return ("held out", *HELD_OUT), [
+    rows = [
         [row["method"], *(_spread(row.get(name, {}).get("seeds"), 4) for name in HELD_OUT.values())]
         for row in one["held out"]
     ]
+    return Table(("held out", *HELD_OUT), rows)
 
 
 def difference_table(one: Mapping[str, Any]) -> Table:
     """What each method gains over the naive one of the same loss, with intervals."""
-    return ("gain, 95 %", *HELD_OUT), [
+    rows = [
         [row["method"], *(_difference(row.get(name, {})) for name in HELD_OUT.values())]
         for row in one["held out"]
         if row["against"]
     ]
+    return Table(("gain, 95 %", *HELD_OUT), rows)
 
 
 def curve_table(one: Mapping[str, Any], truth: Mapping[str, Any]) -> Table:
@@ -91,7 +84,8 @@ def curve_table(one: Mapping[str, Any], truth: Mapping[str, Any]) -> Table:
         seeds = _spread(row["seeds"], 3) if len(row["seeds"]) > 1 else ""
         cells = (f"{row['fall']:.3f}", _range(row["interval"]), f"{row['error']:.3f}", seeds)
         rows.append([row["curve"], *_at(row["values"], ranks), *cells])
-    return ("curve", *(f"rank {rank}" for rank in ranks), "fall", "95 %", "mean error", "fall by seeds"), rows
+    columns = ("curve", *(f"rank {rank}" for rank in ranks), "fall", "95 %", "mean error", "fall by seeds")
+    return Table(columns, rows)
 
 
 def _at(values: Sequence[float], ranks: Sequence[int]) -> list[str]:
@@ -116,13 +110,6 @@ def _range(bounds: Sequence[float] | None) -> str:
     return "–" if bounds is None else f"{bounds[0]:.3f} to {bounds[1]:.3f}"
 
 
-def markdown(table: Table) -> str:
-    """A table in Markdown."""
-    columns, rows = table
-    lines = [columns, ["---", *["---:"] * (len(columns) - 1)], *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
 # ---- curves ----
 
 
@@ -130,8 +117,9 @@ def curve_chart(one: Mapping[str, Any], truth: Mapping[str, Any]) -> Any:
     """Clicks by rank relative to rank 1: the shuffled pages with their interval, and what was found here."""
     true = [rate / truth["rates"][0] for rate in truth["rates"]]
     learned = {row["curve"]: row["values"] for row in one["curves"]}
-    kinds = dict.fromkeys(learned, "debiased") | {next(iter(learned)): "biased"}
-    names, colours = [TRUTH, *learned], {TRUTH: "#cbd2d9", **palette(kinds)}
+    biased, *debiased = learned
+    names = [TRUTH, *learned]
+    colours = {TRUTH: "#cbd2d9", biased: palette(["naive"])["naive"], **palette(debiased)}
     rows = [
         {"rank": rank, "rate": value, "curve": name}
         for name, values in {TRUTH: true, **learned}.items()

@@ -30,11 +30,11 @@ from unskew.learning.methods import MethodConfig
 from unskew.types import Array
 
 METHODS: Mapping[str, MethodConfig] = {
-    "naive": unskew.Naive(),
-    "naive, pointwise": unskew.Naive(loss="sigmoid"),
-    "dla": unskew.DLA(),
-    "regression_em": unskew.RegressionEM(),
-    "additive": unskew.Additive(),
+    "naive": unskew.methods.Naive(),
+    "naive, pointwise": unskew.methods.Naive(loss="sigmoid"),
+    "dla": unskew.methods.DLA(),
+    "regression_em": unskew.methods.RegressionEM(),
+    "additive": unskew.methods.Additive(),
 }
 """Without debiasing, by the loss of `dla` and by that of the other two; with it."""
 CURVES = ("dla", "regression_em", "additive")
@@ -74,7 +74,7 @@ def fit(log: unskew.Log, method: str, plan: Plan, seed: int, validation: unskew.
     return unskew.learn(
         log,
         METHODS[method],
-        ranker=unskew.MLP(sizes=(32,)),
+        ranker=unskew.rankers.MLP(sizes=(32,)),
         validation=validation,
         validate_on="nothing" if validation is None else "clicks",
         steps=plan.steps,

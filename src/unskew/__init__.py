@@ -2,213 +2,64 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
 
+# The one table of public names, for type checkers and for `__getattr__`, which reads it below and imports a name
+# when it is first used: torch takes seconds to import.
 if TYPE_CHECKING:
-    from unskew.clicks.counts.counting import counts
-    from unskew.clicks.ingest.command import ingest
-    from unskew.clicks.lists.features import read_features
-    from unskew.clicks.lists.letor import read_letor, write_letor
-    from unskew.clicks.lists.presets import read_preset
-    from unskew.clicks.lists.synthetic import make_lists
-    from unskew.clicks.log import read_log, write_log
-    from unskew.clicks.simulate import (
-        BEHAVIOURS,
-        Cascade,
-        ClickMatrix,
-        DynamicBayesian,
-        IndividualBias,
-        Mixture,
-        PositionBias,
-        SvmLogger,
-        TrustBias,
-        UserBrowsing,
-        simulate,
-    )
-    from unskew.clicks.split import split
-    from unskew.learning.fitting.loop import Training
-    from unskew.learning.methods import (
-        DLA,
-        IPW,
-        LBD,
-        METHODS,
-        PAL,
-        TAL,
-        UPE,
-        Additive,
-        Affine,
-        AffineList,
-        DoublyRobust,
-        EDot,
-        EInter,
-        GradientReversal,
-        Labeled,
-        LBDBer,
-        LBDLips,
-        LightGBM,
-        LightGBMPosition,
-        MixEM,
-        Naive,
-        PairDebias,
-        RegressionEM,
-        TowerDropout,
-        Unlimited,
-        Vectorization,
-        XGBoost,
-        XGBoostUnbiased,
-    )
-    from unskew.learning.model import Model, load
-    from unskew.learning.rankers import MLP, Linear
-    from unskew.learning.rankers.trees import Trees
-    from unskew.learning.scorer import Scorer
-    from unskew.measuring import measure_ranking
-    from unskew.running.run import Run, learn
-    from unskew.studies.compare.compare import compare
-    from unskew.studies.reproduce.reproduce import reproduce
-    from unskew.types import ClickBatch, Lists, Log
+    from unskew.clicks import simulate as _behaviours
+    from unskew.clicks.counts.counting import counts as counts
+    from unskew.clicks.ingest.logs import ingest as ingest
+    from unskew.clicks.lists.features import read_features as read_features
+    from unskew.clicks.lists.letor import read_letor as read_letor
+    from unskew.clicks.lists.letor import write_letor as write_letor
+    from unskew.clicks.lists.presets import read_preset as read_preset
+    from unskew.clicks.lists.synthetic import make_lists as make_lists
+    from unskew.clicks.log import read_log as read_log
+    from unskew.clicks.log import write_log as write_log
+    from unskew.clicks.simulate import BEHAVIOURS as BEHAVIOURS
+    from unskew.clicks.simulate import Simulation as Simulation
+    from unskew.clicks.simulate import simulate as simulate
+    from unskew.clicks.split import split as split
+    from unskew.learning import methods as methods
+    from unskew.learning import rankers as rankers
+    from unskew.learning.fitting.loop import Training as Training
+    from unskew.learning.methods import METHODS as METHODS
+    from unskew.learning.model import Model as Model
+    from unskew.learning.model import load as load
+    from unskew.learning.scorer import Scorer as Scorer
+    from unskew.measuring import measure_ranking as measure_ranking
+    from unskew.running.measure import measure as measure
+    from unskew.running.run import Run as Run
+    from unskew.running.run import learn as learn
+    from unskew.studies.compare.compare import compare as compare
+    from unskew.studies.demo import demo as demo
+    from unskew.studies.reproduce.reproduce import reproduce as reproduce
+    from unskew.types import ClickBatch as ClickBatch
+    from unskew.types import Lists as Lists
+    from unskew.types import Log as Log
 
-# torch takes seconds to import, so names are looked up when they are first used
-_HOMES = {
-    "unskew.clicks.lists.features": ("read_features",),
-    "unskew.clicks.lists.letor": ("read_letor", "write_letor"),
-    "unskew.clicks.log": ("read_log", "write_log"),
-    "unskew.clicks.lists.presets": ("read_preset",),
-    "unskew.clicks.simulate": (
-        "BEHAVIOURS",
-        "Cascade",
-        "ClickMatrix",
-        "DynamicBayesian",
-        "IndividualBias",
-        "Mixture",
-        "PositionBias",
-        "SvmLogger",
-        "TrustBias",
-        "UserBrowsing",
-        "simulate",
-    ),
-    "unskew.clicks.lists.synthetic": ("make_lists",),
-    "unskew.clicks.ingest.command": ("ingest",),
-    "unskew.clicks.counts.counting": ("counts",),
-    "unskew.clicks.split": ("split",),
-    "unskew.studies.compare.compare": ("compare",),
-    "unskew.learning.methods": (
-        "Additive",
-        "Affine",
-        "AffineList",
-        "DLA",
-        "DoublyRobust",
-        "EDot",
-        "EInter",
-        "GradientReversal",
-        "IPW",
-        "LBD",
-        "LBDBer",
-        "LBDLips",
-        "Labeled",
-        "LightGBM",
-        "LightGBMPosition",
-        "METHODS",
-        "MixEM",
-        "Naive",
-        "PAL",
-        "PairDebias",
-        "RegressionEM",
-        "TAL",
-        "TowerDropout",
-        "UPE",
-        "Unlimited",
-        "Vectorization",
-        "XGBoost",
-        "XGBoostUnbiased",
-    ),
-    "unskew.learning.model": ("Model", "load"),
-    "unskew.learning.rankers": ("MLP", "Linear"),
-    "unskew.learning.fitting.loop": ("Training",),
-    "unskew.learning.rankers.trees": ("Trees",),
-    "unskew.measuring": ("measure_ranking",),
-    "unskew.studies.reproduce.reproduce": ("reproduce",),
-    "unskew.learning.scorer": ("Scorer",),
-    "unskew.running.run": ("Run", "learn"),
-    "unskew.types": ("ClickBatch", "Lists", "Log"),
-}
-_HOME = {name: home for home, names in _HOMES.items() for name in names}
+    behaviours = _behaviours  # a type checker exports an import only under its own name
+else:
+    import ast
+    import importlib
 
-__all__ = [
-    "BEHAVIOURS",
-    "DLA",
-    "IPW",
-    "LBD",
-    "METHODS",
-    "MLP",
-    "PAL",
-    "TAL",
-    "UPE",
-    "Additive",
-    "Affine",
-    "AffineList",
-    "Cascade",
-    "ClickBatch",
-    "ClickMatrix",
-    "DoublyRobust",
-    "DynamicBayesian",
-    "EDot",
-    "EInter",
-    "GradientReversal",
-    "IndividualBias",
-    "LBDBer",
-    "LBDLips",
-    "Labeled",
-    "LightGBM",
-    "LightGBMPosition",
-    "Linear",
-    "Lists",
-    "Log",
-    "MixEM",
-    "Mixture",
-    "Model",
-    "Naive",
-    "PairDebias",
-    "PositionBias",
-    "RegressionEM",
-    "Run",
-    "Scorer",
-    "SvmLogger",
-    "TowerDropout",
-    "Training",
-    "Trees",
-    "TrustBias",
-    "Unlimited",
-    "UserBrowsing",
-    "Vectorization",
-    "XGBoost",
-    "XGBoostUnbiased",
-    "compare",
-    "counts",
-    "ingest",
-    "learn",
-    "load",
-    "make_lists",
-    "measure_ranking",
-    "read_features",
-    "read_letor",
-    "read_log",
-    "read_preset",
-    "reproduce",
-    "simulate",
-    "split",
-    "write_letor",
-    "write_log",
-]
+    def _homes():
+        for node in ast.walk(ast.parse(__loader__.get_source(__name__))):
+            if isinstance(node, ast.ImportFrom) and node.module.startswith("unskew."):
+                yield from ((alias.asname.lstrip("_"), (node.module, alias.name)) for alias in node.names)
 
+    _HOMES = dict(_homes())
+    __all__ = sorted(_HOMES)
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'unskew' has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOME[name]), name)
+    def __getattr__(name):
+        if name not in _HOMES:
+            raise AttributeError(f"module 'unskew' has no attribute {name!r}")
+        home, own = _HOMES[name]
+        module = importlib.import_module(home)
+        return getattr(module, own) if hasattr(module, own) else importlib.import_module(f"{home}.{own}")
 
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+    def __dir__():
+        return sorted([*globals(), *__all__])

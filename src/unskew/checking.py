@@ -64,6 +64,6 @@ def _sentence(model: type[BaseModel], key: str, item: Any) -> str:
     if item["type"] == "missing":
         return f"{place}: missing"
     if item["type"] == "value_error":  # a validator of ours, which says all there is to say
-        return f"{place}: {str(item['msg']).removeprefix('Value error, ')}"
+        return f"{place}: {str(item['msg']).removeprefix('Value error, ')}".removeprefix(": ")
     what = item["msg"].replace("a valid dictionary", "a table").replace("a valid tuple", "a list")
     return f"{place}: {what[0].lower()}{what[1:]}, not {item['input']!r}"

@@ -1,55 +1,145 @@
-"""What a person sees in the terminal: progress of a training, tables, and bars."""
+"""What a person sees in the terminal: a page in letters, and how far a training or a grid has come."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from textwrap import wrap
+from typing import TYPE_CHECKING, Literal
 
+import rich.table
+import rich.text
+from rich.cells import cell_len
 from rich.console import Console
+from rich.measure import Measurement
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
-from rich.table import Column, Table
 
-from unskew.learning.fitting.loop import Progress, Report
+from unskew.reporting.page import Page, Table
+
+if TYPE_CHECKING:
+    from unskew.learning.fitting.loop import Progress, Report
+
+Tell = Callable[[int, int, Sequence[str]], None]
+"""Told how many are done, of how many, and which are under way."""
+
+
+def print_page(page: Page, console: Console) -> None:
+    """The page, its answer at the end, where people look; a line of text is never broken."""
+    say(console, page.title, style="bold")
+    for section in page.sections:
+        lines = [*filter(None, section.text.split("\n\n")), *section.code]
+        lines += [line for figure in section.figures for line in figure.lines]
+        tables = [table for table in section.tables if table.printed]
+        if lines or tables:
+            say(console, f"\n{section.heading}", style="bold")
+        for line in lines:
+            say(console, line)
+        for table in tables:
+            if table.title:
+                say(console, table.title, style="italic")
+            console.print(fitting(table, console))
+    for line in page.remarks:
+        say(console, f"- {line}")
+    if page.lead:
+        say(console, f"\n{page.lead}")
+
+
+def say(console: Console, text: str, *, style: str | None = None) -> None:
+    """Text as it is: a long line is not broken, and [brackets] are no markup."""
+    console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+
+
+def fitting(table: Table, console: Console) -> rich.table.Table:
+    """The table without as many of its `wide` columns as the terminal is too narrow for."""
+    room = console.options.update(max_width=100_000)
+    for count in range(len(table.wide) + 1):
+        shown = _drawn(table.without(table.wide[:count]))
+        if Measurement.get(console, room, shown).minimum <= console.width:
+            break
+    return shown
+
+
+def _drawn(table: Table) -> rich.table.Table:
+    """Text on the left, numbers on the right; headings and text besides the first column may wrap."""
+    made = rich.table.Table()
+    for index, name in enumerate(table.columns):
+        whole = index == 0 or not table.is_text(index)
+        cells = [row[index] for row in table.rows] if whole else []
+        least = max(map(cell_len, [*cells, *name.split(), " "]))
+        head = "\n".join(wrap(name, least)) if whole else name
+        side: Literal["left", "right"] = "left" if table.is_text(index) else "right"
+        made.add_column(head, justify=side, no_wrap=whole, min_width=least)
+    for row in table.rows:
+        made.add_row(*map(rich.text.Text, row), style="bold" if row[0] == table.best else None)
+    return made
 
 
 @contextmanager
-def training_bar(name: str, steps: int, console: Console, *, quiet: bool = False) -> Iterator[Report | None]:
-    """A progress bar with loss, validation metric and throughput, to be given to `learn(report=)`."""
-    if quiet:
-        yield None
-        return
-    note_width = max(console.width - 44, 12)  # in a narrow window the note is cut, not the bar
-    columns = (
-        TextColumn("{task.description:<13}", table_column=Column(no_wrap=True)),
-        BarColumn(bar_width=6, table_column=Column(min_width=6)),
-        MofNCompleteColumn(table_column=Column(no_wrap=True)),
-        TimeRemainingColumn(table_column=Column(no_wrap=True)),
-        TextColumn("{task.fields[note]}", table_column=Column(no_wrap=True, max_width=note_width)),
-    )
-    with Bar(*columns, console=console) as bar:
-        task = bar.add_task(name, total=steps, note="")
+def training_bar(name: str, steps: int, console: Console | None) -> Iterator[Report | None]:
+    """A bar with loss, validation metric and throughput, to be given to `learn(report=)`; none to nobody."""
+    with _bar(name, console) as tell:
 
         def report(progress: Progress) -> None:
             metric = "" if progress.metric is None else f"valid {progress.metric:.4f} "
             loss = "" if math.isnan(progress.loss) else f"loss {progress.loss:.3f} "  # packages tell none
-            speed = f"{progress.documents_per_second / 1000:.0f}k docs/s"
-            bar.update(task, completed=progress.step, note=f"{metric}{loss}{speed}")
+            tell(progress.step, steps, f"{metric}{loss}{progress.documents_per_second / 1000:.0f}k docs/s")
 
-        yield report
+        yield None if console is None else report
 
 
-def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, caption: str = "") -> Table:
-    """A table whose first and last columns are text and whose others are numbers; the last may wrap."""
-    made = Table(title=title, title_justify="left", caption=caption or None, caption_justify="left")
-    last = len(columns) - 1
-    for index, name in enumerate(columns):
-        made.add_column(name, justify="left" if index in (0, last) else "right", no_wrap=index < last)
-    for row in rows:
-        made.add_row(*row)
-    return made
+@contextmanager
+def grid_bar(console: Console | None) -> Iterator[Tell | None]:
+    """A progress bar over all cells, with those under way; none to nobody."""
+    with _bar("cells", console) as tell:
+        yield None if console is None else lambda done, total, running: tell(done, total, "; ".join(running))
+
+
+@contextmanager
+def _bar(name: str, console: Console | None) -> Iterator[Callable[[int, int, str], None]]:
+    """A bar that appears with the first progress, so that none stands above the message of a failed check."""
+    note_width = max(
+        (console.width if console else 80) - 44, 12
+    )  # in a narrow window the note is cut, not the bar
+    bar = Bar(
+        TextColumn("{task.description:<13}", table_column=rich.table.Column(no_wrap=True)),
+        BarColumn(bar_width=6, table_column=rich.table.Column(min_width=6)),
+        MofNCompleteColumn(table_column=rich.table.Column(no_wrap=True)),
+        TimeRemainingColumn(table_column=rich.table.Column(no_wrap=True)),
+        TextColumn(
+            "{task.fields[note]}",
+            markup=False,
+            table_column=rich.table.Column(no_wrap=True, overflow="ellipsis", max_width=note_width),
+        ),
+        console=console,
+    )
+    task = bar.add_task(name, total=None, note="")
+
+    def tell(done: int, total: int, note: str) -> None:
+        bar.update(task, completed=done, total=total, note=note)
+        bar.start()
+
+    try:
+        yield tell
+    finally:
+        if bar.live.is_started:
+            bar.stop()
+
+
+def bar_lines(values: Mapping[int, float], said: Sequence[str], *, width: int = 30, most: int = 20) -> list[str]:
+    r"""One line per rank: a bar as long as its value, and what is said of it.
+
+    >>> print("\n".join(bar_lines({1: 0.2, 2: 0.1}, ["a", "b"], width=4)))
+    rank   1 ████ a
+    rank   2 ██   b
+    """
+    highest = max(values.values(), default=0) or 1
+    lines = [
+        f"rank {rank:>3} {'█' * round(value / highest * width):<{width}} {text}"
+        for (rank, value), text in zip(values.items(), said, strict=True)
+    ]
+    return [*lines[:most], f"and {len(lines) - most} positions more"] if len(lines) > most else lines
 
 
 def curve_lines(true: Sequence[float], learned: Mapping[str, Sequence[float]], *, width: int = 40) -> list[str]:
@@ -73,56 +163,3 @@ def curve_lines(true: Sequence[float], learned: Mapping[str, Sequence[float]], *
         )
         lines.append(f"rank {rank + 1:2d} {''.join(cells)}  {numbers}")
     return lines
-
-
-def print_metrics(console: Console, metrics: Mapping[str, Any]) -> None:
-    """The metrics of a run that has just ended."""
-    validation = metrics["validation"]
-    if validation["best"] is not None:
-        by_rank = {"labels": "nDCG@10", "nDCG of clicks": "nDCG@10 of held-out clicks"}
-        what = by_rank.get(validation["on"], "log-likelihood of a held-out click")
-        _line(console, f"validation: {what} {validation['best']:.4f} at step {validation['step']}")
-    if metrics.get("propensity"):
-        curve = " ".join(f"{value:.3f}" for value in metrics["propensity"][:12])
-        _line(console, f"examination relative to rank 1: {curve}")
-    if "test" in metrics:
-        print_ranking(console, metrics["test"])
-
-
-def print_ranking(console: Console, report: Mapping[str, Any]) -> None:
-    """Ranking metrics, and how queries without a relevant document were counted."""
-    means = report["means"]
-    _line(console, "  ".join(f"{name} {_number(value)}" for name, value in means.items()))
-    _line(
-        console,
-        f"{report['queries']} queries, {report['without_relevant']} of them without a relevant document "
-        f"({report['empty']})",
-    )
-
-
-def print_measures(console: Console, result: Mapping[str, Any]) -> None:
-    """What `unskew measure` found."""
-    print_ranking(console, result["ranking"])
-    for name, other in result.get("against", {}).get("metrics", {}).items():
-        low, high = other["interval"]
-        _line(
-            console,
-            f"{name}: {_number(other['difference'], sign=True)} against {result['against']['run']}, "
-            f"95 % interval [{_number(low, sign=True)}, {_number(high, sign=True)}], {_p_value(other['p'])}",
-        )
-    for name, value in result.get("clicks", {}).items():
-        shown = " ".join(_number(v) for v in value) if isinstance(value, list) else _number(value)
-        _line(console, f"{name}: {shown}")
-
-
-def _line(console: Console, text: str) -> None:
-    """Text as it is: a long line is not broken, and [brackets] are no markup."""
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
-
-
-def _p_value(p: float | None) -> str:
-    return "p < 0.0001" if p is not None and p < 0.0001 else f"p = {_number(p)}"
-
-
-def _number(value: float | None, *, sign: bool = False) -> str:
-    return "n/a" if value is None else f"{value:+.4f}" if sign else f"{value:.4f}"

@@ -10,16 +10,13 @@ from __future__ import annotations
 
 import json
 import shutil
-import time
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from rich.console import Console
 
-from unskew import __version__
 from unskew.clicks.lists.synthetic import make_lists
 from unskew.clicks.simulate import PositionBias, SvmLogger, simulate
 from unskew.errors import RunError
@@ -27,22 +24,18 @@ from unskew.learning.methods import DLA, IPW, Labeled, MethodConfig, Naive
 from unskew.learning.rankers import MLP
 from unskew.learning.scorer import Scorer
 from unskew.measuring import Interval, bootstrap_mean, gap_closed, ndcg_metric
-from unskew.reporting.console import curve_lines, table, training_bar
-from unskew.reporting.figures import (
-    chart_html,
-    examination_figure,
-    palette,
-    score_figure,
-    side_by_side,
-    styled,
-    write_svg,
-)
-from unskew.reporting.page import html_table, write_page
-from unskew.running.folder import status
+from unskew.reporting.console import curve_lines, training_bar
+from unskew.reporting.figures import dots_figure, examination_figure, palette
+from unskew.reporting.page import PAGE_FILES, Figure, Page, Section, Table, write_page
 from unskew.running.run import learn
 from unskew.types import Array, Lists, Log
 
-ARMS: dict[str, MethodConfig] = {"naive": Naive(), "dla": DLA(), "ipw": IPW(), "labeled": Labeled(documents="all")}
+DEMO_ARMS: dict[str, MethodConfig] = {
+    "naive": Naive(),
+    "dla": DLA(),
+    "ipw": IPW(),
+    "labeled": Labeled(documents="all"),
+}
 WHAT = {
     "logging": "the ranking that was shown",
     "naive": "clicks taken at face value",
@@ -53,7 +46,7 @@ WHAT = {
 
 
 @dataclass(frozen=True)
-class World:
+class DemoWorld:
     """Lists, the clicks on them, and the rankers' test set."""
 
     log: Log
@@ -65,7 +58,7 @@ class World:
 
 
 @dataclass(frozen=True)
-class Result:
+class DemoResult:
     """One arm on the test lists."""
 
     name: str
@@ -80,13 +73,16 @@ class Result:
         return [self.name, f"{self.ndcg.mean:.3f}", interval, gap, WHAT[self.name]]
 
 
-TITLE = "Clicks mislead: learning with and without debiasing"
-FILES = ("results.json", "report.html", "report.html.partial", "figure.svg")
-COLUMNS = ("learned from", "nDCG@10", "95 % interval", "gap closed", "what it is")
+@dataclass(frozen=True)
+class Demo:
+    """What came of a demo."""
+
+    results: list[DemoResult]
+    page: Page
 
 
 def demo(
-    out: Path,
+    out: Path | str = "demo-run",
     *,
     seed: int = 0,
     queries: int = 2000,
@@ -94,25 +90,20 @@ def demo(
     steps: int = 800,
     force: bool = False,
     console: Console | None = None,
-    quiet: bool = False,
-) -> list[Result]:
-    """Run the demo into a folder: one run per arm, results.json, report.html and a figure."""
-    console = console or Console()
+) -> Demo:
+    """Run the demo into a folder: one run per arm, results.json, and a page with figures.
+
+    Where a console is given, it shows how far the training is.
+    """
+    out = Path(out)
     clear(out, force)
-    began = time.time()
     world = make_world(seed, queries, pages)
-    console.print(describe(world) + "\n", highlight=False)
-    models = {name: _learn(name, method, world, out, steps, seed, console, quiet) for name, method in ARMS.items()}
-    results = measure(world, models)
-    write(out, world, results, seed)
-    console.print()
-    console.print(table("Test lists, true labels", COLUMNS, [result.cells() for result in results]))
-    console.print("\nWho is looked at? Bars: the truth. Letters: what was learned.", highlight=False)
-    console.print("\n".join(curve_lines(list(world.examination), _curves(results))), highlight=False)
-    console.print(f"\n{verdict(results)}\n", highlight=False)
-    done = f"Done in {time.time() - began:.0f} s. Open {out / 'report.html'}; each run is a folder in {out}."
-    console.print(done, markup=False, highlight=False, soft_wrap=True)
-    return results
+    models = {name: _learn(name, method, world, out, steps, seed, console) for name, method in DEMO_ARMS.items()}
+    results = measure_arms(world, models)
+    page = demo_page(world, results, seed)
+    (out / "results.json").write_text(json.dumps(in_numbers(world, results, seed), indent=2) + "\n")
+    write_page(page, out)
+    return Demo(results, page)
 
 
 def clear(out: Path, force: bool) -> None:
@@ -120,24 +111,24 @@ def clear(out: Path, force: bool) -> None:
     if not out.exists():
         return
     if not force:
-        raise RunError(f"{out} exists and is never overwritten; choose another --out, or use --force")
-    ours = {*FILES, *ARMS, *(f"{name}.partial" for name in ARMS)}
+        raise RunError(f"{out} exists and is never overwritten; choose another out=, or use force=True")
+    ours = {"results.json", *PAGE_FILES, *DEMO_ARMS, *(f"{name}.partial" for name in DEMO_ARMS)}
     if not out.is_dir() or any(path.name not in ours for path in out.iterdir()):
-        raise RunError(f"{out} holds more than a demo, so it is not overwritten; choose another --out")
+        raise RunError(f"{out} holds more than a demo, so it is not overwritten; choose another out=")
     shutil.rmtree(out)
 
 
-def make_world(seed: int, queries: int, pages: int) -> World:
+def make_world(seed: int, queries: int, pages: int) -> DemoWorld:
     """Lists with a planted favourite feature, shown and clicked under the position-based model."""
     behaviour = PositionBias()
     train, test = make_lists(queries=queries, seed=seed), make_lists(queries=1000, seed=seed + 1_000_000)
     log = simulate(train, behaviour, pages=pages, seed=seed, randomized=0.05)
     logging = SvmLogger().fit(train, seed).scores(test)
     theta = np.asarray(behaviour.curve)
-    return World(log, test, logging, theta / theta[0])
+    return DemoWorld(log, test, logging, theta / theta[0])
 
 
-def describe(world: World) -> str:
+def describe(world: DemoWorld) -> str:
     """What the world is, in a few lines."""
     log = world.log
     return (
@@ -148,7 +139,7 @@ def describe(world: World) -> str:
     )
 
 
-def measure(world: World, models: dict[str, Scorer]) -> list[Result]:
+def measure_arms(world: DemoWorld, models: dict[str, Scorer]) -> list[DemoResult]:
     """Every arm and the logging ranker on the test lists."""
     scores = {"logging": world.logging} | {name: model.score(world.test) for name, model in models.items()}
     labels, offsets = world.test.labels, world.test.offsets
@@ -158,11 +149,11 @@ def measure(world: World, models: dict[str, Scorer]) -> list[Result]:
         between = name not in ("logging", "naive", "labeled")
         gap = gap_closed(interval.mean, ndcg["naive"].mean, ndcg["labeled"].mean) if between else None
         curve = models[name].propensity() if name in models else None
-        results.append(Result(name, interval, gap, None if curve is None else [float(v) for v in curve]))
+        results.append(DemoResult(name, interval, gap, None if curve is None else [float(v) for v in curve]))
     return results
 
 
-def verdict(results: list[Result]) -> str:
+def verdict(results: list[DemoResult]) -> str:
     """One sentence on what came out."""
     by_name = {result.name: result for result in results}
     naive, dla = by_name["naive"].ndcg.mean, by_name["dla"]
@@ -175,9 +166,9 @@ def verdict(results: list[Result]) -> str:
     )
 
 
-def write(out: Path, world: World, results: list[Result], seed: int) -> None:
-    """results.json, the figures and the page."""
-    content: dict[str, Any] = {
+def in_numbers(world: DemoWorld, results: list[DemoResult], seed: int) -> dict[str, Any]:
+    """All that was found, ready for JSON."""
+    return {
         "seed": seed,
         "pages": len(world.log),
         "clicks": int(world.log.click.sum()),
@@ -193,32 +184,42 @@ def write(out: Path, world: World, results: list[Result], seed: int) -> None:
             for r in results
         ],
     }
-    (out / "results.json").write_text(json.dumps(content, indent=2) + "\n")
-    kind = {"naive": "biased", "logging": "reference", "labeled": "reference"}
-    colours = palette({r.name: kind.get(r.name, "debiased") for r in results})
+
+
+def demo_page(world: DemoWorld, results: list[DemoResult], seed: int) -> Page:
+    """The world, what was learned, and how well each arm ranks."""
+    true, learned = list(world.examination), {r.name: r.examination for r in results if r.examination is not None}
+    curves = examination_figure(true, learned, palette(r.name for r in results))
     rows = [{"name": r.name, "mean": r.ndcg.mean, "low": r.ndcg.low, "high": r.ndcg.high} for r in results]
-    curves = examination_figure(list(world.examination), _curves(results), colours)
-    scores = score_figure(rows, colours)
-    write_svg(side_by_side(curves, scores), out / "figure.svg")
-    charts = chart_html(styled(curves), "examination") + chart_html(styled(scores), "scores")
+    scores = dots_figure("Does it rank better? 95 % interval", rows, "nDCG@10 on true labels")
+    lines = ["Who is looked at? Bars: the truth. Letters: what was learned.", *curve_lines(true, learned)]
+    columns = ("learned from", "nDCG@10", "95 % interval", "gap closed", "what it is")
     best = max((r for r in results if r.gap is not None), key=lambda r: r.ndcg.mean).name
-    sections = [
-        ("What was learned", f"<div class='charts'>{charts}</div>"),
-        ("Test lists, true labels", html_table(COLUMNS, [r.cells() for r in results], best=best)),
-        ("The world", f"<p>{escape(describe(world))}</p>"),
-        (
-            "Next",
-            "<p>Score with any of the runs in this folder:</p><pre>unskew measure dla --lists YOUR.txt</pre>",
-        ),
-    ]
-    footer = f"unskew {__version__}, seed {seed}"
-    write_page(out / "report.html", TITLE, verdict(results), sections, footer=footer)
+    table = Table(columns, [r.cells() for r in results], text=("what it is",), best=best)
+    again = "Score with any of the runs in this folder:"
+    return Page(
+        "Clicks mislead: learning with and without debiasing",
+        verdict(results),
+        [
+            Section("The world", describe(world)),
+            Section("What was learned", figures=[Figure(curves, lines), Figure(scores)]),
+            Section("Test lists, true labels", tables=[table]),
+            Section("Next", again, code=["unskew measure dla --lists YOUR.txt"]),
+        ],
+        footer=f"seed {seed}",
+    )
 
 
 def _learn(
-    name: str, method: MethodConfig, world: World, out: Path, steps: int, seed: int, console: Console, quiet: bool
+    name: str,
+    method: MethodConfig,
+    world: DemoWorld,
+    out: Path,
+    steps: int,
+    seed: int,
+    console: Console | None,
 ) -> Scorer:
-    with training_bar(name, steps, console, quiet=quiet) as report:
+    with training_bar(name, steps, console) as report:
         done = learn(
             world.log,
             method,
@@ -230,11 +231,6 @@ def _learn(
             seed=seed,
             threads=1,  # a ranker this small gains nothing from a second one
         )
-    if status(out / name) == "interrupted":
-        console.print("Interrupted; with --force the demo starts again.")
+    if done.fit.status == "interrupted":
         raise KeyboardInterrupt
     return done.model
-
-
-def _curves(results: list[Result]) -> dict[str, list[float]]:
-    return {result.name: result.examination for result in results if result.examination is not None}

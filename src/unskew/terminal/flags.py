@@ -1,23 +1,68 @@
-"""Options that several commands have."""
+"""Options that several commands have, and how groups of them reach a command."""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite what is there.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-ListFiles = Annotated[
-    list[str], typer.Option("--lists", help="LETOR file; give it several times for several files.")
-]
+Seed = Annotated[int, typer.Option("--seed", min=0)]
+Impressions = Annotated[Path, typer.Argument(help="Parquet file, or a folder of them.")]
+OutFolder = Annotated[Path | None, typer.Option("--out", help="Folder to write, instead of the usual one.")]
 DocIds = Annotated[bool, typer.Option("--doc-ids", help="Take document ids from the comments of the files.")]
-EngineName = Annotated[str, typer.Option("--engine", help="duckdb or spark.")]
-SparkMaster = Annotated[
-    str | None, typer.Option("--spark-master", help="local[N], spark://host:port, sc://host:port.")
+Jobs = Annotated[
+    int | None,
+    typer.Option("--jobs", min=1, help="Processes; two where processors and memory allow, unless given."),
 ]
-Memory = Annotated[str | None, typer.Option("--memory", help="Memory for the engine, such as 4GB.")]
-Threads = Annotated[int | None, typer.Option("--threads", min=1, help="Threads of the engine.")]
-Scratch = Annotated[Path | None, typer.Option("--scratch", help="Folder to spill to, instead of the system's.")]
+
+
+@dataclass(frozen=True)
+class EngineOptions:
+    """The engine that a log is read with."""
+
+    engine: Annotated[str, typer.Option(help="duckdb or spark.")] = "duckdb"
+    spark_master: Annotated[str | None, typer.Option(help="local[N], spark://host:port, sc://host:port.")] = None
+    memory: Annotated[str | None, typer.Option(help="Memory for the engine, such as 4GB.")] = None
+    threads: Annotated[int | None, typer.Option(min=1, help="Threads of the engine.")] = None
+    scratch: Annotated[Path | None, typer.Option(help="Folder to spill to, instead of the system's.")] = None
+
+
+def flat(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with an option for each field of the groups that it takes."""
+    hints = get_type_hints(command, include_extras=True)
+    groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
+
+    def run(**given: Any) -> None:
+        made = {name: kind(**{f.name: given.pop(f.name) for f in fields(kind)}) for name, kind in groups.items()}
+        command(**given, **made)
+
+    parameters = []
+    for parameter in inspect.signature(command).parameters.values():
+        group = groups.get(parameter.name)
+        if group is None:
+            parameters.append(parameter.replace(annotation=hints[parameter.name]))
+            continue
+        inside = get_type_hints(group, include_extras=True)
+        parameters += [
+            inspect.Parameter(f.name, parameter.kind, default=f.default, annotation=inside[f.name])
+            for f in fields(group)
+        ]
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return run
+
+
+def passed(given: Mapping[str, Any], *but: str) -> dict[str, Any]:
+    """The arguments of a command as its function takes them: groups opened, and none that was not given."""
+    opened: dict[str, Any] = {}
+    for name, value in given.items():
+        opened |= vars(value) if is_dataclass(value) else {name: value}
+    return {name: value for name, value in opened.items() if value is not None and name not in but}

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
+from pydantic import BaseModel
+
+from unskew.checking import checked, known, named
 from unskew.clicks.simulate.behaviour import Behaviour, Outcome, Shown, relevance_probability
 from unskew.clicks.simulate.cascade import Cascade
 from unskew.clicks.simulate.dynamic_bayesian import DynamicBayesian
@@ -17,12 +21,13 @@ from unskew.clicks.simulate.logger import (
     RandomLogger,
     ScoresLogger,
     SvmLogger,
+    find_logger,
     logging_scores,
 )
 from unskew.clicks.simulate.matrix import ClickMatrix
 from unskew.clicks.simulate.mixture import Mixture
 from unskew.clicks.simulate.position import PositionBias
-from unskew.clicks.simulate.simulation import simulate_clicks
+from unskew.clicks.simulate.simulation import LogOptions, Simulation
 from unskew.clicks.simulate.trust import TrustBias
 from unskew.clicks.simulate.user_browsing import UserBrowsing
 from unskew.errors import ConfigError, did_you_mean
@@ -40,6 +45,8 @@ BEHAVIOURS: dict[str, type[Behaviour]] = {
 }
 """User behaviours by the name that a run file or the command line uses."""
 
+Config = TypeVar("Config", bound=BaseModel)
+
 __all__ = [
     "BEHAVIOURS",
     "LOGGERS",
@@ -50,6 +57,7 @@ __all__ = [
     "FeatureLogger",
     "IndividualBias",
     "LinearRanker",
+    "LogOptions",
     "Logger",
     "Mixture",
     "OracleLogger",
@@ -58,9 +66,11 @@ __all__ = [
     "RandomLogger",
     "ScoresLogger",
     "Shown",
+    "Simulation",
     "SvmLogger",
     "TrustBias",
     "UserBrowsing",
+    "config_of",
     "logging_scores",
     "relevance_probability",
     "simulate",
@@ -75,21 +85,15 @@ def simulate(
     clicks: int | None = None,
     seed: int = 0,
     logger: Logger | str = "svm",
-    cutoff: int | Literal["usual"] | None = "usual",
+    cutoff: int | None = None,
     drop_clickless: bool = False,
     randomized: float = 0.0,
     truth: bool = False,
 ) -> Log:
-    """Simulate a click log; the same seed gives the same log.
+    """Simulate a click log as a `Simulation` with these settings, of which it explains each.
 
     Queries are drawn uniformly with replacement, and a query without documents never. Each page shows the top
     of its list in the order of the logging ranker, and the behaviour clicks.
-
-    Give `pages`, or `clicks`: then the log ends with the first page that reaches as many. `cutoff` is the
-    length of a page, None for whole lists; "usual" is 10, and whole lists for a `Mixture`. With `drop_clickless`
-    a page without a click is left out and not counted. `randomized` is the probability of a page whose page
-    is shuffled: the same documents in a uniformly random order, every impression marked. With `truth` the log has
-    the columns `true_examination` (given the earlier clicks of the page) and `true_relevance`.
 
     >>> import numpy as np
     >>> lists = Lists(np.zeros((3, 1)), np.array([0, 3]), np.array([4, 0, 0]), np.array([1]))
@@ -97,19 +101,25 @@ def simulate(
     >>> log.click.tolist(), log.position.tolist()
     ([1, 0, 0, 1, 0, 0], [1, 2, 3, 1, 2, 3])
     """
-    if isinstance(behaviour, str):
-        if behaviour not in BEHAVIOURS:
-            raise ConfigError(f"there is no behaviour {behaviour!r}. {did_you_mean(behaviour, BEHAVIOURS)}")
-        behaviour = BEHAVIOURS[behaviour]()
-    return simulate_clicks(
-        lists,
-        behaviour,
-        pages=pages,
-        clicks=clicks,
-        seed=seed,
-        logger=logger,
-        cutoff=cutoff,
-        drop_clickless=drop_clickless,
-        randomized=randomized,
-        truth=truth,
-    )
+    asked = {
+        "behaviour": named("behaviour", behaviour, BEHAVIOURS) if isinstance(behaviour, str) else behaviour,
+        "logger": find_logger(logger),
+        "pages": pages,
+        "clicks": clicks,
+        "seed": seed,
+        "cutoff": cutoff,
+        "drop_clickless": drop_clickless,
+        "randomized": randomized,
+        "truth": truth,
+    }
+    made: Simulation = checked(Simulation, asked, "")
+    return made.draw(lists)
+
+
+def config_of(key: str, table: Mapping[str, Any], kinds: Mapping[str, type[Config]]) -> Config:
+    """The behaviour or the logger of a TOML table: its `name` says which, the rest are settings."""
+    content = dict(table)
+    if "name" not in content:
+        raise ConfigError(f"{key}.name: missing. {did_you_mean('', kinds)}")
+    made: Config = checked(kinds[known(f"{key}.name", content.pop("name"), kinds)], content, key)
+    return made

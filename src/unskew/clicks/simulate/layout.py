@@ -50,8 +50,6 @@ def lay_out(lists: Lists, scores: Array, cutoff: int | None) -> PageTable:
     >>> lay_out(lists, np.array([0.1, 0.9, 0.5]), 10).rows.tolist()
     [[1, 0], [2, -1]]
     """
-    if cutoff is not None and cutoff < 1:
-        raise ConfigError(f"cutoff must be at least 1, not {cutoff}; None shows whole lists")
     sizes = lists.sizes
     longest = int(sizes.max(initial=0))
     width = longest if cutoff is None else min(cutoff, longest)

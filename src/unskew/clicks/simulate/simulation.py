@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Annotated, Self
 
 import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, model_validator
 
 from unskew.clicks.simulate.behaviour import Behaviour, Outcome, Shown
 from unskew.clicks.simulate.layout import PageTable, lay_out
-from unskew.clicks.simulate.logger import Logger, logging_scores
-from unskew.errors import ConfigError, DataError
+from unskew.clicks.simulate.logger import Logger, SvmLogger, logging_scores
+from unskew.errors import DataError
 from unskew.types import Array, Lists, Log
 
 CELLS = 1_000_000
@@ -25,42 +26,56 @@ SCARCE = 1e-4
 """Kept pages, or clicks, per drawn page that count as next to none."""
 
 
-def simulate_clicks(
-    lists: Lists,
-    behaviour: Behaviour,
-    *,
-    pages: int | None = None,
-    clicks: int | None = None,
-    seed: int = 0,
-    logger: Logger | str = "svm",
-    cutoff: int | Literal["usual"] | None = "usual",
-    drop_clickless: bool = False,
-    randomized: float = 0.0,
-    truth: bool = False,
-) -> Log:
-    """See `unskew.clicks.simulate.simulate`."""
-    check_arguments(pages, clicks, randomized)
-    if cutoff == "usual":
-        cutoff = None if behaviour.whole_list else 10
-    table = lay_out(lists, logging_scores(lists, logger, seed), cutoff)
-    behaviour = behaviour.prepare(lists)
-    table = replace(table, terms=behaviour.document_terms(lists))
-    source = PageStream(table, behaviour, seed, randomized)
-    target = pages if pages is not None else clicks
-    assert target is not None
-    goal = Goal(target, counts_clicks=pages is None, drop_clickless=drop_clickless)
-    parts = [Piece.of(page, truth) for page in collect(source, goal)]
-    return assemble(lists, parts, with_randomized=randomized > 0, truth=truth)
+class LogOptions(BaseModel):
+    """How long a simulated log is, and which pages are in it."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", use_attribute_docstrings=True)
+
+    pages: Annotated[int, Field(ge=0)] | None = None
+    """Result pages; these or `clicks`."""
+    clicks: Annotated[int, Field(ge=0)] | None = None
+    """The log ends with the first page that reaches as many clicks."""
+    randomized: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """Share of pages whose results are shuffled: the same ones, every impression marked."""
+    cutoff: Annotated[int, Field(ge=0)] | None = None
+    """Results of a page; 0 shows the whole list, none leaves it to the behaviour: 10, for a mixture the list."""
+    drop_clickless: bool = False
+    """Leave out pages without a click, and do not count them."""
+
+    @model_validator(mode="after")
+    def _one_length(self) -> Self:
+        if (self.pages is None) == (self.clicks is None):
+            raise ValueError("give pages or clicks, one of the two")
+        return self
 
 
-def check_arguments(pages: int | None, clicks: int | None, randomized: float) -> None:
-    """Refuse what cannot be drawn."""
-    if (pages is None) == (clicks is None):
-        raise ConfigError("give either pages or clicks: how long the log should be")
-    if (pages if pages is not None else clicks or 0) < 0:
-        raise ConfigError("pages and clicks must not be negative")
-    if not 0 <= randomized <= 1:
-        raise ConfigError(f"randomized is a share of the pages between 0 and 1, not {randomized}")
+class Simulation(LogOptions):
+    """All that a simulated log depends on besides its lists."""
+
+    behaviour: SerializeAsAny[Behaviour]
+    """How people click."""
+    logger: SerializeAsAny[Logger] = SvmLogger()
+    """What ranked the pages."""
+    truth: bool = False
+    """Add the columns `true_examination`, given the earlier clicks of the page, and `true_relevance`."""
+    seed: Annotated[int, Field(ge=0)] = 0
+    """The same seed gives the same log."""
+
+    def draw(self, lists: Lists) -> Log:
+        """Show the lists and log the clicks."""
+        usual = None if self.behaviour.whole_list else 10
+        table = lay_out(
+            lists,
+            logging_scores(lists, self.logger, self.seed),
+            usual if self.cutoff is None else self.cutoff or None,
+        )
+        behaviour = self.behaviour.prepare(lists)
+        table = replace(table, terms=behaviour.document_terms(lists))
+        source = PageStream(table, behaviour, self.seed, self.randomized)
+        target = self.pages if self.pages is not None else self.clicks or 0
+        goal = Goal(target, counts_clicks=self.pages is None, drop_clickless=self.drop_clickless)
+        parts = [Piece.of(page, self.truth) for page in collect(source, goal)]
+        return assemble(lists, parts, with_randomized=self.randomized > 0, truth=self.truth)
 
 
 @dataclass(frozen=True)

@@ -25,32 +25,26 @@ import numpy as np
 
 from unskew import __version__
 from unskew.clicks.lists.files import complete_file
-from unskew.clicks.simulate import Behaviour, Logger, ScoresLogger, SvmLogger, simulate
+from unskew.clicks.simulate import Logger, ScoresLogger, Simulation, SvmLogger
 from unskew.errors import UnskewError
 from unskew.measuring import measure_ranking
 from unskew.studies.compare.arms import Point
 from unskew.studies.compare.config import Asked, CompareData
-from unskew.studies.compare.data import Splits, read_data
+from unskew.studies.compare.data import ListParts, read_data
 from unskew.studies.compare.fit import fit
 from unskew.types import Array, Log
 
-METRICS = ("ndcg@1", "ndcg@3", "ndcg@5", "ndcg@10", "err@10", "arp")
+MEASURED = ("ndcg@1", "ndcg@3", "ndcg@5", "ndcg@10", "err@10", "arp")
 """What every cell measures on the test lists."""
 
 
 @dataclass(frozen=True)
-class LogSettings:
+class SimulatedLog:
     """What makes a log."""
 
     key: str
-    """Hash of all that follows and of the lists."""
-    behaviour: Behaviour = field(compare=False)
-    logger: Logger = field(compare=False)
-    pages: int | None = field(compare=False)
-    clicks: int | None = field(compare=False)
-    randomized: float = field(compare=False)
-    cutoff: int | None = field(compare=False)
-    seed: int = field(compare=False)
+    """Hash of the simulation and of the lists."""
+    simulation: Simulation = field(compare=False)
 
 
 @dataclass(frozen=True)
@@ -63,7 +57,7 @@ class Cell:
     """Which of the arm's grid points."""
     point: Point | None
     """None for the arms that do not learn: random and logging."""
-    pages: LogSettings
+    log: SimulatedLog
     data: CompareData
     base: Path
     key: str
@@ -72,7 +66,7 @@ class Cell:
     @property
     def seed(self) -> int:
         """Seed of its log and of its training."""
-        return self.pages.seed
+        return self.log.simulation.seed
 
     def __str__(self) -> str:
         varied = f" {self.point.varied}" if self.point is not None and self.point.varied else ""
@@ -81,32 +75,31 @@ class Cell:
 
 def make_cell(asked: Asked, hashes: tuple[str, ...], behaviour: str, arm: str, index: int, seed: int) -> Cell:
     """The cell of this behaviour, arm, grid point and seed."""
-    file = asked.file
-    length = (file.pages, file.clicks, file.randomized, file.cutoff)
-    people = asked.behaviours[behaviour]
-    log = {"data": hashes[0], "seed": seed, "logger": _dumped(asked.logger)}
-    clicked = log | {"behaviour": _dumped(people), "length": length}
-    pages = LogSettings(_key(clicked), people, asked.logger, *length, seed)
+    simulation = asked.simulation(behaviour, seed)
+    log = {"data": hashes[0], "seed": seed, "logger": dumped(asked.logger)}
+    clicked = log | {"behaviour": dumped(simulation.behaviour), "clicked": dumped(simulation)}
     point = next((found.points[index] for found in asked.arms if found.label == arm), None)
     depends: dict[str, Any] = {"version": __version__, "test": hashes[2], "seed": seed}
     if point is not None:
-        depends |= {"log": clicked, "validation": hashes[1], "scaling": file.data.scaling}
-        depends |= {"method": _dumped(point.method)}
+        depends |= {"log": clicked, "validation": hashes[1], "scaling": asked.file.data.scaling}
+        depends |= {"method": dumped(point.method)}
         if point.ranker is None:
             depends |= {"validate_on": point.training.validate_on}
         else:
-            depends |= {"training": _dumped(point.training), "ranker": _dumped(point.ranker)}
+            depends |= {"training": dumped(point.training), "ranker": dumped(point.ranker)}
     else:
         depends |= {"arm": arm} | ({} if arm == "random" else {"log": log})
-    return Cell(behaviour, arm, index, point, pages, file.data, asked.base, _key(depends))
+    made = SimulatedLog(hash_of(clicked), simulation)
+    return Cell(behaviour, arm, index, point, made, asked.file.data, asked.base, hash_of(depends))
 
 
-def _key(depends: dict[str, Any]) -> str:
+def hash_of(depends: dict[str, Any]) -> str:
+    """A name for all that something depends on."""
     text = json.dumps(depends, sort_keys=True, default=_plain)
     return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
 
 
-def _dumped(config: Any) -> dict[str, Any]:
+def dumped(config: Any) -> dict[str, Any]:
     """What was set, so that a setting added later, at its default, reruns nothing."""
     return {"kind": type(config).__name__} | dict(config.model_dump(exclude_defaults=True))
 
@@ -116,18 +109,9 @@ def _plain(value: Any) -> Any:
 
 
 @lru_cache(maxsize=1)
-def simulated(pages: LogSettings, data: CompareData, base: Path) -> Log:
+def simulated(log: SimulatedLog, data: CompareData, base: Path) -> Log:
     """The log of a behaviour and seed, kept for the cells that follow."""
-    return simulate(
-        read_data(data, base).train,
-        pages.behaviour,
-        pages=pages.pages,
-        clicks=pages.clicks,
-        seed=pages.seed,
-        logger=pages.logger,
-        cutoff="usual" if pages.cutoff is None else pages.cutoff or None,
-        randomized=pages.randomized,
-    )
+    return log.simulation.draw(read_data(data, base).train)
 
 
 def forget() -> None:
@@ -146,7 +130,7 @@ def run_cell(cell: Cell, folder: Path) -> str | None:
     began, splits = time.perf_counter(), read_data(cell.data, cell.base)
     try:
         found, scores = _fitted(cell, splits) if cell.point is not None else ({}, _unlearned(cell, splits))
-        report = measure_ranking(scores, splits.test, METRICS)
+        report = measure_ranking(scores, splits.test, MEASURED)
     except Exception as error:  # whatever a cell dies of, the others go on
         message = str(error) if isinstance(error, UnskewError) else f"{type(error).__name__}: {error}"
         _write(folder, cell, {"status": "failed", "error": message}, None)
@@ -158,17 +142,17 @@ def run_cell(cell: Cell, folder: Path) -> str | None:
     return None
 
 
-def _fitted(cell: Cell, splits: Splits) -> tuple[dict[str, Any], Array]:
+def _fitted(cell: Cell, splits: ListParts) -> tuple[dict[str, Any], Array]:
     """What a learned arm found, and its scores of the test lists."""
-    log = simulated(cell.pages, cell.data, cell.base)
+    log = simulated(cell.log, cell.data, cell.base)
     return fit(cast(Point, cell.point), cell.seed, cell.data.scaling, log, splits)
 
 
-def _unlearned(cell: Cell, splits: Splits) -> Array:
+def _unlearned(cell: Cell, splits: ListParts) -> Array:
     """Scores of the test lists by the logging ranker, or at random."""
     if cell.arm == "random":
         return np.random.default_rng([cell.seed, 11]).random(len(splits.test.features))
-    logger = cell.pages.logger
+    logger = cell.log.simulation.logger
     if isinstance(logger, SvmLogger):
         return logger.fit(splits.train, cell.seed).scores(splits.test)
     return logger.scores(splits.test, cell.seed)

@@ -17,9 +17,8 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import shutil
 import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -30,15 +29,17 @@ import torch
 
 from unskew.clicks.lists.files import complete_file
 from unskew.errors import ConfigError, RunError
+from unskew.reporting.console import Tell
+from unskew.reporting.page import PAGE_FILES
 from unskew.studies.compare.cell import Cell, forget, has_logging_scores, make_cell, read_cell, run_cell
 from unskew.studies.compare.config import Asked, asked_for, read_compare_file
-from unskew.studies.compare.data import Splits, read_data
+from unskew.studies.compare.data import ListParts, read_data
 from unskew.studies.compare.report import write_report
 from unskew.studies.compare.table import Comparison, Finding, compared
+from unskew.studies.folder import refuse_foreign, remove
 
-Tell = Callable[[int, int, Sequence[str]], None]
-"""Told how many cells are done, of how many, and which are under way."""
-FILES = ("compare.json", "cells", "results.parquet", "table.md", "report.html", "figure.svg")
+MARK = "compare.json"
+"""The file by which a folder is known for a comparison."""
 _MEMORY = 700_000_000  # bytes of a process with torch that has not read anything yet
 
 
@@ -58,15 +59,15 @@ def compare(
     """
     asked = asked_for(config, Path(base)) if isinstance(config, Mapping) else read_compare_file(Path(config))
     place = Path(os.path.normpath(asked.base / asked.file.out)) if out is None else Path(out)
-    refuse_foreign(place)
+    refuse_foreign(place, MARK)
     forget()
     splits = read_data(asked.file.data, asked.base)
     workers = _jobs(jobs, asked, splits)
     if force:
-        empty(place)
+        remove(place, [MARK, "cells", "results.parquet", *PAGE_FILES])
     folder = place / "cells"
     folder.mkdir(parents=True, exist_ok=True)
-    with complete_file(place / "compare.json") as path:
+    with complete_file(place / MARK) as path:
         path.write_text(asked.file.model_dump_json(indent=2) + "\n", encoding="utf-8")
     cells = grid(asked, splits)
     run_missing(cells, folder, workers, tell)
@@ -77,24 +78,7 @@ def compare(
     return result
 
 
-def refuse_foreign(out: Path) -> None:
-    """Write only where there is nothing, or a comparison."""
-    if not out.exists():
-        return
-    if not out.is_dir() or (any(out.iterdir()) and not (out / "compare.json").exists()):
-        raise RunError(f"{out} exists and is not a comparison, so nothing is written there; choose another --out")
-
-
-def empty(out: Path) -> None:
-    """Remove what a comparison wrote, and nothing else."""
-    for path in (out / name for name in FILES):
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
-
-
-def grid(asked: Asked, splits: Splits) -> list[Cell]:
+def grid(asked: Asked, splits: ListParts) -> list[Cell]:
     """Every cell; those that share a log stand together."""
     unlearned = ["random"] + ["logging"] * has_logging_scores(asked.logger)
     arms = [(arm.label, len(arm.points)) for arm in asked.arms] + [(name, 1) for name in unlearned]
@@ -107,7 +91,7 @@ def grid(asked: Asked, splits: Splits) -> list[Cell]:
     ]
 
 
-def notes_on(asked: Asked, splits: Splits) -> list[str]:
+def notes_on(asked: Asked, splits: ListParts) -> list[str]:
     """What a reader of the tables should know."""
     notes = []
     if not has_logging_scores(asked.logger):
@@ -181,7 +165,7 @@ def _in_processes(cells: Sequence[Cell], folder: Path, jobs: int) -> Iterator[St
         yield steps()
     except BrokenProcessPool as error:
         raise RunError(
-            "a process was killed, perhaps for want of memory; cells that are done are kept: try --jobs 1"
+            "a process was killed, perhaps for memory; cells that are done are kept: run fewer at once, jobs="
         ) from error
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
@@ -193,11 +177,11 @@ def _start_worker() -> None:
     torch.set_num_threads(1)
 
 
-def _jobs(jobs: int | None, asked: Asked, splits: Splits) -> int:
+def _jobs(jobs: int | None, asked: Asked, splits: ListParts) -> int:
     """As many processes as asked for, else two where there are two processors and memory for both."""
     if jobs is not None:
         if jobs < 1:
-            raise ConfigError(f"--jobs must be at least 1, not {jobs}")
+            raise ConfigError(f"jobs must be at least 1, not {jobs}")
         return jobs
     features = sum(part.features.nbytes for part in (splits.train, splits.validation, splits.test) if part)
     pages = asked.file.pages or 5 * (asked.file.clicks or 0)

@@ -36,8 +36,16 @@ from pydantic import BaseModel, ConfigDict, Field
 from unskew.checking import checked, known, read_toml, table_of
 from unskew.clicks.lists.datasets import PRESETS
 from unskew.clicks.lists.scaling import SCALINGS
-from unskew.clicks.simulate import BEHAVIOURS, LOGGERS, Behaviour, Logger
-from unskew.errors import ConfigError, did_you_mean
+from unskew.clicks.simulate import (
+    BEHAVIOURS,
+    LOGGERS,
+    Behaviour,
+    Logger,
+    LogOptions,
+    Simulation,
+    config_of,
+)
+from unskew.errors import ConfigError
 from unskew.learning.rankers import RANKERS
 from unskew.running.settings import Paths
 from unskew.studies.compare.arms import Arm, Shared, label_of, read_arms
@@ -45,7 +53,7 @@ from unskew.studies.compare.arms import Arm, Shared, label_of, read_arms
 Seed = Annotated[int, Field(ge=0)]
 
 
-class Synthetic(BaseModel):
+class SyntheticLists(BaseModel):
     """Lists made up by `make_lists`; validation and test get a quarter of the queries each."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -77,7 +85,7 @@ class CompareData(BaseModel):
     """Where its files lie."""
     fold: int = Field(1, ge=1)
     """Which of its folds."""
-    synthetic: Synthetic | None = None
+    synthetic: SyntheticLists | None = None
     """Lists made up."""
     scaling: str = "standard"
     """How features are scaled."""
@@ -89,10 +97,8 @@ class CompareData(BaseModel):
     """Take document ids from the comments of the LETOR files."""
 
 
-class CompareFile(BaseModel):
-    """A whole compare file, as written."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+class CompareFile(LogOptions):
+    """A whole compare file, as written; every log is as long as it says."""
 
     out: str = "comparison"
     data: CompareData
@@ -103,14 +109,6 @@ class CompareFile(BaseModel):
     training: dict[str, Any] = Field(default_factory=dict)
     grid: dict[str, Any] = Field(default_factory=dict)
     """`grid.training`: training settings that every method is tried with."""
-    pages: Annotated[int, Field(ge=1)] | None = None
-    """Result pages of each log."""
-    clicks: Annotated[int, Field(ge=1)] | None = None
-    """Each log ends at this many clicks instead."""
-    randomized: float = Field(0.0, ge=0, le=1)
-    """Share of pages with a shuffled list, which some methods need."""
-    cutoff: Annotated[int, Field(ge=0)] | None = None
-    """Results of a page; 0 shows the whole list, none leaves it to the behaviour."""
     seeds: Annotated[int, Field(ge=1)] | Annotated[list[Seed], Field(min_length=1)] = 3
     """How many seeds, or which; one seed is a log and a training."""
     baselines: list[str] | None = None
@@ -132,6 +130,11 @@ class Asked:
     baselines: tuple[str, ...]
     """Labels of the arms of which the best is what methods are tested against."""
 
+    def simulation(self, behaviour: str, seed: int) -> Simulation:
+        """What makes the log of this behaviour and seed."""
+        options = {name: getattr(self.file, name) for name in LogOptions.model_fields}
+        return Simulation(behaviour=self.behaviours[behaviour], logger=self.logger, seed=seed, **options)
+
 
 def read_compare_file(path: Path) -> Asked:
     """Read and check a compare file."""
@@ -146,8 +149,6 @@ def asked_for(content: Mapping[str, Any], base: Path) -> Asked:
     """Check the content of a compare file whose paths are relative to `base`."""
     file: CompareFile = checked(CompareFile, content, "")
     _check_data(file.data)
-    if (file.pages is None) == (file.clicks is None):
-        raise ConfigError("give pages or clicks, one of the two")
     ranker = table_of("ranker", file.ranker, RANKERS)
     arms = read_arms(file.methods, Shared(ranker, file.training, file.grid))
     _distinct("methods", [arm.label for arm in arms])
@@ -160,7 +161,7 @@ def asked_for(content: Mapping[str, Any], base: Path) -> Asked:
         file=file,
         base=base,
         behaviours=dict(people),
-        logger=_nameless("logger", file.logger, LOGGERS),
+        logger=config_of("logger", file.logger, LOGGERS),
         arms=tuple(arms),
         baselines=_baselines(file.baselines, arms),
         seeds=tuple(range(file.seeds)) if isinstance(file.seeds, int) else tuple(dict.fromkeys(file.seeds)),
@@ -196,15 +197,7 @@ def _check_data(data: CompareData) -> None:
 def _behaviour(key: str, table: Mapping[str, Any]) -> tuple[str, Behaviour]:
     content = dict(table)
     label = label_of(key, content)
-    return label, _nameless(key, content, BEHAVIOURS)
-
-
-def _nameless(key: str, table: Mapping[str, Any], kinds: Mapping[str, type[Any]]) -> Any:
-    """The config of a table whose `name` is no field of the config."""
-    content = dict(table)
-    if "name" not in content:
-        raise ConfigError(f"{key}.name: missing. {did_you_mean('', kinds)}")
-    return checked(kinds[known(f"{key}.name", content.pop("name"), kinds)], content, key)
+    return label, config_of(key, content, BEHAVIOURS)
 
 
 def _distinct(key: str, labels: list[str]) -> None:

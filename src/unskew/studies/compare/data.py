@@ -21,7 +21,7 @@ from unskew.types import Lists
 
 
 @dataclass(frozen=True)
-class Splits:
+class ListParts:
     """The lists of a comparison, with the hash of their content."""
 
     train: Lists
@@ -31,7 +31,7 @@ class Splits:
 
 
 @lru_cache(maxsize=1)
-def read_data(data: CompareData, base: Path) -> Splits:
+def read_data(data: CompareData, base: Path) -> ListParts:
     """The lists, their grades scaled and their queries filtered as asked; kept while the process runs."""
     if data.synthetic is not None:
         made = data.synthetic
@@ -48,7 +48,7 @@ def read_data(data: CompareData, base: Path) -> Splits:
         parts = tuple(None if paths is None else _read(paths, base, data.doc_ids) for paths in named)
     graded = [None if part is None else _graded(part, data) for part in parts]
     hashes = tuple("" if part is None else _hash(part) for part in graded)
-    return Splits(cast(Lists, graded[0]), graded[1], cast(Lists, graded[2]), cast(tuple[str, str, str], hashes))
+    return ListParts(cast(Lists, graded[0]), graded[1], cast(Lists, graded[2]), cast(tuple[str, str, str], hashes))
 
 
 def _read(paths: Paths, base: Path, doc_ids: bool) -> Lists:

@@ -14,17 +14,18 @@ from unskew.learning.scorer import Scorer
 from unskew.measuring import ndcg_metric
 from unskew.running.choosing import click_likelihood, click_ndcg
 from unskew.running.data import LogData, held_queries
+from unskew.running.measure import finite
 from unskew.running.run import run
 from unskew.running.settings import Settings
 from unskew.studies.compare.arms import Point
-from unskew.studies.compare.data import Splits
+from unskew.studies.compare.data import ListParts
 from unskew.types import Array, Lists, Log
 
-Found = tuple[dict[str, Any], Array]
+Fitted = tuple[dict[str, Any], Array]
 """Validation numbers, and scores of the test lists."""
 
 
-def fit(point: Point, seed: int, scaling: str, log: Log, splits: Splits) -> Found:
+def fit(point: Point, seed: int, scaling: str, log: Log, splits: ListParts) -> Fitted:
     """Learn an arm with one combination of its settings; packages take features as they are."""
     held = held_queries(log, seed)
     apart = np.isin(log.query, held)
@@ -45,7 +46,7 @@ def fit(point: Point, seed: int, scaling: str, log: Log, splits: Splits) -> Foun
         "validation_ndcg@10": None if lists is None else label_score(model, lists),
     }
     if not isinstance(model, Model):  # it has no click model, so held-out clicks choose by its nDCG on them
-        found["validation_click_ndcg@10"] = _finite(click_ndcg(model, held_out))
+        found["validation_click_ndcg@10"] = finite(click_ndcg(model, held_out))
     else:
         found["validation_click_loglikelihood"] = None if point.reads_labels else click_score(model, held_out)
     return found, model.score(splits.test)
@@ -57,12 +58,8 @@ def label_score(model: Scorer, lists: Lists) -> float | None:
     return None if np.isnan(values).all() else float(np.nanmean(values))
 
 
-def _finite(value: float) -> float | None:
-    return value if np.isfinite(value) else None
-
-
 def click_score(model: Model, log: Log) -> float | None:
     """Mean log-probability of a click among the results of its page."""
     device = next(model.ranker.parameters()).device
     batches = LogData(log, log).held_out_batches(model, device)
-    return None if batches is None else _finite(click_likelihood(model, batches))
+    return None if batches is None else finite(click_likelihood(model, batches))

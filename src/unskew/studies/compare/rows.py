@@ -9,11 +9,12 @@ from math import isnan
 import numpy as np
 
 from unskew.measuring import PairedTest, SeedSummary, crossed_t_test, holm
+from unskew.reporting.numbers import p_value, spread
 from unskew.studies.compare.arms import REFERENCES
-from unskew.studies.compare.cell import METRICS
+from unskew.studies.compare.cell import MEASURED
 from unskew.types import Array
 
-SHOWN = METRICS[:4]
+SHOWN = MEASURED[:4]
 COLUMNS = ("method", *(name.replace("ndcg", "nDCG") for name in SHOWN), "against naive", "p", "settings")
 LEVELS = {0.005: 2, 0.05: 1}
 """How many signs a p-value below this gets."""
@@ -102,20 +103,4 @@ def _tested(test: PairedTest | None) -> list[str]:
     """Difference with its mark, and p."""
     if test is None:
         return ["", ""]
-    p = "n/a" if isnan(test.p) else p_value(test.p)
-    return [f"{test.difference:+.4f} {marked(test)}".strip(), p]
-
-
-def p_value(p: float, *, equals: bool = False) -> str:
-    """A p-value, with no more digits than it deserves.
-
-    >>> p_value(0.00001), p_value(0.25, equals=True)
-    ('< 0.0001', 'p = 0.2500')
-    """
-    text = "< 0.0001" if p < 0.0001 else f"{p:.4f}"
-    return text if not equals else f"p {text}" if text[0] == "<" else f"p = {text}"
-
-
-def spread(summary: SeedSummary) -> str:
-    """Mean and standard deviation over seeds, the mean alone where there is one seed."""
-    return f"{summary.mean:.3f}" + ("" if isnan(summary.sd) else f" ± {summary.sd:.3f}")
+    return [f"{test.difference:+.4f} {marked(test)}".strip(), p_value(test.p)]

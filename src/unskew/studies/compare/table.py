@@ -19,7 +19,7 @@ import numpy as np
 
 from unskew.measuring import mean_over_seeds
 from unskew.studies.compare.arms import REFERENCES
-from unskew.studies.compare.cell import METRICS, Cell, settings_of
+from unskew.studies.compare.cell import MEASURED, Cell, settings_of
 from unskew.studies.compare.rows import Row, with_tests
 from unskew.studies.compare.verdict import verdict
 
@@ -115,7 +115,7 @@ class Comparison:
 
     def _row(self, behaviour: str, arm: str, index: int) -> Row:
         runs = [f for f in self.findings if (f.behaviour, f.arm, f.index) == (behaviour, arm, index)]
-        metrics = {name: mean_over_seeds([run.test(name) for run in runs]) for name in METRICS}
+        metrics = {name: mean_over_seeds([run.test(name) for run in runs]) for name in MEASURED}
         values = np.stack([run.content["per_query"] for run in runs])
         seeds = tuple(run.test("ndcg@10") for run in runs)
         return Row(arm, index, runs[0].varied, metrics, values, seeds)
@@ -128,16 +128,9 @@ class Comparison:
         selected = {
             f"selected_by_{way}": self.chosen.get((way, f.behaviour, f.arm)) == f.index for way in sorted(WAYS)
         }
-        kept = (
-            "validation_ndcg@10",
-            "validation_click_loglikelihood",
-            "validation_click_ndcg@10",
-            "clicks",
-            "steps",
-            "queries",
-        )
-        numbers = {name: f.content.get(name) for name in (*kept, "seconds", "largest_mb")}
-        test = {name: f.content.get("test", {}).get(name) for name in METRICS}
+        kept = (*VALIDATION, "clicks", "steps", "queries", "seconds", "largest_mb")
+        numbers = {name: f.content.get(name) for name in kept}
+        test = {name: f.content.get("test", {}).get(name) for name in MEASURED}
         about: dict[str, Any] = {"behaviour": f.behaviour, "method": f.arm, "point": f.varied}
         about |= {"settings": json.dumps(f.settings, sort_keys=True), "seed": f.seed}
         ended = {"status": f.content["status"], "error": f.error, "cell": f.key}

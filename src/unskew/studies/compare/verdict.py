@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from math import isnan, nan
 
 from unskew.measuring import gap_closed
-from unskew.studies.compare.rows import Row, p_value
+from unskew.reporting.numbers import p_value
+from unskew.studies.compare.rows import Row
 
 
 def verdict(behaviour: str, tables: Mapping[str, Sequence[Row]]) -> str:

@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from unskew.measuring import crossed_t_test, holm
-from unskew.studies.compare.rows import p_value
+from unskew.reporting.numbers import p_value
 from unskew.studies.reproduce.recipe import Claim
 from unskew.types import Array
 
@@ -28,7 +28,7 @@ RESULTS = (
     "cannot be tested",
 )
 """How a claim can end, from agreement to disagreement; "no difference found" and "differs" are those of ~."""
-COLUMNS = ("claim", "difference", "p", "seeds", "here")
+CLAIM_COLUMNS = ("claim", "difference", "p", "seeds", "here")
 
 
 class Scored(Protocol):
@@ -65,8 +65,8 @@ class Judged:
         """The row of a table."""
         if self.result == "cannot be tested" and isnan(self.difference):
             return [self.text, "", "", "", self.result]
-        p = "n/a" if isnan(self.p) else p_value(self.p)
-        return [self.text, f"{self.difference:+.4f}", p, f"{self.wins} of {self.seeds}", self.result]
+        seeds = f"{self.wins} of {self.seeds}"
+        return [self.text, f"{self.difference:+.4f}", p_value(self.p), seeds, self.result]
 
 
 def judge(rows: Mapping[str, Scored], claims: Sequence[tuple[Claim, str]]) -> list[Judged]:

@@ -14,7 +14,7 @@ from unskew.checking import checked
 from unskew.clicks.lists.datasets import PRESETS, find_files
 from unskew.clicks.lists.files import OPENERS, complete_file, open_maybe_compressed
 from unskew.errors import ConfigError, DataError, did_you_mean
-from unskew.studies.compare.config import Synthetic
+from unskew.studies.compare.config import SyntheticLists
 from unskew.studies.reproduce.recipe import sources
 
 NAMES = ("yahoo", "istella", "mq2008", "mslr", "generated")
@@ -25,7 +25,7 @@ _SPLITS = {"S1": "train", "S2": "train", "S3": "train", "S4": "vali", "S5": "tes
 
 
 @dataclass(frozen=True)
-class Source:
+class DataSet:
     """A data set, ready for a compare file."""
 
     name: str
@@ -61,7 +61,7 @@ def find_sets(folders: Sequence[Path]) -> dict[str, Found]:
     found: dict[str, Found] = {}
     for folder in folders:
         if not folder.is_dir():
-            raise DataError("is not a folder", path=folder, hint="--data takes the folder that holds data sets")
+            raise DataError("is not a folder", path=folder, hint="give data= the folder that holds data sets")
         for place in (folder, *sorted(path for path in folder.iterdir() if path.is_dir())):
             for name, (presets, fits) in _PRESETS.items():
                 preset = next((preset for preset in presets if _holds(place, preset, fits)), None)
@@ -72,19 +72,21 @@ def find_sets(folders: Sequence[Path]) -> dict[str, Found]:
     return found
 
 
-def choose_sources(on: Sequence[str], folders: Sequence[Path], work: Path, *, quick: bool = False) -> list[Source]:
+def choose_sources(
+    on: Sequence[str], folders: Sequence[Path], work: Path, *, quick: bool = False
+) -> list[DataSet]:
     """The data sets asked for; else those of the papers where found; else the small ones found and the generated.
 
     `work` is a folder to write to, where a data set must be cut into files first.
     """
     for name in on:
         if name not in NAMES:
-            raise ConfigError(f"--on: unknown data set {name!r}. {did_you_mean(name, NAMES)}")
+            raise ConfigError(f"on=: unknown data set {name!r}. {did_you_mean(name, NAMES)}")
     looked = list(folders) or data_folders()
     found = find_sets(looked)
     missing = [name for name in on if name != "generated" and name not in found]
     if missing:
-        where = ", ".join(map(str, looked)) or "no folder: give one with --data"
+        where = ", ".join(map(str, looked)) or "no folder: give one, data="
         raise DataError(f"{', '.join(missing)} not found; looked into {where}")
     papers = [name for name in NAMES if name in found and sources()[name].get("paper")]
     chosen = list(dict.fromkeys(on)) or papers or [*(name for name in NAMES if name in found), "generated"]
@@ -99,7 +101,7 @@ def data_folders() -> list[Path]:
     return [Path(named)] if named else []
 
 
-def _source(name: str, found: Found | None, work: Path) -> Source:
+def _source(name: str, found: Found | None, work: Path) -> DataSet:
     about = sources()[name]
     data: dict[str, Any] = {}
     if found is not None and found.preset:
@@ -107,7 +109,7 @@ def _source(name: str, found: Found | None, work: Path) -> Source:
     elif found is not None:
         data = cut_sample(found.folder, work)
     title = about["title"] + (", a sample" if found is not None and not found.preset else "")
-    return Source(name, title, data, bool(about.get("paper")))
+    return DataSet(name, title, data, bool(about.get("paper")))
 
 
 def _holds(folder: Path, preset: str, fits: Callable[[Look], bool]) -> bool:
@@ -170,10 +172,10 @@ def cut_sample(folder: Path, work: Path) -> dict[str, Any]:
     return {"lists": names["train"], "validation": names["vali"], "test": names["test"]}
 
 
-def resized(source: Source, size: Mapping[str, int]) -> Source:
+def resized(source: DataSet, size: Mapping[str, int]) -> DataSet:
     """Generated lists of another size, with a title that says so; other sets as they are."""
     if source.name != "generated" or not size:
         return source
-    made = checked(Synthetic, {**sources()["generated"]["compare"]["data"]["synthetic"], **size}, "generated")
+    made = checked(SyntheticLists, {**sources()["generated"]["compare"]["data"]["synthetic"], **size}, "generated")
     title = f"generated lists: {made.queries:,} queries, {made.features} features, {made.documents} documents"
     return replace(source, data={"synthetic": dict(size)}, title=title)

@@ -5,9 +5,7 @@ Trained models are kept in run folders under a hash of all that they depend on, 
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isnan
 from pathlib import Path
@@ -18,27 +16,27 @@ import torch
 
 from unskew import __version__
 from unskew.checking import checked, table_of
-from unskew.clicks.simulate import Behaviour, simulate
 from unskew.learning.fitting.loop import Training
 from unskew.learning.methods.vectorization import Vectorization, VectorizationMethod, base_vector
 from unskew.learning.model import Model, load_model
 from unskew.learning.rankers import RANKERS
 from unskew.learning.scorer import Card
 from unskew.measuring import SeedSummary, mean_over_seeds, ndcg_metric
+from unskew.reporting.numbers import around, spread
+from unskew.reporting.page import Figure, Section, Table
 from unskew.running.folder import status
 from unskew.running.run import learn
-from unskew.studies.compare.config import Asked, asked_for
-from unskew.studies.compare.data import Splits, read_data
-from unskew.studies.compare.rows import spread
-from unskew.studies.reproduce.claims import COLUMNS, Judged, judge, tally
-from unskew.studies.reproduce.data import Source
+from unskew.studies.compare.cell import dumped, hash_of
+from unskew.studies.compare.config import Asked
+from unskew.studies.compare.data import ListParts, read_data
+from unskew.studies.reproduce.claims import CLAIM_COLUMNS, Judged, judge, tally
+from unskew.studies.reproduce.data import DataSet
 from unskew.studies.reproduce.figures import embedding_figure, projection_figure
-from unskew.studies.reproduce.page import Section, Shown
-from unskew.studies.reproduce.recipe import Claim, Recipe, compare_content
+from unskew.studies.reproduce.recipe import Claim, Recipe
+from unskew.studies.reproduce.trying import How, Tried
 from unskew.types import Array, Lists
 
 BASE = "base vector"
-Told = Callable[[int, int, Sequence[str]], None]
 
 
 @dataclass(frozen=True)
@@ -70,7 +68,7 @@ class Projected:
 class Drawn:
     """One data set and behaviour: the space of the first seed, and nDCG@10 of every projection."""
 
-    source: Source
+    source: DataSet
     behaviour: str
     space: Space
     grades: Array
@@ -83,43 +81,44 @@ class Drawn:
         return f"{self.source.title}, {self.behaviour}"
 
 
-def draw_spaces(
-    recipe: Recipe, source: Source, runs: Path, *, quick: bool, changes: Mapping[str, int], tell: Told | None
-) -> list[Drawn]:
-    """Train a model for every behaviour and seed, and look into it."""
-    content = compare_content(recipe, recipe.panels[0], source.name, source.data, quick=quick)
-    asked = asked_for(content | dict(changes), Path())
+def draw_spaces(recipe: Recipe, chosen: Sequence[DataSet], how: How) -> Tried:
+    """Train a model for every data set, behaviour and seed, and look into it."""
+    drawn = [found for source in chosen for found in _drawn(recipe, source, how)]
+    judged = [one for found in drawn for one in found.judged]
+    return Tried([_section(recipe, found) for found in drawn], embedding_records(drawn), judged)
+
+
+def _drawn(recipe: Recipe, source: DataSet, how: How) -> list[Drawn]:
+    asked = how.asked(recipe, source)
     splits = read_data(asked.file.data, Path())
     drawn: list[Drawn] = []
     total = len(asked.behaviours) * len(asked.seeds)
-    for label, behaviour in asked.behaviours.items():
+    for label in asked.behaviours:
         spaces: list[Space] = []
         for seed in asked.seeds:
-            if tell is not None:
-                tell(len(drawn) * len(asked.seeds) + len(spaces), total, [f"{label}, seed {seed}"])
-            spaces.append(space_of(trained(asked, splits, behaviour, seed, runs), splits.test))
+            if how.tell is not None:
+                how.tell(len(drawn) * len(asked.seeds) + len(spaces), total, [f"{label}, seed {seed}"])
+            spaces.append(space_of(trained(asked, splits, label, seed, how.out / "runs"), splits.test))
         rows = projections(spaces, splits.test)
         claims = [(Claim(first=BASE, second=[name], by="expected"), name) for name in rows if name != BASE]
         drawn.append(Drawn(source, label, spaces[0], splits.test.labels, rows, judge(rows, claims)))
-    if tell is not None:
-        tell(total, total, [])
+    if how.tell is not None:
+        how.tell(total, total, [])
     return drawn
 
 
-def trained(asked: Asked, splits: Splits, behaviour: Behaviour, seed: int, runs: Path) -> Model:
+def trained(asked: Asked, splits: ListParts, behaviour: str, seed: int, runs: Path) -> Model:
     """The model of this behaviour and seed: from its run folder, else trained into it."""
-    file = asked.file
+    file, simulation = asked.file, asked.simulation(behaviour, seed)
     method: Vectorization = checked(Vectorization, file.methods[0], "methods.0")
     ranker = table_of("ranker", file.ranker, RANKERS)
     training: Training = checked(Training, {"threads": 1, "seed": seed} | file.training, "training")
-    depends = (__version__, splits.hashes, file.pages, file.cutoff, file.data.scaling, type(behaviour).__name__)
-    configs = (behaviour, asked.logger, ranker, method, training)
-    text = json.dumps([depends, [config.model_dump(mode="json") for config in configs]], sort_keys=True)
-    folder = runs / hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
+    configs = (simulation, simulation.behaviour, simulation.logger, ranker, method, training)
+    about = {"version": __version__, "lists": splits.hashes, "scaling": file.data.scaling}
+    folder = runs / hash_of(about | {"configs": [dumped(config) for config in configs]})
     if status(folder) != "finished":
-        log = simulate(splits.train, behaviour, pages=file.pages, seed=seed, logger=asked.logger)
         on = {"ranker": ranker, "scaling": file.data.scaling, "validation": splits.validation}
-        learn(log, method, training=training, out=folder, **on)
+        learn(simulation.draw(splits.train), method, training=training, out=folder, **on)
         if status(folder) == "interrupted":
             raise KeyboardInterrupt
     return load_model(folder, Card.read(folder))
@@ -155,11 +154,6 @@ def projections(spaces: Sequence[Space], lists: Lists) -> dict[str, Projected]:
     return rows
 
 
-def embedding_sections(recipe: Recipe, drawn: Sequence[Drawn]) -> list[Section]:
-    """Two charts and a table for each data set and behaviour."""
-    return [_section(recipe, found) for found in drawn]
-
-
 def _section(recipe: Recipe, found: Drawn) -> Section:
     means = {name: row.ndcg for name, row in found.rows.items()}
     others = [summary.mean for name, summary in means.items() if name != BASE]
@@ -169,9 +163,10 @@ def _section(recipe: Recipe, found: Drawn) -> Section:
     )
     against = {judged.second: judged.cells()[1:] for judged in found.judged}
     rows = [[name, spread(means[name]), *against.get(name, ["", "", "", ""])] for name in found.rows]
-    columns = ("ranked by", "nDCG@10", "base ahead", *COLUMNS[2:4], "base vector > this")
-    charts = [_space_chart(recipe, found), _projection_chart(found)]
-    return Section(found.title, text, [Shown("Projections", columns, rows)], charts)
+    columns = ("ranked by", "nDCG@10", "base ahead", *CLAIM_COLUMNS[2:4], "base vector > this")
+    table = Table(columns, rows, "Projections", text=columns[-1:])
+    charts = (_space_chart(recipe, found), _projection_chart(found))
+    return Section(found.title, text, [table], [Figure(chart) for chart in charts])
 
 
 def _space_chart(recipe: Recipe, found: Drawn) -> Any:
@@ -190,20 +185,15 @@ def _space_chart(recipe: Recipe, found: Drawn) -> Any:
 
 def _projection_chart(found: Drawn) -> Any:
     rows = [
-        _around(row.ndcg) | {"position": index}
+        around(row.ndcg) | {"position": index}
         for index, row in enumerate((row for name, row in found.rows.items() if name != BASE), start=1)
     ]
-    return projection_figure("Ranking by projection", rows, _around(found.rows[BASE].ndcg))
+    return projection_figure("Ranking by projection", rows, around(found.rows[BASE].ndcg))
 
 
 def _unit(vectors: Array) -> Array:
     unit: Array = vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
     return unit
-
-
-def _around(summary: SeedSummary) -> dict[str, float]:
-    sd = 0.0 if isnan(summary.sd) else summary.sd
-    return {"mean": summary.mean, "low": summary.mean - sd, "high": summary.mean + sd}
 
 
 def embedding_records(drawn: Sequence[Drawn]) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Charts of a reproduction: measured beside printed, a line over a sweep, an embedding space."""
+"""Charts of a reproduction: a line over a sweep, an embedding space, ranking by projection."""
 
 from __future__ import annotations
 
@@ -7,46 +7,7 @@ from typing import Any
 
 import altair as alt
 
-from unskew.reporting.figures import palette
-
-PRINTED = "paper"
-"""Key of the printed value in the rows of a chart."""
-WIDTH = 380
-_KINDS = {"naive": "biased", "labeled": "reference", "random": "reference", "logging": "reference"}
-
-
-def colours_of(names: Sequence[str]) -> dict[str, str]:
-    """A colour for each arm, as in comparisons."""
-    return palette({name: _KINDS.get(name, "debiased") for name in names})
-
-
-def measured_figure(title: str, rows: Sequence[Mapping[str, Any]], metric: str) -> Any:
-    """Mean ± sd of every arm, and a diamond where the paper prints a value that compares.
-
-    Rows have name, mean, low, high and paper, which may be None.
-    """
-    names = [row["name"] for row in rows]
-    values = [row[key] for row in rows for key in ("low", "high", PRINTED) if row[key] is not None]
-    x = _scale(values)
-    base = alt.Chart({"values": [dict(row) for row in rows]}).encode(
-        y=alt.Y("name:N", sort=names, title=None),
-        color=alt.Color(
-            "name:N", scale=alt.Scale(domain=names, range=list(colours_of(names).values())), legend=None
-        ),
-        tooltip=[alt.Tooltip("name:N"), *(alt.Tooltip(f"{key}:Q", format=".4f") for key in ("mean", PRINTED))],
-    )
-    printed = any(row[PRINTED] is not None for row in rows)
-    axis_title = f"test {metric}, mean ± sd over seeds" + (", paper as ◇" if printed else "")
-    dots = base.mark_circle(size=80, opacity=1).encode(x=alt.X("mean:Q", title=axis_title, scale=x))
-    whiskers = base.mark_rule(strokeWidth=2).encode(x=alt.X("low:Q", scale=x), x2="high:Q")
-    labels = base.mark_text(dy=-11, fontSize=11).encode(x="mean:Q", text=alt.Text("mean:Q", format=".3f"))
-    layers = [whiskers, dots, labels]
-    if printed:
-        diamonds = base.transform_filter(f"isValid(datum.{PRINTED})").mark_point(
-            shape="diamond", size=130, filled=False, strokeWidth=2, color="#1f2933"
-        )
-        layers.append(diamonds.encode(x=alt.X(f"{PRINTED}:Q", scale=x), color=alt.value("#1f2933")))
-    return alt.layer(*layers).properties(width=WIDTH, height=max(110, 34 * len(rows)), title=title)
+from unskew.reporting.figures import WIDTH, palette, scale_around
 
 
 def sweep_figure(title: str, rows: Sequence[Mapping[str, Any]], x_title: str, metric: str) -> Any:
@@ -57,10 +18,10 @@ def sweep_figure(title: str, rows: Sequence[Mapping[str, Any]], x_title: str, me
     names = list(dict.fromkeys(row["series"] for row in rows))
     lines = [dict(row) for row in rows if row["x"] is not None]
     levels = [dict(row) for row in rows if row["x"] is None]
-    y = _scale([row[key] for row in rows for key in ("low", "high")])
+    y = scale_around([row[key] for row in rows for key in ("low", "high")])
     colour = alt.Color(
         "series:N",
-        scale=alt.Scale(domain=names, range=list(colours_of(names).values())),
+        scale=alt.Scale(domain=names, range=list(palette(names).values())),
         legend=alt.Legend(
             title=None, orient="bottom", symbolType="stroke", symbolStrokeWidth=4, symbolOpacity=1, columns=4
         ),
@@ -111,13 +72,13 @@ def embedding_figure(
     lines = rays.encode(x=x, y=y, detail="position:O", color=colour)
     black = [{"x": far * base[0], "y": far * base[1]} for far in (0.0, 1.0)]
     solid = alt.Chart({"values": black}).mark_line(strokeWidth=3, color="#000000", clip=True).encode(x=x, y=y)
-    chart = alt.layer(scatter, lines, solid).resolve_scale(color="independent")
+    chart = alt.layer(scatter, lines, solid).resolvescale_around(color="independent")
     return chart.properties(width=340, height=340, title=title)
 
 
 def projection_figure(title: str, rows: Sequence[Mapping[str, Any]], base: Mapping[str, float]) -> Any:
     """nDCG@10 when projecting on each position's o, mean ± sd over seeds, and dashed when on the base vector."""
-    y = _scale([value for row in (*rows, base) for value in (row["low"], row["high"])])
+    y = scale_around([value for row in (*rows, base) for value in (row["low"], row["high"])])
     lines = alt.Chart({"values": [dict(row) for row in rows]}).encode(
         x=alt.X("position:O", title="position whose o is projected on", axis=alt.Axis(labelAngle=0)),
         tooltip=[alt.Tooltip("position:O"), alt.Tooltip("mean:Q", format=".4f")],
@@ -131,9 +92,3 @@ def projection_figure(title: str, rows: Sequence[Mapping[str, Any]], base: Mappi
         level.mark_text(align="left", baseline="bottom", dx=4, dy=-3, text="base vector").encode(x=alt.value(0)),
     ]
     return alt.layer(*layers).properties(width=340, height=340, title=title)
-
-
-def _scale(values: Sequence[float]) -> Any:
-    """An axis around the values, with some room."""
-    room = 0.08 * (max(values) - min(values)) or 0.01
-    return alt.Scale(domain=[min(values) - room, max(values) + room], nice=False, zero=False)

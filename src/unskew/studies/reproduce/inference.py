@@ -15,14 +15,14 @@ from unskew.learning.fitting.loop import threads
 from unskew.learning.methods import Context, MethodConfig, Naive, Vectorization
 from unskew.learning.model import Model, build
 from unskew.learning.rankers import MLP
-from unskew.studies.compare.config import asked_for
+from unskew.reporting.page import Section, Table
 from unskew.studies.compare.data import read_data
-from unskew.studies.reproduce.data import Source
-from unskew.studies.reproduce.page import Section, Shown
-from unskew.studies.reproduce.recipe import Inference, Recipe, compare_content
+from unskew.studies.reproduce.data import DataSet
+from unskew.studies.reproduce.recipe import Inference, Recipe
+from unskew.studies.reproduce.trying import How, Tried
 from unskew.types import Array, Lists
 
-ARMS = ("vectorization", "scalar")
+TIMED = ("vectorization", "scalar")
 POSITIONS = 10
 _WARM_UP = 3
 _DUMMY = {"behaviours": [{"name": "position"}], "methods": [{"name": "naive"}]}
@@ -32,7 +32,7 @@ _DUMMY = {"behaviours": [{"name": "position"}], "methods": [{"name": "naive"}]}
 class Timed:
     """Seconds of each turn of both models on one data set."""
 
-    source: Source
+    source: DataSet
     lists: int
     documents: int
     seconds: dict[str, Array]
@@ -44,21 +44,25 @@ class Timed:
         return ratio
 
 
-def time_ranking(recipe: Recipe, source: Source, *, quick: bool) -> Timed:
+def time_models(recipe: Recipe, chosen: Sequence[DataSet], how: How) -> Tried:
+    """The time of both models on each data set."""
+    timed = [time_ranking(recipe, source, how) for source in chosen]
+    return Tried([_section(recipe, found) for found in timed], inference_records(recipe, timed))
+
+
+def time_ranking(recipe: Recipe, source: DataSet, how: How) -> Timed:
     """Rank a batch of lists again and again with both, in turns."""
     asked = recipe.inference
     assert asked is not None
-    content = compare_content(
-        recipe.model_copy(update={"compare": _DUMMY}), recipe.panels[0], source.name, source.data, quick=quick
-    )
-    lists = batch_of(read_data(asked_for(content, Path()).file.data, Path()).test, asked.lists)
-    models = {name: untrained(name, asked, lists) for name in ARMS}
+    data = how.asked(recipe.model_copy(update={"compare": _DUMMY}), source).file.data
+    lists = batch_of(read_data(data, Path()).test, asked.lists)
+    models = {name: untrained(name, asked, lists) for name in TIMED}
     scaled = np.asarray(models["scalar"].scaler.apply(lists).features, np.float32)
-    repeats = min(asked.repeats, 20) if quick else asked.repeats
-    seconds: dict[str, list[float]] = {name: [] for name in ARMS}
+    repeats = min(asked.repeats, 20) if how.quick else asked.repeats
+    seconds: dict[str, list[float]] = {name: [] for name in TIMED}
     with threads(1):
         for turn in range(_WARM_UP + repeats):
-            for name in ARMS if turn % 2 else ARMS[::-1]:  # neither is always first
+            for name in TIMED if turn % 2 else TIMED[::-1]:  # neither is always first
                 began = time.perf_counter()
                 rank_all(models[name], scaled, lists.sizes)
                 if turn >= _WARM_UP:
@@ -94,16 +98,11 @@ def rank_all(model: Model, scaled: Array, sizes: Array) -> Array:
     return order
 
 
-def inference_sections(recipe: Recipe, timed: Sequence[Timed]) -> list[Section]:
-    """A table for each data set."""
-    return [_section(recipe, found) for found in timed]
-
-
 def _section(recipe: Recipe, found: Timed) -> Section:
     assert recipe.inference is not None
     paper = recipe.inference.paper
-    columns = ("", "paper", "here, median", "quartiles", "")
-    rows = [[name, f"{paper[name]:.3f} s", *_quartiles(found.seconds[name], "{:.4f} s"), ""] for name in ARMS]
+    columns = ("model", "paper", "here, median", "quartiles", "")
+    rows = [[name, f"{paper[name]:.3f} s", *_quartiles(found.seconds[name], "{:.4f} s"), ""] for name in TIMED]
     printed = paper["vectorization"] / paper["scalar"]
     rows.append(["ratio", f"{printed:.3f}", *_quartiles(found.ratio, "{:.3f}"), "turn by turn"])
     more = 100 * (float(np.median(found.ratio)) - 1)
@@ -112,7 +111,7 @@ def _section(recipe: Recipe, found: Timed) -> Section:
         f"{found.lists} lists with {found.documents:,} documents, {len(found.ratio)} turns, one processor thread"
     )
     text = f"{verdict}; the paper prints {100 * (printed - 1):.1f} % more. {size}."
-    return Section(found.source.title, text, [Shown("Time of ranking a batch", columns, rows)])
+    return Section(found.source.title, text, [Table(columns, rows, "Time of ranking a batch", text=("",))])
 
 
 def _quartiles(values: Array, form: str) -> tuple[str, str]:
@@ -126,7 +125,7 @@ def inference_records(recipe: Recipe, timed: Sequence[Timed]) -> list[dict[str, 
     paper = recipe.inference.paper
     ratio = {"ratio": paper["vectorization"] / paper["scalar"]}
     return [
-        {"data": found.source.name, "method": name, "metric": "seconds" if name in ARMS else "ratio"}
+        {"data": found.source.name, "method": name, "metric": "seconds" if name in TIMED else "ratio"}
         | {"measured": float(np.median(values)), "paper": (paper | ratio)[name], "comparable": name == "ratio"}
         for found in timed
         for name, values in (found.seconds | {"ratio": found.ratio}).items()

@@ -21,7 +21,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from unskew.checking import checked, read_toml
 from unskew.errors import ConfigError, did_you_mean
 
-Table = dict[str, Any]
+Toml = dict[str, Any]
+"""A table of a TOML file."""
 Values = Annotated[dict[str, list[float]], Field(default_factory=dict)]
 _STRICT = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -76,8 +77,8 @@ class Panel(BaseModel):
     model_config = _STRICT
 
     name: str = ""
-    compare: Table = Field(default_factory=dict)
-    on: dict[str, Table] = Field(default_factory=dict)
+    compare: Toml = Field(default_factory=dict)
+    on: dict[str, Toml] = Field(default_factory=dict)
 
 
 class Sweep(BaseModel):
@@ -131,9 +132,9 @@ class Recipe(BaseModel):
     other_scale: list[str] = Field(default_factory=list)
     """Metrics that the paper computes in another way, so that values do not compare."""
     notes: list[str] = Field(default_factory=list)
-    compare: Table = Field(default_factory=dict)
+    compare: Toml = Field(default_factory=dict)
     panels: list[Panel] = Field(default_factory=lambda: [Panel()])
-    on: dict[str, Table] = Field(default_factory=dict)
+    on: dict[str, Toml] = Field(default_factory=dict)
     paper: list[Printed] = Field(default_factory=list)
     claims: list[Claim] = Field(default_factory=list)
     sweep: Sweep | None = None
@@ -167,19 +168,19 @@ def recipe_named(name: str) -> Recipe:
 
 
 @lru_cache
-def sources() -> Table:
+def sources() -> Toml:
     """What recipes share, by data set, and what is quick."""
     return _read("_sources")
 
 
-def _read(name: str) -> Table:
+def _read(name: str) -> Toml:
     with as_file(files("unskew.studies").joinpath("recipes", f"{name}.toml")) as path:
         return read_toml(path)
 
 
-def compare_content(recipe: Recipe, panel: Panel, source: str, data: Mapping[str, Any], *, quick: bool) -> Table:
+def compare_content(recipe: Recipe, panel: Panel, source: str, data: Mapping[str, Any], *, quick: bool) -> Toml:
     """The content of the compare file for a panel on a data set."""
-    content: Table = {}
+    content: Toml = {}
     for part in (
         recipe.compare,
         sources()[source]["compare"],
@@ -199,7 +200,7 @@ def compare_content(recipe: Recipe, panel: Panel, source: str, data: Mapping[str
     return content
 
 
-def merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> Table:
+def merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> Toml:
     """`new` over `old`, table by table; a table of another name is replaced.
 
     >>> merged({"a": {"x": 1, "y": 2}}, {"a": {"y": 3}})
@@ -218,7 +219,7 @@ def merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> Table:
     return result
 
 
-def _quick(content: Table) -> Table:
+def _quick(content: Toml) -> Toml:
     """The same, small."""
     small = dict(sources()["quick"]["compare"])
     if content.get("ranker", {}).get("name") != "mlp":
@@ -229,7 +230,7 @@ def _quick(content: Table) -> Table:
     return content
 
 
-def _first_point(method: Table) -> Table:
+def _first_point(method: Toml) -> Toml:
     """The method without its grid: the first value of every setting."""
     grid = dict(method.get("grid", {}))
     rest = {key: value for key, value in method.items() if key != "grid"}

@@ -13,24 +13,38 @@ A folder of a reproduction holds
 
 from __future__ import annotations
 
+import itertools
 import json
-import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from unskew import __version__
 from unskew.clicks.lists.files import complete_file
-from unskew.errors import ConfigError, RunError
-from unskew.studies.compare.compare import Tell
+from unskew.errors import ConfigError
+from unskew.reporting.console import Tell
+from unskew.reporting.page import PAGE_FILES, Page, Section, write_page
+from unskew.studies.folder import refuse_foreign, remove
 from unskew.studies.reproduce.claims import Judged, tally
-from unskew.studies.reproduce.data import Source, choose_sources, resized
-from unskew.studies.reproduce.embedding import draw_spaces, embedding_records, embedding_sections
-from unskew.studies.reproduce.inference import inference_records, inference_sections, time_ranking
-from unskew.studies.reproduce.page import FILES, Page, write
+from unskew.studies.reproduce.data import DataSet, choose_sources, resized
+from unskew.studies.reproduce.embedding import draw_spaces
+from unskew.studies.reproduce.inference import time_models
 from unskew.studies.reproduce.recipe import Recipe, recipe_named, recipe_names
-from unskew.studies.reproduce.table import SECTIONS, Run, run_panels
+from unskew.studies.reproduce.table import run_panels
+from unskew.studies.reproduce.trying import How, Tried
 
+REPRODUCE_MARK = "reproduce.json"
+"""The file by which a folder is known for a reproduction."""
+KINDS_OF_RECIPE: Mapping[str, Callable[[Recipe, Sequence[DataSet], How], Tried]] = {
+    "table": run_panels,
+    "sweep": run_panels,
+    "inference": time_models,
+    "embedding": draw_spaces,
+}
 QUICK = (
     "This is a quick look with little data and training, to see that everything runs. It is not a reproduction."
 )
@@ -53,7 +67,10 @@ class Reproduction:
 
     name: str
     recipe: Recipe
+    out: Path
     page: Page
+    records: Sequence[Mapping[str, Any]]
+    """Rows of numbers.parquet."""
     judged: Sequence[Judged]
     """Every order that was tested."""
 
@@ -82,63 +99,44 @@ def reproduce(
     changes = {key: value for key, value in (("seeds", seeds), ("pages", pages)) if value is not None}
     for key, value in changes.items():
         if value < 1:
-            raise ConfigError(f"--{key} must be at least 1, not {value}")
-    refuse_foreign(place)
+            raise ConfigError(f"{key} must be at least 1, not {value}")
+    refuse_foreign(place, REPRODUCE_MARK)
     chosen = choose_sources(on, [Path(folder) for folder in data], place / "data", quick=quick)
     chosen = [resized(source, size or {}) for source in chosen]
     place.mkdir(parents=True, exist_ok=True)
     if force:
-        empty(place)
+        remove(place, [*PAGE_FILES, "numbers.parquet", "runs"])  # comparisons empty their own folders
     about = {"recipe": name, "on": [source.name for source in chosen], "quick": quick, "version": __version__}
-    with complete_file(place / "reproduce.json") as path:
+    with complete_file(place / REPRODUCE_MARK) as path:
         path.write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
-    page, judged = _run(recipe, chosen, Run(place, quick, changes, jobs, force, tell))
-    write(page)
-    return Reproduction(name, recipe, page, judged)
+    tried = KINDS_OF_RECIPE[recipe.kind](recipe, chosen, How(place, quick, changes, jobs, force, tell))
+    page = reproduction_page(recipe, chosen, tried, quick=quick)
+    with complete_file(place / "numbers.parquet") as path:
+        pq.write_table(numbers_table(tried.records), path)
+    write_page(page, place)
+    return Reproduction(name, recipe, place, page, tried.records, tried.judged)
 
 
-def _run(recipe: Recipe, chosen: Sequence[Source], how: Run) -> tuple[Page, list[Judged]]:
-    """Run the recipe as its kind asks, and lay out the page."""
-    judged: list[Judged] = []
-    failed: list[str] = []
-    if recipe.kind == "inference":
-        timed = [time_ranking(recipe, source, quick=how.quick) for source in chosen]
-        sections, records = inference_sections(recipe, timed), inference_records(recipe, timed)
-        lead = " ".join(f"{section.heading}: {section.text.split(';')[0]}." for section in sections)
-    elif recipe.kind == "embedding":
-        options = {"quick": how.quick, "changes": how.changes, "tell": how.tell}
-        drawn = [one for source in chosen for one in draw_spaces(recipe, source, how.out / "runs", **options)]  # type: ignore[arg-type]
-        sections, records = embedding_sections(recipe, drawn), embedding_records(drawn)
-        judged = [one for found in drawn for one in found.judged]
-        lead = tally(judged)
-    else:
-        outcomes, failed = run_panels(recipe, chosen, how)
-        sections = SECTIONS[recipe.kind](recipe, outcomes)
-        records = [number.record() for found in outcomes for number in found.numbers]
-        judged = [one for found in outcomes for one in found.judged]
-        lead = tally(judged)
+def reproduction_page(recipe: Recipe, chosen: Sequence[DataSet], tried: Tried, *, quick: bool) -> Page:
+    """What the paper says, then what came out."""
+    timed = recipe.kind == "inference"
+    lead = tally(tried.judged)
+    if timed:
+        lead = " ".join(f"{section.heading}: {section.text.split(';')[0]}." for section in tried.sections)
     about = [recipe.says, recipe.reference + "."]
-    about += [OTHER] * (recipe.kind != "inference" and not all(source.paper for source in chosen))
-    notes = [*recipe.notes, *([] if recipe.kind == "inference" else [HOW]), *[RANKS] * bool(recipe.paper)]
-    lead = f"{QUICK} {lead}" if how.quick else lead
-    return Page(how.out, recipe.title, lead, about, sections, notes, records, failed), judged
+    about += [OTHER] * (not timed and not all(source.paper for source in chosen))
+    notes = [*recipe.notes, *([] if timed else [HOW]), *[RANKS] * bool(recipe.paper)]
+    sections = [Section("The paper", "\n\n".join(about)), *tried.sections]
+    return Page(recipe.title, f"{QUICK} {lead}" if quick else lead, sections, notes, tried.failed)
 
 
-def refuse_foreign(out: Path) -> None:
-    """Write only where there is nothing, or a reproduction."""
-    if not out.exists():
-        return
-    if not out.is_dir() or (any(out.iterdir()) and not (out / "reproduce.json").exists()):
-        raise RunError(
-            f"{out} exists and is not a reproduction, so nothing is written there; choose another --out"
-        )
-
-
-def empty(out: Path) -> None:
-    """Remove what a reproduction wrote itself; comparisons empty their own folders."""
-    for name in FILES:
-        (out / name).unlink(missing_ok=True)
-    shutil.rmtree(out / "runs", ignore_errors=True)
+def numbers_table(records: Sequence[Mapping[str, Any]]) -> pa.Table:
+    """One row per number, with the paper's beside it."""
+    names = list(dict.fromkeys(itertools.chain.from_iterable(records)))
+    texts = ("data", "panel", "behaviour", "method", "metric", "paper_data", "status")
+    types = dict.fromkeys(texts, pa.string()) | {"seeds": pa.int64(), "comparable": pa.bool_()}
+    schema = pa.schema([(name, types.get(name, pa.float64())) for name in names])
+    return pa.Table.from_pylist([dict(record) for record in records], schema=schema)
 
 
 def recipes() -> dict[str, Recipe]:

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isnan
-from pathlib import Path
 from typing import Any
 
 from unskew.measuring import SeedSummary
-from unskew.studies.compare.compare import Tell, compare
-from unskew.studies.compare.rows import Row, spread
+from unskew.reporting.figures import dots_figure
+from unskew.reporting.numbers import around, spread
+from unskew.reporting.page import Figure, Section, Table
+from unskew.studies.compare.compare import compare
+from unskew.studies.compare.rows import Row
 from unskew.studies.compare.table import Comparison
-from unskew.studies.reproduce.claims import COLUMNS, Judged, judge, tally
-from unskew.studies.reproduce.data import Source
-from unskew.studies.reproduce.figures import measured_figure, sweep_figure
-from unskew.studies.reproduce.page import Section, Shown
-from unskew.studies.reproduce.recipe import Panel, Recipe, claims_for, compare_content, sources
+from unskew.studies.reproduce.claims import CLAIM_COLUMNS, Judged, judge, tally
+from unskew.studies.reproduce.data import DataSet
+from unskew.studies.reproduce.figures import sweep_figure
+from unskew.studies.reproduce.recipe import Recipe, claims_for, sources
+from unskew.studies.reproduce.trying import How, Tried
 
 WAY = "labels"
 """Settings are chosen on labelled validation lists, as in the papers."""
@@ -56,14 +58,8 @@ class Number:
         seeds = {"seeds": 0 if self.measured is None else self.measured.seeds}
         paper = {"paper": self.paper, "paper_sd": self.paper_sd, "paper_data": self.paper_data or None}
         status = {"status": "failed" if self.measured is None else "finished"}
-        return (
-            about
-            | measured
-            | seeds
-            | paper
-            | {"difference": self.difference, "comparable": self.comparable}
-            | status
-        )
+        compared = {"difference": self.difference, "comparable": self.comparable}
+        return about | measured | seeds | paper | compared | status
 
     def printed(self) -> str:
         """The paper's number for a table."""
@@ -77,10 +73,10 @@ class Number:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class PanelOutcome:
     """One data set, panel and behaviour."""
 
-    source: Source
+    source: DataSet
     panel: str
     behaviour: str
     rows: Mapping[str, Row]
@@ -93,38 +89,22 @@ class Outcome:
         return ", ".join(part for part in (self.source.title, self.panel, self.behaviour) if part)
 
 
-@dataclass(frozen=True)
-class Run:
-    """How panels are run."""
-
-    out: Path
-    quick: bool
-    changes: Mapping[str, int]
-    """Seeds and pages, where they are not to be the recipe's."""
-    jobs: int | None
-    force: bool
-    tell: Tell | None
-
-
-def run_panels(recipe: Recipe, chosen: Sequence[Source], how: Run) -> tuple[list[Outcome], list[str]]:
-    """Every panel on every data set as a comparison in a folder of its own; and what failed."""
+def run_panels(recipe: Recipe, chosen: Sequence[DataSet], how: How) -> Tried:
+    """Every panel on every data set as a comparison in a folder of its own."""
     outcomes, failed = [], []
     for source in chosen:
         for panel in recipe.panels:
-            content = panel_content(recipe, panel, source, how)
+            content = how.content(recipe, panel, source)
             name = "-".join(part for part in (source.name, panel.name.lower()) if part)
             result = compare(content, how.out / name, force=how.force, jobs=how.jobs, tell=how.tell)
             failed += [f"{source.title}: {f.behaviour}: {f.arm}, seed {f.seed}: {f.error}" for f in result.failed]
             outcomes += [outcome(recipe, source, panel.name, result, name) for name in result.behaviours]
-    return outcomes, failed
+    sections = table_sections(recipe, outcomes) if recipe.sweep is None else sweep_sections(recipe, outcomes)
+    records = [number.record() for found in outcomes for number in found.numbers]
+    return Tried(sections, records, [one for found in outcomes for one in found.judged], failed)
 
 
-def panel_content(recipe: Recipe, panel: Panel, source: Source, how: Run) -> dict[str, Any]:
-    """The compare file of a panel, with the seeds and pages asked for."""
-    return compare_content(recipe, panel, source.name, source.data, quick=how.quick) | dict(how.changes)
-
-
-def outcome(recipe: Recipe, source: Source, panel: str, result: Comparison, behaviour: str) -> Outcome:
+def outcome(recipe: Recipe, source: DataSet, panel: str, result: Comparison, behaviour: str) -> PanelOutcome:
     """Numbers and claims of one behaviour; an arm without a result keeps its place."""
     rows = {row.arm: row for row in result.rows(behaviour, WAY)}
     arms = list(dict.fromkeys(f.arm for f in result.findings if f.behaviour == behaviour))
@@ -135,10 +115,10 @@ def outcome(recipe: Recipe, source: Source, panel: str, result: Comparison, beha
         for metric in recipe.metrics
     ]
     judged = judge(rows, list(claims_for(recipe, source.name, panel, behaviour)))
-    return Outcome(source, panel, behaviour, rows, numbers, judged)
+    return PanelOutcome(source, panel, behaviour, rows, numbers, judged)
 
 
-def _number(recipe: Recipe, source: Source, at: tuple[str, str, str], metric: str, row: Row | None) -> Number:
+def _number(recipe: Recipe, source: DataSet, at: tuple[str, str, str], metric: str, row: Row | None) -> Number:
     value, sd, of = recipe.printed(source.name, *at, metric)
     comparable = of == source.name and metric not in recipe.other_scale
     return Number(
@@ -146,7 +126,7 @@ def _number(recipe: Recipe, source: Source, at: tuple[str, str, str], metric: st
     )
 
 
-def section(recipe: Recipe, found: Outcome, charts: Sequence[Any]) -> Section:
+def section(recipe: Recipe, found: PanelOutcome, charts: Sequence[Any]) -> Section:
     """Text, table of numbers, table of claims."""
     of = next((number.paper_data for number in found.numbers if number.paper_data), "")
     text = tally(found.judged)
@@ -154,16 +134,16 @@ def section(recipe: Recipe, found: Outcome, charts: Sequence[Any]) -> Section:
         text += (
             f" The paper's numbers are of {sources()[of]['title']}: values do not compare with ours, orders may."
         )
-    tables = [main_shown(recipe, found)]
+    tables = [main_table(recipe, found)]
     if found.judged:
         claims = [judged.cells() for judged in found.judged]
-        tables.append(Shown("Orders, tested on nDCG@10", COLUMNS, claims))
+        tables.append(Table(CLAIM_COLUMNS, claims, "Orders, tested on nDCG@10", text=("here",)))
     if len(recipe.metrics) > 1:
-        tables.append(others_shown(recipe, found))
-    return Section(found.title, text, tables, charts)
+        tables.append(others_table(recipe, found))
+    return Section(found.title, text, tables, [Figure(chart) for chart in charts])
 
 
-def main_shown(recipe: Recipe, found: Outcome) -> Shown:
+def main_table(recipe: Recipe, found: PanelOutcome) -> Table:
     """A row for every method: the paper's and our value of the main metric, their difference, and both ranks."""
     main = [number for number in found.numbers if number.metric == recipe.metric]
     theirs = _ranks({number.method: number.paper for number in main})
@@ -180,26 +160,20 @@ def main_shown(recipe: Recipe, found: Outcome) -> Shown:
         for number in main
     ]
     title = f"{_title(recipe.metric)}, paper and here"
-    return Shown.without_empty(title, ("method", "paper", "here", "difference", "ranks", "settings"), rows)
+    columns = ("method", "paper", "here", "difference", "ranks", "settings")
+    return Table(columns, rows, title, text=("settings",)).without_empty()
 
 
-def others_shown(recipe: Recipe, found: Outcome) -> Shown:
+def others_table(recipe: Recipe, found: PanelOutcome) -> Table:
     """The same for the other metrics, values alone."""
     metrics = [metric for metric in recipe.metrics if metric != recipe.metric]
     places = {(number.method, number.metric): number for number in found.numbers}
     columns = [head for metric in metrics for head in (f"{_title(metric)}: paper", "here")]
-    rows = [
-        [
-            method,
-            *(
-                cell
-                for metric in metrics
-                for cell in (places[method, metric].printed(), places[method, metric].ours())
-            ),
-        ]
-        for method in dict.fromkeys(number.method for number in found.numbers)
-    ]
-    return Shown("Other metrics", ("method", *columns), rows, terminal=False)
+    rows = []
+    for method in dict.fromkeys(number.method for number in found.numbers):
+        each = [places[method, metric] for metric in metrics]
+        rows.append([method, *(cell for number in each for cell in (number.printed(), number.ours()))])
+    return Table(("method", *columns), rows, "Other metrics", printed=False)
 
 
 def _ranks(values: Mapping[str, float | None]) -> dict[str, int]:
@@ -220,21 +194,21 @@ def _title(metric: str) -> str:
     return metric.replace("ndcg", "nDCG").replace("arp", "ARP")
 
 
-def table_sections(recipe: Recipe, outcomes: Sequence[Outcome]) -> list[Section]:
+def table_sections(recipe: Recipe, outcomes: Sequence[PanelOutcome]) -> list[Section]:
     """A section with a chart for each."""
     return [section(recipe, found, _bars(recipe, found)) for found in outcomes]
 
 
-def _bars(recipe: Recipe, found: Outcome) -> list[Any]:
+def _bars(recipe: Recipe, found: PanelOutcome) -> list[Any]:
     rows = [
-        _spread_of(number.measured) | {"name": number.method, "paper": number.paper if number.comparable else None}
+        around(number.measured) | {"name": number.method, "paper": number.paper if number.comparable else None}
         for number in found.numbers
         if number.metric == recipe.metric and number.measured is not None
     ]
-    return [measured_figure(found.title, rows, _title(recipe.metric))] if rows else []
+    return [dots_figure(found.title, rows, f"test {_title(recipe.metric)}, mean ± sd over seeds")] if rows else []
 
 
-def sweep_sections(recipe: Recipe, outcomes: Sequence[Outcome]) -> list[Section]:
+def sweep_sections(recipe: Recipe, outcomes: Sequence[PanelOutcome]) -> list[Section]:
     """A chart over methods of one behaviour, or over all behaviours of a data set; then the tables."""
     assert recipe.sweep is not None
     if recipe.sweep.x == "method":
@@ -243,12 +217,13 @@ def sweep_sections(recipe: Recipe, outcomes: Sequence[Outcome]) -> list[Section]
     for source in dict.fromkeys(found.source.name for found in outcomes):
         group = [found for found in outcomes if found.source.name == source]
         title, judged = group[0].source.title, [one for found in group for one in found.judged]
-        sections.append(Section(title, tally(judged), charts=_line(recipe, title, group)))
+        figures = [Figure(chart) for chart in _line(recipe, title, group)]
+        sections.append(Section(title, tally(judged), figures=figures))
         sections += [section(recipe, found, ()) for found in group]
     return sections
 
 
-def _line(recipe: Recipe, title: str, group: Sequence[Outcome]) -> list[Any]:
+def _line(recipe: Recipe, title: str, group: Sequence[PanelOutcome]) -> list[Any]:
     sweep = recipe.sweep
     assert sweep is not None
     rows: list[dict[str, Any]] = []
@@ -260,16 +235,5 @@ def _line(recipe: Recipe, title: str, group: Sequence[Outcome]) -> list[Any]:
             inside = label.startswith(sweep.prefix)
             series = "vectorization" if sweep.x == "method" and inside else number.method
             x = float(label.removeprefix(sweep.prefix)) if inside else None
-            rows.append(_spread_of(number.measured) | {"series": series, "x": x})
+            rows.append(around(number.measured) | {"series": series, "x": x})
     return [sweep_figure(title, rows, sweep.title, _title(recipe.metric))] if rows else []
-
-
-def _spread_of(summary: SeedSummary) -> dict[str, Any]:
-    sd = 0.0 if isnan(summary.sd) else summary.sd
-    return {"mean": summary.mean, "low": summary.mean - sd, "high": summary.mean + sd}
-
-
-SECTIONS: Mapping[str, Callable[[Recipe, Sequence[Outcome]], list[Section]]] = {
-    "table": table_sections,
-    "sweep": sweep_sections,
-}

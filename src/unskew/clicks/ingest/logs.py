@@ -1,0 +1,65 @@
+"""Ingest a log in one call: options from arguments and a mapping file, then the engine, then the run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from unskew.checking import checked, read_toml
+from unskew.clicks.ingest.options import IngestOptions
+from unskew.errors import ConfigError
+
+
+def ingest(
+    source: str | Path | Sequence[str | Path],
+    out: Path | str,
+    *,
+    format: str | None = None,
+    mapping: Path | str | None = None,
+    columns: Mapping[str, str] | None = None,
+    keep: Sequence[str] = (),
+    clicks: Sequence[str | Path] = (),
+    page_columns: Sequence[str] = (),
+    time_zone: str | None = None,
+    positions_from: int | None = None,
+    off: Sequence[str] = (),
+    max_rejected: float | None = None,
+    force: bool = False,
+    engine: str = "duckdb",
+    **connection: Any,
+) -> dict[str, Any]:
+    """Read a click log into impressions in the folder `out`, whole or not at all; its summary.
+
+    `columns` says theirs for ours, {"position": "rank"}. `connection` goes to `connect`: spark_master, memory,
+    threads, scratch.
+    """
+    from unskew.clicks.engine.engine import connect
+    from unskew.clicks.ingest.ingest import ingest as read_in
+
+    over = {
+        "columns": dict(columns or {}),
+        "keep": tuple(keep),
+        "page": tuple(page_columns),
+        "time": {} if time_zone is None else {"zone": time_zone},
+        "positions": {} if positions_from is None else {"base": positions_from},
+        "rules": {"off": tuple(off)} if off else {},
+        "max_rejected": max_rejected,
+    }
+    options = ingest_options(None if mapping is None else Path(mapping), over)
+    with connect(engine, **connection) as opened:
+        return read_in(source, out, opened, options, kind=format, clicks=clicks, force=force)
+
+
+def ingest_options(mapping: Path | None, over: Mapping[str, Any]) -> IngestOptions:
+    """The options of a mapping file, with those over them that say something."""
+    content = {} if mapping is None else read_toml(mapping)
+    for key, value in over.items():
+        there = content.get(key)
+        if value not in (None, {}, ()):
+            content[key] = {**there, **value} if isinstance(there, dict) else value
+    try:
+        options: IngestOptions = checked(IngestOptions, content, "")
+    except ConfigError as error:
+        raise ConfigError(f"{mapping}: {error}" if mapping is not None else str(error)) from None
+    return options

@@ -1,0 +1,38 @@
+"""How numbers are written in tables and sentences."""
+
+from __future__ import annotations
+
+from math import isnan
+from typing import Any
+
+from unskew.measuring import SeedSummary
+
+
+def number(value: float | None, form: str = ".4f") -> str:
+    """A number, n/a where there is none.
+
+    >>> number(0.5), number(0.5, "+.2f"), number(None)
+    ('0.5000', '+0.50', 'n/a')
+    """
+    return "n/a" if value is None or isnan(value) else format(value, form)
+
+
+def p_value(p: float | None, *, equals: bool = False) -> str:
+    """A p-value, with no more digits than it deserves.
+
+    >>> p_value(0.00001), p_value(0.25, equals=True)
+    ('< 0.0001', 'p = 0.2500')
+    """
+    text = "< 0.0001" if p is not None and p < 0.0001 else number(p)
+    return text if not equals else f"p {text}" if text[0] == "<" else f"p = {text}"
+
+
+def spread(summary: SeedSummary) -> str:
+    """Mean and standard deviation over seeds, the mean alone where there is one seed."""
+    return f"{summary.mean:.3f}" + ("" if isnan(summary.sd) else f" ± {summary.sd:.3f}")
+
+
+def around(summary: SeedSummary) -> dict[str, Any]:
+    """Mean over seeds, and one standard deviation to either side."""
+    sd = 0.0 if isnan(summary.sd) else summary.sd
+    return {"mean": summary.mean, "low": summary.mean - sd, "high": summary.mean + sd}

@@ -1,0 +1,101 @@
+"""Summaries as pages: an ingested log, a run that ended, and what was measured of one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from unskew.reporting.console import bar_lines
+from unskew.reporting.numbers import number, p_value
+from unskew.reporting.page import Page, Section, Table
+
+_CHOSEN = {"labels": "nDCG@10", "nDCG of clicks": "nDCG@10 of held-out clicks"}
+
+
+def ingest_page(out: Path, made: Mapping[str, Any]) -> Page:
+    """The summary of an ingested log."""
+    without = made["pages_without_clicks"]
+    lines = [
+        f"{made['pages']:,} pages, {made['queries']:,} queries, {made['documents']:,} documents",
+        f"{made['clicks']:,} clicks ({made['click_rate']:.2%}), {without:.1%} of pages without one",
+    ]
+    if made["positions_from"] is not None:
+        how = "found" if made["positions_detected"] else "given"
+        lines.append(f"positions count from {made['positions_from']} in the source ({how}), from 1 here")
+    if made["time"] is not None:
+        lines.append(f"from {made['time']['first']} to {made['time']['last']}")
+    lines += made["notes"]
+    lines += [f"{count:,} rows of {name} beside the log, in {out / name}" for name, count in made["sides"].items()]
+    lines += [f"{count:,} {kind.replace('_', ' ')} passed over" for kind, count in made["ignored"].items()]
+    ranks = made["by_position"]
+    said = [f"{row['click_rate']:.4f}  {row['clicks']:,}/{row['impressions']:,}" for row in ranks]
+    bars = bar_lines({row["position"]: row["click_rate"] for row in ranks}, said)
+    lost = made["rejected"]
+    reasons = sorted(lost["reasons"].items(), key=lambda item: -item[1])
+    broken = "\n\n".join(f"{count:,} {reason.replace('_', ' ')}" for reason, count in reasons)
+    title = f"{made['impressions']:,} impressions from {made['rows_read']:,} rows read, in {out}"
+    aside = f"{lost['rows']:,} broken rows ({lost['share']:.2%}), see rejected.parquet"
+    return Page(
+        title,
+        sections=[
+            Section("The log", "\n\n".join(lines)),
+            Section("Click rate by position", code=bars),
+            Section("Rules", tables=[_rules(made["rules"])]),
+            Section(aside, broken or "none"),
+        ],
+    )
+
+
+def _rules(rules: Mapping[str, Mapping[str, Any]]) -> Table:
+    rows = []
+    for name, rule in rules.items():
+        if rule["asked"]:
+            done = "" if not rule["rows"] else "removed" if rule["on"] else "kept (off)"
+            rows.append([name, f"{rule['rows']:,}", f"{rule['share']:.2%}", done])
+        else:
+            rows.append([name, "–", "–", "nothing to ask"])
+    return Table(("rule", "rows", "share", ""), rows, text=("",))
+
+
+def run_page(folder: Path, status: str, metrics: Mapping[str, Any]) -> Page:
+    """How a run ended, from its metrics.json."""
+    validation, sections, lines = metrics["validation"], [], []
+    if validation["best"] is not None:
+        what = _CHOSEN.get(validation["on"], "log-likelihood of a held-out click")
+        lines.append(f"validation: {what} {validation['best']:.4f} at step {validation['step']}")
+    if metrics.get("propensity"):
+        curve = " ".join(f"{value:.3f}" for value in metrics["propensity"][:12])
+        lines.append(f"examination relative to rank 1: {curve}")
+    if lines:
+        sections.append(Section("What was learned", "\n\n".join(lines)))
+    if "test" in metrics:
+        sections.append(_ranking(metrics["test"], {}))
+    return Page(f"{status}: {folder}", sections=sections)
+
+
+def measure_page(result: Mapping[str, Any]) -> Page:
+    """What `measure` found."""
+    sections = [_ranking(result["ranking"], result.get("against", {}))]
+    if "clicks" in result:
+        rows = [
+            [name, " ".join(map(number, value)) if isinstance(value, list) else number(value)]
+            for name, value in result["clicks"].items()
+        ]
+        sections.append(Section("Click prediction", tables=[Table(("measure", "value"), rows, text=("value",))]))
+    return Page(str(result["run"]), sections=sections)
+
+
+def _ranking(report: Mapping[str, Any], against: Mapping[str, Any]) -> Section:
+    """Ranking metrics, how queries without a relevant document were counted, and a comparison if there is one."""
+    text = f"{report['queries']} queries, {report['without_relevant']} of them without a relevant document "
+    table = Table(("metric", "mean"), [[name, number(value)] for name, value in report["means"].items()])
+    if against:
+        rows = [[*row, *_compared(against["metrics"][row[0]])] for row in table.rows]
+        table = Table((*table.columns, "difference", "95 % interval", "p"), rows, f"against {against['run']}")
+    return Section("Ranking", f"{text}({report['empty']})", [table])
+
+
+def _compared(test: Mapping[str, Any]) -> list[str]:
+    low, high = (number(end, "+.4f") for end in test["interval"])
+    return [number(test["difference"], "+.4f"), f"{low} to {high}", p_value(test["p"])]

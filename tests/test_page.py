@@ -1,0 +1,209 @@
+"""Pages: one description, three ways of showing it; tables that fit, bars that come late, words for flags."""
+
+from __future__ import annotations
+
+import io
+import re
+from pathlib import Path
+from typing import Any
+
+import altair as alt
+import pytest
+from rich.console import Console
+
+from unskew.learning.fitting.loop import Progress
+from unskew.reporting.console import grid_bar, print_page, training_bar
+from unskew.reporting.numbers import number, p_value
+from unskew.reporting.page import PAGE_FILES, Figure, Page, Section, Table, html, html_table, markdown, write_page
+from unskew.reporting.summaries import measure_page, run_page
+from unskew.terminal.main import in_flags
+
+TABLE = Table(
+    ("method", "one", "two", "settings"),
+    [["naive", "1", "", "plain"], ["dla", "2", "", "max_weight = 5.0"]],
+    "Title of it",
+    text=("settings",),
+    best="dla",
+    wide=("one",),
+)
+
+
+def chart() -> Any:
+    return alt.Chart({"values": [{"x": 1}]}).mark_point().encode(x="x:Q")
+
+
+def page(**changes: Any) -> Page:
+    content: dict[str, Any] = {
+        "title": "What is it?",
+        "lead": "It is so.",
+        "sections": [
+            Section("Tables", "First.\n\nSecond.", [TABLE]),
+            Section("Figures", figures=[Figure(chart(), ["* * a chart in letters"])], code=["unskew demo"]),
+            Section("Unseen", figures=[Figure(chart())]),
+        ],
+        "notes": ["know this"],
+        "failed": ["naive, seed 0: it broke"],
+    }
+    return Page(**content | changes)
+
+
+def printed(shown: Page, width: int = 100) -> str:
+    stream = io.StringIO()
+    print_page(shown, Console(file=stream, width=width))
+    return stream.getvalue()
+
+
+def without_scripts(text: str) -> str:
+    return re.sub(r"<script\b.*?</script>", "", text, flags=re.DOTALL)
+
+
+# ------------------------------------------------------------------------------------------- three ways
+
+
+def test_every_way_says_the_same(tmp_path: Path) -> None:
+    write_page(page(), tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(PAGE_FILES)
+    ways = [(tmp_path / name).read_text(encoding="utf-8") for name in ("table.md", "report.html")]
+    for text in (*ways, printed(page())):
+        for part in ("What is it?", "It is so.", "First.", "Second.", "Title of it", "max_weight = 5.0"):
+            assert part in text
+        for part in ("unskew demo", "know this", "Failed: naive, seed 0: it broke"):
+            assert part in text
+    assert "in letters" not in ways[0] + without_scripts(ways[1])
+    assert without_scripts(ways[1]).count("<div id='chart") == 2
+
+
+def test_a_page_without_charts_needs_no_script(tmp_path: Path) -> None:
+    write_page(page(sections=[Section("Tables", tables=[TABLE])]), tmp_path)
+    assert "<script" not in (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert not (tmp_path / "figure.svg").exists()
+
+
+def test_html_is_escaped() -> None:
+    table = Table(("<i>", "n"), [["a & b", "<script>"], ["best", "x"]], "<c>", best="best")
+    cells = html_table(table)
+    assert "<script>" not in cells
+    assert "<td class=text>a &amp; b</td><td>&lt;script&gt;</td>" in cells
+    assert cells.count("class=best") == 1
+    section = Section("<h>", "1 < 2\n\n3", code=["</pre>"])
+    text = html(Page("<t>", "a < b", [section], ["<n>"], ["<f>"], "</html>"))
+    for part in (
+        "<h1>&lt;t&gt;</h1>",
+        "a &lt; b",
+        "<h2>&lt;h&gt;</h2>",
+        "<p>1 &lt; 2</p><p>3</p>",
+        "&lt;/pre&gt;",
+    ):
+        assert part in text
+    assert "<li>&lt;n&gt;</li><li class='failed'>Failed: &lt;f&gt;</li>" in text
+    assert text.count("</html>") == 1
+
+
+def test_markdown_keeps_bars_inside_cells() -> None:
+    text = markdown(Page("T", sections=[Section("s", tables=[Table(("a", "n"), [["x|y", "1"]])])]))
+    assert text == "# T\n\n## s\n\n| a | n |\n| --- | ---: |\n| x\\|y | 1 |\n"
+
+
+# ------------------------------------------------------------------------------------------- tables
+
+
+def test_columns_are_left_out_and_no_row() -> None:
+    less = TABLE.without_empty()
+    assert (list(less.columns), less.rows[1]) == (["method", "one", "settings"], ["dla", "2", "max_weight = 5.0"])
+    assert list(TABLE.without_empty(but=3).columns) == list(TABLE.columns)
+    assert list(TABLE.without(["one", "two"]).columns) == ["method", "settings"]
+
+
+def test_a_narrow_terminal_does_without_wide_columns() -> None:
+    numbers = [f"{index}." + "1" * 12 for index in range(3)]
+    wide = Table(("method", "a", "b", "c"), [["dla", *numbers]], wide=("b", "c"))
+    shown = {width: printed(Page("t", sections=[Section("s", tables=[wide])]), width) for width in (120, 50, 20)}
+    found = {width: [value in text for value in numbers] for width, text in shown.items()}
+    assert found[120] == [True, True, True]
+    assert found[50] == [True, False, True]  # the first of `wide` goes first
+    assert found[20][1:] == [False, False]
+    unprinted = Table(("method", "a"), [["dla", "0.5"]], printed=False)
+    assert "dla" not in printed(Page("t", sections=[Section("s", tables=[unprinted])]))
+
+
+def test_text_and_numbers_stand_apart() -> None:
+    lines = printed(page()).splitlines()
+    (row,) = [line for line in lines if "naive " in line and "│" in line]
+    assert re.search(r"│ naive  │   1 │     │ plain +│", row)
+    assert ">plain</td>" in html(page())
+    assert "<td class=text>plain" in html(page())
+
+
+def test_numbers() -> None:
+    assert [number(value) for value in (0.5, None, float("nan"))] == ["0.5000", "n/a", "n/a"]
+    assert [p_value(value) for value in (0.5, 0.00001, None)] == ["0.5000", "< 0.0001", "n/a"]
+
+
+# ------------------------------------------------------------------------------------------- the terminal
+
+
+def test_brackets_and_long_lines_stay_as_they_are() -> None:
+    long = "a [bold] line " + "that goes on and on " * 10
+    assert long.strip() in printed(Page(long.strip(), sections=[Section("s", "x")]), 40)
+
+
+def bar_of(text: str) -> list[str]:
+    plain = re.sub(r"\x1b\[[^A-Za-z]*[A-Za-z]", "", text).replace("\r", "\n")
+    return [line for line in plain.split("\n") if line.strip()]
+
+
+def test_a_bar_comes_with_the_first_progress() -> None:
+    for terminal in (True, False):
+        stream = io.StringIO()
+        console = Console(file=stream, width=80, force_terminal=terminal, color_system=None)
+        with pytest.raises(ValueError, match="wrong"), grid_bar(console):
+            raise ValueError("a wrong setting")
+        with pytest.raises(ValueError, match="wrong"), training_bar("dla", 2, console):
+            raise ValueError("a wrong setting")
+        assert stream.getvalue() == ""
+        with grid_bar(console) as tell:
+            assert tell is not None
+            tell(1, 2, ["position: dla, seed 0", "[a]"])
+        assert "1/2" in bar_of(stream.getvalue())[-1]
+        assert "position: dla" in bar_of(stream.getvalue())[-1]
+
+
+def test_nobody_is_told_nothing() -> None:
+    with training_bar("dla", 2, None) as report, grid_bar(None) as tell:
+        assert report is None
+        assert tell is None
+
+
+@pytest.mark.parametrize("metric", [None, 0.5, float("nan")])
+def test_the_bar_survives_a_narrow_terminal(metric: float | None) -> None:
+    stream = io.StringIO()
+    console = Console(file=stream, width=80, force_terminal=True, color_system=None)
+    with training_bar("regression_em", 200, console) as report:
+        assert report is not None
+        report(Progress(100, 1.25, metric, None, 1.0, 25_000.0))
+    last = bar_of(stream.getvalue())[-1]
+    assert len(last) <= 80
+    for part in ("regression_em", "━", "100/200", "loss 1.25", "docs/s"):
+        assert part in last
+    assert ("valid" in last) == (metric is not None)
+
+
+def test_errors_speak_of_flags_where_there_are_some() -> None:
+    text = "choose another out=, or use force=True; give validation=, position=rank"
+    flags = ["--out", "--force", "--max-rejected"]
+    assert in_flags(text, flags) == "choose another --out, or use --force; give validation=, position=rank"
+    assert in_flags("raise max_rejected=", flags) == "raise --max-rejected"
+
+
+# ------------------------------------------------------------------------------------------- summaries
+
+
+def test_a_run_without_validation_and_measures_without_a_value() -> None:
+    ended = run_page(Path("runs/dla"), "finished", {"validation": {"on": "nothing", "best": None, "step": 0}})
+    assert printed(ended) == "finished: runs/dla\n"
+    ranking = {"means": {"ndcg@10": None}, "queries": 2, "without_relevant": 2, "empty": "skip"}
+    clicks = {"AUC": None, "perplexity by rank": [1.5, None]}
+    text = printed(measure_page({"run": "runs/dla", "ranking": ranking, "clicks": clicks}))
+    assert "2 queries, 2 of them without a relevant document (skip)" in text
+    assert re.search(r"│ ndcg@10 +│ +n/a │", text)
+    assert re.search(r"│ perplexity by rank +│ 1.5000 n/a +│", text)
