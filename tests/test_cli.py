@@ -22,7 +22,7 @@ import unskew
 from unskew.clicks.simulate import BEHAVIOURS
 from unskew.errors import UnskewError
 from unskew.learning.methods import LEARNERS
-from unskew.terminal.main import app, main
+from unskew.terminal.main import COMMANDS, app, main
 
 torch.set_num_threads(1)
 
@@ -111,6 +111,20 @@ def test_version_and_help() -> None:
     for command in ("demo", "simulate", "learn", "measure", "methods", "behaviours"):
         assert command in shown.out
         assert unskew_command(command, "--help").status == 0
+
+
+def test_every_command_is_a_verb_or_a_list_of_names_in_python() -> None:
+    for command in COMMANDS:
+        assert command.__name__ in unskew.__all__
+        there = getattr(unskew, command.__name__)
+        assert callable(there) or there.__name__ in ("unskew.learning.methods", "unskew.clicks.simulate")
+    assert 30 <= len(unskew.__all__) <= 40
+    assert set(unskew.__all__) <= set(dir(unskew))
+    assert unskew.methods.METHODS is unskew.METHODS
+    assert isinstance(unskew.behaviours.PositionBias(), unskew.BEHAVIOURS["position"])
+    assert unskew.rankers.MLP(sizes=(4,)).sizes == (4,)
+    with pytest.raises(AttributeError, match="no attribute 'DLA'"):
+        _ = unskew.DLA  # type: ignore[attr-defined]
 
 
 def test_without_arguments_it_explains_itself() -> None:
@@ -349,6 +363,19 @@ def test_measure(world: Path) -> None:
     shown = unskew_command("measure", world / "dla", *lists).out
     assert re.search(rf"│ ndcg@10 +│ {expected.means['ndcg@10']:.4f} │", shown)
     assert "6 queries" in shown
+
+
+def test_measure_in_python(world: Path) -> None:
+    log = unskew.read_log(world / "log.parquet", unskew.read_letor(world / "log.train.txt"))
+    test = unskew.read_letor(world / "log.test.txt")
+    run, folder = unskew.learn(log, "naive", steps=3), world / "dla"
+    found = unskew.measure(run, test, against=unskew.load(folder), metrics=["ndcg@10"])
+    assert (found["run"], found["against"]["run"]) == ("naive", "dla")
+    expected = unskew.measure_ranking(run.score(test), test, ["ndcg@10"]).means["ndcg@10"]
+    assert found["ranking"]["means"]["ndcg@10"] == pytest.approx(expected)
+    from_files = unskew.measure(folder, str(world / "log.train.txt"), log=world / "log.parquet")
+    in_memory = unskew.measure(unskew.load(folder), log.lists, log=log)
+    assert from_files["clicks"] == in_memory["clicks"]
 
 
 def test_measure_what_is_asked_for(world: Path, tmp_path: Path) -> None:

@@ -185,7 +185,7 @@ def arm(name: str, level: float, seeds: int = 3) -> Row:
     rng = np.random.default_rng(len(name))
     values = level + 0.02 * rng.standard_normal((seeds, 50))
     metrics = {metric: mean_over_seeds(values.mean(1)) for metric in cells.MEASURED}
-    return Row(name, 0, "", metrics, values, tuple(map(float, values.mean(1))))
+    return Row(name, "", metrics, values, tuple(map(float, values.mean(1))))
 
 
 def test_methods_are_tested_against_the_best_baseline() -> None:

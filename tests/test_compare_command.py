@@ -312,7 +312,7 @@ def arm(name: str, *, better: float, noise: float = 0.02) -> Row:
     values = 0.5 + better + noise * rng.standard_normal(60) + np.array([[0.0], [0.01]])
     seeds = tuple(map(float, values.mean(1)))
     metrics = {metric: mean_over_seeds(seeds) for metric in cells.MEASURED}
-    return Row(name, 0, "", metrics, values, seeds)
+    return Row(name, "", metrics, values, seeds)
 
 
 def said(*rows: Row) -> str:

@@ -204,8 +204,8 @@ def test_individual_golden_exponent() -> None:
     # all ten features 1 at coupling 0.1: exponent .965311, θ_1 -> .689158, θ_10 -> .066151
     model = IndividualBias(features=tuple(range(10)))
     shown = shown_of([4] * 10)
-    assert model.exponent(shown.lists)[0] == pytest.approx(1 + 0.1 * sum(WEIGHTS), abs=1e-6)
-    assert model.exponent(shown.lists)[0] == pytest.approx(0.965311, abs=2e-6)  # w is printed to 5 digits
+    assert model.document_terms(shown.lists)[0] == pytest.approx(1 + 0.1 * sum(WEIGHTS), abs=1e-6)
+    assert model.document_terms(shown.lists)[0] == pytest.approx(0.965311, abs=2e-6)  # w is printed to 5 digits
     probability = model.click_probability(shown)[0]
     assert probability[0] == pytest.approx(0.689158, abs=1e-6)
     assert probability[9] == pytest.approx(0.066151, abs=1e-6)
@@ -462,7 +462,7 @@ def test_a_user_who_never_clicks_does_not_hang(goal: dict[str, int]) -> None:
         ({"pages": 1, "cutoff": -1}, "cutoff: input should be greater than or equal to 0"),
         ({"pages": 1, "behaviour": "positon"}, "Did you mean position"),
         ({"pages": 1, "logger": "svn"}, "Did you mean svm"),
-        ({"pages": 1, "logger": "feature"}, "needs column"),
+        ({"pages": 1, "logger": "feature"}, "logger.column: missing"),
     ],
 )
 def test_wrong_settings_are_refused(world: Lists, settings: dict[str, int], message: str) -> None:

@@ -1,67 +1,32 @@
 """Metrics of rankings and of click predictions, and paired comparisons between runs."""
 
-from unskew.measuring.clicks import (
-    auc_metric,
-    click_loglikelihood_metric,
-    listwise_click_loglikelihood_metric,
-    perplexity_by_rank_metric,
-    perplexity_metric,
-)
-from unskew.measuring.formulas import Empty, Gain
-from unskew.measuring.ranked import RankedLists, rank_lists
-from unskew.measuring.ranking import (
-    arp_legacy_metric,
-    arp_metric,
-    dcg_metric,
-    err_metric,
-    map_metric,
-    mrr_metric,
-    ndcg_metric,
-    precision_metric,
-)
-from unskew.measuring.report import DEFAULT_METRICS, RankingReport, measure_ranking
-from unskew.measuring.tests import (
-    Interval,
-    PairedTest,
-    SeedSummary,
-    bootstrap_mean,
-    crossed_t_test,
-    gap_closed,
-    holm,
-    mean_over_seeds,
-    paired_bootstrap,
-    paired_t_test,
-)
-
-__all__ = [
-    "DEFAULT_METRICS",
-    "Empty",
-    "Gain",
-    "Interval",
-    "PairedTest",
-    "RankedLists",
-    "RankingReport",
-    "SeedSummary",
-    "arp_legacy_metric",
-    "arp_metric",
-    "auc_metric",
-    "bootstrap_mean",
-    "click_loglikelihood_metric",
-    "crossed_t_test",
-    "dcg_metric",
-    "err_metric",
-    "gap_closed",
-    "holm",
-    "listwise_click_loglikelihood_metric",
-    "map_metric",
-    "mean_over_seeds",
-    "measure_ranking",
-    "mrr_metric",
-    "ndcg_metric",
-    "paired_bootstrap",
-    "paired_t_test",
-    "perplexity_by_rank_metric",
-    "perplexity_metric",
-    "precision_metric",
-    "rank_lists",
-]
+from unskew.measuring.clicks import auc_metric as auc_metric
+from unskew.measuring.clicks import click_loglikelihood_metric as click_loglikelihood_metric
+from unskew.measuring.clicks import listwise_click_loglikelihood_metric as listwise_click_loglikelihood_metric
+from unskew.measuring.clicks import perplexity_by_rank_metric as perplexity_by_rank_metric
+from unskew.measuring.clicks import perplexity_metric as perplexity_metric
+from unskew.measuring.formulas import Empty as Empty
+from unskew.measuring.formulas import Gain as Gain
+from unskew.measuring.ranked import RankedLists as RankedLists
+from unskew.measuring.ranked import rank_lists as rank_lists
+from unskew.measuring.ranking import arp_legacy_metric as arp_legacy_metric
+from unskew.measuring.ranking import arp_metric as arp_metric
+from unskew.measuring.ranking import dcg_metric as dcg_metric
+from unskew.measuring.ranking import err_metric as err_metric
+from unskew.measuring.ranking import map_metric as map_metric
+from unskew.measuring.ranking import mrr_metric as mrr_metric
+from unskew.measuring.ranking import ndcg_metric as ndcg_metric
+from unskew.measuring.ranking import precision_metric as precision_metric
+from unskew.measuring.report import DEFAULT_METRICS as DEFAULT_METRICS
+from unskew.measuring.report import RankingReport as RankingReport
+from unskew.measuring.report import measure_ranking as measure_ranking
+from unskew.measuring.tests import Interval as Interval
+from unskew.measuring.tests import PairedTest as PairedTest
+from unskew.measuring.tests import SeedSummary as SeedSummary
+from unskew.measuring.tests import bootstrap_mean as bootstrap_mean
+from unskew.measuring.tests import crossed_t_test as crossed_t_test
+from unskew.measuring.tests import gap_closed as gap_closed
+from unskew.measuring.tests import holm as holm
+from unskew.measuring.tests import mean_over_seeds as mean_over_seeds
+from unskew.measuring.tests import paired_bootstrap as paired_bootstrap
+from unskew.measuring.tests import paired_t_test as paired_t_test

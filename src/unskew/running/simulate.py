@@ -48,7 +48,8 @@ def simulate_to(
     if SYNTHETIC in lists:
         if len(lists) > 1:
             raise ConfigError("lists=: synthetic stands alone")
-        beside = synthetic_parts(out, queries, (features, documents), asked.seed)
+        parts = synthetic_parts(queries, features, documents, asked.seed)
+        beside = {out.with_suffix(f".{name}.txt"): part for name, part in parts.items()}
         refuse(list(beside), force)
         shown = next(iter(beside.values()))
     else:
@@ -89,11 +90,11 @@ def configured(path: Path | None, **asked: tuple[str, Mapping[str, type[Any]]]) 
     return made
 
 
-def synthetic_parts(out: Path, queries: int, shape: tuple[int, int], seed: int) -> dict[Path, Lists]:
-    """Training, validation and test lists by the file that each is written to."""
+def synthetic_parts(queries: int, features: int, documents: int, seed: int) -> dict[str, Lists]:
+    """Training, validation and test lists of one world; the latter have a quarter of the queries each."""
     counts = {"train": queries, "validation": max(queries // 4, 1), "test": max(queries // 4, 1)}
     return {
-        out.with_suffix(f".{part}.txt"): make_lists(count, *shape, seed=seed * 3 + index)
+        part: make_lists(count, features, documents, seed=seed * 3 + index)
         for index, (part, count) in enumerate(counts.items())
     }
 

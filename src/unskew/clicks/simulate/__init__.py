@@ -8,28 +8,32 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 
 from unskew.checking import checked, known, named
-from unskew.clicks.simulate.behaviour import Behaviour, Outcome, Shown, relevance_probability
-from unskew.clicks.simulate.cascade import Cascade
-from unskew.clicks.simulate.dynamic_bayesian import DynamicBayesian
-from unskew.clicks.simulate.individual import IndividualBias
+from unskew.clicks.simulate.behaviour import Behaviour as Behaviour
+from unskew.clicks.simulate.behaviour import Outcome as Outcome
+from unskew.clicks.simulate.behaviour import Shown as Shown
+from unskew.clicks.simulate.behaviour import relevance_probability as relevance_probability
+from unskew.clicks.simulate.cascade import Cascade as Cascade
+from unskew.clicks.simulate.dynamic_bayesian import DynamicBayesian as DynamicBayesian
+from unskew.clicks.simulate.individual import IndividualBias as IndividualBias
+from unskew.clicks.simulate.logger import LOGGERS as LOGGERS
+from unskew.clicks.simulate.logger import FeatureLogger as FeatureLogger
+from unskew.clicks.simulate.logger import LinearRanker as LinearRanker
+from unskew.clicks.simulate.logger import Logger as Logger
+from unskew.clicks.simulate.logger import OracleLogger as OracleLogger
+from unskew.clicks.simulate.logger import RandomLogger as RandomLogger
+from unskew.clicks.simulate.logger import ScoresLogger as ScoresLogger
+from unskew.clicks.simulate.logger import SvmLogger as SvmLogger
 from unskew.clicks.simulate.logger import (
-    LOGGERS,
-    FeatureLogger,
-    LinearRanker,
-    Logger,
-    OracleLogger,
-    RandomLogger,
-    ScoresLogger,
-    SvmLogger,
     find_logger,
-    logging_scores,
 )
-from unskew.clicks.simulate.matrix import ClickMatrix
-from unskew.clicks.simulate.mixture import Mixture
-from unskew.clicks.simulate.position import PositionBias
-from unskew.clicks.simulate.simulation import LogOptions, Simulation
-from unskew.clicks.simulate.trust import TrustBias
-from unskew.clicks.simulate.user_browsing import UserBrowsing
+from unskew.clicks.simulate.logger import logging_scores as logging_scores
+from unskew.clicks.simulate.matrix import ClickMatrix as ClickMatrix
+from unskew.clicks.simulate.mixture import Mixture as Mixture
+from unskew.clicks.simulate.position import PositionBias as PositionBias
+from unskew.clicks.simulate.simulation import LogOptions as LogOptions
+from unskew.clicks.simulate.simulation import Simulation as Simulation
+from unskew.clicks.simulate.trust import TrustBias as TrustBias
+from unskew.clicks.simulate.user_browsing import UserBrowsing as UserBrowsing
 from unskew.errors import ConfigError, did_you_mean
 from unskew.types import Lists, Log
 
@@ -46,35 +50,6 @@ BEHAVIOURS: dict[str, type[Behaviour]] = {
 """User behaviours by the name that a run file or the command line uses."""
 
 Config = TypeVar("Config", bound=BaseModel)
-
-__all__ = [
-    "BEHAVIOURS",
-    "LOGGERS",
-    "Behaviour",
-    "Cascade",
-    "ClickMatrix",
-    "DynamicBayesian",
-    "FeatureLogger",
-    "IndividualBias",
-    "LinearRanker",
-    "LogOptions",
-    "Logger",
-    "Mixture",
-    "OracleLogger",
-    "Outcome",
-    "PositionBias",
-    "RandomLogger",
-    "ScoresLogger",
-    "Shown",
-    "Simulation",
-    "SvmLogger",
-    "TrustBias",
-    "UserBrowsing",
-    "config_of",
-    "logging_scores",
-    "relevance_probability",
-    "simulate",
-]
 
 
 def simulate(

@@ -90,16 +90,36 @@ class Graded(Behaviour):
         return relevance_probability(shown.labels, noise=self.noise, max_grade=self.max_grade)
 
 
-class Sequential(Graded):
-    """A user who reads from the top; what was clicked above decides what is examined below."""
+class Examined(Graded):
+    """A user who clicks what is examined and found relevant, each result by itself: P(c_k) = θ_k γ_y."""
 
     @abstractmethod
+    def theta(self, shown: Shown) -> Array:
+        """Probability of examination, [K] or [S, K] float32."""
+
+    def draw(self, shown: Shown, rng: np.random.Generator) -> Outcome:
+        """Draw one page for each page."""
+        theta, gamma = self.theta(shown), self.relevance(shown)
+        return draw_independent(shown, rng, theta * gamma, theta, gamma)
+
+    def click_probability(self, shown: Shown) -> Array:
+        """θ_k γ_y."""
+        return masked(shown, self.theta(shown) * self.relevance(shown))
+
+
+class Sequential(Graded):
+    """A user who reads from the top; what was clicked above decides what is examined below.
+
+    The state is the probability that the next rank is examined, and everybody examines rank 1.
+    """
+
     def begin(self, pages: int) -> Array:
         """The state before rank 1, [S]."""
+        return np.ones(pages, np.float32)
 
-    @abstractmethod
     def examine(self, rank: int, state: Array) -> Array:
         """Probability that this rank is examined, [S] float32, given the state."""
+        return state
 
     @abstractmethod
     def move_on(self, rank: int, state: Array, click: Array, relevance: Array) -> Array:

@@ -16,14 +16,6 @@ from unskew.types import Array
 class Cascade(Sequential):
     """Users examine every rank down to their first and only click."""
 
-    def begin(self, pages: int) -> Array:
-        """Everybody examines rank 1."""
-        return np.ones(pages, np.float32)
-
-    def examine(self, rank: int, state: Array) -> Array:
-        """1 before the first click, then 0."""
-        return state
-
     def move_on(self, rank: int, state: Array, click: Array, relevance: Array) -> Array:
         """A click ends the page."""
         following: Array = state * ~click

@@ -30,14 +30,6 @@ class DynamicBayesian(Sequential):
     continuation: Probability = 0.9
     """Probability λ of going on to the next rank when not satisfied; 0.9 is the usual choice."""
 
-    def begin(self, pages: int) -> Array:
-        """Everybody examines rank 1."""
-        return np.ones(pages, np.float32)
-
-    def examine(self, rank: int, state: Array) -> Array:
-        """The state is the examination probability."""
-        return state
-
     def move_on(self, rank: int, state: Array, click: Array, relevance: Array) -> Array:
         """The two cases of the module's docstring."""
         missed = state * (1 - relevance) / np.maximum(1 - state * relevance, np.float32(1e-12))

@@ -18,16 +18,7 @@ from typing import Annotated, Literal, Self
 import numpy as np
 from pydantic import Field
 
-from unskew.clicks.simulate.behaviour import (
-    EYE_TRACKING,
-    Curve,
-    Graded,
-    Outcome,
-    Shown,
-    at_ranks,
-    draw_independent,
-    masked,
-)
+from unskew.clicks.simulate.behaviour import EYE_TRACKING, Curve, Examined, Shown, at_ranks
 from unskew.errors import DataError
 from unskew.types import Array, Lists
 
@@ -37,7 +28,7 @@ WEIGHTS = (-1.0, -0.05693, -0.32078, -0.61168, 0.63808, 1.0, 0.20537, -0.61057, 
 Column = Annotated[int, Field(ge=0)]
 
 
-class IndividualBias(Graded):
+class IndividualBias(Examined):
     """Users examine by rank, more or less closely from document to document."""
 
     curve: Curve = EYE_TRACKING
@@ -72,34 +63,21 @@ class IndividualBias(Graded):
 
     def document_terms(self, lists: Lists) -> Array:
         """Return a(x) of every document, [N] float32."""
-        return self.exponent(lists)
-
-    def exponent(self, lists: Lists) -> Array:
-        """a(x) of every document, [N] float32."""
         columns = np.asarray(self.prepare(lists).features, int)
         chosen = scaled(np.asarray(lists.features[:, columns], np.float32))
         weights = np.float32(self.severity) * np.asarray(self.weights[: len(columns)], np.float32)
         power: Array = np.maximum(chosen @ weights + np.float32(1), np.float32(0))
         return power
 
-    def examination(self, shown: Shown) -> Array:
+    def theta(self, shown: Shown) -> Array:
         """θ_k^a(x), [S, K] float32; padding has exponent 1."""
-        powers = self.exponent(shown.lists) if shown.terms is None else shown.terms
+        powers = self.document_terms(shown.lists) if shown.terms is None else shown.terms
         power = np.append(powers, np.float32(1))[shown.rows]  # row -1 is padding
         with np.errstate(divide="ignore", invalid="ignore"):
             log_theta = np.log(at_ranks(self.curve, shown.where.shape[1])).astype(np.float32)
             theta = np.exp(power * log_theta)
         result: Array = np.where(power > 0, theta, np.float32(1))
         return result
-
-    def draw(self, shown: Shown, rng: np.random.Generator) -> Outcome:
-        """Draw one page for each page."""
-        theta, gamma = self.examination(shown), self.relevance(shown)
-        return draw_independent(shown, rng, theta * gamma, theta, gamma)
-
-    def click_probability(self, shown: Shown) -> Array:
-        """θ_k^a(x) γ_y."""
-        return masked(shown, self.examination(shown) * self.relevance(shown))
 
 
 def scaled(features: Array) -> Array:

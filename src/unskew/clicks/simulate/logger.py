@@ -19,9 +19,10 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator
 
-from unskew.errors import ConfigError, DataError, did_you_mean
+from unskew.checking import checked, known
+from unskew.errors import DataError
 from unskew.types import Array, Lists
 
 CELLS = 2**24
@@ -185,13 +186,8 @@ def find_logger(logger: Logger | str) -> Logger:
     """The configuration of this name, with its defaults."""
     if isinstance(logger, Logger):
         return logger
-    if logger not in LOGGERS:
-        raise ConfigError(f"there is no logging ranker {logger!r}. {did_you_mean(logger, LOGGERS)}")
-    try:
-        return LOGGERS[logger]()
-    except ValidationError as error:
-        missing = ", ".join(str(part["loc"][0]) for part in error.errors())
-        raise ConfigError(f"the logging ranker {logger!r} needs {missing}; give a configured one") from None
+    found: Logger = checked(LOGGERS[known("logger", logger, LOGGERS)], {}, "logger")
+    return found
 
 
 def sample_queries(lists: Lists, share: float, rng: np.random.Generator) -> Lists:

@@ -13,20 +13,11 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from unskew.clicks.simulate.behaviour import (
-    EYE_TRACKING,
-    Curve,
-    Graded,
-    Outcome,
-    Shown,
-    at_ranks,
-    draw_independent,
-    masked,
-)
+from unskew.clicks.simulate.behaviour import EYE_TRACKING, Curve, Examined, Shown, at_ranks
 from unskew.types import Array
 
 
-class PositionBias(Graded):
+class PositionBias(Examined):
     """Users examine each rank with a probability of its own.
 
     >>> PositionBias(curve=(1.0, 0.5), severity=2.0).examination(3).tolist()
@@ -43,11 +34,6 @@ class PositionBias(Graded):
         theta: Array = (at_ranks(self.curve, ranks) ** self.severity).astype(np.float32)
         return theta
 
-    def draw(self, shown: Shown, rng: np.random.Generator) -> Outcome:
-        """Draw one page for each page."""
-        theta, gamma = self.examination(shown.where.shape[1]), self.relevance(shown)
-        return draw_independent(shown, rng, theta * gamma, theta, gamma)
-
-    def click_probability(self, shown: Shown) -> Array:
-        """θ_k^η γ_y."""
-        return masked(shown, self.examination(shown.where.shape[1]) * self.relevance(shown))
+    def theta(self, shown: Shown) -> Array:
+        """θ_k^η, [K]."""
+        return self.examination(shown.where.shape[1])

@@ -74,8 +74,8 @@ class Simulation(LogOptions):
         source = PageStream(table, behaviour, self.seed, self.randomized)
         target = self.pages if self.pages is not None else self.clicks or 0
         goal = Goal(target, counts_clicks=self.pages is None, drop_clickless=self.drop_clickless)
-        parts = [Piece.of(page, self.truth) for page in collect(source, goal)]
-        return assemble(lists, parts, with_randomized=self.randomized > 0, truth=self.truth)
+        parts = [flat(chunk, self.truth) for chunk in collect(source, goal)]
+        return assemble(lists, parts, with_randomized=self.randomized > 0)
 
 
 @dataclass(frozen=True)
@@ -173,67 +173,45 @@ class Goal:
 
 
 def collect(source: PageStream, goal: Goal) -> Iterator[Chunk]:
-    """Draw until the goal is reached."""
+    """Draw until the goal is reached; nothing at all where there is none."""
+    if not goal.target:
+        yield source.draw(0)
     while goal.reached < goal.target:
         yield goal.accept(source.draw(goal.ask(source.most)))
         if goal.reached < goal.target:
             goal.give_up_if_hopeless(source.table.lists.name)
 
 
-@dataclass(frozen=True)
-class Piece:
-    """Pages without padding: [S] and [N] arrays of a log."""
-
-    query: Array
-    sizes: Array
-    row: Array
-    position: Array
-    click: Array
-    randomized: Array
-    examination: Array
-    relevance: Array
-
-    @classmethod
-    def of(cls, chunk: Chunk, truth: bool) -> Piece:
-        """Leave out padding, and the truth where nobody asked for it."""
-        where = chunk.shown.where
-        full = bool(where.all())
-
-        def flat(table: Array, kind: type) -> Array:
-            cells: Array = (table.reshape(-1) if full else table[where]).astype(kind, copy=False)
-            return cells
-
-        ranks = np.broadcast_to(np.arange(1, where.shape[1] + 1, dtype=np.int16), where.shape)
-        nothing = np.zeros(0, np.float32)
-        return cls(
-            chunk.query,
-            chunk.sizes,
-            flat(chunk.shown.rows, np.int64),
-            flat(ranks, np.int16),
-            flat(chunk.outcome.clicks, np.uint8),
-            np.repeat(chunk.shuffled, chunk.sizes) if chunk.shuffled.any() else np.zeros(chunk.sizes.sum(), bool),
-            flat(chunk.outcome.examination, np.float32) if truth else nothing,
-            flat(chunk.outcome.relevance, np.float32) if truth else nothing,
-        )
-
-
-def assemble(lists: Lists, parts: list[Piece], *, with_randomized: bool, truth: bool) -> Log:
-    """One log of all parts."""
-
-    def join(name: str, kind: type) -> Array:
-        joined: Array = np.concatenate([getattr(part, name) for part in parts] or [np.zeros(0)])
-        return joined.astype(kind, copy=False)
-
-    columns = {}
+def flat(chunk: Chunk, truth: bool) -> dict[str, Array]:
+    """Pages without padding: [S] and [N] arrays of a log, and the truth where somebody asked for it."""
+    where = chunk.shown.where
+    full = bool(where.all())
+    tables: dict[str, tuple[Array, type]] = {
+        "row": (chunk.shown.rows, np.int64),
+        "position": (np.broadcast_to(np.arange(1, where.shape[1] + 1, dtype=np.int16), where.shape), np.int16),
+        "click": (chunk.outcome.clicks, np.uint8),
+    }
     if truth:
-        columns = {f"true_{name}": join(name, np.float32) for name in ("examination", "relevance")}
+        tables["true_examination"] = chunk.outcome.examination, np.float32
+        tables["true_relevance"] = chunk.outcome.relevance, np.float32
+    cells: dict[str, Array] = {
+        name: (table.reshape(-1) if full else table[where]).astype(kind, copy=False)
+        for name, (table, kind) in tables.items()
+    }
+    pages = {"query": chunk.query, "sizes": chunk.sizes, "randomized": np.repeat(chunk.shuffled, chunk.sizes)}
+    return pages | cells
+
+
+def assemble(lists: Lists, parts: list[dict[str, Array]], *, with_randomized: bool) -> Log:
+    """One log of all parts."""
+    joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     return Log(
         lists=lists,
-        query=join("query", np.int64),
-        offsets=np.concatenate([[0], np.cumsum(join("sizes", np.int64))]).astype(np.int64),
-        row=join("row", np.int64),
-        position=join("position", np.int16),
-        click=join("click", np.uint8),
-        randomized=join("randomized", bool) if with_randomized else None,
-        columns=columns,
+        offsets=np.concatenate([[0], np.cumsum(joined.pop("sizes"))]).astype(np.int64),
+        query=joined.pop("query").astype(np.int64, copy=False),
+        row=joined.pop("row"),
+        position=joined.pop("position"),
+        click=joined.pop("click"),
+        randomized=joined.pop("randomized") if with_randomized else None,
+        columns={name: column for name, column in joined.items() if name.startswith("true_")},
     )

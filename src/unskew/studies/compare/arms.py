@@ -110,13 +110,13 @@ def _arm(key: str, table: Mapping[str, Any], shared: Shared) -> Arm:
     if label in REFERENCES and label != method.name:
         raise ConfigError(f"{key}.label: {label} is the name of an arm that every comparison has")
     packaged = isinstance(method, PackageConfig)
-    own = _axes(f"{key}.grid", grid, "training")
-    if packaged and (ranker is not None or own):
-        wrong = "grid.training" if own else "ranker"
+    own = _axes(f"{key}.grid", grid)
+    tuned = any(home == "training" for home, _ in own)
+    if packaged and (ranker is not None or tuned):
+        wrong = "grid.training" if tuned else "ranker"
         raise ConfigError(f"{key}.{wrong}: {method.name} grows its own trees; give it settings of theirs")
     of_ranker = shared.ranker if ranker is None else table_of(f"{key}.ranker", ranker, RANKERS)
-    axes = {} if packaged else _axes("grid", shared.grid, "training")
-    axes |= _axes(f"{key}.grid", grid, "method") | own
+    axes = own if packaged else _axes("grid", shared.grid) | own
     usual = {"validate_on": method.usual_choice(labels=False)} if packaged else {}
     points = []
     for choice in combinations(axes):
@@ -141,19 +141,19 @@ def _text(chosen: Mapping[str, Any]) -> str:
 Axis = tuple[str, str]
 
 
-def _axes(key: str, grid: Any, home: str) -> dict[Axis, list[Any]]:
-    """What the grid varies of a home: ("method" or "training", setting) with its values."""
-    if not isinstance(grid, Mapping):
-        raise ConfigError(f"{key}: input should be a table of lists, not {grid!r}")
-    found = {name: values for name, values in grid.items() if name != "training"}
-    if home == "training":
-        key, found = f"{key}.training", grid.get("training", {})
-        if not isinstance(found, Mapping):
-            raise ConfigError(f"{key}: input should be a table of lists, not {found!r}")
-    for name, values in found.items():
+def _axes(key: str, grid: Any) -> dict[Axis, list[Any]]:
+    """What the grid varies: ("method" or "training", setting) with its values."""
+    inside = grid.get("training", {}) if isinstance(grid, Mapping) else {}
+    for place, table in ((key, grid), (f"{key}.training", inside)):
+        if not isinstance(table, Mapping):
+            raise ConfigError(f"{place}: input should be a table of lists, not {table!r}")
+    axes = {("method", name): values for name, values in grid.items() if name != "training"}
+    axes |= {("training", name): values for name, values in inside.items()}
+    for (home, name), values in axes.items():
         if not isinstance(values, list) or not values:
-            raise ConfigError(f"{key}.{name}: input should be a list of values to try, not {values!r}")
-    return {(home, name): values for name, values in found.items()}
+            place = f"{key}.{'training.' * (home == 'training')}{name}"
+            raise ConfigError(f"{place}: input should be a list of values to try, not {values!r}")
+    return axes
 
 
 def combinations(axes: Mapping[Axis, list[Any]]) -> list[dict[Axis, Any]]:

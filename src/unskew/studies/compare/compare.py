@@ -18,10 +18,10 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -116,8 +116,8 @@ def run_missing(cells: Sequence[Cell], folder: Path, jobs: int, tell: Tell | Non
     distinct = {cell.key: cell for cell in cells}  # behaviours share the arms that look at no clicks
     missing = [cell for cell in distinct.values() if (read_cell(folder, cell) or {}).get("status") != "finished"]
     done = len(distinct) - len(missing)
-    ended = _inline(missing, folder) if jobs == 1 or len(missing) < 2 else _in_processes(missing, folder, jobs)
-    with ended as steps:
+    steps = _inline(missing, folder) if jobs == 1 or len(missing) < 2 else _in_processes(missing, folder, jobs)
+    with closing(steps):
         for finished, running in steps:
             done += finished
             if tell is not None:
@@ -126,30 +126,24 @@ def run_missing(cells: Sequence[Cell], folder: Path, jobs: int, tell: Tell | Non
         tell(done, done, [])
 
 
-Steps = Iterator[tuple[int, list[str]]]
+Steps = Generator[tuple[int, list[str]], None, None]
+"""How many cells have just ended, and what is under way."""
 
 
-@contextmanager
-def _inline(cells: Sequence[Cell], folder: Path) -> Iterator[Steps]:
-    """Run one after another: before and after each, how many have ended and what is under way."""
-
-    def steps() -> Steps:
-        for cell in cells:
-            yield 0, [str(cell)]
-            run_cell(cell, folder)
-            yield 1, []
-
-    yield steps()
+def _inline(cells: Sequence[Cell], folder: Path) -> Steps:
+    """Run one after another."""
+    for cell in cells:
+        yield 0, [str(cell)]
+        run_cell(cell, folder)
+        yield 1, []
 
 
-@contextmanager
-def _in_processes(cells: Sequence[Cell], folder: Path, jobs: int) -> Iterator[Steps]:
+def _in_processes(cells: Sequence[Cell], folder: Path, jobs: int) -> Steps:
     """Run in processes of their own, with no more handed out than are run, so that Ctrl-C leaves little behind."""
     spawn = multiprocessing.get_context("spawn")  # a forked process may hang on torch's threads
     pool = ProcessPoolExecutor(min(jobs, len(cells)), mp_context=spawn, initializer=_start_worker)
-
-    def steps() -> Steps:
-        waiting, running = list(cells), dict[Future[str | None], Cell]()
+    waiting, running = list(cells), dict[Future[str | None], Cell]()
+    try:
         while waiting or running:
             while waiting and len(running) < jobs:
                 cell = waiting.pop(0)
@@ -160,9 +154,6 @@ def _in_processes(cells: Sequence[Cell], folder: Path, jobs: int) -> Iterator[St
                 running.pop(future)
                 future.result()
             yield len(ended), [str(cell) for cell in running.values()]
-
-    try:
-        yield steps()
     except BrokenProcessPool as error:
         raise RunError(
             "a process was killed, perhaps for memory; cells that are done are kept: run fewer at once, jobs="

@@ -10,12 +10,11 @@ from typing import cast
 
 import numpy as np
 
-from unskew.clicks.lists.letor import read_letor
 from unskew.clicks.lists.presets import read_preset
-from unskew.clicks.lists.synthetic import make_lists
 from unskew.errors import DataError
+from unskew.running.files import read_lists
 from unskew.running.folder import fingerprint
-from unskew.running.settings import Paths
+from unskew.running.simulate import synthetic_parts
 from unskew.studies.compare.config import CompareData
 from unskew.types import Lists
 
@@ -34,26 +33,17 @@ class ListParts:
 def read_data(data: CompareData, base: Path) -> ListParts:
     """The lists, their grades scaled and their queries filtered as asked; kept while the process runs."""
     if data.synthetic is not None:
-        made = data.synthetic
-        counts = (made.queries, max(made.queries // 4, 1), max(made.queries // 4, 1))
-        shape = (made.features, made.documents)
-        train, validation, test = (
-            make_lists(count, *shape, seed=made.seed * 3 + index) for index, count in enumerate(counts)
-        )
-        parts: tuple[Lists | None, ...] = (train, validation, test)
+        parts: tuple[Lists | None, ...] = tuple(synthetic_parts(**dict(data.synthetic)).values())
     elif data.preset is not None:
         parts = read_preset(data.preset, base / str(data.folder), fold=data.fold)
     else:
-        named = (data.lists, data.validation, data.test)
-        parts = tuple(None if paths is None else _read(paths, base, data.doc_ids) for paths in named)
+        named = (
+            (paths,) if isinstance(paths, str) else paths for paths in (data.lists, data.validation, data.test)
+        )
+        parts = tuple(None if p is None else read_lists([base / path for path in p], data.doc_ids) for p in named)
     graded = [None if part is None else _graded(part, data) for part in parts]
     hashes = tuple("" if part is None else _hash(part) for part in graded)
     return ListParts(cast(Lists, graded[0]), graded[1], cast(Lists, graded[2]), cast(tuple[str, str, str], hashes))
-
-
-def _read(paths: Paths, base: Path, doc_ids: bool) -> Lists:
-    several = [base / path for path in ((paths,) if isinstance(paths, str) else paths)]
-    return read_letor(several[0] if len(several) == 1 else several, doc_ids=doc_ids)
 
 
 def _graded(lists: Lists, data: CompareData) -> Lists:

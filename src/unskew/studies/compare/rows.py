@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isnan
 
-import numpy as np
-
 from unskew.measuring import PairedTest, SeedSummary, crossed_t_test, holm
 from unskew.reporting.numbers import p_value, spread
 from unskew.studies.compare.arms import REFERENCES
@@ -25,7 +23,6 @@ class Row:
     """An arm with its chosen settings, over all seeds."""
 
     arm: str
-    index: int
     varied: str
     metrics: Mapping[str, SeedSummary]
     values: Array
@@ -36,12 +33,6 @@ class Row:
     """The test against naive, its p-value after Holm's correction; none for the references."""
     versus: PairedTest | None = None
     """The same against the best baseline; none for baselines, and where naive is the best."""
-
-    @property
-    def per_query(self) -> Array:
-        """nDCG@10 of each test query, mean over seeds."""
-        mean: Array = np.mean(self.values, axis=0)
-        return mean
 
     @property
     def mark(self) -> str:

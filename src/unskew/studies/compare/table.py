@@ -118,7 +118,7 @@ class Comparison:
         metrics = {name: mean_over_seeds([run.test(name) for run in runs]) for name in MEASURED}
         values = np.stack([run.content["per_query"] for run in runs])
         seeds = tuple(run.test("ndcg@10") for run in runs)
-        return Row(arm, index, runs[0].varied, metrics, values, seeds)
+        return Row(arm, runs[0].varied, metrics, values, seeds)
 
     def records(self) -> list[dict[str, Any]]:
         """One plain row for each cell."""

@@ -31,7 +31,7 @@ from unskew.studies.compare.config import Asked
 from unskew.studies.compare.data import ListParts, read_data
 from unskew.studies.reproduce.claims import CLAIM_COLUMNS, Judged, judge, tally
 from unskew.studies.reproduce.data import DataSet
-from unskew.studies.reproduce.figures import embedding_figure, projection_figure
+from unskew.studies.reproduce.figures import embedding_figure, sweep_figure
 from unskew.studies.reproduce.recipe import Claim, Recipe
 from unskew.studies.reproduce.trying import How, Tried
 from unskew.types import Array, Lists
@@ -184,11 +184,12 @@ def _space_chart(recipe: Recipe, found: Drawn) -> Any:
 
 
 def _projection_chart(found: Drawn) -> Any:
+    """Ranking by the o of each position, and dashed by the base vector."""
     rows = [
-        around(row.ndcg) | {"position": index}
-        for index, row in enumerate((row for name, row in found.rows.items() if name != BASE), start=1)
+        around(row.ndcg) | {"series": BASE if name == BASE else "one position", "x": index or None}
+        for index, (name, row) in enumerate(found.rows.items())  # the base vector comes first
     ]
-    return projection_figure("Ranking by projection", rows, around(found.rows[BASE].ndcg))
+    return sweep_figure("Ranking by projection", rows, "position whose o is projected on", "nDCG@10")
 
 
 def _unit(vectors: Array) -> Array:

@@ -72,23 +72,5 @@ def embedding_figure(
     lines = rays.encode(x=x, y=y, detail="position:O", color=colour)
     black = [{"x": far * base[0], "y": far * base[1]} for far in (0.0, 1.0)]
     solid = alt.Chart({"values": black}).mark_line(strokeWidth=3, color="#000000", clip=True).encode(x=x, y=y)
-    chart = alt.layer(scatter, lines, solid).resolvescale_around(color="independent")
+    chart = alt.layer(scatter, lines, solid).resolve_scale(color="independent")
     return chart.properties(width=340, height=340, title=title)
-
-
-def projection_figure(title: str, rows: Sequence[Mapping[str, Any]], base: Mapping[str, float]) -> Any:
-    """nDCG@10 when projecting on each position's o, mean ± sd over seeds, and dashed when on the base vector."""
-    y = scale_around([value for row in (*rows, base) for value in (row["low"], row["high"])])
-    lines = alt.Chart({"values": [dict(row) for row in rows]}).encode(
-        x=alt.X("position:O", title="position whose o is projected on", axis=alt.Axis(labelAngle=0)),
-        tooltip=[alt.Tooltip("position:O"), alt.Tooltip("mean:Q", format=".4f")],
-    )
-    value = alt.Y("mean:Q", title="test nDCG@10", scale=y)
-    level = alt.Chart({"values": [dict(base)]}).encode(y=value)
-    layers = [
-        lines.mark_area(opacity=0.15, color="#1d4ed8").encode(y=alt.Y("low:Q", scale=y), y2="high:Q"),
-        lines.mark_line(color="#1d4ed8", point=True).encode(y=value),
-        level.mark_rule(strokeDash=[6, 4], strokeWidth=2, color="#000000"),
-        level.mark_text(align="left", baseline="bottom", dx=4, dy=-3, text="base vector").encode(x=alt.value(0)),
-    ]
-    return alt.layer(*layers).properties(width=340, height=340, title=title)
