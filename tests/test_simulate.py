@@ -271,7 +271,7 @@ def test_same_seed_same_log_however_it_is_cut(
     log = simulate(world, behaviour, **settings)  # type: ignore[arg-type]
     assert same(log, simulate(world, behaviour, **settings))  # type: ignore[arg-type]
     assert not same(log, simulate(world, behaviour, **{**settings, "seed": 4}))  # type: ignore[arg-type]
-    monkeypatch.setattr(simulation, "CELLS", 370)
+    monkeypatch.setattr(simulation, "DRAWN_CELLS", 370)
     assert same(log, simulate(world, behaviour, **settings))  # type: ignore[arg-type]
 
 

@@ -18,7 +18,7 @@ from unskew.clicks.simulate.logger import Logger, SvmLogger, logging_scores
 from unskew.errors import DataError
 from unskew.types import Array, Lists, Log
 
-CELLS = 1_000_000
+DRAWN_CELLS = 1_000_000
 """Impressions drawn at a time, padding included."""
 PATIENCE = 200_000
 """Pages after which a simulation gives up that waits for clicks and finds next to none."""
@@ -117,7 +117,7 @@ class PageStream:
     @property
     def most(self) -> int:
         """Pages to draw at a time."""
-        return max(1, CELLS // int(self.table.rows.shape[1]))
+        return max(1, DRAWN_CELLS // int(self.table.rows.shape[1]))
 
     def draw(self, pages: int) -> Chunk:
         """The next pages."""

@@ -38,7 +38,7 @@ from unskew.studies.compare.report import write_report
 from unskew.studies.compare.table import Comparison, Finding, compared
 from unskew.studies.folder import refuse_foreign, remove
 
-MARK = "compare.json"
+COMPARE_MARK = "compare.json"
 """The file by which a folder is known for a comparison."""
 _MEMORY = 700_000_000  # bytes of a process with torch that has not read anything yet
 
@@ -59,15 +59,15 @@ def compare(
     """
     asked = asked_for(config, Path(base)) if isinstance(config, Mapping) else read_compare_file(Path(config))
     place = Path(os.path.normpath(asked.base / asked.file.out)) if out is None else Path(out)
-    refuse_foreign(place, MARK)
+    refuse_foreign(place, COMPARE_MARK)
     forget()
     splits = read_data(asked.file.data, asked.base)
     workers = _jobs(jobs, asked, splits)
     if force:
-        remove(place, [MARK, "cells", "results.parquet", *PAGE_FILES])
+        remove(place, [COMPARE_MARK, "cells", "results.parquet", *PAGE_FILES])
     folder = place / "cells"
     folder.mkdir(parents=True, exist_ok=True)
-    with complete_file(place / MARK) as path:
+    with complete_file(place / COMPARE_MARK) as path:
         path.write_text(asked.file.model_dump_json(indent=2) + "\n", encoding="utf-8")
     cells = grid(asked, splits)
     run_missing(cells, folder, workers, tell)
