@@ -284,7 +284,7 @@ def test_simulate_never_overwrites(tmp_path: Path) -> None:
     base = ("simulate", *SYNTHETIC, "--pages", 20, "--out", tmp_path / "log.parquet")
     lists = tmp_path / "log.test.txt"
     lists.write_text("mine\n")
-    refused(unskew_command(*base), "log.test.txt exists and is never overwritten", "--out, or use --force")
+    refused(unskew_command(*base), "log.test.txt exists and is never overwritten", "or pass --force")
     assert lists.read_text() == "mine\n"
     assert [path.name for path in tmp_path.iterdir()] == ["log.test.txt"]
     lists.unlink()

@@ -22,7 +22,6 @@ import unskew
 from unskew.clicks.lists.synthetic import make_lists
 from unskew.errors import RunError
 from unskew.learning.fitting.loop import Progress
-from unskew.learning.methods import Naive
 from unskew.measuring import Interval
 from unskew.reporting.console import curve_lines, print_page
 from unskew.reporting.figures import chart_html, dots_figure, examination_figure, palette, styled
@@ -31,7 +30,6 @@ from unskew.studies.demo import (
     DEMO_ARMS,
     Demo,
     DemoResult,
-    clear,
     demo,
     demo_page,
     describe,
@@ -114,17 +112,9 @@ def test_the_demo_never_overwrites(finished: tuple[Path, Demo], tmp_path: Path) 
         demo(finished[0], **TINY)
     assert (finished[0] / "results.json").read_bytes() == before
     (tmp_path / "thesis.txt").write_text("years of work")
-    with pytest.raises(RunError, match="holds more than a demo, so it is not overwritten"):
+    with pytest.raises(RunError, match=r"is not ours .it has no results.json., so it is not overwritten"):
         demo(tmp_path, force=True, **TINY)
     assert (tmp_path / "thesis.txt").read_text() == "years of work"
-
-
-def test_force_starts_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demo_module, "DEMO_ARMS", {"naive": Naive()})
-    (tmp_path / "demo" / "naive.partial").mkdir(parents=True)
-    (tmp_path / "demo" / "results.json").write_text("old")
-    clear(tmp_path / "demo", force=True)
-    assert not (tmp_path / "demo").exists()
 
 
 def test_ctrl_c_ends_the_demo_and_not_one_arm_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,9 +133,9 @@ def test_ctrl_c_ends_the_demo_and_not_one_arm_of_it(tmp_path: Path, monkeypatch:
     options = ["--out", str(tmp_path / "demo"), "--queries", "40", "--pages", "6000", "--steps", "100"]
     ended = CliRunner().invoke(app, ["demo", *options])
     assert ended.exit_code == 130
-    assert "Interrupted; with --force the demo starts again." in ended.stderr
+    assert "Interrupted; nothing was written." in ended.stderr
     assert ended.stdout == ""
-    assert [path.name for path in (tmp_path / "demo").iterdir()] == ["naive"]
+    assert list(tmp_path.iterdir()) == []
 
 
 # ------------------------------------------------------------------------------------------- what it says

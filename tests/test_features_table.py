@@ -173,7 +173,7 @@ def test_impressions_without_features(folder: Path, shards: str) -> None:
         ('lists = "a.parquet"', r"data\.log: missing"),
         ('log = "l"\ncounts = "c"\nlists = "a"', r"give data\.log or data\.counts, not both"),
         ('log = "l"\nlists = "a"\nshards = 2\nmemory = "2GB"', r"give data\.shards or data\.memory, not both"),
-        ('log = "l"\nlists = "a"\nmemory = "much"', r"data\.memory: a size such as"),
+        ('log = "l"\nlists = "a"\nmemory = "much"', r'data\.memory="much": write it like 4GB'),
         ('log = "l"\nlists = "a"\nshards = 0', r"data\.shards"),
         ('log = "l"\nlists = "a"\nmissing_features = "keep"', r"data\.missing_features"),
         (

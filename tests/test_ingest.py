@@ -414,7 +414,7 @@ def test_what_is_there_is_not_overwritten_unasked(run: Ingest, tmp_path: Path) -
         run(tmp_path / "log.parquet")
     run(tmp_path / "log.parquet", force=True)
     (tmp_path / "out" / "summary.json").unlink()
-    with pytest.raises(RunError, match="is not an ingested log"):
+    with pytest.raises(RunError, match="is not ours"):
         run(tmp_path / "log.parquet", force=True)
     assert len(written(tmp_path)) == 12
 
@@ -494,7 +494,9 @@ def test_the_command(tmp_path: Path) -> None:
     as_json = CliRunner().invoke(app, [*words, "--force", "--json"])
     assert json.loads(as_json.stdout)["pages"] == 4
     (tmp_path / "log.csv").write_text("s,query_id,doc_id,rank,click\n1,1,1,x,0\n")
-    assert CliRunner().invoke(app, [*words, "--force"]).exit_code == 2
+    failed = CliRunner().invoke(app, [*words, "--force"]).exception
+    assert isinstance(failed, TooManyRejected)
+    assert failed.status == 2
     assert len(pq.read_table(tmp_path / "out.rejected.parquet")) == 1
     assert len(written(tmp_path)) == 12
 

@@ -14,6 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from unskew.clicks.engine.parquet import impressions_in
+
 PAGES = 20_000
 SCRIPT = """
 import os, signal, sys
@@ -24,8 +26,11 @@ moment, source, out = sys.argv[1], sys.argv[2], Path(sys.argv[3])
 def die(*_, **__):
     os.kill(os.getpid(), signal.SIGKILL)
 
+from unskew import disk
 from unskew.clicks.ingest import ingest as module
 from unskew.clicks.engine.engine import DuckEngine, connect
+
+real, rename = disk.publish, Path.rename
 
 def half_written(engine, table, folder, partitions):
     write(engine, table, folder, partitions)
@@ -41,14 +46,13 @@ elif moment == "half of the impressions":
 elif moment == "impressions":
     module.log_numbers = die
 elif moment == "summary":
-    module.write_summary = die
+    module.write_json = die
 elif moment == "publish":
-    from unskew.clicks.ingest import folder
-    folder._publish = die
+    disk.publish = lambda working, place, **given: die() if place == out else real(working, place, **given)
+elif moment == "between two renames":
+    Path.rename = lambda path, to: die() if to == out else rename(path, to)
 elif moment == "published":
-    from unskew.clicks.ingest import folder
-    real = folder._publish
-    folder._publish = lambda *given: (real(*given), die())
+    disk.publish = lambda working, place, **given: (real(working, place, **given), place == out and die())
 with connect("duckdb", threads=1) as engine:
     module.ingest(source, out, engine, force=True)
 """
@@ -104,6 +108,11 @@ def test_an_earlier_log_survives_or_is_replaced_as_a_whole(source: Path, tmp_pat
     assert whole(out)
     assert run("summary", source, out) == -signal.SIGKILL
     assert whole(out)
+    assert run("between two renames", source, out) == -signal.SIGKILL
+    assert not out.exists()
+    assert impressions_in(out) == out / "impressions", "a reader puts the old one back"
+    assert whole(out)
+    assert list(tmp_path.iterdir()) == [out]
 
 
 def test_a_kill_from_outside(source: Path, tmp_path: Path) -> None:

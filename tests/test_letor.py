@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
-from unskew.clicks.lists import files, letor
+from unskew.clicks.lists import letor, sources
 from unskew.clicks.lists.datasets import PRESETS
 from unskew.clicks.lists.letor import read_letor, write_letor
 from unskew.clicks.lists.presets import read_preset
@@ -125,7 +125,7 @@ def test_group_sizes_by_name_and_qid_first(tmp_path: Path) -> None:
 
 
 def test_later_blocks_widen_earlier_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "BLOCK", 64)
+    monkeypatch.setattr(sources, "BLOCK", 64)
     text = "".join(f"{row % 3} qid:{row // 4} {row + 1}:{row + 1} # {'x' * (row % 7)}\n" for row in range(40))
     lists = read(tmp_path, text)
     np.testing.assert_array_equal(lists.features, np.diag(np.arange(1, 41)))

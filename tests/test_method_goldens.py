@@ -20,7 +20,7 @@ from unskew.clicks.counts.reduction import reduce_log
 from unskew.clicks.lists.inputs import Vectors
 from unskew.clicks.lists.synthetic import make_lists
 from unskew.clicks.simulate import PositionBias, simulate
-from unskew.errors import DataError
+from unskew.errors import ConfigError, DataError
 from unskew.learning.bias import FactorTable
 from unskew.learning.fitting.loop import Trainer, Training, fit_side
 from unskew.learning.losses import softmax_loss
@@ -519,7 +519,7 @@ def test_factors_add_their_embeddings() -> None:
     batch = replace(example([[0.0, 0.0, 0.0]]), serp={"serp_device": torch.tensor([[0, 2, 7]], dtype=torch.int8)})
     expected = [1.1, 2.2, 3.5, 4.6, 3.5, 4.6]  # past the end of a table: its last row
     assert table(batch).flatten().tolist() == pytest.approx(expected)
-    with pytest.raises(ValueError, match="factors"):
+    with pytest.raises(ConfigError, match="factors"):
         Vectorization(factors=())
 
 
@@ -830,5 +830,5 @@ def test_the_three_variants_are_lbd_with_parts_turned_off() -> None:
         ("LBDBer", False, True),
         ("Unlimited", False, False),
     }
-    with pytest.raises(ValueError, match="Input should be 'lbd'"):
+    with pytest.raises(ConfigError, match=r"LBD\.name: input should be 'lbd'"):
         LBD(name="lbd_ber")  # type: ignore[arg-type]

@@ -16,7 +16,6 @@ from unskew.reporting.console import grid_bar, print_page, training_bar
 from unskew.reporting.numbers import number, p_value
 from unskew.reporting.page import PAGE_FILES, Figure, Page, Section, Table, html, html_table, markdown, write_page
 from unskew.reporting.summaries import measure_page, run_page
-from unskew.terminal.main import in_flags
 
 TABLE = Table(
     ("method", "one", "two", "settings"),
@@ -186,13 +185,6 @@ def test_the_bar_survives_a_narrow_terminal(metric: float | None) -> None:
     for part in ("regression_em", "━", "100/200", "loss 1.25", "docs/s"):
         assert part in last
     assert ("valid" in last) == (metric is not None)
-
-
-def test_errors_speak_of_flags_where_there_are_some() -> None:
-    text = "choose another out=, or use force=True; give validation=, position=rank"
-    flags = ["--out", "--force", "--max-rejected"]
-    assert in_flags(text, flags) == "choose another --out, or use --force; give validation=, position=rank"
-    assert in_flags("raise max_rejected=", flags) == "raise --max-rejected"
 
 
 # ------------------------------------------------------------------------------------------- summaries

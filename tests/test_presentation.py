@@ -194,7 +194,7 @@ def test_what_cannot_be_encoded_is_named() -> None:
 
 def test_a_log_is_reduced_to_codes() -> None:
     lists = unskew.make_lists(queries=5, features=5, documents=(3, 5), seed=1)
-    log = unskew.simulate(lists, unskew.PositionBias(), pages=300, seed=2, cutoff=3)
+    log = unskew.simulate(lists, pages=300, seed=2, cutoff=3)
     kind = np.array(["text", "image"], object)[np.arange(len(log.row)) % 2]
     height = np.where(np.arange(len(log.row)) % 3 == 0, np.nan, np.arange(len(log.row)) / 7)
     log = replace(log, columns={"serp_kind": kind, "serp_height": height})

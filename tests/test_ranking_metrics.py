@@ -291,8 +291,8 @@ def test_nothing_to_measure_gives_nan_and_no_warning(data):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("ndgc@10", "unknown metric 'ndgc@10'. Did you mean ndcg\\?"),
-        ("NDCG@10", "unknown metric"),
+        ("ndgc@10", "metric: unknown name 'ndgc'. Did you mean ndcg\\?"),
+        ("NDCG@10", "metric: unknown name"),
         ("ndcg@", "whole number"),
         ("ndcg@0", "whole number"),
         ("ndcg@1.5", "whole number"),
@@ -300,7 +300,7 @@ def test_nothing_to_measure_gives_nan_and_no_warning(data):
         ("ndcg@3@5", "whole number"),
         ("precision", "needs a cut-off, such as precision@10"),
         ("arp@10", "takes no cut-off"),
-        ("", "unknown metric"),
+        ("", "metric: unknown name"),
     ],
 )
 def test_metric_names_are_strict(name, message):

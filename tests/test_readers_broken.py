@@ -15,11 +15,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pydantic import ValidationError
 
 from unskew.clicks.ingest.formats import READERS, ReaderOptions
 from unskew.clicks.ingest.formats.stage import Stage, Staged
-from unskew.errors import DataError
+from unskew.errors import ConfigError, DataError
 
 PAGE = '{"query_id":"q","user_query":"u","query_response_hit_ids":["a","b"]}'
 EVENT = '{"action_name":"click","query_id":"q","event_attributes":{"object":{"object_id":"a"}}}'
@@ -210,7 +209,7 @@ def test_elements_of_an_array_are_rejected_by_their_number(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 64])
 def test_elements_may_be_cut_anywhere(tmp_path: Path, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("unskew.clicks.ingest.formats.lines.BLOCK", size)
+    monkeypatch.setattr("unskew.disk.READ", size)
     path = tmp_path / "log.json"
     page = '{"query_id": "\\\\\\"}{", "user_query": "é]", "query_response_hit_ids": ["a", "b"]}'
     path.write_text("[\n" + page + ',\n{"a": 1}]')
@@ -263,7 +262,7 @@ def test_compressed_files(tmp_path: Path, suffix: str) -> None:
 def test_a_stream_may_not_expand_without_end(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"bomb{suffix}"
     path.write_bytes(COMPRESSORS.get(suffix, zstandard)(b"\n" * 40_000_000))
-    with pytest.raises(DataError, match=r"expands to more than"):
+    with pytest.raises(DataError, match=r"grows past"):
         stage(tmp_path, "yandex", path, expansion=100, expansion_floor=2**20)
 
 
@@ -271,7 +270,7 @@ def test_an_xz_header_may_not_ask_for_endless_memory(tmp_path: Path, monkeypatch
     path = tmp_path / "log.xz"
     path.write_bytes(lzma.compress(b"x", filters=[{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 2**24}]))
     assert stage(tmp_path, "yandex", path).rejected_rows == 1
-    monkeypatch.setattr("unskew.clicks.ingest.formats.lines.XZ_MEMORY", 2**23)
+    monkeypatch.setattr("unskew.disk.XZ_MEMORY", 2**23)
     with pytest.raises(DataError, match="cut short or damaged"):
         stage(tmp_path, "yandex", path)
 
@@ -302,9 +301,9 @@ def test_a_file_may_begin_with_a_byte_order_mark_and_end_lines_as_windows_does(t
 
 
 def test_options_are_checked() -> None:
-    with pytest.raises(ValidationError, match="unknown time zone"):
+    with pytest.raises(ConfigError, match=r"ReaderOptions.timezone: unknown time zone"):
         ReaderOptions(timezone="../../etc/passwd")
-    with pytest.raises(ValidationError):
+    with pytest.raises(ConfigError):
         ReaderOptions(ordinal_base=2)
 
 

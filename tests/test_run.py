@@ -305,7 +305,7 @@ def test_force_never_deletes_what_is_not_a_run(log: Log, tmp_path: Path, monkeyp
     (tmp_path / "file").write_text("more")
     monkeypatch.chdir(tmp_path / "home")
     for out in (tmp_path / "home", tmp_path / "file", "."):
-        with pytest.raises(RunError, match="is not a run, so it is not overwritten"):
+        with pytest.raises(RunError, match=r"is not ours .it has no run.json., so it is not overwritten"):
             unskew.learn(log, "naive", steps=2, out=out, force=True, **QUICK)
         with pytest.raises(RunError, match="never overwritten"):
             unskew.learn(log, "naive", steps=2, out=out, **QUICK)
@@ -376,7 +376,7 @@ def test_resuming_something_else_is_refused(log: Log, fresh: Lists, tmp_path: Pa
     stopped = unskew.learn(log, "dla", steps=20, out=out, report=interrupt_at(5), **QUICK)
     flipped = log.click.copy()
     flipped[::3] ^= 1
-    with pytest.raises(RunError, match="begun with another data; --force starts afresh"):
+    with pytest.raises(RunError, match="begun with another data; force=True starts afresh"):
         unskew.learn(replace(log, click=flipped), "dla", steps=20, out=out, **QUICK)
     with pytest.raises(RunError, match="begun with another method"):
         unskew.learn(log, "naive", steps=20, out=out, **QUICK)
@@ -393,7 +393,7 @@ def test_a_damaged_checkpoint_is_named(log: Log, tmp_path: Path) -> None:
     unskew.learn(log, "dla", steps=20, out=tmp_path / "run", report=interrupt_at(5), **QUICK)
     path = tmp_path / "run" / "checkpoint.safetensors"
     path.write_bytes(path.read_bytes()[:-9])
-    with pytest.raises(RunError, match=r"checkpoint\.safetensors: damaged .*--force"):
+    with pytest.raises(RunError, match=r"checkpoint\.safetensors: damaged .*force=True"):
         unskew.learn(log, "dla", steps=20, out=tmp_path / "run", **QUICK)
 
 

@@ -162,7 +162,10 @@ def test_other_page_ids_are_kept(path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"click": None, "position": None, "rank": [1, 2, 1, 2]}, "missing columns: position, click; .*: rank"),
+        (
+            {"click": None, "position": None, "rank": [1, 2, 1, 2]},
+            "missing columns: position, click; there .*rank",
+        ),
         ({"click": [0, 2, 1, 0]}, "1 rows have a click that is not 0 or 1, first row 1 with 2"),
         ({"click": [0, 0.5, 1, 0]}, "click 0.5 is not a whole number"),
         ({"click": ["0", "1", "1", "0"]}, "click is of type string"),

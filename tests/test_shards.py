@@ -117,7 +117,7 @@ def test_unchanged_shards_are_reused(folder: Path, monkeypatch: pytest.MonkeyPat
     with pytest.raises(TypeError):
         open_shards(source(folder, shards=5), cache=tmp_path)
     assert [path.name for path in (tmp_path / "entries").iterdir()] == [first.key]  # nothing half-written
-    assert list(tmp_path.glob("tmp-*")) == []
+    assert list(tmp_path.rglob(".*.part")) == []
 
 
 def batches(shards: Shards, **more: Any) -> ShardedBatches:

@@ -122,7 +122,7 @@ def test_user_browsing_beyond_the_table() -> None:
     assert model.examination(30, 29) == 1.0  # distance 1, as at rank 10
     assert model.examination(30, 25) == 0.52  # distance 5
     assert model.examination(30, 2) == 0.12  # distance 28: the farthest of row 10
-    with pytest.raises(ValidationError, match="row 2 of the table must have 2 entries"):
+    with pytest.raises(ConfigError, match="UserBrowsing: row 2 of the table must have 2 entries"):
         UserBrowsing(table=((1.0,), (0.5,)))
 
 
@@ -175,7 +175,7 @@ def test_matrix_singular_values_and_edges() -> None:
     assert probability[0, 0] == 0.59053
     assert (probability[:, 10:] == 0).all()
     np.testing.assert_array_equal(probability[1], probability[2])
-    with pytest.raises(ValidationError, match="one length"):
+    with pytest.raises(ConfigError, match="one length"):
         ClickMatrix(matrix=((0.1, 0.2), (0.3,)))
 
 

@@ -32,7 +32,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def entries(root: Path) -> list[Path]:
-    return sorted((root / "entries").iterdir())
+    return sorted(path for path in (root / "entries").iterdir() if path.name[0] != ".")
 
 
 def count_parses(monkeypatch: pytest.MonkeyPatch) -> list[int]:
@@ -185,20 +185,7 @@ def test_a_damaged_entry_is_built_again(path: Path, root: Path, damage: str) -> 
     np.testing.assert_array_equal(again.features, expected)
     assert again.labels.tolist() == [1, 0, 2]
     assert store.open_entry(entry) is not None
-    assert list(root.glob("tmp-*")) == []
-
-
-def test_old_leftovers_go_and_young_ones_stay(path: Path, root: Path) -> None:
-    old, young = cache_root(root) / "tmp-1-a", cache_root(root) / "tmp-2-b"
-    for folder in (old, young):
-        folder.mkdir()
-        (folder / "features.npy").write_bytes(b"half")
-    yesterday = time.time() - 2 * store.LEFTOVER_SECONDS
-    for place in (old / "features.npy", old):
-        os.utime(place, (yesterday, yesterday))
-    read_letor(path, cache=root)
-    assert not old.exists()
-    assert young.exists()
+    assert list(root.glob("entries/.*")) == []
 
 
 def test_where_the_cache_lies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -228,9 +215,9 @@ def test_growing_matrix(tmp_path: Path) -> None:
 READER = """
 import sys
 from pathlib import Path
-from unskew.clicks.lists import files, letor, parse
-files.BLOCK = 1 << 14
-blocks = files.read_blocks
+from unskew.clicks.lists import letor, parse, sources
+sources.BLOCK = 1 << 14
+blocks = sources.read_blocks
 def slow_blocks(path, size=None):
     import time
     for number, block in enumerate(blocks(path, size)):
@@ -270,7 +257,7 @@ def test_a_reader_killed_half_way_leaves_nothing_that_is_used(path: Path, root: 
         assert reader.stdout.readline() == "reading\n"
         reader.kill()
     assert entries(root) == []
-    assert len(list(root.glob("tmp-*"))) == 1
+    assert len(list(root.glob("entries/.*.part"))) == 1
     lists = read_letor(path, cache=root)
     assert (len(lists), lists.features.sum()) == (10_000, 20_000)
     assert len(entries(root)) == 1
@@ -283,4 +270,4 @@ def test_two_readers_at_once_both_succeed(path: Path, root: Path) -> None:
     outputs = [reader.communicate(timeout=60)[0] for reader in readers]
     assert outputs == ["reading\n5000 10000.0\n"] * 2
     assert len(entries(root)) == 1
-    assert list(root.glob("tmp-*")) == []
+    assert list(root.glob("entries/.*")) == []

@@ -14,7 +14,7 @@ import pytest
 
 import unskew
 from unskew.clicks.engine.engine import Engine, connect
-from unskew.clicks.split import find_boundaries, seconds, split_by_time
+from unskew.clicks.split import find_boundaries, split_by_time
 from unskew.clicks.visits import add_visits, find_visits, number_pages, with_pages
 from unskew.errors import ConfigError, DataError
 
@@ -249,9 +249,3 @@ def test_command_without_people_splits_by_page_and_says_what_is_missing(tmp_path
     with pytest.raises(DataError, match="missing columns: page_id"):
         unskew.split(tmp_path / "log.parquet", tmp_path / "other", threads=1)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["log.parquet", "out"]
-
-
-@pytest.mark.parametrize("text", ["", "m", "-5m", "5w", "0", "1e3"])
-def test_a_gap_that_is_no_time(text: str) -> None:
-    with pytest.raises(ConfigError, match="--gap"):
-        seconds(text)

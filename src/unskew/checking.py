@@ -1,16 +1,52 @@
-"""TOML and settings checked strictly, with errors that name the key and what may have been meant."""
+"""Settings checked strictly, in TOML as in Python, with errors that name the place and what may be meant."""
 
 from __future__ import annotations
 
+import difflib
+import json
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
-from unskew.errors import ConfigError, did_you_mean
+from unskew.errors import ConfigError, DataError
+
+Table = dict[str, object]
+"""A table of TOML that is checked once it is known what it is for."""
+Made = TypeVar("Made", bound=BaseModel)
+_Init = TypeVar("_Init", bound=Callable[..., None])
+SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def _called_in_python_only(init: _Init) -> _Init:
+    """Pydantic does not call such an __init__ for models within models, whose place only the outermost knows."""
+    init.__dict__["__pydantic_base_init__"] = True
+    return init
+
+
+class Config(BaseModel):
+    """Base of all settings: frozen and strict, unknown keys forbidden; what is wrong is a ConfigError.
+
+    >>> class Walk(Config):
+    ...     steps: int = 3
+    >>> Walk(stesp=4)
+    Traceback (most recent call last):
+    unskew.errors.ConfigError: Walk.stesp: unknown key. Did you mean steps? Known: steps.
+    """
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, allow_inf_nan=False, use_attribute_docstrings=True
+    )
+
+    @_called_in_python_only
+    def __init__(self, **settings: object) -> None:
+        try:
+            super().__init__(**settings)
+        except ValidationError as error:
+            raise _translated(error, type(self), type(self).__name__) from None
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -23,32 +59,70 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: not valid TOML: {error}") from error
 
 
-def known(key: str, name: str, names: Mapping[str, Any]) -> str:
-    """The name, if it is one of the names."""
+# ---- names ----
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """A hint for a misspelt name, then the names there are.
+
+    >>> did_you_mean("dlaa", ["naive", "dla"])
+    'Did you mean dla? Known: dla, naive.'
+    """
+    names = sorted(names)
+    close = difflib.get_close_matches(name, names, n=1)
+    return (f"Did you mean {close[0]}? " if close else "") + f"Known: {', '.join(names)}."
+
+
+def known(key: str, name: object, names: Collection[str]) -> str:
+    """The name, if it is one of the names; the key of an argument of Python ends in =."""
     if not isinstance(name, str) or name not in names:
-        raise ConfigError(f"{key}: unknown name {name!r}. {did_you_mean(str(name), names)}")
+        what = f'{key}"{name}": unknown name' if key[-1:] == "=" else f"{key}: unknown name {name!r}"
+        raise ConfigError(f"{what}. {did_you_mean(str(name), names)}")
     return name
 
 
-def named(key: str, name: str, configs: Mapping[str, type[Any]]) -> Any:
+def require_columns(
+    names: Iterable[str],
+    present: Collection[str],
+    *,
+    path: Path | str | None = None,
+    hint: str = "rename or add them",
+) -> None:
+    """The columns that are needed are among those that there are."""
+    missing = [name for name in names if name not in present]
+    if missing:
+        there = ", ".join(list(present)[:20])[:500] or "none"
+        raise DataError(f"missing columns: {', '.join(missing)}; there are {there}", path=path, hint=hint)
+
+
+# ---- settings ----
+
+
+def named(key: str, name: str, configs: Mapping[str, type[Made]]) -> Made:
     """The default config of this name."""
-    return configs[known(key, name, configs)]()
+    return checked(configs[known(key, name, configs)], {}, key)
 
 
-def table_of(key: str, content: dict[str, Any], configs: Mapping[str, type[Any]]) -> Any:
+def table_of(key: str, content: Mapping[str, object], configs: Mapping[str, type[Made]]) -> Made:
     """The config of a TOML table with a `name`."""
     if "name" not in content:
         raise ConfigError(f"{key}.name: missing. {did_you_mean('', configs)}")
-    name = content["name"]
-    return checked(configs[known(f"{key}.name", name, configs)], content, key)
+    config = configs[known(f"{key}.name", content["name"], configs)]
+    if "name" not in config.model_fields:
+        content = {part: value for part, value in content.items() if part != "name"}
+    return checked(config, content, key)
 
 
-def checked(model: type[Any], content: Mapping[str, Any], key: str) -> Any:
+def checked(model: type[Made], content: Mapping[str, object], key: str) -> Made:
     """Validate, with errors that name the key and what may have been meant."""
     try:
         return model.model_validate(dict(content))
     except ValidationError as error:
-        raise ConfigError("; ".join(_sentence(model, key, item) for item in error.errors())) from None
+        raise _translated(error, model, key) from None
+
+
+def _translated(error: ValidationError, model: type[BaseModel], key: str) -> ConfigError:
+    return ConfigError("; ".join(_sentence(model, key, item) for item in error.errors()))
 
 
 def _sentence(model: type[BaseModel], key: str, item: Any) -> str:
@@ -66,4 +140,32 @@ def _sentence(model: type[BaseModel], key: str, item: Any) -> str:
     if item["type"] == "value_error":  # a validator of ours, which says all there is to say
         return f"{place}: {str(item['msg']).removeprefix('Value error, ')}".removeprefix(": ")
     what = item["msg"].replace("a valid dictionary", "a table").replace("a valid tuple", "a list")
-    return f"{place}: {what[0].lower()}{what[1:]}, not {item['input']!r}"
+    given = "" if ", not " in what else f", not {item['input']!r}"
+    return f"{place}: {what[0].lower()}{what[1:]}{given}"
+
+
+# ---- amounts ----
+
+
+def byte_count(key: str, size: str | int) -> int:
+    """A size in bytes.
+
+    >>> byte_count("memory", "4GB"), byte_count("memory", "0.5 m"), byte_count("memory", 1000)
+    (4294967296, 524288, 1000)
+    """
+    found = re.fullmatch(r"(\d{1,15}(?:\.\d{1,3})?)\s*([KMGT]?)(?:i?B)?", str(size).strip(), re.IGNORECASE)
+    if found is None or float(found[1]) == 0:
+        raise ConfigError(f"{key}={json.dumps(size)}: write it like 4GB or 512MB")
+    return int(float(found[1]) * 2 ** (10 * " KMGT".index(found[2].upper() or " ")))
+
+
+def second_count(key: str, time: str) -> int:
+    """A length of time in seconds.
+
+    >>> second_count("gap", "30m"), second_count("gap", "1h"), second_count("gap", "90")
+    (1800, 3600, 90)
+    """
+    found = re.fullmatch(r"(\d{1,9})\s*([smhd]?)", time.strip())
+    if found is None or int(found[1]) == 0:
+        raise ConfigError(f"{key}={json.dumps(time)}: write it like 30m, 90s or 1h")
+    return int(found[1]) * SECONDS[found[2]]

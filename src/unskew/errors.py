@@ -6,18 +6,19 @@
     ├── RunError        a run folder is missing, unfinished, or would be overwritten
     └── MissingExtra    an optional dependency is not installed; says the pip line
 
-The command line prints the message without a traceback and exits with status 1.
+The command line prints the message without a traceback and exits with its status.
 """
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable
 from pathlib import Path
 
 
 class UnskewError(Exception):
     """Base of every error that unskew raises on purpose."""
+
+    status = 1
+    """What the command line ends with."""
 
 
 class DataError(UnskewError):
@@ -30,7 +31,7 @@ class DataError(UnskewError):
     def __init__(
         self, message: str, *, path: Path | str | None = None, line: int | None = None, hint: str | None = None
     ) -> None:
-        place = "" if path is None else f"{path}:{line}: " if line is not None else f"{path}: "
+        place = "" if path is None else printable(path) + (": " if line is None else f":{line}: ")
         super().__init__(place + message + (f"; {hint}" if hint else ""))
         self.path, self.line, self.hint = path, line, hint
 
@@ -54,12 +55,6 @@ class MissingExtra(UnskewError):
         super().__init__(f"{package} is not installed; run: pip install 'unskew[{extra}]'")
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A hint for a misspelt name, then the names there are.
-
-    >>> did_you_mean("dlaa", ["naive", "dla"])
-    'Did you mean dla? Known: dla, naive.'
-    """
-    known = sorted(known)
-    close = difflib.get_close_matches(name, known, n=1)
-    return (f"Did you mean {close[0]}? " if close else "") + f"Known: {', '.join(known)}."
+def printable(path: Path | str) -> str:
+    """A name as valid text on one line."""
+    return str(path).encode("utf-8", "replace").decode().replace("\n", "\\n").replace("\r", "\\r")

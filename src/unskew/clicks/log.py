@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from unskew.clicks.joining import encodable, encode, join_lists
-from unskew.clicks.lists.files import complete_file
 from unskew.clicks.schema import (
     REQUIRED,
     check_pages,
@@ -25,6 +24,7 @@ from unskew.clicks.schema import (
     to_array,
     whole_numbers,
 )
+from unskew.disk import complete_file
 from unskew.types import Array, Lists, Log
 
 ROW_GROUP = 1_000_000

@@ -21,10 +21,11 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
+from unskew.checking import Config, did_you_mean
 from unskew.clicks.tallies import COARSEN, Tally, as_arrow, as_numbers, pick_columns, tally_columns
-from unskew.errors import ConfigError, DataError, did_you_mean
+from unskew.errors import ConfigError, DataError
 from unskew.types import Array
 
 Kind = Literal["categorical", "ordinal", "continuous"]
@@ -37,10 +38,8 @@ FAR = 1e30
 """As many deviations from the mean as a number may lie."""
 
 
-class ColumnEncoder(BaseModel):
+class ColumnEncoder(Config):
     """What all encoders of a column know."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
     missing: int = 0
     """Impressions of the training data without a value."""

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from unskew.checking import require_columns
 from unskew.clicks.engine.parquet import impressions_in
 from unskew.errors import DataError
 from unskew.types import Array
@@ -53,14 +54,7 @@ def open_table(path: Path, columns: Sequence[str] | None) -> Any:
         present = pq.read_schema(path).names if path.is_file() else pq.ParquetDataset(path).schema.names
     except (pa.ArrowInvalid, OSError, IndexError) as error:
         raise DataError(f"not a Parquet file ({error})", path=path, hint="a log is read from Parquet") from error
-    missing = [name for name in [*REQUIRED, *(columns or ())] if name not in present]
-    if missing:
-        further = [name for name in present if name not in REQUIRED]
-        raise DataError(
-            f"missing columns: {', '.join(missing)}; further columns: {', '.join(further) or 'none'}",
-            path=path,
-            hint="rename or add the missing columns",
-        )
+    require_columns([*REQUIRED, *(columns or ())], present, path=path)
     wanted = present if columns is None else [*REQUIRED, "randomized", *columns]
     return pq.read_table(path, columns=[name for name in present if name in wanted and name != "label"])
 

@@ -5,17 +5,17 @@ What began before the first boundary is for training.
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from unskew.checking import require_columns, second_count
 from unskew.clicks.engine.engine import Engine, connect
-from unskew.clicks.engine.parquet import complete_folder, impressions_in
+from unskew.clicks.engine.parquet import impressions_in
 from unskew.clicks.visits import add_visits, find_visits, require, with_pages
+from unskew.disk import complete_folder, write_json
 from unskew.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 BUCKETS = 4096
 """Cells of one histogram while a boundary is searched."""
-SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def split(
@@ -44,13 +43,16 @@ def split(
     log with neither is split by page. `options` go to `connect`.
     """
     impressions, out = Path(impressions), Path(out)
-    with complete_folder(out, force=force) as working, connect(engine, **options) as running:
-        split = find_and_split(running, impressions, seconds(gap), by, validation, test)
+    with (
+        complete_folder(out, force=force, marker="summary.json") as working,
+        connect(engine, **options) as running,
+    ):
+        split = find_and_split(running, impressions, second_count("gap", gap), by, validation, test)
         for name, part in split.parts.items():
             running.write_parquet(part, working / name)
         summary = {"out": str(out), "split by": split.unit, split.unit.replace("_id", "s"): split.units}
         summary |= {f"{name} from": edge for name, edge in split.boundaries.items()}
-        (working / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
+        write_json(working / "summary.json", summary)
     return summary
 
 
@@ -72,9 +74,7 @@ def find_and_split(
 
 def refuse_nameless(engine: Engine, log: Any, names: Sequence[str], path: Path) -> None:
     """The columns are there and have no empty cells."""
-    missing = [name for name in names if name not in log.columns]
-    if missing:
-        raise DataError(f"missing columns: {', '.join(missing)}", path=path, hint="ingest the log with them")
+    require_columns(names, log.columns, path=path, hint="ingest the log with them")
     empty = {name: log[name].isnull().cast("int64").sum() for name in names}
     for name, number in engine.rows(log.agg(**empty))[0].items():
         if number:
@@ -105,7 +105,7 @@ def split_by_time(
     `pages` is what `find_visits` gave; the parts then have its visit_id.
     """
     if validation < 0 or test < 0 or validation + test >= 1:
-        raise ConfigError(f"--validation {validation} and --test {test}: not negative, and less than 1 together")
+        raise ConfigError(f"validation={validation} and test={test}: not negative, and less than 1 together")
     unit = "visit_id" if pages is not None or "visit_id" in impressions.columns else "page_id"
     require(impressions, ["timestamp", "page_id"])
     begun = engine.keep(unit_starts(known_pages(impressions, unit) if pages is None else pages, unit))
@@ -211,15 +211,3 @@ def _width(low: int, high: int) -> int:
 
 def _clock(second: int) -> str:
     return datetime.fromtimestamp(second, UTC).isoformat().replace("+00:00", "Z")
-
-
-def seconds(text: str) -> int:
-    """A length of time in seconds.
-
-    >>> seconds("30m"), seconds("1h"), seconds("90")
-    (1800, 3600, 90)
-    """
-    found = re.fullmatch(r"(\d{1,9})\s*([smhd]?)", text.strip())
-    if found is None or int(found[1]) == 0:
-        raise ConfigError(f"--gap {text}: write it like 30m, 90s or 1h")
-    return int(found[1]) * SECONDS[found[2]]

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from unskew.errors import ConfigError, DataError
+from unskew.checking import require_columns
+from unskew.errors import ConfigError
 
 if TYPE_CHECKING:
     from ibis.expr.types import Column, Table
@@ -25,7 +26,7 @@ def add_visits(events: Table, pages: Table) -> Table:
 def with_pages(events: Table, *, by: Sequence[str] = ("user_id",), gap: int = 1800) -> Table:
     """The events with a page_id: their own, or one found from their times."""
     if gap < 1:
-        raise ConfigError(f"--gap {gap}: must be at least 1 second")
+        raise ConfigError(f"gap={gap}: must be at least 1 second")
     require(events, ["timestamp", *by])
     return events if "page_id" in events.columns else number_pages(events, by=by, gap=gap)
 
@@ -101,9 +102,4 @@ def _person(table: Table, by: Sequence[str]) -> Column:
 
 def require(table: Table, names: Sequence[str]) -> None:
     """The table has these columns."""
-    missing = [name for name in names if name not in table.columns]
-    if missing:
-        raise DataError(
-            f"missing columns: {', '.join(missing)}; there are {', '.join(table.columns)}",
-            hint="ingest the log with them, or name others",
-        )
+    require_columns(names, table.columns, hint="ingest the log with them, or name others")

@@ -17,6 +17,7 @@ from unskew.checking import table_of
 from unskew.clicks.lists.inputs import as_tensor
 from unskew.clicks.lists.scaling import Scaler
 from unskew.clicks.presentation import Presentation
+from unskew.disk import complete_file
 from unskew.errors import ConfigError
 from unskew.learning.methods import METHODS, Context, MethodConfig, MethodModule
 from unskew.learning.rankers import RANKERS, Ranker, Trees
@@ -67,7 +68,8 @@ class Model(Scorer):
         weights = self.method.score_weights()
         tensors |= {} if weights is None else {LINEAR: weights.clone()}
         plain = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
-        save_file(plain, folder / "weights.safetensors")
+        with complete_file(folder / "weights.safetensors") as ready:
+            save_file(plain, ready)
         for trees in tree_rankers(self.ranker):
             trees.write(folder)
 

@@ -9,7 +9,6 @@ Legend: Q queries, N documents, n of them in a block, D features, O relevance ou
 
 from __future__ import annotations
 
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from unskew.clicks.lists.scaling import Scaler
+from unskew.disk import complete_file, read_json, refuse_existing, restore, write_json
 from unskew.errors import ConfigError, DataError, RunError
 from unskew.learning.boosters import TREE_FORMATS, Package, TreeFormat
 from unskew.types import Array, Lists
@@ -49,15 +49,15 @@ class Card:
 
     def write(self, folder: Path) -> None:
         """Write model.json."""
-        (folder / "model.json").write_text(json.dumps({"format": FORMAT} | vars(self), indent=2) + "\n")
+        write_json(folder / "model.json", {"format": FORMAT} | vars(self))
 
     @classmethod
     def read(cls, folder: Path) -> Card:
         """Read what `write` wrote."""
-        if not (folder / "model.json").exists():
+        if not (restore(folder) / "model.json").exists():
             raise RunError(f"{folder} holds no model.json; it is not a finished run")
         with readable(folder):
-            content = json.loads((folder / "model.json").read_text())
+            content = read_json(folder / "model.json")
             if content["format"] != FORMAT:
                 raise RunError(f"{folder}: written in format {content['format']}, this version reads {FORMAT}")
             return cls(**{name: content[name] for name in cls.__dataclass_fields__})
@@ -111,8 +111,7 @@ class Scorer(ABC):
     def save(self, folder: Path | str, *, force: bool = False) -> None:
         """Write model.json and weights.safetensors into the folder, and trees in the text of their package."""
         folder = Path(folder)
-        if (folder / "model.json").exists() and not force:
-            raise RunError(f"{folder} already holds a model; choose another folder or pass force=True")
+        refuse_existing(folder / "model.json", force=force)
         folder.mkdir(parents=True, exist_ok=True)
         self.write(folder)
         self.card.write(folder)
@@ -168,7 +167,8 @@ class TreeScorer(Scorer):
             LINEAR: self.weights,
         }
         scaling = {f"scaler.{name}": array for name, array in self.scaler.arrays().items()}
-        save_file(numbers | scaling, folder / "weights.safetensors")
+        with complete_file(folder / "weights.safetensors") as ready:
+            save_file(numbers | scaling, ready)
         self._format.write(folder, self.boosters, self.kept)
 
     def compact(self) -> TreeScorer:

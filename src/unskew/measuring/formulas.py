@@ -12,7 +12,8 @@ from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
-from unskew.errors import ConfigError, DataError, did_you_mean
+from unskew.checking import known
+from unskew.errors import ConfigError, DataError
 from unskew.measuring.ranked import RankedLists
 from unskew.types import Array
 
@@ -34,9 +35,8 @@ class Options:
     empty: Empty = "skip"
 
     def __post_init__(self) -> None:
-        for name, known in (("gain", get_args(Gain)), ("empty", get_args(Empty))):
-            if (value := getattr(self, name)) not in known:
-                raise ConfigError(f"unknown {name} {value!r}. {did_you_mean(str(value), known)}")
+        for name, kinds in (("gain", Gain), ("empty", Empty)):
+            known(name, getattr(self, name), get_args(kinds))
         if self.at is not None and not (isinstance(self.at, int | np.integer) and self.at >= 1):
             raise ConfigError(f"a cut-off must be a whole number from 1, not {self.at}")
         if not self.relevant_from > 0:

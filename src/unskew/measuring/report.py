@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from unskew.errors import ConfigError, did_you_mean
+from unskew.checking import known
+from unskew.errors import ConfigError
 from unskew.measuring.formulas import METRICS, Empty, Gain, Options, evaluate
 from unskew.measuring.ranked import rank_lists
 from unskew.types import Array, Lists
@@ -94,8 +95,7 @@ def measure_ranking(
 def parse_metric(text: str) -> tuple[str, int | None]:
     """Name and cut-off: "ndcg@10" -> ("ndcg", 10), "map" -> ("map", None)."""
     name, mark, _ = text.partition("@")
-    if name not in METRICS:
-        raise ConfigError(f"unknown metric {text!r}. {did_you_mean(name, METRICS)}")
+    known("metric", name, METRICS)
     cut = METRICS[name].cut
     if not mark:
         if cut == "required":

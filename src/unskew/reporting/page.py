@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from unskew import __version__
-from unskew.clicks.lists.files import complete_file
+from unskew.disk import complete_file, write_text
 
 PAGE_FILES = ("table.md", "report.html", "figure.svg")
 """What `write_page` writes."""
@@ -124,8 +124,7 @@ class Page:
 
 def write_page(page: Page, out: Path) -> None:
     """Write table.md, report.html and, where there are charts, figure.svg, each whole or not at all."""
-    with complete_file(out / "table.md") as path:
-        path.write_text(markdown(page), encoding="utf-8")
+    write_text(out / "table.md", markdown(page))
     write_drawn(page, out)
 
 
@@ -133,8 +132,7 @@ def write_drawn(page: Page, out: Path) -> None:
     """The files that have charts in them, which take longest."""
     from unskew.reporting.figures import beside, write_svg
 
-    with complete_file(out / "report.html") as path:
-        path.write_text(html(page), encoding="utf-8")
+    write_text(out / "report.html", html(page))
     if page.charts:
         with complete_file(out / "figure.svg") as path:
             write_svg(beside(page.charts), path)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from unskew.checking import byte_count
 from unskew.clicks.counts.shard_writing import ShardSource
 from unskew.clicks.counts.shards import open_shards, shards_for
 from unskew.clicks.engine.parquet import impressions_in
@@ -20,7 +21,7 @@ from unskew.errors import ConfigError, DataError
 from unskew.learning.fitting.processes import first_process_first, workers_of
 from unskew.learning.methods import MethodConfig
 from unskew.running.data import BINS, TrainingData, split
-from unskew.running.settings import IN_MEMORY, DataFiles, Paths, Settings, bytes_of
+from unskew.running.settings import IN_MEMORY, DataFiles, Paths, Settings
 from unskew.running.shards import ShardData
 from unskew.types import Lists, Log
 
@@ -87,7 +88,7 @@ def open_shard_data(
         missing=files.missing_features,
         doc_ids=files.doc_ids,
     )
-    count = source.shards if files.memory is None else shards_for(bytes_of(files.memory), source)
+    count = source.shards if files.memory is None else shards_for(byte_count("data.memory", files.memory), source)
     workers = workers_of(asked.training)
     source = replace(source, shards=-(-count // workers) * workers)  # as many for each worker
     with first_process_first():

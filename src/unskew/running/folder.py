@@ -7,8 +7,9 @@ that is not a run ever is.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
-import json
+import os
 import platform
 import shutil
 from importlib.metadata import PackageNotFoundError, version
@@ -16,8 +17,14 @@ from pathlib import Path
 
 import numpy as np
 
-from unskew.errors import RunError
+from unskew.disk import publish as put_in_place
+from unskew.disk import read_json, refuse_existing, restore
+from unskew.errors import DataError, RunError
 from unskew.types import Lists, Log
+
+MARKER = "run.json"
+"""What makes a folder a run, which force may replace."""
+_held: dict[Path, int] = {}  # locked folders of this process
 
 
 def fingerprint(*parts: Log | Lists | None, labels: bool = False) -> str:
@@ -61,39 +68,61 @@ def versions() -> dict[str, str]:
 
 def status(folder: Path) -> str | None:
     """How the run in this folder ended; None where there is no run."""
-    path = folder / "run.json"
+    path = restore(folder) / MARKER
     if not path.exists():
         return None
     try:
-        return str(json.loads(path.read_text())["status"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise RunError(f"{path}: damaged; --force (force=True) starts afresh") from error
+        return str(read_json(path)["status"])
+    except (DataError, KeyError) as error:
+        raise RunError(f"{path}: damaged; force=True starts afresh") from error
 
 
 def refuse_to_overwrite(out: Path, force: bool) -> None:
-    """A finished run stays; with force it goes, but nothing that is not a run ever does."""
-    if not out.exists():
-        return
-    if force:
-        if not out.is_dir() or (any(out.iterdir()) and not (out / "run.json").exists()):
-            raise RunError(f"{out} exists and is not a run, so it is not overwritten; choose another place")
-    elif status(out) != "interrupted":
-        raise RunError(f"{out} exists and is never overwritten; choose another place, or use --force (force=True)")
+    """A finished run stays unless forced; one that was interrupted goes on."""
+    if force or status(out) != "interrupted":
+        refuse_existing(out, force=force, marker=MARKER)
 
 
 def claim(out: Path, force: bool) -> Path:
-    """The folder to work in, beside `out`: new, or that of a run that was killed or interrupted."""
+    """The folder to work in, beside `out`: new, or that of a run that was killed or interrupted.
+
+    It is this process's until `publish`, or until the process ends.
+    """
     working = out.with_name(out.name + ".partial")
-    if force:
-        shutil.rmtree(working, ignore_errors=True)
-    elif out.exists() and not working.exists():
-        shutil.copytree(out, working)
     working.mkdir(parents=True, exist_ok=True)
+    _lock(working, out)
+    if force:
+        for path in working.iterdir():
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    elif out.exists() and not any(working.iterdir()):
+        shutil.copytree(out, working, dirs_exist_ok=True)
     return working
 
 
 def publish(working: Path, out: Path) -> None:
     """Put the working folder in its place."""
-    if out.exists():
-        shutil.rmtree(out)
-    working.rename(out)
+    put_in_place(working, out, force=True, marker=MARKER)
+    os.close(_held.pop(working))
+
+
+def _lock(working: Path, out: Path) -> None:
+    """Let no other process write to a folder; the lock goes with the process that holds it."""
+    if working in _held:
+        if _same(_held[working], working):
+            return
+        os.close(_held.pop(working))
+    handle = os.open(working, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not _same(handle, working):  # its owner has just put it in its place
+            raise BlockingIOError
+    except OSError as error:
+        os.close(handle)
+        raise RunError(
+            f"{out} is being written by another process; wait for it, or choose another place"
+        ) from error
+    _held[working] = handle
+
+
+def _same(handle: int, folder: Path) -> bool:
+    return folder.exists() and os.path.samestat(os.fstat(handle), folder.stat())

@@ -29,6 +29,7 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 
+from unskew.disk import write_json
 from unskew.errors import ConfigError, DataError, RunError
 from unskew.learning.fitting.checkpoint import FILE as CHECKPOINT
 from unskew.learning.fitting.loop import Fit, Report, Training
@@ -231,7 +232,7 @@ def write_run(
         "seconds": round(time.time() - began, 3),
     }
     for name, content in (("config", asked.model_dump(mode="json")), ("metrics", metrics), ("run", about)):
-        (folder / f"{name}.json").write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+        write_json(folder / f"{name}.json", content)
     (folder / "curve.jsonl").write_text("".join(json.dumps(point) + "\n" for point in fit.curve))
     if fit.status != "interrupted":
         (folder / CHECKPOINT).unlink(missing_ok=True)
@@ -242,7 +243,7 @@ def _resume(fitter: Fitter, folder: Path | None) -> None:
         fitter.resume(folder)
     except (ValueError, KeyError, SafetensorError, DataError) as error:
         place = CHECKPOINT if folder is None else folder / CHECKPOINT
-        raise RunError(f"{place}: damaged ({error}); --force (force=True) starts afresh") from error
+        raise RunError(f"{place}: damaged ({error}); force=True starts afresh") from error
 
 
 def _numbers(array: Array | None) -> list[float] | None:

@@ -24,14 +24,13 @@ Unknown keys, wrong types and missing values are errors that name the key and, w
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny
+from pydantic import Field, SerializeAsAny
 
-from unskew.checking import checked, known, named, read_toml, table_of
+from unskew.checking import Config, Table, byte_count, checked, known, named, read_toml, table_of
 from unskew.clicks.lists.scaling import SCALINGS
 from unskew.errors import ConfigError
 from unskew.learning.fitting.loop import Training
@@ -41,10 +40,8 @@ from unskew.learning.rankers.trees import Growing
 from unskew.types import Lists, Log
 
 
-class Settings(BaseModel):
+class Settings(Config):
     """What a run does with its data."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     method: SerializeAsAny[Learner]
     """How bias is modelled."""
@@ -70,10 +67,8 @@ class Settings(BaseModel):
 Paths = str | Annotated[tuple[str, ...], Field(strict=False)]
 
 
-class DataFiles(BaseModel):
+class DataFiles(Config):
     """Where a run's data lie; relative paths are relative to the run file."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     log: str | None = None
     """Impressions: a Parquet file, or a folder of them."""
@@ -99,17 +94,15 @@ class DataFiles(BaseModel):
     """Steps before another shard is taken up."""
 
 
-class RunFile(BaseModel):
+class RunFile(Config):
     """A whole run file."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     out: str
     data: DataFiles
-    method: dict[str, Any] = Field(default_factory=lambda: {"name": "dla"})
-    ranker: dict[str, Any] | None = None
+    method: Table = Field(default_factory=lambda: Table(name="dla"))
+    ranker: Table | None = None
     """`mlp` unless given; a package takes none."""
-    training: dict[str, Any] = Field(default_factory=dict)
+    training: Table = Field(default_factory=dict)
 
 
 def settings(
@@ -197,20 +190,10 @@ def check_data_files(path: Path, data: DataFiles, asked: Settings) -> None:
     for one, other in (("log", "counts"), ("shards", "memory")):
         if getattr(data, one) is not None and getattr(data, other) is not None:
             raise ConfigError(f"{path}: give data.{one} or data.{other}, not both")
-    if data.memory is not None and not bytes_of(data.memory) >= 2**20:
-        raise ConfigError(f'{path}: data.memory: a size such as "500MB" or "2GB", not {data.memory!r}')
+    if data.memory is not None and byte_count(f"{path}: data.memory", data.memory) < 2**20:
+        raise ConfigError(f"{path}: data.memory: at least 1MB, not {data.memory}")
     in_shards = [name for name in ("counts", "shards", "memory") if getattr(data, name) is not None]
     if in_shards and asked.method.target == "labels":
         raise ConfigError(f"{path}: {asked.method.name} reads grades of a log in memory, not data.{in_shards[0]}")
     if in_shards and asked.fitted_by != "steps":
         raise ConfigError(f"{path}: data.{in_shards[0]}: {IN_MEMORY}")
-
-
-def bytes_of(size: str) -> int:
-    """A size in bytes; 0 where it is not one.
-
-    >>> bytes_of("2GB"), bytes_of("0.5 MB"), bytes_of("much")
-    (2147483648, 524288, 0)
-    """
-    found = re.fullmatch(r"(\d{1,6}(?:\.\d{1,3})?) ?([KMGT])B", size)
-    return 0 if found is None else int(float(found[1]) * 2 ** (10 * (1 + "KMGT".index(found[2]))))

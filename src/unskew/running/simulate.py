@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from unskew.checking import checked, known, read_toml
+from unskew.checking import checked, known, read_toml, table_of
 from unskew.clicks.lists.letor import write_letor
 from unskew.clicks.lists.synthetic import make_lists
 from unskew.clicks.log import write_log
-from unskew.clicks.simulate import BEHAVIOURS, LOGGERS, ScoresLogger, Simulation, config_of, logging_scores
-from unskew.errors import ConfigError, RunError
+from unskew.clicks.simulate import BEHAVIOURS, LOGGERS, ScoresLogger, Simulation, logging_scores
+from unskew.disk import refuse_existing
+from unskew.errors import ConfigError
 from unskew.measuring import ndcg_metric
 from unskew.running.files import read_lists
 from unskew.types import Array, Lists, Log
@@ -42,15 +43,16 @@ def simulate_to(
     """
     if out.suffix != ".parquet":
         raise ConfigError(f"out=: {out} must end in .parquet")
-    refuse([out], force)
+    refuse_existing(out, force=force)
     people = configured(config, behaviour=(behaviour, BEHAVIOURS), logger=(logger, LOGGERS))
-    asked: Simulation = checked(Simulation, people | options, "")
+    asked = checked(Simulation, people | options, "")
     if SYNTHETIC in lists:
         if len(lists) > 1:
             raise ConfigError("lists=: synthetic stands alone")
         parts = synthetic_parts(queries, features, documents, asked.seed)
         beside = {out.with_suffix(f".{name}.txt"): part for name, part in parts.items()}
-        refuse(list(beside), force)
+        for path in beside:
+            refuse_existing(path, force=force)
         shown = next(iter(beside.values()))
     else:
         shown, beside = read_lists(lists, doc_ids), {}
@@ -64,13 +66,6 @@ def simulate_to(
     return {"log": str(out)} | files | summary(log, scores)
 
 
-def refuse(paths: Sequence[Path], force: bool) -> None:
-    """Nothing is overwritten unasked."""
-    taken = [path for path in paths if path.exists()]
-    if taken and not force:
-        raise RunError(f"{taken[0]} exists and is never overwritten; choose another out=, or use force=True")
-
-
 def configured(path: Path | None, **asked: tuple[str, Mapping[str, type[Any]]]) -> dict[str, Any]:
     """What each key names, with the settings of the file's table of that key."""
     tables = {} if path is None else read_toml(path)
@@ -79,11 +74,11 @@ def configured(path: Path | None, **asked: tuple[str, Mapping[str, type[Any]]]) 
         raise ConfigError(f"{path}: unknown table {', '.join(unknown)}. Known: {', '.join(sorted(asked))}.")
     made = {}
     for key, (name, kinds) in asked.items():
-        known(key, name, kinds)
+        known(f"{key}=", name, kinds)
         try:
             if not isinstance(tables.get(key, {}), dict):
                 raise ConfigError(f"{key}: input should be a table, not {tables[key]!r}")
-            made[key] = config_of(key, {"name": name} | tables.get(key, {}), kinds)
+            made[key] = table_of(key, {"name": name} | tables.get(key, {}), kinds)
         except ConfigError as error:
             place = f"{path}" if key in tables else f"{key} {name} needs a file with its settings, config="
             raise ConfigError(f"{place}: {error}") from None

@@ -8,8 +8,6 @@ saw.
 
 from __future__ import annotations
 
-import json
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,14 +17,14 @@ from rich.console import Console
 
 from unskew.clicks.lists.synthetic import make_lists
 from unskew.clicks.simulate import PositionBias, SvmLogger, simulate
-from unskew.errors import RunError
+from unskew.disk import complete_folder, write_json
 from unskew.learning.methods import DLA, IPW, Labeled, MethodConfig, Naive
 from unskew.learning.rankers import MLP
 from unskew.learning.scorer import Scorer
 from unskew.measuring import Interval, bootstrap_mean, gap_closed, ndcg_metric
 from unskew.reporting.console import curve_lines, training_bar
 from unskew.reporting.figures import dots_figure, examination_figure, palette
-from unskew.reporting.page import PAGE_FILES, Figure, Page, Section, Table, write_page
+from unskew.reporting.page import Figure, Page, Section, Table, write_page
 from unskew.running.run import learn
 from unskew.types import Array, Lists, Log
 
@@ -95,27 +93,16 @@ def demo(
 
     Where a console is given, it shows how far the training is.
     """
-    out = Path(out)
-    clear(out, force)
-    world = make_world(seed, queries, pages)
-    models = {name: _learn(name, method, world, out, steps, seed, console) for name, method in DEMO_ARMS.items()}
-    results = measure_arms(world, models)
-    page = demo_page(world, results, seed)
-    (out / "results.json").write_text(json.dumps(in_numbers(world, results, seed), indent=2) + "\n")
-    write_page(page, out)
+    with complete_folder(Path(out), force=force, marker="results.json") as folder:
+        world = make_world(seed, queries, pages)
+        models = {
+            name: _learn(name, method, world, folder, steps, seed, console) for name, method in DEMO_ARMS.items()
+        }
+        results = measure_arms(world, models)
+        page = demo_page(world, results, seed)
+        write_json(folder / "results.json", in_numbers(world, results, seed))
+        write_page(page, folder)
     return Demo(results, page)
-
-
-def clear(out: Path, force: bool) -> None:
-    """Make place for a demo: with force what an earlier demo wrote goes, and nothing else ever does."""
-    if not out.exists():
-        return
-    if not force:
-        raise RunError(f"{out} exists and is never overwritten; choose another out=, or use force=True")
-    ours = {"results.json", *PAGE_FILES, *DEMO_ARMS, *(f"{name}.partial" for name in DEMO_ARMS)}
-    if not out.is_dir() or any(path.name not in ours for path in out.iterdir()):
-        raise RunError(f"{out} holds more than a demo, so it is not overwritten; choose another out=")
-    shutil.rmtree(out)
 
 
 def make_world(seed: int, queries: int, pages: int) -> DemoWorld:

@@ -1,18 +1,10 @@
-"""Folders of studies: nothing that is not one of theirs is ever written over or removed."""
+"""Folders of studies: what was written there before is removed, and nothing else."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
-
-from unskew.errors import RunError
-
-
-def refuse_foreign(out: Path, mark: str) -> None:
-    """Write only where there is nothing, or a study of this kind, which its `mark` tells."""
-    if out.exists() and (not out.is_dir() or (any(out.iterdir()) and not (out / mark).exists())):
-        raise RunError(f"{out} exists and has no {mark}, so nothing is written there; choose another out=")
 
 
 def remove(out: Path, names: Iterable[str]) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from unskew.terminal.flags import DocIds, EngineOptions, Force, Impressions, Json, Seed, passed
-from unskew.terminal.printing import show_facts, show_result, tell
+from unskew.terminal.printing import show_facts, show_result
 
 
 def simulate(
@@ -117,15 +117,9 @@ def ingest(
 ) -> None:
     """Read a click log into impressions: checked, cleaned, and written whole or not at all."""
     given = passed(locals(), "as_json", "column", "page_columns")
-    from unskew.clicks.ingest.ingest import TooManyRejected
     from unskew.clicks.ingest.logs import ingest
     from unskew.reporting.summaries import ingest_page
 
     given["columns"] = dict(map(_pair, column or ()))
     given["page_columns"] = [name.strip() for name in page_columns.split(",") if name.strip()]
-    try:
-        made = ingest(**given)
-    except TooManyRejected as error:
-        tell(f"unskew: {error}")
-        raise typer.Exit(2) from None
-    show_result(made, as_json, lambda made: ingest_page(out, made))
+    show_result(ingest(**given), as_json, lambda made: ingest_page(out, made))

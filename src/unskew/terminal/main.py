@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from typing import Annotated, Any
 
@@ -17,6 +16,7 @@ from unskew.terminal.flags import flat
 from unskew.terminal.logs import counts, ingest, simulate, split
 from unskew.terminal.runs import learn, measure
 from unskew.terminal.studies import compare, demo, reproduce
+from unskew.terminal.translating import as_flags, flags_of
 
 COMMANDS = (demo, simulate, ingest, split, counts, learn, measure, compare, reproduce, methods, behaviours)
 
@@ -36,22 +36,8 @@ class Command(TyperCommand):
         try:
             return super().invoke(ctx)
         except UnskewError as error:
-            error.args = (in_flags(str(error), [name for each in self.params for name in each.opts]),)
+            error.args = (as_flags(str(error), flags_of(self.params)),)
             raise
-
-
-def in_flags(text: str, flags: list[str]) -> str:
-    """`force=True` as `--force` and `out=` as `--out`, where the command has such a flag.
-
-    >>> in_flags("choose another out=, or force=True; give validation=", ["--out", "--force"])
-    'choose another --out, or --force; give validation='
-    """
-    known = {flag.lstrip("-").replace("-", "_"): flag for flag in flags}
-
-    def spoken(found: re.Match[str]) -> str:
-        return known.get(found[1], found[0])
-
-    return re.sub(r"\b([a-z][a-z_]*)=(?:True\b)?(?=[\s;,:.)]|$)", spoken, text)
 
 
 for command in COMMANDS:
@@ -68,7 +54,7 @@ def main() -> None:
         app()
     except (UnskewError, OSError) as error:
         print(f"unskew: {error}", file=sys.stderr)
-        sys.exit(1)
+        sys.exit(getattr(error, "status", 1))
 
 
 def _version(asked: bool) -> None:

@@ -32,7 +32,7 @@ def demo(
     try:
         show(demo(**given, console=messages(quiet=quiet)).page, out, "results.json")
     except KeyboardInterrupt:
-        tell("Interrupted; with --force the demo starts again.")
+        tell("Interrupted; nothing was written.")
         raise typer.Exit(130) from None
 
 

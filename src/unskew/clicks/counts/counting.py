@@ -17,10 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from unskew.checking import require_columns
 from unskew.clicks.counts.folder import write_counts
 from unskew.clicks.engine.engine import Engine, connect
-from unskew.clicks.engine.parquet import impressions_in, refuse_existing
+from unskew.clicks.engine.parquet import impressions_in
 from unskew.clicks.schema import REQUIRED
+from unskew.disk import refuse_existing
 from unskew.errors import DataError
 
 if TYPE_CHECKING:
@@ -55,9 +57,7 @@ def count_rankings(
     Slots that were filled at random are kept apart too, where there is a column `randomized`. `place` is what
     errors name.
     """
-    missing = [name for name in [*REQUIRED, *serp] if name not in impressions.columns]
-    if missing:
-        raise DataError(f"missing columns: {', '.join(missing)}", path=place, hint="rename or add them")
+    require_columns([*REQUIRED, *serp], impressions.columns, path=place)
     extra = [*serp, *(["randomized"] if "randomized" in impressions.columns else [])]
     log = impressions.select(*REQUIRED, *extra)
     if "randomized" in extra:
@@ -88,7 +88,7 @@ def counts(
 ) -> dict[str, Any]:
     """Reduce a log to counts in the folder `out`; what was counted. `options` go to `connect`."""
     impressions, out = Path(impressions), Path(out)
-    refuse_existing(out, force)  # before minutes of counting
+    refuse_existing(out, force=force, marker="summary.json")  # before minutes of counting
     with connect(engine, **options) as running:
         rankings = count_rankings(
             running, running.read_parquet(impressions_in(impressions)), serp=serp, pairs=pairs, place=impressions

@@ -9,7 +9,6 @@ Legend: N slots, G rankings in the folder, R rows of Counts, K results of the lo
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,12 +17,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import pyarrow.parquet as pq
 
+from unskew.checking import require_columns
 from unskew.clicks.counts.reduction import Counts, encoded_columns, lay_out, same_page, with_pairs
-from unskew.clicks.engine.parquet import complete_folder
 from unskew.clicks.joining import join_lists, match
 from unskew.clicks.log import in_order, page_codes
 from unskew.clicks.presentation import Presentation
 from unskew.clicks.schema import to_array
+from unskew.disk import complete_folder, restore, write_json
 from unskew.errors import DataError
 from unskew.types import Array, Lists
 
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 
 def write_counts(engine: Engine, rankings: Rankings, folder: Path, *, force: bool = False) -> None:
     """Write a reduced log; the folder appears whole or not at all."""
-    with complete_folder(folder, force=force) as working:
+    with complete_folder(folder, force=force, marker="summary.json") as working:
         engine.write_parquet(rankings.slots, working / "slots")
         if rankings.pairs is not None:
             engine.write_parquet(rankings.pairs, working / "pairs")
-        (working / "summary.json").write_text(json.dumps(rankings.summary, indent=2) + "\n")
+        write_json(working / "summary.json", rankings.summary)
 
 
 def read_counts(
@@ -55,7 +55,7 @@ def read_counts(
     `serp` and `presentation` are those of `reduce_log`; rankings that differ in no column asked for become one.
     `randomized` keeps the pages with slots that were filled at random (True), or those without (False).
     """
-    place = Path(folder) / "slots"
+    place = restore(Path(folder)) / "slots"
     serp = serp if presentation is None else presentation.names
     table = _open(place, ["ranking_id", "query_id", "position", "doc_id", "impressions", "clicks", *serp])
     if randomized is not None:
@@ -84,9 +84,7 @@ def _open(place: Path, columns: Sequence[str]) -> Any:
     if not place.is_dir():
         raise DataError("there is no such folder of counts", path=place, hint="write one with `unskew counts`")
     data = pq.ParquetDataset(place)
-    missing = [name for name in columns if name not in data.schema.names]
-    if missing:
-        raise DataError(f"missing columns: {', '.join(missing)}", path=place, hint="count again with them")
+    require_columns(columns, data.schema.names, path=place, hint="count again with them")
     further = [name for name in ("randomized",) if name in data.schema.names]
     return data.read(columns=[*columns, *further])
 

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow.parquet as pq
 from safetensors.numpy import save_file
 
+from unskew.checking import require_columns
 from unskew.clicks.counts.folder import read_counts
 from unskew.clicks.counts.reduction import Counts, Reduction, reduce_log
 from unskew.clicks.counts.splitting import part_of, split_table
@@ -145,9 +146,7 @@ def check_columns(source: ShardSource) -> None:
     for path in source.pages():
         with damage_named(path):
             present = pq.read_schema(path).names
-        missing = [name for name in source.columns if name not in present]
-        if missing:
-            raise DataError(f"missing columns: {', '.join(missing)}", path=path, hint="rename or add them")
+        require_columns(source.columns, present, path=path)
 
 
 def _lists_of(source: ShardSource, spill: Path) -> Callable[[int], Lists]:

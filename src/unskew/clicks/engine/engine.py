@@ -13,7 +13,6 @@ Both engines work in UTC and spill to disk what does not fit into memory. Spark 
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import tempfile
 import warnings
@@ -26,9 +25,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from unskew.clicks.engine.parquet import Paths, complete_folder, parquet_files
-from unskew.clicks.engine.parquet import plain_name as plain_name
-from unskew.errors import ConfigError, DataError, did_you_mean
+from unskew.checking import byte_count, known
+from unskew.clicks.engine.parquet import Paths, parquet_files, plain_name
+from unskew.disk import complete_folder
+from unskew.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from ibis.expr.types import Table
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 ENGINES = ("duckdb", "spark")
 COPY = "FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1, WRITE_BLOOM_FILTER false"
 """How DuckDB writes; its Bloom filters would add a quarter to the size, and no step looks up single values."""
-UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
 class Engine(ABC):
@@ -98,6 +97,7 @@ class Engine(ABC):
             self._write(table, folder, partitions)
             return
         with complete_folder(Path(folder)) as working:
+            working.rmdir()  # Spark makes it itself
             self._write(table, os.path.abspath(working), partitions)
 
     def close(self) -> None:
@@ -193,7 +193,7 @@ class DuckEngine(Engine):
         if isinstance(error, duckdb.OutOfMemoryException):
             raise ConfigError(
                 f"DuckDB ran out of memory, although it spills to disk ({first_line(error)}); give it more with "
-                "--memory, or fewer --threads"
+                "memory=, or fewer threads="
             ) from error
 
 
@@ -211,31 +211,18 @@ def connect(
     without it Spark runs in this process. `memory` is such as 4GB. `scratch` is where to spill to, the system's
     temporary folder unless given.
     """
-    if name not in ENGINES:
-        raise ConfigError(f"--engine {name}: there is no such engine. {did_you_mean(name, ENGINES)}")
+    known("engine=", name, ENGINES)
     if threads is not None and threads < 1:
-        raise ConfigError(f"--threads {threads}: must be at least 1")
-    limit = None if memory is None else memory_bytes(memory)
+        raise ConfigError(f"threads={threads}: must be at least 1")
+    limit = None if memory is None else byte_count("memory", memory)
     folder = None if scratch is None else Path(scratch)
     if name == "duckdb":
         if spark_master is not None:
-            raise ConfigError("--spark-master goes with --engine spark")
+            raise ConfigError('spark_master= goes with engine="spark"')
         return DuckEngine(memory=limit, threads=threads, scratch=folder)
     from unskew.clicks.engine.spark import SparkEngine
 
     return SparkEngine(master=spark_master, memory=limit, threads=threads, scratch=folder)
-
-
-def memory_bytes(text: str | int) -> int:
-    """An amount of memory in bytes.
-
-    >>> memory_bytes("4GB"), memory_bytes("512m"), memory_bytes(1000)
-    (4294967296, 536870912, 1000)
-    """
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", str(text).strip(), re.IGNORECASE)
-    if found is None or float(found[1]) == 0:
-        raise ConfigError(f"--memory {text}: write it like 4GB or 512MB")
-    return int(float(found[1]) * UNITS[found[2].upper()])
 
 
 @contextmanager

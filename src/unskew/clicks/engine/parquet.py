@@ -1,15 +1,14 @@
-"""Folders of Parquet files: which files are meant, and writing a folder whole or not at all."""
+"""Which Parquet files are meant by names of files and folders."""
 
 from __future__ import annotations
 
 import os
 import re
-import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
-from unskew.errors import DataError, RunError
+from unskew.disk import restore
+from unskew.errors import DataError
 
 Paths = Path | str | Sequence[Path | str]
 
@@ -22,7 +21,7 @@ def parquet_files(paths: Paths) -> list[str]:
         if isinstance(path, str) and "://" in path:
             found.append(path)
             continue
-        place = Path(path)
+        place = restore(Path(path))
         if not place.exists():
             raise DataError("there is no such file or folder", path=place, hint="check the name")
         inside = [place] if place.is_file() else sorted(place.rglob("*.parquet"))
@@ -37,7 +36,7 @@ def parquet_files(paths: Paths) -> list[str]:
 
 def impressions_in(path: Path | str) -> Path:
     """Where the impressions of a log are: where `unskew ingest` put them if the folder is its, else as named."""
-    inside = Path(path) / "impressions"
+    inside = restore(Path(path)) / "impressions"
     return inside if inside.is_dir() and (Path(path) / "summary.json").is_file() else Path(path)
 
 
@@ -49,33 +48,3 @@ def _hidden(path: Path) -> bool:
 def plain_name(path: str) -> str:
     """A name whose brackets and stars stand for themselves; an address is taken as a pattern."""
     return path if "://" in path else re.sub(r"([\[*?])", r"[\1]", path)
-
-
-def refuse_existing(folder: Path, force: bool = False) -> None:
-    """A place to write to is free or empty; with force it may hold what a command of ours wrote."""
-    free = not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
-    if not free and not (force and (folder / "summary.json").is_file()):
-        why = "is not ours, so it is not overwritten" if force else "is never overwritten"
-        hint = "choose another place" if force else "choose another place, or use --force"
-        raise RunError(f"{folder} exists and {why}; {hint}")
-
-
-@contextmanager
-def complete_folder(folder: Path, *, force: bool = False) -> Iterator[Path]:
-    """A place to write a folder to, not made yet; it gets its own name when the block ends without an error.
-
-    What a killed process left behind stays beside it under a name that begins with a dot.
-    """
-    refuse_existing(folder, force)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    working = folder.with_name(f".{folder.name}.{os.getpid()}.part")
-    old = working.with_suffix(".old")
-    shutil.rmtree(working, ignore_errors=True)
-    try:
-        yield working
-        if folder.exists():
-            folder.rename(old)
-        working.replace(folder)
-    finally:
-        shutil.rmtree(working, ignore_errors=True)
-        shutil.rmtree(old, ignore_errors=True)

@@ -35,10 +35,10 @@ def classic_session(
     if running is not None:
         at = running.sparkContext.master
         if master is not None and master != at:
-            raise ConfigError(f"--spark-master {master}: a session on {at} is running; stop it first")
+            raise ConfigError(f'spark_master="{master}": a session on {at} is running; stop it first')
         return running.newSession(), False
     if shutil.which("java", path=_java_path()) is None:
-        raise ConfigError("--engine spark needs Java 17 or later: install it, or set JAVA_HOME")
+        raise ConfigError('engine="spark" needs Java 17 or later: install it, or set JAVA_HOME')
     cores = threads or os.cpu_count() or 1
     local = master is None or master.startswith("local")
     settings = {
@@ -67,7 +67,7 @@ def classic_session(
     except (PySparkException, RuntimeError, OSError) as error:
         raise ConfigError(f"Spark did not start ({first_line(error)})") from error
     except Exception as error:  # what the JVM throws arrives as an error of py4j
-        raise ConfigError(f"--spark-master {master}: {first_line(error)}") from error
+        raise ConfigError(f'spark_master="{master}": {first_line(error)}') from error
 
 
 def remote_session(master: str) -> tuple[Any, bool]:
@@ -78,7 +78,7 @@ def remote_session(master: str) -> tuple[Any, bool]:
     try:
         return SparkSession.builder.remote(master).create(), True
     except PySparkException as error:
-        raise ConfigError(f"--spark-master {master}: {first_line(error)}") from error
+        raise ConfigError(f'spark_master="{master}": {first_line(error)}') from error
 
 
 def wait_for_workers(session: Any, master: str | None) -> None:
@@ -89,7 +89,7 @@ def wait_for_workers(session: Any, master: str | None) -> None:
     until = time.monotonic() + WAIT
     while context.getExecutorMemoryStatus().size() < 2:  # the driver is one of them
         if context.isStopped() or time.monotonic() > until:
-            raise ConfigError(f"--spark-master {master}: no worker was free in {WAIT:.0f} s; start one")
+            raise ConfigError(f'spark_master="{master}": no worker was free in {WAIT:.0f} s; start one')
         time.sleep(0.1)
 
 
@@ -107,7 +107,7 @@ def check_answers(master: str | None) -> None:
                 return
         except (OSError, ValueError) as error:
             problem = str(error)
-    raise ConfigError(f"--spark-master {master}: nothing answers ({problem}); check the address, or start it")
+    raise ConfigError(f'spark_master="{master}": nothing answers ({problem}); check the address, or start it')
 
 
 def _java_path() -> str:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from unskew.checking import did_you_mean, require_columns
 from unskew.clicks.engine.engine import Engine
 from unskew.clicks.ingest.functions import left
 from unskew.clicks.ingest.options import IDS, OURS, IngestOptions
 from unskew.clicks.ingest.text import FILE, ROW
 from unskew.clicks.ingest.times import as_utc
 from unskew.clicks.schema import REQUIRED
-from unskew.errors import DataError, did_you_mean
+from unskew.errors import DataError
 
 if TYPE_CHECKING:
     from ibis.expr.types import Table
@@ -53,7 +54,7 @@ def with_page(table: Table, options: IngestOptions) -> Table:
         return table
     missing = [name for name in options.page if name not in table.columns]
     if missing:
-        raise DataError(f"--page-columns: there is no column {', '.join(missing)}")
+        raise DataError(f"page_columns=: there is no column {', '.join(missing)}")
     parts = [table[name].cast("string") for name in options.page]
     joined = parts[0]
     for part in parts[1:]:
@@ -64,15 +65,12 @@ def with_page(table: Table, options: IngestOptions) -> Table:
 def require(table: Table, names: tuple[str, ...], present: Sequence[str]) -> None:
     """Columns that must be there; says what to do about each that is not."""
     missing = [name for name in names if name not in table.columns]
-    if not missing:
-        return
-    there = ", ".join(name for name in present if name not in (FILE, ROW))[:500] or "none"
-    hint = f"name them with --column {missing[0]}=THEIRS"
+    hint = f'name them with columns={{"{missing[0]}": "THEIRS"}}' if missing else ""
     if missing == ["page_id"]:
-        hint = "run `unskew split` first, or form one with --page-columns user_id,query_id,timestamp"
+        hint = 'run `unskew split` first, or form one with page_columns=["user_id", "query_id", "timestamp"]'
     if missing == ["click"]:
-        hint = "name it with --column click=THEIRS, or give the click events with --clicks FILE"
-    raise DataError(f"missing columns: {', '.join(missing)}; there are: {there}", hint=hint)
+        hint = 'name it with columns={"click": "THEIRS"}, or give the click events with clicks=["FILE"]'
+    require_columns(missing, [name for name in present if name not in (*missing, FILE, ROW)], hint=hint)
 
 
 def typed(table: Table, options: IngestOptions, engine: str, *, events: bool = False) -> Table:

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from unskew.clicks.ingest.files import MARK, Guarded, opened, printable
+from unskew.clicks.ingest.files import MARK, Guarded, opened
 from unskew.clicks.ingest.options import Texts
 from unskew.errors import DataError
 
@@ -53,23 +53,23 @@ def _first_line(file: Guarded, path: Path) -> str:
         held += data
     line, newline, _ = held.partition(b"\n")
     if not newline and len(held) > BLOCK:
-        raise DataError("the header does not end", path=printable(path), line=1, hint="this is not a CSV file")
+        raise DataError("the header does not end", path=path, line=1, hint="this is not a CSV file")
     return line.decode("utf-8").rstrip("\r")
 
 
 def _header(line: str, path: Path, kind: str, texts: Texts) -> Header:
     """The names; one that comes again gets a number, so that it is not taken for the first."""
     if not line.strip():
-        raise DataError("the file has no header", path=printable(path), line=1, hint="name the columns in line 1")
+        raise DataError("the file has no header", path=path, line=1, hint="name the columns in line 1")
     delimiter = texts.delimiter or ("\t" if kind == "tsv" else max(DELIMITERS, key=line.count))
     names = line.split(delimiter)
     if len(names) > MOST_COLUMNS:
-        raise DataError(f"the header has {len(names):,} columns", path=printable(path), line=1)
+        raise DataError(f"the header has {len(names):,} columns", path=path, line=1)
     if texts.quote:
         try:
             names = next(csv.reader([line], delimiter=delimiter, quotechar=texts.quote))
         except (csv.Error, StopIteration, ValueError, TypeError) as error:
-            raise DataError(f"the header cannot be read ({error})", path=printable(path), line=1) from error
+            raise DataError(f"the header cannot be read ({error})", path=path, line=1) from error
     seen: set[str] = set()
     unique = []
     for at, name in enumerate(each.strip() for each in names):
@@ -140,7 +140,7 @@ def _batches(
         what = str(error)
         if "straddl" in what:
             what = f"a row is longer than {BLOCK:,} bytes, or a quote is not closed"
-        raise DataError(what[:300], path=printable(path), hint=HINT) from error
+        raise DataError(what[:300], path=path, hint=HINT) from error
 
 
 def _refuse_torn(path: Path, names: list[str], delimiter: str, others: list[str], texts: Texts) -> None:
@@ -149,7 +149,7 @@ def _refuse_torn(path: Path, names: list[str], delimiter: str, others: list[str]
         for batch in _batches(file, path, names, delimiter, others, texts, lambda row: "skip"):
             for _, lines in _torn(batch, names, delimiter):
                 what = f"a quote is not closed, or closed in another line: {lines[0][:200]!r}"
-                raise DataError(what, path=printable(path), hint=HINT)
+                raise DataError(what, path=path, hint=HINT)
 
 
 def _newlines(batch: Any) -> int:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import codecs
-import lzma
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import IO, Any, cast
 
-import pyarrow as pa
-
+from unskew.checking import known
 from unskew.clicks.engine.parquet import impressions_in
-from unskew.errors import DataError, did_you_mean
+from unskew.disk import PACKED, unpacked
+from unskew.errors import DataError
 
 ENDINGS = {
     ".parquet": "parquet",
@@ -25,11 +23,7 @@ ENDINGS = {
     ".json": "jsonl",
 }
 """What a file holds, by the end of its name."""
-PACKED = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2", ".xz": "xz"}
 KINDS = tuple(dict.fromkeys(ENDINGS.values()))
-FREE = 64 * 2**20
-"""Bytes that a compressed file may always grow to."""
-READ = 2**20
 MARK = "\ufdd0"
 """Stands for bytes that are no UTF-8; a code point that Unicode keeps free of meaning."""
 
@@ -51,20 +45,20 @@ def find_files(sources: Sequence[str | Path], kind: str | None = None) -> dict[P
     Links to folders are not followed. In a folder, files whose names do not say what they hold, and names that
     begin with a dot or an underscore, are passed over.
     """
-    if kind is not None and kind not in KINDS:
-        raise DataError(f"--format {kind}: there is no such format. {did_you_mean(kind, KINDS)}")
+    if kind is not None:
+        known("format=", kind, KINDS)
     found: dict[Path, str] = {}
     for source in sources:
         for path, named in _meant(source):
             holds = kind or kind_of(path)
             if holds is None and named:
-                hint = f"give --format, one of {', '.join(KINDS)}"
+                hint = f"give format=, one of {', '.join(KINDS)}"
                 raise DataError("the name does not say what the file holds", path=path, hint=hint)
             if holds is not None:
                 found[path] = holds
         if not found:
-            known = " ".join(ENDINGS)
-            raise DataError(f"no files that end in {known} (or compressed)", path=source, hint="give --format")
+            endings = " ".join(ENDINGS)
+            raise DataError(f"no files that end in {endings} (or compressed)", path=source, hint="give format=")
     if "parquet" in (kinds := set(found.values())) and len(kinds) > 1:
         raise DataError(f"{', '.join(sorted(kinds))} together", hint="ingest Parquet and text one after the other")
     return found
@@ -122,32 +116,24 @@ codecs.register_error("unskew-mark", lambda error: (MARK, getattr(error, "end", 
 
 
 class Guarded:
-    """Text of a file: always valid UTF-8, and refusing to grow past so many times the size on disk."""
+    """Text of a file for parsers: always valid UTF-8."""
 
-    def __init__(self, file: IO[bytes], path: Path, most: int) -> None:
-        self.file, self.path, self.most, self.seen = file, path, most, 0
-        self.closed = False
+    def __init__(self, blocks: Iterator[bytes]) -> None:
+        self.blocks, self.closed = blocks, False
         self.newlines, self._last = 0, b"\n"
         self.watch, self.met = b"", False
         """Something to look out for, and whether it has come."""
-        self._decode = codecs.getincrementaldecoder("utf-8-sig")(errors="unskew-mark")
+        self._decode = codecs.getincrementaldecoder("utf-8")(errors="unskew-mark")
         self._ready = b""
 
     def read(self, size: int | None = None) -> bytes:
         """The next bytes, at most so many; MARK stands where bytes were no UTF-8."""
-        size = READ if size is None or size < 0 else size
         while not self._ready:
-            data = bytes(self.file.read(size))
-            self.seen += len(data)
-            if self.seen > self.most:
-                raise DataError(
-                    f"grows past {self.most:,} bytes when decompressed",
-                    path=printable(self.path),
-                    hint="raise files.max_expansion in a mapping file if it is meant to",
-                )
+            data = next(self.blocks, b"")
             self._ready = self._decode.decode(data, final=not data).encode("utf-8")
             if not data:
                 break
+        size = len(self._ready) if size is None or size < 0 else size
         given, self._ready = self._ready[:size], self._ready[size:]
         self.newlines += given.count(b"\n")
         self._last = given[-1:] or self._last
@@ -170,26 +156,6 @@ class Guarded:
 
 @contextmanager
 def opened(path: Path, max_expansion: int) -> Iterator[Guarded]:
-    """The text of a file, decompressed by the end of its name; whatever fails in reading it is a DataError."""
-    packed = PACKED.get(path.suffix.lower())
-    try:
-        with path.open("rb") as raw:
-            size = os.fstat(raw.fileno()).st_size
-            most = max(FREE, size * max_expansion) if packed else max(size, FREE) * 2
-            file: Any = raw
-            if packed == "xz":
-                file = lzma.open(raw)  # noqa: SIM115 - closed with the raw file
-            elif packed is not None:
-                file = pa.CompressedInputStream(pa.PythonFile(raw, mode="r"), packed)
-            yield Guarded(cast(IO[bytes], file), path, most)
-    except (OSError, EOFError, lzma.LZMAError, pa.ArrowInvalid) as error:
-        place = printable(path)
-        if isinstance(error, OSError) and error.strerror:
-            raise DataError(f"cannot be read: {error.strerror}", path=place) from error
-        hint = "download or compress the file again" if packed else None
-        raise DataError(f"damaged ({str(error).splitlines()[0][:300]})", path=place, hint=hint) from error
-
-
-def printable(path: Path | str) -> str:
-    """A name as valid text on one line."""
-    return str(path).encode("utf-8", "replace").decode().replace("\n", "\\n").replace("\r", "\\r")
+    """The text of a file, decompressed by the end of its name."""
+    with closing(unpacked(path, expansion=max_expansion)) as blocks:
+        yield Guarded(blocks)

@@ -24,13 +24,13 @@ from unskew.clicks.engine.engine import Engine
 from unskew.clicks.ingest.clean import clean, find_pages
 from unskew.clicks.ingest.clicks import join_clicks
 from unskew.clicks.ingest.columns import DETAIL, RAW, REASON, numbers_as_such
-from unskew.clicks.ingest.folder import refuse, row_count, working_folder, write_summary
 from unskew.clicks.ingest.formats.stage import REJECTED
 from unskew.clicks.ingest.options import RULES, IngestOptions
 from unskew.clicks.ingest.source import LogSource, engine_errors, open_source
 from unskew.clicks.ingest.summary import log_numbers, rejected_numbers, rules_table
 from unskew.clicks.ingest.text import FILE, ROW
 from unskew.clicks.schema import REQUIRED
+from unskew.disk import complete_folder, write_json
 from unskew.errors import DataError
 
 if TYPE_CHECKING:
@@ -41,7 +41,9 @@ OURS = (FILE, ROW, REASON, DETAIL)
 
 
 class TooManyRejected(DataError):
-    """More rows are broken than --max-rejected allows."""
+    """More rows are broken than `max_rejected` allows."""
+
+    status = 2
 
 
 def ingest(
@@ -58,8 +60,7 @@ def ingest(
     out, options = Path(out), options or IngestOptions()
     several = [sources] if isinstance(sources, str | Path) else list(sources)
     aside = out.with_name(out.name + ".rejected.parquet")
-    refuse(out, force)
-    with working_folder(out, force) as working, engine_errors(several[0]):
+    with complete_folder(out, force=force, marker="summary.json") as working, engine_errors(several[0]):
         scratch = working / ".scratch"
         source = open_source(engine, several, options, scratch, kind=kind, clicks=clicks)
         try:
@@ -108,7 +109,7 @@ class _Ingest:
             self.found[name] = {**counts, "rows": counts["rows"] + self.found.get(name, {}).get("rows", 0)}
         self._put_aside([*self.aside, *cleaned.removed])
         if not cleaned.pages["pages"]:
-            raise DataError(f"none of {self.read:,} rows is left", hint="see what was rejected, and --off RULE")
+            raise DataError(f"none of {self.read:,} rows is left", hint='see what was rejected, and off=["RULE"]')
         if self.source.files and base == 1 and cleaned.rows is self.source.impressions:
             self._copy()
         else:
@@ -126,9 +127,9 @@ class _Ingest:
             "ignored": dict(self.source.ignored),
             "notes": list(self.source.notes),
             "columns": list(written.columns),
-            "sides": {name: row_count(self.working / name) for name in self.source.sides},
+            "sides": {name: _row_count(self.working / name) for name in self.source.sides},
         }
-        write_summary(self.working, made)
+        write_json(self.working / "summary.json", made)
         return made
 
     @property
@@ -207,6 +208,11 @@ def _rejected(table: Table) -> Table:
     return made.cast({"file": "string", "row": "int64", "reason": "string", "detail": "string"})
 
 
+def _row_count(folder: Path) -> int:
+    """Rows of a folder of part files."""
+    return sum(pq.read_metadata(path).num_rows for path in folder.glob("*.parquet"))
+
+
 def _one_file(folder: Path, place: Path) -> None:
     """Several part files as one."""
     parts = sorted(folder.rglob("*.parquet"))
@@ -242,4 +248,4 @@ def _too_many(broken: Counter[str], examples: dict[str, list[str]], read: int, m
     for name, count in broken.most_common():
         lines.append(f"  {count:,} {name}")
         lines += [f"      {' '.join(text.split())[:RAW]}" for text in examples.get(name, [])]
-    return "\n".join([*lines, f"They are kept in {aside}; repair them, or raise --max-rejected"])
+    return "\n".join([*lines, f"They are kept in {aside}; repair them, or raise max_rejected="])

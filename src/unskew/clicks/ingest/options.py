@@ -21,11 +21,11 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
 
+from unskew.checking import Config, did_you_mean
 from unskew.clicks.ingest.formats.options import ReaderOptions
 from unskew.clicks.schema import OPTIONAL, REQUIRED
-from unskew.errors import did_you_mean
 
 OURS = {
     **REQUIRED,
@@ -49,11 +49,7 @@ RULES: Mapping[str, str] = {
 Names = Annotated[tuple[str, ...], Field(strict=False)]
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-
-class Times(_Strict):
+class Times(Config):
     """How to read timestamps."""
 
     zone: str = "UTC"
@@ -71,14 +67,14 @@ class Times(_Strict):
         return zone
 
 
-class Positions(_Strict):
+class Positions(Config):
     """What positions count from."""
 
     base: Literal[0, 1] | None = None
     """0 or 1; found from the pages unless given."""
 
 
-class Events(_Strict):
+class Events(Config):
     """A log whose rows are events, some of them impressions and some clicks."""
 
     column: str | None = None
@@ -89,14 +85,14 @@ class Events(_Strict):
     """Its values for a click."""
 
 
-class Robots(_Strict):
+class Robots(Config):
     """When somebody is taken for a program."""
 
     clicks_per_minute: int = Field(default=30, ge=1)
     queries_per_minute: int = Field(default=20, ge=1)
 
 
-class Rules(_Strict):
+class Rules(Config):
     """Which rules remove rows, and their limits."""
 
     off: Names = ()
@@ -109,7 +105,7 @@ class Rules(_Strict):
         return tuple(_one_of("rule", name, RULES) for name in off)
 
 
-class Texts(_Strict):
+class Texts(Config):
     """How to read CSV."""
 
     delimiter: str | None = Field(default=None, min_length=1, max_length=1)
@@ -120,7 +116,7 @@ class Texts(_Strict):
     """How many times its size a compressed file may grow to; more is taken for a bomb."""
 
 
-class IngestOptions(_Strict):
+class IngestOptions(Config):
     """Everything that `ingest` may be told about a log."""
 
     columns: dict[str, str] = Field(default_factory=dict)

@@ -9,14 +9,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from unskew.clicks.engine.engine import Engine, first_line, plain_name, quiet
+from unskew.checking import known
+from unskew.clicks.engine.engine import Engine, first_line, quiet
+from unskew.clicks.engine.parquet import plain_name
 from unskew.clicks.ingest.clicks import split_events
 from unskew.clicks.ingest.columns import renamed, require, typed, with_page
-from unskew.clicks.ingest.files import KINDS, all_files, find_files, printable
+from unskew.clicks.ingest.files import KINDS, all_files, find_files
 from unskew.clicks.ingest.options import IngestOptions
 from unskew.clicks.ingest.text import FILE, ROW, stage_text
 from unskew.clicks.schema import REQUIRED
-from unskew.errors import ConfigError, DataError, did_you_mean
+from unskew.errors import ConfigError, DataError, printable
 
 if TYPE_CHECKING:
     from ibis.expr.types import Table
@@ -73,13 +75,13 @@ def open_source(
     if kind is not None and kind not in KINDS:
         return _named_format(engine, sources, options, scratch, kind)
     if options.reader.model_fields_set:
-        raise ConfigError("[reader] is for formats with a reader of their own: give --format, such as ubi")
+        raise ConfigError("[reader] is for formats with a reader of their own: give format=, such as ubi")
     raw = _open_files(engine, sources, options, scratch / "shown", kind)
     shown, clicked, rest = split_events(raw.table, options)
     parts = [raw]
     if clicks:
         if clicked is not None:
-            raise ConfigError("--clicks goes with a source without an event column")
+            raise ConfigError("clicks= goes with a source without an event column")
         parts.append(_open_files(engine, clicks, options, scratch / "clicked", None))
         clicked = parts[1].table
     ignored = {} if rest is None else {"other_event": engine.count(rest)}
@@ -166,7 +168,7 @@ def _read_parquet(engine: Engine, files: list[Path]) -> Table:
     """Parquet files as one table, with the file and row of every row where the engine knows them."""
     for path in files:
         if printable(path) != str(path):
-            raise DataError("the file's name cannot be given to an engine", path=printable(path), hint="rename it")
+            raise DataError("the file's name cannot be given to an engine", path=path, hint="rename it")
     if engine.name != "duckdb":
         return engine.read_parquet(list(files))
     names = [plain_name(str(path.absolute())) for path in files]
@@ -183,15 +185,14 @@ def _named_format(
     from unskew.clicks.ingest.formats import READERS
     from unskew.clicks.ingest.formats.stage import Stage
 
-    if kind not in READERS:
-        raise ConfigError(f"--format {kind}: there is no such format. {did_you_mean(kind, (*KINDS, *READERS))}")
+    known("format=", kind, (*KINDS, *READERS))
     stage = Stage(scratch / kind)
     READERS[kind](all_files(sources), stage, _reader_options(options))
     staged = stage.close()
     if staged.impressions is None:
         hint = "give the files of the log together with those of its labels" if staged.sides else None
         what = f"no impressions were found in {staged.rows_read:,} records"
-        raise DataError(what, path=printable(sources[0]), hint=hint)
+        raise DataError(what, path=sources[0], hint=hint)
     shown, clicked = engine.read_parquet(staged.impressions), staged.clicks and engine.read_parquet(staged.clicks)
     if clicked is None and "click" not in shown.columns:
         import ibis

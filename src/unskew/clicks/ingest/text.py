@@ -14,11 +14,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from unskew.clicks.ingest.csv_text import Reject, csv_batches, csv_columns
-from unskew.clicks.ingest.files import MARK, printable
+from unskew.clicks.ingest.files import MARK
 from unskew.clicks.ingest.formats.stage import Stage
 from unskew.clicks.ingest.json_text import BLOCK, json_batches, json_columns
 from unskew.clicks.ingest.options import IngestOptions
-from unskew.errors import ConfigError, DataError
+from unskew.errors import ConfigError, DataError, printable
 
 FILE, ROW = "unskew_file", "unskew_row"
 """Where a row came from, in staged part files."""
@@ -50,7 +50,9 @@ def stage_text(files: Mapping[Path, str], options: IngestOptions, folder: Path) 
     wanted = options.wanted(list(present))
     if not wanted:
         some = ", ".join(list(present)[:20])[:500] or "none"
-        raise DataError(f"no column is one of ours; there are: {some}", hint="name them with --column OURS=THEIRS")
+        raise DataError(
+            f"no column is one of ours; there are: {some}", hint='name them with columns={"OURS": "THEIRS"}'
+        )
     # a key of JSON may come first in any line, so known ones are always looked for
     maybe = [name for name in options.known() if name not in wanted] if "jsonl" in files.values() else []
     seen: set[str] = set()
@@ -97,7 +99,7 @@ def _late_note(late: set[str]) -> tuple[str, ...]:
     if not late:
         return ()
     names = ", ".join(sorted(late)[:20])
-    return (f"not read, since they begin after the first {BLOCK >> 20} MB: {names}; name them with --keep",)
+    return (f"not read, since they begin after the first {BLOCK >> 20} MB: {names}; name them in `keep`",)
 
 
 def _checked(batch: Any, numbers: Any, reject: Reject) -> Any:

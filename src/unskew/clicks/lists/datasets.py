@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from unskew.clicks.lists.files import OPENERS
-from unskew.errors import ConfigError, DataError, did_you_mean
+from unskew.checking import known
+from unskew.disk import WRITERS
+from unskew.errors import DataError
 
 
 @dataclass(frozen=True)
@@ -47,9 +48,7 @@ PRESETS: Mapping[str, Preset] = {
 
 def preset_named(name: str) -> Preset:
     """The data set of that name."""
-    if name not in PRESETS:
-        raise ConfigError(f"unknown data set {name!r}. {did_you_mean(name, PRESETS)}")
-    return PRESETS[name]
+    return PRESETS[known("preset", name, PRESETS)]
 
 
 def find_files(name: str, preset: Preset, folder: Path, fold: int) -> list[list[Path]]:
@@ -77,5 +76,5 @@ def find_files(name: str, preset: Preset, folder: Path, fold: int) -> list[list[
 
 
 def _existing(path: Path) -> Path | None:
-    tried = (path.with_name(path.name + end) for end in OPENERS)
+    tried = (path.with_name(path.name + end) for end in WRITERS)
     return next((file for file in tried if file.is_file()), None)

@@ -11,9 +11,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from unskew.checking import require_columns
 from unskew.clicks.engine.parquet import parquet_files
-from unskew.clicks.lists.files import PathLike
 from unskew.clicks.lists.svmlight import MOST_FEATURES
+from unskew.disk import PathLike
 from unskew.errors import DataError
 
 KEYS = ("query_id", "doc_id")
@@ -54,13 +55,7 @@ def layout_of(files: Sequence[Path]) -> Layout:
 
 
 def _layout(schema: Any, path: Path) -> Layout:
-    missing = [key for key in KEYS if key not in schema.names]
-    if missing:
-        raise DataError(
-            f"missing columns: {', '.join(missing)}; there are {', '.join(schema.names[:20]) or 'none'}",
-            path=path,
-            hint="a feature table has query_id, doc_id and features",
-        )
+    require_columns(KEYS, schema.names, path=path, hint="a feature table has query_id, doc_id and features")
     for key in KEYS:
         kind = schema.field(key).type
         kind = kind.value_type if pa.types.is_dictionary(kind) else kind

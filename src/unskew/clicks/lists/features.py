@@ -22,10 +22,10 @@ import pyarrow.parquet as pq
 
 from unskew.clicks.joining import Missing, encode, find_rows
 from unskew.clicks.lists.feature_table import KEYS, Layout, blocks, damage_named, layout_of, table_files
-from unskew.clicks.lists.files import PathLike
 from unskew.clicks.lists.store import parsed_files
 from unskew.clicks.lists.svmlight import HIGHEST_GRADE
 from unskew.clicks.schema import to_array
+from unskew.disk import PathLike
 from unskew.errors import DataError
 from unskew.types import Array, Lists
 

@@ -18,11 +18,11 @@ import pyarrow.compute as pc
 
 from unskew.clicks.joining import encodable
 from unskew.clicks.lists.datasets import preset_named
-from unskew.clicks.lists.files import OPENERS, PathLike, complete_file
 from unskew.clicks.lists.parse import parse_files
 from unskew.clicks.lists.sources import as_paths, find_sources
 from unskew.clicks.lists.store import parsed_files
 from unskew.clicks.lists.svmlight import HIGHEST_GRADE, MOST_FEATURES
+from unskew.disk import WRITERS, PathLike, complete_file
 from unskew.errors import ConfigError, DataError
 from unskew.types import Array, Lists
 
@@ -88,7 +88,7 @@ def write_letor(lists: Lists, path: PathLike) -> None:
     documents = None if lists.doc_ids is None else _as_tokens(lists.doc_ids, "document id", path)
     of_row = np.repeat(np.arange(len(lists)), lists.sizes)  # [N] query of each document
     step = max(1, WRITTEN_AT_ONCE // lists.dim)
-    with complete_file(path) as ready, OPENERS.get(path.suffix, open)(ready, "wb") as file:
+    with complete_file(path) as ready, WRITERS.get(path.suffix, open)(ready, "wb") as file:
         for start in range(0, len(of_row), step):
             rows = slice(start, start + step)
             heads = pa.array(lists.labels[rows].astype(np.int64)).cast(pa.string())

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from unskew.clicks.lists.files import read_blocks
-from unskew.clicks.lists.sources import ListFile, read_groups
+from unskew.clicks.lists.sources import ListFile, read_blocks, read_groups
 from unskew.clicks.lists.store import GrowingMatrix
 from unskew.clicks.lists.svmlight import (
     MOST_FEATURES,

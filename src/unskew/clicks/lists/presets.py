@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from unskew.clicks.lists.datasets import find_files, preset_named
-from unskew.clicks.lists.files import PathLike
 from unskew.clicks.lists.letor import read_letor
+from unskew.disk import PathLike
 from unskew.errors import ConfigError
 from unskew.types import Lists
 

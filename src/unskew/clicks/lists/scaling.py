@@ -23,7 +23,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from unskew.errors import ConfigError, DataError, did_you_mean
+from unskew.checking import known
+from unskew.errors import DataError
 from unskew.types import Array, Lists
 
 BLOCK_VALUES = 2**22
@@ -277,6 +278,4 @@ def _check_width(lists: Lists, width: int, owner: str) -> None:
 
 
 def _scaling(kind: str) -> Scaling:
-    if kind not in SCALINGS:
-        raise ConfigError(f"unknown scaling {kind!r}. {did_you_mean(kind, SCALINGS)}")
-    return SCALINGS[kind]
+    return SCALINGS[known("scaling", kind, SCALINGS)]

@@ -5,13 +5,31 @@ A file without qid has one group size per line in another file: `rank.train.quer
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from unskew.clicks.lists.files import OPENERS, PathLike, read_blocks
 from unskew.clicks.lists.svmlight import quote
+from unskew.disk import WRITERS, PathLike, unpacked
 from unskew.errors import DataError
+
+BLOCK = 2 * 2**20
+"""Bytes of text parsed at once; small enough for the processor's cache, which makes it twice as fast as 16 MB."""
+LONGEST_LINE = 64 * 2**20
+
+
+def read_blocks(path: Path, size: int | None = None) -> Iterator[tuple[int, bytes]]:
+    """Blocks of whole lines, each with the number of its first line."""
+    line, rest = 1, b""
+    for chunk in unpacked(path, size=size or BLOCK):
+        text, newline, rest = (rest + chunk).rpartition(b"\n")
+        if len(rest) > LONGEST_LINE:
+            raise DataError("line does not end", path=path, line=line, hint="this is not a LETOR file")
+        if newline:
+            yield line, text
+            line += text.count(b"\n") + 1
+    if rest:
+        yield line, rest
 
 
 @dataclass(frozen=True)
@@ -56,8 +74,8 @@ def find_sources(paths: Sequence[Path], groups: Sequence[Path] | None) -> list[L
 
 def side_file(path: Path) -> Path | None:
     """The group sizes beside a file whose first line has no qid: rank.train.xz -> rank.train.query.gz."""
-    plain = path.with_suffix("") if path.suffix in OPENERS else path
-    beside = [plain.with_name(f"{plain.name}.query{end}") for end in OPENERS]
+    plain = path.with_suffix("") if path.suffix in WRITERS else path
+    beside = [plain.with_name(f"{plain.name}.query{end}") for end in WRITERS]
     found = next((side for side in beside if side.is_file()), None)
     if found is None:
         return None

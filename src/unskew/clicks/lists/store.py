@@ -2,7 +2,6 @@
 
     ROOT/index/HASH.json    what a path held when it was last hashed: size, times, inode, digest
     ROOT/entries/KEY/       one .npy per array, other files, and meta.json with their shapes and sizes
-    ROOT/tmp-*/             an entry being written; renamed into place when complete
 
 The root is UNSKEW_CACHE, else XDG_CACHE_HOME/unskew, else ~/.cache/unskew. An entry's key is made of the digests
 of its sources and of the options they were parsed with, so a changed file never meets an old entry. A digest is
@@ -16,26 +15,24 @@ import hashlib
 import json
 import math
 import os
-import shutil
 import tempfile
 import time
-import uuid
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 
-from unskew.errors import DataError
+from unskew.disk import ANY, complete_folder, read_json, write_json
+from unskew.errors import DataError, RunError
 from unskew.types import Array
 
 FORMAT = 2
 """Version of the layout and of the parsers; part of every key, so older entries are not found any more."""
 RACY_NS = 2_000_000_000
 """A file changed less than this long before it was hashed is hashed again next time."""
-LEFTOVER_SECONDS = 24 * 3600
-"""An abandoned temporary folder is removed after this long."""
 HEADER = 128
 """Bytes kept free for the header of a growing .npy file."""
 
@@ -77,7 +74,7 @@ def content_digest(path: Path, root: Path) -> str:
     with open(path, "rb") as file:
         digest = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=20)).hexdigest()
     if _state(path) == state:
-        _write_json(note, {"path": absolute, "state": state, "made": made, "digest": digest})
+        write_json(note, {"path": absolute, "state": state, "made": made, "digest": digest})
     return digest
 
 
@@ -118,17 +115,15 @@ def fetch_entry(root: Path, key: str, write: Callable[[Path], None]) -> dict[str
     """The arrays of an entry; where it is missing or damaged, `write` fills a new folder first."""
     final = root / "entries" / key
     found = open_entry(final)
-    if found is not None:
-        return found
-    _remove_leftovers(root)
-    temporary = _temporary(root)
-    try:
-        temporary.mkdir()
-        write(temporary)
-        seal_entry(temporary)
-        return _publish(temporary, final)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+    if found is None:
+        # where another process was first, what it wrote is as good as ours; a damaged entry is replaced
+        with suppress(RunError), complete_folder(final, force=final.exists(), marker=ANY) as working:
+            write(working)
+            seal_entry(working)
+        found = open_entry(final)
+    if found is None:
+        raise DataError("cannot write a cache entry", path=final, hint="delete that folder, or pass cache=False")
+    return found
 
 
 def open_entry(folder: Path, *, mapped: bool = True) -> dict[str, Array] | None:
@@ -167,47 +162,7 @@ def seal_entry(folder: Path) -> None:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
         facts[path.stem] = {"shape": list(array.shape), "dtype": array.dtype.str}
     files = {path.name: path.stat().st_size for path in sorted(folder.iterdir())}
-    _write_json(folder / "meta.json", {"format": FORMAT, "arrays": facts, "files": files})
-
-
-def _publish(temporary: Path, final: Path) -> dict[str, Array]:
-    """Rename a sealed folder to its final name; where another process was first, use what it wrote."""
-    for _ in range(10):
-        try:
-            os.rename(temporary, final)
-        except OSError:  # the name is taken: by a whole entry, which is as good as ours, or by a damaged one
-            if (found := open_entry(final)) is None:
-                _discard(final)
-                continue
-            return found
-        if (found := open_entry(final)) is not None:
-            return found
-        break
-    raise DataError("cannot write a cache entry", path=final, hint="delete that folder, or pass cache=False")
-
-
-def _discard(folder: Path) -> None:
-    """Remove a folder that others may be looking at: out of the way first, in one step."""
-    trash = _temporary(folder.parent.parent)
-    try:
-        os.rename(folder, trash)
-    except OSError:
-        return
-    shutil.rmtree(trash, ignore_errors=True)
-
-
-def _remove_leftovers(root: Path) -> None:
-    for folder in root.glob("tmp-*"):
-        try:
-            newest = max(path.stat().st_mtime for path in [folder, *folder.iterdir()])
-        except OSError:  # its owner is just renaming it
-            continue
-        if time.time() - newest > LEFTOVER_SECONDS:
-            shutil.rmtree(folder, ignore_errors=True)
-
-
-def _temporary(root: Path) -> Path:
-    return root / f"tmp-{os.getpid()}-{uuid.uuid4().hex}"
+    write_json(folder / "meta.json", {"format": FORMAT, "arrays": facts, "files": files})
 
 
 def _state(path: Path) -> dict[str, int]:
@@ -223,20 +178,9 @@ def _state(path: Path) -> dict[str, int]:
 
 def _read_json(path: Path) -> dict[str, Any]:
     """A JSON object, or {} where there is none."""
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return value if isinstance(value, dict) else {}
-
-
-def _write_json(path: Path, value: Mapping[str, Any]) -> None:
-    temporary = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
-    try:
-        temporary.write_text(json.dumps(value), encoding="utf-8")
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with suppress(DataError):
+        return read_json(path)
+    return {}
 
 
 class GrowingMatrix:

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, TypeVar
-
-from pydantic import BaseModel
-
-from unskew.checking import checked, known, named
+from unskew.checking import checked, named
 from unskew.clicks.simulate.behaviour import Behaviour as Behaviour
 from unskew.clicks.simulate.behaviour import Outcome as Outcome
 from unskew.clicks.simulate.behaviour import Shown as Shown
@@ -34,7 +29,6 @@ from unskew.clicks.simulate.simulation import LogOptions as LogOptions
 from unskew.clicks.simulate.simulation import Simulation as Simulation
 from unskew.clicks.simulate.trust import TrustBias as TrustBias
 from unskew.clicks.simulate.user_browsing import UserBrowsing as UserBrowsing
-from unskew.errors import ConfigError, did_you_mean
 from unskew.types import Lists, Log
 
 BEHAVIOURS: dict[str, type[Behaviour]] = {
@@ -48,8 +42,6 @@ BEHAVIOURS: dict[str, type[Behaviour]] = {
     "individual": IndividualBias,
 }
 """User behaviours by the name that a run file or the command line uses."""
-
-Config = TypeVar("Config", bound=BaseModel)
 
 
 def simulate(
@@ -87,14 +79,4 @@ def simulate(
         "randomized": randomized,
         "truth": truth,
     }
-    made: Simulation = checked(Simulation, asked, "")
-    return made.draw(lists)
-
-
-def config_of(key: str, table: Mapping[str, Any], kinds: Mapping[str, type[Config]]) -> Config:
-    """The behaviour or the logger of a TOML table: its `name` says which, the rest are settings."""
-    content = dict(table)
-    if "name" not in content:
-        raise ConfigError(f"{key}.name: missing. {did_you_mean('', kinds)}")
-    made: Config = checked(kinds[known(f"{key}.name", content.pop("name"), kinds)], content, key)
-    return made
+    return checked(Simulation, asked, "").draw(lists)

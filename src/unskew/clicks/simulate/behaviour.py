@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar, NamedTuple, Self
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from unskew.checking import Config
 from unskew.types import Array, Lists
 
 Probability = Annotated[float, Field(ge=0.0, le=1.0)]
@@ -50,12 +51,8 @@ class Outcome(NamedTuple):
     """[S, K] float32, probability γ that an examined result is found relevant."""
 
 
-class Behaviour(BaseModel, ABC):
+class Behaviour(Config, ABC):
     """How users click; a frozen configuration that can draw clicks and knows its click probabilities."""
-
-    model_config = ConfigDict(
-        frozen=True, strict=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True
-    )
 
     whole_list: ClassVar[bool] = False
     """Whether pages show the whole list unless a cutoff is given."""

@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, PlainValidator
+from pydantic import Field, PlainValidator
 
-from unskew.checking import checked, known
+from unskew.checking import Config, named
 from unskew.errors import DataError
 from unskew.types import Array, Lists
 
@@ -29,12 +29,8 @@ CELLS = 2**24
 """Feature values scored at a time, so that memory-mapped features are never copied as a whole."""
 
 
-class Logger(BaseModel, ABC):
+class Logger(Config, ABC):
     """A ranker that orders the lists; a frozen configuration."""
-
-    model_config = ConfigDict(
-        frozen=True, strict=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True
-    )
 
     @abstractmethod
     def scores(self, lists: Lists, seed: int = 0) -> Array:
@@ -186,8 +182,7 @@ def find_logger(logger: Logger | str) -> Logger:
     """The configuration of this name, with its defaults."""
     if isinstance(logger, Logger):
         return logger
-    found: Logger = checked(LOGGERS[known("logger", logger, LOGGERS)], {}, "logger")
-    return found
+    return named("logger", logger, LOGGERS)
 
 
 def sample_queries(lists: Lists, share: float, rng: np.random.Generator) -> Lists:

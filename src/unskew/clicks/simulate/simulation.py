@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Self
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, model_validator
+from pydantic import Field, SerializeAsAny, model_validator
 
+from unskew.checking import Config
 from unskew.clicks.simulate.behaviour import Behaviour, Outcome, Shown
 from unskew.clicks.simulate.layout import PageTable, lay_out
 from unskew.clicks.simulate.logger import Logger, SvmLogger, logging_scores
@@ -26,10 +27,8 @@ SCARCE = 1e-4
 """Kept pages, or clicks, per drawn page that count as next to none."""
 
 
-class LogOptions(BaseModel):
+class LogOptions(Config):
     """How long a simulated log is, and which pages are in it."""
-
-    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", use_attribute_docstrings=True)
 
     pages: Annotated[int, Field(ge=0)] | None = None
     """Result pages; these or `clicks`."""

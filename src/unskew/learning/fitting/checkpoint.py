@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +10,17 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from unskew.disk import complete_file
+
 FILE = "checkpoint.safetensors"
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor], note: dict[str, Any]) -> None:
     """Write tensors and a note; a reader sees the old file or the new one, never half of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + ".partial")
     plain = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
-    save_file(plain, partial, {"unskew": json.dumps(note)})
-    os.replace(partial, path)
+    with complete_file(path) as ready:
+        save_file(plain, ready, {"unskew": json.dumps(note)})
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from torch import Tensor, nn
 
+from unskew.checking import Config
 from unskew.errors import RunError
 from unskew.learning.fitting.checkpoint import (
     FILE,
@@ -34,10 +35,8 @@ from unskew.learning.rankers.beside import WithSide, penalty_of
 from unskew.types import ClickBatch
 
 
-class Training(BaseModel):
+class Training(Config):
     """How to train."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     steps: int = Field(1000, ge=1)
     """Optimiser steps."""
@@ -298,7 +297,7 @@ class Trainer:
         now, then = self._identity(), place["identity"]
         changed = sorted(key for key in now | then if now.get(key) != then.get(key))
         if changed:
-            raise RunError(f"{folder}: was begun with another {', '.join(changed)}; --force starts afresh")
+            raise RunError(f"{folder}: was begun with another {', '.join(changed)}; force=True starts afresh")
         return tensors, place
 
     def restore(self, tensors: dict[str, Tensor], place: dict[str, Any]) -> None:

@@ -23,10 +23,9 @@ from unskew.learning.methods.contract import Context, MethodConfig, MethodModule
 from unskew.types import ClickBatch
 
 
-class Additive(MethodConfig):
-    """Add a bias per rank to the relevance logit."""
+class AdditiveConfig(MethodConfig):
+    """What models that add a bias to the relevance logit may be told."""
 
-    name: Literal["additive"] = "additive"
     loss: Literal["sigmoid", "softmax"] = "sigmoid"
     """Clicks of every result shown, or which result of a page is clicked."""
     bias: Literal["table", "tower"] = "table"
@@ -37,6 +36,12 @@ class Additive(MethodConfig):
         """Only the pointwise loss reads them."""
         return self.loss == "sigmoid"
 
+
+class Additive(AdditiveConfig):
+    """Add a bias per rank to the relevance logit."""
+
+    name: Literal["additive"] = "additive"
+
     def build(self, context: Context) -> AdditiveMethod:
         """The method, with one bias logit per rank of the log."""
         return AdditiveMethod(self, context.positions)
@@ -45,7 +50,7 @@ class Additive(MethodConfig):
 class AdditiveMethod(MethodModule):
     """Cross-entropy of f + e."""
 
-    def __init__(self, config: Additive, positions: int) -> None:
+    def __init__(self, config: AdditiveConfig, positions: int) -> None:
         super().__init__()
         self.config = config
         self.observation = PositionTable(positions) if config.bias == "table" else PositionTower(positions)

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import ClassVar, Literal, Protocol, Self, runtime_checkable
 
 import torch
-from pydantic import BaseModel, ConfigDict
 from torch import Tensor, nn
 
+from unskew.checking import Config
 from unskew.clicks.counts.reduction import Counts, Facts, Reduction, reduce_log
 from unskew.clicks.presentation import NO_COLUMNS, Presentation
 from unskew.types import Array, ClickBatch, Log
@@ -60,10 +60,8 @@ class Context:
         return self.presentation.sizes
 
 
-class Learner(BaseModel):
+class Learner(Config):
     """Base of all that `method =` may name: frozen, strict, unknown keys forbidden."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     name: str
     target: ClassVar[Literal["clicks", "labels"]] = "clicks"

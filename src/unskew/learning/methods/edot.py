@@ -23,14 +23,19 @@ from unskew.learning.methods.contract import Context, ImpressionConfig, MethodMo
 from unskew.types import ClickBatch
 
 
-class EDot(ImpressionConfig):
-    """Multiply a relevance embedding with an embedding of the rank."""
+class EmbeddingConfig(ImpressionConfig):
+    """What models of relevance and rank embeddings may be told."""
 
-    name: Literal["edot"] = "edot"
     dimension: int = Field(8, ge=1)
     """d, the length of the embeddings."""
     canonical: int = Field(1, ge=1)
     """The rank that all documents are ranked at."""
+
+
+class EDot(EmbeddingConfig):
+    """Multiply a relevance embedding with an embedding of the rank."""
+
+    name: Literal["edot"] = "edot"
 
     def build(self, context: Context) -> EDotMethod:
         """The method, with one embedding per rank of the log."""
@@ -40,7 +45,7 @@ class EDot(ImpressionConfig):
 class EDotMethod(MethodModule):
     """Cross-entropy of r . v."""
 
-    def __init__(self, config: EDot, positions: int) -> None:
+    def __init__(self, config: EmbeddingConfig, positions: int) -> None:
         super().__init__()
         self.config, self.outputs = config, config.dimension
         self.canonical = min(config.canonical, positions)

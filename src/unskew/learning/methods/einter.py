@@ -19,13 +19,13 @@ from torch import Tensor, nn
 
 from unskew.learning.bias import at_rank
 from unskew.learning.methods.contract import Context
-from unskew.learning.methods.edot import EDot, EDotMethod
+from unskew.learning.methods.edot import EDotMethod, EmbeddingConfig
 
 
-class EInter(EDot):
+class EInter(EmbeddingConfig):
     """Let relevance and rank embeddings interact freely."""
 
-    name: Literal["einter"] = "einter"  # type: ignore[assignment]
+    name: Literal["einter"] = "einter"
 
     def build(self, context: Context) -> EInterMethod:
         """The method, with one embedding per rank of the log."""

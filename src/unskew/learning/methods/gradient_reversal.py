@@ -22,7 +22,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from unskew.learning.losses import LOSSES
-from unskew.learning.methods.additive import Additive, AdditiveMethod
+from unskew.learning.methods.additive import AdditiveConfig, AdditiveMethod
 from unskew.learning.methods.contract import Context
 from unskew.types import ClickBatch
 
@@ -47,10 +47,10 @@ class Reverse(torch.autograd.Function):
         return -gradients[0]
 
 
-class GradientReversal(Additive):
+class GradientReversal(AdditiveConfig):
     """The additive model whose bias is kept from predicting clicks alone."""
 
-    name: Literal["gradient_reversal"] = "gradient_reversal"  # type: ignore[assignment]
+    name: Literal["gradient_reversal"] = "gradient_reversal"
     strength: float = Field(0.1, ge=0)
     """Weight of the adversarial loss."""
 

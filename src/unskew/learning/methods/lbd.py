@@ -9,13 +9,12 @@ NeurIPS 2022.
 
 with o_p(x) = sig(b_p + h_p(x)). `unlimited` is the model with neither, `lbd_lips` and `lbd_ber` have one each.
 
-Differences from the paper: h starts at 0, so a large lambda leaves one b per rank (started at random, a large
-lambda spoils the ranker); b has the step size of the method. One random sign per rank estimates the mean
-over ranks. The released code differs from the theory: log o is h, of either sign (`observation = "free"`); 1 is
-drawn for single results (`dropping = "drawn"`); `penalty = "published"` is lambda sum (d g / d X)^2, g the mean of
-a tenth of all values times 10, weaker in larger batches and counting padding. Only the appendix draws r and h
-with learned variances (`gaussian = true`). Trees cannot be differentiated by x: with a penalty they give r, and a
-network beside them the rest (`ranker.beside`); without one they give everything.
+Differences from the paper: h starts at 0, so a large lambda leaves one b per rank (started at random, it spoils
+the ranker); b has the method's step size. One random sign per rank estimates the mean over ranks. In the released
+code log o is h (`observation = "free"`), 1 is drawn for single results (`dropping = "drawn"`), and the penalty is
+lambda sum (d g / d X)^2, g the mean of a tenth of all values times 10 (`penalty = "published"`). Only the appendix
+draws r and h with learned variances (`gaussian = true`). Trees have no gradient by x: with a penalty they give r,
+a network beside them the rest (`ranker.beside`); without one they give everything.
 """
 
 from __future__ import annotations
@@ -24,7 +23,6 @@ import math
 from typing import Literal
 
 import torch
-import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
@@ -41,15 +39,13 @@ def lipschitz_penalty(o: Tensor, documents: Tensor, *, weights: Tensor, signs: T
 
 def published_penalty(o: Tensor, documents: Tensor) -> Tensor:
     """sum (d g / d X)^2 with g = mean(o D), D = 10 for a random tenth of o [n, P] and 0 elsewhere."""
-    keep = (torch.rand_like(o) < 0.1).to(o.dtype) * 10
-    (gradient,) = torch.autograd.grad((o * keep).mean(), documents, create_graph=True)
+    (gradient,) = torch.autograd.grad((o * (torch.rand_like(o) < 0.1) * 10).mean(), documents, create_graph=True)
     return gradient.square().sum()
 
 
-class LBD(MethodConfig):
-    """Observation of rank and document, decoupled from relevance in two ways."""
+class DecoupledConfig(MethodConfig):
+    """What models with an observation of rank and document may be told."""
 
-    name: Literal["lbd"] = "lbd"
     strength: float = Field(0.03, ge=0)
     """lambda, the weight of the Lipschitz penalty; 0 turns it off."""
     drop: float = Field(0.01, ge=0, lt=1)
@@ -68,24 +64,30 @@ class LBD(MethodConfig):
         return LBDMethod(self, context.positions)
 
 
-class LBDLips(LBD):
+class LBD(DecoupledConfig):
+    """Observation of rank and document, decoupled from relevance in two ways."""
+
+    name: Literal["lbd"] = "lbd"
+
+
+class LBDLips(DecoupledConfig):
     """LBD with the Lipschitz penalty alone."""
 
-    name: Literal["lbd_lips"] = "lbd_lips"  # type: ignore[assignment]
+    name: Literal["lbd_lips"] = "lbd_lips"
     drop: float = Field(0.0, ge=0, lt=1)
 
 
-class LBDBer(LBD):
+class LBDBer(DecoupledConfig):
     """LBD with Bernoulli decoupling alone."""
 
-    name: Literal["lbd_ber"] = "lbd_ber"  # type: ignore[assignment]
+    name: Literal["lbd_ber"] = "lbd_ber"
     strength: float = Field(0.0, ge=0)
 
 
-class Unlimited(LBD):
+class Unlimited(DecoupledConfig):
     """Observation of rank and document with nothing to keep it apart from relevance."""
 
-    name: Literal["unlimited"] = "unlimited"  # type: ignore[assignment]
+    name: Literal["unlimited"] = "unlimited"
     strength: float = Field(0.0, ge=0)
     drop: float = Field(0.0, ge=0, lt=1)
 
@@ -93,10 +95,9 @@ class Unlimited(LBD):
 class LBDMethod(MethodModule):
     """Softmax loss of r + log o' and the penalty."""
 
-    def __init__(self, config: LBD, positions: int) -> None:
+    def __init__(self, config: DecoupledConfig, positions: int) -> None:
         super().__init__()
-        self.config, self.positions = config, positions
-        self.outputs = (1 + positions) * (2 if config.gaussian else 1)
+        self.config, self.positions, self.outputs = config, positions, (1 + positions) * (1 + config.gaussian)
         self.input_gradient, self.boosted = (True, 1) if config.strength else (False, None)
         self.level = None if config.observation == "free" else nn.Parameter(torch.zeros(positions))  # b
         self.at_zero = slice(0, 0) if self.level is None else slice(1, 1 + positions)  # h
@@ -108,7 +109,7 @@ class LBDMethod(MethodModule):
             spread = (relevance[..., width:].clamp(-10, 10) / 2).exp()
             values = values + spread * batch.pad(torch.randn(len(batch.packed), width).to(values))
         h = values[..., 1:]
-        return values[..., 0], h if self.level is None else F.logsigmoid(h + self.level)
+        return values[..., 0], h if self.level is None else nn.functional.logsigmoid(h + self.level)
 
     def observed(self, log_o: Tensor, batch: ClickBatch) -> Tensor:
         """log o' at the rank that each result is shown at, [B, K]."""
@@ -118,8 +119,7 @@ class LBDMethod(MethodModule):
             return torch.logaddexp(own + math.log1p(-t), torch.full_like(own, math.log(t)))
         if not t or not self.training:
             return own
-        draw = batch.pad(torch.rand(len(batch.packed)).to(own))  # per result, so padding changes no draw
-        return torch.where(draw < t, 0.0, own)
+        return torch.where(batch.pad(torch.rand(len(batch.packed)).to(own)) < t, 0.0, own)  # padding draws none
 
     def forward(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """The click loss and the penalty."""

@@ -20,15 +20,15 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
-from unskew.learning.methods.additive import Additive, AdditiveMethod
+from unskew.learning.methods.additive import AdditiveConfig, AdditiveMethod
 from unskew.learning.methods.contract import Context
 from unskew.types import ClickBatch
 
 
-class TowerDropout(Additive):
+class TowerDropout(AdditiveConfig):
     """The additive model whose bias logit is dropped at times."""
 
-    name: Literal["tower_dropout"] = "tower_dropout"  # type: ignore[assignment]
+    name: Literal["tower_dropout"] = "tower_dropout"
     rate: float = Field(0.3, ge=0, lt=1)
     """How often the bias logit is dropped in training; what remains is scaled up by 1 / (1 - rate)."""
 

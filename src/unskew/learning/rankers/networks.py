@@ -13,14 +13,14 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from torch import Tensor, nn
 
+from unskew.checking import Config
 
-class MLP(BaseModel):
+
+class MLP(Config):
     """A feed-forward ranker."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     name: Literal["mlp"] = "mlp"
     fitted_by: ClassVar[Literal["steps"]] = "steps"
@@ -38,10 +38,8 @@ class MLP(BaseModel):
         return Network(features, (*self.sizes, outputs), self, at_zero)
 
 
-class Linear(BaseModel):
+class Linear(Config):
     """A linear ranker: scores are a weighted sum of the (normalised) features."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     name: Literal["linear"] = "linear"
     fitted_by: ClassVar[Literal["steps"]] = "steps"

@@ -12,16 +12,15 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from torch import Tensor, nn
 
+from unskew.checking import Config
 from unskew.learning.boosters import LightGBMFormat, package
 
 
-class Growing(BaseModel):
+class Growing(Config):
     """How trees are grown: ours, and those of the packages that they are compared with."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     rounds: int = Field(200, ge=1)
     """Boosting rounds: ours grow one tree per round and relevance output. `training.steps` plays no part."""

@@ -13,7 +13,7 @@ from typing import Any
 from unskew.checking import checked, table_of
 from unskew.errors import ConfigError
 from unskew.learning.fitting.loop import Training
-from unskew.learning.methods import LEARNERS, METHODS, MethodConfig, PackageConfig
+from unskew.learning.methods import LEARNERS, METHODS, Learner, PackageConfig
 from unskew.learning.rankers import RANKERS, Ranker
 
 REFERENCES = ("naive", "labeled", "random", "logging")
@@ -24,7 +24,7 @@ REFERENCES = ("naive", "labeled", "random", "logging")
 class Point:
     """One combination of an arm's settings."""
 
-    method: MethodConfig
+    method: Learner
     ranker: Ranker | None
     """None for a package, whose trees are its own."""
     training: Training
@@ -90,8 +90,7 @@ def training_of(content: Mapping[str, Any], key: str) -> Training:
     """Training settings but the seed, which is the cell's."""
     if "seed" in content:
         raise ConfigError(f"{key}.seed: the file's seeds are used instead; remove it")
-    training: Training = checked(Training, {"threads": 1} | dict(content), key)
-    return training
+    return checked(Training, {"threads": 1} | dict(content), key)
 
 
 def label_of(key: str, content: dict[str, Any]) -> str:

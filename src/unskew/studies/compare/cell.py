@@ -24,9 +24,9 @@ from typing import Any, cast
 import numpy as np
 
 from unskew import __version__
-from unskew.clicks.lists.files import complete_file
 from unskew.clicks.simulate import Logger, ScoresLogger, Simulation, SvmLogger
-from unskew.errors import UnskewError
+from unskew.disk import complete_file, read_json, write_json
+from unskew.errors import DataError, UnskewError
 from unskew.measuring import measure_ranking
 from unskew.studies.compare.arms import Point
 from unskew.studies.compare.config import Asked, CompareData
@@ -174,8 +174,7 @@ def _write(folder: Path, cell: Cell, found: dict[str, Any], per_query: Array | N
     if per_query is not None:
         with complete_file(folder / f"{cell.key}.npy") as path, path.open("wb") as file:
             np.save(file, np.asarray(per_query, np.float64))
-    with complete_file(folder / f"{cell.key}.json") as path:
-        path.write_text(json.dumps(about | found, indent=2) + "\n", encoding="utf-8")
+    write_json(folder / f"{cell.key}.json", about | found)
 
 
 def settings_of(cell: Cell) -> dict[str, Any]:
@@ -192,9 +191,9 @@ def settings_of(cell: Cell) -> dict[str, Any]:
 def read_cell(folder: Path, cell: Cell) -> dict[str, Any] | None:
     """What a cell found; None where it has not been run, or not to its end."""
     try:
-        found: dict[str, Any] = json.loads((folder / f"{cell.key}.json").read_text(encoding="utf-8"))
+        found = read_json(folder / f"{cell.key}.json")
         if found["status"] == "finished":
             found["per_query"] = np.load(folder / f"{cell.key}.npy", allow_pickle=False)
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, DataError):
         return None
     return found

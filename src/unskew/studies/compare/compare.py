@@ -27,7 +27,7 @@ from typing import Any
 
 import torch
 
-from unskew.clicks.lists.files import complete_file
+from unskew.disk import refuse_existing, write_text
 from unskew.errors import ConfigError, RunError
 from unskew.reporting.console import Tell
 from unskew.reporting.page import PAGE_FILES
@@ -36,7 +36,7 @@ from unskew.studies.compare.config import Asked, asked_for, read_compare_file
 from unskew.studies.compare.data import ListParts, read_data
 from unskew.studies.compare.report import write_report
 from unskew.studies.compare.table import Comparison, Finding, compared
-from unskew.studies.folder import refuse_foreign, remove
+from unskew.studies.folder import remove
 
 COMPARE_MARK = "compare.json"
 """The file by which a folder is known for a comparison."""
@@ -59,7 +59,7 @@ def compare(
     """
     asked = asked_for(config, Path(base)) if isinstance(config, Mapping) else read_compare_file(Path(config))
     place = Path(os.path.normpath(asked.base / asked.file.out)) if out is None else Path(out)
-    refuse_foreign(place, COMPARE_MARK)
+    refuse_existing(place, force=True, marker=COMPARE_MARK)
     forget()
     splits = read_data(asked.file.data, asked.base)
     workers = _jobs(jobs, asked, splits)
@@ -67,8 +67,7 @@ def compare(
         remove(place, [COMPARE_MARK, "cells", "results.parquet", *PAGE_FILES])
     folder = place / "cells"
     folder.mkdir(parents=True, exist_ok=True)
-    with complete_file(place / COMPARE_MARK) as path:
-        path.write_text(asked.file.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    write_text(place / COMPARE_MARK, asked.file.model_dump_json(indent=2) + "\n")
     cells = grid(asked, splits)
     run_missing(cells, folder, workers, tell)
     found = [Finding.of(cell, read_cell(folder, cell)) for cell in cells]

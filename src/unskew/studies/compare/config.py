@@ -31,9 +31,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from unskew.checking import checked, known, read_toml, table_of
+from unskew.checking import Config, Table, checked, known, read_toml, table_of
 from unskew.clicks.lists.datasets import PRESETS
 from unskew.clicks.lists.scaling import SCALINGS
 from unskew.clicks.simulate import (
@@ -43,7 +43,6 @@ from unskew.clicks.simulate import (
     Logger,
     LogOptions,
     Simulation,
-    config_of,
 )
 from unskew.errors import ConfigError
 from unskew.learning.rankers import RANKERS
@@ -53,10 +52,8 @@ from unskew.studies.compare.arms import Arm, Shared, label_of, read_arms
 Seed = Annotated[int, Field(ge=0)]
 
 
-class SyntheticLists(BaseModel):
+class SyntheticLists(Config):
     """Lists made up by `make_lists`; validation and test get a quarter of the queries each."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     queries: int = Field(1000, ge=2)
     """Training queries."""
@@ -68,10 +65,8 @@ class SyntheticLists(BaseModel):
     """Seed of the lists."""
 
 
-class CompareData(BaseModel):
+class CompareData(Config):
     """The labelled lists: files, a public data set, or made up."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     lists: Paths | None = None
     """LETOR file or files with the lists that are shown and clicked."""
@@ -102,12 +97,12 @@ class CompareFile(LogOptions):
 
     out: str = "comparison"
     data: CompareData
-    behaviours: list[dict[str, Any]] = Field(min_length=1)
-    methods: list[dict[str, Any]] = Field(min_length=1)
-    logger: dict[str, Any] = Field(default_factory=lambda: {"name": "svm"})
-    ranker: dict[str, Any] = Field(default_factory=lambda: {"name": "mlp"})
-    training: dict[str, Any] = Field(default_factory=dict)
-    grid: dict[str, Any] = Field(default_factory=dict)
+    behaviours: list[Table] = Field(min_length=1)
+    methods: list[Table] = Field(min_length=1)
+    logger: Table = Field(default_factory=lambda: Table(name="svm"))
+    ranker: Table = Field(default_factory=lambda: Table(name="mlp"))
+    training: Table = Field(default_factory=dict)
+    grid: Table = Field(default_factory=dict)
     """`grid.training`: training settings that every method is tried with."""
     seeds: Annotated[int, Field(ge=1)] | Annotated[list[Seed], Field(min_length=1)] = 3
     """How many seeds, or which; one seed is a log and a training."""
@@ -147,7 +142,7 @@ def read_compare_file(path: Path) -> Asked:
 
 def asked_for(content: Mapping[str, Any], base: Path) -> Asked:
     """Check the content of a compare file whose paths are relative to `base`."""
-    file: CompareFile = checked(CompareFile, content, "")
+    file = checked(CompareFile, content, "")
     _check_data(file.data)
     ranker = table_of("ranker", file.ranker, RANKERS)
     arms = read_arms(file.methods, Shared(ranker, file.training, file.grid))
@@ -161,7 +156,7 @@ def asked_for(content: Mapping[str, Any], base: Path) -> Asked:
         file=file,
         base=base,
         behaviours=dict(people),
-        logger=config_of("logger", file.logger, LOGGERS),
+        logger=table_of("logger", file.logger, LOGGERS),
         arms=tuple(arms),
         baselines=_baselines(file.baselines, arms),
         seeds=tuple(range(file.seeds)) if isinstance(file.seeds, int) else tuple(dict.fromkeys(file.seeds)),
@@ -197,7 +192,7 @@ def _check_data(data: CompareData) -> None:
 def _behaviour(key: str, table: Mapping[str, Any]) -> tuple[str, Behaviour]:
     content = dict(table)
     label = label_of(key, content)
-    return label, config_of(key, content, BEHAVIOURS)
+    return label, table_of(key, content, BEHAVIOURS)
 
 
 def _distinct(key: str, labels: list[str]) -> None:

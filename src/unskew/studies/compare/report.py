@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from unskew.clicks.lists.files import complete_file
+from unskew.disk import complete_file
 from unskew.reporting.figures import dots_figure
 from unskew.reporting.numbers import around
 from unskew.reporting.page import Figure, Page, Section, Table, write_page

@@ -10,10 +10,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from unskew.checking import checked
+from unskew.checking import checked, known
 from unskew.clicks.lists.datasets import PRESETS, find_files
-from unskew.clicks.lists.files import OPENERS, complete_file, open_maybe_compressed
-from unskew.errors import ConfigError, DataError, did_you_mean
+from unskew.clicks.lists.sources import read_blocks
+from unskew.disk import WRITERS, complete_file
+from unskew.errors import DataError
 from unskew.studies.compare.config import SyntheticLists
 from unskew.studies.reproduce.recipe import sources
 
@@ -80,8 +81,7 @@ def choose_sources(
     `work` is a folder to write to, where a data set must be cut into files first.
     """
     for name in on:
-        if name not in NAMES:
-            raise ConfigError(f"on=: unknown data set {name!r}. {did_you_mean(name, NAMES)}")
+        known("on=", name, NAMES)
     looked = list(folders) or data_folders()
     found = find_sets(looked)
     missing = [name for name in on if name != "generated" and name not in found]
@@ -124,13 +124,13 @@ def _holds(folder: Path, preset: str, fits: Callable[[Look], bool]) -> bool:
 def look_at(path: Path, lines: int = 50) -> Look:
     """Highest feature id and first query id of the first lines of a LETOR file."""
     highest, query = 0, -1
-    with open_maybe_compressed(path) as file:
-        for line in islice(file, lines):
-            fields = line.split(b"#")[0].split()
-            if len(fields) < 2:
-                continue
-            query = int(fields[1].removeprefix(b"qid:")) if query < 0 else query
-            highest = max([highest, *(int(entry.split(b":")[0]) for entry in fields[2:])])
+    first = (line for _, block in read_blocks(path, 2**16) for line in block.split(b"\n"))
+    for line in islice(first, lines):
+        fields = line.split(b"#")[0].split()
+        if len(fields) < 2:
+            continue
+        query = int(fields[1].removeprefix(b"qid:")) if query < 0 else query
+        highest = max([highest, *(int(entry.split(b":")[0]) for entry in fields[2:])])
     return highest, query
 
 
@@ -142,7 +142,7 @@ def _sample(folder: Path) -> Path | None:
     ):
         return None
     for path in sorted(folder.iterdir()):
-        if path.name.removesuffix(path.suffix if path.suffix in OPENERS else "").endswith(".txt"):
+        if path.name.removesuffix(path.suffix if path.suffix in WRITERS else "").endswith(".txt"):
             try:
                 return path if 46 < look_at(path)[0] <= 136 else None
             except ValueError:
@@ -159,10 +159,10 @@ def cut_sample(folder: Path, work: Path) -> dict[str, Any]:
     with (folder / "queries.tsv").open(encoding="utf-8", newline="") as file:
         split = {row["qid"]: _SPLITS[row["partition"]] for row in csv.DictReader(file, delimiter="\t")}
     lines: dict[str, list[bytes]] = {name: [] for name in parts}
-    with open_maybe_compressed(source) as text:
-        for line in text:
+    for _, block in read_blocks(source):
+        for line in block.split(b"\n"):
             query = line.split(maxsplit=2)[1].removeprefix(b"qid:").decode()
-            lines[split[query]].append(line)
+            lines[split[query]].append(line + b"\n")
     for name, path in parts.items():
         content = b"".join(lines[name])
         if not path.exists() or path.read_bytes() != content:

@@ -110,15 +110,15 @@ def _drawn(recipe: Recipe, source: DataSet, how: How) -> list[Drawn]:
 def trained(asked: Asked, splits: ListParts, behaviour: str, seed: int, runs: Path) -> Model:
     """The model of this behaviour and seed: from its run folder, else trained into it."""
     file, simulation = asked.file, asked.simulation(behaviour, seed)
-    method: Vectorization = checked(Vectorization, file.methods[0], "methods.0")
+    method = checked(Vectorization, file.methods[0], "methods.0")
     ranker = table_of("ranker", file.ranker, RANKERS)
-    training: Training = checked(Training, {"threads": 1, "seed": seed} | file.training, "training")
+    training = checked(Training, {"threads": 1, "seed": seed} | file.training, "training")
     configs = (simulation, simulation.behaviour, simulation.logger, ranker, method, training)
     about = {"version": __version__, "lists": splits.hashes, "scaling": file.data.scaling}
     folder = runs / hash_of(about | {"configs": [dumped(config) for config in configs]})
     if status(folder) != "finished":
-        on = {"ranker": ranker, "scaling": file.data.scaling, "validation": splits.validation}
-        learn(simulation.draw(splits.train), method, training=training, out=folder, **on)
+        log, on, scaling = simulation.draw(splits.train), splits.validation, file.data.scaling
+        learn(log, method, ranker=ranker, scaling=scaling, validation=on, training=training, out=folder)
         if status(folder) == "interrupted":
             raise KeyboardInterrupt
     return load_model(folder, Card.read(folder))

@@ -16,21 +16,17 @@ from functools import lru_cache
 from importlib.resources import as_file, files
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from unskew.checking import checked, read_toml
-from unskew.errors import ConfigError, did_you_mean
+from unskew.checking import Config, checked, known, read_toml
 
 Toml = dict[str, Any]
 """A table of a TOML file."""
 Values = Annotated[dict[str, list[float]], Field(default_factory=dict)]
-_STRICT = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
-class Printed(BaseModel):
+class Printed(Config):
     """Numbers that the paper prints for one data set, panel and behaviour."""
-
-    model_config = _STRICT
 
     data: str
     panel: str = ""
@@ -50,10 +46,8 @@ class Printed(BaseModel):
         return (None if mean is None else mean[at]), (None if sd is None else sd[at])
 
 
-class Claim(BaseModel):
+class Claim(Config):
     """An order of methods: `first` ranks better than (>), or about as well as (~), each of `second`."""
-
-    model_config = _STRICT
 
     first: str
     second: list[str] = Field(min_length=1)
@@ -71,20 +65,16 @@ class Claim(BaseModel):
         return all(only is None or value in only for only, value in places)
 
 
-class Panel(BaseModel):
+class Panel(Config):
     """A part of a table with a comparison of its own, such as another ranker."""
-
-    model_config = _STRICT
 
     name: str = ""
     compare: Toml = Field(default_factory=dict)
     on: dict[str, Toml] = Field(default_factory=dict)
 
 
-class Sweep(BaseModel):
+class Sweep(Config):
     """What a line figure has on its x axis: numbers in the labels of methods or behaviours."""
-
-    model_config = _STRICT
 
     x: Literal["method", "behaviour"]
     prefix: str
@@ -92,10 +82,8 @@ class Sweep(BaseModel):
     title: str
 
 
-class Inference(BaseModel):
+class Inference(Config):
     """How the time of ranking is measured."""
-
-    model_config = _STRICT
 
     lists: int = Field(ge=1)
     repeats: int = Field(ge=2)
@@ -108,18 +96,14 @@ class Inference(BaseModel):
     """Seconds that the paper prints."""
 
 
-class Embedding(BaseModel):
+class Embedding(Config):
     """How much of an embedding space is drawn."""
-
-    model_config = _STRICT
 
     documents: int = Field(1500, ge=1)
 
 
-class Recipe(BaseModel):
+class Recipe(Config):
     """A table or figure of a paper."""
-
-    model_config = _STRICT
 
     title: str
     reference: str
@@ -161,10 +145,7 @@ def recipe_names() -> list[str]:
 
 def recipe_named(name: str) -> Recipe:
     """Read and check a recipe."""
-    if name not in recipe_names():
-        raise ConfigError(f"unknown recipe {name!r}. {did_you_mean(name, recipe_names())}")
-    recipe: Recipe = checked(Recipe, _read(name), name)
-    return recipe
+    return checked(Recipe, _read(known("recipe", name, recipe_names())), name)
 
 
 @lru_cache

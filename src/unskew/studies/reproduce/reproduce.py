@@ -14,7 +14,6 @@ A folder of a reproduction holds
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,11 +23,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from unskew import __version__
-from unskew.clicks.lists.files import complete_file
+from unskew.disk import complete_file, refuse_existing, write_json
 from unskew.errors import ConfigError
 from unskew.reporting.console import Tell
 from unskew.reporting.page import PAGE_FILES, Page, Section, write_page
-from unskew.studies.folder import refuse_foreign, remove
+from unskew.studies.folder import remove
 from unskew.studies.reproduce.claims import Judged, tally
 from unskew.studies.reproduce.data import DataSet, choose_sources, resized
 from unskew.studies.reproduce.embedding import draw_spaces
@@ -99,16 +98,15 @@ def reproduce(
     changes = {key: value for key, value in (("seeds", seeds), ("pages", pages)) if value is not None}
     for key, value in changes.items():
         if value < 1:
-            raise ConfigError(f"{key} must be at least 1, not {value}")
-    refuse_foreign(place, REPRODUCE_MARK)
+            raise ConfigError(f"{key}={value}: must be at least 1")
+    refuse_existing(place, force=True, marker=REPRODUCE_MARK)
     chosen = choose_sources(on, [Path(folder) for folder in data], place / "data", quick=quick)
     chosen = [resized(source, size or {}) for source in chosen]
     place.mkdir(parents=True, exist_ok=True)
     if force:
         remove(place, [*PAGE_FILES, "numbers.parquet", "runs"])  # comparisons empty their own folders
     about = {"recipe": name, "on": [source.name for source in chosen], "quick": quick, "version": __version__}
-    with complete_file(place / REPRODUCE_MARK) as path:
-        path.write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+    write_json(place / REPRODUCE_MARK, about)
     tried = KINDS_OF_RECIPE[recipe.kind](recipe, chosen, How(place, quick, changes, jobs, force, tell))
     page = reproduction_page(recipe, chosen, tried, quick=quick)
     with complete_file(place / "numbers.parquet") as path:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Annotated
 from zoneinfo import ZoneInfo
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
+
+from unskew.checking import Config
 
 
-class ReaderOptions(BaseModel):
+class ReaderOptions(Config):
     """Settings of the format readers; each reader uses those that concern it."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     click_actions: Annotated[tuple[str, ...], Field(strict=False)] = ("click", "click_through")
     """Names of the actions that are clicks (ubi: action_name, ranklens: type)."""

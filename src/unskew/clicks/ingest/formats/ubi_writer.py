@@ -16,9 +16,10 @@ from typing import IO, Any
 
 import pyarrow as pa
 
-from unskew.clicks.lists.files import complete_file
+from unskew.checking import require_columns
 from unskew.clicks.log import log_tables
 from unskew.clicks.schema import REQUIRED, open_table
+from unskew.disk import complete_file
 from unskew.errors import DataError
 from unskew.types import Log
 
@@ -52,9 +53,7 @@ def _rows(source: Log | pa.Table | Path | str) -> Iterator[Row]:
         tables = log_tables(source, BATCH)
     else:
         table = source if isinstance(source, pa.Table) else open_table(Path(source), None)
-        missing = [name for name in REQUIRED if name not in table.column_names]
-        if missing:
-            raise DataError(f"missing columns: {', '.join(missing)}", hint="write_ubi takes impressions")
+        require_columns(REQUIRED, table.column_names, hint="write_ubi takes impressions")
         tables = iter([table.sort_by([("page_id", "ascending"), ("position", "ascending")])])
     for table in tables:
         for batch in _plain(table).to_batches(max_chunksize=BATCH):

@@ -1,0 +1,47 @@
+"""What the library says in Python, said in flags: `force=True` becomes `--force`."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+_VALUE = r"""("[^"]*"|\[[^]]*\]|\{[^}]*\}|[\w%+-]+(?:\.\d+)?(?![\w/=]))"""
+_GIVEN = re.compile(rf"(?<![\w./-])([a-z_]+)=(?:{_VALUE}|(?=[\s,;:.)]|$))")
+
+
+def as_flags(message: str, flags: Mapping[str, str]) -> str:
+    """The message with flags in the place of Python's arguments; other names stay as they are.
+
+    >>> as_flags('gap="5w": write it like 30m, or pass force=True', {"gap": "--gap", "force": "--force"})
+    '--gap 5w: write it like 30m, or pass --force'
+    """
+
+    def said(found: re.Match[str]) -> str:
+        flag, value = flags.get(found[1]), found[2]
+        if flag is None:
+            return found[0]
+        return flag if value in (None, "True") else f"{flag} {_word(value)}"
+
+    return _GIVEN.sub(said, message)
+
+
+def _word(value: str) -> str:
+    """A value of Python as it is written behind a flag: ["a", "b"] as a,b and {"a": "b"} as a=b."""
+    try:
+        meant = json.loads(value)
+    except ValueError:
+        return value
+    if isinstance(meant, dict):
+        return ",".join(f"{name}={each}" for name, each in meant.items())
+    return ",".join(map(str, meant)) if isinstance(meant, list) else str(meant)
+
+
+def flags_of(options: Iterable[Any]) -> dict[str, str]:
+    """The flags of a command's options, by what they are called in Python."""
+    flags: dict[str, str] = {}
+    for option in options:
+        for flag in [name for name in option.opts if name[:2] == "--"][:1]:
+            flags |= {flag[2:].replace("-", "_"): flag, str(option.name): flag}
+    return {f"{name}s": flag for name, flag in flags.items()} | flags  # what may be repeated is several in Python
