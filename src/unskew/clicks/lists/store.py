@@ -114,16 +114,15 @@ def parsed_files(
 def fetch_entry(root: Path, key: str, write: Callable[[Path], None]) -> dict[str, Array]:
     """The arrays of an entry; where it is missing or damaged, `write` fills a new folder first."""
     final = root / "entries" / key
-    found = open_entry(final)
-    if found is None:
-        # where another process was first, what it wrote is as good as ours; a damaged entry is replaced
-        with suppress(RunError), complete_folder(final, force=final.exists(), marker=ANY) as working:
+    for _ in range(3):
+        damaged = final.exists()  # asked first: what another process puts there from now on is whole
+        if (found := open_entry(final)) is not None:
+            return found
+        # where another process is faster, what it wrote is as good as ours
+        with suppress(RunError), complete_folder(final, force=damaged, marker=ANY) as working:
             write(working)
             seal_entry(working)
-        found = open_entry(final)
-    if found is None:
-        raise DataError("cannot write a cache entry", path=final, hint="delete that folder, or pass cache=False")
-    return found
+    raise DataError("cannot write a cache entry", path=final, hint="delete that folder, or pass cache=False")
 
 
 def open_entry(folder: Path, *, mapped: bool = True) -> dict[str, Array] | None:
