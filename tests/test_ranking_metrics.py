@@ -320,6 +320,11 @@ def test_wrong_options(options):
         measure_ranking(*MIXED, **options)
 
 
+def test_a_metric_takes_no_option_of_another():
+    with pytest.raises(TypeError, match="arp_metric\\(\\) takes no at, gain"):
+        arp_metric([1], [1], offsets=[0, 1], gain="linear", at=3)
+
+
 @pytest.mark.parametrize("at", [0, -1, 2.5, "3"])
 def test_wrong_cutoff(at):
     with pytest.raises(ConfigError, match="whole number from 1"):

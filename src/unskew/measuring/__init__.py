@@ -5,10 +5,10 @@ from unskew.measuring.clicks import click_loglikelihood_metric as click_loglikel
 from unskew.measuring.clicks import listwise_click_loglikelihood_metric as listwise_click_loglikelihood_metric
 from unskew.measuring.clicks import perplexity_by_rank_metric as perplexity_by_rank_metric
 from unskew.measuring.clicks import perplexity_metric as perplexity_metric
-from unskew.measuring.formulas import Empty as Empty
-from unskew.measuring.formulas import Gain as Gain
 from unskew.measuring.ranked import RankedLists as RankedLists
 from unskew.measuring.ranked import rank_lists as rank_lists
+from unskew.measuring.ranking import Empty as Empty
+from unskew.measuring.ranking import Gain as Gain
 from unskew.measuring.ranking import arp_legacy_metric as arp_legacy_metric
 from unskew.measuring.ranking import arp_metric as arp_metric
 from unskew.measuring.ranking import dcg_metric as dcg_metric

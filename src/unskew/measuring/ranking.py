@@ -1,5 +1,8 @@
 """Ranking metrics over ragged lists: nDCG, DCG, ERR, MRR, MAP, precision and average relevance position.
 
+Each is called as ndcg_metric(scores, labels, offsets=offsets, at=10) and gives one value per query, [Q]; all take
+`empty=` too. What stands here is a metric's formula with the options of its own, on lists that are ranked already.
+
 Legend: Q queries, N documents, list after list; documents of query q are rows offsets[q] to offsets[q + 1].
 y is a grade (0 = not relevant), rank counts from 1, a cut-off `at` of None takes the whole list.
 
@@ -17,56 +20,94 @@ rewards an empty query, so compare arp with "skip".
 
 from __future__ import annotations
 
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Literal, TypedDict, Unpack, get_args
+
+import numpy as np
 from numpy.typing import ArrayLike
 
-from unskew.measuring.formulas import Empty, Gain, Options, evaluate
-from unskew.measuring.ranked import rank_lists
+from unskew.checking import known
+from unskew.errors import ConfigError, DataError
+from unskew.measuring.ranked import RankedLists, rank_lists
 from unskew.types import Array
 
+Empty = Literal["skip", "zero", "one"]
+Gain = Literal["exponential", "linear"]
+_FILL: Mapping[str, float] = {"skip": np.nan, "zero": 0.0, "one": 1.0}
+_LARGEST_EXPONENT = 500  # 2^500 times a long list is still a finite float64
 
-def ndcg_metric(
-    scores: ArrayLike,
-    labels: ArrayLike,
-    *,
-    offsets: ArrayLike,
-    at: int | None = 10,
-    gain: Gain = "exponential",
-    empty: Empty = "skip",
-) -> Array:
+
+class Options(TypedDict, total=False):
+    """What metrics can be told: all take `empty`, and each what its formula names."""
+
+    at: int | None
+    gain: Gain
+    relevant_from: float
+    ymax: float | None
+    slots: int | None
+    empty: Empty
+
+
+def check_options(options: Options) -> None:
+    """Refuse values that no metric can take."""
+    known("gain", options.get("gain", "linear"), get_args(Gain))
+    known("empty", options.get("empty", "skip"), get_args(Empty))
+    at = options.get("at")
+    if at is not None and not (isinstance(at, int | np.integer) and at >= 1):
+        raise ConfigError(f"a cut-off must be a whole number from 1, not {at}")
+    if not options.get("relevant_from", 1) > 0:
+        raise ConfigError(f"relevant_from must be above 0, not {options['relevant_from']}")
+
+
+class Metric:
+    """A formula made a function of scores and labels, which knows what an empty query counts."""
+
+    def __init__(self, formula: Callable[..., Array]) -> None:
+        functools.update_wrapper(self, formula)
+        self.formula, self.takes = formula, tuple(inspect.signature(formula).parameters)[1:]
+
+    def __call__(
+        self, scores: ArrayLike, labels: ArrayLike, *, offsets: ArrayLike, **options: Unpack[Options]
+    ) -> Array:
+        """One value for every query, [Q]."""
+        unknown = options.keys() - {*self.takes, "empty"}
+        if unknown:
+            raise TypeError(f"{self.formula.__name__}() takes no {', '.join(sorted(unknown))}")
+        return self.of(rank_lists(scores, labels, offsets=offsets), options)
+
+    def of(self, ranked: RankedLists, options: Options) -> Array:
+        """The metric of lists that are ranked already, [Q]; options that do not concern it are left out."""
+        check_options(options)
+        binary = "relevant_from" in self.takes
+        relevant = ranked.labels >= options.get("relevant_from", 1) if binary else ranked.labels > 0
+        values = self.formula(ranked, **{name: value for name, value in options.items() if name in self.takes})
+        return np.where(ranked.any(relevant), values, _FILL[options.get("empty", "skip")])
+
+
+@Metric
+def ndcg_metric(ranked: RankedLists, *, at: int | None = 10, gain: Gain = "exponential") -> Array:
     """DCG of the ranking over the DCG of the best ranking of the same list, both cut at `at`, [Q].
 
     >>> ndcg_metric([5, 4, 3, 2, 1], [3, 0, 1, 4, 0], offsets=[0, 5], at=3).round(6)
     array([0.376572])
     """
-    return evaluate("ndcg", rank_lists(scores, labels, offsets=offsets), Options(at=at, gain=gain, empty=empty))
+    return _ratio(_dcg(ranked, at, gain), _dcg(ranked.ideal, at, gain))
 
 
-def dcg_metric(
-    scores: ArrayLike,
-    labels: ArrayLike,
-    *,
-    offsets: ArrayLike,
-    at: int | None = 10,
-    gain: Gain = "exponential",
-    empty: Empty = "skip",
-) -> Array:
+@Metric
+def dcg_metric(ranked: RankedLists, *, at: int | None = 10, gain: Gain = "exponential") -> Array:
     """sum_{rank <= at} (2^y - 1) / log2(1 + rank), or y / log2(1 + rank) with gain="linear", [Q].
 
     >>> dcg_metric([5, 4, 3, 2, 1], [3, 0, 1, 4, 0], offsets=[0, 5], at=3)
     array([7.5])
     """
-    return evaluate("dcg", rank_lists(scores, labels, offsets=offsets), Options(at=at, gain=gain, empty=empty))
+    return _dcg(ranked, at, gain)
 
 
-def err_metric(
-    scores: ArrayLike,
-    labels: ArrayLike,
-    *,
-    offsets: ArrayLike,
-    at: int | None = 10,
-    ymax: float | None = None,
-    empty: Empty = "skip",
-) -> Array:
+@Metric
+def err_metric(ranked: RankedLists, *, at: int | None = 10, ymax: float | None = None) -> Array:
     """Expected reciprocal rank: sum_{r <= at} R_r / r prod_{i < r} (1 - R_i), R = (2^y - 1) / 2^ymax, [Q].
 
     `ymax` is the best grade of the scale; by default 4, or the largest label given where that is larger.
@@ -74,64 +115,62 @@ def err_metric(
     >>> err_metric([5, 4, 3, 2, 1], [3, 0, 1, 4, 0], offsets=[0, 5], at=3).round(6)
     array([0.449219])
     """
-    return evaluate("err", rank_lists(scores, labels, offsets=offsets), Options(at=at, ymax=ymax, empty=empty))
+    largest = ranked.labels.max(initial=0)
+    ymax = max(4, largest) if ymax is None else ymax
+    if not ymax >= largest:
+        raise ConfigError(f"ymax {ymax:g} is below the largest label, {largest:g}")
+    head = ranked.head(at)
+    stop = np.exp2(head.labels - ymax) - np.exp2(-ymax)  # [N] chance to be satisfied, (2^y - 1) / 2^ymax
+    value, going = np.zeros(len(head.sizes)), np.ones(len(head.sizes))
+    for rank in range(1, 1 + head.longest):
+        queries = np.flatnonzero(head.sizes >= rank)
+        chance = stop[head.offsets[queries] + rank - 1]
+        value[queries] += going[queries] * chance / rank
+        going[queries] *= 1 - chance
+    return value
 
 
-def mrr_metric(
-    scores: ArrayLike,
-    labels: ArrayLike,
-    *,
-    offsets: ArrayLike,
-    at: int | None = 10,
-    relevant_from: float = 1,
-    empty: Empty = "skip",
-) -> Array:
+@Metric
+def mrr_metric(ranked: RankedLists, *, at: int | None = 10, relevant_from: float = 1) -> Array:
     """1 / rank of the first relevant document; 0 where it stands below the cut-off, [Q].
 
     >>> mrr_metric([3, 2, 1], [0, 0, 1], offsets=[0, 3], at=3).round(6)
     array([0.333333])
     """
-    options = Options(at=at, relevant_from=relevant_from, empty=empty)
-    return evaluate("mrr", rank_lists(scores, labels, offsets=offsets), options)
+    head = ranked.head(at)
+    relevant = head.labels >= relevant_from
+    return head.sums((relevant & (head.hits(relevant) == 1)) / head.rank)
 
 
-def map_metric(
-    scores: ArrayLike,
-    labels: ArrayLike,
-    *,
-    offsets: ArrayLike,
-    at: int | None = None,
-    relevant_from: float = 1,
-    empty: Empty = "skip",
-) -> Array:
+@Metric
+def map_metric(ranked: RankedLists, *, at: int | None = None, relevant_from: float = 1) -> Array:
     """Average precision: sum over relevant documents with rank <= at of precision@rank / all relevant ones, [Q].
 
     >>> map_metric([3, 2, 1], [1, 0, 1], offsets=[0, 3]).round(6)
     array([0.833333])
     """
-    options = Options(at=at, relevant_from=relevant_from, empty=empty)
-    return evaluate("map", rank_lists(scores, labels, offsets=offsets), options)
+    head = ranked.head(at)
+    relevant = head.labels >= relevant_from
+    precisions = head.sums(relevant * head.hits(relevant) / head.rank)
+    return _ratio(precisions, ranked.sums(ranked.labels >= relevant_from))
 
 
-def precision_metric(
-    scores: ArrayLike,
-    labels: ArrayLike,
-    *,
-    offsets: ArrayLike,
-    at: int = 10,
-    relevant_from: float = 1,
-    empty: Empty = "skip",
-) -> Array:
+@Metric
+def precision_metric(ranked: RankedLists, *, at: int | None = 10, relevant_from: float = 1) -> Array:
     """Relevant documents among the first `at`, over `at` even where the list is shorter (as trec_eval), [Q].
 
     >>> precision_metric([3, 2, 1], [1, 0, 1], offsets=[0, 3], at=10)
     array([0.2])
     """
-    options = Options(at=at, relevant_from=relevant_from, empty=empty)
-    return evaluate("precision", rank_lists(scores, labels, offsets=offsets), options)
+    if at is None:
+        raise ConfigError("metric 'precision' needs a cut-off, such as precision@10")
+    head = ranked.head(at)
+    precision: Array = head.sums(head.labels >= relevant_from) / at
+    return precision
 
 
-def arp_metric(scores: ArrayLike, labels: ArrayLike, *, offsets: ArrayLike, empty: Empty = "skip") -> Array:
+@Metric
+def arp_metric(ranked: RankedLists) -> Array:
     """Average relevance position: sum(rank y) / sum(y) over the whole list, less is better, [Q].
 
     There is no cut-off: a cut one improves when relevant documents are pushed below the cut.
@@ -139,17 +178,11 @@ def arp_metric(scores: ArrayLike, labels: ArrayLike, *, offsets: ArrayLike, empt
     >>> arp_metric([5, 4, 3, 2, 1], [3, 0, 1, 4, 0], offsets=[0, 5])
     array([2.75])
     """
-    return evaluate("arp", rank_lists(scores, labels, offsets=offsets), Options(empty=empty))
+    return _ratio(ranked.sums(ranked.rank * ranked.labels), ranked.sums(ranked.labels))
 
 
-def arp_legacy_metric(
-    scores: ArrayLike,
-    labels: ArrayLike,
-    *,
-    offsets: ArrayLike,
-    slots: int | None = None,
-    empty: Empty = "skip",
-) -> Array:
+@Metric
+def arp_legacy_metric(ranked: RankedLists, *, slots: int | None = None) -> Array:
     """sum(rank y) / slots: its mean over queries is the mean of rank y over queries and list slots, [Q].
 
     Older toolkits report this one. `slots` is the length that they padded lists to (default: the longest list);
@@ -158,4 +191,32 @@ def arp_legacy_metric(
     >>> arp_legacy_metric([5, 4, 3, 2, 1], [3, 0, 1, 4, 0], offsets=[0, 5], slots=5)
     array([4.4])
     """
-    return evaluate("arp_legacy", rank_lists(scores, labels, offsets=offsets), Options(slots=slots, empty=empty))
+    slots = ranked.longest if slots is None else slots
+    if slots < ranked.longest:
+        raise ConfigError(f"slots is {slots}, but the longest list has {ranked.longest} documents")
+    return ranked.sums(ranked.rank * ranked.labels) / max(slots, 1)
+
+
+METRICS: Mapping[str, Metric] = {
+    "ndcg": ndcg_metric,
+    "dcg": dcg_metric,
+    "err": err_metric,
+    "mrr": mrr_metric,
+    "map": map_metric,
+    "precision": precision_metric,
+    "arp": arp_metric,
+    "arp_legacy": arp_legacy_metric,
+}
+"""Every ranking metric, by the name that reports use."""
+
+
+def _dcg(ranked: RankedLists, at: int | None, gain: Gain) -> Array:
+    head = ranked.head(at)
+    if gain == "exponential" and head.labels.max(initial=0) > _LARGEST_EXPONENT:
+        raise DataError(f"label {head.labels.max():g} is too large for the gain 2^y - 1", hint='use gain="linear"')
+    gains = head.labels if gain == "linear" else np.exp2(head.labels) - 1
+    return head.sums(gains / np.log2(1 + head.rank))
+
+
+def _ratio(above: Array, below: Array) -> Array:
+    return np.divide(above, below, out=np.zeros_like(above), where=below > 0)

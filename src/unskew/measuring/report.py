@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike
 
 from unskew.checking import known
 from unskew.errors import ConfigError
-from unskew.measuring.formulas import METRICS, Empty, Gain, Options, evaluate
 from unskew.measuring.ranked import rank_lists
+from unskew.measuring.ranking import METRICS, Empty, Gain, Options, check_options
 from unskew.types import Array, Lists
 
 DEFAULT_METRICS = (
@@ -78,10 +78,9 @@ def measure_ranking(
     names = {name: parse_metric(name) for name in ((metrics,) if isinstance(metrics, str) else metrics)}
     labels, offsets = (lists.labels, lists.offsets) if isinstance(lists, Lists) else lists
     ranked = rank_lists(scores, labels, offsets=offsets)
-    values = {}
-    for name, (metric, at) in names.items():
-        options = Options(at, gain, relevant_from, ymax, slots, empty)
-        values[name] = evaluate(metric, ranked, options)
+    told = Options(gain=gain, relevant_from=relevant_from, ymax=ymax, slots=slots, empty=empty)
+    check_options(told)
+    values = {name: METRICS[metric].of(ranked, told | {"at": at}) for name, (metric, at) in names.items()}
     return RankingReport(
         per_query=values,
         means={name: _mean(value) for name, value in values.items()},
@@ -96,12 +95,9 @@ def parse_metric(text: str) -> tuple[str, int | None]:
     """Name and cut-off: "ndcg@10" -> ("ndcg", 10), "map" -> ("map", None)."""
     name, mark, _ = text.partition("@")
     known("metric", name, METRICS)
-    cut = METRICS[name].cut
     if not mark:
-        if cut == "required":
-            raise ConfigError(f"metric {text!r} needs a cut-off, such as {name}@10")
         return name, None
-    if cut == "never":
+    if "at" not in METRICS[name].takes:
         raise ConfigError(f"metric {name!r} takes no cut-off, but {text!r} has one")
     if not re.fullmatch(r"[1-9][0-9]{0,8}", text[len(name) + 1 :]):
         raise ConfigError(f"the cut-off of {text!r} must be a whole number from 1, such as {name}@10")
