@@ -113,7 +113,7 @@ def test_mixture_loss_of_the_public_documentation() -> None:
 def test_mixture_loss_by_hand(temperature: float) -> None:
     method = MixEM(temperature=temperature).build(Context(3))
     e, t = [0.4, -0.2, -0.7], [-1.0, 0.3, 0.6]
-    assign(method.observation.values, e)
+    assign(method.bias.values, e)
     assign(method.offsets, t)
     total = 0.0
     for s, c in zip(SCORES, CLICKS, strict=True):
@@ -168,7 +168,7 @@ def test_additive_by_hand() -> None:
         listwise -= sum(k * (x - math.log(sum(map(math.exp, z)))) for x, k in zip(z, c, strict=True))
     for config, expected in ((Additive(), total / 2), (Additive(loss="softmax"), listwise / 3)):
         method = config.build(Context(3))
-        assign(method.observation.values, e)
+        assign(method.bias.values, e)
         loss = method(torch.tensor(SCORES).unsqueeze(-1), example())
         assert loss.item() == pytest.approx(expected, abs=1e-6)
         assert method.propensity().tolist() == pytest.approx([1, math.exp(-0.4), math.exp(-1.1)])
@@ -182,7 +182,7 @@ def test_einter_without_interaction_is_additive() -> None:
     assign(einter.rank_embedding, torch.randn(3, 4))
     assign(einter.rank_weight, torch.randn(4))
     assign(einter.offset, 0.7)
-    assign(additive.observation.values, einter.rank_embedding @ einter.rank_weight + 0.7)
+    assign(additive.bias.values, einter.rank_embedding @ einter.rank_weight + 0.7)
     r = torch.randn(2, 3, 4)
     f = (r @ einter.relevance_weight).unsqueeze(-1)
     assert einter(r, example()).item() == pytest.approx(additive(f, example()).item(), abs=1e-6)

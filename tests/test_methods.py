@@ -530,20 +530,20 @@ def test_dla_weights() -> None:
 def test_dla_losses() -> None:
     method = DLA().build(Context(3))
     with torch.no_grad():
-        method.examination.values.copy_(torch.tensor([0.5, 0.2, -0.1]))
+        method.bias.values.copy_(torch.tensor([0.5, 0.2, -0.1]))
     outcome = call(method, torch.tensor(SCORES), example())
     assert outcome.loss == pytest.approx(0.647301 + 1.019138, abs=2e-6)
     # each side has the gradient of its own loss: (sum of weights * softmax - weighted clicks) / total
     assert outcome.relevance.tolist() == [pytest.approx(row, abs=1e-6) for row in dla_gradient(SCORES, 0)]
     by_rank = [sum(column) for column in zip(*dla_gradient(SCORES, 1), strict=True)]
-    assert outcome.parameters["examination.values"].tolist() == pytest.approx(by_rank, abs=1e-6)
+    assert outcome.parameters["bias.values"].tolist() == pytest.approx(by_rank, abs=1e-6)
 
 
 def test_dla_weights_do_not_overflow() -> None:
     """A hundred thousand pages, scores that disagree by far and ranks that nobody seems to see."""
     method = DLA().build(Context(3))
     with torch.no_grad():
-        method.examination.values.copy_(torch.tensor([0.0, -1e3, -1e4]))
+        method.bias.values.copy_(torch.tensor([0.0, -1e3, -1e4]))
     batch = example()
     batch = replace(batch, clicks=1e5 * batch.clicks, impressions=1e5 * batch.impressions)
     outcome = call(method, 1e4 * torch.tensor(SCORES), batch)
@@ -566,12 +566,12 @@ def dla_gradient(scores: list[list[float]], side: int) -> list[list[float]]:
 def test_dla_variants_of_the_propensity_model() -> None:
     elu = DLA(elu=True).build(Context(3))
     with torch.no_grad():
-        elu.examination.values.copy_(torch.tensor([0.5, 0.2, -3.0]))
+        elu.bias.values.copy_(torch.tensor([0.5, 0.2, -3.0]))
     expected = [1.0, math.exp(0.2 - 0.5), math.exp(math.expm1(-3.0) - 0.5)]
     assert elu.propensity().tolist() == pytest.approx(expected)
     tower = DLA(bias="tower").build(Context(3))
-    assert isinstance(tower.examination, PositionTower)
-    e = tower.examination.values
+    assert isinstance(tower.bias, PositionTower)
+    e = tower.bias.values
     assert tower.propensity().tolist() == pytest.approx((e - e[0]).exp().tolist())
     assert DLA().build(Context(3)).propensity().tolist() == [1, 1, 1]
 

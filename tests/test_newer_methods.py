@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from unskew.clicks.counts.reduction import Facts
 from unskew.clicks.lists.inputs import Vectors
 from unskew.learning.losses import softmax_loss
 from unskew.learning.methods import (
@@ -20,7 +21,7 @@ from unskew.learning.methods import (
     GradientReversal,
     TowerDropout,
 )
-from unskew.learning.methods.doubly_robust import DoublyRobustMethod, doubly_robust_label
+from unskew.learning.methods.doubly_robust import doubly_robust_label
 from unskew.types import ClickBatch
 
 torch.set_num_threads(1)
@@ -49,7 +50,7 @@ def set_bias(table: torch.nn.Module) -> None:
 
 def additive_loss() -> Tensor:
     method = Additive().build(Context(3))
-    set_bias(method.observation)
+    set_bias(method.bias)
     return method(SCORES.unsqueeze(-1), batch())
 
 
@@ -78,7 +79,8 @@ def test_doubly_robust_label_is_unbiased_whatever_the_regression() -> None:
 
 def test_doubly_robust_losses_by_hand() -> None:
     theta = torch.tensor([1.0, 0.5, 0.1])
-    method = DoublyRobustMethod(theta, 0.2)
+    facts = Facts(pages=400, impressions=1200, clicks=1, queries=1, clickless=399)  # tau = 4 / sqrt(400) = 0.2
+    method = DoublyRobust(propensity=(1.0, 0.5, 0.1), clip=4.0).build(Context(3, facts))
     regression = torch.tensor([[0.2, -0.3, 0.4], [0.0, 0.1, -0.5]])
     found = method(torch.stack([SCORES, regression], dim=-1), batch()).item()
     ranking = weights = regress = 0.0
@@ -104,13 +106,13 @@ def test_doubly_robust_takes_the_propensities_of_ipw() -> None:
 
 def test_tower_dropout_at_rate_0_is_additive() -> None:
     method = TowerDropout(rate=0.0).build(Context(3)).train()
-    set_bias(method.observation)
+    set_bias(method.bias)
     assert method(SCORES.unsqueeze(-1), batch()).item() == pytest.approx(additive_loss().item())
 
 
 def test_tower_dropout_drops_in_training_only_and_is_right_on_average() -> None:
     method = TowerDropout(rate=0.4).build(Context(3))
-    set_bias(method.observation)
+    set_bias(method.bias)
     relevance = SCORES.unsqueeze(-1)
     expected = SCORES + BIAS
     torch.testing.assert_close(method.eval().logits(relevance, batch()), expected)
@@ -123,7 +125,7 @@ def test_tower_dropout_drops_in_training_only_and_is_right_on_average() -> None:
 
 def test_gradient_reversal_without_strength_is_additive() -> None:
     method = GradientReversal(strength=0.0).build(Context(3))
-    set_bias(method.observation)
+    set_bias(method.bias)
     assert method(SCORES.unsqueeze(-1), batch()).item() == pytest.approx(additive_loss().item())
 
 
@@ -132,9 +134,9 @@ def test_gradient_reversal_pushes_the_bias_against_its_own_head() -> None:
     gradients = {}
     for strength in (0.0, 1.0):
         method = GradientReversal(strength=strength).build(Context(3))
-        set_bias(method.observation)
+        set_bias(method.bias)
         method(SCORES.unsqueeze(-1), batch()).backward()
-        gradients[strength] = method.observation.values.grad.clone()
+        gradients[strength] = method.bias.values.grad.clone()
         head = method.weight.grad
     adversarial = gradients[1.0] - gradients[0.0]
     clicks = CLICKS.sum(0)
@@ -147,8 +149,8 @@ def test_gradient_reversal_pushes_the_bias_against_its_own_head() -> None:
 def test_upe_without_a_confounder_is_dla_and_the_logging_ranker() -> None:
     b, m = batch(), torch.tensor([[0.4, 0.1, -0.2], [0.0, 0.3, 0.1]])
     upe, dla = UPE().build(Context(3)), DLA().build(Context(3))
-    set_bias(upe.examination)
-    set_bias(dla.examination)
+    set_bias(upe.bias)
+    set_bias(dla.bias)
     logging = softmax_loss(m, torch.tensor([[1.0, 1 / 2, 1 / 3]] * 2), where=b.where)
     found = upe(torch.stack([SCORES, m], dim=-1), b)
     assert found.item() == pytest.approx((dla(SCORES.unsqueeze(-1), b) + logging).item(), rel=1e-5)

@@ -33,6 +33,7 @@ from unskew.learning.fitting.loop import Progress, Trainer, Training, deferred_i
 from unskew.learning.methods import (
     DLA,
     IPW,
+    Context,
     MethodConfig,
     MethodModule,
     Naive,
@@ -68,7 +69,7 @@ class Rank(MethodModule):
     """A method with one parameter and a loss that is a given function of ranker output and parameter."""
 
     def __init__(self, loss: Any = None) -> None:
-        super().__init__()
+        super().__init__(Naive(), Context(1))
         self.bias = nn.Parameter(torch.tensor([1.0]))
         self.loss = loss or (lambda relevance, bias: (relevance * 3.0).sum() + 2.0 * bias.sum())
 
@@ -571,9 +572,9 @@ def test_a_checkpoint_is_data_and_not_code(log: Log, tmp_path: Path) -> None:
     (file,) = (tmp_path / "new" / "folder").iterdir()  # nothing half-written lies about
     with safe_open(file, "pt") as opened:
         names, note = set(opened.keys()), json.loads(opened.metadata()["unskew"])
-        assert torch.equal(opened.get_tensor("best.method.examination.values"), trainer.method.examination.values)
+        assert torch.equal(opened.get_tensor("best.method.bias.values"), trainer.method.bias.values)
     assert {name.split(".")[0] for name in names} == {"now", "best", "optimizer"}
     assert note["fit"]["step"] == 8
     assert note["identity"]["learning_rate"] == trainer.config.learning_rate
     assert b"torch" not in file.read_bytes()[:4096]
-    assert not file.read_bytes().startswith((b"PK", b"\x80"))  # neither a zip nor a pickle
+    assert file.read_bytes()[8:9] == b"{"  # a length, then JSON: neither a zip nor a pickle

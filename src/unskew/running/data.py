@@ -17,7 +17,7 @@ from unskew.errors import DataError
 from unskew.learning.bias import measured_propensity
 from unskew.learning.fitting.distributed import row_parts
 from unskew.learning.fitting.loop import Draws, Training
-from unskew.learning.methods import Choice, Context, Learner, MethodConfig
+from unskew.learning.methods.contract import Choice, Context, Learner, MethodConfig
 from unskew.learning.model import Model
 from unskew.running.folder import fingerprint
 from unskew.running.settings import Settings

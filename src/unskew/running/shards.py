@@ -16,7 +16,7 @@ from unskew.clicks.lists.scaling import Scaler
 from unskew.errors import ConfigError, DataError
 from unskew.learning.fitting.distributed import Parts
 from unskew.learning.fitting.loop import Draws, Training
-from unskew.learning.methods import Choice, Context, Learner, MethodConfig
+from unskew.learning.methods.contract import Choice, Context, Learner, MethodConfig
 from unskew.learning.model import Model
 from unskew.running.data import CHECKED, LogData
 from unskew.running.folder import fingerprint

@@ -24,7 +24,6 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from unskew.clicks.counts.reduction import Reduction
 from unskew.learning.bias import at_rank, rank_sums
 from unskew.learning.losses import softmax_loss
 from unskew.learning.methods.contract import Context, ImpressionConfig, MethodModule
@@ -51,38 +50,18 @@ def list_relevance(scores: Tensor, where: Tensor, kind: str) -> Tensor:
     return torch.where(low < 1, (e - low) / (1 - low).clamp(min=_SMALL), 0.5)
 
 
-class Affine(ImpressionConfig):
-    """Correct click rates for trust bias, with parameters found by EM."""
-
-    name: Literal["affine"] = "affine"
-    relevance: Literal["minmax", "sigmoid", "softmax"] = "sigmoid"
-    """How the scores of a list become relevance probabilities in the E-step."""
-    step: float = Field(0.1, gt=0, le=1)
-    """How far z moves to its new estimate at every batch."""
-
-    @property
-    def reduction(self) -> Reduction:
-        """Counts, for it is defined on click rates: the corrected rate of one page is another thing."""
-        return "counts"
-
-    def build(self, context: Context) -> AffineMethod:
-        """The method, with two probabilities per rank of the log."""
-        return AffineMethod(self, context.positions)
-
-
 class AffineMethod(MethodModule):
     """List softmax loss on corrected click rates."""
 
+    config: Affine
     plus: Tensor
     minus: Tensor
     rate: Tensor
 
-    def __init__(self, config: Affine, positions: int) -> None:
-        super().__init__()
-        self.config = config
-        self.register_buffer("plus", torch.full((positions,), 0.999))
-        self.register_buffer("minus", torch.full((positions,), 0.001))
-        self.register_buffer("rate", torch.full((positions,), 0.5))
+    def __init__(self, config: Affine, context: Context) -> None:
+        super().__init__(config, context)
+        for name, start in (("plus", 0.999), ("minus", 0.001), ("rate", 0.5)):
+            self.register_buffer(name, torch.full((context.positions,), start))
 
     def forward(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """The loss on corrected rates; one EM step in training."""
@@ -97,14 +76,14 @@ class AffineMethod(MethodModule):
     @torch.no_grad()
     def update(self, scores: Tensor, batch: ClickBatch) -> None:
         """One E-step and one M-step; ranks that the batch does not show stay."""
-        c, n, ranks = batch.clicks, batch.impressions, len(self.plus)
+        c, n = batch.clicks, batch.impressions
         r = list_relevance(scores, batch.where, self.config.relevance)
         plus, minus = at_rank(self.plus, batch.position), at_rank(self.minus, batch.position)
         click = (plus * r + minus * (1 - r)).clamp(_SMALL, 1 - _SMALL)
         relevant = (r * plus / click, r * (1 - plus) / (1 - click))  # given a click, given none
 
         def total(values: Tensor) -> Tensor:
-            return rank_sums(values, batch.position, batch.where, ranks)
+            return rank_sums(values, batch.position, batch.where, self.positions)
 
         shown = total(n)
         hit, miss = total(c * relevant[0]), total((n - c) * relevant[1])
@@ -127,3 +106,14 @@ class AffineMethod(MethodModule):
         """alpha_k / alpha_1 with alpha = z+ - z-."""
         alpha = (self.plus - self.minus).clamp(min=_SMALL)
         return alpha / alpha[0]
+
+
+class Affine(ImpressionConfig):
+    """Correct click rates for trust bias, with parameters found by EM."""
+
+    module = AffineMethod
+    name: Literal["affine"] = "affine"
+    relevance: Literal["minmax", "sigmoid", "softmax"] = "sigmoid"
+    """How the scores of a list become relevance probabilities in the E-step."""
+    step: float = Field(0.1, gt=0, le=1)
+    """How far z moves to its new estimate at every batch."""

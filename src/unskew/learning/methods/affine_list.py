@@ -17,34 +17,29 @@ from typing import Literal
 from torch import Tensor
 
 from unskew.learning.bias import PositionTable
-from unskew.learning.losses import softmax_loss
-from unskew.learning.methods.contract import Context, MethodConfig, MethodModule
+from unskew.learning.methods.contract import Context, MethodConfig
+from unskew.learning.methods.skeletons import ClickLogits
 from unskew.types import ClickBatch
+
+
+class AffineListMethod(ClickLogits):
+    """Softmax loss of a f + b."""
+
+    loss = "softmax"
+
+    def __init__(self, config: AffineList, context: Context) -> None:
+        super().__init__(config, context)
+        self.stretch = PositionTable(context.positions, start=1.0)
+        self.shift = PositionTable(context.positions, start=1.0)
+
+    def logits(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
+        """a_k f + b_k."""
+        z: Tensor = self.stretch(batch.position) * self.score(relevance, batch.where) + self.shift(batch.position)
+        return z
 
 
 class AffineList(MethodConfig):
     """Stretch and shift the score by two numbers per rank."""
 
+    module = AffineListMethod
     name: Literal["affine_list"] = "affine_list"
-
-    def build(self, context: Context) -> AffineListMethod:
-        """The method, with two numbers per rank of the log."""
-        return AffineListMethod(context.positions)
-
-
-class AffineListMethod(MethodModule):
-    """Softmax loss of a f + b."""
-
-    def __init__(self, positions: int) -> None:
-        super().__init__()
-        self.stretch = PositionTable(positions, start=1.0)
-        self.shift = PositionTable(positions, start=1.0)
-
-    def click_scores(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
-        """a_k f + b_k."""
-        z: Tensor = self.stretch(batch.position) * self.score(relevance, batch.where) + self.shift(batch.position)
-        return z
-
-    def forward(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
-        """The list softmax loss on clicks."""
-        return softmax_loss(self.click_scores(relevance, batch), batch.clicks, where=batch.where)

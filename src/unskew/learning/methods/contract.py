@@ -102,6 +102,9 @@ class Learner(Config):
 class MethodConfig(Learner):
     """Base of the configs that train any ranker with a loss of their own."""
 
+    module: ClassVar[type[MethodModule]]
+    """The method that it is the config of."""
+
     @property
     def reduction(self) -> Reduction:
         """How far the log may be reduced before this loss without changing its gradient."""
@@ -113,7 +116,7 @@ class MethodConfig(Learner):
 
     def build(self, context: Context) -> MethodModule:
         """The method, ready to train."""
-        raise TypeError(f"{type(self).__name__} does not build a method")
+        return self.module(self, context)
 
 
 class ImpressionConfig(MethodConfig):
@@ -150,6 +153,11 @@ class MethodModule(nn.Module):
     at_zero: slice = slice(0, 0)
     """Outputs that a network gives as 0 before it is trained."""
     side: Side | None = None
+
+    def __init__(self, config: MethodConfig, context: Context) -> None:
+        """What it learns starts from the config and from what is known of the log."""
+        super().__init__()
+        self.config, self.positions = config, context.positions
 
     def score_weights(self) -> Tensor | None:
         """w [outputs] where the score is relevance . w + constant; None where it is not linear."""

@@ -22,9 +22,8 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
-from unskew.learning.bias import PositionTable, PositionTower
 from unskew.learning.losses import softmax_loss
-from unskew.learning.methods.contract import Context, MethodConfig, MethodModule
+from unskew.learning.methods.skeletons import BiasConfig, RankBias
 from unskew.types import ClickBatch
 
 Link = Literal["softmax", "sigmoid"]
@@ -47,35 +46,14 @@ def dual_weights(
     return torch.where(where, ratio, 0.0)
 
 
-class DLA(MethodConfig):
-    """Learn ranker and examination together."""
-
-    name: Literal["dla"] = "dla"
-    link: Link = "softmax"
-    """How logits become probabilities in the weights."""
-    max_weight: Annotated[float, Field(ge=1)] | None = None
-    """Clip both weights at this value; none clips nothing."""
-    bias: Literal["table", "tower"] = "table"
-    """A free number per rank, or a small network on the rank."""
-    elu: bool = False
-    """Pass the propensity logit through an ELU, as the published code does."""
-
-    def build(self, context: Context) -> DLAMethod:
-        """The method, with one propensity logit per rank of the log."""
-        return DLAMethod(self, context.positions)
-
-
-class DLAMethod(MethodModule):
+class DLAMethod(RankBias):
     """Two softmax losses, each weighted by the other side."""
 
-    def __init__(self, config: DLA, positions: int) -> None:
-        super().__init__()
-        self.config = config
-        self.examination = PositionTable(positions) if config.bias == "table" else PositionTower(positions)
+    config: DLA
 
     def logits(self, position: Tensor) -> Tensor:
         """e_k of each shown result, [B, K]."""
-        e: Tensor = self.examination(position)
+        e: Tensor = self.bias(position)
         return F.elu(e) if self.config.elu else e
 
     def forward(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
@@ -93,11 +71,18 @@ class DLAMethod(MethodModule):
 
     def propensity(self) -> Tensor:
         """exp(e_k - e_1)."""
-        ranks = torch.arange(1, self.count + 1, device=next(self.parameters()).device)
-        e = self.logits(ranks[None]).squeeze(0)
-        return (e - e[0]).exp().detach()
+        e = self.logits(torch.arange(1, self.positions + 1)).detach()
+        return (e - e[0]).exp()
 
-    @property
-    def count(self) -> int:
-        """Number of ranks."""
-        return len(self.examination.values)
+
+class DLA(BiasConfig):
+    """Learn ranker and examination together."""
+
+    module = DLAMethod
+    name: Literal["dla"] = "dla"
+    link: Link = "softmax"
+    """How logits become probabilities in the weights."""
+    max_weight: Annotated[float, Field(ge=1)] | None = None
+    """Clip both weights at this value; none clips nothing."""
+    elu: bool = False
+    """Pass the propensity logit through an ELU, as the published code does."""

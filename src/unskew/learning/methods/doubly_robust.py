@@ -28,8 +28,8 @@ from torch import Tensor
 
 from unskew.learning.bias import at_rank
 from unskew.learning.losses import sigmoid_loss, softmax_loss
-from unskew.learning.methods.contract import Context, ImpressionConfig, MethodModule
-from unskew.learning.methods.ipw import Propensities
+from unskew.learning.methods.contract import Context, ImpressionConfig
+from unskew.learning.methods.ipw import KnownPropensity, Propensities
 from unskew.types import ClickBatch
 
 
@@ -43,30 +43,16 @@ def doubly_robust_label(clicks: Tensor, shown: Tensor, alpha: Tensor, regression
     return shown * regression + (clicks - shown * alpha * regression) / torch.maximum(alpha, tau)
 
 
-class DoublyRobust(Propensities, ImpressionConfig):
-    """Correct a regression of relevance with weighted clicks."""
-
-    name: Literal["doubly_robust"] = "doubly_robust"
-    clip: float = Field(10.0, gt=0)
-    """tau = min(1, clip / sqrt(pages))."""
-
-    def build(self, context: Context) -> DoublyRobustMethod:
-        """The method, with propensities looked up or estimated."""
-        pages = 1 if context.facts is None else max(context.facts.pages, 1)
-        return DoublyRobustMethod(self.theta(context), min(1.0, self.clip / pages**0.5))
-
-
-class DoublyRobustMethod(MethodModule):
+class DoublyRobustMethod(KnownPropensity):
     """A softmax loss on corrected labels, and the regression that they start from."""
 
     outputs = 2
-    theta: Tensor
     tau: Tensor
 
-    def __init__(self, theta: Tensor, tau: float) -> None:
-        super().__init__()
-        self.register_buffer("theta", theta)
-        self.register_buffer("tau", torch.tensor(tau))
+    def __init__(self, config: DoublyRobust, context: Context) -> None:
+        super().__init__(config, context)
+        pages = 1 if context.facts is None else max(context.facts.pages, 1)
+        self.register_buffer("tau", torch.tensor(min(1.0, config.clip / pages**0.5)))
 
     def forward(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """The ranking loss on corrected labels and the regression loss on weighted clicks."""
@@ -78,10 +64,11 @@ class DoublyRobustMethod(MethodModule):
         shown = n * alpha / clipped
         return ranking + sigmoid_loss(regression, c / clipped, where=batch.where, impressions=shown)
 
-    def click_scores(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
-        """Score times propensity, in log space."""
-        return relevance[..., 0] + at_rank(self.theta.log(), batch.position)
 
-    def propensity(self) -> Tensor:
-        """The propensities used, relative to rank 1."""
-        return self.theta
+class DoublyRobust(Propensities, ImpressionConfig):
+    """Correct a regression of relevance with weighted clicks."""
+
+    module = DoublyRobustMethod
+    name: Literal["doubly_robust"] = "doubly_robust"
+    clip: float = Field(10.0, gt=0)
+    """tau = min(1, clip / sqrt(pages))."""

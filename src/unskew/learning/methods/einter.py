@@ -22,23 +22,13 @@ from unskew.learning.methods.contract import Context
 from unskew.learning.methods.edot import EDotMethod, EmbeddingConfig
 
 
-class EInter(EmbeddingConfig):
-    """Let relevance and rank embeddings interact freely."""
-
-    name: Literal["einter"] = "einter"
-
-    def build(self, context: Context) -> EInterMethod:
-        """The method, with one embedding per rank of the log."""
-        return EInterMethod(self, context.positions)
-
-
 class EInterMethod(EDotMethod):
     """Cross-entropy of the bilinear form."""
 
-    def __init__(self, config: EInter, positions: int) -> None:
-        super().__init__(config, positions)
+    def __init__(self, config: EInter, context: Context) -> None:
+        super().__init__(config, context)
         d = config.dimension
-        self.rank_embedding = nn.Parameter(0.1 * torch.randn(positions, d))
+        self.rank_embedding = nn.Parameter(0.1 * torch.randn(context.positions, d))
         self.interaction = nn.Parameter(torch.zeros(d, d))
         self.relevance_weight = nn.Parameter(torch.full((d,), 1 / d))
         self.rank_weight = nn.Parameter(torch.full((d,), 1 / d))
@@ -48,8 +38,15 @@ class EInterMethod(EDotMethod):
         """B v + the weights of r, at the canonical rank."""
         return (self.interaction @ self.rank_embedding[self.canonical - 1] + self.relevance_weight).detach()
 
-    def logits(self, relevance: Tensor, position: Tensor) -> Tensor:
+    def at_ranks(self, relevance: Tensor, position: Tensor) -> Tensor:
         """z at these ranks, [B, K]."""
         v = at_rank(self.rank_embedding, position)  # [B, K, d]
         both = (relevance @ self.interaction * v).sum(-1)
         return both + relevance @ self.relevance_weight + v @ self.rank_weight + self.offset
+
+
+class EInter(EmbeddingConfig):
+    """Let relevance and rank embeddings interact freely."""
+
+    module = EInterMethod
+    name: Literal["einter"] = "einter"

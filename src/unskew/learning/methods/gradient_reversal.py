@@ -47,30 +47,28 @@ class Reverse(torch.autograd.Function):
         return -gradients[0]
 
 
-class GradientReversal(AdditiveConfig):
-    """The additive model whose bias is kept from predicting clicks alone."""
-
-    name: Literal["gradient_reversal"] = "gradient_reversal"
-    strength: float = Field(0.1, ge=0)
-    """Weight of the adversarial loss."""
-
-    def build(self, context: Context) -> GradientReversalMethod:
-        """The method, with one bias logit per rank of the log."""
-        return GradientReversalMethod(self, context.positions)
-
-
 class GradientReversalMethod(AdditiveMethod):
     """Cross-entropy of f + e, and of a head behind a reversed gradient."""
 
-    def __init__(self, config: GradientReversal, positions: int) -> None:
-        super().__init__(config, positions)
-        self.strength = config.strength
+    config: GradientReversal
+
+    def __init__(self, config: GradientReversal, context: Context) -> None:
+        super().__init__(config, context)
         self.weight = nn.Parameter(torch.ones(()))
         self.offset = nn.Parameter(torch.zeros(()))
 
     def forward(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """The loss of the click logits and the adversarial one."""
-        reversed_bias: Tensor = Reverse.apply(self.observation(batch.position))  # type: ignore[no-untyped-call]
+        reversed_bias: Tensor = Reverse.apply(self.bias(batch.position))  # type: ignore[no-untyped-call]
         head = self.weight * reversed_bias + self.offset
-        adversary = LOSSES[self.config.loss].function(head, batch, None)
-        return super().forward(relevance, batch) + self.strength * adversary
+        adversary = LOSSES[self.loss].function(head, batch, None)
+        return super().forward(relevance, batch) + self.config.strength * adversary
+
+
+class GradientReversal(AdditiveConfig):
+    """The additive model whose bias is kept from predicting clicks alone."""
+
+    module = GradientReversalMethod
+    name: Literal["gradient_reversal"] = "gradient_reversal"
+    strength: float = Field(0.1, ge=0)
+    """Weight of the adversarial loss."""

@@ -24,11 +24,11 @@ import torch.nn.functional as F
 from pydantic import Field, field_validator
 from torch import Tensor
 
-from unskew.clicks.counts.reduction import Reduction
 from unskew.errors import DataError
 from unskew.learning.bias import at_rank, checked_propensities, read_propensities
-from unskew.learning.losses import LOSSES, LossName, softmax_loss
+from unskew.learning.losses import LOSSES, softmax_loss
 from unskew.learning.methods.contract import Context, MethodConfig, MethodModule
+from unskew.learning.methods.skeletons import LossConfig
 from unskew.types import ClickBatch
 
 FILES = (".json", ".csv")
@@ -85,41 +85,28 @@ class Propensities(MethodConfig):
         return torch.as_tensor(known / known[0], dtype=torch.float32)
 
 
-class IPW(Propensities):
-    """Weight each click by the inverse of its rank's propensity."""
-
-    name: Literal["ipw"] = "ipw"
-    max_weight: Annotated[float, Field(ge=1)] | None = None
-    """Clip weights at this value; none clips nothing."""
-    self_normalized: bool = True
-    """Divide the softmax loss by the sum of weights, not by the number of pages."""
-    loss: LossName = "softmax"
-    """Which ranking loss to weight."""
-
-    @property
-    def reduction(self) -> Reduction:
-        """What the chosen loss can take."""
-        return LOSSES[self.loss].reduction
-
-    @property
-    def needs_clickless(self) -> bool:
-        """Only the pointwise loss reads them."""
-        return self.loss == "sigmoid"
-
-    def build(self, context: Context) -> IPWMethod:
-        """The method, with propensities looked up or estimated."""
-        return IPWMethod(self, self.theta(context))
-
-
-class IPWMethod(MethodModule):
-    """A ranking loss with a weight per rank."""
+class KnownPropensity(MethodModule):
+    """A method that knows examination before it trains."""
 
     theta: Tensor
 
-    def __init__(self, config: IPW, theta: Tensor) -> None:
-        super().__init__()
-        self.config = config
-        self.register_buffer("theta", theta)
+    def __init__(self, config: Propensities, context: Context) -> None:
+        super().__init__(config, context)
+        self.register_buffer("theta", config.theta(context))
+
+    def click_scores(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
+        """Relevance times propensity, in log space."""
+        return relevance[..., 0] + at_rank(self.theta.log(), batch.position)
+
+    def propensity(self) -> Tensor:
+        """The propensities used, relative to rank 1."""
+        return self.theta
+
+
+class IPWMethod(KnownPropensity):
+    """A ranking loss with a weight per rank."""
+
+    config: IPW
 
     def forward(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """The weighted loss of scores against clicks."""
@@ -134,9 +121,15 @@ class IPWMethod(MethodModule):
 
     def click_scores(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """Relevance times propensity, in log space."""
-        relevance_log = relevance[..., 0] if self.config.loss != "sigmoid" else F.logsigmoid(relevance[..., 0])
-        return relevance_log + at_rank(self.theta.log(), batch.position)
+        return super().click_scores(F.logsigmoid(relevance) if self.config.loss == "sigmoid" else relevance, batch)
 
-    def propensity(self) -> Tensor:
-        """The propensities used, relative to rank 1."""
-        return self.theta
+
+class IPW(Propensities, LossConfig):
+    """Weight each click by the inverse of its rank's propensity."""
+
+    module = IPWMethod
+    name: Literal["ipw"] = "ipw"
+    max_weight: Annotated[float, Field(ge=1)] | None = None
+    """Clip weights at this value; none clips nothing."""
+    self_normalized: bool = True
+    """Divide the softmax loss by the sum of weights, not by the number of pages."""

@@ -15,15 +15,15 @@ from typing import ClassVar, Literal
 
 from unskew.clicks.counts.reduction import Counts, Reduction, label_table
 from unskew.clicks.presentation import NO_COLUMNS, Presentation
-from unskew.learning.methods.contract import Context, MethodConfig
-from unskew.learning.methods.naive import Naive, NaiveMethod
+from unskew.learning.methods.skeletons import ClickLogits, LossConfig
 from unskew.types import Log
 
 
-class Labeled(MethodConfig):
+class Labeled(LossConfig):
     """Learn from grades; the only method that reads them."""
 
     target: ClassVar[Literal["clicks", "labels"]] = "labels"
+    module = ClickLogits
 
     name: Literal["labeled"] = "labeled"
     loss: Literal["softmax", "softmax_list", "pairwise", "lambda"] = "softmax"
@@ -39,7 +39,3 @@ class Labeled(MethodConfig):
     def table(self, log: Log, presentation: Presentation = NO_COLUMNS) -> Counts:
         """Grades in the place of clicks, one row per query."""
         return label_table(log, every=self.documents == "all")
-
-    def build(self, context: Context) -> NaiveMethod:
-        """The method; grades arrive in the place of clicks."""
-        return NaiveMethod(Naive(loss=self.loss))

@@ -43,64 +43,17 @@ def published_penalty(o: Tensor, documents: Tensor) -> Tensor:
     return gradient.square().sum()
 
 
-class DecoupledConfig(MethodConfig):
-    """What models with an observation of rank and document may be told."""
-
-    strength: float = Field(0.03, ge=0)
-    """lambda, the weight of the Lipschitz penalty; 0 turns it off."""
-    drop: float = Field(0.01, ge=0, lt=1)
-    """t, how often the observation is replaced by 1; 0 turns it off."""
-    observation: Literal["probability", "free"] = "probability"
-    """o = sig(b + h) between 0 and 1, or log o = h of either sign as in the released code."""
-    dropping: Literal["expected", "drawn"] = "expected"
-    """The mean t + (1 - t) o, or 1 drawn anew for single results as in the released code."""
-    penalty: Literal["mean", "published"] = "mean"
-    """Mean over documents, or the form of the released code."""
-    gaussian: bool = False
-    """Draw relevance and observation from normal distributions."""
-
-    def build(self, context: Context) -> LBDMethod:
-        """The method; r and an h for each rank are its outputs."""
-        return LBDMethod(self, context.positions)
-
-
-class LBD(DecoupledConfig):
-    """Observation of rank and document, decoupled from relevance in two ways."""
-
-    name: Literal["lbd"] = "lbd"
-
-
-class LBDLips(DecoupledConfig):
-    """LBD with the Lipschitz penalty alone."""
-
-    name: Literal["lbd_lips"] = "lbd_lips"
-    drop: float = Field(0.0, ge=0, lt=1)
-
-
-class LBDBer(DecoupledConfig):
-    """LBD with Bernoulli decoupling alone."""
-
-    name: Literal["lbd_ber"] = "lbd_ber"
-    strength: float = Field(0.0, ge=0)
-
-
-class Unlimited(DecoupledConfig):
-    """Observation of rank and document with nothing to keep it apart from relevance."""
-
-    name: Literal["unlimited"] = "unlimited"
-    strength: float = Field(0.0, ge=0)
-    drop: float = Field(0.0, ge=0, lt=1)
-
-
 class LBDMethod(MethodModule):
     """Softmax loss of r + log o' and the penalty."""
 
-    def __init__(self, config: DecoupledConfig, positions: int) -> None:
-        super().__init__()
-        self.config, self.positions, self.outputs = config, positions, (1 + positions) * (1 + config.gaussian)
+    config: DecoupledConfig
+
+    def __init__(self, config: DecoupledConfig, context: Context) -> None:
+        super().__init__(config, context)
+        self.outputs = (1 + self.positions) * (1 + config.gaussian)
         self.input_gradient, self.boosted = (True, 1) if config.strength else (False, None)
-        self.level = None if config.observation == "free" else nn.Parameter(torch.zeros(positions))  # b
-        self.at_zero = slice(0, 0) if self.level is None else slice(1, 1 + positions)  # h
+        self.level = None if config.observation == "free" else nn.Parameter(torch.zeros(self.positions))  # b
+        self.at_zero = slice(0, 0) if self.level is None else slice(1, 1 + self.positions)  # h
 
     def parts(self, relevance: Tensor, batch: ClickBatch) -> tuple[Tensor, Tensor]:
         """r [B, K] and log o at every rank [B, K, P]; drawn in training if Gaussian."""
@@ -141,3 +94,49 @@ class LBDMethod(MethodModule):
         """r + log o' at its own rank."""
         r, log_o = self.parts(relevance, batch)
         return r + self.observed(log_o, batch)
+
+
+class DecoupledConfig(MethodConfig):
+    """What models with an observation of rank and document may be told."""
+
+    module = LBDMethod
+    strength: float = Field(0.03, ge=0)
+    """lambda, the weight of the Lipschitz penalty; 0 turns it off."""
+    drop: float = Field(0.01, ge=0, lt=1)
+    """t, how often the observation is replaced by 1; 0 turns it off."""
+    observation: Literal["probability", "free"] = "probability"
+    """o = sig(b + h) between 0 and 1, or log o = h of either sign as in the released code."""
+    dropping: Literal["expected", "drawn"] = "expected"
+    """The mean t + (1 - t) o, or 1 drawn anew for single results as in the released code."""
+    penalty: Literal["mean", "published"] = "mean"
+    """Mean over documents, or the form of the released code."""
+    gaussian: bool = False
+    """Draw relevance and observation from normal distributions."""
+
+
+class LBD(DecoupledConfig):
+    """Observation of rank and document, decoupled from relevance in two ways."""
+
+    name: Literal["lbd"] = "lbd"
+
+
+class LBDLips(DecoupledConfig):
+    """LBD with the Lipschitz penalty alone."""
+
+    name: Literal["lbd_lips"] = "lbd_lips"
+    drop: float = Field(0.0, ge=0, lt=1)
+
+
+class LBDBer(DecoupledConfig):
+    """LBD with Bernoulli decoupling alone."""
+
+    name: Literal["lbd_ber"] = "lbd_ber"
+    strength: float = Field(0.0, ge=0)
+
+
+class Unlimited(DecoupledConfig):
+    """Observation of rank and document with nothing to keep it apart from relevance."""
+
+    name: Literal["unlimited"] = "unlimited"
+    strength: float = Field(0.0, ge=0)
+    drop: float = Field(0.0, ge=0, lt=1)

@@ -21,8 +21,8 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from unskew.clicks.counts.reduction import Reduction
-from unskew.learning.bias import PositionTable
-from unskew.learning.methods.contract import Context, MethodConfig, MethodModule
+from unskew.learning.methods.contract import Context, MethodConfig
+from unskew.learning.methods.skeletons import RankBias
 from unskew.types import ClickBatch
 
 
@@ -46,43 +46,19 @@ def mixture_loss(logits: Tensor, clicks: Tensor, *, where: Tensor, temperature: 
     return (share * losses).sum(0)
 
 
-class MixEM(MethodConfig):
-    """Explain each page by one of four click models."""
-
-    name: Literal["mixem"] = "mixem"
-    temperature: float = Field(1.0, gt=0)
-    """T: how sharply pages are assigned to models."""
-    clickless: bool = True
-    """Count pages without a click."""
-
-    @property
-    def reduction(self) -> Reduction:
-        """The assignment is not linear in the clicks."""
-        return "pages"
-
-    @property
-    def needs_clickless(self) -> bool:
-        """Unless it leaves them out itself."""
-        return self.clickless
-
-    def build(self, context: Context) -> MixEMMethod:
-        """The method, with one bias logit per rank of the log and offsets at its click rate."""
-        rate = 0.1 if context.facts is None else context.facts.click_rate
-        return MixEMMethod(self, context.positions, min(max(rate, 1e-4), 1 - 1e-4))
-
-
-class MixEMMethod(MethodModule):
+class MixEMMethod(RankBias):
     """The expected loss under the mixture."""
 
-    def __init__(self, config: MixEM, positions: int, rate: float) -> None:
-        super().__init__()
-        self.config = config
-        self.observation = PositionTable(positions)
+    config: MixEM
+
+    def __init__(self, config: MixEM, context: Context) -> None:
+        super().__init__(config, context)
+        rate = 0.1 if context.facts is None else min(max(context.facts.click_rate, 1e-4), 1 - 1e-4)
         self.offsets = nn.Parameter(torch.full((3,), rate).logit())
 
     def logits(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """z of each of the four models, [4, B, K]."""
-        f, e = self.score(relevance, batch.where), self.observation(batch.position)
+        f, e = self.score(relevance, batch.where), self.bias(batch.position)
         t = self.offsets
         return torch.stack([t[0].expand_as(f), t[1] + e, t[2] + f, e + f])
 
@@ -99,7 +75,23 @@ class MixEMMethod(MethodModule):
         """Log of the mean click probability over the four models, each as likely as the others."""
         return F.logsigmoid(self.logits(relevance, batch)).logsumexp(0)
 
-    def propensity(self) -> Tensor:
-        """exp(e_k - e_1)."""
-        e = self.observation.values.detach()
-        return (e - e[0]).exp()
+
+class MixEM(MethodConfig):
+    """Explain each page by one of four click models."""
+
+    module = MixEMMethod
+    name: Literal["mixem"] = "mixem"
+    temperature: float = Field(1.0, gt=0)
+    """T: how sharply pages are assigned to models."""
+    clickless: bool = True
+    """Count pages without a click."""
+
+    @property
+    def reduction(self) -> Reduction:
+        """The assignment is not linear in the clicks."""
+        return "pages"
+
+    @property
+    def needs_clickless(self) -> bool:
+        """Unless it leaves them out itself."""
+        return self.clickless

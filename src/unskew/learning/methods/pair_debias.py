@@ -45,38 +45,17 @@ def ratio_update(total: Tensor, old: Tensor, *, step: float, power: float) -> Te
     return torch.where(known, (1 - step) * old + step * ratio, old)
 
 
-class PairDebias(MethodConfig):
-    """Learn pairs with position ratios for clicked and for unclicked results."""
-
-    name: Literal["pair_debias"] = "pair_debias"
-    step: float = Field(0.05, gt=0, le=1)
-    """How far the ratios move at every batch."""
-    regularization: float = Field(1.0, ge=0)
-    """p: ratios are raised to 1 / (p + 1)."""
-    gains: Literal["none", "lambda"] = "none"
-    """Weight pairs by the nDCG they decide."""
-
-    @property
-    def reduction(self) -> Reduction:
-        """Pair counts; nDCG weights need single pages."""
-        return "pairs" if self.gains == "none" else "pages"
-
-    def build(self, context: Context) -> PairDebiasMethod:
-        """The method, with two ratios per rank of the log."""
-        return PairDebiasMethod(self, context.positions)
-
-
 class PairDebiasMethod(MethodModule):
     """Pairwise logistic loss divided by t+ of the clicked and t- of the unclicked rank."""
 
+    config: PairDebias
     clicked: Tensor
     unclicked: Tensor
 
-    def __init__(self, config: PairDebias, positions: int) -> None:
-        super().__init__()
-        self.config = config
-        self.register_buffer("clicked", torch.ones(positions))
-        self.register_buffer("unclicked", torch.ones(positions))
+    def __init__(self, config: PairDebias, context: Context) -> None:
+        super().__init__(config, context)
+        self.register_buffer("clicked", torch.ones(context.positions))
+        self.register_buffer("unclicked", torch.ones(context.positions))
 
     def forward(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """The weighted mean of pair losses; updates the ratios in training."""
@@ -109,3 +88,21 @@ class PairDebiasMethod(MethodModule):
     def propensity(self) -> Tensor:
         """t+_k, the click ratio of rank k to rank 1."""
         return self.clicked / self.clicked[0]
+
+
+class PairDebias(MethodConfig):
+    """Learn pairs with position ratios for clicked and for unclicked results."""
+
+    module = PairDebiasMethod
+    name: Literal["pair_debias"] = "pair_debias"
+    step: float = Field(0.05, gt=0, le=1)
+    """How far the ratios move at every batch."""
+    regularization: float = Field(1.0, ge=0)
+    """p: ratios are raised to 1 / (p + 1)."""
+    gains: Literal["none", "lambda"] = "none"
+    """Weight pairs by the nDCG they decide."""
+
+    @property
+    def reduction(self) -> Reduction:
+        """Pair counts; nDCG weights need single pages."""
+        return "pairs" if self.gains == "none" else "pages"

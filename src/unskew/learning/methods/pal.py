@@ -12,53 +12,34 @@ from __future__ import annotations
 
 from typing import Literal
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from unskew.learning.bias import PositionTable
-from unskew.learning.losses import log1mexp, page_count
-from unskew.learning.methods.contract import Context, ImpressionConfig, MethodModule
+from unskew.learning.methods.contract import Context, ImpressionConfig
+from unskew.learning.methods.skeletons import ClickProbabilities
 from unskew.types import ClickBatch
 
 
-def log_probability_loss(log_p: Tensor, batch: ClickBatch) -> Tensor:
-    """-(c log p + (n - c) log(1 - p)) summed over pages and averaged over pages, from log p [B, K]."""
-    log_p = torch.where(batch.where, log_p, -1.0)
-    loss = batch.clicks * log_p + (batch.impressions - batch.clicks) * log1mexp(log_p)
-    return -torch.where(batch.where, loss, 0.0).sum() / page_count(batch.where, batch.impressions)
-
-
-class PAL(ImpressionConfig):
-    """Multiply the probability of being seen with that of being clicked once seen."""
-
-    name: Literal["pal"] = "pal"
-
-    def build(self, context: Context) -> PALMethod:
-        """The method, with one logit per rank of the log."""
-        return PALMethod(context.positions)
-
-
-class PALMethod(MethodModule):
+class PALMethod(ClickProbabilities):
     """Cross-entropy of a product of two probabilities."""
 
-    def __init__(self, positions: int) -> None:
-        super().__init__()
-        self.seen = PositionTable(positions)
+    def __init__(self, config: PAL, context: Context) -> None:
+        super().__init__(config, context)
+        self.seen = PositionTable(context.positions)
 
     def click_scores(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """log sig(e) + log sig(f)."""
         return F.logsigmoid(self.seen(batch.position)) + F.logsigmoid(self.score(relevance, batch.where))
 
-    def forward(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
-        """Cross-entropy of every result shown."""
-        return log_probability_loss(self.click_scores(relevance, batch), batch)
-
-    def click_probability(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
-        """sig(e) sig(f)."""
-        return self.click_scores(relevance, batch).exp()
-
     def propensity(self) -> Tensor:
         """sig(e_k) / sig(e_1)."""
         seen = self.seen.values.detach().sigmoid()
         return seen / seen[0]
+
+
+class PAL(ImpressionConfig):
+    """Multiply the probability of being seen with that of being clicked once seen."""
+
+    module = PALMethod
+    name: Literal["pal"] = "pal"

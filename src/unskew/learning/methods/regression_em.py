@@ -30,7 +30,8 @@ from torch import Tensor, nn
 from unskew.clicks.counts.reduction import Reduction
 from unskew.learning.bias import at_rank, rank_sums
 from unskew.learning.losses import sigmoid_loss
-from unskew.learning.methods.contract import Context, ImpressionConfig, MethodModule
+from unskew.learning.methods.contract import Context, ImpressionConfig
+from unskew.learning.methods.skeletons import ClickProbabilities
 from unskew.types import ClickBatch
 
 
@@ -44,38 +45,15 @@ def posteriors(e: Tensor, r: Tensor) -> tuple[Tensor, Tensor]:
     return torch.sigmoid(e - F.softplus(r)), torch.sigmoid(r - F.softplus(e))
 
 
-class RegressionEM(ImpressionConfig):
-    """Fit examination and relevance probabilities by EM."""
-
-    name: Literal["regression_em"] = "regression_em"
-    form: Literal["em", "gradient"] = "em"
-    """Update theta by its M-step, or as a logit with a gradient."""
-    labels: Literal["expected", "sampled"] = "expected"
-    """Train the ranker on relevance posteriors, or on labels drawn from them."""
-    step: float = Field(0.5, gt=0, le=1)
-    """How far theta moves to its new estimate at every batch; the published code takes 0.05."""
-    start: float = Field(0.9, gt=0, lt=1)
-    """Examination at the start, at every rank."""
-
-    @property
-    def reduction(self) -> Reduction:
-        """Counts; labels are drawn once per page."""
-        return "counts" if self.labels == "expected" else "pages"
-
-    def build(self, context: Context) -> RegressionEMMethod:
-        """The method, with one examination probability per rank of the log."""
-        return RegressionEMMethod(self, context.positions)
-
-
-class RegressionEMMethod(MethodModule):
+class RegressionEMMethod(ClickProbabilities):
     """Cross-entropy to the posteriors of the E-step; theta moves by its M-step or by gradient."""
 
+    config: RegressionEM
     examination: Tensor
 
-    def __init__(self, config: RegressionEM, positions: int) -> None:
-        super().__init__()
-        self.config = config
-        start = torch.full((positions,), config.start).logit()
+    def __init__(self, config: RegressionEM, context: Context) -> None:
+        super().__init__(config, context)
+        start = torch.full((context.positions,), config.start).logit()
         if config.form == "gradient":
             self.examination = nn.Parameter(start)
         else:
@@ -102,16 +80,12 @@ class RegressionEMMethod(MethodModule):
     @torch.no_grad()
     def update(self, e_target: Tensor, batch: ClickBatch) -> None:
         """One M-step for theta; ranks that the batch does not show stay."""
-        ranks, step = len(self.examination), self.config.step
+        ranks, step = self.positions, self.config.step
         shown = rank_sums(batch.impressions, batch.position, batch.where, ranks)
         mean = rank_sums(e_target, batch.position, batch.where, ranks) / torch.where(shown > 0, shown, 1.0)
         theta = self.examination.sigmoid()
         moved = torch.where(shown > 0, (1 - step) * theta + step * mean, theta)
         self.examination.copy_(moved.clamp(1e-6, 1 - 1e-6).logit())
-
-    def click_probability(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
-        """theta_k g."""
-        return self.click_scores(relevance, batch).exp()
 
     def click_scores(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """log(theta_k g)."""
@@ -122,3 +96,23 @@ class RegressionEMMethod(MethodModule):
         """theta_k / theta_1."""
         theta = self.examination.detach().sigmoid()
         return theta / theta[0]
+
+
+class RegressionEM(ImpressionConfig):
+    """Fit examination and relevance probabilities by EM."""
+
+    module = RegressionEMMethod
+    name: Literal["regression_em"] = "regression_em"
+    form: Literal["em", "gradient"] = "em"
+    """Update theta by its M-step, or as a logit with a gradient."""
+    labels: Literal["expected", "sampled"] = "expected"
+    """Train the ranker on relevance posteriors, or on labels drawn from them."""
+    step: float = Field(0.5, gt=0, le=1)
+    """How far theta moves to its new estimate at every batch; the published code takes 0.05."""
+    start: float = Field(0.9, gt=0, lt=1)
+    """Examination at the start, at every rank."""
+
+    @property
+    def reduction(self) -> Reduction:
+        """Counts; labels are drawn once per page."""
+        return "counts" if self.labels == "expected" else "pages"

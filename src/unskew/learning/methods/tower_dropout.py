@@ -21,31 +21,25 @@ from pydantic import Field
 from torch import Tensor
 
 from unskew.learning.methods.additive import AdditiveConfig, AdditiveMethod
-from unskew.learning.methods.contract import Context
 from unskew.types import ClickBatch
-
-
-class TowerDropout(AdditiveConfig):
-    """The additive model whose bias logit is dropped at times."""
-
-    name: Literal["tower_dropout"] = "tower_dropout"
-    rate: float = Field(0.3, ge=0, lt=1)
-    """How often the bias logit is dropped in training; what remains is scaled up by 1 / (1 - rate)."""
-
-    def build(self, context: Context) -> TowerDropoutMethod:
-        """The method, with one bias logit per rank of the log."""
-        return TowerDropoutMethod(self, context.positions)
 
 
 class TowerDropoutMethod(AdditiveMethod):
     """Cross-entropy of f + dropout(e)."""
 
-    def __init__(self, config: TowerDropout, positions: int) -> None:
-        super().__init__(config, positions)
-        self.rate = config.rate
+    config: TowerDropout
 
     def logits(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """z of each shown result, [B, K]."""
-        kept = F.dropout(torch.ones_like(batch.packed, dtype=relevance.dtype), self.rate, self.training)
-        z: Tensor = relevance[..., 0] + self.observation(batch.position) * batch.pad(kept)
+        kept = F.dropout(torch.ones_like(batch.packed, dtype=relevance.dtype), self.config.rate, self.training)
+        z: Tensor = relevance[..., 0] + self.bias(batch.position) * batch.pad(kept)
         return z.where(batch.where, 0.0)
+
+
+class TowerDropout(AdditiveConfig):
+    """The additive model whose bias logit is dropped at times."""
+
+    module = TowerDropoutMethod
+    name: Literal["tower_dropout"] = "tower_dropout"
+    rate: float = Field(0.3, ge=0, lt=1)
+    """How often the bias logit is dropped in training; what remains is scaled up by 1 / (1 - rate)."""

@@ -23,41 +23,28 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from unskew.learning.bias import PositionTable
 from unskew.learning.losses import softmax_loss
-from unskew.learning.methods.contract import Context, MethodConfig, MethodModule
+from unskew.learning.methods.contract import Context, MethodConfig
 from unskew.learning.methods.dla import dual_weights
+from unskew.learning.methods.skeletons import RankBias
 from unskew.types import ClickBatch
 
 
-class UPE(MethodConfig):
-    """Learn examination with the logging ranker's taste taken out."""
-
-    name: Literal["upe"] = "upe"
-    max_weight: Annotated[float, Field(ge=1)] | None = None
-    """Clip both weights at this value; none clips nothing."""
-
-    def build(self, context: Context) -> UPEMethod:
-        """The method, with one propensity logit per rank of the log."""
-        return UPEMethod(self, context.positions)
-
-
-class UPEMethod(MethodModule):
+class UPEMethod(RankBias):
     """Dual learning whose propensity model knows the logging ranker."""
 
     outputs = 2
+    config: UPE
 
-    def __init__(self, config: UPE, positions: int) -> None:
-        super().__init__()
-        self.config = config
-        self.examination = PositionTable(positions)
+    def __init__(self, config: UPE, context: Context) -> None:
+        super().__init__(config, context)
         self.taste = nn.Parameter(torch.zeros(()))  # g
 
     def forward(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """Lm + Le + Lr; no gradient crosses from one to another."""
         where = batch.where
         s, m = relevance[..., 0].where(where, 0.0), relevance[..., 1].where(where, 0.0)
-        a = self.examination(batch.position)
+        a = self.bias(batch.position)
         shown = torch.where(where, batch.impressions / batch.position.clamp(min=1), 0.0)
         logging = softmax_loss(m, shown, where=where)
         limit = self.config.max_weight
@@ -68,10 +55,14 @@ class UPEMethod(MethodModule):
 
     def click_scores(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """Relevance times examination, in log space."""
-        a: Tensor = self.examination(batch.position)
+        a: Tensor = self.bias(batch.position)
         return relevance[..., 0] + a
 
-    def propensity(self) -> Tensor:
-        """exp(a_k - a_1)."""
-        a = self.examination.values.detach()
-        return (a - a[0]).exp()
+
+class UPE(MethodConfig):
+    """Learn examination with the logging ranker's taste taken out."""
+
+    module = UPEMethod
+    name: Literal["upe"] = "upe"
+    max_weight: Annotated[float, Field(ge=1)] | None = None
+    """Clip both weights at this value; none clips nothing."""

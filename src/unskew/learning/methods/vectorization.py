@@ -44,43 +44,17 @@ def base_loss(mu: Tensor, v: Tensor, o: Tensor, *, where: Tensor, weights: Tenso
     return (w * torch.where(where, each, 0.0)).sum() / w.sum().clamp(min=1e-12)
 
 
-class Vectorization(MethodConfig):
-    """Let relevance and observation be vectors whose dot product is the click."""
-
-    name: Literal["vectorization"] = "vectorization"
-    dimension: int = Field(3, ge=1)
-    """d, the length of the embeddings; 1 is a scalar model."""
-    factors: Annotated[tuple[str, ...], Field(strict=False, min_length=1)] = ("position",)
-    """Bias factors: position, and integer columns of the log such as serp_device."""
-    schedule: Literal["two_stage", "joint"] = "two_stage"
-    """Train the base model after the embeddings, as the paper says, or with them, as its code does."""
-    freeze: int = Field(33, ge=0)
-    """Steps of the joint schedule in which o stays at ones; published 500 of 15,000, the same share of 1,000."""
-    base: Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(strict=False)] = (128, 64)
-    """Hidden units of the base model; the published 256, 64 makes scoring a third slower than by a scalar."""
-    penalty: float = Field(0.001, ge=0)
-    """lambda, the L2 penalty on the base model."""
-
-    @property
-    def serp(self) -> tuple[str, ...]:
-        """Columns of the log that are bias factors."""
-        return tuple(name for name in self.factors if name != "position")
-
-    def build(self, context: Context) -> VectorizationMethod:
-        """The method, with an observation embedding for every value of every factor in the log."""
-        return VectorizationMethod(self, context)
-
-
 class VectorizationMethod(MethodModule):
     """Softmax loss of r . o, and a Gaussian base model of o given x."""
 
+    config: Vectorization
     ready: Tensor
     mean: Tensor
     step: Tensor
 
     def __init__(self, config: Vectorization, context: Context) -> None:
-        super().__init__()
-        self.config, self.outputs, d = config, config.dimension, config.dimension
+        super().__init__(config, context)
+        self.outputs = d = config.dimension
         sizes = {"position": context.positions, **context.factors}
         self.observation = FactorTable({name: sizes[name] for name in config.factors}, d)
         self.side = Side(config.base, 2 * d, later=config.schedule == "two_stage", penalty=config.penalty)
@@ -140,3 +114,27 @@ class VectorizationMethod(MethodModule):
         r, mu, v = self.parts(relevance)
         b = base_vector(mu, v, where) if self.ready > 0 else self.mean.expand(len(r), -1)
         return (r * b.unsqueeze(-2)).sum(-1).where(where, 0.0)
+
+
+class Vectorization(MethodConfig):
+    """Let relevance and observation be vectors whose dot product is the click."""
+
+    module = VectorizationMethod
+    name: Literal["vectorization"] = "vectorization"
+    dimension: int = Field(3, ge=1)
+    """d, the length of the embeddings; 1 is a scalar model."""
+    factors: Annotated[tuple[str, ...], Field(strict=False, min_length=1)] = ("position",)
+    """Bias factors: position, and integer columns of the log such as serp_device."""
+    schedule: Literal["two_stage", "joint"] = "two_stage"
+    """Train the base model after the embeddings, as the paper says, or with them, as its code does."""
+    freeze: int = Field(33, ge=0)
+    """Steps of the joint schedule in which o stays at ones; published 500 of 15,000, the same share of 1,000."""
+    base: Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(strict=False)] = (128, 64)
+    """Hidden units of the base model; the published 256, 64 makes scoring a third slower than by a scalar."""
+    penalty: float = Field(0.001, ge=0)
+    """lambda, the L2 penalty on the base model."""
+
+    @property
+    def serp(self) -> tuple[str, ...]:
+        """Columns of the log that are bias factors."""
+        return tuple(name for name in self.factors if name != "position")

@@ -1,0 +1,102 @@
+"""What several methods share: a loss by name, a bias per rank, click logits, click probabilities.
+
+Legend: B rows, K results of a page.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from unskew.clicks.counts.reduction import Reduction
+from unskew.learning.bias import PositionTable, PositionTower
+from unskew.learning.losses import LOSSES, LossName, log1mexp, page_count
+from unskew.learning.methods.contract import Context, MethodConfig, MethodModule
+from unskew.types import ClickBatch
+
+
+class LossConfig(MethodConfig):
+    """Base of the configs that choose a ranking loss."""
+
+    loss: LossName = "softmax"
+    """Which ranking loss to use."""
+
+    @property
+    def reduction(self) -> Reduction:
+        """What the chosen loss can take."""
+        return LOSSES[self.loss].reduction
+
+    @property
+    def needs_clickless(self) -> bool:
+        """Only the pointwise loss reads them."""
+        return self.loss == "sigmoid"
+
+
+class BiasConfig(MethodConfig):
+    """Base of the configs that choose what the bias of a rank is."""
+
+    bias: Literal["table", "tower"] = "table"
+    """A free number per rank, or a small network on the rank."""
+
+
+class RankBias(MethodModule):
+    """A method with one logit e per rank of the log."""
+
+    def __init__(self, config: MethodConfig, context: Context) -> None:
+        super().__init__(config, context)
+        tower = isinstance(config, BiasConfig) and config.bias == "tower"
+        self.bias = PositionTower(context.positions) if tower else PositionTable(context.positions)
+
+    def propensity(self) -> Tensor:
+        """exp(e_k - e_1)."""
+        e = self.bias.values.detach()
+        return (e - e[0]).exp()
+
+
+class ClickLogits(MethodModule):
+    """A method whose `logits` are those of clicks: P(click) = sig(z), or a list softmax of z, as its loss says."""
+
+    loss: LossName = "sigmoid"
+
+    def __init__(self, config: MethodConfig, context: Context) -> None:
+        super().__init__(config, context)
+        self.loss = config.loss if isinstance(config, LossConfig) else self.loss
+
+    def logits(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
+        """z of each shown result, [B, K]: the score, where nothing is known of bias."""
+        return self.score(relevance, batch.where)
+
+    def forward(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
+        """The loss of the click logits."""
+        return LOSSES[self.loss].function(self.logits(relevance, batch), batch, None)
+
+    def click_probability(self, relevance: Tensor, batch: ClickBatch) -> Tensor | None:
+        """sig(z) under the pointwise loss."""
+        return self.logits(relevance, batch).sigmoid() if self.loss == "sigmoid" else None
+
+    def click_scores(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
+        """log sig(z) under the pointwise loss, else z itself."""
+        z = self.logits(relevance, batch)
+        return F.logsigmoid(z) if self.loss == "sigmoid" else z
+
+
+class ClickProbabilities(MethodModule):
+    """A method whose `click_scores` are log P(click)."""
+
+    def forward(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
+        """Cross-entropy of every result shown."""
+        return log_probability_loss(self.click_scores(relevance, batch), batch)
+
+    def click_probability(self, relevance: Tensor, batch: ClickBatch) -> Tensor | None:
+        """P(click)."""
+        return self.click_scores(relevance, batch).exp()
+
+
+def log_probability_loss(log_p: Tensor, batch: ClickBatch) -> Tensor:
+    """-(c log p + (n - c) log(1 - p)) summed over pages and averaged over pages, from log p [B, K]."""
+    log_p = torch.where(batch.where, log_p, -1.0)
+    loss = batch.clicks * log_p + (batch.impressions - batch.clicks) * log1mexp(log_p)
+    return -torch.where(batch.where, loss, 0.0).sum() / page_count(batch.where, batch.impressions)
