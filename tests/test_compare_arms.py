@@ -142,16 +142,14 @@ def test_a_package_learns_from_the_pages_that_methods_learn_from(
         found[settings.method.name] = done.score(data.train.lists)
         return done
 
-    class Spied(packages.Packaged):
-        def run(self, *given: Any, **named: Any) -> Any:
-            logs["given"], logs["validation"] = self.log, self.chosen_by
-            model = super().run(*given, **named)
-            booster, rows = model.boosters[0], self.log.lists.features
-            found["given"] = booster.predict(rows, num_iteration=model.kept[0])
-            return model
+    def grow(method: Any, scaler: Any, log: Any, chosen_by: Any, training: Any) -> Any:
+        logs["given"], logs["validation"] = log, chosen_by
+        model = packages.grow(method, scaler, log, chosen_by, training)
+        found["given"] = model.boosters[0].predict(log.lists.features, num_iteration=model.kept[0])
+        return model
 
     monkeypatch.setattr(fits, "run", run)
-    monkeypatch.setattr("unskew.running.fitters.Packaged", Spied)
+    monkeypatch.setattr("unskew.running.fitters.grow", grow)
     methods = [{"name": "lightgbm", "rounds": 2, "min_data_in_leaf": 2}]
     result = compare(asked(methods, seeds=[5]), tmp_path / "every tree", jobs=1)
     assert result.failed == []

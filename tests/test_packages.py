@@ -21,7 +21,7 @@ from unskew.clicks.log import write_log
 from unskew.errors import ConfigError, DataError, MissingExtra, RunError
 from unskew.learning.boosters import XGBoostFormat
 from unskew.learning.fitting.loop import Progress
-from unskew.learning.fitting.packages import Packaged, page_groups
+from unskew.learning.fitting.packages import grow, page_groups
 from unskew.learning.methods import LEARNERS, METHODS, PACKAGES, PackageConfig
 from unskew.learning.scorer import TreeScorer
 from unskew.measuring import ndcg_metric
@@ -59,10 +59,10 @@ def small(name: str, **changes: Any) -> PackageConfig:
     return PACKAGES[name](**(SMALL | changes))
 
 
-def grow(name: str, log: Log, chosen_by: Lists | Log | None = None, seed: int = 0, **options: Any) -> TreeScorer:
+def grown(name: str, log: Log, chosen_by: Lists | Log | None = None, seed: int = 0, **options: Any) -> TreeScorer:
     """The package's trees, without the rest of a run."""
     training = unskew.Training(seed=seed, threads=1)
-    return Packaged(PACKAGES[name](**options), fit_scaler("none", log.lists), log, chosen_by, training).run()
+    return grow(PACKAGES[name](**options), fit_scaler("none", log.lists), log, chosen_by, training)
 
 
 def predicted(name: str, model: TreeScorer, features: Array) -> Array:
@@ -98,7 +98,7 @@ def test_packages_are_learners_and_no_losses() -> None:
 @pytest.mark.parametrize("name", PACKAGES)
 def test_a_model_has_the_trees_of_its_package(name: str, log: Log, fresh: Lists, tmp_path: Path) -> None:
     model = unskew.learn(log, small(name), validation=fresh, seed=3, threads=1)
-    expected = grow(name, log, fresh, 3, **SMALL)
+    expected = grown(name, log, fresh, 3, **SMALL)
     scores = model.score(fresh)
     assert np.ptp(scores) > 0
     assert np.array_equal(scores, expected.score(fresh))
@@ -127,7 +127,7 @@ def test_held_out_clicks_choose_the_number_of_trees(name: str, log: Log, fresh: 
     assert data.held_out is not None
     done = run(asked, data)
     model, fit = done.model, done.fit
-    expected = grow(name, data.train, data.held_out, 5, **SMALL)
+    expected = grown(name, data.train, data.held_out, 5, **SMALL)
     assert np.array_equal(model.score(fresh), expected.score(fresh))
     assert (fit.step, fit.best_step, fit.status) == (expected.kept[0], expected.kept[0], "finished")
     pages = data.held_out
@@ -136,7 +136,7 @@ def test_held_out_clicks_choose_the_number_of_trees(name: str, log: Log, fresh: 
     by_log = unskew.learn(data.train, small(name), validation=data.held_out, seed=5, threads=1)
     assert np.array_equal(by_log.score(fresh), model.score(fresh))
     every = unskew.learn(log, small(name), seed=5, threads=1)  # nothing given to choose by
-    whole = grow(name, log, None, 5, **SMALL)
+    whole = grown(name, log, None, 5, **SMALL)
     assert whole.kept == [6]
     assert np.array_equal(every.score(fresh), whole.score(fresh))
 
@@ -158,7 +158,7 @@ def test_a_name_will_do_and_a_scaling_is_heeded(name: str, log: Log, fresh: List
     scaler = scaled.model.scaler
     assert scaler.kind == "query_minmax"
     there = replace(log, lists=scaler.apply(log.lists))
-    expected = grow(name, there, scaler.apply(fresh), 0, **SMALL)
+    expected = grown(name, there, scaler.apply(fresh), 0, **SMALL)
     assert np.array_equal(scaled.score(fresh), expected.score(scaler.apply(fresh)))
 
 
@@ -168,7 +168,7 @@ def test_patience_seed_and_progress(log: Log, fresh: Lists) -> None:
     done = run(asked, LogData(log, None, fresh), report=told.append)
     model, fit = done.model, done.fit
     assert fit.step < asked.steps == told[0].step == 200
-    patient = grow("lightgbm", log, fresh, **(SMALL | {"rounds": 200, "patience": 2}))
+    patient = grown("lightgbm", log, fresh, **(SMALL | {"rounds": 200, "patience": 2}))
     assert patient.kept == [fit.step]
     assert (
         fit.best
@@ -371,7 +371,7 @@ def backwards(log: Log) -> Log:
 
 @pytest.mark.parametrize("name", PACKAGES)
 def test_the_order_of_rows_never_matters(name: str, log: Log) -> None:
-    first, again, turned = (grow(name, part, log.lists, **SMALL) for part in (log, log, backwards(log)))
+    first, again, turned = (grown(name, part, log.lists, **SMALL) for part in (log, log, backwards(log)))
     scores = first.score(log.lists)
     assert np.isfinite(scores).all()
     assert np.ptp(scores) > 0
@@ -382,7 +382,7 @@ def test_the_order_of_rows_never_matters(name: str, log: Log) -> None:
 
 def test_bias_options_change_the_trees(log: Log) -> None:
     for plain, other in (("lightgbm", "lightgbm_position"), ("xgboost", "xgboost_unbiased")):
-        scores = [grow(name, log, **SMALL).score(log.lists) for name in (plain, other)]
+        scores = [grown(name, log, **SMALL).score(log.lists) for name in (plain, other)]
         assert not np.array_equal(*scores)
 
 
@@ -401,7 +401,7 @@ def test_rows_arrive_sorted_by_rank_one_group_a_page(
 
     monkeypatch.setattr(library, kind, spy)
     name = {"lightgbm": "lightgbm_position", "xgboost": "xgboost_unbiased"}[package]
-    grow(name, backwards(log), rounds=1)
+    grown(name, backwards(log), rounds=1)
     clicks = np.add.reduceat(log.click.astype(int), log.offsets[:-1])
     kept = log.take((clicks > 0) & (clicks < log.sizes))
     assert np.array_equal(given[0]["features"], log.lists.features[kept.row])

@@ -26,7 +26,6 @@ from unskew.learning.fitting.checkpoint import (
     optimizer_tensors,
     read_tensors,
     restore_optimizers,
-    under,
     write_tensors,
 )
 from unskew.learning.fitting.loop import Progress, Trainer, Training, deferred_interrupt, make_optimizer
@@ -41,6 +40,7 @@ from unskew.learning.methods import (
     RegressionEM,
 )
 from unskew.learning.rankers import MLP
+from unskew.learning.scorer import below
 from unskew.running.data import LogData
 from unskew.types import ClickBatch, Log
 
@@ -441,7 +441,7 @@ def test_a_resumed_run_is_the_uninterrupted_one(name: str, optimizer: str, log: 
     assert metrics(second) == metrics(straight)
     assert (fit.best, fit.best_step) == (straight.fit.best, straight.fit.best_step)
     # not only the best weights, also those of the last step
-    assert same(under(read_tensors(tmp_path / FILE)[0], "best."), weights(straight))
+    assert same(below(read_tensors(tmp_path / FILE)[0], "best."), weights(straight))
 
 
 class Killed(Exception):

@@ -24,7 +24,7 @@ from unskew.learning.rankers import RANKERS, Ranker, Trees
 from unskew.learning.rankers.beside import WithSide, plain_network
 from unskew.learning.rankers.networks import MLP, Network
 from unskew.learning.rankers.trees import TreeRanker, tree_rankers
-from unskew.learning.scorer import LINEAR, Card, Scorer, TreeScorer, below, readable
+from unskew.learning.scorer import LINEAR, Card, Scorer, below, load_scorer, readable
 from unskew.types import Array
 
 
@@ -117,10 +117,7 @@ def load(folder: Path | str) -> Scorer:
     """Read a model back from a folder that `save` or a run wrote, with its click model where it has one."""
     folder = Path(folder)
     card = Card.read(folder)
-    if card.ranker is not None:
-        return load_model(folder, card)
-    with readable(folder):
-        return TreeScorer.read(folder, card)
+    return load_scorer(folder) if card.ranker is None else load_model(folder, card)
 
 
 def load_model(folder: Path, card: Card) -> Model:

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar
 
 import numpy as np
 from safetensors import SafetensorError
@@ -78,18 +78,14 @@ class Scorer(ABC):
     def score_scaled(self, documents: Array, sizes: Array) -> Array:
         """Scores [n] of whole lists, one after another, whose features [n, D] are scaled already."""
 
-    @abstractmethod
     def propensity(self) -> Array | None:
         """Examination relative to rank 1, as the method learned it; None where it has no such thing."""
+        return None
 
     @abstractmethod
     def write(self, folder: Path) -> None:
         """Write everything but model.json."""
 
-    @overload
-    def score(self, documents: Lists) -> Array: ...
-    @overload
-    def score(self, documents: Array) -> Array: ...
     def score(self, documents: Lists | Array) -> Array:
         """Scores, higher is better: of every document of Lists [N], of one list [n, D], or of lists [B, K, D]."""
         if isinstance(documents, Lists):
@@ -155,10 +151,6 @@ class TreeScorer(Scorer):
         scores: Array = outputs @ self.weights
         return scores
 
-    def propensity(self) -> Array | None:
-        """Trees alone know of none."""
-        return None
-
     def write(self, folder: Path) -> None:
         """Write the trees and the numbers."""
         numbers = {
@@ -208,7 +200,11 @@ T = TypeVar("T")
 
 
 def below(numbers: Mapping[str, T], prefix: str) -> dict[str, T]:
-    """The arrays whose name starts with the prefix, without it."""
+    """The arrays whose name starts with the prefix, without it.
+
+    >>> below({"now.a": 1, "best.a": 2}, "now.")
+    {'a': 1}
+    """
     return {name.removeprefix(prefix): value for name, value in numbers.items() if name.startswith(prefix)}
 
 

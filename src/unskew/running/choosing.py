@@ -37,7 +37,7 @@ def click_choice(model: Model, data: TrainingData, device: torch.device) -> Call
     if batches is None:
         raise DataError(
             "the held-out pages have no click, so clicks cannot choose weights",
-            path=data.name,
+            path=data.documents.name,
             hint='give validation=, or validate_on="nothing"',
         )
     return lambda: click_likelihood(model, batches)

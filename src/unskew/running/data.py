@@ -10,6 +10,7 @@ import torch
 
 from unskew.clicks.counts.batches import Batches
 from unskew.clicks.counts.reduction import Facts, reduce_log
+from unskew.clicks.counts.shards import Shards
 from unskew.clicks.lists.inputs import Vectors
 from unskew.clicks.lists.scaling import Scaler, fit_scaler
 from unskew.clicks.presentation import fit_presentation
@@ -32,21 +33,19 @@ BINS = 10
 class TrainingData(Protocol):
     """What every source of training data gives."""
 
-    @property
-    def name(self) -> str:
-        """Where it comes from."""
+    validation: Lists | None
+    """Labelled lists, to choose weights by nDCG@10."""
+    held_out: Log | int | None
+    """Whose clicks choose weights: pages of other queries, or the number of their shard."""
 
     @property
-    def dim(self) -> int:
-        """Number of features."""
-
-    @property
-    def validation(self) -> Lists | None:
-        """Labelled lists, to choose weights by nDCG@10."""
+    def documents(self) -> Lists | Shards:
+        """What the training pages show, with a name and a number of features."""
 
     @property
     def chosen_by(self) -> Choice:
-        """What weights are chosen by."""
+        """What weights are chosen by: labels where there are any, else held-out clicks where there are any."""
+        return "labels" if self.validation is not None else "clicks" if self.held_out is not None else "nothing"
 
     def facts(self) -> Facts:
         """The training part in numbers."""
@@ -68,13 +67,15 @@ class TrainingData(Protocol):
 
     def in_numbers(self) -> dict[str, int]:
         """What was learned from, for the run folder."""
+        facts = self.facts()
+        return {name: getattr(facts, name) for name in ("pages", "impressions", "clicks", "queries")}
 
     def in_memory(self, learner: Learner) -> LogData:
         """The log, for those who need all of it at once."""
 
 
 @dataclass(frozen=True)
-class LogData:
+class LogData(TrainingData):
     """A log in memory."""
 
     train: Log
@@ -85,19 +86,9 @@ class LogData:
     _prepared: dict[tuple[int, int], Vectors] = field(default_factory=dict, repr=False, compare=False)
 
     @property
-    def name(self) -> str:
-        """The name of its lists."""
-        return self.train.lists.name
-
-    @property
-    def dim(self) -> int:
-        """Number of features."""
-        return self.train.lists.dim
-
-    @property
-    def chosen_by(self) -> Choice:
-        """Labels where there are any, else held-out clicks where there are any."""
-        return "labels" if self.validation is not None else "clicks" if self.held_out is not None else "nothing"
+    def documents(self) -> Lists:
+        """The lists of the training pages."""
+        return self.train.lists
 
     def facts(self) -> Facts:
         """The training pages in numbers."""
@@ -139,11 +130,6 @@ class LogData:
     def fingerprint(self, *, labels: bool) -> str:
         """A hash of clicks and features, and of the log's grades where they are read."""
         return fingerprint(self.train, self.held_out, self.validation, labels=labels)
-
-    def in_numbers(self) -> dict[str, int]:
-        """Pages, impressions, clicks and queries."""
-        facts = self.facts()
-        return {name: getattr(facts, name) for name in ("pages", "impressions", "clicks", "queries")}
 
     def in_memory(self, learner: Learner) -> LogData:
         """Itself."""

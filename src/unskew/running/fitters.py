@@ -2,62 +2,70 @@
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from unskew.clicks.lists.scaling import Scaler
 from unskew.errors import ConfigError
+from unskew.learning.boosters import package
 from unskew.learning.fitting.boosting import Boosting
 from unskew.learning.fitting.distributed import Parallel
-from unskew.learning.fitting.loop import Draws, Fit, Report, Trainer, Training, fit_side, threads
-from unskew.learning.fitting.packages import Packaged
+from unskew.learning.fitting.loop import Draws, Fit, Progress, Report, Trainer, Training, fit_side, threads
+from unskew.learning.fitting.packages import grow
 from unskew.learning.fitting.processes import workers_of, world
 from unskew.learning.methods import MethodConfig, PackageConfig
-from unskew.learning.model import Model, build
+from unskew.learning.model import build
 from unskew.learning.rankers import Trees
 from unskew.learning.rankers.beside import WithSide
 from unskew.learning.scorer import Scorer
 from unskew.running.choosing import click_choice, click_ndcg, label_choice
-from unskew.running.data import TrainingData
+from unskew.running.data import LogData, TrainingData
 from unskew.running.settings import IN_MEMORY, Settings
 
 
 class Fitter(ABC):
     """An untrained model and what trains it."""
 
-    identity: dict[str, Any]
-    """What a checkpoint belongs to."""
+    def __init__(self, asked: Settings, data: TrainingData, scaler: Scaler) -> None:
+        """Weights are drawn from torch's current random state."""
+        self.asked, self.data, self.scaler = asked, data, scaler
+        self.identity = asked.model_dump(mode="json", exclude={"training"})  # what a checkpoint belongs to
 
-    @abstractmethod
     def resume(self, folder: Path | None) -> bool:
         """Go on from a checkpoint, where there is one."""
+        return False
 
     @abstractmethod
     def fit(self, report: Report | None, checkpoints: Path | None) -> tuple[Scorer, Fit]:
         """Train; the model with its best weights, and how it went."""
 
+    def whole_log(self) -> LogData:
+        """The data of those who grow trees: in memory, and in one process."""
+        data = self.data.in_memory(self.asked.method)
+        if workers_of(self.asked.training) > 1:
+            raise ConfigError(IN_MEMORY)
+        return data
+
 
 class NetworkFitter(Fitter):
     """A network, trained in steps by one process or several."""
 
-    model: Model
     trainer: Trainer
     batches: Draws
 
     def __init__(self, asked: Settings, data: TrainingData, scaler: Scaler) -> None:
-        """Weights are drawn from torch's current random state."""
+        super().__init__(asked, data, scaler)
         method, ranker = asked.method, asked.ranker
         if not isinstance(method, MethodConfig) or ranker is None:
             raise ConfigError(f"{method.name} {'needs a ranker' if ranker is None else 'grows its own trees'}")
-        self.asked, self.data, self.device = asked, data, device_of(asked.training)
+        self.device = device_of(asked.training)
         self.model = build(method, ranker, scaler, scaler.width, data.context(method))
         self.model.ranker.to(self.device)
         self.model.method.to(self.device)
-        self.identity = asked.model_dump(mode="json", exclude={"training"})
         self.prepare()
 
     def prepare(self) -> None:
@@ -99,47 +107,38 @@ class TreeFitter(NetworkFitter):
 
     def prepare(self) -> None:
         """The whole table, and boosting over it."""
-        assert isinstance(self.asked.ranker, Trees)
-        data = self.data.in_memory(self.asked.method)
-        if workers_of(self.asked.training) > 1:
-            raise ConfigError(IN_MEMORY)
-        self.batches = data.table(self.model, self.asked.training, self.device)
-        self.trainer = Boosting(
-            self.model.ranker, self.model.method, self.asked.ranker, self.asked.training, self.identity
-        )
+        training, ranker = self.asked.training, self.asked.ranker
+        assert isinstance(ranker, Trees)
+        self.batches = self.whole_log().table(self.model, training, self.device)
+        self.trainer = Boosting(self.model.ranker, self.model.method, ranker, training, self.identity)
 
 
 class PackageFitter(Fitter):
-    """A package that grows its own trees."""
+    """A package that grows its own trees; its steps are the trees in use, and there are no checkpoints."""
 
     def __init__(self, asked: Settings, data: TrainingData, scaler: Scaler) -> None:
-        """Pages to learn from, and what chooses the number of trees."""
+        super().__init__(asked, data, scaler)
         if not isinstance(asked.method, PackageConfig):
             raise ConfigError(f"{asked.method.name} needs a ranker")
-        self.data, self.identity = (
-            data.in_memory(asked.method),
-            asked.model_dump(mode="json", exclude={"training"}),
-        )
-        if workers_of(asked.training) > 1:
-            raise ConfigError(IN_MEMORY)
-        chosen_by = self.data.held_out if self.data.validation is None else self.data.validation
-        self.packaged = Packaged(asked.method, scaler, self.data.train, chosen_by, asked.training)
-
-    def resume(self, folder: Path | None) -> bool:
-        """There is nothing to go on from."""
-        return False
+        self.method, self.log_data = asked.method, self.whole_log()
+        package(asked.method.package)  # or an error that says how to get it
 
     def fit(self, report: Report | None, checkpoints: Path | None) -> tuple[Scorer, Fit]:
         """Let the package grow its trees."""
-        validation, held_out = self.data.validation, self.data.held_out
-        validate: Callable[[Scorer], float] | None = None
-        if validation is not None:
-            lists = validation
-            validate = lambda scorer: label_choice(scorer, lists)()  # noqa: E731
+        began, data = time.perf_counter(), self.log_data
+        log, lists, held_out = data.train, data.validation, data.held_out
+        scorer = grow(self.method, self.scaler, log, held_out if lists is None else lists, self.asked.training)
+        best = None
+        if lists is not None:
+            best = label_choice(scorer, lists)()
         elif held_out is not None:
-            log = held_out
-            validate = lambda scorer: click_ndcg(scorer, log)  # noqa: E731
-        return self.packaged.run(validate, report), self.packaged.fit
+            best = click_ndcg(scorer, held_out)
+        seconds, rounds = time.perf_counter() - began, self.method.rounds
+        if report is not None:
+            rate = rounds * len(log.row) / seconds
+            report(Progress(rounds, float("nan"), best, best, seconds, rate))
+        kept = scorer.kept[0]
+        return scorer, Fit([{"step": kept, "metric": best, "seconds": seconds}], kept, best, kept, "finished")
 
 
 FITTERS: dict[str, Callable[[Settings, TrainingData, Scaler], Fitter]] = {

@@ -180,9 +180,10 @@ def prepare(asked: Settings, data: TrainingData, test: Lists | None = None) -> F
 def check_data(data: TrainingData, test: Lists | None) -> None:
     """Refuse before training what could only fail after it."""
     if not data.facts().impressions:
-        raise DataError("the log has no impressions to learn from", path=data.name)
-    if test is not None and test.dim != data.dim:
-        raise DataError(f"the test lists have {test.dim} features, the log's lists {data.dim}", path=test.name)
+        raise DataError("the log has no impressions to learn from", path=data.documents.name)
+    dim = data.documents.dim
+    if test is not None and test.dim != dim:
+        raise DataError(f"the test lists have {test.dim} features, the log's lists {dim}", path=test.name)
 
 
 def warn_if_filtered(method: Learner, data: TrainingData) -> None:

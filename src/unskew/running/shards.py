@@ -16,16 +16,16 @@ from unskew.clicks.lists.scaling import Scaler
 from unskew.errors import ConfigError, DataError
 from unskew.learning.fitting.distributed import Parts
 from unskew.learning.fitting.loop import Draws, Training
-from unskew.learning.methods.contract import Choice, Context, Learner, MethodConfig
+from unskew.learning.methods.contract import Context, Learner, MethodConfig
 from unskew.learning.model import Model
-from unskew.running.data import CHECKED, LogData
+from unskew.running.data import CHECKED, LogData, TrainingData
 from unskew.running.folder import fingerprint
 from unskew.running.settings import IN_MEMORY
 from unskew.types import Lists
 
 
 @dataclass(frozen=True)
-class ShardData:
+class ShardData(TrainingData):
     """What a run learns from and is chosen by, on disk."""
 
     shards: Shards
@@ -37,19 +37,9 @@ class ShardData:
     """Steps before another shard is taken up."""
 
     @property
-    def name(self) -> str:
-        """The log that they were written from."""
-        return self.shards.name
-
-    @property
-    def dim(self) -> int:
-        """Number of features."""
-        return self.shards.dim
-
-    @property
-    def chosen_by(self) -> Choice:
-        """Labels where there are any, else a shard that was held out."""
-        return "labels" if self.validation is not None else "clicks" if self.held_out is not None else "nothing"
+    def documents(self) -> Shards:
+        """The shards themselves."""
+        return self.shards
 
     def facts(self) -> Facts:
         """The training shards in numbers."""
@@ -65,7 +55,7 @@ class ShardData:
         if method.measured is not None:
             raise DataError(
                 f"{method.name}: shards do not keep which pages were shuffled",
-                path=self.name,
+                path=self.shards.name,
                 hint="give the propensities, as numbers or as a file",
             )
         return Context(self.shards.positions, self.facts(), self.shards.presentation)
@@ -107,9 +97,7 @@ class ShardData:
 
     def in_numbers(self) -> dict[str, int]:
         """Pages, impressions, clicks, queries and shards."""
-        about = self.shards.totals()
-        numbers = {name: about[name] for name in ("pages", "impressions", "clicks", "queries")}
-        return numbers | {"shards": len(self.shards)}
+        return super().in_numbers() | {"shards": len(self.shards)}
 
     def in_memory(self, learner: Learner) -> LogData:
         """Shards are not."""

@@ -41,7 +41,7 @@ from unskew.clicks.lists.inputs import Vectors
 from unskew.errors import ConfigError, DataError
 from unskew.learning.boosters import package
 from unskew.learning.fitting.checkpoint import FILE, read_tensors, write_tensors
-from unskew.learning.fitting.loop import Draws, Fit, Report, Trainer, Training, Validate
+from unskew.learning.fitting.loop import Draws, Trainer, Training
 from unskew.learning.methods.contract import MethodModule
 from unskew.learning.rankers.beside import WithSide, penalty_of
 from unskew.learning.rankers.trees import TreeRanker, Trees
@@ -102,19 +102,11 @@ class Boosting(Trainer):
         self.table: Batches | None = None
         self.restored: Tensor | None = None  # outputs of a checkpoint
 
-    def run(
-        self,
-        batches: Draws,
-        *,
-        validate: Validate | None = None,
-        report: Report | None = None,
-        checkpoints: Path | None = None,
-    ) -> Fit:
-        """Grow to the last round, to the end of patience, or to Ctrl-C; the trees of the best round remain."""
-        fit = super().run(batches, validate=validate, report=report, checkpoints=checkpoints)
+    def finish(self) -> None:
+        """The trees of the best round remain, and nothing of the training data."""
+        super().finish()
         self.tree_ranker.truncate()
         self.table = None
-        return fit
 
     def step(self, batches: Draws, step: int) -> tuple[Tensor, int]:
         """One round: gradient, a tree for each output, then steps of the method's parameters."""
@@ -137,9 +129,8 @@ class Boosting(Trainer):
         self.table.row = torch.where(where, torch.searchsorted(shown, batches.row.clamp(min=0)), -1)
         features = batches.input.gather(shown)
         side = isinstance(self.ranker, WithSide)
-        self.table.input = Vectors(
-            features if side else features[:, :0]
-        )  # only a network beside the trees reads them
+        # only a network beside the trees reads them
+        self.table.input = Vectors(features if side else features[:, :0])
         self.features = features.cpu().numpy()
         self.settings = self.trees.parameters(threads=self.config.threads)
         if self.restored is None:

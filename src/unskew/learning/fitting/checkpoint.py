@@ -11,6 +11,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from unskew.disk import complete_file
+from unskew.learning.scorer import below
 
 FILE = "checkpoint.safetensors"
 
@@ -30,15 +31,6 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     return load_file(path), json.loads(header["__metadata__"]["unskew"])
 
 
-def under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """The tensors whose name starts with the prefix, without it.
-
-    >>> list(under({"now.a": torch.zeros(1), "best.a": torch.ones(1)}, "now."))
-    ['a']
-    """
-    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
-
-
 def optimizer_tensors(optimizers: list[torch.optim.Optimizer]) -> dict[str, Tensor]:
     """The state of the optimisers as named tensors."""
     return {
@@ -53,7 +45,7 @@ def restore_optimizers(optimizers: list[torch.optim.Optimizer], tensors: dict[st
     """Put the state back where `optimizer_tensors` took it from."""
     for index, optimizer in enumerate(optimizers):
         state: dict[int, dict[str, Tensor]] = {}
-        for name, value in under(tensors, f"{index}.").items():
+        for name, value in below(tensors, f"{index}.").items():
             key, slot = name.split(".", 1)
             state.setdefault(int(key), {})[slot] = value
         optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})

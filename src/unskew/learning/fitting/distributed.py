@@ -27,7 +27,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from unskew.clicks.counts.batches import Batches
 from unskew.clicks.lists.inputs import Vectors
-from unskew.learning.fitting.loop import Draws, Fit, Report, Trainer, Training, Validate, deferred_interrupt
+from unskew.learning.fitting.loop import Draws, Trainer, Training, deferred_interrupt
 from unskew.learning.fitting.processes import world
 from unskew.learning.methods.contract import MethodModule
 from unskew.learning.rankers.beside import penalty_of
@@ -135,7 +135,8 @@ class Parallel(Trainer):
         self, ranker: nn.Module, method: MethodModule, config: Training, identity: dict[str, Any] | None = None
     ) -> None:
         super().__init__(ranker, method, config, identity)
-        self.rank, self.processes = world()
+        rank, self.processes = world()
+        self.leads = rank == 0
         self.device = next(ranker.parameters()).device
         self.learner: nn.Module = Together(ranker, method)
         if self.processes > 1:
@@ -144,24 +145,6 @@ class Parallel(Trainer):
             apart = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"
             options: dict[str, Any] = {apart: False, "find_unused_parameters": True}
             self.learner = DistributedDataParallel(self.learner, **options)
-
-    def run(
-        self,
-        batches: Any,
-        *,
-        validate: Validate | None = None,
-        report: Report | None = None,
-        checkpoints: Path | None = None,
-    ) -> Fit:
-        """As one process does; the metric is process 0's, which alone reports and writes."""
-        shared = None if validate is None else lambda r, m: self.from_first(validate(r, m) if self.leads else 0.0)
-        keep = checkpoints if self.leads else None
-        return super().run(batches, validate=shared, report=report if self.leads else None, checkpoints=keep)
-
-    @property
-    def leads(self) -> bool:
-        """Whether this is process 0."""
-        return self.rank == 0
 
     def step(self, batches: Any, step: int) -> tuple[Tensor, int]:
         """One optimiser step over all parts; the loss and the number of documents behind it."""
@@ -179,9 +162,7 @@ class Parallel(Trainer):
             loss, documents = loss + part.share * value, documents + count
             for total, buffer, start in zip(change, buffers, before, strict=True):
                 total += part.share * (buffer - start) if total.is_floating_point() else 0
-        floats = [
-            place for place, total in enumerate(change) if total.is_floating_point()
-        ]  # counters agree anyway
+        floats = [at for at, total in enumerate(change) if total.is_floating_point()]  # counters agree anyway
         loss, *changes = self.summed([loss, *(change[place] for place in floats)])
         for place, total in zip(floats, changes, strict=True):
             buffers[place].copy_(before[place] + total)
@@ -211,9 +192,9 @@ class Parallel(Trainer):
         parts = torch.split(flat, [value.numel() for value in values])
         return [part.view(value.shape).to(value.dtype) for part, value in zip(parts, values, strict=True)]
 
-    def from_first(self, value: float) -> float:
-        """The number that process 0 has."""
-        found = torch.tensor(value, dtype=torch.float64, device=self.device)
+    def agreed(self, metric: float) -> float:
+        """The metric that process 0 has."""
+        found = torch.tensor(metric, dtype=torch.float64, device=self.device)
         if self.processes > 1:
             dist.broadcast(found, 0)
         return found.item()

@@ -27,11 +27,11 @@ from unskew.learning.fitting.checkpoint import (
     optimizer_tensors,
     read_tensors,
     restore_optimizers,
-    under,
     write_tensors,
 )
 from unskew.learning.methods.contract import MethodModule
 from unskew.learning.rankers.beside import WithSide, penalty_of
+from unskew.learning.scorer import below
 from unskew.types import ClickBatch
 
 
@@ -134,6 +134,9 @@ Report = Callable[[Progress], None]
 class Trainer:
     """A ranker, a method, and the state that training carries from step to step."""
 
+    leads = True
+    """Whether this process validates, reports and writes."""
+
     def __init__(
         self, ranker: nn.Module, method: MethodModule, config: Training, identity: dict[str, Any] | None = None
     ) -> None:
@@ -168,12 +171,16 @@ class Trainer:
                     self._advance(batches, validate, report)
                     if interrupted() and self.fit.status == "running":
                         self.fit.status = "interrupted"
-                    if checkpoints is not None and self._checkpoint_due():
+                    if checkpoints is not None and self.leads and self._checkpoint_due():
                         self.save(checkpoints)
+        self.finish()
+        return self.fit
+
+    def finish(self) -> None:
+        """Put the best weights in place."""
         if self.best_weights:
             self.modules.load_state_dict(self.best_weights)
         self.modules.eval()
-        return self.fit
 
     def interrupts(self) -> AbstractContextManager[Callable[[], bool]]:
         """Whether Ctrl-C was pressed, to be asked after each step."""
@@ -194,7 +201,7 @@ class Trainer:
             self._check_finite()
             metric = None if validate is None else self._validate(validate)
             progress = self._record(metric, time.perf_counter() - began)
-            if report is not None:
+            if report is not None and self.leads:
                 report(progress)
         if config.patience is not None and self._bad >= config.patience:
             fit.status = "stopped early"
@@ -237,13 +244,17 @@ class Trainer:
     def _validate(self, validate: Validate) -> float:
         self.modules.eval()
         with torch.no_grad():
-            metric = validate(self.ranker, self.method)
+            metric = self.agreed(validate(self.ranker, self.method) if self.leads else 0.0)
         fit = self.fit
         if not math.isnan(metric) and (fit.best is None or metric > fit.best):
             fit.best, fit.best_step, self._bad = metric, fit.step, 0
             self.best_weights = {name: value.clone() for name, value in self.modules.state_dict().items()}
         else:
             self._bad += 1
+        return metric
+
+    def agreed(self, metric: float) -> float:
+        """The metric of the process that leads."""
         return metric
 
     def _check_finite(self) -> None:
@@ -302,9 +313,9 @@ class Trainer:
 
     def restore(self, tensors: dict[str, Tensor], place: dict[str, Any]) -> None:
         """Go on where a checkpoint was written."""
-        self.modules.load_state_dict(under(tensors, "now."))
-        self.best_weights = under(tensors, "best.")
-        restore_optimizers(self.optimizers, under(tensors, "optimizer."))
+        self.modules.load_state_dict(below(tensors, "now."))
+        self.best_weights = below(tensors, "best.")
+        restore_optimizers(self.optimizers, below(tensors, "optimizer."))
         self.fit, self._bad, self._window = Fit(**place["fit"]), place["bad"], place["window"]
         if self.fit.status != "stopped early":
             self.fit.status = "running" if self.fit.step < self.config.steps else "finished"

@@ -10,10 +10,8 @@ Legend: N impressions or documents, S pages, D features.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,7 +19,7 @@ import numpy as np
 from unskew.clicks.lists.scaling import Scaler
 from unskew.errors import DataError
 from unskew.learning.boosters import Package, package
-from unskew.learning.fitting.loop import Fit, Progress, Report, Training
+from unskew.learning.fitting.loop import Training
 from unskew.learning.methods.packages import PackageConfig
 from unskew.learning.scorer import Card, TreeScorer
 from unskew.types import Array, Lists, Log
@@ -41,53 +39,24 @@ class Groups:
     """[N] rank shown, from 1; ascending within a group."""
 
 
-class Packaged:
-    """Lets a package grow its trees; its steps are the trees in use, and there are no checkpoints."""
-
-    def __init__(
-        self, asked: PackageConfig, scaler: Scaler, log: Log, chosen_by: Lists | Log | None, training: Training
-    ) -> None:
-        """`chosen_by` chooses the number of trees."""
-        self.asked, self.scaler, self.log, self.chosen_by, self.training = asked, scaler, log, chosen_by, training
-        package(asked.package)  # or an error that says how to get it
-        self.fit = Fit()
-
-    def resume(self, folder: Path | None) -> bool:
-        """There is nothing to go on from."""
-        return False
-
-    def run(
-        self, validate: Callable[[TreeScorer], float] | None = None, report: Report | None = None
-    ) -> TreeScorer:
-        """Grow the trees; those of the best round remain. `validate` says how good they are."""
-        began, asked, fit = time.perf_counter(), self.asked, self.fit
-        threads, seed = asked.threads or self.training.threads or 0, self.training.seed
-        train = groups(self.log, self.scaler, asked.pages, seed)
-        held = None if self.chosen_by is None else groups(self.chosen_by, self.scaler, asked.pages, seed)
-        booster, rounds = FITTERS[asked.package](train, held, asked, seed, threads)
-        scorer = self.scorer(booster, rounds)
-        fit.step, fit.best_step, fit.status = rounds, rounds, "finished"
-        fit.best = None if validate is None else validate(scorer)
-        seconds = time.perf_counter() - began
-        fit.curve.append({"step": rounds, "metric": fit.best, "seconds": seconds})
-        if report is not None:
-            rate = asked.rounds * len(self.log.row) / seconds
-            report(Progress(asked.rounds, float("nan"), fit.best, fit.best, seconds, rate))
-        return scorer
-
-    def scorer(self, booster: Any, rounds: int) -> TreeScorer:
-        """The first trees of a booster, ready to score; the training data are let go."""
-        card = Card(
-            method=self.asked.model_dump(mode="json"),
-            ranker=None,
-            scaling=self.scaler.kind,
-            features=self.scaler.width,
-            positions=int(self.log.position.max(initial=0)),
-            trees=self.asked.package,
-        )
-        one = np.ones(1, np.float32)
-        made = TreeScorer(card, self.scaler, [booster], [rounds], 0 * one, one, self.training.threads or 0)
-        return made.compact()
+def grow(
+    asked: PackageConfig, scaler: Scaler, log: Log, chosen_by: Lists | Log | None, training: Training
+) -> TreeScorer:
+    """The package's trees, grown on the pages of a log; as many remain as `chosen_by` likes best."""
+    threads, seed = asked.threads or training.threads or 0, training.seed
+    train = groups(log, scaler, asked.pages, seed)
+    held = None if chosen_by is None else groups(chosen_by, scaler, asked.pages, seed)
+    booster, rounds = FITTERS[asked.package](train, held, asked, seed, threads)
+    card = Card(
+        method=asked.model_dump(mode="json"),
+        ranker=None,
+        scaling=scaler.kind,
+        features=scaler.width,
+        positions=int(log.position.max(initial=0)),
+        trees=asked.package,
+    )
+    one = np.ones(1, np.float32)
+    return TreeScorer(card, scaler, [booster], [rounds], 0 * one, one, training.threads or 0).compact()
 
 
 def groups(part: Lists | Log, scaler: Scaler, pages: int, seed: int) -> Groups:
@@ -130,21 +99,8 @@ def fit_lightgbm(
 ) -> tuple[Any, int]:
     """LightGBM's lambdarank, with or without its bias factor per rank."""
     library = package("lightgbm")
-    settings = {
-        "objective": "lambdarank",
-        "metric": "ndcg",
-        "eval_at": [10],
-        "num_leaves": asked.leaves,
-        "learning_rate": asked.learning_rate,
-        "min_data_in_leaf": asked.min_data_in_leaf,
-        "feature_fraction": asked.feature_fraction,
-        "lambda_l2": asked.l2,
-        "seed": seed % 2**31,
-        "num_threads": threads,
-        "deterministic": True,
-        "force_row_wise": True,
-        "verbosity": -1,
-    }
+    goal = {"objective": "lambdarank", "metric": "ndcg", "eval_at": [10], "seed": seed % 2**31}
+    settings = asked.lightgbm(threads) | goal
     ranks = train.position if asked.corrects else None
     data = library.Dataset(train.features, train.labels, group=train.sizes, position=ranks, params=settings)
     valid, callbacks = [], []

@@ -35,6 +35,20 @@ class Growing(Config):
     l2: float = Field(1.0, ge=0)
     """L2 penalty on leaf values; for ours in units of an average document's curvature, roughly."""
 
+    def lightgbm(self, threads: int | None) -> dict[str, Any]:
+        """What LightGBM is told; with these the same seed gives the same trees on any number of threads."""
+        return {
+            "num_leaves": self.leaves,
+            "learning_rate": self.learning_rate,
+            "min_data_in_leaf": self.min_data_in_leaf,
+            "feature_fraction": self.feature_fraction,
+            "lambda_l2": self.l2,
+            "num_threads": threads or 0,
+            "deterministic": True,
+            "force_row_wise": True,
+            "verbosity": -1,
+        }
+
 
 class Trees(Growing):
     """Boosted regression trees (LightGBM), grown on the gradient of any method's loss."""
@@ -54,22 +68,9 @@ class Trees(Growing):
         return TreeRanker(features, outputs)
 
     def parameters(self, *, threads: int | None) -> dict[str, Any]:
-        """What LightGBM is told; with these the same seed gives the same trees on any number of threads."""
-        return {
-            "objective": "none",
-            "num_leaves": self.leaves,
-            "learning_rate": self.learning_rate,
-            "min_data_in_leaf": self.min_data_in_leaf,
-            "min_sum_hessian_in_leaf": 1e-3,
-            "feature_fraction": self.feature_fraction,
-            "lambda_l2": self.l2,
-            "feature_fraction_seed": 0,  # each round has its own
-            "num_threads": threads or 0,
-            "deterministic": True,
-            "force_row_wise": True,
-            "feature_pre_filter": False,
-            "verbosity": -1,
-        }
+        """What LightGBM is told of trees that are ours; each round has a seed of its own for its features."""
+        own = {"objective": "none", "min_sum_hessian_in_leaf": 1e-3, "feature_fraction_seed": 0}
+        return self.lightgbm(threads) | own | {"feature_pre_filter": False}
 
 
 class TreeRanker(nn.Module):
