@@ -129,7 +129,7 @@ def test_a_step_is_the_mean_over_its_parts(folder: Path, tmp_path: Path) -> None
     torch.manual_seed(0)
     fitter = prepare(asked, data)
     trainer, parts, model = fitter.trainer, fitter.batches, fitter.model
-    model.ranker.layers[1].inplace = False
+    model.ranker[1].inplace = False
     start = {name: value.clone() for name, value in trainer.modules.state_dict().items()}
     gradients, buffers = [], []
     for part in parts.own:

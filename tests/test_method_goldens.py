@@ -47,7 +47,8 @@ from unskew.learning.methods.mixem import mixture_loss
 from unskew.learning.methods.vectorization import base_loss, base_vector
 from unskew.learning.model import build_tower
 from unskew.learning.rankers import MLP
-from unskew.learning.rankers.beside import WithSide, penalty_of, plain_network
+from unskew.learning.rankers.beside import WithSide, penalty_of
+from unskew.learning.rankers.networks import network as network_of
 from unskew.running.data import LogData
 from unskew.types import ClickBatch, Log
 
@@ -599,7 +600,7 @@ def test_finish_trains_the_base_model_alone(log: Log) -> None:
 
 
 def test_plain_networks_have_no_normalisation() -> None:
-    network = plain_network(3, (8, 2))
+    network = network_of(3, (8, 2), MLP(), norm=False)
     assert [type(layer).__name__ for layer in network] == ["Linear", "ELU", "Linear"]
     assert all((layer.bias == 0).all() for layer in network if isinstance(layer, nn.Linear))
 
@@ -630,7 +631,7 @@ def test_lipschitz_penalty_is_the_mean_squared_gradient_norm() -> None:
 
 def plain(network: nn.Module):  # type: ignore[no-untyped-def]
     """The network as a function of one document, its activations not in place."""
-    layers = [nn.ELU() if isinstance(layer, nn.ELU) else layer for layer in network.layers]
+    layers = [nn.ELU() if isinstance(layer, nn.ELU) else layer for layer in network]
     return nn.Sequential(*layers)
 
 

@@ -33,7 +33,6 @@ from unskew.learning.methods import (
     Context,
     Labeled,
     LBDLips,
-    Method,
     MethodConfig,
     MethodModule,
     MixEM,
@@ -371,7 +370,7 @@ def test_saved_and_loaded_methods_are_the_same(variant: str, log: Log) -> None:
 def test_scores_and_propensities_have_their_shape(variant: str, log: Log) -> None:
     batch, rows = batch_of(log, VARIANTS[variant].reduction)
     method = built(variant, log).eval()
-    assert isinstance(method, Method)
+    assert isinstance(method, MethodModule)
     assert VARIANTS[variant].build(context(log, VARIANTS[variant])).outputs == method.outputs <= columns(method)
     for size in (1.0, 1e4):
         relevance = document_scores(log, variant, size)[rows]
@@ -763,19 +762,19 @@ def test_pair_debias_weighs_pairs_by_the_ndcg_they_decide() -> None:
 
 def test_rankers_are_normalised_layers() -> None:
     network = MLP(sizes=(8, 4), input_norm=True).build(5, 2)
-    kinds = [type(layer).__name__ for layer in network.layers]
+    kinds = [type(layer).__name__ for layer in network]
     assert kinds == ["LayerNorm", "Linear", "ELU", "LayerNorm", "Linear", "ELU", "LayerNorm", "Linear"]
     assert network(torch.randn(7, 5)).shape == (7, 2)
-    assert all((layer.bias == 0).all() for layer in network.layers if isinstance(layer, nn.Linear))
+    assert all((layer.bias == 0).all() for layer in network if isinstance(layer, nn.Linear))
     bare = MLP(sizes=(8,), input_norm=False, dropout=0.5).build(5, 1)
-    assert [type(layer).__name__ for layer in bare.layers] == ["Linear", "ELU", "Dropout", "LayerNorm", "Linear"]
-    assert [type(layer).__name__ for layer in Linear(input_norm=False).build(5, 1).layers] == ["Linear"]
+    assert [type(layer).__name__ for layer in bare] == ["Linear", "ELU", "Dropout", "LayerNorm", "Linear"]
+    assert [type(layer).__name__ for layer in Linear(input_norm=False).build(5, 1)] == ["Linear"]
     with pytest.raises(ConfigError, match=r"MLP\.dropout: input should be less than 1"):
         MLP(dropout=1.0)
 
 
 def test_the_activation_is_elu_in_training_too() -> None:
-    activation = MLP(sizes=(4,), input_norm=False).build(3, 1).layers[1]
+    activation = MLP(sizes=(4,), input_norm=False).build(3, 1)[1]
     x = torch.tensor([-200.0, -20.0, -1.5, -1e-4, 0.0, 1e-4, 2.0, 1e4], dtype=torch.float64)
     expected = [v if v > 0 else math.expm1(v) for v in x.tolist()]
     slopes = [1.0 if v > 0 else math.exp(v) for v in x.tolist()]

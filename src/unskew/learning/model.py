@@ -21,8 +21,8 @@ from unskew.disk import complete_file
 from unskew.errors import ConfigError
 from unskew.learning.methods import METHODS, Context, MethodConfig, MethodModule
 from unskew.learning.rankers import RANKERS, Ranker, Trees
-from unskew.learning.rankers.beside import WithSide, plain_network
-from unskew.learning.rankers.networks import MLP, Network
+from unskew.learning.rankers.beside import WithSide
+from unskew.learning.rankers.networks import MLP, network
 from unskew.learning.rankers.trees import TreeRanker, tree_rankers
 from unskew.learning.scorer import LINEAR, Card, Scorer, below, load_scorer, readable
 from unskew.types import Array
@@ -100,7 +100,7 @@ def build_tower(ranker: Ranker, features: int, module: MethodModule) -> nn.Modul
         tower = ranker.build(features, module.outputs, module.at_zero)
     if module.side is None:
         return tower
-    side = plain_network(features, (*module.side.sizes, module.side.width))
+    side = network(features, (*module.side.sizes, module.side.width), MLP(), norm=False)
     return WithSide(tower, side, module.side.width, later=module.side.later, penalty=module.side.penalty)
 
 
@@ -109,8 +109,8 @@ def beside_trees(trees: Trees, features: int, module: MethodModule) -> WithSide:
     boosted = module.boosted or 0
     width, zero = module.outputs - boosted, module.at_zero
     shifted = slice(max(zero.start - boosted, 0), max(zero.stop - boosted, 0))
-    network = Network(features, (*trees.beside, width), MLP(), shifted)
-    return WithSide(trees.build(features, boosted), network, width, later=False)
+    beside = network(features, (*trees.beside, width), MLP(), shifted)
+    return WithSide(trees.build(features, boosted), beside, width, later=False)
 
 
 def load(folder: Path | str) -> Scorer:

@@ -40,13 +40,8 @@ class RankingReport:
 
     def to_dict(self, *, per_query: bool = False) -> dict[str, Any]:
         """Ready for JSON, NaN as None; with the per-query values on request."""
-        summary: dict[str, Any] = {
-            "means": {name: _number(mean) for name, mean in self.means.items()},
-            "skipped": dict(self.skipped),
-            "queries": self.queries,
-            "without_relevant": self.without_relevant,
-            "empty": self.empty,
-        }
+        summary = {name: value for name, value in vars(self).items() if name != "per_query"}
+        summary["means"] = {name: _number(mean) for name, mean in self.means.items()}
         if per_query:
             values = {name: [_number(value) for value in values] for name, values in self.per_query.items()}
             summary["per_query"] = values

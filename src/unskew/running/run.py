@@ -101,14 +101,9 @@ def learn(
     For a run file `method`, `out` and `seed` stand in for the file's, and the rest is the file's to say.
     """
     if not isinstance(source, Log):
-        given = {
-            "ranker": ranker,
-            "scaling": scaling,
-            "validation": validation,
-            "test": test,
-            "training": training,
-        }
-        wrong = [name for name, value in (given | options).items() if value is not None and name != "seed"]
+        given = {"ranker": ranker, "scaling": scaling, "validation": validation} | options
+        given |= {"test": test, "training": training}
+        wrong = [name for name, value in given.items() if value is not None and name != "seed"]
         if wrong or not (method is None or isinstance(method, str)):
             raise ConfigError(f"{(wrong or ['method'])[0]}: change the run file, which says it already")
         path, seed = Path(source), options.get("seed")
@@ -158,11 +153,11 @@ def run(
     if place is not None:
         _resume(fitter, folder)
     model, fit = fitter.fit(report, folder)
-    metrics = measures(asked, data, model, fit, test)
+    done = Run(model, fit, measures(asked, data, model, fit, test), place)
     if folder is not None and place is not None:
-        write_run(folder, asked, data, model, fit, metrics, began, fitter.identity["data"])
+        write_run(folder, asked, data, done, began, fitter.identity["data"])
         publish(folder, place)
-    return Run(model, fit, metrics, place)
+    return done
 
 
 def prepare(asked: Settings, data: TrainingData, test: Lists | None = None) -> Fitter:
@@ -211,18 +206,10 @@ def measures(asked: Settings, data: TrainingData, model: Scorer, fit: Fit, test:
     return found if test is None else found | {"test": measure_ranking(model.score(test), test).to_dict()}
 
 
-def write_run(
-    folder: Path,
-    asked: Settings,
-    data: TrainingData,
-    model: Scorer,
-    fit: Fit,
-    metrics: Mapping[str, Any],
-    began: float,
-    data_hash: str,
-) -> None:
+def write_run(folder: Path, asked: Settings, data: TrainingData, done: Run, began: float, data_hash: str) -> None:
     """Everything a run folder holds but the checkpoint."""
-    model.save(folder, force=True)
+    done.save(folder, force=True)
+    fit = done.fit
     about = {
         "status": fit.status,
         "steps": fit.step,
@@ -232,7 +219,7 @@ def write_run(
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(began)),
         "seconds": round(time.time() - began, 3),
     }
-    for name, content in (("config", asked.model_dump(mode="json")), ("metrics", metrics), ("run", about)):
+    for name, content in (("config", asked.model_dump(mode="json")), ("metrics", done.metrics), ("run", about)):
         write_json(folder / f"{name}.json", content)
     (folder / "curve.jsonl").write_text("".join(json.dumps(point) + "\n" for point in fit.curve))
     if fit.status != "interrupted":

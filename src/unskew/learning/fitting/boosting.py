@@ -28,8 +28,6 @@ Legend: N documents shown, O outputs, R rows of the reduced log, B rows of a chu
 from __future__ import annotations
 
 import copy
-import tempfile
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -40,7 +38,6 @@ from unskew.clicks.counts.batches import Batches
 from unskew.clicks.lists.inputs import Vectors
 from unskew.errors import ConfigError, DataError
 from unskew.learning.boosters import package
-from unskew.learning.fitting.checkpoint import FILE, read_tensors, write_tensors
 from unskew.learning.fitting.loop import Draws, Trainer, Training
 from unskew.learning.methods.contract import MethodModule
 from unskew.learning.rankers.beside import WithSide, penalty_of
@@ -223,14 +220,11 @@ class Boosting(Trainer):
         relevance, batch = self.relevance(index, self.outputs.float())
         self.update(self.method(relevance, batch) + penalty_of(self.ranker), step)
 
-    def save(self, folder: Path) -> None:
-        """Write a checkpoint: what the Trainer keeps, the trees as the bytes of their text, and the outputs."""
+    def state(self) -> dict[str, Tensor]:
+        """What the Trainer keeps, the trees as the bytes of their text, and the outputs."""
         texts = [booster.model_to_string(num_iteration=-1) for booster in self.tree_ranker.boosters]
         trees = {f"trees.{output}": bytes_of(text) for output, text in enumerate(texts)}
-        with tempfile.TemporaryDirectory(dir=folder) as part:  # so that the one file appears whole
-            super().save(Path(part))
-            tensors, place = read_tensors(Path(part) / FILE)
-        write_tensors(folder / FILE, tensors | trees | {"outputs": self.outputs}, place)
+        return super().state() | trees | {"outputs": self.outputs}
 
     def restore(self, tensors: dict[str, Tensor], place: dict[str, Any]) -> None:
         """Go on where a checkpoint was written."""

@@ -205,11 +205,9 @@ class Parallel(Trainer):
         with deferred_interrupt(patient=self.processes > 1) as seen:
             yield lambda: self.summed([torch.tensor(float(seen()), device=self.device)])[0].item() > 0
 
-    def resume(self, folder: Path | None) -> bool:
-        """Take up the checkpoint that process 0 finds."""
-        found = [self.saved(folder) if self.leads and folder is not None else None]
+    def saved(self, folder: Path | None) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+        """The checkpoint that process 0 finds."""
+        found = [super().saved(folder if self.leads else None)]
         if self.processes > 1:
             dist.broadcast_object_list(found, 0)
-        if found[0] is not None:
-            self.restore(*found[0])
-        return found[0] is not None
+        return found[0]

@@ -285,24 +285,28 @@ class Trainer:
         self._window = dict.fromkeys(window, 0.0)
         return progress
 
-    def save(self, folder: Path) -> None:
-        """Write a checkpoint: weights, best weights, optimiser state and place."""
+    def state(self) -> dict[str, Tensor]:
+        """What a checkpoint holds besides its place: weights, best weights and optimiser state."""
         tensors = {f"now.{name}": value for name, value in self.modules.state_dict().items()}
         tensors |= {f"best.{name}": value for name, value in self.best_weights.items()}
         tensors |= {f"optimizer.{name}": value for name, value in optimizer_tensors(self.optimizers).items()}
+        return tensors
+
+    def save(self, folder: Path) -> None:
+        """Write a checkpoint."""
         place = {"fit": vars(self.fit), "bad": self._bad, "window": self._window, "identity": self._identity()}
-        write_tensors(folder / FILE, tensors, place)
+        write_tensors(folder / FILE, self.state(), place)
 
     def resume(self, folder: Path | None) -> bool:
         """Take up a checkpoint; False where there is none. More steps may be asked for than it had."""
-        state = None if folder is None else self.saved(folder)
+        state = self.saved(folder)
         if state is not None:
             self.restore(*state)
         return state is not None
 
-    def saved(self, folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+    def saved(self, folder: Path | None) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
         """The checkpoint in a folder, after a check that it is one of this run; None where there is none."""
-        if not (folder / FILE).exists():
+        if folder is None or not (folder / FILE).exists():
             return None
         tensors, place = read_tensors(folder / FILE)
         now, then = self._identity(), place["identity"]

@@ -5,7 +5,6 @@ from unskew.learning.methods.affine import Affine as Affine
 from unskew.learning.methods.affine_list import AffineList as AffineList
 from unskew.learning.methods.contract import Context as Context
 from unskew.learning.methods.contract import Learner as Learner
-from unskew.learning.methods.contract import Method as Method
 from unskew.learning.methods.contract import MethodConfig as MethodConfig
 from unskew.learning.methods.contract import MethodModule as MethodModule
 from unskew.learning.methods.dla import DLA as DLA

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal, Protocol, Self, runtime_checkable
+from typing import ClassVar, Literal, Self
 
 import torch
 from torch import Tensor, nn
@@ -16,29 +16,6 @@ from unskew.types import Array, ClickBatch, Log
 
 Choice = Literal["labels", "clicks", "nothing"]
 """What weights are chosen by: labelled lists, held-out clicks, or the last step."""
-
-
-@runtime_checkable
-class Method(Protocol):
-    """Turns relevance outputs and clicks into one loss; what it knows of bias is its own parameters."""
-
-    outputs: int
-    """Width of the relevance tower that it needs."""
-
-    def __call__(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
-        """The loss of relevance outputs [B, K, outputs] on a batch."""
-
-    def score(self, relevance: Tensor, where: Tensor) -> Tensor:
-        """What serving ranks by, [B, K]."""
-
-    def click_scores(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
-        """Log click rate of each shown result up to a constant per list, [B, K]: the method's click model."""
-
-    def click_probability(self, relevance: Tensor, batch: ClickBatch) -> Tensor | None:
-        """P(click) of each shown result, [B, K]; None where the method models only which result is clicked."""
-
-    def propensity(self) -> Tensor | None:
-        """Examination relative to rank 1, [P], for the report; None where the method has no such thing."""
 
 
 @dataclass(frozen=True)
@@ -143,9 +120,13 @@ class Side:
 
 
 class MethodModule(nn.Module):
-    """Defaults that most methods share: one relevance output that is itself the score, and no propensities."""
+    """Turns relevance outputs [B, K, outputs] and clicks into one loss; what it knows of bias is its parameters.
+
+    The defaults are what most methods share: one output that is itself the score, and no propensities.
+    """
 
     outputs = 1
+    """Width of the relevance tower that it needs."""
     input_gradient = False
     """Whether the loss differentiates the relevance outputs with respect to the documents."""
     boosted: int | None = None
@@ -164,7 +145,7 @@ class MethodModule(nn.Module):
         return torch.eye(self.outputs)[0]
 
     def score(self, relevance: Tensor, where: Tensor) -> Tensor:
-        """The first relevance output, 0 where padded."""
+        """What serving ranks by, [B, K]: the first relevance output, 0 where padded."""
         return relevance[..., 0].where(where, 0.0)
 
     def side_loss(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
@@ -175,13 +156,13 @@ class MethodModule(nn.Module):
         """The second network has been trained."""
 
     def click_scores(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
-        """Clicks follow the score alone."""
+        """Log click rate of each shown result up to a constant per list, [B, K]; here clicks follow the score."""
         return self.score(relevance, batch.where)
 
     def click_probability(self, relevance: Tensor, batch: ClickBatch) -> Tensor | None:
-        """No probabilities."""
+        """P(click) of each shown result, [B, K]; None where the method models only which result is clicked."""
         return None
 
     def propensity(self) -> Tensor | None:
-        """No propensities."""
+        """Examination relative to rank 1, [P], for the report; None where the method has no such thing."""
         return None

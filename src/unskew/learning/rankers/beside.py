@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import torch
 from torch import Tensor, nn
 
@@ -40,14 +38,3 @@ class WithSide(nn.Module):
 def penalty_of(ranker: nn.Module) -> Tensor | float:
     """What training adds to the loss for the sake of the ranker's own weights."""
     return ranker.penalty() if isinstance(ranker, WithSide) else 0.0
-
-
-def plain_network(features: int, sizes: tuple[int, ...]) -> nn.Sequential:
-    """Linear layers with ELU between them and no normalisation, Glorot-uniform weights, biases at 0."""
-    layers: list[nn.Module] = []
-    for width, size in itertools.pairwise((features, *sizes)):
-        layers += [nn.ELU(inplace=True)] if layers else []
-        layers.append(linear := nn.Linear(width, size))
-        nn.init.xavier_uniform_(linear.weight)
-        nn.init.zeros_(linear.bias)
-    return nn.Sequential(*layers)

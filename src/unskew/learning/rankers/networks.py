@@ -11,10 +11,11 @@ Legend: n documents, D features, O outputs.
 
 from __future__ import annotations
 
+import itertools
 from typing import ClassVar, Literal
 
 from pydantic import Field
-from torch import Tensor, nn
+from torch import nn
 
 from unskew.checking import Config
 
@@ -35,7 +36,7 @@ class MLP(Config):
 
     def build(self, features: int, outputs: int, at_zero: slice = slice(0, 0)) -> nn.Module:
         """The network, weights drawn from torch's current random state; outputs `at_zero` start as 0."""
-        return Network(features, (*self.sizes, outputs), self, at_zero)
+        return network(features, (*self.sizes, outputs), self, at_zero)
 
 
 class Linear(Config):
@@ -48,32 +49,23 @@ class Linear(Config):
 
     def build(self, features: int, outputs: int, at_zero: slice = slice(0, 0)) -> nn.Module:
         """The layer, weights drawn from torch's current random state; outputs `at_zero` start as 0."""
-        return Network(features, (outputs,), MLP(sizes=(), input_norm=self.input_norm), at_zero)
+        return network(features, (outputs,), MLP(sizes=(), input_norm=self.input_norm), at_zero)
 
 
-class Network(nn.Module):
-    """LayerNorm -> Linear -> ELU per layer, [n, D] -> [n, O]."""
-
-    def __init__(self, features: int, sizes: tuple[int, ...], config: MLP, at_zero: slice = slice(0, 0)) -> None:
-        super().__init__()
-        layers: list[nn.Module] = []
-        width = features
-        for depth, size in enumerate(sizes):
-            if depth > 0:
-                layers.append(nn.ELU(inplace=True))
-                if config.dropout:
-                    layers.append(nn.Dropout(config.dropout))
-            if depth > 0 or config.input_norm:
-                layers.append(nn.LayerNorm(width, eps=config.epsilon))
-            linear = nn.Linear(width, size)
-            nn.init.xavier_uniform_(linear.weight)
-            nn.init.zeros_(linear.bias)
-            layers.append(linear)
-            width = size
-        linear.weight.data[at_zero] = 0
-        self.layers = nn.Sequential(*layers)
-
-    def forward(self, documents: Tensor) -> Tensor:
-        """Relevance outputs of each document."""
-        outputs: Tensor = self.layers(documents)
-        return outputs
+def network(
+    features: int, sizes: tuple[int, ...], config: MLP, at_zero: slice = slice(0, 0), *, norm: bool = True
+) -> nn.Sequential:
+    """LayerNorm (unless `norm` is off) -> Linear -> ELU per layer, [n, D] -> [n, O]."""
+    layers: list[nn.Module] = []
+    for depth, (width, size) in enumerate(itertools.pairwise((features, *sizes))):
+        if depth > 0:
+            layers.append(nn.ELU(inplace=True))
+            layers += [nn.Dropout(config.dropout)] if config.dropout else []
+        if norm and (depth > 0 or config.input_norm):
+            layers.append(nn.LayerNorm(width, eps=config.epsilon))
+        linear = nn.Linear(width, size)
+        nn.init.xavier_uniform_(linear.weight)
+        nn.init.zeros_(linear.bias)
+        layers.append(linear)
+    linear.weight.data[at_zero] = 0
+    return nn.Sequential(*layers)
