@@ -134,7 +134,7 @@ def test_every_method_comes_back_bit_for_bit(log: Log, lists: Lists, tmp_path: P
     if before is not None and after is not None:
         assert after.tobytes() == before.tobytes()
     assert again.method_config == model.method_config
-    assert again.ranker_config == model.ranker_config
+    assert again.card == model.card
     for mine, its in ((model.ranker, again.ranker), (model.method, again.method)):
         assert mine.state_dict().keys() == its.state_dict().keys()
         assert all(torch.equal(value, its.state_dict()[key]) for key, value in mine.state_dict().items())

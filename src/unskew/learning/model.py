@@ -33,7 +33,6 @@ class Model(Scorer):
     """A ranker with its method and its feature scaling."""
 
     method_config: MethodConfig
-    ranker_config: Ranker
     scaler: Scaler
     ranker: nn.Module
     method: MethodModule
@@ -88,7 +87,7 @@ def build(method: MethodConfig, ranker: Ranker, scaler: Scaler, features: int, c
         presentation=context.presentation.to_dict(),
         trees="lightgbm" if linear else None,
     )
-    return Model(method, ranker, scaler, tower, module, card, context.presentation)
+    return Model(method, scaler, tower, module, card, context.presentation)
 
 
 def build_tower(ranker: Ranker, features: int, module: MethodModule) -> nn.Module:

@@ -25,7 +25,7 @@ def click_loglikelihood_metric(
     >>> round(click_loglikelihood_metric([0.5, 0.2], [1, 0]), 6)
     -0.458145
     """
-    p, c, n = _counts(probabilities, clicks, impressions)
+    p, c, n, _ = _counts(probabilities, clicks, impressions)
     return _mean(_loglikelihood(_clamped(p, eps), c, n), n)
 
 
@@ -56,8 +56,15 @@ def perplexity_by_rank_metric(
     >>> perplexity_by_rank_metric([0.5, 0.5, 0.2], [1, 0, 0], positions=[1, 1, 2])
     array([2.  , 1.25])
     """
-    p, c, n = _counts(probabilities, clicks, impressions)
-    rank = _ranks(np.asarray(positions), np.shape(clicks), impressions)
+    given = np.asarray(positions)
+    if given.shape != np.shape(clicks) or given.dtype.kind not in "iu":
+        raise DataError(
+            f"positions must be integers of the shape {np.shape(clicks)}, not {given.dtype} {given.shape}"
+        )
+    p, c, n, rank = _counts(probabilities, clicks, impressions, given)
+    if np.any(rank < 1):
+        raise DataError("positions count from 1; 0 is only for entries with 0 impressions")
+    rank = rank.astype(np.int64)
     total = np.bincount(rank, weights=_loglikelihood(_clamped(p, eps), c, n))[1:]
     shown = np.bincount(rank, weights=n)[1:]
     mean = np.divide(total, shown, out=np.full(len(shown), np.nan), where=shown > 0)
@@ -73,7 +80,7 @@ def auc_metric(scores: ArrayLike, clicks: ArrayLike, *, impressions: ArrayLike |
     >>> auc_metric([0.9, 0.5, 0.5, 0.1], [1, 1, 0, 0])
     0.875
     """
-    values, c, n = _counts(scores, clicks, impressions, what="score")
+    values, c, n, _ = _counts(scores, clicks, impressions, what="score")
     _, level = np.unique(values, return_inverse=True)
     clicked, unclicked = np.bincount(level, weights=c), np.bincount(level, weights=n - c)
     below = np.cumsum(unclicked) - unclicked
@@ -95,10 +102,10 @@ def listwise_click_loglikelihood_metric(
     if np.ndim(clicks) != 1:
         raise DataError(f"clicks must be flat beside offsets, not of the shape {np.shape(clicks)}")
     bounds = checked_offsets(offsets, len(np.asarray(clicks)))
-    values, c, _ = _counts(scores, clicks, impressions, what="score")
+    lists = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
+    values, c, _, query = _counts(scores, clicks, impressions, lists, what="score")
     if not np.all(np.isfinite(values)):
         raise DataError("scores must be finite for a softmax")
-    query = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))[_shown(impressions, np.shape(clicks))]
     return _mean(c * _log_softmax(values, query), c)
 
 
@@ -113,16 +120,15 @@ def _log_softmax(values: Array, group: Array) -> Array:
     return normed
 
 
-def _shown(impressions: ArrayLike | None, shape: tuple[int, ...]) -> Array:
-    """Flat mask of the entries that are not padding."""
-    shown: Array = np.ones(shape, dtype=bool) if impressions is None else np.asarray(impressions) != 0
-    return shown.ravel()
-
-
 def _counts(
-    values: ArrayLike, clicks: ArrayLike, impressions: ArrayLike | None, *, what: str = "probability"
-) -> tuple[Array, Array, Array]:
-    """Predictions, clicks and impressions as flat float64 arrays without padding, checked."""
+    values: ArrayLike,
+    clicks: ArrayLike,
+    impressions: ArrayLike | None,
+    beside: Array | None = None,
+    *,
+    what: str = "probability",
+) -> tuple[Array, Array, Array, Array]:
+    """Predictions, clicks and impressions as flat float64 arrays without padding, checked; `beside` likewise."""
     p, c = np.asarray(values, dtype=np.float64), np.asarray(clicks, dtype=np.float64)
     n = np.ones_like(c) if impressions is None else np.asarray(impressions, dtype=np.float64)
     if not p.shape == c.shape == n.shape:
@@ -130,23 +136,12 @@ def _counts(
     if not np.all((c >= 0) & (c <= n) & np.isfinite(n)):
         raise DataError("clicks must lie between 0 and impressions", hint="pass the impressions of counted clicks")
     shown = n.ravel() > 0
-    p, c, n = p.ravel()[shown], c.ravel()[shown], n.ravel()[shown]
+    p, c, n, other = (x.ravel()[shown] for x in (p, c, n, n if beside is None else beside))
     wrong = np.isnan(p) if what == "score" else ~((p >= 0) & (p <= 1))
     if np.any(wrong):
         first = p[np.flatnonzero(wrong)[0]]
         raise DataError(f"{what} is out of range in {wrong.sum()} of {len(p)} entries, the first is {first}")
-    return p, c, n
-
-
-def _ranks(positions: Array, shape: tuple[int, ...], impressions: ArrayLike | None) -> Array:
-    if positions.shape != shape or positions.dtype.kind not in "iu":
-        raise DataError(
-            f"positions must be integers of the shape {shape}, not {positions.dtype} {positions.shape}"
-        )
-    rank: Array = positions.ravel()[_shown(impressions, shape)]
-    if np.any(rank < 1):
-        raise DataError("positions count from 1; 0 is only for entries with 0 impressions")
-    return rank.astype(np.int64)
+    return p, c, n, other
 
 
 def _clamped(p: Array, eps: float) -> Array:

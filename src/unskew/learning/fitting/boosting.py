@@ -36,12 +36,12 @@ from torch import Tensor, nn
 
 from unskew.clicks.counts.batches import Batches
 from unskew.clicks.lists.inputs import Vectors
-from unskew.errors import ConfigError, DataError
+from unskew.errors import DataError
 from unskew.learning.boosters import package
 from unskew.learning.fitting.loop import Draws, Trainer, Training
 from unskew.learning.methods.contract import MethodModule
 from unskew.learning.rankers.beside import WithSide, penalty_of
-from unskew.learning.rankers.trees import TreeRanker, Trees
+from unskew.learning.rankers.trees import Trees, tree_rankers
 from unskew.types import Array, ClickBatch
 
 _CELLS = 4_000_000  # numbers in the largest tensor of a chunk
@@ -89,7 +89,7 @@ class Boosting(Trainer):
         keep = min(config.checkpoint_every, max(trees.rounds // 4, 1))
         rounds = {"steps": trees.rounds, "validate_every": every, "checkpoint_every": keep}
         config = config.model_copy(update=rounds)
-        self.trees, self.tree_ranker = trees, boosted_part(ranker)
+        self.trees, (self.tree_ranker,) = trees, tree_rankers(ranker)
         self.tree_ranker.threads = config.threads or 0
         super().__init__(ranker, method, config, identity)
         side = isinstance(ranker, WithSide) and not ranker.later
@@ -249,11 +249,3 @@ def add_tree(booster: Any, pair: tuple[Array, ...], seed: int) -> None:
 def bytes_of(text: str) -> Tensor:
     """A text as a tensor."""
     return torch.frombuffer(bytearray(text, "utf-8"), dtype=torch.uint8)
-
-
-def boosted_part(ranker: nn.Module) -> TreeRanker:
-    """The trees of a tower."""
-    part = ranker.ranker if isinstance(ranker, WithSide) else ranker
-    if not isinstance(part, TreeRanker):
-        raise ConfigError(f"the method builds its own {type(part).__name__}, which trees cannot replace")
-    return part
