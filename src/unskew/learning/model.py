@@ -10,14 +10,13 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import nn
 
 from unskew.checking import table_of
 from unskew.clicks.lists.inputs import as_tensor
 from unskew.clicks.lists.scaling import Scaler
 from unskew.clicks.presentation import Presentation
-from unskew.disk import complete_file
 from unskew.errors import ConfigError
 from unskew.learning.methods import METHODS, Context, MethodConfig, MethodModule
 from unskew.learning.rankers import RANKERS, Ranker, Trees
@@ -60,15 +59,15 @@ class Model(Scorer):
             flat: Array = self.method.score(padded, where)[where].cpu().numpy()
         return flat
 
-    def write(self, folder: Path) -> None:
-        """Write the weights of ranker, method and scaling, and trees in the text of their package."""
+    def numbers(self) -> dict[str, Array]:
+        """The weights of ranker and method, and w where the score is linear in the outputs."""
         tensors = nn.ModuleDict({"ranker": self.ranker, "method": self.method}).state_dict()
-        tensors |= {f"scaler.{name}": torch.from_numpy(array) for name, array in self.scaler.arrays().items()}
         weights = self.method.score_weights()
-        tensors |= {} if weights is None else {LINEAR: weights.clone()}
-        plain = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
-        with complete_file(folder / "weights.safetensors") as ready:
-            save_file(plain, ready)
+        tensors |= {} if weights is None else {LINEAR: weights}
+        return {name: value.detach().cpu().contiguous().numpy() for name, value in tensors.items()}
+
+    def write_trees(self, folder: Path) -> None:
+        """Write trees in the text of their package."""
         for trees in tree_rankers(self.ranker):
             trees.write(folder)
 

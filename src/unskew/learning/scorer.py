@@ -47,13 +47,9 @@ class Card:
     trees: Package | None = None
     """Whose trees score, where trees alone do."""
 
-    def write(self, folder: Path) -> None:
-        """Write model.json."""
-        write_json(folder / "model.json", {"format": FORMAT} | vars(self))
-
     @classmethod
     def read(cls, folder: Path) -> Card:
-        """Read what `write` wrote."""
+        """The card of a model that was saved."""
         if not (restore(folder) / "model.json").exists():
             raise RunError(f"{folder} holds no model.json; it is not a finished run")
         with readable(folder):
@@ -83,8 +79,12 @@ class Scorer(ABC):
         return None
 
     @abstractmethod
-    def write(self, folder: Path) -> None:
-        """Write everything but model.json."""
+    def numbers(self) -> dict[str, Array]:
+        """The arrays to be saved, besides those of the scaling."""
+
+    @abstractmethod
+    def write_trees(self, folder: Path) -> None:
+        """Write the trees, where there are any."""
 
     def score(self, documents: Lists | Array) -> Array:
         """Scores, higher is better: of every document of Lists [N], of one list [n, D], or of lists [B, K, D]."""
@@ -109,8 +109,11 @@ class Scorer(ABC):
         folder = Path(folder)
         refuse_existing(folder / "model.json", force=force)
         folder.mkdir(parents=True, exist_ok=True)
-        self.write(folder)
-        self.card.write(folder)
+        scaling = {f"scaler.{name}": array for name, array in self.scaler.arrays().items()}
+        with complete_file(folder / "weights.safetensors") as ready:
+            save_file(self.numbers() | scaling, ready)
+        self.write_trees(folder)
+        write_json(folder / "model.json", {"format": FORMAT} | vars(self.card))
 
     def _score(self, features: Array, offsets: Array, present: Array | None) -> Array:
         if features.shape[1] != self.features:
@@ -151,16 +154,12 @@ class TreeScorer(Scorer):
         scores: Array = outputs @ self.weights
         return scores
 
-    def write(self, folder: Path) -> None:
-        """Write the trees and the numbers."""
-        numbers = {
-            "ranker.start": self.start,
-            "ranker.kept": np.asarray(self.kept, np.int64),
-            LINEAR: self.weights,
-        }
-        scaling = {f"scaler.{name}": array for name, array in self.scaler.arrays().items()}
-        with complete_file(folder / "weights.safetensors") as ready:
-            save_file(numbers | scaling, ready)
+    def numbers(self) -> dict[str, Array]:
+        """Where the outputs start, the trees in use, and w."""
+        return {"ranker.start": self.start, "ranker.kept": np.asarray(self.kept), LINEAR: self.weights}
+
+    def write_trees(self, folder: Path) -> None:
+        """Write the trees in use."""
         self._format.write(folder, self.boosters, self.kept)
 
     def compact(self) -> TreeScorer:

@@ -223,7 +223,8 @@ class Boosting(Trainer):
     def state(self) -> dict[str, Tensor]:
         """What the Trainer keeps, the trees as the bytes of their text, and the outputs."""
         texts = [booster.model_to_string(num_iteration=-1) for booster in self.tree_ranker.boosters]
-        trees = {f"trees.{output}": bytes_of(text) for output, text in enumerate(texts)}
+        read = [torch.frombuffer(bytearray(text, "utf-8"), dtype=torch.uint8) for text in texts]
+        trees = {f"trees.{output}": text for output, text in enumerate(read)}
         return super().state() | trees | {"outputs": self.outputs}
 
     def restore(self, tensors: dict[str, Tensor], place: dict[str, Any]) -> None:
@@ -244,8 +245,3 @@ def add_tree(booster: Any, pair: tuple[Array, ...], seed: int) -> None:
     except package("lightgbm").basic.LightGBMError as error:
         hint = "trees need features that differ between the documents shown"
         raise DataError(f"LightGBM cannot grow a tree: {error}", hint=hint) from error
-
-
-def bytes_of(text: str) -> Tensor:
-    """A text as a tensor."""
-    return torch.frombuffer(bytearray(text, "utf-8"), dtype=torch.uint8)

@@ -171,7 +171,8 @@ class Trainer:
                     self._advance(batches, validate, report)
                     if interrupted() and self.fit.status == "running":
                         self.fit.status = "interrupted"
-                    if checkpoints is not None and self.leads and self._checkpoint_due():
+                    due = self.fit.status != "running" or self.fit.step % self.config.checkpoint_every == 0
+                    if checkpoints is not None and self.leads and due:
                         self.save(checkpoints)
         self.finish()
         return self.fit
@@ -207,9 +208,6 @@ class Trainer:
             fit.status = "stopped early"
         elif fit.step >= config.steps:
             fit.status = "finished"
-
-    def _checkpoint_due(self) -> bool:
-        return self.fit.status != "running" or self.fit.step % self.config.checkpoint_every == 0
 
     def step(self, batches: Draws, step: int) -> tuple[Tensor, int]:
         """One optimiser step; the loss and the number of documents behind it."""

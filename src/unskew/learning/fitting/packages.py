@@ -62,7 +62,9 @@ def grow(
 def groups(part: Lists | Log, scaler: Scaler, pages: int, seed: int) -> Groups:
     """Labelled lists or pages of a log as groups, with scaled features."""
     if isinstance(part, Lists):
-        return list_groups(scaler.apply(part))
+        lists = scaler.apply(part)
+        sizes = lists.sizes[lists.sizes > 0]  # lists without a document are left out
+        return Groups(np.asarray(lists.features, np.float32), lists.labels.astype(np.int32), sizes)
     return page_groups(part, scaler.apply(part.lists).features, pages=pages, seed=seed)
 
 
@@ -84,13 +86,6 @@ def page_groups(log: Log, features: Array, *, pages: int, seed: int) -> Groups:
         labels=log.click[order].astype(np.int32),
         sizes=log.sizes,
         position=log.position[order].astype(np.int64),
-    )
-
-
-def list_groups(lists: Lists) -> Groups:
-    """Labelled lists as groups; those without a document are left out."""
-    return Groups(
-        np.asarray(lists.features, np.float32), lists.labels.astype(np.int32), lists.sizes[lists.sizes > 0]
     )
 
 

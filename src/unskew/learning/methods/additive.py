@@ -20,13 +20,12 @@ from unskew.learning.methods.skeletons import BiasConfig, ClickLogits, LossConfi
 from unskew.types import ClickBatch
 
 
-class AdditiveMethod(RankBias, ClickLogits):
+class AdditiveMethod(ClickLogits, RankBias):
     """Cross-entropy of f + e; exp(e_k - e_1) are the odds of a click, or under the list loss its rate."""
 
     def logits(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """z of each shown result, [B, K]."""
-        z: Tensor = self.score(relevance, batch.where) + self.bias(batch.position)
-        return z
+        return self.score(relevance, batch.where) + self.e(batch.position)
 
 
 class AdditiveConfig(BiasConfig, LossConfig):

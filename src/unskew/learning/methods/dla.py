@@ -51,28 +51,18 @@ class DLAMethod(RankBias):
 
     config: DLA
 
-    def logits(self, position: Tensor) -> Tensor:
-        """e_k of each shown result, [B, K]."""
-        e: Tensor = self.bias(position)
-        return F.elu(e) if self.config.elu else e
+    def e(self, position: Tensor) -> Tensor:
+        """e_k at these ranks, through an ELU if asked for."""
+        return F.elu(super().e(position)) if self.config.elu else super().e(position)
 
     def forward(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """Lr + Le; no gradient crosses from one to the other."""
-        s, e = relevance[..., 0], self.logits(batch.position)
+        s, e = relevance[..., 0], self.e(batch.position)
         options = {"link": self.config.link, "max_weight": self.config.max_weight}
         w_e = dual_weights(e.detach(), batch.where, **options)  # type: ignore[arg-type]
         w_r = dual_weights(s.detach(), batch.where, **options)  # type: ignore[arg-type]
         ranking = softmax_loss(s, batch.clicks, where=batch.where, weights=w_e)
         return ranking + softmax_loss(e, batch.clicks, where=batch.where, weights=w_r)
-
-    def click_scores(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
-        """Relevance times examination, in log space."""
-        return relevance[..., 0] + self.logits(batch.position)
-
-    def propensity(self) -> Tensor:
-        """exp(e_k - e_1)."""
-        e = self.logits(torch.arange(1, self.positions + 1)).detach()
-        return (e - e[0]).exp()
 
 
 class DLA(BiasConfig):

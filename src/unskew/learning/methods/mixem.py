@@ -58,7 +58,7 @@ class MixEMMethod(RankBias):
 
     def logits(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """z of each of the four models, [4, B, K]."""
-        f, e = self.score(relevance, batch.where), self.bias(batch.position)
+        f, e = self.score(relevance, batch.where), self.e(batch.position)
         t = self.offsets
         return torch.stack([t[0].expand_as(f), t[1] + e, t[2] + f, e + f])
 

@@ -43,16 +43,25 @@ class BiasConfig(MethodConfig):
 
 
 class RankBias(MethodModule):
-    """A method with one logit e per rank of the log."""
+    """A method with one logit e per rank of the log: by default log click = score + e."""
 
     def __init__(self, config: MethodConfig, context: Context) -> None:
         super().__init__(config, context)
         tower = isinstance(config, BiasConfig) and config.bias == "tower"
         self.bias = PositionTower(context.positions) if tower else PositionTable(context.positions)
 
+    def e(self, position: Tensor) -> Tensor:
+        """e_k at these ranks."""
+        found: Tensor = self.bias(position)
+        return found
+
+    def click_scores(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
+        """Relevance times examination, in log space."""
+        return relevance[..., 0] + self.e(batch.position)
+
     def propensity(self) -> Tensor:
         """exp(e_k - e_1)."""
-        e = self.bias.values.detach()
+        e = self.e(torch.arange(1, self.positions + 1)).detach()
         return (e - e[0]).exp()
 
 

@@ -32,7 +32,7 @@ class TowerDropoutMethod(AdditiveMethod):
     def logits(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """z of each shown result, [B, K]."""
         kept = F.dropout(torch.ones_like(batch.packed, dtype=relevance.dtype), self.config.rate, self.training)
-        z: Tensor = relevance[..., 0] + self.bias(batch.position) * batch.pad(kept)
+        z = relevance[..., 0] + self.e(batch.position) * batch.pad(kept)
         return z.where(batch.where, 0.0)
 
 

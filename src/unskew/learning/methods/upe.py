@@ -44,7 +44,7 @@ class UPEMethod(RankBias):
         """Lm + Le + Lr; no gradient crosses from one to another."""
         where = batch.where
         s, m = relevance[..., 0].where(where, 0.0), relevance[..., 1].where(where, 0.0)
-        a = self.bias(batch.position)
+        a = self.e(batch.position)
         shown = torch.where(where, batch.impressions / batch.position.clamp(min=1), 0.0)
         logging = softmax_loss(m, shown, where=where)
         limit = self.config.max_weight
@@ -52,11 +52,6 @@ class UPEMethod(RankBias):
         w_e = dual_weights(a.detach(), where, max_weight=limit)
         propensity = softmax_loss(a + self.taste * m.detach(), batch.clicks, where=where, weights=w_r)
         return logging + propensity + softmax_loss(s, batch.clicks, where=where, weights=w_e)
-
-    def click_scores(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
-        """Relevance times examination, in log space."""
-        a: Tensor = self.bias(batch.position)
-        return relevance[..., 0] + a
 
 
 class UPE(MethodConfig):
