@@ -10,7 +10,6 @@ import itertools
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import torch
@@ -151,11 +150,6 @@ def checked_propensities(theta: Array) -> Array:
     return theta
 
 
-def measured_propensity(log: Log, how: Literal["randomized", "oracle"]) -> Array:
-    """Examination relative to rank 1, measured on a log in one of two ways."""
-    return randomized_propensity(log) if how == "randomized" else oracle_propensity(log)
-
-
 def oracle_propensity(log: Log) -> Array:
     """Examination relative to rank 1 as the simulator knew it: the mean of `true_examination` at each rank."""
     if "true_examination" not in log.columns:
@@ -165,3 +159,7 @@ def oracle_propensity(log: Log) -> Array:
     theta: Array = total / np.maximum(shown, 1)
     ratio: Array = theta / theta[0]
     return ratio
+
+
+MEASURES = {"randomized": randomized_propensity, "oracle": oracle_propensity}
+"""How propensities can be measured on a log, by name."""

@@ -63,11 +63,6 @@ class RankedLists:
         sums = np.bincount(self.query, weights=values, minlength=len(self.sizes))
         return sums.astype(np.float64, copy=False)  # bincount of nothing is of integers
 
-    def any(self, relevant: Array) -> Array:
-        """Whether a list has a document where `relevant` [N] holds, [Q]."""
-        found: Array = self.sums(relevant) > 0
-        return found
-
     def hits(self, relevant: Array) -> Array:
         """Relevant documents down to each rank, [N]: relevant [1,0,1] -> [1,1,2]."""
         running = np.concatenate([[0], np.cumsum(relevant)])

@@ -83,7 +83,7 @@ class Metric:
         binary = "relevant_from" in self.takes
         relevant = ranked.labels >= options.get("relevant_from", 1) if binary else ranked.labels > 0
         values = self.formula(ranked, **{name: value for name, value in options.items() if name in self.takes})
-        return np.where(ranked.any(relevant), values, _FILL[options.get("empty", "skip")])
+        return np.where(ranked.sums(relevant) > 0, values, _FILL[options.get("empty", "skip")])
 
 
 @Metric

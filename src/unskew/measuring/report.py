@@ -81,7 +81,7 @@ def measure_ranking(
         means={name: _mean(value) for name, value in values.items()},
         skipped={name: int(np.isnan(value).sum()) for name, value in values.items()},
         queries=len(ranked.sizes),
-        without_relevant=int((~ranked.any(ranked.labels > 0)).sum()),
+        without_relevant=int((ranked.sums(ranked.labels > 0) == 0).sum()),
         empty=empty,
     )
 

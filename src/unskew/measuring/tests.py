@@ -76,9 +76,7 @@ def paired_t_test(first: ArrayLike, second: ArrayLike) -> PairedTest:
     n, mean = len(d), _mean(d)
     if n < 2:
         return PairedTest(mean, nan, nan, n, dropped)
-    error = float(d.std(ddof=1)) / sqrt(n)
-    t = mean / error if error > 0 else inf * np.sign(mean) if mean else 0.0
-    return PairedTest(mean, float(t), float(2 * stdtr(n - 1, -abs(t))), n, dropped)
+    return _two_sided(mean, float(d.std(ddof=1)) / sqrt(n), n - 1, n, dropped)
 
 
 def crossed_t_test(first: ArrayLike, second: ArrayLike) -> PairedTest:
@@ -110,11 +108,8 @@ def crossed_t_test(first: ArrayLike, second: ArrayLike) -> PairedTest:
     if (used * squares).sum() <= squares[:2].max():  # less spread between seeds, or queries, than chance gives
         used = np.eye(3)[int(squares[:2].argmax())]
     variance = float((used * squares).sum()) / d.size
-    if variance <= 0:
-        return PairedTest(mean, inf * np.sign(mean) if mean else 0.0, 0.0 if mean else 1.0, queries, dropped)
-    df = variance**2 / float(((used * squares / d.size) ** 2 / freedom).sum())
-    t = mean / sqrt(variance)
-    return PairedTest(mean, t, float(2 * stdtr(df, -abs(t))), queries, dropped)
+    df = variance**2 / float(((used * squares / d.size) ** 2 / freedom).sum()) if variance > 0 else 1.0
+    return _two_sided(mean, sqrt(variance), df, queries, dropped)
 
 
 def paired_bootstrap(
@@ -181,6 +176,11 @@ def gap_closed(value: float, naive: float, labeled: float) -> float:
     """
     gap = labeled - naive
     return (value - naive) / gap if gap > 0 else nan
+
+
+def _two_sided(mean: float, error: float, freedom: float, queries: int, dropped: int) -> PairedTest:
+    t = mean / error if error > 0 else inf * np.sign(mean) if mean else 0.0
+    return PairedTest(mean, float(t), float(2 * stdtr(freedom, -abs(t))), queries, dropped)
 
 
 def _interval(values: Array, dropped: int, *, resamples: int, level: float, seed: int) -> Interval:

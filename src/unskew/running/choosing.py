@@ -12,7 +12,7 @@ from unskew.errors import DataError
 from unskew.learning.losses import list_log_softmax
 from unskew.learning.model import Model
 from unskew.learning.scorer import Scorer
-from unskew.measuring import ndcg_metric
+from unskew.measuring import measure_ranking
 from unskew.running.data import TrainingData
 from unskew.types import Array, Lists, Log
 
@@ -60,5 +60,4 @@ def click_ndcg(scorer: Scorer, log: Log) -> float:
 
 
 def _ndcg(scores: Array, labels: Array, offsets: Array) -> float:
-    values = ndcg_metric(scores, labels, offsets=offsets, at=10)
-    return float("nan") if np.isnan(values).all() else float(np.nanmean(values))
+    return measure_ranking(scores, (labels, offsets), "ndcg@10").means["ndcg@10"]

@@ -15,7 +15,7 @@ from unskew.clicks.lists.inputs import Vectors
 from unskew.clicks.lists.scaling import Scaler, fit_scaler
 from unskew.clicks.presentation import fit_presentation
 from unskew.errors import DataError
-from unskew.learning.bias import measured_propensity
+from unskew.learning.bias import MEASURES
 from unskew.learning.fitting.distributed import row_parts
 from unskew.learning.fitting.loop import Draws, Training
 from unskew.learning.methods.contract import Choice, Context, Learner, MethodConfig
@@ -105,7 +105,7 @@ class LogData(TrainingData):
             positions=int(self.train.position.max()),
             facts=self.facts(),
             presentation=fit_presentation(self.train.columns, method.serp, bins=BINS),
-            propensities=None if how is None else measured_propensity(self.train, how),
+            propensities=None if how is None else MEASURES[how](self.train),
         )
 
     def batches(self, model: Model, training: Training, device: torch.device, workers: int) -> Draws:

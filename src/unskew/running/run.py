@@ -194,14 +194,14 @@ def warn_if_filtered(method: Learner, data: TrainingData) -> None:
 
 def measures(asked: Settings, data: TrainingData, model: Scorer, fit: Fit, test: Lists | None) -> dict[str, Any]:
     """What is known of how good a run is."""
-    chosen = data.chosen_by
+    chosen, propensity = data.chosen_by, model.propensity()
     found: dict[str, Any] = {
         "validation": {
             "on": asked.method.click_metric if chosen == "clicks" else chosen,
             "best": fit.best,
             "step": fit.best_step,
         },
-        "propensity": _numbers(model.propensity()),
+        "propensity": None if propensity is None else [round(float(value), 6) for value in propensity],
     }
     return found if test is None else found | {"test": measure_ranking(model.score(test), test).to_dict()}
 
@@ -232,7 +232,3 @@ def _resume(fitter: Fitter, folder: Path | None) -> None:
     except (ValueError, KeyError, SafetensorError, DataError) as error:
         place = CHECKPOINT if folder is None else folder / CHECKPOINT
         raise RunError(f"{place}: damaged ({error}); force=True starts afresh") from error
-
-
-def _numbers(array: Array | None) -> list[float] | None:
-    return None if array is None else [round(float(value), 6) for value in array]

@@ -27,7 +27,7 @@ from pydantic import Field
 from torch import Tensor
 
 from unskew.clicks.counts.reduction import Reduction
-from unskew.learning.bias import at_rank
+from unskew.learning.bias import at_rank, rank_sums
 from unskew.learning.losses import lambda_gains, pair_counts, pair_losses
 from unskew.learning.methods.contract import Context, MethodConfig, MethodModule
 from unskew.types import ClickBatch
@@ -67,19 +67,18 @@ class PairDebiasMethod(MethodModule):
         plus, minus = at_rank(self.clicked, batch.position), at_rank(self.unclicked, batch.position)
         loss = (losses / (plus.unsqueeze(-1) * minus.unsqueeze(-2))).sum() / n.sum().clamp(min=1e-8)
         if self.training:
-            self.update(losses.detach(), plus, minus, batch.position)
+            self.update(losses.detach(), plus, minus, batch)
         return loss
 
     @torch.no_grad()
-    def update(self, losses: Tensor, plus: Tensor, minus: Tensor, position: Tensor) -> None:
+    def update(self, losses: Tensor, plus: Tensor, minus: Tensor, batch: ClickBatch) -> None:
         """Move t+ and t- towards the ratios of this batch."""
-        index = (position - 1).clamp(0, len(self.clicked) - 1).flatten()
-        options = {"step": self.config.step, "power": 1 / (self.config.regularization + 1)}
-        by_clicked = (losses / minus.unsqueeze(-2)).sum(-1).flatten()
-        by_unclicked = (losses / plus.unsqueeze(-1)).sum(-2).flatten()
-        zeros = torch.zeros_like(self.clicked)
-        self.clicked.copy_(ratio_update(zeros.index_add(0, index, by_clicked), self.clicked, **options))
-        self.unclicked.copy_(ratio_update(zeros.index_add(0, index, by_unclicked), self.unclicked, **options))
+        by_clicked = (losses / minus.unsqueeze(-2)).sum(-1)
+        by_unclicked = (losses / plus.unsqueeze(-1)).sum(-2)
+        for ratio, values in ((self.clicked, by_clicked), (self.unclicked, by_unclicked)):
+            total = rank_sums(values, batch.position, batch.where, self.positions)
+            power = 1 / (self.config.regularization + 1)
+            ratio.copy_(ratio_update(total, ratio, step=self.config.step, power=power))
 
     def click_scores(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """Relevance times t+, in log space."""
