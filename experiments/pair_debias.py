@@ -13,7 +13,7 @@ import torch
 from common import THETA, arm, machine, spread, world
 
 import unskew
-from unskew.learning.methods.pair_debias import PairDebias, PairDebiasMethod
+from unskew.learning.methods.pair_debias import PairDebias
 
 
 class FromTruth(PairDebias):
@@ -23,7 +23,7 @@ class FromTruth(PairDebias):
     name: Literal["pair_debias"] = "pair_debias"
 
     def build(self, context):
-        method = PairDebiasMethod(self, context.positions)
+        method = super().build(context)
         method.clicked.copy_(torch.as_tensor(THETA))
         if not self.moving:
             method.update = lambda *args: None

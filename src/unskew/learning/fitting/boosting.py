@@ -230,10 +230,9 @@ class Boosting(Trainer):
     def restore(self, tensors: dict[str, Tensor], place: dict[str, Any]) -> None:
         """Go on where a checkpoint was written."""
         super().restore(tensors, place)
-        texts = [tensors[f"trees.{output}"] for output in range(len(self.tree_ranker.kept))]
-        self.tree_ranker.boosters = [
-            self.tree_ranker.format.opened(text.numpy().tobytes().decode()) for text in texts
-        ]
+        ranker = self.tree_ranker
+        texts = [tensors[f"trees.{output}"].numpy().tobytes() for output in range(len(ranker.kept))]
+        ranker.boosters = [ranker.format.opened(text.decode()) for text in texts]
         self.restored = tensors["outputs"]
 
 
