@@ -41,10 +41,7 @@ class Model(Scorer):
     def propensity(self) -> Array | None:
         """Examination relative to rank 1, as the method learned it; None where it has no such thing."""
         values = self.method.propensity()
-        if values is None:
-            return None
-        array: Array = values.detach().cpu().numpy()
-        return array
+        return None if values is None else np.asarray(values.detach().cpu())
 
     def score_scaled(self, documents: Array, sizes: Array) -> Array:
         """Scores [n] of whole lists, one after another, whose features are scaled already."""
