@@ -1,4 +1,4 @@
-"""Shared by all tests: where real data lie, and a cache that is not the user's."""
+"""Shared by all tests: where real data lie, a cache that is not the user's, engines, and what runs where."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,29 @@ from unskew.clicks.engine.engine import Engine, connect
 
 # tests run in parallel and their models are small: one thread each, set before torch is imported
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# a Java process lives for seconds here: compiling for long runs costs more than it gives
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
+SMALL = {
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+"""Spark for a handful of rows; the tests on a cluster run with Spark's own settings."""
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Each test file runs in one process, so that what its tests share is made once; all on Spark in one, too."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFile(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            name, _, test = nodeid.partition("::")
+            return "spark" if "[spark" in test else name
+
+    return ByFile(config, log)
 
 
 @pytest.fixture(scope="session")
@@ -40,10 +64,25 @@ def need_spark() -> None:
         pytest.skip("Spark needs Java, and there is none")
 
 
-@pytest.fixture(scope="session", params=["duckdb", pytest.param("spark", marks=pytest.mark.slow)])
-def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
-    """DuckDB, and a Spark on this machine, each opened once."""
-    if request.param == "spark":
-        need_spark()
-    with connect(request.param, threads=2, scratch=tmp_path_factory.mktemp("scratch")) as opened:
+@pytest.fixture(scope="session")
+def duckdb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    """DuckDB, opened once."""
+    with connect("duckdb", threads=2, scratch=tmp_path_factory.mktemp("scratch")) as opened:
         yield opened
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    """A Spark on this machine, started once."""
+    need_spark()
+    with connect("spark", threads=2, scratch=tmp_path_factory.mktemp("scratch")) as opened:
+        for name, value in SMALL.items():
+            opened.con._session.conf.set(name, value)
+        yield opened
+
+
+@pytest.fixture(params=["duckdb", pytest.param("spark", marks=pytest.mark.slow)])
+def engine(request: pytest.FixtureRequest) -> Engine:
+    """Each of the two."""
+    opened: Engine = request.getfixturevalue(request.param)
+    return opened

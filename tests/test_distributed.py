@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +66,7 @@ def learn(path: Path, out: Path, report: Any = None) -> unskew.Model:
 
 
 def torchrun(*words: str | Path) -> list[str]:
-    run = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "unskew"]
+    run = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     return [*run, *map(str, words)]
 
 
@@ -177,33 +178,79 @@ def test_settings_that_cannot_be(folder: Path, tmp_path: Path) -> None:
 # ---- two processes ----
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("method", "data"),
-    [("dla", ""), ("regression_em", "shards = 4"), ("vectorization", "shards = 4"), ("vectorization", "")],
-)
-def test_two_processes_learn_what_one_does(folder: Path, tmp_path: Path, method: str, data: str) -> None:
-    path = run_file(folder, f"{method}{len(data)}", method, data)
-    learn(path, tmp_path / "one")
-    done = in_two("learn", path, "--out", tmp_path / "two")
+SEVERAL = """
+import json, sys
+import torch.distributed as dist
+from unskew.terminal.main import main
+
+dist.init_process_group("gloo")  # once: each run would join the processes anew
+for words in json.loads(sys.argv[1]):
+    sys.argv = ["unskew", *words]
+    try:
+        main()
+    except SystemExit as end:
+        if end.code:
+            raise
+dist.destroy_process_group()
+"""
+
+
+@dataclass
+class Pair:
+    """What two processes wrote and said."""
+
+    runs: Path
+    out: str
+
+
+@pytest.fixture(scope="module")
+def by_itself(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Pair:
+    """One run as users start it."""
+    place = tmp_path_factory.mktemp("itself")
+    done = in_two("-m", "unskew", "learn", run_file(folder, "dla0"), "--out", place / "dla0")
     assert done.returncode == 0, done.stderr
-    assert_close(tmp_path / "one", tmp_path / "two")
-    assert done.stdout.count("finished:") == 1  # one speaks
-    texts = [(tmp_path / run / "curve.jsonl").read_text() for run in ("one", "two")]
-    curves = [[json.loads(line) for line in text.splitlines()] for text in texts]
-    for one, two in zip(*curves, strict=True):
-        assert one["metric"] == pytest.approx(two["metric"], abs=1e-6)
-        assert one["loss"] == pytest.approx(two["loss"], abs=1e-6)
+    return Pair(place, done.stdout)
+
+
+@pytest.fixture(scope="module")
+def together(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Pair:
+    """Several runs of the same two processes, and at last one that is refused: starting them takes longest."""
+    place = tmp_path_factory.mktemp("together")
+    paths = [run_file(folder, f"{method}{len(data)}", method, data) for method, data in CASES[1:]]
+    trees = run_file(folder, "trees2")
+    trees.write_text(trees.read_text().replace('name = "mlp"\nsizes = [6]\ndropout = 0.1', 'name = "trees"'))
+    words = [["learn", str(path), "--out", str(place / path.stem)] for path in (*paths, trees)]
+    (place / "several.py").write_text(SEVERAL)
+    done = in_two(place / "several.py", json.dumps(words))
+    assert done.returncode != 0
+    assert "trees grow from a log in memory, in one process" in done.stderr, done.stderr
+    return Pair(place, done.stdout)
+
+
+CASES = [("dla", ""), ("regression_em", "shards = 4"), ("vectorization", "shards = 4"), ("vectorization", "")]
 
 
 @pytest.mark.slow
-def test_trees_in_two_processes_are_refused(folder: Path, tmp_path: Path) -> None:
-    path = run_file(folder, "trees2", workers=2)
-    path.write_text(path.read_text().replace('name = "mlp"\nsizes = [6]\ndropout = 0.1', 'name = "trees"'))
-    done = in_two("learn", path, "--out", tmp_path / "run")
-    assert done.returncode != 0
-    assert "trees grow from a log in memory, in one process" in done.stderr
-    assert not (tmp_path / "run").exists()
+@pytest.mark.parametrize(("method", "data"), CASES)
+def test_two_processes_learn_what_one_does(
+    request: pytest.FixtureRequest, folder: Path, tmp_path: Path, method: str, data: str
+) -> None:
+    name = f"{method}{len(data)}"
+    two: Pair = request.getfixturevalue("by_itself" if method == "dla" else "together")
+    learn(folder / f"{name}.toml", tmp_path / "one")
+    assert_close(tmp_path / "one", two.runs / name)
+    assert two.out.count(f"finished: {two.runs / name}\n") == 1  # one speaks
+    texts = [(run / "curve.jsonl").read_text() for run in (tmp_path / "one", two.runs / name)]
+    curves = [[json.loads(line) for line in text.splitlines()] for text in texts]
+    for one, other in zip(*curves, strict=True):
+        assert one["metric"] == pytest.approx(other["metric"], abs=1e-6)
+        assert one["loss"] == pytest.approx(other["loss"], abs=1e-6)
+
+
+@pytest.mark.slow
+def test_trees_in_two_processes_are_refused(together: Pair) -> None:
+    assert not (together.runs / "trees2").exists()
+    assert together.out.count("finished:") == len(CASES) - 1
 
 
 @pytest.mark.slow
@@ -211,7 +258,7 @@ def test_an_interrupt_ends_all_and_the_run_goes_on_in_one_process(folder: Path, 
     path = run_file(folder, "long", steps=100_000, checkpoint_every=10, schedule="constant", validate_every=50)
     out = tmp_path / "run"
     running = subprocess.Popen(
-        torchrun("learn", path, "--out", out, "-q"),
+        torchrun("-m", "unskew", "learn", path, "--out", out, "-q"),
         env=ENVIRONMENT,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

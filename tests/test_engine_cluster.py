@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -60,13 +61,15 @@ def wait_for_log(folder: Path, text: str, times: int = 1, seconds: float = 240) 
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A folder with a log, and its counts by DuckDB."""
-    pytest.importorskip("pyspark", reason="pyspark is not installed")
-    if find_spec("pyspark") is None or not any(
-        os.access(Path(place) / "java", os.X_OK) for place in os.environ["PATH"].split(os.pathsep)
-    ):
-        pytest.skip("Spark needs Java, and there is none")
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a log, its counts by DuckDB, and settings of Spark for so little."""
+    if find_spec("pyspark") is None or shutil.which("java") is None:
+        pytest.skip("needs pyspark and Java")
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "spark-defaults.conf").write_text(
+        "spark.sql.shuffle.partitions 2\nspark.ui.enabled false\n"
+    )
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path / "conf"))
     lists = make_lists(20, 4, (3, 9), seed=0)
     write_log(simulate(lists, PositionBias(), pages=2000, seed=0), tmp_path / "log.parquet")
     unskew.counts(tmp_path / "log.parquet", tmp_path / "duckdb", pairs=True, threads=1)
@@ -114,10 +117,8 @@ def test_spark_connect(folder: Path) -> None:
     settings = {
         "spark.connect.grpc.binding.port": str(port),
         "spark.connect.grpc.binding.address": HERE,
-        "spark.ui.enabled": "false",
         "spark.master": "local[2]",
         "spark.driver.host": HERE,
-        "spark.sql.shuffle.partitions": "4",
     }
     flags = [flag for key, value in settings.items() for flag in ("--conf", f"{key}={value}")]
     server = "org.apache.spark.sql.connect.service.SparkConnectServer"

@@ -26,7 +26,7 @@ def example() -> Any:
     """The script's modules, found where the script finds them."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(ROOT / "examples" / "ranklens"))
-        names = ("ranklens", "ranklens_curves", "ranklens_movies", "ranklens_page")
+        names = ("ranklens", "ranklens_curves", "ranklens_movies", "ranklens_page", "ranklens_study")
         yield {name: importlib.import_module(name) for name in names}
 
 
@@ -137,10 +137,21 @@ def test_agreement_is_spearman(example: dict[str, ModuleType]) -> None:
 
 
 @pytest.mark.slow
-def test_runs_on_the_real_events(example: dict[str, ModuleType], tmp_path: Path, data_folder: Path) -> None:
+def test_runs_on_the_real_events(
+    example: dict[str, ModuleType], tmp_path: Path, data_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The study in which position and popularity go together; all four and the page are made up above."""
     events = data_folder / "ranklens" / "events.jsonl.gz"
     if not events.exists():
         pytest.skip(f"no RankLens at {events}")
+    curves, study = example["ranklens_curves"], example["ranklens_study"]
+
+    def one_study(train: Log, votes: np.ndarray, share: float) -> dict[str, tuple[Log, float]]:
+        score = curves.agreement(train, votes[train.row])
+        return {"ordered by votes": (train.take(score >= np.quantile(score, 1 - share)), 0.0)}
+
+    monkeypatch.setattr(study, "subsamples", one_study)
+    monkeypatch.setattr(example["ranklens"], "write_report", lambda *_: "")
     small = ["--seeds", "1", "--steps", "150", "--draws", "200", "--refits", "0"]
     result = example["ranklens"].main([str(events), "--out", str(tmp_path / "run"), *small])
     assert result["about"]["ingest"]["rules"]["everything_clicked"]["rows"] == 111 * 24

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
-import shutil
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
-from unskew.clicks.engine.engine import connect
+from unskew.clicks.engine.engine import Engine
 from unskew.clicks.ingest.ingest import ingest
 from unskew.clicks.ingest.options import IngestOptions
 
@@ -34,22 +32,19 @@ p8,q3,a,x,0,,u2,1
 
 
 @pytest.mark.slow
-def test_both_engines_give_the_same(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["spark"])  # beside the other tests on Spark
+def test_both_engines_give_the_same(name: str, duckdb: Engine, spark: Engine, tmp_path: Path) -> None:
     """Text with broken rows, and clicks by document and by place that have to be joined."""
-    if importlib.util.find_spec("pyspark") is None or shutil.which("java") is None:
-        pytest.skip("needs pyspark and Java")
     (tmp_path / "log.csv").write_bytes(LOG)
     options = IngestOptions.model_validate({"max_rejected": 0.5, "time": {"zone": "Europe/Berlin"}})
     ubi = str(Path(__file__).parent / "samples" / "ubi" / "[eq]*.ndjson")
-    made = {}
-    for name in ("duckdb", "spark"):
-        with connect(name, threads=1) as engine:
-            if name == "spark":  # a handful of rows need no more
-                engine.con._session.conf.set("spark.sql.shuffle.partitions", "1")
-            made[name] = [
-                ingest(tmp_path / "log.csv", tmp_path / name / "log", engine, options),
-                ingest(ubi, tmp_path / name / "ubi", engine, kind="ubi"),
-            ]
+    made = {
+        engine.name: [
+            ingest(tmp_path / "log.csv", tmp_path / engine.name / "log", engine, options),
+            ingest(ubi, tmp_path / engine.name / "ubi", engine, kind="ubi"),
+        ]
+        for engine in (duckdb, spark)
+    }
     assert made["spark"] == made["duckdb"]
     log, clicked = made["duckdb"]
     assert (log["pages"], log["rejected"]["rows"], clicked["clicks"]) == (2, 2, 3)

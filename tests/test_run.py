@@ -207,7 +207,7 @@ def test_validation_that_cannot_choose_is_refused(log: Log, fresh: Lists) -> Non
         unskew.learn(log, "naive", validation=bad, steps=2, **QUICK)
 
 
-def fresh_of_another_width_are_refused_before_training(log: Log, tmp_path: Path) -> None:
+def test_lists_of_another_width_are_refused_before_training(log: Log, tmp_path: Path) -> None:
     wide = unskew.make_lists(queries=3, features=7, documents=(3, 8))
     with pytest.raises(DataError, match="the test lists have 7 features, the log's lists 6"):
         unskew.learn(log, test=wide, steps=2, out=tmp_path / "run", **QUICK)
