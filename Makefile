@@ -5,18 +5,25 @@ VENV := .venv
 BIN := $(VENV)/bin
 DEMO := demo-run
 
-.PHONY: demo test check bench clean
+.PHONY: demo test check style types habits bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/unskew demo --out $(DEMO) --force
 
 test: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -n auto --dist worksteal
+	$(BIN)/python -m pytest -n auto
 
 check: $(VENV)/.installed-dev
+	+$(MAKE) --no-print-directory --jobs 2 style types habits
+
+style:
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+types:
 	$(BIN)/mypy
+
+habits:
 	$(BIN)/python -m pytest -q tests/test_imports.py tests/test_docs.py
 
 bench: $(VENV)/.installed-dev
