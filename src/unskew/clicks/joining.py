@@ -60,8 +60,7 @@ def whole_match(values: Array, ids: Array) -> Array:
         return np.asarray(found.to_numpy(zero_copy_only=False), np.int64)
     table = np.full(high - low + 2, -1, np.int64)  # the last entry stands for everything outside
     table[ids - low] = np.arange(len(ids))
-    result: Array = table[np.where((values >= low) & (values <= high), values - low, high - low + 1)]
-    return result
+    return table[np.where((values >= low) & (values <= high), values - low, high - low + 1)]
 
 
 def positional_rows(table: Any, lists: Lists, query: Array) -> Array:
@@ -73,8 +72,7 @@ def positional_rows(table: Any, lists: Lists, query: Array) -> Array:
         index = match(table["doc_id"], np.arange(longest))
     known = (query >= 0) & (index >= 0)
     known &= index < lists.sizes[query]
-    rows: Array = np.where(known, lists.offsets[query] + index, -1)
-    return rows
+    return np.where(known, lists.offsets[query] + index, -1)
 
 
 def named_rows(table: Any, lists: Lists, query: Array) -> Array:

@@ -54,8 +54,7 @@ class Counts:
     @property
     def where(self) -> Array:
         """[R, K] bool, true where there is a result."""
-        where: Array = self.row >= 0
-        return where
+        return self.row >= 0
 
     @property
     def positions(self) -> int:
@@ -188,8 +187,7 @@ def same_page(log: Log, page: Array, slot: Array) -> tuple[Array, Array]:
 
 def fill(values: Array, where: Array) -> Array:
     """The values, and the zero of their type where padded."""
-    filled: Array = np.where(where, values, np.zeros((), values.dtype))
-    return filled
+    return np.where(where, values, np.zeros((), values.dtype))
 
 
 def _codes(key: Array) -> Array:
@@ -220,5 +218,4 @@ def _clicked_both(log: Log, group: Array, slot: Array, counts: Counts) -> Array:
     left = np.repeat(np.arange(len(clicked)), repeat)  # every click meets every click of its page
     right = np.arange(len(left)) - np.repeat(np.cumsum(repeat) - repeat, repeat) + start[page[left]]
     cell = (group[page[left]] * width + slot[clicked[left]]) * width + slot[clicked[right]]
-    both: Array = np.bincount(cell, minlength=rows * width * width).reshape(rows, width, width)
-    return both
+    return np.bincount(cell, minlength=rows * width * width).reshape(rows, width, width)

@@ -73,8 +73,7 @@ class Shards:
     @property
     def pages(self) -> Array:
         """[shards] result pages behind each shard for training."""
-        pages: Array = self.facts[:-1, 0]
-        return pages
+        return self.facts[:-1, 0]
 
     @property
     def positions(self) -> int:

@@ -37,8 +37,7 @@ def part_of(ids: Any, parts: int, held: float) -> Array:
     ]
     share = np.array([int.from_bytes(one, "big") / 2**48 for one in hashes])  # [U] from 0 to 1
     part = np.floor((share - held) / (1 - held) * parts).astype(np.int64)
-    place: Array = np.where(share < held, parts, part.clip(0, parts - 1))[codes]
-    return place
+    return np.where(share < held, parts, part.clip(0, parts - 1))[codes]
 
 
 def split_table(

@@ -148,8 +148,7 @@ class DuckEngine(Engine):
         """See Engine; what Ibis does in `to_pyarrow`, without loading pandas."""
         with quiet():
             rows = self.con._to_duckdb_relation(table).to_arrow_table()
-        made: pa.Table = table.__pyarrow_result__(rows)
-        return made
+        return table.__pyarrow_result__(rows)
 
     def keep(self, table: Table) -> Table:
         """See Engine; one statement, where `create_table` of Ibis takes five."""

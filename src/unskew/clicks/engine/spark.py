@@ -129,8 +129,7 @@ class SparkEngine(Engine):
         """A Spark table as an Ibis table."""
         name = next(self._names)
         frame.createOrReplaceTempView(name)
-        table: Table = self.con.table(name)
-        return table
+        return self.con.table(name)
 
     def close(self) -> None:
         """See Engine."""

@@ -174,8 +174,7 @@ def _read_parquet(engine: Engine, files: list[Path]) -> Table:
     names = [plain_name(str(path.absolute())) for path in files]
     with quiet(), engine_errors(", ".join(names[:3])):
         table = engine.con.read_parquet(names, union_by_name=len(names) > 1, filename=FILE, file_row_number=True)
-    made: Table = table.rename({ROW: "file_row_number"})
-    return made
+    return table.rename({ROW: "file_row_number"})
 
 
 def _named_format(

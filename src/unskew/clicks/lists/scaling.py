@@ -66,13 +66,11 @@ class Scaling:
 
 
 def _linear(block: Block, statistics: Mapping[str, Array]) -> Array:
-    scaled: Array = (block.values - statistics["shift"]) / statistics["scale"]
-    return scaled
+    return (block.values - statistics["shift"]) / statistics["scale"]
 
 
 def _log1p(block: Block, _: Mapping[str, Array]) -> Array:
-    logged: Array = np.sign(block.values) * np.log1p(np.abs(block.values))
-    return logged
+    return np.sign(block.values) * np.log1p(np.abs(block.values))
 
 
 def _query_minmax(block: Block, _: Mapping[str, Array]) -> Array:

@@ -196,8 +196,7 @@ def draw_world(rng: np.random.Generator, features: int, confounder: bool) -> Lis
     pairs = np.stack([np.arange(count), np.roll(np.arange(count), 1)], axis=1)[: count // 2 * 2 : 2]
 
     def weights(size: float, *shape: int) -> Array:
-        drawn: Array = (size * rng.standard_normal(shape)).astype(np.float32)
-        return drawn
+        return (size * rng.standard_normal(shape)).astype(np.float32)
 
     return ListWorld(
         informative=informative,

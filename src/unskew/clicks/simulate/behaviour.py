@@ -144,8 +144,7 @@ def relevance_probability(labels: Array, *, noise: float = 0.1, max_grade: int =
     """
     grades = np.arange(max_grade + 1)
     table = (noise + (1 - noise) * (2.0**grades - 1) / (2.0**max_grade - 1)).astype(np.float32)
-    gamma: Array = np.take(table, labels, mode="clip")
-    return gamma
+    return np.take(table, labels, mode="clip")
 
 
 def at_ranks(curve: tuple[float, ...], ranks: int) -> Array:
@@ -154,8 +153,7 @@ def at_ranks(curve: tuple[float, ...], ranks: int) -> Array:
     >>> at_ranks((0.5, 0.25), 4).tolist()
     [0.5, 0.25, 0.25, 0.25]
     """
-    values: Array = np.asarray(curve)[np.minimum(np.arange(ranks), len(curve) - 1)]
-    return values
+    return np.asarray(curve)[np.minimum(np.arange(ranks), len(curve) - 1)]
 
 
 def draw_independent(
@@ -169,5 +167,4 @@ def draw_independent(
 
 def masked(shown: Shown, probability: Array) -> Array:
     """The probability as float64, 0 where padded."""
-    result: Array = np.where(shown.where, probability, 0.0)
-    return result
+    return np.where(shown.where, probability, 0.0)

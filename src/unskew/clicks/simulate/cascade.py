@@ -18,8 +18,7 @@ class Cascade(Sequential):
 
     def move_on(self, rank: int, state: Array, click: Array, relevance: Array) -> Array:
         """A click ends the page."""
-        following: Array = state * ~click
-        return following
+        return state * ~click
 
     def click_probability(self, shown: Shown) -> Array:
         """γ_k ∏_{j<k} (1 - γ_j)."""

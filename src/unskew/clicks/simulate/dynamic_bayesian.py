@@ -33,10 +33,9 @@ class DynamicBayesian(Sequential):
     def move_on(self, rank: int, state: Array, click: Array, relevance: Array) -> Array:
         """The two cases of the module's docstring."""
         missed = state * (1 - relevance) / np.maximum(1 - state * relevance, np.float32(1e-12))
-        following: Array = np.float32(self.continuation) * np.where(
+        return np.float32(self.continuation) * np.where(
             click, 1 - np.float32(self.satisfaction) * relevance, missed
         )
-        return following
 
     def click_probability(self, shown: Shown) -> Array:
         """γ_k ∏_{j<k} λ (1 - σ γ_j²)."""

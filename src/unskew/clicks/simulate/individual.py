@@ -76,8 +76,7 @@ class IndividualBias(Examined):
         with np.errstate(divide="ignore", invalid="ignore"):
             log_theta = np.log(at_ranks(self.curve, shown.where.shape[1])).astype(np.float32)
             theta = np.exp(power * log_theta)
-        result: Array = np.where(power > 0, theta, np.float32(1))
-        return result
+        return np.where(power > 0, theta, np.float32(1))
 
 
 def scaled(features: Array) -> Array:
@@ -91,8 +90,7 @@ def scaled(features: Array) -> Array:
     low, high = features.min(0), features.max(0)
     outside = (low < -1) | (high > 1)
     width = np.where(high > low, high - low, 1)
-    result: Array = np.where(outside, 2 * (features - low) / width - 1, features)
-    return result
+    return np.where(outside, 2 * (features - low) / width - 1, features)
 
 
 def choose_random(lists: Lists, behaviour: IndividualBias) -> Array:
@@ -110,5 +108,4 @@ def choose_important(lists: Lists, behaviour: IndividualBias) -> Array:
     forest = ExtraTreesClassifier(behaviour.trees, random_state=behaviour.seed)
     forest.fit(lists.features[rows], lists.labels[rows])
     order = np.argsort(-forest.feature_importances_, kind="stable")
-    chosen: Array = order[: len(behaviour.weights)]
-    return chosen
+    return order[: len(behaviour.weights)]

@@ -55,8 +55,7 @@ class LinearRanker:
             lists.features[start : start + step] @ slope - self.mean @ slope
             for start in range(0, len(lists.features), step)
         ]
-        scores: Array = np.concatenate(parts) if parts else np.zeros(0)
-        return scores
+        return np.concatenate(parts) if parts else np.zeros(0)
 
 
 class SvmLogger(Logger):

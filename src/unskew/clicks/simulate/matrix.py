@@ -49,8 +49,7 @@ class ClickMatrix(Behaviour):
     def table(self, ranks: int) -> Array:
         """The matrix at ranks 1 to `ranks`, [grades, ranks] float64, 0 beyond its last rank."""
         given = np.asarray(self.matrix)[:, :ranks]
-        table: Array = np.pad(given, [(0, 0), (0, ranks - given.shape[1])])
-        return table
+        return np.pad(given, [(0, 0), (0, ranks - given.shape[1])])
 
     def product(self, ranks: int) -> tuple[Array, Array]:
         """The nearest product: examination [ranks] and relevance [grades], float32."""

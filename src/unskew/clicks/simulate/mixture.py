@@ -70,5 +70,4 @@ def factors(ranks: int) -> Array:
     """What each kind multiplies γ with, or uses alone, at ranks 1 to `ranks`: [4, ranks] float32."""
     inverse = 1 / np.arange(1, ranks + 1)
     flat = np.ones(ranks)
-    table: Array = np.stack([0.1 * flat, 0.5 * inverse, 0.5 * flat, inverse]).astype(np.float32)
-    return table
+    return np.stack([0.1 * flat, 0.5 * inverse, 0.5 * flat, inverse]).astype(np.float32)

@@ -31,8 +31,7 @@ class PositionBias(Examined):
 
     def examination(self, ranks: int) -> Array:
         """θ_k^η of ranks 1 to `ranks`, float32."""
-        theta: Array = (at_ranks(self.curve, ranks) ** self.severity).astype(np.float32)
-        return theta
+        return (at_ranks(self.curve, ranks) ** self.severity).astype(np.float32)
 
     def theta(self, shown: Shown) -> Array:
         """θ_k^η, [K]."""

@@ -56,8 +56,7 @@ class TrustBias(Behaviour):
 
     def examination(self, ranks: int) -> Array:
         """θ_k^η of ranks 1 to `ranks`, float32."""
-        theta: Array = (at_ranks(self.curve, ranks) ** self.severity).astype(np.float32)
-        return theta
+        return (at_ranks(self.curve, ranks) ** self.severity).astype(np.float32)
 
     def affine(self, ranks: int) -> tuple[Array, Array]:
         """α_k = θ_k^η (ε⁺_k - ε⁻_k) and β_k = θ_k^η ε⁻_k, so that P(c_k) = α_k g + β_k.

@@ -66,13 +66,11 @@ class UserBrowsing(Sequential):
     def examine(self, rank: int, state: Array) -> Array:
         """The table's entry for this rank and the last click."""
         row = np.array([self.examination(rank, last) for last in range(rank)], np.float32)
-        chance: Array = row[state]
-        return chance
+        return row[state]
 
     def move_on(self, rank: int, state: Array, click: Array, relevance: Array) -> Array:
         """A click becomes the last one."""
-        last: Array = np.where(click, rank, state)
-        return last
+        return np.where(click, rank, state)
 
     def click_probability(self, shown: Shown) -> Array:
         """Forward recursion over the rank of the last click: P(l = j before rank r), [S, r]."""

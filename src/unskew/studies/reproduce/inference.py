@@ -40,8 +40,7 @@ class Timed:
     @property
     def ratio(self) -> Array:
         """Vectorization over scalar, turn by turn."""
-        ratio: Array = self.seconds["vectorization"] / self.seconds["scalar"]
-        return ratio
+        return self.seconds["vectorization"] / self.seconds["scalar"]
 
 
 def time_models(recipe: Recipe, chosen: Sequence[DataSet], how: How) -> Tried:
@@ -94,8 +93,7 @@ def untrained(name: str, asked: Inference, lists: Lists) -> Model:
 def rank_all(model: Model, scaled: Array, sizes: Array) -> Array:
     """Documents of all lists in ranked order, list after list."""
     scores = model.score_scaled(scaled, sizes)
-    order: Array = np.lexsort([-scores, np.repeat(np.arange(len(sizes)), sizes)])
-    return order
+    return np.lexsort([-scores, np.repeat(np.arange(len(sizes)), sizes)])
 
 
 def _section(recipe: Recipe, found: Timed) -> Section:
