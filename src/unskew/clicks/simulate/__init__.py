@@ -48,16 +48,12 @@ def simulate(
     lists: Lists,
     behaviour: Behaviour | str = "position",
     *,
-    pages: int | None = None,
-    clicks: int | None = None,
-    seed: int = 0,
     logger: Logger | str = "svm",
-    cutoff: int | None = None,
-    drop_clickless: bool = False,
-    randomized: float = 0.0,
-    truth: bool = False,
+    **options: object,
 ) -> Log:
-    """Simulate a click log as a `Simulation` with these settings, of which it explains each.
+    """Simulate a click log as a `Simulation` with these options, of which it explains each.
+
+    They are pages or clicks, seed, cutoff, drop_clickless, randomized and truth.
 
     Queries are drawn uniformly with replacement, and a query without documents never. Each page shows the top
     of its list in the order of the logging ranker, and the behaviour clicks.
@@ -68,15 +64,6 @@ def simulate(
     >>> log.click.tolist(), log.position.tolist()
     ([1, 0, 0, 1, 0, 0], [1, 2, 3, 1, 2, 3])
     """
-    asked = {
-        "behaviour": named("behaviour", behaviour, BEHAVIOURS) if isinstance(behaviour, str) else behaviour,
-        "logger": find_logger(logger),
-        "pages": pages,
-        "clicks": clicks,
-        "seed": seed,
-        "cutoff": cutoff,
-        "drop_clickless": drop_clickless,
-        "randomized": randomized,
-        "truth": truth,
-    }
+    people = named("behaviour", behaviour, BEHAVIOURS) if isinstance(behaviour, str) else behaviour
+    asked = options | {"behaviour": people, "logger": find_logger(logger)}
     return checked(Simulation, asked, "").draw(lists)

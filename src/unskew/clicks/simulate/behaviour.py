@@ -39,6 +39,11 @@ class Shown:
     terms: Array | None = None
     """[N], what `Behaviour.document_terms` said of every document; None where nobody asked it."""
 
+    def take(self, pages: Array) -> Shown:
+        """Some of the pages."""
+        tables = (table.take(pages, axis=0) for table in (self.rows, self.labels, self.where))
+        return Shown(self.lists, *tables, self.terms)
+
 
 class Outcome(NamedTuple):
     """What the users did, and why."""
@@ -85,6 +90,19 @@ class Graded(Behaviour):
     def relevance(self, shown: Shown) -> Array:
         """γ of every result, [S, K] float32."""
         return relevance_probability(shown.labels, noise=self.noise, max_grade=self.max_grade)
+
+
+class RankCurve(Graded):
+    """A behaviour that examines each rank with a probability of its own."""
+
+    curve: Curve = EYE_TRACKING
+    """Examination probability θ of ranks 1, 2, ...; ranks beyond its end reuse the last value."""
+    severity: Annotated[float, Field(ge=0.0)] = 1.0
+    """Power η of the curve: 0 is no bias of examination, 2 is a strong one."""
+
+    def examination(self, ranks: int) -> Array:
+        """θ_k^η of ranks 1 to `ranks`, float32."""
+        return (at_ranks(self.curve, ranks) ** self.severity).astype(np.float32)
 
 
 class Examined(Graded):

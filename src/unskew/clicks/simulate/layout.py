@@ -5,8 +5,6 @@ Legend: Q queries, S pages, K results of a page.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from unskew.clicks.simulate.behaviour import Shown
@@ -14,36 +12,18 @@ from unskew.errors import ConfigError
 from unskew.types import Array, Lists
 
 
-@dataclass(frozen=True)
-class PageTable:
-    """What each query shows."""
-
-    lists: Lists
-    rows: Array
-    """[Q, K] int, row of `lists.features`; -1 where padded."""
-    labels: Array
-    """[Q, K] int grades; 0 where padded."""
-    where: Array
-    """[Q, K] bool."""
-    sizes: Array
-    """[Q] int64, results on the page."""
-    terms: Array | None = None
-    """[N], see `Shown`."""
-
-    def show(self, queries: Array, shuffled: Array, rng: np.random.Generator) -> Shown:
-        """One page for each query [S]; where `shuffled` [S], its results in a uniformly random order."""
-        rows, labels, where = (table.take(queries, axis=0) for table in (self.rows, self.labels, self.where))
-        some = np.flatnonzero(shuffled)
-        if len(some):
-            keys = rng.random((len(some), where.shape[1]))
-            order = np.argsort(np.where(where[some], keys, 2.0), axis=1)  # padding stays at the end
-            rows[some] = np.take_along_axis(rows[some], order, axis=1)
-            labels[some] = np.take_along_axis(labels[some], order, axis=1)
-        return Shown(self.lists, rows, labels, where, self.terms)
+def shuffle(pages: Shown, shuffled: Array, rng: np.random.Generator) -> None:
+    """Bring the results of pages [S] into a uniformly random order, in place."""
+    some = np.flatnonzero(shuffled)
+    if len(some):
+        keys = rng.random((len(some), pages.where.shape[1]))
+        order = np.argsort(np.where(pages.where[some], keys, 2.0), axis=1)  # padding stays at the end
+        for table in (pages.rows, pages.labels):
+            table[some] = np.take_along_axis(table[some], order, axis=1)
 
 
-def lay_out(lists: Lists, scores: Array, cutoff: int | None) -> PageTable:
-    """Sort every list by descending score, ties in the order of the file, and keep the top.
+def lay_out(lists: Lists, scores: Array, cutoff: int | None) -> Shown:
+    """A page for each query: its list by descending score, ties in the order of the file, cut off.
 
     >>> import numpy as np
     >>> lists = Lists(np.zeros((3, 1)), np.array([0, 2, 3]), np.array([0, 4, 1]), np.array([7, 8]))
@@ -66,4 +46,4 @@ def lay_out(lists: Lists, scores: Array, cutoff: int | None) -> PageTable:
     labels = np.zeros((len(lists), width), np.asarray(lists.labels).dtype)
     rows[query[kept], rank[kept]] = order[kept]
     labels[query[kept], rank[kept]] = lists.labels[order[kept]]
-    return PageTable(lists, rows, labels, rows >= 0, np.minimum(sizes, width))
+    return Shown(lists, rows, labels, rows >= 0)

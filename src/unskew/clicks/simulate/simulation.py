@@ -14,7 +14,7 @@ from pydantic import Field, SerializeAsAny, model_validator
 
 from unskew.checking import Config
 from unskew.clicks.simulate.behaviour import Behaviour, Outcome, Shown
-from unskew.clicks.simulate.layout import PageTable, lay_out
+from unskew.clicks.simulate.layout import lay_out, shuffle
 from unskew.clicks.simulate.logger import Logger, SvmLogger, logging_scores
 from unskew.errors import DataError
 from unskew.types import Array, Lists, Log
@@ -83,31 +83,23 @@ class Chunk:
 
     query: Array
     """[S] int64."""
-    sizes: Array
-    """[S] int64."""
     shuffled: Array
     """[S] bool."""
     shown: Shown
     outcome: Outcome
 
-    def take(self, pages: Array | slice) -> Chunk:
+    def take(self, pages: Array) -> Chunk:
         """Some of the pages."""
-        shown, outcome = self.shown, self.outcome
-        return Chunk(
-            self.query[pages],
-            self.sizes[pages],
-            self.shuffled[pages],
-            Shown(shown.lists, shown.rows[pages], shown.labels[pages], shown.where[pages]),
-            Outcome(*(part[pages] for part in outcome)),
-        )
+        outcome = Outcome(*(part[pages] for part in self.outcome))
+        return Chunk(self.query[pages], self.shuffled[pages], self.shown.take(pages), outcome)
 
 
 class PageStream:
     """An endless stream of pages that is the same however it is cut into chunks."""
 
-    def __init__(self, table: PageTable, behaviour: Behaviour, seed: int, randomized: float) -> None:
+    def __init__(self, table: Shown, behaviour: Behaviour, seed: int, randomized: float) -> None:
         self.table, self.behaviour, self.randomized = table, behaviour, randomized
-        self.queries = np.flatnonzero(table.sizes)
+        self.queries = np.flatnonzero(table.where.any(1))
         if not len(self.queries):
             raise DataError("no query has a document", path=table.lists.name, hint="give lists with documents")
         streams = np.random.SeedSequence(seed).spawn(4)
@@ -124,9 +116,9 @@ class PageStream:
         shuffled = np.zeros(pages, bool)
         if self.randomized > 0:
             shuffled = self.flag_rng.random(pages) < self.randomized
-        shown = self.table.show(query, shuffled, self.order_rng)
-        outcome = self.behaviour.draw(shown, self.click_rng)
-        return Chunk(query, self.table.sizes[query], shuffled, shown, outcome)
+        shown = self.table.take(query)
+        shuffle(shown, shuffled, self.order_rng)
+        return Chunk(query, shuffled, shown, self.behaviour.draw(shown, self.click_rng))
 
 
 @dataclass
@@ -197,8 +189,8 @@ def flat(chunk: Chunk, truth: bool) -> dict[str, Array]:
         name: (table.reshape(-1) if full else table[where]).astype(kind, copy=False)
         for name, (table, kind) in tables.items()
     }
-    pages = {"query": chunk.query, "sizes": chunk.sizes, "randomized": np.repeat(chunk.shuffled, chunk.sizes)}
-    return pages | cells
+    sizes = np.count_nonzero(where, axis=1)
+    return {"query": chunk.query, "sizes": sizes, "randomized": np.repeat(chunk.shuffled, sizes)} | cells
 
 
 def assemble(lists: Lists, parts: list[dict[str, Array]], *, with_randomized: bool) -> Log:

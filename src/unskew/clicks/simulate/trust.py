@@ -11,17 +11,14 @@ Differences from the paper: it states g without noise, its published configurati
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
 import numpy as np
-from pydantic import Field
 
 from unskew.clicks.simulate.behaviour import (
-    EYE_TRACKING,
-    Behaviour,
     Curve,
     Outcome,
-    Probability,
+    RankCurve,
     Shown,
     at_ranks,
     draw_independent,
@@ -31,32 +28,20 @@ from unskew.clicks.simulate.behaviour import (
 from unskew.types import Array
 
 
-class TrustBias(Behaviour):
+class TrustBias(RankCurve):
     """Users examine by rank, and trust the ranking when they judge."""
 
     version: Literal["paper", "published"] = "paper"
-    """"paper": g has no noise; "published": g has the noise below, as in the authors' configuration."""
-    curve: Curve = EYE_TRACKING
-    """Examination probability θ of ranks 1, 2, ...; ranks beyond its end reuse the last value."""
-    severity: Annotated[float, Field(ge=0.0)] = 1.0
-    """Power η of the curve: 0 leaves the trust bias alone."""
+    """"paper": g has no noise; "published": g has the behaviour's noise, as in the authors' configuration."""
     relevant: Curve = tuple(1 - (k + 1) / 100 for k in range(1, 11))
     """ε⁺: probability of a click on an examined relevant result at ranks 1, 2, ..."""
     irrelevant: Curve = tuple(0.65 / k for k in range(1, 11))
     """ε⁻: probability of a click on an examined irrelevant result at ranks 1, 2, ..."""
-    noise: Probability = 0.1
-    """Probability that a result of grade 0 is taken for relevant, in the published version."""
-    max_grade: Annotated[int, Field(ge=1, le=30)] = 4
-    """Highest grade; higher ones count as this."""
 
     def relevance(self, shown: Shown) -> Array:
         """The g of every result, [S, K] float32."""
         noise = self.noise if self.version == "published" else 0.0
         return relevance_probability(shown.labels, noise=noise, max_grade=self.max_grade)
-
-    def examination(self, ranks: int) -> Array:
-        """θ_k^η of ranks 1 to `ranks`, float32."""
-        return (at_ranks(self.curve, ranks) ** self.severity).astype(np.float32)
 
     def affine(self, ranks: int) -> tuple[Array, Array]:
         """α_k = θ_k^η (ε⁺_k - ε⁻_k) and β_k = θ_k^η ε⁻_k, so that P(c_k) = α_k g + β_k.
