@@ -18,12 +18,12 @@ import pyarrow.parquet as pq
 with atheris.instrument_imports(
     include=["unskew.clicks.ingest.formats", "unskew.clicks.ingest.formats.stage", "unskew.clicks.ingest"]
 ):
-    from unskew.clicks.ingest.formats import READERS, ReaderOptions, stage
+    from unskew.clicks.ingest.formats import READERS, stage
     from unskew.clicks.ingest.options import IngestOptions
     from unskew.clicks.ingest.text import ROW, stage_text
 from unskew.errors import UnskewError
 
-OPTIONS = ReaderOptions(items=True, longest_line=4_000, expansion=50, expansion_floor=100_000)
+OPTIONS = IngestOptions(reader={"items": True, "longest_line": 4_000})
 WRITTEN: dict[str, Any] = {}
 
 

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from unskew.clicks.ingest.formats import READERS, ReaderOptions
+from unskew.clicks.ingest.formats import READERS
 from unskew.clicks.ingest.formats.stage import Stage
+from unskew.clicks.ingest.options import IngestOptions
 from unskew.types import Lists, Log
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -93,7 +94,7 @@ def test_runs_on_made_up_events(example: dict[str, ModuleType], tmp_path: Path) 
 
 def test_movies_of_the_sample(example: dict[str, ModuleType], tmp_path: Path) -> None:
     stage = Stage(tmp_path / "stage")
-    READERS["ranklens"]([SAMPLE], stage, ReaderOptions(items=True))
+    READERS["ranklens"]([SAMPLE], stage, IngestOptions(reader={"items": True}))
     movies = example["ranklens_movies"].read_movies(stage.close().sides["items"])
     assert movies["m1"]["genres"] == ["drama", "comedy"]
     assert movies["m1"]["vote_avg"] == [6.5]

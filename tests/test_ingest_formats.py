@@ -197,14 +197,14 @@ def test_clicks_by_place_and_by_document_are_one_and_the_same(tmp_path: Path) ->
 
 def test_what_readers_are_told(tmp_path: Path) -> None:
     path = ubi(tmp_path, [{"place": 1, "action": "tap"}, {"place": 2, "action": "click"}])
-    with pytest.raises(DataError, match="ordinal_base"):
+    with pytest.raises(DataError, match="say which, --positions-from"):
         command(path, tmp_path / "out", "ubi")
-    command(path, tmp_path / "out", "ubi", '[reader]\nordinal_base = 0\nclick_actions = ["tap"]')
+    command(path, tmp_path / "out", "ubi", '[positions]\nbase = 0\n[events]\nclick = ["tap"]')
     assert cells(impressions(tmp_path / "out")) == [("p", "a", 1, 0), ("p", "b", 2, 1), ("p", "c", 3, 0)]
     with pytest.raises(ConfigError, match=r"reader.item: unknown key. Did you mean items"):
         command(path, tmp_path / "out", "ubi", "[reader]\nitem = true")
-    with pytest.raises(ConfigError, match="unknown time zone"):
-        command(path, tmp_path / "out", "ubi", '[reader]\ntimezone = "Mars"')
+    with pytest.raises(ConfigError, match="there is no such time zone"):
+        command(path, tmp_path / "out", "ubi", '[time]\nzone = "Mars"')
     with pytest.raises(ConfigError, match=r"\[reader\] is for formats"):
         command(path, tmp_path / "other", "jsonl", "[reader]\nitems = true")
 

@@ -10,17 +10,18 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from unskew.clicks.ingest.formats import READERS, ReaderOptions
+from unskew.clicks.ingest.formats import READERS
 from unskew.clicks.ingest.formats.stage import Stage, Staged
+from unskew.clicks.ingest.options import IngestOptions
 
 SAMPLES = Path(__file__).parent / "samples"
 Rows = list[dict[str, Any]]
 
 
-def stage(folder: Path, reader: str, *names: str, **options: Any) -> Staged:
+def stage(folder: Path, reader: str, /, *names: str, **options: Any) -> Staged:
     """Read samples by name into a folder."""
     target = Stage(folder)
-    READERS[reader]([SAMPLES / reader / name for name in names], target, ReaderOptions(**options))
+    READERS[reader]([SAMPLES / reader / name for name in names], target, IngestOptions(**options))
     return target.close()
 
 
@@ -91,7 +92,7 @@ def test_ubi_as_the_plugin_writes_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["answer.json", "array.json"])
 def test_ubi_values_that_go_over_several_lines(tmp_path: Path, name: str) -> None:
-    staged = stage(tmp_path, "ubi", name, timezone="Europe/Paris")
+    staged = stage(tmp_path, "ubi", name, time={"zone": "Europe/Paris"})
     shown, clicked = pick(rows(staged.impressions), "page_id", "doc_id"), rows(staged.clicks)
     expected = {"answer.json": [("a-1", "11"), ("a-1", "12")], "array.json": [("b-1", "x")]}
     assert shown == expected[name]
@@ -215,7 +216,7 @@ def test_yandex(tmp_path: Path) -> None:
 
 
 def test_ranklens(tmp_path: Path) -> None:
-    staged = stage(tmp_path, "ranklens", "events.jsonl", items=True, randomized=True)
+    staged = stage(tmp_path, "ranklens", "events.jsonl", reader={"items": True, "randomized": True})
     names = ("page_id", "visit_id", "user_id", "query_id", "doc_id", "position", "logging_score", "randomized")
     assert pick(rows(staged.impressions), *names) == [
         ("r1", "v1", "u1", "all", "m1", 1, 0.5, True),
@@ -246,7 +247,7 @@ def test_ranklens_real_data_has_the_click_rates_that_it_is_known_for(tmp_path: P
     if not path.exists():
         pytest.skip("no RankLens data")
     target = Stage(tmp_path)
-    READERS["ranklens"]([path], target, ReaderOptions())
+    READERS["ranklens"]([path], target, IngestOptions())
     staged = target.close()
     assert (staged.impression_rows, staged.click_rows, staged.rejected_rows) == (9_800 * 24, 46_125, 0)
     shown = pq.read_table(staged.impressions, columns=["page_id", "doc_id", "position"]).to_pydict()

@@ -16,8 +16,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from unskew.clicks.ingest.formats import READERS, ReaderOptions
+from unskew.clicks.ingest.formats import READERS
 from unskew.clicks.ingest.formats.stage import Stage, Staged
+from unskew.clicks.ingest.options import IngestOptions
+from unskew.disk import FREE
 from unskew.errors import ConfigError, DataError
 
 PAGE = '{"query_id":"q","user_query":"u","query_response_hit_ids":["a","b"]}'
@@ -33,9 +35,9 @@ GOOD = {
 }
 
 
-def stage(folder: Path, reader: str, *paths: Path, **options: Any) -> Staged:
+def stage(folder: Path, reader: str, /, *paths: Path, **options: Any) -> Staged:
     target = Stage(folder / "staged")
-    READERS[reader](paths, target, ReaderOptions(**options))
+    READERS[reader](paths, target, IngestOptions(**options))
     return target.close()
 
 
@@ -125,7 +127,7 @@ def test_a_broken_record_is_rejected_with_its_reason_and_line(
     if reader == "tiangong":
         good = good.removesuffix(b"</session>").rstrip()  # the broken lines stand within the session
     (tmp_path / "log").write_bytes(good + b"\n\n" + line + b"\n" + GOOD[reader].encode() + b"\n")
-    staged = stage(tmp_path, reader, tmp_path / "log", items=True)
+    staged = stage(tmp_path, reader, tmp_path / "log", reader={"items": True})
     found = rejected(staged)
     row = good.count(b"\n") + 3
     assert [(one["row"], one["reason"]) for one in found][:1] == [(row, reason)]
@@ -227,7 +229,7 @@ def test_brackets_that_do_not_match_are_an_error(tmp_path: Path, text: str) -> N
 
 def test_one_long_line_may_be_an_array(tmp_path: Path) -> None:
     (tmp_path / "log.json").write_text("[" + ",".join([PAGE] * 50) + "]")
-    staged = stage(tmp_path, "ubi", tmp_path / "log.json", longest_line=1000)
+    staged = stage(tmp_path, "ubi", tmp_path / "log.json", reader={"longest_line": 1000})
     assert (staged.impression_rows, staged.rows_read, staged.rejected) == (100, 50, None)
 
 
@@ -261,9 +263,9 @@ def test_compressed_files(tmp_path: Path, suffix: str) -> None:
 @pytest.mark.parametrize("suffix", [".gz", ".xz", ".bz2", ".zst"])
 def test_a_stream_may_not_expand_without_end(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"bomb{suffix}"
-    path.write_bytes(COMPRESSORS.get(suffix, zstandard)(b"\n" * 40_000_000))
+    path.write_bytes(COMPRESSORS.get(suffix, zstandard)(b" " * (FREE + 2**20)))
     with pytest.raises(DataError, match=r"grows past"):
-        stage(tmp_path, "yandex", path, expansion=100, expansion_floor=2**20)
+        stage(tmp_path, "yandex", path, files={"max_expansion": 100})
 
 
 def test_an_xz_header_may_not_ask_for_endless_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -301,10 +303,10 @@ def test_a_file_may_begin_with_a_byte_order_mark_and_end_lines_as_windows_does(t
 
 
 def test_options_are_checked() -> None:
-    with pytest.raises(ConfigError, match=r"ReaderOptions.timezone: unknown time zone"):
-        ReaderOptions(timezone="../../etc/passwd")
+    with pytest.raises(ConfigError, match=r"IngestOptions.time.zone: there is no such time zone"):
+        IngestOptions(time={"zone": "../../etc/passwd"})
     with pytest.raises(ConfigError):
-        ReaderOptions(ordinal_base=2)
+        IngestOptions(positions={"base": 2})
 
 
 def test_a_session_that_shows_documents_without_end_is_rejected(

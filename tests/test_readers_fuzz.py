@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from unskew.clicks.ingest.formats import READERS, ReaderOptions
+from unskew.clicks.ingest.formats import READERS
 from unskew.clicks.ingest.formats.stage import Stage
 from unskew.clicks.ingest.options import IngestOptions
 from unskew.clicks.ingest.text import ROW, stage_text
@@ -33,7 +33,7 @@ def check(reader: str, data: bytes, suffix: str = "") -> None:
         path = Path(folder) / f"log{suffix}"
         path.write_bytes(data)
         target = Stage(Path(folder) / "staged", batch=7)
-        options = ReaderOptions(items=True, longest_line=4_000, expansion=50, expansion_floor=100_000)
+        options = IngestOptions(reader={"items": True, "longest_line": 4_000})
         try:
             READERS[reader]([path], target, options)
         except UnskewError:

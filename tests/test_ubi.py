@@ -13,10 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import unskew
-from unskew.clicks.ingest.formats import READERS, ReaderOptions
+from unskew.clicks.ingest.formats import READERS
 from unskew.clicks.ingest.formats.stage import Stage, Staged
 from unskew.clicks.ingest.formats.ubi_base import SAMPLE, OrdinalBase
 from unskew.clicks.ingest.formats.ubi_writer import write_ubi
+from unskew.clicks.ingest.options import IngestOptions
 from unskew.errors import DataError
 
 Rows = list[dict[str, Any]]
@@ -25,7 +26,7 @@ NOON = datetime(2025, 5, 1, 12, tzinfo=UTC)
 
 def read(folder: Path, *paths: Path, **options: Any) -> Staged:
     target = Stage(folder)
-    READERS["ubi"](paths, target, ReaderOptions(**options))
+    READERS["ubi"](paths, target, IngestOptions(**options))
     return target.close()
 
 
@@ -157,8 +158,8 @@ def test_ordinals_that_matter_and_tell_nothing_are_an_error_unless_the_base_is_g
     lines = [page(0), click(0, 1, None)]
     with pytest.raises(DataError, match=r"1 clicks have an ordinal and no object_id, .*; say which"):
         positions(tmp_path, lines)
-    assert positions(tmp_path, lines, ordinal_base=0) == ([2], "ordinals count from 0 as told")
-    assert positions(tmp_path, lines, ordinal_base=1) == ([1], "ordinals count from 1 as told")
+    assert positions(tmp_path, lines, positions={"base": 0}) == ([2], "ordinals count from 0 as told")
+    assert positions(tmp_path, lines, positions={"base": 1}) == ([1], "ordinals count from 1 as told")
 
 
 def test_evidence_is_a_sample_of_bounded_size_that_keeps_pages_with_their_clicks() -> None:
@@ -186,7 +187,7 @@ def test_other_names_of_the_fields(tmp_path: Path) -> None:
         '{"action_name":"click","query_id":"p","event_attributes":{"position":{"ordinal":{"index":2}}}}',
     ]
     (tmp_path / "log").write_text("\n".join(lines))
-    staged = read(tmp_path / "staged", tmp_path / "log", click_actions=("view",))
+    staged = read(tmp_path / "staged", tmp_path / "log", events={"click": ("view",)})
     shown = pq.read_table(staged.impressions).to_pylist()
     assert [(row["page_id"], row["query_id"], row["doc_id"], row["policy_id"]) for row in shown] == [
         ("p", "u", "a", "x"),

@@ -171,7 +171,8 @@ class DuckEngine(Engine):
         return aggregate(lambda x: ..., name="bit_xor", signature=(("uint64",), "uint64"))(again(mixed(row)))
 
     def _write(self, table: Table, folder: str, partitions: int | None) -> None:
-        several = partitions is None or partitions >= int(self.con.settings["threads"])
+        # a union makes several files of one thread
+        several = partitions is None or (partitions > 1 and partitions >= int(self.con.settings["threads"]))
         place = folder if several else f"{folder}/part-0.parquet"
         options = COPY + (", PER_THREAD_OUTPUT true" if several else "")
         if not several and "://" not in folder:

@@ -123,7 +123,8 @@ def typed(table: Table, options: IngestOptions, engine: str, *, events: bool = F
         else:
             made[name] = column
     reason = ibis.cases(*broken, else_=ibis.null("string"))
-    return table.select(**made, **{REASON: reason, DETAIL: _detail(table)})
+    places = {FILE: ibis.null("string"), ROW: ibis.null("int64")}  # where the engine cannot tell
+    return table.select(**places | made, **{REASON: reason, DETAIL: _detail(table)})
 
 
 def _detail(table: Table) -> Any:

@@ -161,16 +161,15 @@ class _Ingest:
 
     def _put_aside(self, tables: list[Table]) -> None:
         """Write rejected.parquet, count the broken rows by reason, and stop where they are too many."""
+        import ibis
+
         parts = [_rejected(table) for table in tables]
         parts += [self.engine.read_parquet(folder).select(*REJECTED) for folder in self.source.rejected]
         place = self.working / "rejected.parquet"
         if parts:
-            whole = parts[0]
-            for part in parts[1:]:
-                whole = whole.union(part)
             folder = self.working / ".scratch" / "rejected"
-            self.engine.write_parquet(whole, folder, partitions=1)
-            _one_file(folder, place)
+            self.engine.write_parquet(ibis.union(*parts), folder, partitions=1)
+            next(folder.rglob("*.parquet")).replace(place)
         else:
             pq.write_table(pa.Table.from_batches([], ASIDE), place)  # `empty_table` would load pandas
         counted, examples = _reasons(place)
@@ -211,18 +210,6 @@ def _rejected(table: Table) -> Table:
 def _row_count(folder: Path) -> int:
     """Rows of a folder of part files."""
     return sum(pq.read_metadata(path).num_rows for path in folder.glob("*.parquet"))
-
-
-def _one_file(folder: Path, place: Path) -> None:
-    """Several part files as one."""
-    parts = sorted(folder.rglob("*.parquet"))
-    if len(parts) == 1:
-        parts[0].replace(place)
-        return
-    with pq.ParquetWriter(place, ASIDE, compression="zstd") as writer:
-        for part in parts:
-            for batch in pq.ParquetFile(part).iter_batches():
-                writer.write_table(pa.table(batch).cast(ASIDE))
 
 
 def _reasons(place: Path) -> tuple[Counter[str], dict[str, list[str]]]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,12 +20,14 @@ BLOCK = 4 * 2**20
 """Bytes parsed at once."""
 LONGEST = 16 * 2**20
 """Bytes of the longest line; a longer one is rejected without being held."""
+_IN_ORDER: dict[str, Any] = {"threads": 1}  # rows keep their order
 SERP = re.compile(r'"(serp_\w{1,100})"\s*:')
+"""Keys that look like serp columns, also nested ones."""
 
 
 def json_columns(path: Path, texts: Texts) -> list[str]:
     """The keys of the first block of a file, in the order in which they come."""
-    with opened(path, texts.max_expansion) as file, _duckdb() as con:
+    with opened(path, texts.max_expansion) as file, duckdb.connect(config=_IN_ORDER) as con:
         for _, lines in _blocks(file, lambda *_: None):
             table = _good(con, pa.table({"line": pa.array(lines, pa.string())}))[0]
             sql = "SELECT k FROM (SELECT unnest(json_keys(line)) AS k FROM given) GROUP BY k ORDER BY k"
@@ -41,9 +43,9 @@ def json_batches(
     picked = ", ".join(f'v[{at + 1}] AS "c{at}"' for at in range(len(wanted)))
     sql = f"SELECT {picked} FROM (SELECT json_extract_string(line, $paths) AS v FROM given)"
     known: set[str] | None = None
-    with opened(path, texts.max_expansion) as file, _duckdb() as con:
+    with opened(path, texts.max_expansion) as file, duckdb.connect(config=_IN_ORDER) as con:
         for first, lines in _blocks(file, reject):
-            names = _serp_names(lines)
+            names = {name for line in lines if '"serp_' in line for name in SERP.findall(line)}
             known = {*wanted, *names} if known is None else known
             late |= names - known
             table = pa.table({"line": pa.array(lines, pa.string()), "row": np.arange(first, first + len(lines))})
@@ -54,11 +56,6 @@ def json_batches(
             if len(good):
                 found = _run(con, sql, good.select(["line"]), {"paths": paths})
                 yield found.rename_columns(wanted), good["row"].to_numpy()
-
-
-def _serp_names(lines: list[str]) -> set[str]:
-    """Keys of lines that look like serp columns, also nested ones."""
-    return {name for line in lines if '"serp_' in line for name in SERP.findall(line)}
 
 
 def _blocks(file: Guarded, reject: Reject) -> Iterator[tuple[int, list[str]]]:
@@ -87,15 +84,6 @@ def _good(con: Any, table: Any) -> tuple[Any, Any]:
     sql = "SELECT CASE WHEN json_valid(line) THEN json_type(line) = 'OBJECT' ELSE false END AS ok FROM given"
     valid = _run(con, sql, table.select(["line"]))["ok"]
     return table.filter(valid), table.filter(pc.invert(valid))
-
-
-@contextmanager
-def _duckdb() -> Iterator[Any]:
-    """A DuckDB of its own, whose rows keep their order."""
-    import duckdb
-
-    with duckdb.connect(config={"threads": 1}) as con:
-        yield con
 
 
 def _run(con: Any, sql: str, given: Any, params: dict[str, Any] | None = None) -> Any:

@@ -24,7 +24,6 @@ from zoneinfo import ZoneInfo
 from pydantic import Field, field_validator
 
 from unskew.checking import Config, did_you_mean
-from unskew.clicks.ingest.formats.options import ReaderOptions
 from unskew.clicks.schema import OPTIONAL, REQUIRED
 
 OURS = {
@@ -81,8 +80,8 @@ class Events(Config):
     """The column that says which; a column named `event` is taken unless `click` is a column too."""
     impression: Names = ("impression", "view", "impress", "show")
     """Its values for a result that was shown."""
-    click: Names = ("click", "clicked")
-    """Its values for a click."""
+    click: Names = ("click", "clicked", "click_through")
+    """Its values for a click; also the actions that are clicks in the formats ubi and ranklens."""
 
 
 class Robots(Config):
@@ -106,7 +105,7 @@ class Rules(Config):
 
 
 class Texts(Config):
-    """How to read CSV."""
+    """How to read text."""
 
     delimiter: str | None = Field(default=None, min_length=1, max_length=1)
     """Between fields; a tab for .tsv, else the one of , tab ; | that the header has most of."""
@@ -114,6 +113,19 @@ class Texts(Config):
     """Around fields; empty where quotes are letters like others."""
     max_expansion: int = Field(default=200, ge=1)
     """How many times its size a compressed file may grow to; more is taken for a bomb."""
+
+
+class ReaderOptions(Config):
+    """Settings of the formats that have a reader of their own; each reader uses those that concern it."""
+
+    randomized: bool = False
+    """Mark every result as shown in random order; for logs known to be shuffled, as RankLens is (ranklens)."""
+    items: bool = False
+    """Also keep the fields of the items, as the side table `items` (ranklens)."""
+    longest_line: int = Field(default=10 * 2**20, ge=1)
+    """Bytes of a record; longer ones are rejected without being held."""
+    most_results: int = Field(default=10_000, ge=1, le=32_767)
+    """Results on a page; larger pages are rejected."""
 
 
 class IngestOptions(Config):
@@ -131,7 +143,7 @@ class IngestOptions(Config):
     rules: Rules = Rules()
     files: Texts = Texts()
     reader: ReaderOptions = ReaderOptions()
-    """For formats with a reader of their own; `time`, `positions` and `events` count where this says nothing."""
+    """For formats with a reader of their own."""
     max_rejected: float = Field(default=0.01, ge=0, le=1, strict=False)
     """Share of broken rows past which nothing is written."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,17 +49,8 @@ class LogSource:
     """Parquet files whose columns are those of the impressions, in name and type, and no others."""
     sides: Mapping[str, Path] = field(default_factory=dict)
     """Folders of the tables beside the log, such as `labels`."""
-
-
-@dataclass(frozen=True)
-class _Raw:
-    table: Table
-    rejected: tuple[Path, ...]
-    lost: int
-    parsed: bool
-    columns: tuple[str, ...]
-    files: tuple[Path, ...] = ()
-    notes: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+    """Names of all columns of the source, also of those that are not read."""
 
 
 def open_source(
@@ -77,25 +68,23 @@ def open_source(
     if options.reader.model_fields_set:
         raise ConfigError("[reader] is for formats with a reader of their own: give format=, such as ubi")
     raw = _open_files(engine, sources, options, scratch / "shown", kind)
-    shown, clicked, rest = split_events(raw.table, options)
-    parts = [raw]
+    shown, clicked, rest = split_events(raw.impressions, options)
     if clicks:
         if clicked is not None:
             raise ConfigError("clicks= goes with a source without an event column")
-        parts.append(_open_files(engine, clicks, options, scratch / "clicked", None))
-        clicked = parts[1].table
-    ignored = {} if rest is None else {"other_event": engine.count(rest)}
+        beside = _open_files(engine, clicks, options, scratch / "clicked", None)
+        clicked = beside.impressions
+        added = {name: getattr(raw, name) + getattr(beside, name) for name in ("rejected", "lost", "notes")}
+        raw = replace(raw, parsed=raw.parsed or beside.parsed, **added)
+    other = 0 if rest is None else engine.count(rest)
     impressions = _impressions(shown, options, engine, clicked is not None, raw.columns)
-    same = clicked is None and _same_columns(raw.table, impressions)
-    return LogSource(
+    same = clicked is None and _same_columns(raw.impressions, impressions)
+    return replace(
+        raw,
         impressions=impressions,
         clicks=None if clicked is None else _clicks(clicked, options, engine),
         files=raw.files if same else (),
-        parsed=any(part.parsed for part in parts),
-        rejected=tuple(path for part in parts for path in part.rejected),
-        lost=sum(part.lost for part in parts),
-        ignored={name: count for name, count in ignored.items() if count},
-        notes=tuple(note for part in parts for note in part.notes),
+        ignored={"other_event": other} if other else {},
     )
 
 
@@ -106,7 +95,7 @@ def _impressions(
     require(table, tuple(name for name in REQUIRED if not (joined and name == "click")), present)
     if joined and "click" in table.columns:
         table = table.drop("click")
-    return _with_place(table, typed(table, options, engine.name))
+    return typed(table, options, engine.name)
 
 
 def _clicks(raw: Table, options: IngestOptions, engine: Engine) -> Table:
@@ -117,31 +106,23 @@ def _clicks(raw: Table, options: IngestOptions, engine: Engine) -> Table:
     table = table.select(*kept, *(name for name in (FILE, ROW) if name in table.columns))
     if not kept:
         return table.filter(ibis.literal(False))
-    return _with_place(table, typed(table, options, engine.name, events=True))
-
-
-def _with_place(table: Table, made: Table) -> Table:
-    """The typed table has the place of every row; null where the engine cannot tell."""
-    import ibis
-
-    places = {FILE: ibis.null("string"), ROW: ibis.null("int64")}
-    missing = {name: null for name, null in places.items() if name not in made.columns}
-    return made.mutate(**missing) if missing else made
+    return typed(table, options, engine.name, events=True)
 
 
 def _open_files(
     engine: Engine, sources: Sequence[str | Path], options: IngestOptions, scratch: Path, kind: str | None
-) -> _Raw:
+) -> LogSource:
+    """Files as one table, its columns as they are."""
     files = find_files(sources, kind)
     if "parquet" in files.values():
         if options.time.format is not None:
             raise ConfigError("time.format is for text files; Parquet holds times as times, numbers or ISO text")
         table = _read_parquet(engine, list(files))
-        return _Raw(table, (), 0, False, tuple(table.columns), _one_schema(list(files)))
+        return LogSource(table, files=_one_schema(list(files)), columns=tuple(table.columns))
     text = stage_text(files, options, scratch)
-    rejected = () if text.rejected is None else (text.rejected,)
+    lost = () if text.rejected is None else (text.rejected,)
     table = engine.read_parquet(text.folder).select(FILE, ROW, *text.read)
-    return _Raw(table, rejected, text.lost, True, text.columns, notes=text.notes)
+    return LogSource(table, None, True, lost, text.lost, notes=text.notes, columns=text.columns)
 
 
 def _same_columns(raw: Table, typed_table: Table) -> bool:
@@ -186,7 +167,7 @@ def _named_format(
 
     known("format=", kind, (*KINDS, *READERS))
     stage = Stage(scratch / kind)
-    READERS[kind](all_files(sources), stage, _reader_options(options))
+    READERS[kind](all_files(sources), stage, options)
     staged = stage.close()
     if staged.impressions is None:
         hint = "give the files of the log together with those of its labels" if staged.sides else None
@@ -210,17 +191,6 @@ def _named_format(
     )
 
 
-def _reader_options(options: IngestOptions) -> Any:
-    from unskew.clicks.ingest.formats.options import ReaderOptions
-
-    given: dict[str, Any] = {"timezone": options.time.zone, "ordinal_base": options.positions.base}
-    if "click" in options.events.model_fields_set:
-        given["click_actions"] = options.events.click
-    return ReaderOptions(
-        **given | {name: getattr(options.reader, name) for name in options.reader.model_fields_set}
-    )
-
-
 @contextmanager
 def engine_errors(place: Any) -> Iterator[None]:
     """What an engine complains about while it reads is an error of the data, unless it lacks memory."""
@@ -231,15 +201,7 @@ def engine_errors(place: Any) -> Iterator[None]:
     except duckdb.OutOfMemoryException:
         raise
     except Exception as error:
-        if not isinstance(error, (duckdb.Error, *_spark_errors())):
+        spark = getattr(sys.modules.get("pyspark.errors"), "PySparkException", duckdb.Error)
+        if not isinstance(error, (duckdb.Error, spark)):  # loading Spark to ask takes a while
             raise
         raise DataError(f"cannot be read ({first_line(error)[:500]})", path=printable(place)) from error
-
-
-def _spark_errors() -> tuple[type[Exception], ...]:
-    """What Spark raises; nothing where it is not loaded, since loading it takes a while."""
-    if "pyspark" not in sys.modules:
-        return ()
-    from pyspark.errors import PySparkException
-
-    return (PySparkException,)

@@ -85,21 +85,15 @@ def stage_text(files: Mapping[Path, str], options: IngestOptions, folder: Path) 
                     seen |= {name for name in maybe if table[name].null_count < len(table)}
     staged = stage.close()
     found = [name for name in maybe if name in seen]
+    begun = f"{', '.join(sorted(late)[:20])}; name them in `keep`"
     return Text(
         folder=parts,
         rejected=staged.rejected,
         columns=(*present, *found),
         lost=staged.rejected_rows,
         read=(*wanted, *found),
-        notes=_late_note(late),
+        notes=(f"not read, since they begin after the first {BLOCK >> 20} MB: {begun}",) if late else (),
     )
-
-
-def _late_note(late: set[str]) -> tuple[str, ...]:
-    if not late:
-        return ()
-    names = ", ".join(sorted(late)[:20])
-    return (f"not read, since they begin after the first {BLOCK >> 20} MB: {names}; name them in `keep`",)
 
 
 def _checked(batch: Any, numbers: Any, reject: Reject) -> Any:
@@ -122,9 +116,7 @@ def _checked(batch: Any, numbers: Any, reject: Reject) -> Any:
 
 def _filled(table: Any, names: list[str]) -> Any:
     """Without rows that are empty lines."""
-    filled = np.zeros(len(table), bool)
-    for name in names:
-        filled |= np.asarray(pc.is_valid(table[name]))
+    filled = np.logical_or.reduce([np.asarray(pc.is_valid(table[name])) for name in names])
     return table if filled.all() else table.filter(pa.array(filled))
 
 

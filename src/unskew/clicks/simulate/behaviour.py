@@ -41,8 +41,8 @@ class Shown:
 
     def take(self, pages: Array) -> Shown:
         """Some of the pages."""
-        tables = (table.take(pages, axis=0) for table in (self.rows, self.labels, self.where))
-        return Shown(self.lists, *tables, self.terms)
+        rows, labels, where = (table.take(pages, axis=0) for table in (self.rows, self.labels, self.where))
+        return Shown(self.lists, rows, labels, where, self.terms)
 
 
 class Outcome(NamedTuple):

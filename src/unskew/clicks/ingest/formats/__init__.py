@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from unskew.clicks.ingest.formats.baidu import read_baidu
-from unskew.clicks.ingest.formats.options import ReaderOptions
 from unskew.clicks.ingest.formats.ranklens import read_ranklens
 from unskew.clicks.ingest.formats.stage import Stage
 from unskew.clicks.ingest.formats.tiangong import read_tiangong
 from unskew.clicks.ingest.formats.ubi import read_ubi
 from unskew.clicks.ingest.formats.yandex import read_yandex
+from unskew.clicks.ingest.options import IngestOptions
 
-Reader = Callable[[Sequence[Path], Stage, ReaderOptions], None]
+Reader = Callable[[Sequence[Path], Stage, IngestOptions], None]
 """Streams files into a stage; raises DataError where a file cannot be read at all."""
 
 READERS: Mapping[str, Reader] = {
@@ -25,4 +25,4 @@ READERS: Mapping[str, Reader] = {
 }
 """All readers."""
 
-__all__ = ["READERS", "Reader", "ReaderOptions"]
+__all__ = ["READERS", "Reader"]

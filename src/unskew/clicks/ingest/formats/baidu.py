@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from unskew.clicks.ingest.formats.options import ReaderOptions
 from unskew.clicks.ingest.formats.records import each_line
 from unskew.clicks.ingest.formats.stage import Stage
 from unskew.clicks.ingest.formats.values import (
@@ -27,6 +26,7 @@ from unskew.clicks.ingest.formats.values import (
     utf8,
     whole,
 )
+from unskew.clicks.ingest.options import IngestOptions
 
 NUMBERS = {
     8: "after_skip",
@@ -58,7 +58,7 @@ WIDEST = 9
 """Columns of an annotation, with empty ones behind it."""
 
 
-def read_baidu(paths: Sequence[Path], stage: Stage, options: ReaderOptions) -> None:
+def read_baidu(paths: Sequence[Path], stage: Stage, options: IngestOptions) -> None:
     """Stage the pages and annotations of Baidu-ULTR files."""
     reader = _Baidu(stage, options)
     each_line(paths, stage, options, reader.take, reader.broken)
@@ -67,7 +67,7 @@ def read_baidu(paths: Sequence[Path], stage: Stage, options: ReaderOptions) -> N
 class _Baidu:
     """Takes lines in order; holds the page under way."""
 
-    def __init__(self, stage: Stage, options: ReaderOptions) -> None:
+    def __init__(self, stage: Stage, options: IngestOptions) -> None:
         self.stage, self.options = stage, options
         self.page, self.query = "", ""
         self.results = 0
@@ -98,7 +98,7 @@ class _Baidu:
     def _result(self, cells: list[str]) -> None:
         if not self.page:
             raise Broken("no_query_line")
-        if self.results >= self.options.most_results:
+        if self.results >= self.options.reader.most_results:
             raise Broken("too_many_results")
         row: dict[str, str | float | None] = {
             "page_id": self.page,

@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from unskew.clicks.ingest.formats.options import ReaderOptions
 from unskew.clicks.ingest.formats.records import each_json
 from unskew.clicks.ingest.formats.stage import Stage
 from unskew.clicks.ingest.formats.values import Broken, identifier, number, optional_identifier, text, time
+from unskew.clicks.ingest.options import IngestOptions
 
 NO_QUERY = "all"
 MOST_FIELDS = 10_000
 
 
-def read_ranklens(paths: Sequence[Path], stage: Stage, options: ReaderOptions) -> None:
+def read_ranklens(paths: Sequence[Path], stage: Stage, options: IngestOptions) -> None:
     """Stage the rankings and clicks of Metarank events."""
     each_json(paths, stage, options, _Metarank(stage, options).take)
 
@@ -29,8 +29,8 @@ def read_ranklens(paths: Sequence[Path], stage: Stage, options: ReaderOptions) -
 class _Metarank:
     """Takes one event at a time."""
 
-    def __init__(self, stage: Stage, options: ReaderOptions) -> None:
-        self.stage, self.options, self.zone = stage, options, ZoneInfo(options.timezone)
+    def __init__(self, stage: Stage, options: IngestOptions) -> None:
+        self.stage, self.options, self.zone = stage, options, ZoneInfo(options.time.zone)
 
     def take(self, record: Mapping[str, Any]) -> None:
         """One event."""
@@ -50,7 +50,7 @@ class _Metarank:
         items = record.get("items")
         if not isinstance(items, list) or not items:
             raise Broken("missing_items")
-        if len(items) > self.options.most_results:
+        if len(items) > self.options.reader.most_results:
             raise Broken("too_many_results")
         words = text(dict(_fields(record)).get("query"), "query")
         page = {
@@ -60,14 +60,14 @@ class _Metarank:
             "query_id": identifier(words, "query") if words else NO_QUERY,
             "query_text": words,
             "timestamp": time(record.get("timestamp"), self.zone),
-            "randomized": True if self.options.randomized else None,
+            "randomized": True if self.options.reader.randomized else None,
         }
         shown = [_shown(item) for item in items]
         for position, (doc, score) in enumerate(shown, 1):
             self.stage.impression(**page, doc_id=doc, position=position, logging_score=score)
 
     def _interaction(self, record: Mapping[str, Any]) -> None:
-        if identifier(record.get("type"), "type") not in self.options.click_actions:
+        if identifier(record.get("type"), "type") not in self.options.events.click:
             self.stage.ignore("other_interaction")
             return
         page_id = optional_identifier(record.get("ranking"), "ranking")
@@ -84,7 +84,7 @@ class _Metarank:
         self.stage.click(**row)
 
     def _item(self, record: Mapping[str, Any]) -> None:
-        if not self.options.items:
+        if not self.options.reader.items:
             self.stage.ignore("item_event")
             return
         doc, when = identifier(record.get("item"), "item"), time(record.get("timestamp"), self.zone)

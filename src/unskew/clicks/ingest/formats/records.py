@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from unskew.clicks.ingest.formats.lines import HELD, blocks, lines
-from unskew.clicks.ingest.formats.options import ReaderOptions
+from unskew.clicks.ingest.formats.lines import HELD, lines
 from unskew.clicks.ingest.formats.stage import Stage
 from unskew.clicks.ingest.formats.values import Broken, parse_json
+from unskew.clicks.ingest.options import IngestOptions
+from unskew.disk import unpacked
 from unskew.errors import DataError
 
 Pieces = Iterator[tuple[int, bytes, bool]]
@@ -22,7 +23,7 @@ _SPECIAL = re.compile(rb'["\\{}\[\]]')
 def each_line(
     paths: Sequence[Path],
     stage: Stage,
-    options: ReaderOptions,
+    options: IngestOptions,
     take: Callable[[bytes], None],
     broken: Callable[[bytes], None] = lambda raw: None,
 ) -> None:
@@ -40,7 +41,7 @@ def each_line(
 
 
 def each_json(
-    paths: Sequence[Path], stage: Stage, options: ReaderOptions, take: Callable[[Mapping[str, Any]], None]
+    paths: Sequence[Path], stage: Stage, options: IngestOptions, take: Callable[[Mapping[str, Any]], None]
 ) -> None:
     """Hand every JSON object to `take`: of JSON lines, of arrays, and the documents of index exports."""
     for path in paths:
@@ -94,7 +95,7 @@ def _head(value: Any) -> str:
         return ""
 
 
-def pieces(path: Path, options: ReaderOptions) -> Pieces:
+def pieces(path: Path, options: IngestOptions) -> Pieces:
     """Lines, unless the first one shows that a value goes over several lines or that a long line is an array."""
     first, too_long = next(((raw.strip(), long) for _, raw, long in lines(path, options)), (b"", False))
     opens = first[:1] in (b"[", b"{")
@@ -103,14 +104,14 @@ def pieces(path: Path, options: ReaderOptions) -> Pieces:
     return lines(path, options)
 
 
-def elements(path: Path, options: ReaderOptions) -> Pieces:
+def elements(path: Path, options: IngestOptions) -> Pieces:
     """The objects of JSON arrays, or objects one after another, wherever their lines break.
 
     Only brackets and quotes are looked at, so a broken element is found out when it is parsed; brackets that do
     not match leave no way to tell where the next element begins, and that is an error.
     """
-    cutter = _Cutter(options.longest_line)
-    for block in blocks(path, options):
+    cutter = _Cutter(options.reader.longest_line)
+    for block in unpacked(path, expansion=options.files.max_expansion):
         yield from cutter.cut(block, path)
     if cutter.depth or cutter.quoted:
         raise DataError("the JSON value does not end", path=path, hint="export one object per line instead")

@@ -25,7 +25,6 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from unskew.clicks.ingest.formats.lines import HELD, lines
-from unskew.clicks.ingest.formats.options import ReaderOptions
 from unskew.clicks.ingest.formats.stage import Stage
 from unskew.clicks.ingest.formats.values import (
     Broken,
@@ -37,6 +36,7 @@ from unskew.clicks.ingest.formats.values import (
     utf8,
     whole,
 )
+from unskew.clicks.ingest.options import IngestOptions
 
 LONGEST_PAGE = 2**20
 """Bytes of an interaction."""
@@ -46,7 +46,7 @@ _TAGS = re.compile(rb"\s*(<[^<>]*>\s*)+")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ].*|[0-9]{10,19}(\.[0-9]*)?", re.ASCII)
 
 
-def read_tiangong(paths: Sequence[Path], stage: Stage, options: ReaderOptions) -> None:
+def read_tiangong(paths: Sequence[Path], stage: Stage, options: IngestOptions) -> None:
     """Stage the pages, clicks and labels of TianGong-ST files."""
     for path in paths:
         reader = _TianGong(path, stage, options)
@@ -58,9 +58,9 @@ def read_tiangong(paths: Sequence[Path], stage: Stage, options: ReaderOptions) -
 class _TianGong:
     """Takes the lines of one file; holds the interaction under way."""
 
-    def __init__(self, path: Path, stage: Stage, options: ReaderOptions) -> None:
+    def __init__(self, path: Path, stage: Stage, options: IngestOptions) -> None:
         self.path, self.stage, self.options = path, stage, options
-        self.zone = ZoneInfo(options.timezone)
+        self.zone = ZoneInfo(options.time.zone)
         self.visit: str | None = None
         self.start = self.size = 0
         self.held: list[bytes] = []
@@ -109,7 +109,7 @@ class _TianGong:
         results = root.findall("./results/result")
         if not results:
             raise Broken("missing_results")
-        if len(results) > self.options.most_results:
+        if len(results) > self.options.reader.most_results:
             raise Broken("too_many_results")
         words = text(root.findtext("query"), "query")
         page = {

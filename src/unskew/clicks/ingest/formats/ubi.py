@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from unskew.clicks.ingest.formats.options import ReaderOptions
 from unskew.clicks.ingest.formats.records import each_json
 from unskew.clicks.ingest.formats.stage import Stage
 from unskew.clicks.ingest.formats.ubi_base import OrdinalBase
@@ -29,6 +28,7 @@ from unskew.clicks.ingest.formats.values import (
     time,
     whole,
 )
+from unskew.clicks.ingest.options import IngestOptions
 
 HITS = ("query_response_hit_ids", "query_response_object_ids", "query_response_objects_ids")
 """Names of the list of results: of the spec, of older plugins, of older specs."""
@@ -38,7 +38,7 @@ NO_QUERY = "all"
 FURTHEST = 32_767
 
 
-def read_ubi(paths: Sequence[Path], stage: Stage, options: ReaderOptions) -> None:
+def read_ubi(paths: Sequence[Path], stage: Stage, options: IngestOptions) -> None:
     """Stage the pages and clicks of UBI files."""
     reader = _Ubi(stage, options)
     each_json(paths, stage, options, reader.take)
@@ -48,8 +48,8 @@ def read_ubi(paths: Sequence[Path], stage: Stage, options: ReaderOptions) -> Non
 class _Ubi:
     """Takes queries and events as they come."""
 
-    def __init__(self, stage: Stage, options: ReaderOptions) -> None:
-        self.stage, self.options, self.zone = stage, options, ZoneInfo(options.timezone)
+    def __init__(self, stage: Stage, options: IngestOptions) -> None:
+        self.stage, self.options, self.zone = stage, options, ZoneInfo(options.time.zone)
         self.base = OrdinalBase()
         self.pages = 0
 
@@ -71,7 +71,7 @@ class _Ubi:
         if not hits:
             self.stage.ignore("query_without_hits")
             return
-        if len(hits) > self.options.most_results:
+        if len(hits) > self.options.reader.most_results:
             raise Broken("too_many_results")
         page_id = identifier(_get(record, "query_id"), "query_id")
         docs = [identifier(hit, "hit_id") for hit in hits]
@@ -96,7 +96,7 @@ class _Ubi:
 
     def _event(self, record: Mapping[str, Any]) -> None:
         action = identifier(_get(record, "action_name"), "action_name")
-        if action not in self.options.click_actions:
+        if action not in self.options.events.click:
             self.stage.ignore("impression_event" if action == "impression" else "other_event")
             return
         page_id = optional_identifier(_get(record, "query_id"), "query_id")
@@ -123,7 +123,8 @@ class _Ubi:
 
     def finish(self) -> None:
         """Turn ordinals into ranks from 1, now that the log tells what they count from."""
-        base, why = self.options.ordinal_base, "ordinals count from {} as told"
+        base: int | None = self.options.positions.base
+        why = "ordinals count from {} as told"
         if base is None:
             base, why = self.base.decide()
         self.stage.note(why.format(base))

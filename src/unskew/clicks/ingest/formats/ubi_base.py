@@ -66,7 +66,7 @@ class OrdinalBase:
             raise DataError(
                 f"{self._nameless} clicks have an ordinal and no object_id, and nothing in the log says whether "
                 "ordinals count from 0 or from 1",
-                hint="say which (ordinal_base)",
+                hint="say which, positions_from=",
             )
         return None, "ordinals are not used: nothing says whether they count from 0 or from 1"
 

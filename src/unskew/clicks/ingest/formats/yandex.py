@@ -13,17 +13,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from unskew.clicks.ingest.formats.options import ReaderOptions
 from unskew.clicks.ingest.formats.records import each_line
 from unskew.clicks.ingest.formats.stage import Stage
 from unskew.clicks.ingest.formats.values import Broken, identifier, required, utf8, whole
+from unskew.clicks.ingest.options import IngestOptions
 
 LATEST = 2**62
 MOST_SHOWN = 100_000
 """Different documents that one session may show; a longer session is no person's."""
 
 
-def read_yandex(paths: Sequence[Path], stage: Stage, options: ReaderOptions) -> None:
+def read_yandex(paths: Sequence[Path], stage: Stage, options: IngestOptions) -> None:
     """Stage the pages, clicks and judgments of the challenge's files."""
     each_line(paths, stage, options, _Yandex(stage, options).take)
 
@@ -31,7 +31,7 @@ def read_yandex(paths: Sequence[Path], stage: Stage, options: ReaderOptions) -> 
 class _Yandex:
     """Takes lines in the order of the log; holds the pages of the session under way."""
 
-    def __init__(self, stage: Stage, options: ReaderOptions) -> None:
+    def __init__(self, stage: Stage, options: IngestOptions) -> None:
         self.stage, self.options = stage, options
         self.visit = self.latest = ""
         self.shown: dict[str, str] = {}  # document -> the latest page of the visit that showed it
@@ -56,7 +56,7 @@ class _Yandex:
         visit, offset = identifier(cells[0], "session_id"), _offset(cells[1])
         query, region = identifier(cells[3], "query_id"), identifier(cells[4], "region")
         docs = [identifier(cell, "url") for cell in cells[5:]]
-        if len(docs) > self.options.most_results:
+        if len(docs) > self.options.reader.most_results:
             raise Broken("too_many_results")
         if visit != self.visit:
             self.visit, self.latest, self.shown = visit, "", {}
