@@ -137,7 +137,7 @@ def chosen(ours, fold: str, validation: dict, pool: int) -> str:
 def validated(result, behaviour: str, arm: str, by: str) -> float:
     """Mean over seeds of nDCG@10 on the validation fold, or of the likelihood of held-out clicks."""
     key = {"labels": "validation_ndcg@10", "clicks": "validation_click_loglikelihood"}[by]
-    runs = [f.content.get(key) for f in result.findings if (f.behaviour, f.arm) == (behaviour, arm)]
+    runs = [f.content.get(key) for f in result.findings if (f.cell.behaviour, f.cell.arm) == (behaviour, arm)]
     return float(np.mean(runs)) if runs and None not in runs else float("nan")
 
 

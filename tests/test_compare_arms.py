@@ -124,7 +124,7 @@ def test_packages_learn_in_the_same_comparison(tmp_path: Path) -> None:
         chosen = {record["point"] for record in tried if record[f"selected_by_{way}"]}
         assert means[chosen.pop()] == max(means.values())
     again = compare(asked(methods), tmp_path / "out", jobs=1)
-    assert [f.key for f in again.findings] == [f.key for f in result.findings]
+    assert [f.cell.key for f in again.findings] == [f.cell.key for f in result.findings]
 
 
 def test_a_package_learns_from_the_pages_that_methods_learn_from(
@@ -170,7 +170,7 @@ def test_the_ranker_of_an_arm_is_part_of_its_cell(tmp_path: Path) -> None:
     first = compare(asked([{"name": "dla"}], seeds=1), tmp_path / "out", jobs=1)
     other = [{"name": "dla", "ranker": {"name": "linear"}}]
     second = compare(asked(other, seeds=1), tmp_path / "out", jobs=1)
-    keys = [{f.arm: f.key for f in result.findings} for result in (first, second)]
+    keys = [{f.cell.arm: f.cell.key for f in result.findings} for result in (first, second)]
     assert keys[0]["dla"] != keys[1]["dla"]
     assert keys[0]["naive"] == keys[1]["naive"]
 

@@ -17,12 +17,14 @@ import torch
 from typer.testing import CliRunner
 
 import unskew
+from unskew.clicks.simulate import PositionBias, Simulation
 from unskew.errors import ConfigError, DataError, RunError
 from unskew.measuring import mean_over_seeds
 from unskew.studies.compare import cell as cells
 from unskew.studies.compare import fit as fits
+from unskew.studies.compare.cell import Cell
 from unskew.studies.compare.compare import compare
-from unskew.studies.compare.config import asked_for, read_compare_file
+from unskew.studies.compare.config import CompareData, asked_for, read_compare_file
 from unskew.studies.compare.report import lead
 from unskew.studies.compare.rows import Row, with_tests
 from unskew.studies.compare.table import Comparison, Finding, choose, compared
@@ -109,7 +111,7 @@ def test_the_choice_is_the_best_mean_over_seeds(done: Comparison) -> None:
 
 def test_cells_keep_the_value_of_every_query(done: Comparison) -> None:
     for finding in done.findings:
-        values = np.load(done.out / "cells" / f"{finding.key}.npy")
+        values = np.load(done.out / "cells" / f"{finding.cell.key}.npy")
         assert len(values) == 6
         assert np.nanmean(values) == pytest.approx(finding.test("ndcg@10"))
 
@@ -118,7 +120,7 @@ def test_table_and_figure(done: Comparison) -> None:
     text = (done.out / "table.md").read_text(encoding="utf-8")
     assert "## position" in text
     assert done.verdict("position") in text
-    means = [f.test("ndcg@10") for f in done.findings if f.arm == "naive"]
+    means = [f.test("ndcg@10") for f in done.findings if f.cell.arm == "naive"]
     row = next(line for line in text.splitlines() if line.startswith("| naive |"))
     assert f"{np.mean(means):.3f} ± {np.std(means, ddof=1):.3f}" in row
     assert (done.out / "figure.svg").read_text(encoding="utf-8").startswith("<svg")
@@ -207,7 +209,7 @@ def test_a_training_that_was_interrupted_is_no_result(tmp_path: Path, monkeypatc
 def test_a_damaged_cell_is_run_again(tmp_path: Path, trained: list[str]) -> None:
     out = tmp_path / "out"
     first = compare(asked(seeds=1), out, jobs=1)
-    keys = {finding.arm: finding.key for finding in first.findings}
+    keys = {finding.cell.arm: finding.cell.key for finding in first.findings}
     (out / "cells" / f"{keys['naive']}.json").write_text('{"status": "fin')
     (out / "cells" / f"{keys['regression_em']}.npy").unlink()
     trained.clear()
@@ -258,7 +260,9 @@ def test_test_labels_choose_nothing(tmp_path: Path) -> None:
     write_lists(tmp_path, poison=True)
     poisoned = compare(content, tmp_path / "out", base=tmp_path, jobs=1)
     assert honest.chosen == poisoned.chosen
-    values = [[f.test("ndcg@10") for f in result.findings if f.arm != "random"] for result in (honest, poisoned)]
+    values = [
+        [f.test("ndcg@10") for f in result.findings if f.cell.arm != "random"] for result in (honest, poisoned)
+    ]
     assert all(a != b for a, b in zip(*values, strict=True))
 
 
@@ -367,7 +371,8 @@ def test_marks() -> None:
 
 def finding(index: int, seed: int, *, clicks: float | None, status: str = "finished") -> Finding:
     content = {"status": status, "validation_click_loglikelihood": clicks, "test": {}}
-    return Finding("position", "dla", index, seed, f"w={index}", {}, "key", False, content)
+    simulation = Simulation(behaviour=PositionBias(), pages=1, seed=seed)
+    return Finding(Cell("position", "dla", index, None, simulation, "", CompareData(), Path(), "key"), content)
 
 
 def test_a_point_that_failed_for_a_seed_is_not_chosen() -> None:
@@ -562,5 +567,5 @@ def test_two_processes_find_the_same_as_one(tmp_path: Path) -> None:
     alone = make(asked(seeds=1), tmp_path / "one", jobs=1)
     assert apart.failed == []
     assert told[-1] == (7, 7)
-    measured = [[(f.key, f.content["test"]) for f in result.findings] for result in (apart, alone)]
+    measured = [[(f.cell.key, f.content["test"]) for f in result.findings] for result in (apart, alone)]
     assert measured[0] == measured[1]

@@ -196,7 +196,7 @@ def test_data_sets_are_told_apart_by_their_content(tmp_path: Path) -> None:
     letor(tmp_path / "c", PARTS, 46, query=10_002)
     letor(tmp_path / "d" / "Fold1", LETOR, 136)
     found = find_sets([tmp_path])
-    assert {name: (one.folder.name, one.preset) for name, one in found.items()} == {
+    assert {name: (folder.name, preset) for name, (folder, preset) in found.items()} == {
         "yahoo": ("a", "yahoo-set1"),
         "istella": ("b", "istella-s"),
         "mq2008": ("c", "mq2008"),
@@ -214,7 +214,7 @@ def test_files_of_the_same_names_are_not_taken_for_another_set(tmp_path: Path) -
 
 def test_the_folder_itself_may_be_the_data_set(tmp_path: Path) -> None:
     letor(tmp_path, LETOR, 220)
-    assert find_sets([tmp_path])["istella"].folder == tmp_path
+    assert find_sets([tmp_path])["istella"][0] == tmp_path
 
 
 def sample(folder: Path) -> None:
@@ -255,7 +255,7 @@ def test_real_data_are_found(data_folder: Path, tmp_path: Path) -> None:
     if not {"mq2008", "mslr"} <= set(found):
         pytest.skip("no MQ2008 or MSLR among the real data")
     assert "istella" not in found or "yahoo" in found  # nothing there is taken for Istella-S
-    assert found["mq2008"].preset == "mq2008"
+    assert found["mq2008"][1] == "mq2008"
 
 
 # -------------------------------------------------------------------------------------------------- claims

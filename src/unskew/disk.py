@@ -102,7 +102,7 @@ def publish(working: Path, place: Path, *, force: bool = False, marker: str | No
         for tries in range(TRIES, 0, -1):
             try:
                 refuse_existing(place, force=force, marker=marker)  # somebody else may have been faster
-                _remove(old)
+                remove(old)
                 if force and place.exists():
                     place.rename(old)
                 working.rename(place)
@@ -146,7 +146,7 @@ def _beside(place: Path, ending: str = "part") -> Iterator[Path]:
     try:
         yield path
     finally:
-        _remove(path)
+        remove(path)
         _ours.discard(path.name)
 
 
@@ -167,14 +167,16 @@ def _tidy(folder: Path) -> None:
             with suppress(OSError):  # somebody else put it back
                 path.rename(place)
         else:
-            _remove(path)
+            remove(path)
 
 
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)
+def remove(*paths: Path) -> None:
+    """Remove files and folders, where they are there."""
+    for path in paths:
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def _alive(pid: int) -> bool:

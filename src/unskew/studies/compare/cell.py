@@ -16,10 +16,9 @@ import hashlib
 import json
 import sys
 import time
-from dataclasses import dataclass, field
-from functools import lru_cache
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -32,19 +31,10 @@ from unskew.studies.compare.arms import Point
 from unskew.studies.compare.config import Asked, CompareData
 from unskew.studies.compare.data import ListParts, read_data
 from unskew.studies.compare.fit import fit
-from unskew.types import Array, Log
+from unskew.types import Array, Lists, Log
 
 MEASURED = ("ndcg@1", "ndcg@3", "ndcg@5", "ndcg@10", "err@10", "arp")
 """What every cell measures on the test lists."""
-
-
-@dataclass(frozen=True)
-class SimulatedLog:
-    """What makes a log."""
-
-    key: str
-    """Hash of the simulation and of the lists."""
-    simulation: Simulation = field(compare=False)
 
 
 @dataclass(frozen=True)
@@ -57,7 +47,9 @@ class Cell:
     """Which of the arm's grid points."""
     point: Point | None
     """None for the arms that do not learn: random and logging."""
-    log: SimulatedLog
+    simulation: Simulation
+    log: str
+    """Hash of the simulation and of the lists."""
     data: CompareData
     base: Path
     key: str
@@ -66,11 +58,15 @@ class Cell:
     @property
     def seed(self) -> int:
         """Seed of its log and of its training."""
-        return self.log.simulation.seed
+        return self.simulation.seed
+
+    @property
+    def varied(self) -> str:
+        """What its grid point set, as text."""
+        return "" if self.point is None else self.point.varied
 
     def __str__(self) -> str:
-        varied = f" {self.point.varied}" if self.point is not None and self.point.varied else ""
-        return f"{self.behaviour}: {self.arm}{varied}, seed {self.seed}"
+        return f"{self.behaviour}: {f'{self.arm} {self.varied}'.strip()}, seed {self.seed}"
 
 
 def make_cell(asked: Asked, hashes: tuple[str, ...], behaviour: str, arm: str, index: int, seed: int) -> Cell:
@@ -89,8 +85,8 @@ def make_cell(asked: Asked, hashes: tuple[str, ...], behaviour: str, arm: str, i
             depends |= {"training": dumped(point.training), "ranker": dumped(point.ranker)}
     else:
         depends |= {"arm": arm} | ({} if arm == "random" else {"log": log})
-    made = SimulatedLog(hash_of(clicked), simulation)
-    return Cell(behaviour, arm, index, point, made, asked.file.data, asked.base, hash_of(depends))
+    made = (simulation, hash_of(clicked), asked.file.data, asked.base)
+    return Cell(behaviour, arm, index, point, *made, hash_of(depends))
 
 
 def hash_of(depends: dict[str, Any]) -> str:
@@ -108,16 +104,21 @@ def _plain(value: Any) -> Any:
     return value.tolist() if isinstance(value, np.ndarray) else str(value)
 
 
-@lru_cache(maxsize=1)
-def simulated(log: SimulatedLog, data: CompareData, base: Path) -> Log:
-    """The log of a behaviour and seed, kept for the cells that follow."""
-    return log.simulation.draw(read_data(data, base).train)
+_kept: dict[str, Log] = {}  # the log of a behaviour and seed, for the cells that follow
+
+
+def simulated(cell: Cell, lists: Lists) -> Log:
+    """The log of a cell."""
+    if cell.log not in _kept:
+        _kept.clear()
+        _kept[cell.log] = cell.simulation.draw(lists)
+    return _kept[cell.log]
 
 
 def forget() -> None:
     """Drop lists and logs that were kept, as their files may have changed."""
     read_data.cache_clear()
-    simulated.cache_clear()
+    _kept.clear()
 
 
 def has_logging_scores(logger: Logger) -> bool:
@@ -128,8 +129,13 @@ def has_logging_scores(logger: Logger) -> bool:
 def run_cell(cell: Cell, folder: Path) -> str | None:
     """Run a cell and keep what it found in the folder; the message where it failed."""
     began, splits = time.perf_counter(), read_data(cell.data, cell.base)
+    found: dict[str, Any] = {}
     try:
-        found, scores = _fitted(cell, splits) if cell.point is not None else ({}, _unlearned(cell, splits))
+        if cell.point is None:
+            scores = _unlearned(cell, splits)
+        else:
+            log = simulated(cell, splits.train)
+            found, scores = fit(cell.point, cell.seed, cell.data.scaling, log, splits)
         report = measure_ranking(scores, splits.test, MEASURED)
     except Exception as error:  # whatever a cell dies of, the others go on
         message = str(error) if isinstance(error, UnskewError) else f"{type(error).__name__}: {error}"
@@ -142,17 +148,11 @@ def run_cell(cell: Cell, folder: Path) -> str | None:
     return None
 
 
-def _fitted(cell: Cell, splits: ListParts) -> tuple[dict[str, Any], Array]:
-    """What a learned arm found, and its scores of the test lists."""
-    log = simulated(cell.log, cell.data, cell.base)
-    return fit(cast(Point, cell.point), cell.seed, cell.data.scaling, log, splits)
-
-
 def _unlearned(cell: Cell, splits: ListParts) -> Array:
     """Scores of the test lists by the logging ranker, or at random."""
     if cell.arm == "random":
         return np.random.default_rng([cell.seed, 11]).random(len(splits.test.features))
-    logger = cell.log.simulation.logger
+    logger = cell.simulation.logger
     if isinstance(logger, SvmLogger):
         return logger.fit(splits.train, cell.seed).scores(splits.test)
     return logger.scores(splits.test, cell.seed)

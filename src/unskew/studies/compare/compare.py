@@ -27,7 +27,7 @@ from typing import Any
 
 import torch
 
-from unskew.disk import refuse_existing, write_text
+from unskew.disk import refuse_existing, remove, write_text
 from unskew.errors import ConfigError, RunError
 from unskew.reporting.console import Tell
 from unskew.reporting.page import PAGE_FILES
@@ -36,7 +36,6 @@ from unskew.studies.compare.config import Asked, asked_for, read_compare_file
 from unskew.studies.compare.data import ListParts, read_data
 from unskew.studies.compare.report import write_report
 from unskew.studies.compare.table import Comparison, Finding, compared
-from unskew.studies.folder import remove
 
 COMPARE_MARK = "compare.json"
 """The file by which a folder is known for a comparison."""
@@ -64,13 +63,14 @@ def compare(
     splits = read_data(asked.file.data, asked.base)
     workers = _jobs(jobs, asked, splits)
     if force:
-        remove(place, [COMPARE_MARK, "cells", "results.parquet", *PAGE_FILES])
+        remove(*(place / name for name in (COMPARE_MARK, "cells", "results.parquet", *PAGE_FILES)))
     folder = place / "cells"
     folder.mkdir(parents=True, exist_ok=True)
     write_text(place / COMPARE_MARK, asked.file.model_dump_json(indent=2) + "\n")
     cells = grid(asked, splits)
     run_missing(cells, folder, workers, tell)
-    found = [Finding.of(cell, read_cell(folder, cell)) for cell in cells]
+    unrun = {"status": "failed", "error": "was not run"}
+    found = [Finding(cell, read_cell(folder, cell) or unrun) for cell in cells]
     notes, labels = notes_on(asked, splits), splits.validation is not None
     result = compared(place, list(asked.behaviours), found, notes, labels=labels, baselines=asked.baselines)
     write_report(result)

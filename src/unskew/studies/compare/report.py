@@ -59,10 +59,7 @@ def comparison_page(comparison: Comparison) -> Page:
     charts = [_chart(comparison, behaviour) for behaviour in comparison.behaviours if comparison.rows(behaviour)]
     drawn = Section("nDCG@10 on the test lists", figures=[Figure(chart) for chart in charts])
     sections = [_section(comparison, behaviour) for behaviour in comparison.behaviours]
-    failed = [
-        f"{f.behaviour}: {f.arm}{f' {f.varied}' if f.varied else ''}, seed {f.seed}: {f.error}"
-        for f in comparison.failed
-    ]
+    failed = [f"{finding.cell}: {finding.error}" for finding in comparison.failed]
     return Page(COMPARE_TITLE, lead(comparison), [drawn, *sections], [LEGEND, *comparison.notes], failed)
 
 

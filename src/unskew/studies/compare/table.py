@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import nan
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -33,24 +33,9 @@ VALIDATION = ("validation_ndcg@10", "validation_click_loglikelihood", "validatio
 class Finding:
     """What one cell found, or the error that it ended with."""
 
-    behaviour: str
-    arm: str
-    index: int
-    seed: int
-    varied: str
-    settings: Mapping[str, Any]
-    key: str
-    reads_labels: bool
+    cell: Cell
     content: Mapping[str, Any]
     """What the cell kept; status, validation and test numbers."""
-
-    @classmethod
-    def of(cls, cell: Cell, content: Mapping[str, Any] | None) -> Self:
-        """A cell with what it kept."""
-        varied = "" if cell.point is None else cell.point.varied
-        labels = cell.point is not None and cell.point.reads_labels
-        about = (cell.behaviour, cell.arm, cell.index, cell.seed, varied, settings_of(cell), cell.key, labels)
-        return cls(*about, content or {"status": "failed", "error": "was not run"})
 
     @property
     def finished(self) -> bool:
@@ -64,7 +49,7 @@ class Finding:
 
     def validation(self, way: str) -> float | None:
         """What settings are chosen on; the method that learns from labels is chosen on labels either way."""
-        if way == "labels" or self.reads_labels:
+        if way == "labels" or (self.cell.point is not None and self.cell.point.reads_labels):
             return self.content.get("validation_ndcg@10")
         likelihood, packaged = VALIDATION[1:]
         return self.content.get(packaged if packaged in self.content else likelihood)
@@ -97,7 +82,7 @@ class Comparison:
 
     def rows(self, behaviour: str, way: str = "clicks") -> list[Row]:
         """The table of a behaviour: naive, the methods, then the other references."""
-        arms = list(dict.fromkeys(f.arm for f in self.findings if f.behaviour == behaviour))
+        arms = list(dict.fromkeys(f.cell.arm for f in self.findings if f.cell.behaviour == behaviour))
         methods = [arm for arm in arms if arm not in REFERENCES]
         order = ["naive", *methods, *(name for name in REFERENCES[1:] if name in arms)]
         chosen = {arm: self.chosen[way, behaviour, arm] for arm in order if (way, behaviour, arm) in self.chosen}
@@ -114,26 +99,29 @@ class Comparison:
         return all(choice == choices[0] for choice in choices)
 
     def _row(self, behaviour: str, arm: str, index: int) -> Row:
-        runs = [f for f in self.findings if (f.behaviour, f.arm, f.index) == (behaviour, arm, index)]
+        meant = (behaviour, arm, index)
+        runs = [f for f in self.findings if (f.cell.behaviour, f.cell.arm, f.cell.index) == meant]
         metrics = {name: mean_over_seeds([run.test(name) for run in runs]) for name in MEASURED}
         values = np.stack([run.content["per_query"] for run in runs])
         seeds = tuple(run.test("ndcg@10") for run in runs)
-        return Row(arm, runs[0].varied, metrics, values, seeds)
+        return Row(arm, runs[0].cell.varied, metrics, values, seeds)
 
     def records(self) -> list[dict[str, Any]]:
         """One plain row for each cell."""
         return [self._record(finding) for finding in self.findings]
 
     def _record(self, f: Finding) -> dict[str, Any]:
+        cell = f.cell
         selected = {
-            f"selected_by_{way}": self.chosen.get((way, f.behaviour, f.arm)) == f.index for way in sorted(WAYS)
+            f"selected_by_{way}": self.chosen.get((way, cell.behaviour, cell.arm)) == cell.index
+            for way in sorted(WAYS)
         }
         kept = (*VALIDATION, "clicks", "steps", "queries", "seconds", "largest_mb")
         numbers = {name: f.content.get(name) for name in kept}
         test = {name: f.content.get("test", {}).get(name) for name in MEASURED}
-        about: dict[str, Any] = {"behaviour": f.behaviour, "method": f.arm, "point": f.varied}
-        about |= {"settings": json.dumps(f.settings, sort_keys=True), "seed": f.seed}
-        ended = {"status": f.content["status"], "error": f.error, "cell": f.key}
+        about: dict[str, Any] = {"behaviour": cell.behaviour, "method": cell.arm, "point": cell.varied}
+        about |= {"settings": json.dumps(settings_of(cell), sort_keys=True), "seed": cell.seed}
+        ended = {"status": f.content["status"], "error": f.error, "cell": cell.key}
         return about | selected | numbers | test | ended
 
 
@@ -150,7 +138,7 @@ def compared(
     ways, chosen = tuple(WAYS) if labels else ("clicks",), {}
     groups: dict[tuple[str, str], list[Finding]] = {}
     for finding in findings:
-        groups.setdefault((finding.behaviour, finding.arm), []).append(finding)
+        groups.setdefault((finding.cell.behaviour, finding.cell.arm), []).append(finding)
     for way in ways:
         for (behaviour, arm), group in groups.items():
             index = choose(group, way)
@@ -164,7 +152,7 @@ def choose(findings: Sequence[Finding], way: str) -> int | None:
     """The grid point with the best mean over seeds, among those that finished with every seed."""
     points: dict[int, list[Finding]] = {}
     for finding in findings:
-        points.setdefault(finding.index, []).append(finding)
+        points.setdefault(finding.cell.index, []).append(finding)
     whole = {index: runs for index, runs in points.items() if all(run.finished for run in runs)}
     if len(points) == 1:
         return next(iter(whole), None)

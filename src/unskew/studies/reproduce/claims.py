@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isnan, nan
-from typing import Protocol
 
 import numpy as np
 
 from unskew.measuring import crossed_t_test, holm
 from unskew.reporting.numbers import p_value
+from unskew.studies.compare.rows import Row
 from unskew.studies.reproduce.recipe import Claim
-from unskew.types import Array
 
 LEVEL = 0.05
 TIE = 0.0005
@@ -29,14 +28,6 @@ RESULTS = (
 )
 """How a claim can end, from agreement to disagreement; "no difference found" and "differs" are those of ~."""
 CLAIM_COLUMNS = ("claim", "difference", "p", "seeds", "here")
-
-
-class Scored(Protocol):
-    """What is ranked by: a row of a comparison, or a projection."""
-
-    @property
-    def values(self) -> Array:
-        """nDCG@10 of each seed and test query, [S, Q]."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +60,7 @@ class Judged:
         return [self.text, f"{self.difference:+.4f}", p_value(self.p), seeds, self.result]
 
 
-def judge(rows: Mapping[str, Scored], claims: Sequence[tuple[Claim, str]]) -> list[Judged]:
+def judge(rows: Mapping[str, Row], claims: Sequence[tuple[Claim, str]]) -> list[Judged]:
     """Test every claim over seeds and queries; one about something without a result is listed all the same."""
     pairs = [
         (rows[claim.first].values, rows[second].values) if claim.first in rows and second in rows else None

@@ -37,15 +37,8 @@ class DataSet:
     """Whether papers report on it, so that values compare and not only orders."""
 
 
-@dataclass(frozen=True)
-class Found:
-    """Where a data set lies."""
-
-    folder: Path
-    preset: str = ""
-    """Its name among the presets; empty for a sample with a table of its queries."""
-
-
+Found = tuple[Path, str]
+"""Where a data set lies, and its name among the presets; empty for a sample with a table of its queries."""
 Look = tuple[int, int]  # highest feature and first query id of a file's first lines
 
 _PRESETS: Mapping[str, tuple[tuple[str, ...], Callable[[Look], bool]]] = {
@@ -67,9 +60,9 @@ def find_sets(folders: Sequence[Path]) -> dict[str, Found]:
             for name, (presets, fits) in _PRESETS.items():
                 preset = next((preset for preset in presets if _holds(place, preset, fits)), None)
                 if preset is not None:
-                    found.setdefault(name, Found(place, preset))
+                    found.setdefault(name, (place, preset))
             if _sample(place) is not None:
-                found.setdefault("mslr", Found(place))
+                found.setdefault("mslr", (place, ""))
     return found
 
 
@@ -82,7 +75,8 @@ def choose_sources(
     """
     for name in on:
         known("on=", name, NAMES)
-    looked = list(folders) or data_folders()
+    named = os.environ.get(VARIABLE)
+    looked = list(folders) or ([Path(named)] if named else [])
     found = find_sets(looked)
     missing = [name for name in on if name != "generated" and name not in found]
     if missing:
@@ -95,20 +89,13 @@ def choose_sources(
     return [replace(source, title=few) if quick and source.name == "generated" else source for source in made]
 
 
-def data_folders() -> list[Path]:
-    """The folder that the environment names, if any."""
-    named = os.environ.get(VARIABLE)
-    return [Path(named)] if named else []
-
-
 def _source(name: str, found: Found | None, work: Path) -> DataSet:
     about = sources()[name]
-    data: dict[str, Any] = {}
-    if found is not None and found.preset:
-        data = {"preset": found.preset, "folder": str(found.folder.resolve())}
+    data, title = {}, about["title"]
+    if found is not None and found[1]:
+        data = {"preset": found[1], "folder": str(found[0].resolve())}
     elif found is not None:
-        data = cut_sample(found.folder, work)
-    title = about["title"] + (", a sample" if found is not None and not found.preset else "")
+        data, title = cut_sample(found[0], work), f"{title}, a sample"
     return DataSet(name, title, data, bool(about.get("paper")))
 
 

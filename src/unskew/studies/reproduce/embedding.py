@@ -21,7 +21,7 @@ from unskew.learning.methods.vectorization import Vectorization, VectorizationMe
 from unskew.learning.model import Model, load_model
 from unskew.learning.rankers import RANKERS
 from unskew.learning.scorer import Card
-from unskew.measuring import SeedSummary, mean_over_seeds, ndcg_metric
+from unskew.measuring import mean_over_seeds, ndcg_metric
 from unskew.reporting.numbers import around, spread
 from unskew.reporting.page import Figure, Section, Table
 from unskew.running.folder import status
@@ -29,6 +29,7 @@ from unskew.running.run import learn
 from unskew.studies.compare.cell import dumped, hash_of
 from unskew.studies.compare.config import Asked
 from unskew.studies.compare.data import ListParts, read_data
+from unskew.studies.compare.rows import Row
 from unskew.studies.reproduce.claims import CLAIM_COLUMNS, Judged, judge, tally
 from unskew.studies.reproduce.data import DataSet
 from unskew.studies.reproduce.figures import embedding_figure, sweep_figure
@@ -37,6 +38,8 @@ from unskew.studies.reproduce.trying import How, Tried
 from unskew.types import Array, Lists
 
 BASE = "base vector"
+DRAWN = 1500
+"""Documents of the space that are drawn."""
 
 
 @dataclass(frozen=True)
@@ -52,19 +55,6 @@ class Space:
 
 
 @dataclass(frozen=True)
-class Projected:
-    """How well one projection ranks."""
-
-    values: Array
-    """nDCG@10 of each seed and test query, [S, Q]."""
-
-    @property
-    def ndcg(self) -> SeedSummary:
-        """nDCG@10 over seeds."""
-        return mean_over_seeds(np.nanmean(self.values, axis=1))
-
-
-@dataclass(frozen=True)
 class Drawn:
     """One data set and behaviour: the space of the first seed, and nDCG@10 of every projection."""
 
@@ -72,7 +62,7 @@ class Drawn:
     behaviour: str
     space: Space
     grades: Array
-    rows: dict[str, Projected]
+    rows: dict[str, Row]
     judged: Sequence[Judged]
 
     @property
@@ -85,7 +75,7 @@ def draw_spaces(recipe: Recipe, chosen: Sequence[DataSet], how: How) -> Tried:
     """Train a model for every data set, behaviour and seed, and look into it."""
     drawn = [found for source in chosen for found in _drawn(recipe, source, how)]
     judged = [one for found in drawn for one in found.judged]
-    return Tried([_section(recipe, found) for found in drawn], embedding_records(drawn), judged)
+    return Tried([_section(found) for found in drawn], embedding_records(drawn), judged)
 
 
 def _drawn(recipe: Recipe, source: DataSet, how: How) -> list[Drawn]:
@@ -141,20 +131,21 @@ def space_of(model: Model, lists: Lists) -> Space:
     return Space(r[where].numpy(), observation.detach().numpy(), base.numpy())
 
 
-def projections(spaces: Sequence[Space], lists: Lists) -> dict[str, Projected]:
+def projections(spaces: Sequence[Space], lists: Lists) -> dict[str, Row]:
     """nDCG@10 of each query when ranking by r . b, and by r . o of each position."""
     rows = {}
     for index in range(-1, len(spaces[0].observation)):
-        per_query = []
+        name, per_query = BASE if index < 0 else f"position {index + 1}", []
         for space in spaces:
             on = np.repeat(space.base, lists.sizes, axis=0) if index < 0 else space.observation[index]
             scores = (space.relevance * on).sum(-1)
             per_query.append(ndcg_metric(scores, lists.labels, offsets=lists.offsets, at=10))
-        rows[BASE if index < 0 else f"position {index + 1}"] = Projected(np.stack(per_query))
+        means = mean_over_seeds(np.nanmean(per_query, axis=1))
+        rows[name] = Row(name, "", {"ndcg@10": means}, np.stack(per_query))
     return rows
 
 
-def _section(recipe: Recipe, found: Drawn) -> Section:
+def _section(found: Drawn) -> Section:
     means = {name: row.ndcg for name, row in found.rows.items()}
     others = [summary.mean for name, summary in means.items() if name != BASE]
     text = (
@@ -165,12 +156,12 @@ def _section(recipe: Recipe, found: Drawn) -> Section:
     rows = [[name, spread(means[name]), *against.get(name, ["", "", "", ""])] for name in found.rows]
     columns = ("ranked by", "nDCG@10", "base ahead", *CLAIM_COLUMNS[2:4], "base vector > this")
     table = Table(columns, rows, "Projections", text=columns[-1:])
-    charts = (_space_chart(recipe, found), _projection_chart(found))
+    charts = (_space_chart(found), _projection_chart(found))
     return Section(found.title, text, [table], [Figure(chart) for chart in charts])
 
 
-def _space_chart(recipe: Recipe, found: Drawn) -> Any:
-    space, count = found.space, min(recipe.embedding.documents, len(found.grades))
+def _space_chart(found: Drawn) -> Any:
+    space, count = found.space, min(DRAWN, len(found.grades))
     sample = np.random.default_rng(0).choice(len(found.grades), count, replace=False)
     radius = float(np.quantile(np.abs(space.relevance[sample]), 0.99)) or 1.0
     points = [

@@ -33,6 +33,8 @@ class Timed:
     """Seconds of each turn of both models on one data set."""
 
     source: DataSet
+    paper: dict[str, float]
+    """Seconds that the paper prints."""
     lists: int
     documents: int
     seconds: dict[str, Array]
@@ -46,7 +48,7 @@ class Timed:
 def time_models(recipe: Recipe, chosen: Sequence[DataSet], how: How) -> Tried:
     """The time of both models on each data set."""
     timed = [time_ranking(recipe, source, how) for source in chosen]
-    return Tried([_section(recipe, found) for found in timed], inference_records(recipe, timed))
+    return Tried([_section(found) for found in timed], inference_records(timed))
 
 
 def time_ranking(recipe: Recipe, source: DataSet, how: How) -> Timed:
@@ -66,9 +68,8 @@ def time_ranking(recipe: Recipe, source: DataSet, how: How) -> Timed:
                 rank_all(models[name], scaled, lists.sizes)
                 if turn >= _WARM_UP:
                     seconds[name].append(time.perf_counter() - began)
-    return Timed(
-        source, len(lists), len(lists.features), {name: np.array(times) for name, times in seconds.items()}
-    )
+    taken = {name: np.array(times) for name, times in seconds.items()}
+    return Timed(source, asked.paper, len(lists), len(lists.features), taken)
 
 
 def batch_of(lists: Lists, count: int) -> Lists:
@@ -96,9 +97,8 @@ def rank_all(model: Model, scaled: Array, sizes: Array) -> Array:
     return np.lexsort([-scores, np.repeat(np.arange(len(sizes)), sizes)])
 
 
-def _section(recipe: Recipe, found: Timed) -> Section:
-    assert recipe.inference is not None
-    paper = recipe.inference.paper
+def _section(found: Timed) -> Section:
+    paper = found.paper
     columns = ("model", "paper", "here, median", "quartiles", "")
     rows = [[name, f"{paper[name]:.3f} s", *_quartiles(found.seconds[name], "{:.4f} s"), ""] for name in TIMED]
     printed = paper["vectorization"] / paper["scalar"]
@@ -117,14 +117,12 @@ def _quartiles(values: Array, form: str) -> tuple[str, str]:
     return middle, f"{low} to {high}"
 
 
-def inference_records(recipe: Recipe, timed: Sequence[Timed]) -> list[dict[str, object]]:
+def inference_records(timed: Sequence[Timed]) -> list[dict[str, object]]:
     """Rows of numbers.parquet."""
-    assert recipe.inference is not None
-    paper = recipe.inference.paper
-    ratio = {"ratio": paper["vectorization"] / paper["scalar"]}
     return [
         {"data": found.source.name, "method": name, "metric": "seconds" if name in TIMED else "ratio"}
-        | {"measured": float(np.median(values)), "paper": (paper | ratio)[name], "comparable": name == "ratio"}
+        | {"measured": float(np.median(values)), "paper": printed[name], "comparable": name == "ratio"}
         for found in timed
+        for printed in (found.paper | {"ratio": found.paper["vectorization"] / found.paper["scalar"]},)
         for name, values in (found.seconds | {"ratio": found.ratio}).items()
     ]

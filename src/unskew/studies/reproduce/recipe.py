@@ -59,11 +59,6 @@ class Claim(Config):
     panels: list[str] | None = None
     data: list[str] | None = None
 
-    def made_for(self, data: str, panel: str, behaviour: str) -> bool:
-        """Whether it is about these."""
-        places = ((self.data, data), (self.panels, panel), (self.behaviours, behaviour))
-        return all(only is None or value in only for only, value in places)
-
 
 class Panel(Config):
     """A part of a table with a comparison of its own, such as another ranker."""
@@ -96,12 +91,6 @@ class Inference(Config):
     """Seconds that the paper prints."""
 
 
-class Embedding(Config):
-    """How much of an embedding space is drawn."""
-
-    documents: int = Field(1500, ge=1)
-
-
 class Recipe(Config):
     """A table or figure of a paper."""
 
@@ -123,7 +112,6 @@ class Recipe(Config):
     claims: list[Claim] = Field(default_factory=list)
     sweep: Sweep | None = None
     inference: Inference | None = None
-    embedding: Embedding = Field(default_factory=Embedding)
 
     def printed(
         self, data: str, panel: str, behaviour: str, method: str, metric: str
@@ -225,6 +213,6 @@ def _label(method: Mapping[str, Any]) -> str:
 def claims_for(recipe: Recipe, data: str, panel: str, behaviour: str) -> Iterator[tuple[Claim, str]]:
     """Every claim about these, with the one that the first is compared with."""
     for claim in recipe.claims:
-        if claim.made_for(data, panel, behaviour):
-            for second in claim.second:
-                yield claim, second
+        places = ((claim.data, data), (claim.panels, panel), (claim.behaviours, behaviour))
+        if all(only is None or value in only for only, value in places):
+            yield from ((claim, second) for second in claim.second)

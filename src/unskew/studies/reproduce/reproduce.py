@@ -23,11 +23,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from unskew import __version__
-from unskew.disk import complete_file, refuse_existing, write_json
+from unskew.disk import complete_file, refuse_existing, remove, write_json
 from unskew.errors import ConfigError
 from unskew.reporting.console import Tell
 from unskew.reporting.page import PAGE_FILES, Page, Section, write_page
-from unskew.studies.folder import remove
 from unskew.studies.reproduce.claims import Judged, tally
 from unskew.studies.reproduce.data import DataSet, choose_sources, resized
 from unskew.studies.reproduce.embedding import draw_spaces
@@ -104,7 +103,8 @@ def reproduce(
     chosen = [resized(source, size or {}) for source in chosen]
     place.mkdir(parents=True, exist_ok=True)
     if force:
-        remove(place, [*PAGE_FILES, "numbers.parquet", "runs"])  # comparisons empty their own folders
+        files = (*PAGE_FILES, "numbers.parquet", "runs")
+        remove(*(place / file for file in files))  # comparisons empty their own folders
     about = {"recipe": name, "on": [source.name for source in chosen], "quick": quick, "version": __version__}
     write_json(place / REPRODUCE_MARK, about)
     tried = KINDS_OF_RECIPE[recipe.kind](recipe, chosen, How(place, quick, changes, jobs, force, tell))

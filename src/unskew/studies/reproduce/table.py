@@ -97,7 +97,7 @@ def run_panels(recipe: Recipe, chosen: Sequence[DataSet], how: How) -> Tried:
             content = how.content(recipe, panel, source)
             name = "-".join(part for part in (source.name, panel.name.lower()) if part)
             result = compare(content, how.out / name, force=how.force, jobs=how.jobs, tell=how.tell)
-            failed += [f"{source.title}: {f.behaviour}: {f.arm}, seed {f.seed}: {f.error}" for f in result.failed]
+            failed += [f"{source.title}: {f.cell}: {f.error}" for f in result.failed]
             outcomes += [outcome(recipe, source, panel.name, result, name) for name in result.behaviours]
     sections = table_sections(recipe, outcomes) if recipe.sweep is None else sweep_sections(recipe, outcomes)
     records = [number.record() for found in outcomes for number in found.numbers]
@@ -107,7 +107,7 @@ def run_panels(recipe: Recipe, chosen: Sequence[DataSet], how: How) -> Tried:
 def outcome(recipe: Recipe, source: DataSet, panel: str, result: Comparison, behaviour: str) -> PanelOutcome:
     """Numbers and claims of one behaviour; an arm without a result keeps its place."""
     rows = {row.arm: row for row in result.rows(behaviour, WAY)}
-    arms = list(dict.fromkeys(f.arm for f in result.findings if f.behaviour == behaviour))
+    arms = list(dict.fromkeys(f.cell.arm for f in result.findings if f.cell.behaviour == behaviour))
     ordered = [*(arm for arm in arms if arm not in _REFERENCES), *(arm for arm in arms if arm in _REFERENCES)]
     numbers = [
         _number(recipe, source, (panel, behaviour, arm), metric, rows.get(arm))
