@@ -227,7 +227,7 @@ def test_a_failing_cell_is_told_and_the_others_go_on(tmp_path: Path, monkeypatch
 
     monkeypatch.setattr(fits, "run", failing)
     result = compare(asked(), tmp_path / "out", jobs=1)
-    assert [(f.arm, f.seed, f.error) for f in result.failed] == [("regression_em", 1, "the sky fell")]
+    assert [(f.cell.arm, f.cell.seed, f.error) for f in result.failed] == [("regression_em", 1, "the sky fell")]
     assert "regression_em" not in {row.arm for row in result.rows("position")}
     assert "the sky fell" in (tmp_path / "out" / "table.md").read_text(encoding="utf-8")
     failed = [
