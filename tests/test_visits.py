@@ -15,7 +15,7 @@ import pytest
 import unskew
 from unskew.clicks.engine.engine import Engine, connect
 from unskew.clicks.split import find_boundaries, split_by_time
-from unskew.clicks.visits import add_visits, find_visits, number_pages, with_pages
+from unskew.clicks.visits import add_visits, find_visits, number_pages
 from unskew.errors import ConfigError, DataError
 
 START = datetime(2024, 3, 30, 23, 0, tzinfo=UTC)
@@ -24,7 +24,7 @@ MICRO = pa.timestamp("us", "UTC")
 
 def name_visits(events: Any, by: tuple[str, ...] = ("user_id",), gap: int = 1800) -> Any:
     """The events with visit_id, and page_id where there is none."""
-    events = with_pages(events, by=by, gap=gap)
+    events = events if "page_id" in events.columns else number_pages(events, by=by, gap=gap)
     return add_visits(events, find_visits(events, by=by, gap=gap))
 
 

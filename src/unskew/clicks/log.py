@@ -82,7 +82,7 @@ def read_log(path: Path | str, lists: Lists, *, columns: Sequence[str] | None = 
     check_values(position, click, path)
     query, row = join_lists(table, lists, path)
     extra = {name: to_array(table[name]) for name in table.column_names if name not in REQUIRED}
-    if not plain_numbers(names):
+    if names.dtype.kind not in "iu" or not np.array_equal(names, np.arange(len(names))):
         extra["page_id"] = names[page]
     log = in_order(lists, page, query, {"row": row, "position": position, "click": click} | extra, names, path)[0]
     extra = dict(log.columns)
@@ -128,11 +128,6 @@ def page_codes(table: Any, path: Path | str, name: str = "page_id") -> tuple[Arr
     rank = np.empty(len(names), np.int64)
     rank[order] = np.arange(len(names))
     return rank[codes], names[order]
-
-
-def plain_numbers(names: Array) -> bool:
-    """Whether the ids are 0, 1, 2, ..."""
-    return names.dtype.kind in "iu" and np.array_equal(names, np.arange(len(names)))
 
 
 def page_starts(page: Array) -> Array:

@@ -45,32 +45,33 @@ class ColumnEncoder(Config):
     """Impressions of the training data without a value."""
 
 
-class Categories(ColumnEncoder):
-    """Text and booleans as codes; a number counts as its text."""
+class Coded(ColumnEncoder):
+    """Values as codes."""
 
-    kind: Literal["categorical"] = "categorical"
-    values: tuple[str, ...]
+    values: tuple[str, ...] | tuple[float, ...]
 
     @property
     def size(self) -> int:
         """Number of codes."""
         return len(self.values) + 2
+
+
+class Categories(Coded):
+    """Text and booleans as codes; a number counts as its text."""
+
+    kind: Literal["categorical"] = "categorical"
+    values: tuple[str, ...]
 
     def encode(self, column: Any) -> Array:
         """Codes [N] int64 of an Arrow column."""
         return _codes(column.cast(pa.string()), pa.array(self.values, pa.string()))
 
 
-class Ordinals(ColumnEncoder):
+class Ordinals(Coded):
     """Ordered numbers as codes."""
 
     kind: Literal["ordinal"] = "ordinal"
     values: tuple[float, ...]
-
-    @property
-    def size(self) -> int:
-        """Number of codes."""
-        return len(self.values) + 2
 
     def encode(self, column: Any) -> Array:
         """Codes [N] int64 of an Arrow column."""

@@ -92,21 +92,13 @@ def whole_numbers(table: Any, name: str, path: Path | str) -> Array:
 
 def check_values(position: Array, click: Array, path: Path | str) -> None:
     """Positions count from 1 and clicks are 0 or 1."""
-    if len(click) and (click.min() < 0 or click.max() > 1):
-        wrong = np.flatnonzero((click < 0) | (click > 1))
-        raise DataError(
-            f"{len(wrong)} rows have a click that is not 0 or 1, first row {wrong[0]} with {click[wrong[0]]}",
-            path=path,
-            hint="one row is one impression; turn counts into 1",
-        )
-    if len(position) and (position.min() < 1 or position.max() > np.iinfo(np.int16).max):
-        wrong = np.flatnonzero((position < 1) | (position > np.iinfo(np.int16).max))
-        raise DataError(
-            f"{len(wrong)} rows have a position below 1 or above 32767, first row {wrong[0]} with "
-            f"{position[wrong[0]]}",
-            path=path,
-            hint="positions are ranks from 1; add 1 if they count from 0",
-        )
+    clicks = "a click that is not 0 or 1", "one row is one impression; turn counts into 1"
+    ranks = "a position below 1 or above 32767", "positions are ranks from 1; add 1 if they count from 0"
+    for values, low, high, (what, hint) in ((click, 0, 1, clicks), (position, 1, np.iinfo(np.int16).max, ranks)):
+        if len(values) and (values.min() < low or values.max() > high):
+            wrong = np.flatnonzero((values < low) | (values > high))
+            what = f"{len(wrong)} rows have {what}, first row {wrong[0]} with {values[wrong[0]]}"
+            raise DataError(what, path=path, hint=hint)
 
 
 def check_pages(page: Array, position: Array, query: Array, names: Array, path: Path | str) -> None:

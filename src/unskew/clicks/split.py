@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from unskew.checking import require_columns, second_count
 from unskew.clicks.engine.engine import Engine, connect
 from unskew.clicks.engine.parquet import impressions_in
-from unskew.clicks.visits import add_visits, find_visits, require, with_pages
+from unskew.clicks.visits import add_visits, find_visits, number_pages, require
 from unskew.disk import complete_folder, write_json
 from unskew.errors import ConfigError, DataError
 
@@ -67,7 +67,7 @@ def find_and_split(
     people = list(by) or ["user_id"]
     refuse_nameless(engine, log, ["page_id"] if "page_id" in log.columns else people, path)
     if "page_id" not in log.columns:
-        log = engine.keep(with_pages(log, by=people, gap=gap))
+        log = engine.keep(number_pages(log, by=people, gap=gap))
     pages = find_visits(log, by=people, gap=gap)
     return split_by_time(engine, log, validation=validation, test=test, pages=pages)
 

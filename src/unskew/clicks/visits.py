@@ -11,7 +11,6 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from unskew.checking import require_columns
-from unskew.errors import ConfigError
 
 if TYPE_CHECKING:
     from ibis.expr.types import Column, Table
@@ -21,14 +20,6 @@ def add_visits(events: Table, pages: Table) -> Table:
     """The impressions of these pages, with their visit_id."""
     kept = [name for name in events.columns if name != "visit_id"]
     return events.select(kept).join(pages.select("page_id", "visit_id"), "page_id")
-
-
-def with_pages(events: Table, *, by: Sequence[str] = ("user_id",), gap: int = 1800) -> Table:
-    """The events with a page_id: their own, or one found from their times."""
-    if gap < 1:
-        raise ConfigError(f"gap={gap}: must be at least 1 second")
-    require(events, ["timestamp", *by])
-    return events if "page_id" in events.columns else number_pages(events, by=by, gap=gap)
 
 
 def number_pages(events: Table, *, by: Sequence[str] = ("user_id",), gap: int = 1800) -> Table:

@@ -9,6 +9,7 @@ saw.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from rich.console import Console
 from unskew.clicks.lists.synthetic import make_lists
 from unskew.clicks.simulate import PositionBias, SvmLogger, simulate
 from unskew.disk import complete_folder, write_json
+from unskew.learning.fitting.loop import Training
 from unskew.learning.methods import DLA, IPW, Labeled, MethodConfig, Naive
 from unskew.learning.rankers import MLP
 from unskew.learning.scorer import Scorer
@@ -95,9 +97,15 @@ def demo(
     """
     with complete_folder(Path(out), force=force, marker="results.json") as folder:
         world = make_world(seed, queries, pages)
-        models = {
-            name: _learn(name, method, world, folder, steps, seed, console) for name, method in DEMO_ARMS.items()
-        }
+        models = {}
+        training = Training(steps=steps, seed=seed, threads=1)  # a ranker this small gains nothing from a second
+        learned = partial(learn, world.log, ranker=MLP(sizes=(64, 32)), test=world.test, training=training)
+        for name, method in DEMO_ARMS.items():
+            with training_bar(name, steps, console) as report:
+                done = learned(method, out=folder / name, report=report)
+            if done.fit.status == "interrupted":
+                raise KeyboardInterrupt
+            models[name] = done.model
         results = measure_arms(world, models)
         page = demo_page(world, results, seed)
         write_json(folder / "results.json", in_numbers(world, results, seed))
@@ -195,29 +203,3 @@ def demo_page(world: DemoWorld, results: list[DemoResult], seed: int) -> Page:
         ],
         footer=f"seed {seed}",
     )
-
-
-def _learn(
-    name: str,
-    method: MethodConfig,
-    world: DemoWorld,
-    out: Path,
-    steps: int,
-    seed: int,
-    console: Console | None,
-) -> Scorer:
-    with training_bar(name, steps, console) as report:
-        done = learn(
-            world.log,
-            method,
-            ranker=MLP(sizes=(64, 32)),
-            test=world.test,
-            out=out / name,
-            report=report,
-            steps=steps,
-            seed=seed,
-            threads=1,  # a ranker this small gains nothing from a second one
-        )
-    if done.fit.status == "interrupted":
-        raise KeyboardInterrupt
-    return done.model

@@ -160,13 +160,7 @@ def summarise(engine: Engine, slots: Table, pages: Table, place: Path | str | No
     if taken:
         refuse_page(taken[0]["ranking_id"], taken[0]["position"], place)
     sizes = engine.rows(pages.agg(pages=pages.count(), rankings=pages[RANKING].nunique()))[0]
-    return {
-        "impressions": found["impressions"],
-        "clicks": found["clicks"],
-        **sizes,
-        "slots": found["slots"],
-        "unlike": found["unlike"],
-    }
+    return found | sizes
 
 
 def refuse_repeated(engine: Engine, log: Table, place: Path | str | None) -> None:

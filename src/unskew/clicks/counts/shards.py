@@ -29,14 +29,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
 from unskew.clicks.counts.reduction import Counts
-from unskew.clicks.counts.shard_writing import (
-    ABOUT,
-    FACTS,
-    ShardSource,
-    check_columns,
-    shard_file,
-    write_shards,
-)
+from unskew.clicks.counts.shard_writing import ABOUT, FACTS, ShardSource, check_columns, shard_file, write_shards
 from unskew.clicks.lists.feature_table import count_values, is_table, table_files
 from unskew.clicks.lists.letor import read_letor
 from unskew.clicks.lists.scaling import SCALINGS, Range, Scaler, fit_scaler

@@ -11,14 +11,7 @@ import numpy as np
 
 from unskew.clicks.lists.sources import ListFile, read_blocks, read_groups
 from unskew.clicks.lists.store import GrowingMatrix
-from unskew.clicks.lists.svmlight import (
-    MOST_FEATURES,
-    Entries,
-    Parsing,
-    fast_entries,
-    parse_heads,
-    slow_entries,
-)
+from unskew.clicks.lists.svmlight import MOST_FEATURES, Entries, Parsing, fast_entries, parse_heads, slow_entries
 from unskew.errors import DataError
 from unskew.types import Array
 

@@ -157,8 +157,15 @@ class Scaler:
     statistics: Mapping[str, Array] = field(default_factory=dict)
     """[D] float64 each; empty where nothing is fitted."""
 
-    def transform(self, features: Array, *, offsets: Array | None = None, present: Array | None = None) -> Array:
-        """Scale a matrix [n, D]; returns float32.
+    def transform(
+        self,
+        features: Array,
+        *,
+        offsets: Array | None = None,
+        present: Array | None = None,
+        out: Array | None = None,
+    ) -> Array:
+        """Scale a matrix [n, D]; returns float32, in `out` where given, which may be memory-mapped.
 
         `offsets` [q + 1] says where each query starts; without it, all rows are one query. `present`
         [n, ceil(D / 8)] are packed bits as in `Lists`; without it, every entry is present.
@@ -169,20 +176,28 @@ class Scaler:
                 f"the data have {width} features, but the scaler was fitted on {self.width}",
                 hint="use the features that the model was trained on, or declare the width when reading",
             )
-        out = np.empty(features.shape, np.float32)
-        self._transform_into(out, features, offsets, present)
+        out = np.empty(features.shape, np.float32) if out is None else out
+        scaling = _scaling(self.kind)
+        if scaling.by_query and offsets is None:
+            offsets = np.array([0, len(features)], np.int64)
+        edges = offsets if scaling.by_query else None
+        for start, stop in _row_blocks(len(features), self.width, edges):
+            inside = None
+            if edges is not None:
+                inside = edges[np.searchsorted(edges, start) : np.searchsorted(edges, stop, "right")] - start
+            bits = None
+            if present is not None:
+                bits = np.unpackbits(present[start:stop], axis=1, count=self.width).astype(bool)
+            block = Block(np.asarray(features[start:stop], np.float64), inside, bits)
+            out[start:stop] = scaling.transform(block, self.statistics)
         return out
 
     def apply(self, lists: Lists, *, out: Array | None = None) -> Lists:
         """The same lists with scaled features, in memory or in `out` [N, D], which may be memory-mapped."""
         if self.kind == "none" and out is None and lists.dim == self.width:
             return lists
-        if out is None:
-            scaled = self.transform(lists.features, offsets=lists.offsets, present=lists.present)
-            return replace(lists, features=scaled)
-        _check_width(lists, self.width, "the scaler was fitted on")
-        self._transform_into(out, lists.features, lists.offsets, lists.present)
-        return replace(lists, features=out)
+        scaled = self.transform(lists.features, offsets=lists.offsets, present=lists.present, out=out)
+        return replace(lists, features=scaled)
 
     def arrays(self) -> dict[str, Array]:
         """Everything but the kind, for saving."""
@@ -203,21 +218,6 @@ class Scaler:
                 raise DataError(f"array {name} of a {kind} scaler has shape {values.shape}, not ({width},)")
         return cls(kind, width, statistics)
 
-    def _transform_into(self, out: Array, features: Array, offsets: Array | None, present: Array | None) -> None:
-        scaling = _scaling(self.kind)
-        if scaling.by_query and offsets is None:
-            offsets = np.array([0, len(features)], np.int64)
-        edges = offsets if scaling.by_query else None
-        for start, stop in _row_blocks(len(features), self.width, edges):
-            inside = None
-            if edges is not None:
-                inside = edges[np.searchsorted(edges, start) : np.searchsorted(edges, stop, "right")] - start
-            bits = None
-            if present is not None:
-                bits = np.unpackbits(present[start:stop], axis=1, count=self.width).astype(bool)
-            block = Block(np.asarray(features[start:stop], np.float64), inside, bits)
-            out[start:stop] = scaling.transform(block, self.statistics)
-
 
 def fit_scaler(kind: str, lists: Lists, *others: Lists) -> Scaler:
     """Fit a scaling to training lists; `others` (validation, test) count for the kinds `ultra` only.
@@ -229,7 +229,11 @@ def fit_scaler(kind: str, lists: Lists, *others: Lists) -> Scaler:
     """
     scaling = _scaling(kind)
     for other in others:
-        _check_width(other, lists.dim, f"{lists.name} has")
+        if other.dim != lists.dim:
+            hint = "declare the width when reading: read_letor(..., features=WIDTH)"
+            raise DataError(
+                f"has {other.dim} features, but {lists.name} has {lists.dim}", path=other.name, hint=hint
+            )
     if scaling.statistics is None:
         return Scaler(kind, lists.dim)
     if not len(lists.features):
@@ -267,12 +271,6 @@ def _row_blocks(rows: int, width: int, edges: Array | None = None) -> Iterator[t
             stop = last if last > start else int(edges[np.searchsorted(edges, stop)])
         yield start, stop
         start = stop
-
-
-def _check_width(lists: Lists, width: int, owner: str) -> None:
-    if lists.dim != width:
-        hint = "declare the width when reading: read_letor(..., features=WIDTH)"
-        raise DataError(f"has {lists.dim} features, but {owner} {width}", path=lists.name, hint=hint)
 
 
 def _scaling(kind: str) -> Scaling:

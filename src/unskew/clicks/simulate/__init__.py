@@ -18,9 +18,7 @@ from unskew.clicks.simulate.logger import OracleLogger as OracleLogger
 from unskew.clicks.simulate.logger import RandomLogger as RandomLogger
 from unskew.clicks.simulate.logger import ScoresLogger as ScoresLogger
 from unskew.clicks.simulate.logger import SvmLogger as SvmLogger
-from unskew.clicks.simulate.logger import (
-    find_logger,
-)
+from unskew.clicks.simulate.logger import find_logger
 from unskew.clicks.simulate.logger import logging_scores as logging_scores
 from unskew.clicks.simulate.matrix import ClickMatrix as ClickMatrix
 from unskew.clicks.simulate.mixture import Mixture as Mixture

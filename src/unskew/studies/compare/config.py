@@ -36,14 +36,7 @@ from pydantic import Field
 from unskew.checking import Config, Table, checked, known, read_toml, table_of
 from unskew.clicks.lists.datasets import PRESETS
 from unskew.clicks.lists.scaling import SCALINGS
-from unskew.clicks.simulate import (
-    BEHAVIOURS,
-    LOGGERS,
-    Behaviour,
-    Logger,
-    LogOptions,
-    Simulation,
-)
+from unskew.clicks.simulate import BEHAVIOURS, LOGGERS, Behaviour, Logger, LogOptions, Simulation
 from unskew.errors import ConfigError
 from unskew.learning.rankers import RANKERS
 from unskew.running.settings import Paths

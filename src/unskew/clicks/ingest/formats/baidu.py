@@ -17,15 +17,7 @@ from pathlib import Path
 
 from unskew.clicks.ingest.formats.records import each_line
 from unskew.clicks.ingest.formats.stage import Stage
-from unskew.clicks.ingest.formats.values import (
-    Broken,
-    cell_number,
-    identifier,
-    required,
-    text,
-    utf8,
-    whole,
-)
+from unskew.clicks.ingest.formats.values import Broken, cell_number, identifier, required, text, utf8, whole
 from unskew.clicks.ingest.options import IngestOptions
 
 NUMBERS = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,13 +31,7 @@ def each_line(
     """Hand every line to `take`, which raises Broken before it stages anything; `broken` is told of such lines."""
     for path in paths:
         for row, raw, too_long in lines(path, options):
-            stage.read()
-            try:
-                if too_long:
-                    raise Broken("line_too_long")
-                take(raw)
-            except Broken as reason:
-                stage.reject(path, row, str(reason), raw)
+            if not stage.attempt(path, row, raw, partial(take, raw), too_long=too_long):
                 broken(raw)
 
 

@@ -8,7 +8,7 @@ Positions handed over are ranks from 1, whatever the file counts from.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+
+from unskew.clicks.ingest.formats.values import Broken
 
 BATCH = 50_000
 """Rows in a part file."""
@@ -137,6 +139,20 @@ class Stage:
         """The record under way has given a row."""
         self.records_taken += self._fresh
         self._fresh = False
+
+    def attempt(
+        self, path: Path, row: int, raw: bytes | str, take: Callable[[], None], *, too_long: bool = False
+    ) -> bool:
+        """Read a record: take it, or reject it where it is broken; whether it was taken."""
+        self.read()
+        try:
+            if too_long:
+                raise Broken("line_too_long")
+            take()
+        except Broken as reason:
+            self.reject(path, row, str(reason), raw)
+            return False
+        return True
 
     def reject(self, path: Path | str, row: int, reason: str, raw: bytes | str) -> None:
         """A record that cannot be used: file, line or element from 1, reason, and the head of its text."""

@@ -20,6 +20,7 @@ from __future__ import annotations
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -75,14 +76,15 @@ class _TianGong:
             if self.size <= LONGEST_PAGE or not self.held:
                 self.held.append(raw)
             if b"</interaction" in raw:
-                self._attempt(self.start, b"\n".join(self.held), self._page)
+                page = b"\n".join(self.held)
+                self.stage.attempt(self.path, self.start, page, partial(self._page, page))
                 self.start, self.held = 0, []
             return
         if _BORDER.search(raw):
             found = _SESSION.search(raw)
             self.visit = None if found is None else found[1].decode("utf-8", "replace")
         if too_long or not _TAGS.fullmatch(raw):
-            self._attempt(row, raw, self._too_long if too_long else self._label)
+            self.stage.attempt(self.path, row, raw, partial(self._label, raw), too_long=too_long)
 
     def unfinished(self) -> None:
         """An interaction that has no end."""
@@ -90,16 +92,6 @@ class _TianGong:
             self.stage.read()
             self.stage.reject(self.path, self.start, "interaction_without_end", b"\n".join(self.held)[:HELD])
         self.start, self.held = 0, []
-
-    def _attempt(self, row: int, raw: bytes, take: Any) -> None:
-        self.stage.read()
-        try:
-            take(raw)
-        except Broken as reason:
-            self.stage.reject(self.path, row, str(reason), raw)
-
-    def _too_long(self, raw: bytes) -> None:
-        raise Broken("line_too_long")
 
     def _page(self, raw: bytes) -> None:
         if self.size > LONGEST_PAGE:
