@@ -37,7 +37,8 @@ def classic_session(
         if master is not None and master != at:
             raise ConfigError(f'spark_master="{master}": a session on {at} is running; stop it first')
         return running.newSession(), False
-    if shutil.which("java", path=_java_path()) is None:
+    home = os.environ.get("JAVA_HOME")
+    if shutil.which("java", path=os.path.join(home, "bin") if home else None) is None:
         raise ConfigError('engine="spark" needs Java 17 or later: install it, or set JAVA_HOME')
     cores = threads or os.cpu_count() or 1
     local = master is None or master.startswith("local")
@@ -108,12 +109,6 @@ def check_answers(master: str | None) -> None:
         except (OSError, ValueError) as error:
             problem = str(error)
     raise ConfigError(f'spark_master="{master}": nothing answers ({problem}); check the address, or start it')
-
-
-def _java_path() -> str:
-    """Where to look for java."""
-    home = os.environ.get("JAVA_HOME")
-    return os.path.join(home, "bin") if home else os.environ.get("PATH", "")
 
 
 def _log_settings(scratch: Path) -> Path:

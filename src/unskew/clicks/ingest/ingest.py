@@ -27,7 +27,7 @@ from unskew.clicks.ingest.columns import DETAIL, RAW, REASON, numbers_as_such
 from unskew.clicks.ingest.formats.stage import REJECTED
 from unskew.clicks.ingest.options import RULES, IngestOptions
 from unskew.clicks.ingest.source import LogSource, engine_errors, open_source
-from unskew.clicks.ingest.summary import log_numbers, rejected_numbers, rules_table
+from unskew.clicks.ingest.summary import log_numbers, rules_table
 from unskew.clicks.ingest.text import FILE, ROW
 from unskew.clicks.schema import REQUIRED
 from unskew.disk import complete_folder, write_json
@@ -117,13 +117,14 @@ class _Ingest:
         for name, folder in self.source.sides.items():
             folder.rename(self.working / name)
         written = self.engine.read_parquet(self.working / "impressions")
+        lost = sum(self.broken.values())
         made = {
             **log_numbers(cleaned.pages, written, self.engine),
             "rows_read": self.read,
             "positions_from": base if self.source.base is None else None,
             "positions_detected": asked is None,
             "rules": rules_table(self.found, self.options, self.rows),
-            "rejected": rejected_numbers(self.broken, self.read),
+            "rejected": {"rows": lost, "share": round(lost / self.read, 6), "reasons": dict(self.broken)},
             "ignored": dict(self.source.ignored),
             "notes": list(self.source.notes),
             "columns": list(written.columns),

@@ -50,11 +50,5 @@ def log_numbers(pages: Mapping[str, Any], written: Table, engine: Engine) -> dic
     }
 
 
-def rejected_numbers(broken: Mapping[str, int], read: int) -> dict[str, Any]:
-    """The broken rows, all of them and by reason."""
-    lost = sum(broken.values())
-    return {"rows": lost, "share": round(lost / read, 6) if read else 0.0, "reasons": dict(broken)}
-
-
 def _utc(moment: Any) -> str:
     return f"{moment.replace(tzinfo=None).isoformat(timespec='seconds')}Z"

@@ -24,7 +24,7 @@ from unskew.clicks.joining import Missing, encode, find_rows
 from unskew.clicks.lists.feature_table import KEYS, Layout, blocks, damage_named, layout_of, table_files
 from unskew.clicks.lists.store import parsed_files
 from unskew.clicks.lists.svmlight import HIGHEST_GRADE
-from unskew.clicks.schema import to_array
+from unskew.clicks.schema import refuse_missing, to_array
 from unskew.disk import PathLike
 from unskew.errors import DataError
 from unskew.types import Array, Lists
@@ -62,8 +62,10 @@ def write_arrays(files: Sequence[Path], layout: Layout, folder: Path) -> None:
         )
     if not len(heads):
         raise DataError("the table has no rows", path=files[0])
-    query, query_ids = encode(_ids(heads, "query_id", files[0]))
-    doc_ids = _plain_ids(_ids(heads, "doc_id", files[0]))
+    for key in KEYS:
+        refuse_missing(heads, key, files[0])
+    query, query_ids = encode(heads["query_id"])
+    doc_ids = _plain_ids(heads["doc_id"])
     _refuse_twins(query, heads, files[0])
     order = None if (np.diff(query) >= 0).all() else np.argsort(query, kind="stable")
     place = None if order is None else np.argsort(order, kind="stable")  # [N] where each row of the files goes
@@ -124,13 +126,6 @@ def _floats(column: Any) -> Array:
     with np.errstate(over="ignore", invalid="ignore"):
         values: Array = column.to_numpy(zero_copy_only=False).astype(np.float32)
     return values
-
-
-def _ids(heads: Any, key: str, path: Path) -> Any:
-    column = heads[key]
-    if column.null_count:
-        raise DataError(f"{column.null_count} of {len(column)} rows have no {key}", path=path, hint="repair them")
-    return column
 
 
 def _plain_ids(column: Any) -> Array:

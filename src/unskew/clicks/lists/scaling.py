@@ -69,10 +69,6 @@ def _linear(block: Block, statistics: Mapping[str, Array]) -> Array:
     return (block.values - statistics["shift"]) / statistics["scale"]
 
 
-def _log1p(block: Block, _: Mapping[str, Array]) -> Array:
-    return np.sign(block.values) * np.log1p(np.abs(block.values))
-
-
 def _query_minmax(block: Block, _: Mapping[str, Array]) -> Array:
     assert block.offsets is not None
     sizes = np.diff(block.offsets)
@@ -139,7 +135,7 @@ SCALINGS: Mapping[str, Scaling] = {
     "none": Scaling(lambda block, _: block.values),
     "standard": Scaling(_linear, _standard_statistics),
     "minmax": Scaling(_linear, _minmax_statistics),
-    "log1p": Scaling(_log1p),
+    "log1p": Scaling(lambda block, _: np.sign(block.values) * np.log1p(np.abs(block.values))),
     "query_minmax": Scaling(_query_minmax, by_query=True),
     "ultra": Scaling(_ultra, _range_statistics, all_sets=True),
     "ultra_log": Scaling(_ultra_log, _range_statistics, all_sets=True),

@@ -16,6 +16,7 @@ are observed through monotone maps: as they are, shifted and stretched, skewed, 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -27,8 +28,15 @@ GRADES = (0.26, 0.36, 0.285, 0.076, 0.019)
 """Shares of grades 0 to 4 in Yahoo's learning-to-rank set 1."""
 HIDDEN = 8
 """Units of the network in the utility."""
-KINDS = ("plain", "stretched", "skewed", "squeezed", "count")
-"""How a feature is observed."""
+OBSERVED: Mapping[str, Callable[[Array, Array, Array], Array]] = {
+    "plain": lambda values, shift, stretch: values,
+    "stretched": lambda values, shift, stretch: shift + stretch * values,
+    "skewed": lambda values, shift, stretch: stretch * np.exp(np.float32(0.6) * values),
+    "squeezed": lambda values, shift, stretch: 1 / (1 + np.exp(-values)),
+    "count": lambda values, shift, stretch: np.floor(np.exp(np.float32(0.5) * values + np.float32(1.5))),
+}
+"""How a feature is observed: a monotone map."""
+KINDS = tuple(OBSERVED)
 CALIBRATION = (1000, 24)
 """Queries, and documents of each, from which a world takes its scales and thresholds."""
 BLOCK = 65_536
@@ -147,26 +155,9 @@ class ListWorld:
     def observe(self, latent: Array) -> Array:
         """Turn latent features [N, D] into observed ones, in place."""
         for column, kind in enumerate(self.kind):
-            values = latent[:, column]
-            latent[:, column] = observed(KINDS[kind], values, self.shift[column], self.stretch[column])
+            seen = OBSERVED[KINDS[kind]]
+            latent[:, column] = seen(latent[:, column], self.shift[column], self.stretch[column])
         return latent
-
-
-def observed(kind: str, values: Array, shift: Array, stretch: Array) -> Array:
-    """A monotone map of one feature."""
-    result: Array
-    match kind:
-        case "stretched":
-            result = shift + stretch * values
-        case "skewed":
-            result = stretch * np.exp(np.float32(0.6) * values)
-        case "squeezed":
-            result = 1 / (1 + np.exp(-values))
-        case "count":
-            result = np.floor(np.exp(np.float32(0.5) * values + np.float32(1.5)))
-        case _:
-            result = values
-    return result
 
 
 def make_world(seed: int, features: int, confounder: bool, noise: float, grades: tuple[float, ...]) -> ListWorld:

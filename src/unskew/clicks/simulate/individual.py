@@ -51,7 +51,9 @@ class IndividualBias(Examined):
     def prepare(self, lists: Lists) -> Self:
         """Return this behaviour with its features chosen."""
         if self.features is None:
-            chosen = choose_important(lists, self) if self.choose == "importance" else choose_random(lists, self)
+            count, rng = min(len(self.weights), lists.dim), np.random.default_rng(self.seed)
+            random = self.choose == "random"
+            chosen = rng.choice(lists.dim, count, replace=False) if random else choose_important(lists, self)
             return self.model_copy(update={"features": tuple(int(column) for column in chosen)})
         if len(self.features) > len(self.weights) or max(self.features, default=0) >= lists.dim:
             raise DataError(
@@ -91,12 +93,6 @@ def scaled(features: Array) -> Array:
     outside = (low < -1) | (high > 1)
     width = np.where(high > low, high - low, 1)
     return np.where(outside, 2 * (features - low) / width - 1, features)
-
-
-def choose_random(lists: Lists, behaviour: IndividualBias) -> Array:
-    """As many columns as there are weights, at random."""
-    count = min(len(behaviour.weights), lists.dim)
-    return np.random.default_rng(behaviour.seed).choice(lists.dim, count, replace=False)
 
 
 def choose_important(lists: Lists, behaviour: IndividualBias) -> Array:

@@ -99,7 +99,10 @@ def run_panels(recipe: Recipe, chosen: Sequence[DataSet], how: How) -> Tried:
             result = compare(content, how.out / name, force=how.force, jobs=how.jobs, tell=how.tell)
             failed += [f"{source.title}: {f.cell}: {f.error}" for f in result.failed]
             outcomes += [outcome(recipe, source, panel.name, result, name) for name in result.behaviours]
-    sections = table_sections(recipe, outcomes) if recipe.sweep is None else sweep_sections(recipe, outcomes)
+    if recipe.sweep is not None:
+        sections = sweep_sections(recipe, outcomes)
+    else:
+        sections = [section(recipe, found, _bars(recipe, found)) for found in outcomes]
     records = [number.record() for found in outcomes for number in found.numbers]
     return Tried(sections, records, [one for found in outcomes for one in found.judged], failed)
 
@@ -192,11 +195,6 @@ def _both(theirs: int | None, ours: int | None) -> str:
 
 def _title(metric: str) -> str:
     return metric.replace("ndcg", "nDCG").replace("arp", "ARP")
-
-
-def table_sections(recipe: Recipe, outcomes: Sequence[PanelOutcome]) -> list[Section]:
-    """A section with a chart for each."""
-    return [section(recipe, found, _bars(recipe, found)) for found in outcomes]
 
 
 def _bars(recipe: Recipe, found: PanelOutcome) -> list[Any]:

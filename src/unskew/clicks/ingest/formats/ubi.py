@@ -59,7 +59,9 @@ class _Ubi:
             self.stage.ignore("bulk_action")
         elif _get(record, "action_name") is not None:
             self._event(record)
-        elif _get(record, "query_id") is not None and (_hits(record) is not None or _is_query(record)):
+        elif _get(record, "query_id") is not None and (
+            _hits(record) is not None or _get(record, "user_query") is not None or "query_response_id" in record
+        ):
             self._query(record)
         else:
             raise Broken("neither_query_nor_event")
@@ -133,21 +135,16 @@ class _Ubi:
             self.stage.note("no query has hit ids; impression events alone do not make pages")
 
 
-def _camel(name: str) -> str:
-    return re.sub("_([a-z])", lambda match: match[1].upper(), name)
-
-
-CAMEL = {name: _camel(name) for name in (*HITS, "query_id", "user_query", "client_id", "query_attributes")}
+CAMEL = {
+    name: re.sub("_([a-z])", lambda match: match[1].upper(), name)
+    for name in (*HITS, "query_id", "user_query", "client_id", "query_attributes")
+}
 """Names as the plugin sends them to Data Prepper: query_id -> queryId."""
 
 
 def _get(record: Mapping[str, Any], name: str) -> Any:
     value = record.get(name)
     return record.get(CAMEL[name]) if value is None and name in CAMEL else value
-
-
-def _is_query(record: Mapping[str, Any]) -> bool:
-    return _get(record, "user_query") is not None or "query_response_id" in record
 
 
 def _hits(record: Mapping[str, Any]) -> Any:
