@@ -76,12 +76,17 @@ class Lists:
         ids: Array = np.arange(len(self.features)) - np.repeat(self.offsets[:-1], self.sizes)
         return ids
 
-    def take(self, queries: Array) -> Lists:
-        """The given queries (indices or a boolean mask), in that order."""
-        queries = np.flatnonzero(queries) if queries.dtype == bool else queries
-        sizes = self.sizes[queries]
-        offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-        rows = np.repeat(self.offsets[queries] - offsets[:-1], sizes) + np.arange(offsets[-1])
+    def take(self, queries: Array | slice) -> Lists:
+        """The given queries (indices or a boolean mask), in that order; a slice gives views."""
+        if isinstance(queries, slice):
+            start, stop, _ = queries.indices(len(self))
+            offsets = self.offsets[start : stop + 1] - self.offsets[start]
+            rows: Array | slice = slice(int(self.offsets[start]), int(self.offsets[stop]))
+        else:
+            queries = np.flatnonzero(queries) if queries.dtype == bool else queries
+            sizes = self.sizes[queries]
+            offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+            rows = np.repeat(self.offsets[queries] - offsets[:-1], sizes) + np.arange(offsets[-1])
         return replace(
             self,
             features=self.features[rows],

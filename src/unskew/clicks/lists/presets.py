@@ -47,20 +47,6 @@ def read_preset(
     assert test is not None
     if validation is None:
         cut = max(1, len(train) - max(1, len(train) // 10))
-        train, validation = _slice(train, 0, cut), _slice(train, cut, len(train), f"{name}-validation")
+        held = replace(train.take(slice(cut, None)), name=f"{name}-validation")
+        train, validation = train.take(slice(0, cut)), held
     return PresetLists(train, validation, test)
-
-
-def _slice(lists: Lists, start: int, stop: int, name: str | None = None) -> Lists:
-    """Neighbouring queries as views, so a memory-mapped set stays on disk."""
-    rows = slice(int(lists.offsets[start]), int(lists.offsets[stop]))
-    return replace(
-        lists,
-        features=lists.features[rows],
-        offsets=lists.offsets[start : stop + 1] - lists.offsets[start],
-        labels=lists.labels[rows],
-        query_ids=lists.query_ids[start:stop],
-        doc_ids=None if lists.doc_ids is None else lists.doc_ids[rows],
-        present=None if lists.present is None else lists.present[rows],
-        name=name or lists.name,
-    )

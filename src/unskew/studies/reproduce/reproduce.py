@@ -63,8 +63,6 @@ RANKS = "Ranks are the paper's, then ours, among the methods that the paper prin
 class Reproduction:
     """What came of a recipe."""
 
-    name: str
-    recipe: Recipe
     out: Path
     page: Page
     records: Sequence[Mapping[str, Any]]
@@ -112,7 +110,7 @@ def reproduce(
     with complete_file(place / "numbers.parquet") as path:
         pq.write_table(numbers_table(tried.records), path)
     write_page(page, place)
-    return Reproduction(name, recipe, place, page, tried.records, tried.judged)
+    return Reproduction(place, page, tried.records, tried.judged)
 
 
 def reproduction_page(recipe: Recipe, chosen: Sequence[DataSet], tried: Tried, *, quick: bool) -> Page:
