@@ -31,7 +31,7 @@ from unskew.clicks.simulate import (
     simulate,
 )
 from unskew.clicks.simulate.individual import WEIGHTS
-from unskew.clicks.simulate.layout import lay_out
+from unskew.clicks.simulate.simulation import lay_out
 from unskew.errors import ConfigError, DataError
 from unskew.types import Array, Lists, Log
 

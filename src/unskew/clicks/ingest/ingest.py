@@ -21,13 +21,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from unskew.clicks.engine.engine import Engine
-from unskew.clicks.ingest.clean import clean, find_pages
+from unskew.clicks.ingest.clean import clean, find_pages, log_numbers, rules_table
 from unskew.clicks.ingest.clicks import join_clicks
 from unskew.clicks.ingest.columns import DETAIL, RAW, REASON, numbers_as_such
 from unskew.clicks.ingest.formats.stage import REJECTED
 from unskew.clicks.ingest.options import RULES, IngestOptions
 from unskew.clicks.ingest.source import LogSource, engine_errors, open_source
-from unskew.clicks.ingest.summary import log_numbers, rules_table
 from unskew.clicks.ingest.text import FILE, ROW
 from unskew.clicks.schema import REQUIRED
 from unskew.disk import complete_folder, write_json

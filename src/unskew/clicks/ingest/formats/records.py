@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from unskew.clicks.ingest.formats.lines import HELD, lines
 from unskew.clicks.ingest.formats.stage import Stage
 from unskew.clicks.ingest.formats.values import Broken, parse_json
 from unskew.clicks.ingest.options import IngestOptions
@@ -18,6 +17,8 @@ from unskew.errors import DataError
 
 Pieces = Iterator[tuple[int, bytes, bool]]
 """Number of the line or element, its bytes, whether it was too long to be held."""
+HELD = 1_000
+"""Bytes kept of a line that is too long."""
 _SPECIAL = re.compile(rb'["\\{}\[\]]')
 
 
@@ -88,6 +89,30 @@ def _head(value: Any) -> str:
         return json.dumps(value)[:HELD]
     except (RecursionError, ValueError):
         return ""
+
+
+def lines(path: Path, options: IngestOptions) -> Pieces:
+    """Every line that is not blank: its number from 1, its bytes, and whether it was too long to be held whole."""
+    number, held, too_long = 1, b"", False
+    for block in unpacked(path, expansion=options.files.max_expansion):
+        first, *others = block.split(b"\n")
+        held, too_long = _extend(held, too_long, first, options.reader.longest_line)
+        for piece in others:
+            if too_long or held.strip():
+                yield number, held.rstrip(b"\r"), too_long
+            number += 1
+            held, too_long = _extend(b"", False, piece, options.reader.longest_line)
+    if too_long or held.strip():
+        yield number, held.rstrip(b"\r"), too_long
+
+
+def _extend(held: bytes, too_long: bool, piece: bytes, longest: int) -> tuple[bytes, bool]:
+    """The line so far; only the head of one that has grown too long."""
+    if too_long:
+        return held, True
+    if len(held) + len(piece) > longest:
+        return (held + piece[:HELD])[:HELD], True
+    return held + piece, False
 
 
 def pieces(path: Path, options: IngestOptions) -> Pieces:

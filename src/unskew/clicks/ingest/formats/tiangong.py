@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from unskew.clicks.ingest.formats.lines import HELD, lines
+from unskew.clicks.ingest.formats.records import HELD, lines
 from unskew.clicks.ingest.formats.stage import Stage
 from unskew.clicks.ingest.formats.values import (
     Broken,
