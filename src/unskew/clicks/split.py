@@ -127,7 +127,8 @@ def split_by_time(
         else add_visits(impressions, begun.filter(where))
         for name, where in chosen.items()
     }
-    return Split(parts, {name: _clock(edge) for name, edge in edges.items()}, sizes, unit)
+    clocks = {name: datetime.fromtimestamp(edge, UTC).isoformat() for name, edge in edges.items()}
+    return Split(parts, {name: clock.replace("+00:00", "Z") for name, clock in clocks.items()}, sizes, unit)
 
 
 def known_pages(impressions: Table, unit: str) -> Table:
@@ -207,7 +208,3 @@ def _histogram(engine: Engine, units: Table, low: int, high: int) -> list[tuple[
 
 def _width(low: int, high: int) -> int:
     return -(-(high - low) // BUCKETS)
-
-
-def _clock(second: int) -> str:
-    return datetime.fromtimestamp(second, UTC).isoformat().replace("+00:00", "Z")

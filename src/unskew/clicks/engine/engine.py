@@ -153,8 +153,9 @@ class DuckEngine(Engine):
     def keep(self, table: Table) -> Table:
         """See Engine; one statement, where `create_table` of Ibis takes five."""
         name, mapper = next(self._names), self.con.compiler.type_mapper
-        columns = {_quoted(column): mapper.to_string(kind) for column, kind in table.schema().items()}
-        typed = ", ".join(f"CAST({column} AS {kind}) AS {column}" for column, kind in columns.items())
+        names = ['"' + column.replace('"', '""') + '"' for column in table.columns]
+        kinds = map(mapper.to_string, table.schema().types)
+        typed = ", ".join(f"CAST({own} AS {kind}) AS {own}" for own, kind in zip(names, kinds, strict=True))
         self.con._run_pre_execute_hooks(table)
         self.con.raw_sql(f"CREATE TEMP TABLE {name} AS SELECT {typed} FROM ({self.con.compile(table)})")
         with quiet():
@@ -231,11 +232,6 @@ def quiet() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", r"fetch_\w+\(\) is deprecated", DeprecationWarning)
         yield
-
-
-def _quoted(name: str) -> str:
-    """A column's name in SQL."""
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _place(paths: Paths) -> Path | str:

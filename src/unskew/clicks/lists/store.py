@@ -166,13 +166,7 @@ def seal_entry(folder: Path) -> None:
 
 def _state(path: Path) -> dict[str, int]:
     stat = os.stat(path)
-    return {
-        "size": stat.st_size,
-        "mtime_ns": stat.st_mtime_ns,
-        "ctime_ns": stat.st_ctime_ns,
-        "inode": stat.st_ino,
-        "device": stat.st_dev,
-    }
+    return {name: getattr(stat, f"st_{name}") for name in ("size", "mtime_ns", "ctime_ns", "ino", "dev")}
 
 
 def _read_json(path: Path) -> dict[str, Any]:

@@ -118,7 +118,8 @@ def _arm(key: str, table: Mapping[str, Any], shared: Shared) -> Arm:
     axes = own if packaged else _axes("grid", shared.grid) | own
     usual = {"validate_on": method.usual_choice(labels=False)} if packaged else {}
     points = []
-    for choice in combinations(axes):
+    for values in itertools.product(*axes.values()):
+        choice = dict(zip(axes, values, strict=True))
         of_method = {axis: value for (home, axis), value in choice.items() if home == "method"}
         of_training = {axis: value for (home, axis), value in choice.items() if home == "training"}
         points.append(
@@ -137,10 +138,7 @@ def _text(chosen: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} = {value}" for name, value in chosen.items())
 
 
-Axis = tuple[str, str]
-
-
-def _axes(key: str, grid: Any) -> dict[Axis, list[Any]]:
+def _axes(key: str, grid: Any) -> dict[tuple[str, str], list[Any]]:
     """What the grid varies: ("method" or "training", setting) with its values."""
     inside = grid.get("training", {}) if isinstance(grid, Mapping) else {}
     for place, table in ((key, grid), (f"{key}.training", inside)):
@@ -153,12 +151,3 @@ def _axes(key: str, grid: Any) -> dict[Axis, list[Any]]:
             place = f"{key}.{'training.' * (home == 'training')}{name}"
             raise ConfigError(f"{place}: input should be a list of values to try, not {values!r}")
     return axes
-
-
-def combinations(axes: Mapping[Axis, list[Any]]) -> list[dict[Axis, Any]]:
-    """Every combination of the values; one empty combination where nothing varies.
-
-    >>> combinations({("method", "a"): [1, 2]})
-    [{('method', 'a'): 1}, {('method', 'a'): 2}]
-    """
-    return [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
