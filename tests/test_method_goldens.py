@@ -154,7 +154,11 @@ def test_mixem_can_leave_pages_without_a_click_out() -> None:
 
 def test_mixem_starts_at_the_click_rate(log: Log) -> None:
     method = MixEM().build(LogData(log).context(MixEM()))
-    assert method.offsets.sigmoid().tolist() == pytest.approx([log.click.mean()] * 3, rel=1e-5)
+    rates = method.bias.values.sigmoid()
+    for rank, rate in enumerate(rates.tolist(), start=1):
+        shown, rest = log.position == rank, 10 * log.click.mean()
+        assert rate == pytest.approx((log.click[shown].sum() + rest) / (shown.sum() + 10), rel=1e-4)
+    assert method.offsets.sigmoid().tolist() == pytest.approx([rates.mean().item(), 0.5, rates.mean().item()])
 
 
 # ---- Additive, EDot, EInter ----------------------------------------------------------------------------------
@@ -182,7 +186,7 @@ def test_einter_without_interaction_is_additive() -> None:
     assert einter.interaction.abs().sum() == 0  # where training starts
     assign(einter.rank_embedding, torch.randn(3, 4))
     assign(einter.rank_weight, torch.randn(4))
-    assign(einter.offset, 0.7)
+    assign(einter.level, 0.7)
     assign(additive.bias.values, einter.rank_embedding @ einter.rank_weight + 0.7)
     r = torch.randn(2, 3, 4)
     f = (r @ einter.relevance_weight).unsqueeze(-1)
@@ -199,17 +203,18 @@ def test_edot_and_einter_logits_by_hand_and_score_at_a_canonical_rank(canonical:
         assert method.outputs == 2
         if isinstance(config, EInter):
             assign(method.interaction, torch.randn(2, 2))
+        assign(method.level, torch.tensor([0.4, -0.3, 0.1]))
         v = method.rank_embedding.tolist()
 
         def z(q: int, k: int, rank: int, v: list[list[float]] = v, method: nn.Module = method) -> float:
             x = r[q, k].tolist()
             if not isinstance(config, EInter):  # noqa: B023
-                return sum(x[i] * v[rank][i] for i in d)
+                return sum(x[i] * v[rank][i] for i in d) + method.level[rank].item()
             both = sum(x[i] * method.interaction[i, j].item() * v[rank][j] for i in d for j in d)
             single = [
                 x[i] * method.relevance_weight[i].item() + v[rank][i] * method.rank_weight[i].item() for i in d
             ]
-            return both + sum(single) + method.offset.item()
+            return both + sum(single) + method.level[rank].item()
 
         where = torch.tensor([[True, True, True], [True, True, False]])
         shown, first = method.click_probability(r, batch), method.score(r, where)

@@ -592,7 +592,7 @@ def test_ipw_weights_clicks_by_inverse_propensity() -> None:
     assert clipped.propensity().tolist() == pytest.approx([1, 0.5, 0.25])  # reported as they are
 
 
-NOTHING = Facts(pages=5, impressions=50, clicks=9, queries=2, clickless=1)
+NOTHING = Facts(pages=5, impressions=50, clicks=9, queries=2, clickless=1, by_rank=np.zeros((2, 10)))
 
 
 def simulated_nothing() -> Log:

@@ -20,11 +20,11 @@ from unskew.types import Array, ClickBatch, Log
 
 
 class PositionTable(nn.Module):
-    """One free number per rank, all equal at the start."""
+    """One free number per rank."""
 
-    def __init__(self, positions: int, start: float = 0.0) -> None:
+    def __init__(self, positions: int, start: float | Tensor = 0.0) -> None:
         super().__init__()
-        self.values = nn.Parameter(torch.full((positions,), start))
+        self.values = nn.Parameter(torch.as_tensor(start).expand(positions).clone())
 
     def forward(self, position: Tensor) -> Tensor:
         """The value at each rank [B, K]; ranks past the end take the last one."""
@@ -32,10 +32,13 @@ class PositionTable(nn.Module):
 
 
 class PositionTower(nn.Module):
-    """A small network from the one-hot rank to one number, as in the first dual-learning paper."""
+    """A small network from the one-hot rank to what is added to `start`, as in the first dual-learning paper."""
 
-    def __init__(self, positions: int, sizes: tuple[int, ...] = (8, 4)) -> None:
+    start: Tensor
+
+    def __init__(self, positions: int, start: float | Tensor = 0.0, *, sizes: tuple[int, ...] = (8, 4)) -> None:
         super().__init__()
+        self.register_buffer("start", torch.as_tensor(start).expand(positions).clone())
         widths = (positions, *sizes)
         hidden = [m for a, b in itertools.pairwise(widths) for m in (nn.Linear(a, b), nn.ELU())]
         self.layers = nn.Sequential(*hidden, nn.Linear(widths[-1], 1))
@@ -46,7 +49,7 @@ class PositionTower(nn.Module):
         """The output at every rank, [P]."""
         one_hot = torch.eye(self.positions, device=next(self.parameters()).device)
         outputs: Tensor = self.layers(one_hot)
-        return outputs.squeeze(-1)
+        return outputs.squeeze(-1) + self.start
 
     def forward(self, position: Tensor) -> Tensor:
         """The output at each rank [B, K]; ranks past the end take the last one."""

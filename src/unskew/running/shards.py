@@ -44,7 +44,8 @@ class ShardData(TrainingData):
     def facts(self) -> Facts:
         """The training shards in numbers."""
         about = self.shards.totals()
-        return Facts(**{name: about[name] for name in ("pages", "impressions", "clicks", "queries", "clickless")})
+        names = ("pages", "impressions", "clicks", "queries", "clickless")
+        return Facts(**{name: about[name] for name in names}, by_rank=self.shards.by_rank)
 
     def fit_scaler(self, kind: str, *others: Lists) -> Scaler:
         """A scaling fitted on the documents of all training shards."""

@@ -72,6 +72,8 @@ class Facts:
     queries: int
     clickless: int
     """Pages without a click."""
+    by_rank: Array
+    """[2, P] impressions and clicks at each rank."""
 
     @property
     def click_rate(self) -> float:
@@ -88,7 +90,18 @@ class Facts:
             clicks=int(log.click.sum()),
             queries=len(np.unique(log.query)),
             clickless=len(log) - len(clicked),
+            by_rank=rank_counts(log.position, np.ones(len(log.row)), log.click),
         )
+
+
+def rank_counts(position: Array, impressions: Array, clicks: Array) -> Array:
+    """Impressions and clicks at each rank, [2, P]; rank 0 is padding.
+
+    >>> rank_counts(np.array([1, 2, 1, 0]), np.ones(4), np.array([1, 0, 1, 0])).tolist()
+    [[2.0, 1.0], [2.0, 0.0]]
+    """
+    flat = position.reshape(-1).astype(np.int64)
+    return np.stack([np.bincount(flat, weights=values.reshape(-1))[1:] for values in (impressions, clicks)])
 
 
 def reduce_log(

@@ -15,7 +15,7 @@ from safetensors.numpy import save_file
 
 from unskew.checking import require_columns
 from unskew.clicks.counts.folder import read_counts
-from unskew.clicks.counts.reduction import Counts, Reduction, reduce_log
+from unskew.clicks.counts.reduction import Counts, Reduction, rank_counts, reduce_log
 from unskew.clicks.counts.splitting import part_of, split_table
 from unskew.clicks.engine.parquet import impressions_in
 from unskew.clicks.joining import Missing, encodable
@@ -28,7 +28,7 @@ from unskew.clicks.presentation import Kind, Presentation, fit_tallies
 from unskew.clicks.schema import REQUIRED, to_array
 from unskew.clicks.tallies import merge_tallies, tally_columns
 from unskew.errors import ConfigError, DataError
-from unskew.types import Lists
+from unskew.types import Array, Lists
 
 ABOUT = "shards.json"
 FACTS = ("pages", "impressions", "clicks", "queries", "positions", "clickless")
@@ -96,6 +96,7 @@ def write_shards(source: ShardSource, folder: Path) -> None:
     presentation = _fit_parts(source, [part for part in parts[:-1] if part is not None])
     facts = np.zeros((source.shards + 1, len(FACTS)), np.int64)
     ranges: list[tuple[int, Range]] = []
+    ranks = np.zeros((2, 0))
     open_lists = _lists_of(source, spill)
     for shard, part in enumerate(parts):
         if part is None:
@@ -107,6 +108,7 @@ def write_shards(source: ShardSource, folder: Path) -> None:
         facts[shard] = [*save_shard(counts, shard_file(folder, shard)), clickless]
         if shard < source.shards:
             ranges.append((len(lists.features), measure_range((lists,), lists.dim)))
+            ranks = added_ranks(ranks, rank_counts(counts.position, counts.impressions, counts.clicks))
     shutil.rmtree(spill)
     if missing.lost and (source.missing == "error" or not ranges):
         hint = 'add their features, or set data.missing_features = "drop"'
@@ -115,11 +117,20 @@ def write_shards(source: ShardSource, folder: Path) -> None:
         raise DataError("there is nothing to learn from", path=source.log or source.counts)
     about = {
         "facts": facts.tolist(),
+        "by_rank": ranks.tolist(),
         "range": np.stack(merge_ranges(ranges)).tolist(),
         "presentation": presentation.to_dict(),
         "missing": missing.lost,
     }
     (folder / ABOUT).write_text(json.dumps(about), encoding="utf-8")
+
+
+def added_ranks(one: Array, other: Array) -> Array:
+    """Impressions and clicks at each rank, [2, P], of two parts of a log."""
+    longest = max(one.shape[1], other.shape[1])
+    first, second = (np.pad(part, ((0, 0), (0, longest - part.shape[1]))) for part in (one, other))
+    added: Array = first + second
+    return added
 
 
 def shard_file(folder: Path, shard: int) -> Path:

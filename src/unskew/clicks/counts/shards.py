@@ -48,6 +48,8 @@ class Shards:
     """A hash of all that they were made from."""
     facts: Array
     """[shards + 1, 6] int64, see FACTS."""
+    by_rank: Array
+    """[2, P] impressions and clicks of the training shards at each rank."""
     range: Array
     presentation: Presentation
     """How the presentation columns are encoded, fitted on the training shards."""
@@ -125,6 +127,7 @@ def open_shards(source: ShardSource, *, cache: bool | str | Path = True) -> Shar
         folder,
         key,
         facts=np.array(about["facts"], np.int64),
+        by_rank=np.array(about["by_rank"]),
         range=np.array(about["range"]),
         presentation=Presentation.from_dict(about["presentation"]),
         name=str(source.log or source.counts),

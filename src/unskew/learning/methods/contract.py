@@ -31,6 +31,29 @@ class Context:
     propensities: Array | None = None
     """Examination by rank, measured as the method asked for; None where it asked for nothing."""
 
+    def click_rates(self) -> Tensor:
+        """Click rate at each rank, [P], where levels start, so that relevance need not learn them; a half unknown.
+
+        A rank that was seldom shown leans towards the rate of the log, as if shown ten times more at that rate.
+        """
+        if self.facts is None:
+            return torch.full((self.positions,), 0.5)
+        shown, clicked = torch.zeros(2, self.positions)
+        counts = torch.as_tensor(self.facts.by_rank[:, : self.positions], dtype=torch.float32)
+        shown[: counts.shape[1]], clicked[: counts.shape[1]] = counts
+        rates: Tensor = (clicked + 10 * self.facts.click_rate) / (shown + 10)
+        return rates.clamp(1e-4, 1 - 1e-4)
+
+    def factored_rates(self, top: float) -> tuple[Tensor, Tensor]:
+        """Logits of what is seen at each rank, [P], and of what is clicked once seen; the rates are their product.
+
+        The rank that is clicked most is seen with probability `top`.
+        """
+        if self.facts is None:
+            return torch.full((self.positions,), top).logit(), torch.zeros(())
+        rates = self.click_rates()
+        return (top * rates / rates.max()).clamp(1e-3, top).logit(), (rates.max() / top).clamp(max=0.9).logit()
+
     @property
     def factors(self) -> dict[str, int]:
         """Number of values of each bias factor besides the rank."""
@@ -139,6 +162,11 @@ class MethodModule(nn.Module):
         """What it learns starts from the config and from what is known of the log."""
         super().__init__()
         self.config, self.positions = config, context.positions
+
+    @property
+    def fits_levels(self) -> bool:
+        """Whether the loss fits how often anything is clicked, which then has parameters of its own."""
+        return False
 
     def score_weights(self) -> Tensor | None:
         """w [outputs] where the score is relevance . w + constant; None where it is not linear."""

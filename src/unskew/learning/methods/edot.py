@@ -2,10 +2,11 @@
 
 Reference: Yan et al., "Revisiting Two-tower Models for Unbiased Learning to Rank", SIGIR 2022 (EDot, Eq. 4).
 
-    z_k = r(x_k) . v_k        r, v in R^d;  P(c = 1) = sig(z_k);  rank by z at the canonical rank 1
+    z_k = r(x_k) . v_k + l_k        r, v in R^d;  P(c = 1) = sig(z_k);  rank by z at the canonical rank 1
 
 Differences from the paper: sizes of the towers and d are not given there; v is a free table. It starts at ones
-plus noise, so that the model begins as a sum of relevance outputs.
+plus noise, so that the model begins as a sum of relevance outputs. l_k, a level per rank that starts at the click
+rates, is ours: without it the relevance outputs must say first that little is clicked.
 """
 
 from __future__ import annotations
@@ -29,10 +30,11 @@ class EDotMethod(ClickLogits):
         super().__init__(config, context)
         self.outputs, self.canonical = config.dimension, min(config.canonical, context.positions)
         self.rank_embedding = nn.Parameter(1 + 0.1 * torch.randn(context.positions, config.dimension))
+        self.level = nn.Parameter(context.click_rates().logit())
 
     def at_ranks(self, relevance: Tensor, position: Tensor) -> Tensor:
         """z at these ranks, [B, K]."""
-        return (relevance * at_rank(self.rank_embedding, position)).sum(-1)
+        return (relevance * at_rank(self.rank_embedding, position)).sum(-1) + at_rank(self.level, position)
 
     def logits(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """z at the ranks shown, [B, K]."""

@@ -15,7 +15,8 @@ from typing import ClassVar, Literal
 
 from unskew.clicks.counts.reduction import Counts, Reduction, label_table
 from unskew.clicks.presentation import NO_COLUMNS, Presentation
-from unskew.learning.methods.skeletons import ClickLogits, LossConfig
+from unskew.learning.methods.naive import NaiveMethod
+from unskew.learning.methods.skeletons import LossConfig
 from unskew.types import Log
 
 
@@ -23,7 +24,7 @@ class Labeled(LossConfig):
     """Learn from grades; the only method that reads them."""
 
     target: ClassVar[Literal["clicks", "labels"]] = "labels"
-    module = ClickLogits
+    module = NaiveMethod
 
     name: Literal["labeled"] = "labeled"
     loss: Literal["softmax", "softmax_list", "pairwise", "lambda"] = "softmax"

@@ -7,7 +7,8 @@ Reference: Yan et al., "Revisiting Two-tower Models for Unbiased Learning to Ran
     p_a = softmax_a(-l_a / T), held constant                    (E-step)
     minimise  sum_a p_a l_a                                     (M-step);  rank by f
 
-Differences from the paper: the offsets t start at the logit of the log's click rate, so that no model wins early;
+Differences from the paper: t_0 and t_2 start at the logit of the log's click rate and e_k at that of its rank, so
+that no model wins early;
 pages without a click count (the public implementation gives them no weight: `clickless = false`).
 """
 
@@ -53,8 +54,13 @@ class MixEMMethod(RankBias):
 
     def __init__(self, config: MixEM, context: Context) -> None:
         super().__init__(config, context)
-        rate = 0.1 if context.facts is None else min(max(context.facts.click_rate, 1e-4), 1 - 1e-4)
-        self.offsets = nn.Parameter(torch.full((3,), rate).logit())
+        usual = context.click_rates().mean().logit()
+        self.offsets = nn.Parameter(torch.stack([usual, torch.zeros(()), usual]))
+
+    @property
+    def fits_levels(self) -> bool:
+        """All four models do."""
+        return True
 
     def logits(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """z of each of the four models, [4, B, K]."""

@@ -13,11 +13,28 @@ from __future__ import annotations
 
 from typing import Literal
 
+from torch import Tensor, nn
+
+from unskew.learning.methods.contract import Context
 from unskew.learning.methods.skeletons import ClickLogits, LossConfig
+from unskew.types import ClickBatch
+
+
+class NaiveMethod(ClickLogits):
+    """A ranking loss on the score itself; under the pointwise one a level keeps click rates out of the score."""
+
+    def __init__(self, config: LossConfig, context: Context) -> None:
+        super().__init__(config, context)
+        self.level = nn.Parameter(context.click_rates().mean().logit()) if self.fits_levels else None
+
+    def logits(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
+        """The score, and the level where there is one."""
+        score = self.score(relevance, batch.where)
+        return score if self.level is None else score + self.level
 
 
 class Naive(LossConfig):
     """Learn from clicks as if they were labels: a ranking loss on the score itself."""
 
-    module = ClickLogits
+    module = NaiveMethod
     name: Literal["naive"] = "naive"

@@ -53,12 +53,12 @@ class RegressionEMMethod(ClickProbabilities):
 
     def __init__(self, config: RegressionEM, context: Context) -> None:
         super().__init__(config, context)
-        start = torch.full((context.positions,), config.start).logit()
+        start, level = context.factored_rates(config.start)
         if config.form == "gradient":
             self.examination = nn.Parameter(start)
         else:
             self.register_buffer("examination", start)
-        self.offset = nn.Parameter(torch.zeros(()))
+        self.offset = nn.Parameter(level)
 
     def forward(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """Cross-entropy of relevance (and, in the gradient form, examination) to the posteriors."""
@@ -110,7 +110,7 @@ class RegressionEM(ImpressionConfig):
     step: float = Field(0.5, gt=0, le=1)
     """How far theta moves to its new estimate at every batch; the published code takes 0.05."""
     start: float = Field(0.9, gt=0, lt=1)
-    """Examination at the start, at every rank."""
+    """Examination at the start, at the rank that is clicked most; others in proportion to their clicks."""
 
     @property
     def reduction(self) -> Reduction:

@@ -48,7 +48,8 @@ class RankBias(MethodModule):
     def __init__(self, config: MethodConfig, context: Context) -> None:
         super().__init__(config, context)
         tower = isinstance(config, BiasConfig) and config.bias == "tower"
-        self.bias = PositionTower(context.positions) if tower else PositionTable(context.positions)
+        start = context.click_rates().logit() if self.fits_levels else 0.0
+        self.bias = (PositionTower if tower else PositionTable)(context.positions, start)
 
     def e(self, position: Tensor) -> Tensor:
         """e_k at these ranks."""
@@ -68,15 +69,19 @@ class RankBias(MethodModule):
 class ClickLogits(MethodModule):
     """A method whose `logits` are those of clicks: P(click) = sig(z), or a list softmax of z, as its loss says."""
 
-    loss: LossName = "sigmoid"
+    @property
+    def loss(self) -> LossName:
+        """The config's, or the pointwise loss."""
+        return self.config.loss if isinstance(self.config, LossConfig) else "sigmoid"
 
-    def __init__(self, config: MethodConfig, context: Context) -> None:
-        super().__init__(config, context)
-        self.loss = config.loss if isinstance(config, LossConfig) else self.loss
+    @property
+    def fits_levels(self) -> bool:
+        """Whether a result is clicked has a level, which one of a page is clicked has none."""
+        return self.loss == "sigmoid"
 
     def logits(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
-        """z of each shown result, [B, K]: the score, where nothing is known of bias."""
-        return self.score(relevance, batch.where)
+        """z of each shown result, [B, K]."""
+        raise TypeError(f"{type(self).__name__} has no click logits")
 
     def forward(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """The loss of the click logits."""

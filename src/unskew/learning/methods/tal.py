@@ -3,7 +3,7 @@
 Reference: Agarwal et al., "Addressing Trust Bias for Unbiased Learning-to-Rank", WWW 2019, as the trust-aware
 learning baseline.
 
-    P(c = 1) = z+_k g + z-_k (1 - g)        g = sig(f(x)),  z+ = theta eps+,  z- = theta eps-;  rank by f
+    P(c = 1) = z+_k g + z-_k (1 - g)        g = sig(f(x) + l),  z+ = theta eps+,  z- = theta eps-;  rank by f
 
 Differences from the paper: theta, eps+ and eps- are three numbers per rank of which clicks determine two. We learn
 z+ = sig(u) and z- = z+ sig(v), so z+ >= z- and relevance cannot change its sign.
@@ -15,7 +15,7 @@ from typing import Literal
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from unskew.learning.bias import PositionTable
 from unskew.learning.methods.contract import Context, ImpressionConfig
@@ -28,12 +28,13 @@ class TALMethod(ClickProbabilities):
 
     def __init__(self, config: TAL, context: Context) -> None:
         super().__init__(config, context)
-        self.relevant = PositionTable(context.positions)
+        seen, level = context.factored_rates(0.9)
+        self.relevant, self.level = PositionTable(context.positions, seen), nn.Parameter(level)
         self.trusted = PositionTable(context.positions, start=-2.0)
 
     def click_scores(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """log P(c = 1) = log z+ + log(g + (1 - g) sig(v))."""
-        f, v = self.score(relevance, batch.where), self.trusted(batch.position)
+        f, v = self.score(relevance, batch.where) + self.level, self.trusted(batch.position)
         either = torch.logaddexp(F.logsigmoid(f), F.logsigmoid(-f) + F.logsigmoid(v))
         return F.logsigmoid(self.relevant(batch.position)) + either
 
