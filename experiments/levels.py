@@ -1,7 +1,7 @@
 """Level is not relevance: do methods rank documents that were never shown, where ten of many are?
 
-All pages are shuffled, so nothing is confounded; nDCG@10 over whole training lists, most of whose documents were never
-shown. A method whose ranker must learn first that little is clicked puts the documents that were not shown on top.
+All pages are shuffled, so nothing is confounded; nDCG@10 over whole training lists, most of whose documents were
+never shown. A ranker that must learn first that little is clicked puts the documents that were not shown on top.
 
     python experiments/levels.py                         # generated lists of 140 documents
     python experiments/levels.py --mslr FOLDER           # MSLR-WEB files in a folder
