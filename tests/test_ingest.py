@@ -539,3 +539,11 @@ def test_from_files_to_a_model_in_python(tmp_path: Path) -> None:
         unskew.learn(tmp_path / "run.toml")
     other = unskew.learn(tmp_path / "run.toml", method="naive", out=tmp_path / "other")
     assert other.model.card.method["name"] == "naive"
+
+
+def test_a_column_to_keep_must_be_there(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("page_id,query_id,doc_id,position,click,device\np,q,d,1,1,phone\n")
+    with pytest.raises(DataError, match="there is no column 'devise' to keep"):
+        unskew.ingest(tmp_path / "log.csv", tmp_path / "out", keep=["devise"], threads=1)
+    unskew.ingest(tmp_path / "log.csv", tmp_path / "out", keep=["device"], threads=1)
+    assert written(tmp_path)[0]["device"] == "phone"

@@ -42,7 +42,7 @@ def ingest_page(out: Path, made: Mapping[str, Any]) -> Page:
             Section("The log", "\n\n".join(lines)),
             Section("Click rate by position", code=bars),
             Section("Rules", tables=[_rules(made["rules"])]),
-            Section(aside, broken or "none"),
+            Section(aside, broken or "Every row could be read."),
         ],
     )
 

@@ -30,11 +30,13 @@ FLOATS = ("display_time", "dwell_time", "propensity", "logging_score")
 
 
 def renamed(raw: Table, options: IngestOptions, *, where: str) -> Table:
-    """The wanted columns of a source under our names; a mapping that names a missing column is an error."""
+    """The wanted columns of a source under our names; naming a column that is not there is an error."""
     present = list(raw.columns)
-    for ours, theirs in options.columns.items():
+    for ours, theirs in (*options.columns.items(), *((name, name) for name in options.keep)):
         if theirs not in present and where == "impressions":
-            raise DataError(f"there is no column {theirs!r} for {ours}. {did_you_mean(theirs, present[:50])}")
+            to = "to keep" if ours == theirs else f"for {ours}"
+            there = [name for name in present[:50] if name not in _PLACES]
+            raise DataError(f"there is no column {theirs!r} {to}. {did_you_mean(theirs, there)}")
     taken: dict[str, str] = {}
     for name in options.wanted(present):
         ours = next((key for key, theirs in options.columns.items() if theirs == name), name)
