@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, SerializeAsAny
 
@@ -110,7 +110,7 @@ def settings(
     ranker: str | Ranker | None,
     scaling: str | None,
     training: Training | None,
-    options: Mapping[str, Any],
+    options: Mapping[str, object],
     validation: Lists | Log | None,
 ) -> Settings:
     """Settings from what `learn` was called with."""

@@ -18,7 +18,7 @@ As a mapping file:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 from zoneinfo import ZoneInfo
 
 from pydantic import Field, field_validator
@@ -173,7 +173,7 @@ def _ours(name: str) -> str:
     return name if name.startswith("serp_") else _one_of("column", name, OURS)
 
 
-def _one_of(what: str, name: str, known: Mapping[str, Any]) -> str:
+def _one_of(what: str, name: str, known: Mapping[str, object]) -> str:
     if name not in known:
         raise ValueError(f"unknown {what} {name!r}. {did_you_mean(name, known)}")
     return name

@@ -29,7 +29,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field
 
@@ -133,7 +133,7 @@ def read_compare_file(path: Path) -> Asked:
         raise ConfigError(f"{path}: {error}") from None
 
 
-def asked_for(content: Mapping[str, Any], base: Path) -> Asked:
+def asked_for(content: Mapping[str, object], base: Path) -> Asked:
     """Check the content of a compare file whose paths are relative to `base`."""
     file = checked(CompareFile, content, "")
     _check_data(file.data)
@@ -182,7 +182,7 @@ def _check_data(data: CompareData) -> None:
         raise ConfigError(f"data.{wrong[0]}: cannot be given beside {given[0]}")
 
 
-def _behaviour(key: str, table: Mapping[str, Any]) -> tuple[str, Behaviour]:
+def _behaviour(key: str, table: Mapping[str, object]) -> tuple[str, Behaviour]:
     content = dict(table)
     label = label_of(key, content)
     return label, table_of(key, content, BEHAVIOURS)
