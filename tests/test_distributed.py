@@ -70,12 +70,14 @@ def torchrun(*words: str | Path) -> list[str]:
     return [*run, *map(str, words)]
 
 
-ENVIRONMENT = os.environ | {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
+def environment() -> dict[str, str]:
+    """That of this process, as it is now: the tests' own cache is set when they run."""
+    return os.environ | {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
 
 
 def in_two(*words: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        torchrun(*words), capture_output=True, text=True, check=False, env=ENVIRONMENT, timeout=300
+        torchrun(*words), capture_output=True, text=True, check=False, env=environment(), timeout=300
     )
 
 
@@ -259,7 +261,7 @@ def test_an_interrupt_ends_all_and_the_run_goes_on_in_one_process(folder: Path, 
     out = tmp_path / "run"
     running = subprocess.Popen(
         torchrun("-m", "unskew", "learn", path, "--out", out, "-q"),
-        env=ENVIRONMENT,
+        env=environment(),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )

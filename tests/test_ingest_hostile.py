@@ -7,6 +7,7 @@ import gzip
 import json
 import os
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 
 from unskew.clicks.engine.engine import Engine, connect
 from unskew.clicks.ingest import json_text
-from unskew.clicks.ingest.files import find_files
+from unskew.clicks.ingest.files import Guarded, find_files, opened
 from unskew.clicks.ingest.ingest import ingest
 from unskew.clicks.ingest.options import IngestOptions
 from unskew.clicks.ingest.text import Text, stage_text
@@ -284,3 +285,23 @@ VALUES = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text
 def test_json_values_of_any_kind(engine: Engine, tmp_path: Path, values: dict[str, Any]) -> None:
     row = {"page_id": "p2", "query_id": "q", "doc_id": "d", "position": 1, "click": 0} | values
     never_crashes(engine, tmp_path, "log.jsonl", LINE + json.dumps(row).encode() + b"\n")
+
+
+def test_a_file_is_closed_while_a_parser_still_reads_it(tmp_path: Path) -> None:
+    """Arrow reads ahead in a thread of its own; leaving the file early must wait for it, not fail."""
+    (tmp_path / "log.csv").write_bytes(b"x" * 40_000_000)
+    for _ in range(20):
+        seen: list[int] = []
+        with opened(tmp_path / "log.csv", 200) as text:
+
+            def read(text: Guarded = text, seen: list[int] = seen) -> None:
+                while block := text.read(None):
+                    seen.append(len(block))
+
+            reader = threading.Thread(target=read)
+            reader.start()
+            while not seen:
+                threading.Event().wait(0.001)
+        reader.join(10)
+        assert not reader.is_alive()
+        assert text.read(10) == b""

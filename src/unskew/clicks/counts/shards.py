@@ -38,6 +38,9 @@ from unskew.clicks.presentation import Presentation
 from unskew.errors import DataError
 from unskew.types import Array, Lists
 
+SHARD_FORMAT = 2
+"""To be raised when what is written changes, so that shards of an earlier version are not taken for ours."""
+
 
 @dataclass(frozen=True)
 class Shards:
@@ -119,7 +122,7 @@ def open_shards(source: ShardSource, *, cache: bool | str | Path = True) -> Shar
         "counts": source.counts is not None,
         "lists": len(files),
     }
-    key = entry_key(digests, {"kind": "shards"} | options)
+    key = entry_key(digests, {"kind": "shards", "format": SHARD_FORMAT} | options)
     fetch_entry(root, key, lambda folder: write_shards(source, folder))
     folder = root / "entries" / key
     about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import codecs
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Lock
 
 from unskew.checking import known
 from unskew.clicks.engine.parquet import impressions_in
@@ -116,10 +117,10 @@ codecs.register_error("unskew-mark", lambda error: (MARK, getattr(error, "end", 
 
 
 class Guarded:
-    """Text of a file for parsers: always valid UTF-8."""
+    """Text of a file for parsers, which may read in a thread of their own: always valid UTF-8."""
 
-    def __init__(self, blocks: Iterator[bytes]) -> None:
-        self.blocks, self.closed = blocks, False
+    def __init__(self, blocks: Generator[bytes, None, None]) -> None:
+        self.blocks, self.closed, self._lock = blocks, False, Lock()
         self.newlines, self._last = 0, b"\n"
         self.watch, self.met = b"", False
         """Something to look out for, and whether it has come."""
@@ -128,6 +129,10 @@ class Guarded:
 
     def read(self, size: int | None = None) -> bytes:
         """The next bytes, at most so many; MARK stands where bytes were no UTF-8."""
+        with self._lock:
+            return self._read(size)
+
+    def _read(self, size: int | None) -> bytes:
         while not self._ready:
             data = next(self.blocks, b"")
             self._ready = self._decode.decode(data, final=not data).encode("utf-8")
@@ -153,9 +158,17 @@ class Guarded:
         """The file is closed by `opened`."""
         self.closed = True
 
+    def shut(self) -> None:
+        """Close the file, once a thread that is reading has what it asked for; after that there is no more."""
+        with self._lock:
+            self.blocks.close()
+
 
 @contextmanager
 def opened(path: Path, max_expansion: int) -> Iterator[Guarded]:
     """The text of a file, decompressed by the end of its name."""
-    with closing(unpacked(path, expansion=max_expansion)) as blocks:
-        yield Guarded(blocks)
+    text = Guarded(unpacked(path, expansion=max_expansion))
+    try:
+        yield text
+    finally:
+        text.shut()
