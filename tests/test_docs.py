@@ -78,10 +78,25 @@ def test_the_readme_is_short(readme: str) -> None:
 
 
 def test_links_lead_somewhere() -> None:
-    for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("examples/**/*.md")):
+    for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")):
         links = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", path.read_text(encoding="utf-8"))
         local = [link for link in links if not link.startswith(("http://", "https://"))]
         assert [link for link in local if not (path.parent / link).exists()] == [], path
+
+
+def test_every_record_is_listed_and_names_its_command() -> None:
+    records = {path.name for path in (ROOT / "docs" / "records").glob("*.md")} - {"README.md"}
+    listed = re.findall(
+        r"^\| \[\w+\]\((\S+)\) \|", (ROOT / "docs" / "records" / "README.md").read_text(), re.MULTILINE
+    )
+    assert sorted(listed) == sorted(records)
+    for name in records:
+        text = (ROOT / "docs" / "records" / name).read_text(encoding="utf-8")
+        assert re.search(r"^    +(python|unskew|make) ", text, re.MULTILINE), f"{name} names no command"
+
+
+def test_the_findings_are_a_page() -> None:
+    assert len((ROOT / "EXPERIMENTS.md").read_text(encoding="utf-8").splitlines()) < 100
 
 
 def test_the_changelog_knows_this_version() -> None:
