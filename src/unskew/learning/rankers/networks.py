@@ -3,8 +3,8 @@
 The shape is LayerNorm -> Linear -> ELU per layer with no activation after the last, as in the published
 experiments; a linear ranker is the same with no hidden layer. The published rankers normalise the raw feature
 vector too (`input_norm = true`). That throws away each document's overall level, which relevance may depend on;
-docs/records/input_norm.md shows what it costs, so it is off unless asked for. Weights start Glorot-uniform, biases at 0 (the
-published code draws biases too; a constant added to every score of a list changes no ranking).
+docs/records/input_norm.md shows what it costs, so it is off unless asked for. Weights start Glorot-uniform, biases
+at 0 (the published code draws biases too; a constant added to every score of a list changes no ranking).
 
 Legend: n documents, D features, O outputs.
 """
