@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
+PUBLISHED = (512, 256, 128)
+"""Hidden layers of the published rankers."""
+
 
 @dataclass(frozen=True)
 class Row:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
-from common import Options, Row, quartiles, timed
+from common import PUBLISHED, Options, Row, quartiles, timed
 
 from unskew.clicks.lists.scaling import fit_scaler
 from unskew.clicks.lists.synthetic import make_lists
@@ -52,7 +52,7 @@ def score(options: Options) -> list[Row]:
 
     def model(method: MethodConfig) -> Model:
         torch.manual_seed(0)
-        return build(method, MLP(), scaler, FEATURES, Context(positions=POSITIONS))
+        return build(method, MLP(sizes=PUBLISHED), scaler, FEATURES, Context(positions=POSITIONS))
 
     scalar, turns, rows = model(Naive()), 10 if options.quick else 50, []
     for base in BASES:

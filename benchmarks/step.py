@@ -12,7 +12,7 @@ import statistics
 from collections.abc import Callable
 
 import torch
-from common import Options, Row, quartiles, timed
+from common import PUBLISHED, Options, Row, quartiles, timed
 
 from unskew.clicks.counts.batches import Batches
 from unskew.clicks.counts.reduction import Facts, reduce_log
@@ -50,14 +50,14 @@ def trainer_step(features: int, method: str) -> Callable[[int], object]:
     batches = Batches(reduce_log(log), size=LISTS)
     torch.manual_seed(0)
     module = METHODS[method]().build(Context(positions=RESULTS, facts=Facts.of(log)))
-    trainer = Trainer(MLP().build(features, 1), module, Training(batch=LISTS))
+    trainer = Trainer(MLP(sizes=PUBLISHED).build(features, 1), module, Training(batch=LISTS))
     return lambda step: trainer.step(batches, step % (LISTS * 8 // LISTS))
 
 
 def compare(features: int, method: str, turns: int) -> Row:
     """The median ratio over many turns."""
     step = trainer_step(features, method)
-    products = bare_products(LISTS * RESULTS, (features, *MLP().sizes, 1))
+    products = bare_products(LISTS * RESULTS, (features, *PUBLISHED, 1))
     for warm in range(3):
         step(warm)
         products()

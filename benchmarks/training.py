@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
-from common import Options, Row, Stopwatch, spread, timed
+from common import PUBLISHED, Options, Row, Stopwatch, spread, timed
 from plain_loop import STEPS, PlainLoop
 from torch import nn
 
@@ -82,7 +82,7 @@ class World:
     def ranker(self) -> nn.Module:
         """The network, with the same first weights each time."""
         torch.manual_seed(SEED)
-        return MLP().build(FEATURES, 1)
+        return MLP(sizes=PUBLISHED).build(FEATURES, 1)
 
 
 @dataclass
