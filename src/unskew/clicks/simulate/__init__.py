@@ -22,6 +22,7 @@ from unskew.clicks.simulate.logger import find_logger
 from unskew.clicks.simulate.logger import logging_scores as logging_scores
 from unskew.clicks.simulate.matrix import ClickMatrix as ClickMatrix
 from unskew.clicks.simulate.mixture import Mixture as Mixture
+from unskew.clicks.simulate.page import WholePage as WholePage
 from unskew.clicks.simulate.position import PositionBias as PositionBias
 from unskew.clicks.simulate.simulation import LogOptions as LogOptions
 from unskew.clicks.simulate.simulation import Simulation as Simulation
@@ -38,6 +39,7 @@ BEHAVIOURS: dict[str, type[Behaviour]] = {
     "click_matrix": ClickMatrix,
     "mixture": Mixture,
     "individual": IndividualBias,
+    "page": WholePage,
 }
 """User behaviours by the name that a run file or the command line uses."""
 

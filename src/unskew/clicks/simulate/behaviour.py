@@ -9,6 +9,7 @@ pages were cut into chunks.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, NamedTuple, Self
 
@@ -54,6 +55,13 @@ class Outcome(NamedTuple):
     """[S, K] float32, probability of examination given the earlier clicks of the page."""
     relevance: Array
     """[S, K] float32, probability γ that an examined result is found relevant."""
+    looks: Mapping[str, Array] = {}
+    """[S, K] each: what the page says of each result, columns `serp_*` of the log."""
+
+    def take(self, pages: Array) -> Outcome:
+        """Some of the pages."""
+        looks = {name: column[pages] for name, column in self.looks.items()}
+        return Outcome(self.clicks[pages], self.examination[pages], self.relevance[pages], looks)
 
 
 class Behaviour(Config, ABC):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 from pydantic import Field, SerializeAsAny, model_validator
@@ -125,8 +125,8 @@ class Chunk:
 
     def take(self, pages: Array) -> Chunk:
         """Some of the pages."""
-        outcome = Outcome(*(part[pages] for part in self.outcome))
-        return Chunk(self.query[pages], self.shuffled[pages], self.shown.take(pages), outcome)
+        shown, outcome = self.shown.take(pages), self.outcome.take(pages)
+        return Chunk(self.query[pages], self.shuffled[pages], shown, outcome)
 
 
 class PageStream:
@@ -212,11 +212,12 @@ def flat(chunk: Chunk, truth: bool) -> dict[str, Array]:
     """Pages without padding: [S] and [N] arrays of a log, and the truth where somebody asked for it."""
     where = chunk.shown.where
     full = bool(where.all())
-    tables: dict[str, tuple[Array, type]] = {
+    tables: dict[str, tuple[Array, Any]] = {
         "row": (chunk.shown.rows, np.int64),
         "position": (np.broadcast_to(np.arange(1, where.shape[1] + 1, dtype=np.int16), where.shape), np.int16),
         "click": (chunk.outcome.clicks, np.uint8),
     }
+    tables |= {name: (column, column.dtype) for name, column in chunk.outcome.looks.items()}
     if truth:
         tables["true_examination"] = chunk.outcome.examination, np.float32
         tables["true_relevance"] = chunk.outcome.relevance, np.float32
@@ -239,5 +240,5 @@ def assemble(lists: Lists, parts: list[dict[str, Array]], *, with_randomized: bo
         position=joined.pop("position"),
         click=joined.pop("click"),
         randomized=joined.pop("randomized") if with_randomized else None,
-        columns={name: column for name, column in joined.items() if name.startswith("true_")},
+        columns={name: column for name, column in joined.items() if name.startswith(("serp_", "true_"))},
     )
