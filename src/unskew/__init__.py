@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from unskew.clicks.log import write_log as write_log
     from unskew.clicks.simulate import BEHAVIOURS as BEHAVIOURS
     from unskew.clicks.simulate import Simulation as Simulation
+    from unskew.clicks.simulate import Traffic as Traffic
     from unskew.clicks.simulate import simulate as simulate
     from unskew.clicks.split import split as split
     from unskew.learning import methods as methods

@@ -26,6 +26,7 @@ from unskew.clicks.simulate.page import WholePage as WholePage
 from unskew.clicks.simulate.position import PositionBias as PositionBias
 from unskew.clicks.simulate.simulation import LogOptions as LogOptions
 from unskew.clicks.simulate.simulation import Simulation as Simulation
+from unskew.clicks.simulate.traffic import Traffic as Traffic
 from unskew.clicks.simulate.trust import TrustBias as TrustBias
 from unskew.clicks.simulate.user_browsing import UserBrowsing as UserBrowsing
 from unskew.types import Lists, Log
