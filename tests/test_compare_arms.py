@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from rich.console import Console
+from scipy.stats import t as student
 from scipy.stats import ttest_1samp
 
 import unskew
@@ -229,9 +230,12 @@ def test_crossed_t_test_by_hand() -> None:
     assert test.difference == pytest.approx(mean)
     assert test.t == pytest.approx(mean / np.sqrt(variance))
     df = variance**2 / ((ms_query / 8) ** 2 / 3 + (ms_seed / 8) ** 2 / 1 + (ms_rest / 8) ** 2 / 3)
-    from scipy.stats import t as student
-
-    assert test.p == pytest.approx(2 * student.sf(test.t, df))
+    satterthwaite = 2 * student.sf(test.t, df)
+    over_seeds, over_queries = (ttest_1samp(means, 0).pvalue for means in (by_seed, by_query))
+    assert over_seeds > satterthwaite > over_queries  # two seeds: one degree of freedom says how little is known
+    assert test.p == pytest.approx(over_seeds)
+    wide = np.concatenate([d, d[:, ::-1] + 0.05, d - 0.02])
+    assert crossed_t_test(wide, np.zeros_like(wide)).p > ttest_1samp(wide.mean(1), 0).pvalue  # six seeds
 
 
 def test_crossed_t_test_of_one_seed_is_the_paired_test() -> None:
@@ -243,14 +247,26 @@ def test_crossed_t_test_of_one_seed_is_the_paired_test() -> None:
     assert crossed_t_test(a, b).p == pytest.approx(ttest_1samp(kept, 0).pvalue)
 
 
-def test_crossed_t_test_keeps_its_level_where_seeds_differ() -> None:
-    rng, crossed, plain = np.random.default_rng(1), [], []
-    for _ in range(400):
-        d = 0.05 * rng.standard_normal((5, 1)) + 0.1 * rng.standard_normal((1, 80)) + rng.normal(0, 0.1, (5, 80))
-        crossed.append(crossed_t_test(d, np.zeros_like(d)).p < 0.05)
-        plain.append(paired_t_test(d.mean(0), np.zeros(80)).p < 0.05)
-    assert np.mean(crossed) < 0.09
-    assert np.mean(plain) > 0.2  # what it would say of the same logs again, and wrong of others
+@pytest.mark.parametrize("seeds", [2, 3, 5])
+@pytest.mark.parametrize("spread", [0.0, 1.0, 10.0])
+def test_crossed_t_test_keeps_its_level(seeds: int, spread: float) -> None:
+    """At most 5 in 100 (and 5 in 1,000) of pairs without a difference are called different, however seeds vary."""
+    rng, queries, trials = np.random.default_rng([seeds, int(spread)]), 40, 600
+    error = (1 + 1 / seeds) / queries  # variance of the mean that queries and rest give
+    of_seed = np.sqrt(spread * error * seeds) * rng.normal(size=(trials, seeds, 1))
+    d = of_seed + rng.normal(size=(trials, 1, queries)) + rng.normal(size=(trials, seeds, queries))
+    p = np.array([crossed_t_test(each, np.zeros_like(each)).p for each in d])
+    assert (p < 0.05).mean() < 0.077  # 0.05 and three standard errors of 600 trials; 0.12 by Satterthwaite alone
+    assert (p < 0.005).mean() < 0.014
+    if spread == 0 and seeds > 2:
+        assert (p < 0.05).mean() > 0.02  # and it is not deaf where seeds do not matter
+
+
+def test_crossed_t_test_finds_a_difference_with_three_seeds() -> None:
+    rng = np.random.default_rng(3)
+    d = 0.5 + 0.1 * rng.normal(size=(100, 3, 1)) + rng.normal(size=(100, 1, 80)) + rng.normal(size=(100, 3, 80))
+    found = np.mean([crossed_t_test(each, np.zeros_like(each)).p < 0.05 for each in d])
+    assert found > 0.6  # 0.5 is 3.5 standard errors
 
 
 def test_crossed_t_test_at_the_edges() -> None:

@@ -97,6 +97,8 @@ def notes_on(asked: Asked, splits: ListParts) -> list[str]:
         notes.append("There is no arm `logging`: its scores are given for the training lists only.")
     if splits.validation is None:
         notes.append("There are no validation lists, so settings are chosen on held-out clicks only.")
+    if len(asked.seeds) == 2:
+        notes.append("Two seeds say little of how seeds differ, so few differences are significant; take more.")
     points = [point for arm in asked.arms for point in arm.points]
     if any(point.training.validate_on == "labels" for point in points):
         notes.append("Weights were chosen on labels of the validation lists, which a log alone does not have.")
