@@ -176,7 +176,11 @@ def test_additive_by_hand() -> None:
         assign(method.bias.values, e)
         loss = method(torch.tensor(SCORES).unsqueeze(-1), example())
         assert loss.item() == pytest.approx(expected, abs=1e-6)
-        assert method.propensity().tolist() == pytest.approx([1, math.exp(-0.4), math.exp(-1.1)])
+        (curve,) = method.curves()
+        assert curve.values == pytest.approx([1, math.exp(-0.4), math.exp(-1.1)], abs=1e-6)
+        odds = config.loss == "sigmoid"
+        assert curve.what == ("odds of a click" if odds else "examination")
+        assert (method.propensity() is None) == odds
 
 
 def test_einter_without_interaction_is_additive() -> None:
@@ -256,7 +260,10 @@ def test_tal_in_log_space_is_the_direct_formula() -> None:
     alpha, beta = method.affine()
     assert alpha.tolist() == pytest.approx([a - b for a, b in zip(plus, minus, strict=True)])
     assert beta.tolist() == pytest.approx(minus)
-    assert method.propensity()[1].item() == pytest.approx((plus[1] - minus[1]) / (plus[0] - minus[0]))
+    assert method.propensity() is None
+    assert [curve.values for curve in method.curves()] == [
+        pytest.approx(each.tolist(), abs=1e-6) for each in (alpha, beta)
+    ]
 
 
 @pytest.mark.parametrize("size", [1.0, 10.0, 1e3])
@@ -342,7 +349,10 @@ def test_affine_em_finds_the_click_model_it_is_given() -> None:
         method(scores, batch)
     assert method.plus.tolist() == pytest.approx([0.7, 0.45], abs=1e-5)
     assert method.minus.tolist() == pytest.approx([0.2, 0.1], abs=1e-5)
-    assert method.propensity().tolist() == pytest.approx([1, 0.35 / 0.5], abs=1e-5)
+    assert [curve.values for curve in method.curves()] == [
+        pytest.approx([0.5, 0.35], abs=1e-5),
+        pytest.approx([0.2, 0.1], abs=1e-5),
+    ]
 
 
 def test_affine_never_takes_more_off_than_the_mean_rate() -> None:

@@ -114,7 +114,7 @@ def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
 
 
 def metrics(trainer: Trainer) -> list[tuple[Any, ...]]:
-    names = ("step", "loss", "metric", "best", "propensity")
+    names = ("step", "loss", "metric", "best", "curves")
     return [tuple(point[name] for name in names) for point in trainer.fit.curve]
 
 
@@ -363,8 +363,7 @@ def test_progress_says_what_happened(log: Log) -> None:
     assert told[1].loss == pytest.approx(sum(losses[4:]) / 2)
     assert told[1].seconds > told[0].seconds > 0
     assert told[0].documents_per_second > 0
-    assert told[0].propensity is not None
-    assert told[0].propensity[0] == 1.0
+    assert told[0].curves["examination relative to rank 1"][0] == 1.0
 
 
 def test_the_random_state_of_the_caller_is_left_alone(log: Log) -> None:

@@ -18,6 +18,7 @@ from unskew.clicks.lists.inputs import as_tensor
 from unskew.clicks.lists.scaling import Scaler
 from unskew.clicks.presentation import Presentation
 from unskew.errors import ConfigError
+from unskew.learning.curves import Curve
 from unskew.learning.methods import METHODS, Context, MethodConfig, MethodModule
 from unskew.learning.rankers import RANKERS, Ranker, Trees
 from unskew.learning.rankers.beside import WithSide
@@ -42,6 +43,10 @@ class Model(Scorer):
         """Examination relative to rank 1, as the method learned it; None where it has no such thing."""
         values = self.method.propensity()
         return None if values is None else np.asarray(values.detach().cpu())
+
+    def curves(self) -> tuple[Curve, ...]:
+        """All that the method learned of bias, each under its name."""
+        return self.method.curves()
 
     def score_scaled(self, documents: Array, sizes: Array) -> Array:
         """Scores [n] of whole lists, one after another, whose features are scaled already."""

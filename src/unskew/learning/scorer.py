@@ -24,6 +24,7 @@ from unskew.clicks.lists.scaling import Scaler
 from unskew.disk import complete_file, read_json, refuse_existing, restore, write_json
 from unskew.errors import ConfigError, DataError, RunError
 from unskew.learning.boosters import TREE_FORMATS, Package, TreeFormat
+from unskew.learning.curves import Curve
 from unskew.types import Array, Lists
 
 FORMAT = 1
@@ -77,6 +78,10 @@ class Scorer(ABC):
     def propensity(self) -> Array | None:
         """Examination relative to rank 1, as the method learned it; None where it has no such thing."""
         return None
+
+    def curves(self) -> tuple[Curve, ...]:
+        """All that the method learned of bias, each under its name."""
+        return ()
 
     @abstractmethod
     def numbers(self) -> dict[str, Array]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from unskew.learning.curves import Curve
 from unskew.reporting.console import bar_lines
 from unskew.reporting.numbers import number, p_value
 from unskew.reporting.page import Page, Section, Table
@@ -64,9 +65,7 @@ def run_page(folder: Path, status: str, metrics: Mapping[str, Any]) -> Page:
     if validation["best"] is not None:
         what = _CHOSEN.get(validation["on"], "log-likelihood of a held-out click")
         lines.append(f"validation: {what} {validation['best']:.4f} at step {validation['step']}")
-    if metrics.get("propensity"):
-        curve = " ".join(f"{value:.3f}" for value in metrics["propensity"][:12])
-        lines.append(f"examination relative to rank 1: {curve}")
+    lines += [f"{curve.label}: {curve.line()}" for curve in (Curve(**found) for found in metrics["curves"])]
     if lines:
         sections.append(Section("What was learned", "\n\n".join(lines)))
     if "test" in metrics:

@@ -22,7 +22,7 @@ import json
 import time
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ from safetensors import SafetensorError
 
 from unskew.disk import write_json
 from unskew.errors import ConfigError, DataError, RunError
+from unskew.learning.curves import Curve
 from unskew.learning.fitting.checkpoint import FILE as CHECKPOINT
 from unskew.learning.fitting.loop import Fit, Report, Training
 from unskew.learning.fitting.processes import process_group, workers_of, world
@@ -53,7 +54,7 @@ class Run:
     model: Scorer
     fit: Fit
     metrics: Mapping[str, Any]
-    """What metrics.json has: validation, propensity and, where test lists were given, test."""
+    """What metrics.json has: validation, propensity, curves and, where test lists were given, test."""
     folder: Path | None
     """Where it was written, if anywhere."""
 
@@ -68,6 +69,10 @@ class Run:
     def propensity(self) -> Array | None:
         """Examination relative to rank 1, as the method learned it; None where it has no such thing."""
         return self.model.propensity()
+
+    def curves(self) -> tuple[Curve, ...]:
+        """All that the method learned of bias, each under its name."""
+        return self.model.curves()
 
     def save(self, folder: Path | str, *, force: bool = False) -> None:
         """Write the model alone to a folder, for `unskew.load`."""
@@ -202,6 +207,7 @@ def measures(asked: Settings, data: TrainingData, model: Scorer, fit: Fit, test:
             "step": fit.best_step,
         },
         "propensity": None if propensity is None else [round(float(value), 6) for value in propensity],
+        "curves": [asdict(curve) for curve in model.curves()],
     }
     return found if test is None else found | {"test": measure_ranking(model.score(test), test).to_dict()}
 

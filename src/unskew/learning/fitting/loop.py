@@ -105,8 +105,8 @@ class Progress:
     """Time spent training so far, validation included."""
     documents_per_second: float
     """Documents that went through the ranker and back, per second."""
-    propensity: list[float] | None = None
-    """Examination relative to rank 1, where the method has one."""
+    curves: dict[str, list[float]] = field(default_factory=dict)
+    """What the method has learned of bias so far, by what it is."""
 
 
 @dataclass
@@ -269,7 +269,6 @@ class Trainer:
         """Close the window since the last report and put it on the curve."""
         fit, window = self.fit, self._window
         loss = window["loss"] / window["steps"]
-        propensity = self.method.propensity()
         progress = Progress(
             step=fit.step,
             loss=loss,
@@ -277,7 +276,7 @@ class Trainer:
             best=fit.best,
             seconds=(fit.curve[-1]["seconds"] if fit.curve else 0.0) + window["seconds"] + validation_seconds,
             documents_per_second=window["documents"] / max(window["seconds"], 1e-9),
-            propensity=None if propensity is None else [round(p, 6) for p in propensity.tolist()],
+            curves={curve.label: list(curve.values) for curve in self.method.curves()},
         )
         fit.curve.append(vars(progress))
         self._window = dict.fromkeys(window, 0.0)

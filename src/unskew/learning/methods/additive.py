@@ -16,12 +16,18 @@ from typing import Literal
 
 from torch import Tensor
 
+from unskew.learning.curves import EXAMINATION, ODDS
 from unskew.learning.methods.skeletons import BiasConfig, ClickLogits, LossConfig, RankBias
 from unskew.types import ClickBatch
 
 
 class AdditiveMethod(ClickLogits, RankBias):
-    """Cross-entropy of f + e; exp(e_k - e_1) are the odds of a click, or under the list loss its rate."""
+    """Cross-entropy of f + e."""
+
+    @property
+    def meaning(self) -> str:
+        """Odds of a click; under the list loss log click = f + e, so examination."""
+        return ODDS if self.loss == "sigmoid" else EXAMINATION
 
     def logits(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """z of each shown result, [B, K]."""

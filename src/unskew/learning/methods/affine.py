@@ -25,6 +25,7 @@ from pydantic import Field
 from torch import Tensor
 
 from unskew.learning.bias import at_rank, rank_sums
+from unskew.learning.curves import Curve, trust_curves
 from unskew.learning.losses import softmax_loss
 from unskew.learning.methods.contract import Context, ImpressionConfig, MethodModule
 from unskew.types import ClickBatch
@@ -102,10 +103,9 @@ class AffineMethod(MethodModule):
         plus, minus = at_rank(self.plus, batch.position), at_rank(self.minus, batch.position)
         return (plus * r + minus * (1 - r)).clamp(min=_SMALL).log()
 
-    def propensity(self) -> Tensor:
-        """alpha_k / alpha_1 with alpha = z+ - z-."""
-        alpha = (self.plus - self.minus).clamp(min=_SMALL)
-        return alpha / alpha[0]
+    def curves(self) -> tuple[Curve, ...]:
+        """alpha = z+ - z- and beta = z-; clicks do not tell how much of them is examination."""
+        return trust_curves((self.plus - self.minus).clamp(min=_SMALL).tolist(), self.minus.tolist())
 
 
 class Affine(ImpressionConfig):

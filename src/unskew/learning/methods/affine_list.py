@@ -17,6 +17,7 @@ from typing import Literal
 from torch import Tensor
 
 from unskew.learning.bias import PositionTable
+from unskew.learning.curves import Curve
 from unskew.learning.methods.contract import Context, MethodConfig
 from unskew.learning.methods.skeletons import ClickLogits
 from unskew.types import ClickBatch
@@ -36,6 +37,11 @@ class AffineListMethod(ClickLogits):
         """a_k f + b_k."""
         z: Tensor = self.stretch(batch.position) * self.score(relevance, batch.where) + self.shift(batch.position)
         return z
+
+    def curves(self) -> tuple[Curve, ...]:
+        """a_k and b_k."""
+        tables = (("stretch of the score", self.stretch), ("shift of the score", self.shift))
+        return tuple(Curve.of(what, table.values.tolist(), relative=False) for what, table in tables)
 
 
 class AffineList(MethodConfig):

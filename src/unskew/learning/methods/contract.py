@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from unskew.checking import Config
 from unskew.clicks.counts.reduction import Counts, Facts, Reduction, reduce_log
 from unskew.clicks.presentation import NO_COLUMNS, Presentation
+from unskew.learning.curves import EXAMINATION, Curve
 from unskew.types import Array, ClickBatch, Log
 
 Choice = Literal["labels", "clicks", "nothing"]
@@ -192,5 +193,10 @@ class MethodModule(nn.Module):
         return None
 
     def propensity(self) -> Tensor | None:
-        """Examination relative to rank 1, [P], for the report; None where the method has no such thing."""
+        """Examination relative to rank 1, [P]; None where the method has no such thing."""
         return None
+
+    def curves(self) -> tuple[Curve, ...]:
+        """All that it learned of bias, for the report; examination first, where it has one."""
+        seen = self.propensity()
+        return () if seen is None else (Curve.of(EXAMINATION, seen.tolist()),)

@@ -22,11 +22,13 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
+from unskew.learning.curves import EXAMINATION
 from unskew.learning.losses import softmax_loss
 from unskew.learning.methods.skeletons import BiasConfig, RankBias
 from unskew.types import ClickBatch
 
 Link = Literal["softmax", "sigmoid"]
+SIGMOID_WEIGHTS = "what the sigmoid link takes for examination"
 
 
 def dual_weights(
@@ -54,6 +56,16 @@ class DLAMethod(RankBias):
     def e(self, position: Tensor) -> Tensor:
         """e_k at these ranks, through an ELU if asked for."""
         return F.elu(super().e(position)) if self.config.elu else super().e(position)
+
+    @property
+    def meaning(self) -> str:
+        """Examination; the sigmoid link takes another curve for it in its weights, and finds neither."""
+        return EXAMINATION if self.config.link == "softmax" else SIGMOID_WEIGHTS
+
+    def ratios(self) -> Tensor:
+        """p_k / p_1 as the weights of a page with every rank take it."""
+        e = self.e(torch.arange(1, self.positions + 1)).detach().unsqueeze(0)
+        return 1 / dual_weights(e, torch.ones_like(e, dtype=torch.bool), link=self.config.link).squeeze(0)
 
     def forward(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """Lr + Le; no gradient crosses from one to the other."""

@@ -21,6 +21,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from unskew.learning.curves import ODDS, RATE
 from unskew.learning.losses import LOSSES
 from unskew.learning.methods.additive import AdditiveConfig, AdditiveMethod
 from unskew.learning.methods.contract import Context
@@ -56,6 +57,11 @@ class GradientReversalMethod(AdditiveMethod):
         super().__init__(config, context)
         self.weight = nn.Parameter(torch.ones(()))
         self.offset = nn.Parameter(torch.zeros(()))
+
+    @property
+    def meaning(self) -> str:
+        """Odds of a click, or under the list loss a rate; held back on purpose, so no examination."""
+        return ODDS if self.loss == "sigmoid" else RATE
 
     def forward(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """The loss of the click logits and the adversarial one."""

@@ -22,6 +22,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from unskew.clicks.counts.reduction import Reduction
+from unskew.learning.curves import ODDS
 from unskew.learning.methods.contract import Context, MethodConfig
 from unskew.learning.methods.skeletons import RankBias
 from unskew.types import ClickBatch
@@ -61,6 +62,11 @@ class MixEMMethod(RankBias):
     def fits_levels(self) -> bool:
         """All four models do."""
         return True
+
+    @property
+    def meaning(self) -> str:
+        """Odds of a click, under the models that have e."""
+        return ODDS
 
     def logits(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """z of each of the four models, [4, B, K]."""

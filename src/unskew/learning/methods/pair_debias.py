@@ -28,6 +28,7 @@ from torch import Tensor
 
 from unskew.clicks.counts.reduction import Reduction
 from unskew.learning.bias import at_rank, rank_sums
+from unskew.learning.curves import Curve
 from unskew.learning.losses import lambda_gains, pair_counts, pair_losses
 from unskew.learning.methods.contract import Context, MethodConfig, MethodModule
 from unskew.types import ClickBatch
@@ -84,9 +85,13 @@ class PairDebiasMethod(MethodModule):
         """Relevance times t+, in log space."""
         return relevance[..., 0] + at_rank(self.clicked.clamp(min=1e-6).log(), batch.position)
 
-    def propensity(self) -> Tensor:
-        """t+_k, the click ratio of rank k to rank 1."""
-        return self.clicked / self.clicked[0]
+    def curves(self) -> tuple[Curve, ...]:
+        """t+ and t-."""
+        ratios = (
+            ("pair ratio of clicked results", self.clicked),
+            ("pair ratio of skipped results", self.unclicked),
+        )
+        return tuple(Curve.of(what, ratio.tolist()) for what, ratio in ratios)
 
 
 class PairDebias(MethodConfig):

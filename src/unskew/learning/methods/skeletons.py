@@ -13,6 +13,7 @@ from torch import Tensor
 
 from unskew.clicks.counts.reduction import Reduction
 from unskew.learning.bias import PositionTable, PositionTower
+from unskew.learning.curves import EXAMINATION, Curve
 from unskew.learning.losses import LOSSES, LossName, log1mexp, page_count
 from unskew.learning.methods.contract import Context, MethodConfig, MethodModule
 from unskew.types import ClickBatch
@@ -60,10 +61,23 @@ class RankBias(MethodModule):
         """Relevance times examination, in log space."""
         return relevance[..., 0] + self.e(batch.position)
 
-    def propensity(self) -> Tensor:
-        """exp(e_k - e_1)."""
+    @property
+    def meaning(self) -> str:
+        """What exp(e_k - e_1) is."""
+        return EXAMINATION
+
+    def ratios(self) -> Tensor:
+        """exp(e_k - e_1), [P]."""
         e = self.e(torch.arange(1, self.positions + 1)).detach()
         return (e - e[0]).exp()
+
+    def propensity(self) -> Tensor | None:
+        """exp(e_k - e_1), where that is examination."""
+        return self.ratios() if self.meaning == EXAMINATION else None
+
+    def curves(self) -> tuple[Curve, ...]:
+        """exp(e_k - e_1) under its name."""
+        return (Curve.of(self.meaning, self.ratios().tolist()),)
 
 
 class ClickLogits(MethodModule):

@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from unskew.learning.bias import PositionTable
+from unskew.learning.curves import Curve, trust_curves
 from unskew.learning.methods.contract import Context, ImpressionConfig
 from unskew.learning.methods.skeletons import ClickProbabilities
 from unskew.types import ClickBatch
@@ -44,10 +45,10 @@ class TALMethod(ClickProbabilities):
         minus = plus * self.trusted.values.detach().sigmoid()
         return plus - minus, minus
 
-    def propensity(self) -> Tensor:
-        """alpha_k / alpha_1: what a relevant document gains over an irrelevant one, relative to rank 1."""
-        alpha, _ = self.affine()
-        return alpha / alpha[0]
+    def curves(self) -> tuple[Curve, ...]:
+        """alpha and beta; clicks do not tell how much of them is examination."""
+        alpha, beta = self.affine()
+        return trust_curves(alpha.tolist(), beta.tolist())
 
 
 class TAL(ImpressionConfig):

@@ -20,6 +20,7 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
+from unskew.learning.curves import ODDS, RATE
 from unskew.learning.methods.additive import AdditiveConfig, AdditiveMethod
 from unskew.types import ClickBatch
 
@@ -28,6 +29,11 @@ class TowerDropoutMethod(AdditiveMethod):
     """Cross-entropy of f + dropout(e)."""
 
     config: TowerDropout
+
+    @property
+    def meaning(self) -> str:
+        """Odds of a click, or under the list loss a rate; dropped at times, so no examination."""
+        return ODDS if self.loss == "sigmoid" else RATE
 
     def logits(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """z of each shown result, [B, K]."""
