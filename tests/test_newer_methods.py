@@ -1,28 +1,21 @@
-"""Golden values and properties of upe, tower_dropout, gradient_reversal and doubly_robust, by hand."""
+"""Golden values and properties of upe, tower_dropout and gradient_reversal, by hand."""
 
 from __future__ import annotations
 
-import math
-
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from unskew.clicks.counts.reduction import Facts
 from unskew.clicks.lists.inputs import Vectors
 from unskew.learning.losses import softmax_loss
 from unskew.learning.methods import (
     DLA,
-    IPW,
     UPE,
     Additive,
     Context,
-    DoublyRobust,
     GradientReversal,
     TowerDropout,
 )
-from unskew.learning.methods.doubly_robust import doubly_robust_label
 from unskew.types import ClickBatch
 
 torch.set_num_threads(1)
@@ -53,57 +46,6 @@ def additive_loss() -> Tensor:
     method = Additive().build(Context(3))
     set_bias(method.bias)
     return method(SCORES.unsqueeze(-1), batch())
-
-
-def test_doubly_robust_is_ipw_where_enough_was_seen() -> None:
-    alpha, small = torch.tensor([0.8, 0.5]), torch.tensor(0.1)
-    label = doubly_robust_label(
-        torch.tensor([3.0, 1.0]), torch.tensor([10.0, 10.0]), alpha, torch.tensor(0.7), small
-    )
-    assert label.tolist() == pytest.approx([3 / 0.8, 1 / 0.5])
-
-
-def test_doubly_robust_is_the_regression_where_nothing_was_seen() -> None:
-    label = doubly_robust_label(
-        torch.tensor(0.0), torch.tensor(4.0), torch.tensor(0.0), torch.tensor(0.7), torch.tensor(0.1)
-    )
-    assert label.item() == pytest.approx(2.8)
-
-
-def test_doubly_robust_label_is_unbiased_whatever_the_regression() -> None:
-    """E[C] = n alpha gamma, so the label's mean is n gamma if R = gamma or if alpha >= tau."""
-    n, gamma = 100.0, 0.35
-    for alpha, tau, regression in ((0.5, 0.1, 0.9), (0.02, 0.1, gamma)):
-        values = (torch.tensor(v) for v in (n * alpha * gamma, n, alpha, regression, tau))
-        assert doubly_robust_label(*values).item() == pytest.approx(n * gamma, rel=1e-5)
-
-
-def test_doubly_robust_losses_by_hand() -> None:
-    theta = torch.tensor([1.0, 0.5, 0.1])
-    zeros = np.zeros((2, 3))
-    facts = Facts(400, 1200, clicks=1, queries=1, clickless=399, by_rank=zeros)  # tau = 4 / sqrt(400) = 0.2
-    method = DoublyRobust(propensity=(1.0, 0.5, 0.1), clip=4.0).build(Context(3, facts))
-    regression = torch.tensor([[0.2, -0.3, 0.4], [0.0, 0.1, -0.5]])
-    found = method(torch.stack([SCORES, regression], dim=-1), batch()).item()
-    ranking = weights = regress = 0.0
-    for row in range(2):
-        top = math.log(sum(math.exp(s) for s in SCORES[row].tolist()))
-        for k in range(3):
-            a, c = theta[k].item(), CLICKS[row, k].item()
-            r = 1 / (1 + math.exp(-regression[row, k].item()))
-            clip = max(a, 0.2)
-            y = max(r + (c - a * r) / clip, 0.0)
-            ranking -= y * (SCORES[row, k].item() - top)
-            weights += y
-            regress -= c / clip * math.log(r) + (a - c) / clip * math.log(1 - r)
-    pages = sum(max(a.item() / max(a.item(), 0.2) for a in theta) for _ in range(2))
-    assert found == pytest.approx(ranking / weights + regress / pages, rel=1e-5)
-
-
-def test_doubly_robust_takes_the_propensities_of_ipw() -> None:
-    given = (0.9, 0.45, 0.3)
-    method = DoublyRobust(propensity=given).build(Context(3))
-    assert method.propensity().tolist() == pytest.approx(IPW().build(Context(3)).propensity().tolist())
 
 
 def test_tower_dropout_at_rate_0_is_additive() -> None:

@@ -170,13 +170,17 @@ class ClickBatch:
     clicks: Tensor
     """[B, K] float32 number of clicks; grades for the method that learns from labels."""
     impressions: Tensor
-    """[B, K] float32 number of times shown; 0 where padded."""
+    """[B, K] float32 number of times shown; 0 where padded. Where a row is a query, its pages."""
     where: Tensor
     """[B, K] bool, true where there is a result."""
     pairs: Tensor | None = None
     """[B, K, K] float32 pages with a click on i and none on j, for methods that reduce to pairs."""
     serp: Mapping[str, Tensor] = field(default_factory=dict)
     """[B, K] each, presentation features of the page."""
+    shown_at: Tensor | None = None
+    """[B, S, P] float32 pages that showed each of the first S documents at each rank, where a row is a query."""
+    stands_for: Tensor | None = None
+    """[B, K] float32 documents that each stands for, where a row is a query; None: for itself."""
 
     def pad(self, values: Tensor) -> Tensor:
         """Lay packed values [n, ...] out as [B, K, ...], 0 where padded; differentiable."""

@@ -83,6 +83,7 @@ def open_shard_data(
         shards=files.shards or 1,
         held_out=asked.training.validate_on == "clicks",
         reduction=method.reduction,
+        unseen=method.unseen,
         serp=method.serp,
         bins=BINS,
         missing=files.missing_features,

@@ -42,6 +42,8 @@ class Batches:
         self.impressions = as_tensor(counts.impressions, self.device)
         self.pairs = None if counts.pairs is None else as_tensor(counts.pairs, self.device)
         self.serp = {name: as_tensor(column, self.device) for name, column in counts.serp.items()}
+        self.shown_at = None if counts.shown_at is None else as_tensor(counts.shown_at, self.device)
+        self.stands_for = None if counts.stands_for is None else as_tensor(counts.stands_for, self.device)
         shown = self.impressions.amax(-1).to("cpu", torch.float64)  # [R] pages behind each row
         self._share = (shown / shown.sum()).cumsum(0)
         alike = round((shown.sum() ** 2 / shown.square().sum()).item())  # rows, if all weighed the same
@@ -64,6 +66,7 @@ class Batches:
             clicks=drawn.clicks / pages,
             impressions=drawn.impressions / pages,
             pairs=None if drawn.pairs is None else drawn.pairs / pages.unsqueeze(-1),
+            shown_at=None if drawn.shown_at is None else drawn.shown_at / pages.unsqueeze(-1),
         )
 
     def _shuffle(self, epoch: int) -> Tensor:
@@ -96,4 +99,6 @@ class Batches:
             where=where,
             pairs=None if self.pairs is None else self.pairs[index],
             serp={name: column[index] for name, column in self.serp.items()},
+            shown_at=None if self.shown_at is None else self.shown_at[index],
+            stands_for=None if self.stands_for is None else self.stands_for[index],
         )

@@ -47,6 +47,10 @@ class Counts:
     """[R, K, K] float32 pages with a click on i and none on j; None unless reduced to pairs."""
     serp: Mapping[str, Array] = field(default_factory=dict)
     """[R, K] each; 0, or the empty string, where padded."""
+    shown_at: Array | None = None
+    """[R, S, P] float32 pages that showed each of the first S documents at each rank; None unless by query."""
+    stands_for: Array | None = None
+    """[R, K] float32 documents that each stands for; None: for itself."""
 
     def __len__(self) -> int:
         return len(self.query)

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from safetensors.numpy import save_file
 
 from unskew.checking import require_columns
+from unskew.clicks.counts.candidates import by_query
 from unskew.clicks.counts.folder import read_counts
 from unskew.clicks.counts.reduction import Counts, Reduction, rank_counts, reduce_log
 from unskew.clicks.counts.splitting import part_of, split_table
@@ -41,6 +42,8 @@ NARROW = {
     "clicks": np.float32,
     "impressions": np.float32,
 }
+FURTHER = ("pairs", "shown_at", "stands_for")
+"""Arrays that not every shard has."""
 HELD_OUT = 0.1
 """Share of the queries to validate on, where no shard would be larger than the others for it."""
 
@@ -59,6 +62,8 @@ class ShardSource:
     held_out: bool = False
     """Keep a share of the queries apart, to validate on."""
     reduction: Reduction = "counts"
+    unseen: int | None = None
+    """Documents that were never shown to join those of each query, as `by_query` does; None: rows are rankings."""
     serp: tuple[str, ...] = ()
     """Presentation columns to carry, encoded."""
     kinds: Mapping[str, Kind] = field(default_factory=dict)
@@ -105,10 +110,12 @@ def write_shards(source: ShardSource, folder: Path) -> None:
         counts, clickless = _reduce(source, part, lists, missing, presentation)
         if counts is None:
             continue
-        facts[shard] = [*save_shard(counts, shard_file(folder, shard)), clickless]
+        facts[shard] = [*facts_of(counts), clickless]
         if shard < source.shards:
             ranges.append((len(lists.features), measure_range((lists,), lists.dim)))
             ranks = added_ranks(ranks, rank_counts(counts.position, counts.impressions, counts.clicks))
+            counts = counts if source.unseen is None else by_query(counts, source.unseen)
+        save_shard(counts, shard_file(folder, shard))
     shutil.rmtree(spill)
     if missing.lost and (source.missing == "error" or not ranges):
         hint = 'add their features, or set data.missing_features = "drop"'
@@ -138,13 +145,18 @@ def shard_file(folder: Path, shard: int) -> Path:
     return folder / f"{shard:05d}.safetensors"
 
 
-def save_shard(counts: Counts, path: Path) -> list[int]:
-    """Write the arrays of a shard; its facts but the last."""
+def save_shard(counts: Counts, path: Path) -> None:
+    """Write the arrays of a shard."""
     arrays = {name: getattr(counts, name).astype(kind) for name, kind in NARROW.items()}
     arrays |= {f"serp-{name}": values for name, values in counts.serp.items()}
-    arrays |= {} if counts.pairs is None else {"pairs": counts.pairs}
+    further = {name: getattr(counts, name) for name in FURTHER}
+    arrays |= {name: values for name, values in further.items() if values is not None}
     arrays |= {"features": counts.lists.features, "offsets": counts.lists.offsets}
     save_file({name: np.ascontiguousarray(values) for name, values in arrays.items()}, path)
+
+
+def facts_of(counts: Counts) -> list[int]:
+    """What is known of the rankings of a shard, see FACTS; not how many pages have no click."""
     shown = (counts.impressions.max(1), counts.impressions, counts.clicks)
     added = [int(values.sum(dtype=np.float64).round()) for values in shown]
     return [*added, len(np.unique(counts.query)), counts.positions]

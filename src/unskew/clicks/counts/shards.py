@@ -29,7 +29,15 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
 from unskew.clicks.counts.reduction import Counts
-from unskew.clicks.counts.shard_writing import ABOUT, FACTS, ShardSource, check_columns, shard_file, write_shards
+from unskew.clicks.counts.shard_writing import (
+    ABOUT,
+    FACTS,
+    FURTHER,
+    ShardSource,
+    check_columns,
+    shard_file,
+    write_shards,
+)
 from unskew.clicks.lists.feature_table import count_values, is_table, table_files
 from unskew.clicks.lists.letor import read_letor
 from unskew.clicks.lists.scaling import SCALINGS, Range, Scaler, fit_scaler
@@ -38,7 +46,7 @@ from unskew.clicks.presentation import Presentation
 from unskew.errors import DataError
 from unskew.types import Array, Lists
 
-SHARD_FORMAT = 2
+SHARD_FORMAT = 3
 """To be raised when what is written changes, so that shards of an earlier version are not taken for ours."""
 
 
@@ -98,8 +106,8 @@ class Shards:
             **{name: arrays[name].astype(np.int64) for name in ("query", "row", "position")},
             clicks=arrays["clicks"],
             impressions=arrays["impressions"],
-            pairs=arrays.get("pairs"),
             serp={name: arrays[f"serp-{name}"] for name in self.presentation.names},
+            **{name: arrays.get(name) for name in FURTHER},
         )
 
     def fit_scaler(self, kind: str, *others: Lists) -> Scaler:
@@ -145,6 +153,7 @@ def shards_for(memory: int, source: ShardSource) -> int:
         features = 4 * sum(count_values(pq.read_metadata(path)) for path in table_files(source.lists))
     else:
         features = read_letor(list(source.lists), doc_ids=source.doc_ids).features.nbytes
-    training = 2 * (features + slots * (24 if source.reduction != "pairs" else 120))
+    beside = features // 2 if source.unseen is not None else 0  # 32 bytes for each document, besides its features
+    training = 2 * (features + beside + slots * (24 if source.reduction != "pairs" else 120))
     writing = 2 * features + slots * 150
     return max(1, math.ceil(max(training, writing) / memory))

@@ -106,6 +106,8 @@ def moved(batch: ClickBatch, device: torch.device) -> ClickBatch:
         rows=torch.arange(len(batch.rows), device=device),
         **{name: getattr(batch, name).to(device) for name in names},
         pairs=None if batch.pairs is None else batch.pairs.to(device),
+        shown_at=None if batch.shown_at is None else batch.shown_at.to(device),
+        stands_for=None if batch.stands_for is None else batch.stands_for.to(device),
         serp={name: value.to(device) for name, value in batch.serp.items()},
     )
 

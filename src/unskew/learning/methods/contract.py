@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from unskew.checking import Config
+from unskew.clicks.counts.candidates import by_query
 from unskew.clicks.counts.reduction import Counts, Facts, Reduction, reduce_log
 from unskew.clicks.presentation import NO_COLUMNS, Presentation
 from unskew.learning.curves import EXAMINATION, Curve
@@ -111,9 +112,15 @@ class MethodConfig(Learner):
         """How far the log may be reduced before this loss without changing its gradient."""
         return "counts"
 
+    @property
+    def unseen(self) -> int | None:
+        """How many documents that were never shown join those of a query, a row for each query; None: none do."""
+        return None
+
     def table(self, log: Log, presentation: Presentation = NO_COLUMNS) -> Counts:
         """The rows of a log that the method trains on."""
-        return reduce_log(log, self.reduction, presentation=presentation)
+        counts = reduce_log(log, self.reduction, presentation=presentation)
+        return counts if self.unseen is None else by_query(counts, self.unseen)
 
     def build(self, context: Context) -> MethodModule:
         """The method, ready to train."""

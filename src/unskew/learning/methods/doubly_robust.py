@@ -3,72 +3,123 @@
 Reference: Oosterhuis, "Doubly Robust Estimation for Correcting Position Bias in Click Feedback for Unbiased
 Learning to Rank", ACM TOIS 2023.
 
-With C the clicks and n the impressions of a document at rank k, alpha_k and beta_k the affine click model, R the
-regression estimate, and tau a clip that falls with the number of pages N,
+For every candidate d of a query that was shown on n pages, with C its clicks, n_k the pages that showed it at rank k,
+alpha_k the examination of a rank, R the regression estimate, and tau a clip that falls with the number of pages N,
 
-    y = n R + (C - n beta_k - n alpha_k R) / max(alpha_k, tau)        tau = min(1, clip / sqrt(N))
-    R by cross-entropy, weights (C - n beta) / max(alpha, tau) and (n alpha - C + n beta) / max(alpha, tau)
-    minimise the list softmax loss with y as labels;  rank by the score
+    a = sum_k n_k alpha_k / n                                 how much of it was seen; 0 if it was never shown
+    y = R + (C / n - a R) / max(a, tau)                       tau = min(1, clip / sqrt(N))
+    R by the likelihood of clicks  - C log(a R) - (n - C) log(1 - a R)
+    minimise - sum_d n y log softmax_d(s) over all candidates, divided by the sum of n y;  rank by s
 
-Where alpha >= tau it is the affine (with beta = 0 the inverse propensity) estimate; the less was seen, the more of
-the regression remains.
+A document that was seen enough (a >= tau) has the inverse propensity estimate, one that was never shown has R alone,
+and in between the less was seen, the more of R remains. y is never negative.
 
-Differences from the paper: beta = 0, the position-based model; propensities are those of `ipw`, relative to
-rank 1; score and regression are two outputs of one ranker, trained together with a softmax loss and not by
-policy gradient; negative y count as 0, as the softmax loss is unbounded otherwise.
+Differences from the paper: trust bias is not modelled (beta = 0); propensities are those of `ipw`, relative to
+rank 1, so R is the click rate at rank 1; ranker and regression (a network of its own, with a level that starts from
+the click rate) are trained together, with a softmax loss and not by policy gradient. The published loss of R is a
+cross-entropy with weights (C / n) / max(a, tau) and (a - C / n) / max(a, tau), the latter of either sign
+(`fit = "weighted"`). Of the documents that were never shown `candidates` are drawn for each query, each standing for
+its share of all of them.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
+import torch.nn.functional as F
 from pydantic import Field
-from torch import Tensor
+from torch import Tensor, nn
 
 from unskew.learning.bias import at_rank
-from unskew.learning.losses import sigmoid_loss, softmax_loss
-from unskew.learning.methods.contract import Context, ImpressionConfig
+from unskew.learning.losses import page_count, softmax_loss
+from unskew.learning.methods.contract import Context, ImpressionConfig, Side
 from unskew.learning.methods.ipw import KnownPropensity, Propensities
+from unskew.learning.methods.skeletons import log_probability_loss
 from unskew.types import ClickBatch
 
 
-def doubly_robust_label(clicks: Tensor, shown: Tensor, alpha: Tensor, regression: Tensor, tau: Tensor) -> Tensor:
-    """n R + (C - n alpha R) / max(alpha, tau).
+def exposure(theta: Tensor, batch: ClickBatch) -> Tensor:
+    """sum_k n_k alpha_k of each result, [B, K]; a row of a ranking shows it at one rank."""
+    if batch.shown_at is None:
+        return batch.impressions * at_rank(theta, batch.position)
+    ranks = torch.arange(1, batch.shown_at.shape[-1] + 1, device=theta.device)
+    seen = batch.shown_at @ at_rank(theta, ranks)  # [B, S]
+    return F.pad(seen, (0, batch.where.shape[1] - seen.shape[1]))
 
-    >>> C, n, alpha, R = (torch.tensor(value) for value in (1.0, 2.0, 0.25, 0.4))
-    >>> round(doubly_robust_label(C, n, alpha, R, torch.tensor(0.5)).item(), 6)  # 0.8 + (1 - 0.2) / 0.5
+
+def doubly_robust_label(clicks: Tensor, pages: Tensor, seen: Tensor, regression: Tensor, tau: Tensor) -> Tensor:
+    """n y = n R + (C - n a R) / max(a, tau), from n a; with n = 0 it is 0.
+
+    >>> C, n, seen, R = (torch.tensor(value) for value in (1.0, 2.0, 0.5, 0.4))
+    >>> round(doubly_robust_label(C, n, seen, R, torch.tensor(0.5)).item(), 6)  # 0.8 + (1 - 0.2) / 0.5
     2.4
     """
-    return shown * regression + (clicks - shown * alpha * regression) / torch.maximum(alpha, tau)
+    return pages * regression + (clicks - seen * regression) / clipped(seen, pages, tau)
+
+
+def clipped(seen: Tensor, pages: Tensor, tau: Tensor) -> Tensor:
+    """max(a, tau), from n a and n."""
+    return torch.maximum(seen / torch.where(pages > 0, pages, 1.0), tau)
+
+
+def log_rate(logit: Tensor, seen: Tensor, pages: Tensor) -> Tensor:
+    """log a R with R = sig(logit), from n a and n; next to never where a document was not shown."""
+    share = (seen / torch.where(pages > 0, pages, 1.0)).clamp(min=1e-12)
+    return F.logsigmoid(logit) + share.log()
 
 
 class DoublyRobustMethod(KnownPropensity):
     """A softmax loss on corrected labels, and the regression that they start from."""
 
-    outputs = 2
+    config: DoublyRobust
     tau: Tensor
 
     def __init__(self, config: DoublyRobust, context: Context) -> None:
         super().__init__(config, context)
         pages = 1 if context.facts is None else max(context.facts.pages, 1)
         self.register_buffer("tau", torch.tensor(min(1.0, config.clip / pages**0.5)))
+        self.level = nn.Parameter(context.click_rates()[0].logit())
+        self.side = Side(config.regression, 1, later=False, penalty=0.0)
 
     def forward(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """The ranking loss on corrected labels and the regression loss on weighted clicks."""
-        score, regression = relevance[..., 0], relevance[..., 1]
-        alpha, c, n = at_rank(self.theta, batch.position), batch.clicks, batch.impressions
-        clipped = torch.maximum(alpha, self.tau)
-        label = doubly_robust_label(c, n, alpha, regression.detach().sigmoid(), self.tau)
-        ranking = softmax_loss(score, label.clamp(min=0.0), where=batch.where)
-        shown = n * alpha / clipped
-        return ranking + sigmoid_loss(regression, c / clipped, where=batch.where, impressions=shown)
+        where, c, n = batch.where, batch.clicks, batch.impressions
+        score, logit = (relevance[..., each].where(where, 0.0) for each in (0, 1))
+        logit, seen = logit + self.level, exposure(self.theta, batch)
+        label = doubly_robust_label(c, n, seen, logit.detach().sigmoid(), self.tau)
+        copies = torch.ones_like(n) if batch.stands_for is None else batch.stands_for
+        score = score + torch.where(where, copies, 1.0).log()
+        ranking = softmax_loss(score, label, where=where, weights=copies)
+        if self.config.fit == "likelihood":
+            return ranking + log_probability_loss(log_rate(logit, seen, n), batch)
+        each = (c * F.softplus(-logit) + (seen - c) * F.softplus(logit)) / clipped(seen, n, self.tau)
+        return ranking + torch.where(where, each, 0.0).sum() / page_count(where, n)
+
+    def click_scores(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
+        """The regression times examination, in log space."""
+        return log_rate(relevance[..., 1] + self.level, exposure(self.theta, batch), batch.impressions)
+
+    def click_probability(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
+        """a R."""
+        return self.click_scores(relevance, batch).exp().clamp(max=1.0)
 
 
 class DoublyRobust(Propensities, ImpressionConfig):
-    """Correct a regression of relevance with weighted clicks."""
+    """Correct a regression of relevance with weighted clicks; documents that were never shown have it alone."""
 
     module = DoublyRobustMethod
     name: Literal["doubly_robust"] = "doubly_robust"
     clip: float = Field(10.0, gt=0)
     """tau = min(1, clip / sqrt(pages))."""
+    candidates: int = Field(50, ge=0)
+    """Documents of each query that were never shown and are learned from; drawn where there are more."""
+    regression: Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(strict=False)] = (32, 32)
+    """Hidden units of the regression."""
+    fit: Literal["likelihood", "weighted"] = "likelihood"
+    """How the regression is fitted: by the likelihood of the clicks, or by the published cross-entropy."""
+
+    @property
+    def unseen(self) -> int | None:
+        """A row for each query, with candidates that were never shown."""
+        return self.candidates
