@@ -1,7 +1,7 @@
 """Counts by query: one row for every query, with the documents that were never shown beside those that were.
 
-For losses that ask how relevant every candidate of a query is, seen or not. How many pages showed a document at each
-rank is kept, so the reduction is exact for whatever depends on ranks one by one.
+For losses that ask how relevant every candidate of a query is, seen or not. How many pages showed a document at
+each rank is kept, so the reduction is exact for whatever depends on ranks one by one.
 
 Legend: Q queries, K candidates of a row, S documents shown at most, P ranks, G rankings.
 """

@@ -42,8 +42,6 @@ NARROW = {
     "clicks": np.float32,
     "impressions": np.float32,
 }
-FURTHER = ("pairs", "shown_at", "stands_for")
-"""Arrays that not every shard has."""
 HELD_OUT = 0.1
 """Share of the queries to validate on, where no shard would be larger than the others for it."""
 
@@ -149,7 +147,7 @@ def save_shard(counts: Counts, path: Path) -> None:
     """Write the arrays of a shard."""
     arrays = {name: getattr(counts, name).astype(kind) for name, kind in NARROW.items()}
     arrays |= {f"serp-{name}": values for name, values in counts.serp.items()}
-    further = {name: getattr(counts, name) for name in FURTHER}
+    further = {"pairs": counts.pairs, "shown_at": counts.shown_at, "stands_for": counts.stands_for}
     arrays |= {name: values for name, values in further.items() if values is not None}
     arrays |= {"features": counts.lists.features, "offsets": counts.lists.offsets}
     save_file({name: np.ascontiguousarray(values) for name, values in arrays.items()}, path)

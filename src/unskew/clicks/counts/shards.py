@@ -32,7 +32,6 @@ from unskew.clicks.counts.reduction import Counts
 from unskew.clicks.counts.shard_writing import (
     ABOUT,
     FACTS,
-    FURTHER,
     ShardSource,
     check_columns,
     shard_file,
@@ -107,7 +106,9 @@ class Shards:
             clicks=arrays["clicks"],
             impressions=arrays["impressions"],
             serp={name: arrays[f"serp-{name}"] for name in self.presentation.names},
-            **{name: arrays.get(name) for name in FURTHER},
+            pairs=arrays.get("pairs"),
+            shown_at=arrays.get("shown_at"),
+            stands_for=arrays.get("stands_for"),
         )
 
     def fit_scaler(self, kind: str, *others: Lists) -> Scaler:

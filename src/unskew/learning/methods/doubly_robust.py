@@ -3,23 +3,23 @@
 Reference: Oosterhuis, "Doubly Robust Estimation for Correcting Position Bias in Click Feedback for Unbiased
 Learning to Rank", ACM TOIS 2023.
 
-For every candidate d of a query that was shown on n pages, with C its clicks, n_k the pages that showed it at rank k,
-alpha_k the examination of a rank, R the regression estimate, and tau a clip that falls with the number of pages N,
+For every candidate d of a query of n pages, with C its clicks, n_k the pages that showed it at rank k, alpha_k the
+examination of a rank, R the regression estimate, and tau a clip that falls with the number of all pages N,
 
     a = sum_k n_k alpha_k / n                                 how much of it was seen; 0 if it was never shown
     y = R + (C / n - a R) / max(a, tau)                       tau = min(1, clip / sqrt(N))
     R by the likelihood of clicks  - C log(a R) - (n - C) log(1 - a R)
     minimise - sum_d n y log softmax_d(s) over all candidates, divided by the sum of n y;  rank by s
 
-A document that was seen enough (a >= tau) has the inverse propensity estimate, one that was never shown has R alone,
-and in between the less was seen, the more of R remains. y is never negative.
+A document that was seen enough (a >= tau) has the inverse propensity estimate, one that was never shown has R
+alone, and in between the less was seen, the more of R remains. y is never negative.
 
 Differences from the paper: trust bias is not modelled (beta = 0); propensities are those of `ipw`, relative to
-rank 1, so R is the click rate at rank 1; ranker and regression (a network of its own, with a level that starts from
-the click rate) are trained together, with a softmax loss and not by policy gradient. The published loss of R is a
-cross-entropy with weights (C / n) / max(a, tau) and (a - C / n) / max(a, tau), the latter of either sign
-(`fit = "weighted"`). Of the documents that were never shown `candidates` are drawn for each query, each standing for
-its share of all of them.
+rank 1, so R is the click rate at rank 1; ranker and regression (a network of its own, with a level that starts
+from the click rate) are trained together, with a softmax loss and not by policy gradient. The published loss of R
+is a cross-entropy with weights (C / n) / max(a, tau) and (a - C / n) / max(a, tau), the latter of either sign
+(`fit = "weighted"`). Of the documents that were never shown `candidates` are drawn for each query, each standing
+for its share of all of them.
 """
 
 from __future__ import annotations
