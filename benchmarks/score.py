@@ -61,6 +61,6 @@ def score(options: Options) -> list[Row]:
         what = f"vectorization, d = 5, base of {' and '.join(map(str, base))}"
         sides = [lambda m=m: m.score(lists) for m in (vector, scalar)]
         rows.append(compare(f"{what}: Model.score", sides, turns))
-        sides = [lambda m=m: m.score_scaled(scaled, lists.sizes) for m in (vector, scalar)]
+        sides = [lambda m=m: m.score_prepared(scaled, lists.sizes) for m in (vector, scalar)]
         rows.append(compare("the same, features scaled already", sides, turns))
     return rows

@@ -107,7 +107,10 @@ def test_wrong_types_and_values(tmp_path: Path, wrong: str, message: str) -> Non
         ("", r"out: missing; data: missing"),
         (PLAIN.replace('log = "log.parquet"\n', ""), r"data\.log: missing"),
         (PLAIN + "[method]\nmax_weight = 3.0\n", r"method\.name: missing\. Known: additive, "),
-        (PLAIN + "[ranker]\nsizes = [3]\n", r"ranker\.name: missing\. Known: linear, mlp, trees\."),
+        (
+            PLAIN + "[ranker]\nsizes = [3]\n",
+            r"ranker\.name: missing\. Known: cross_encoder, doubly_robust_mix, linear, mlp, ",
+        ),
     ],
 )
 def test_missing_values(tmp_path: Path, wrong: str, message: str) -> None:

@@ -22,6 +22,16 @@ Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
+class ListTexts:
+    """What queries and documents say."""
+
+    query: Array
+    """[Q] str objects."""
+    document: Array
+    """[N] str objects: title and abstract."""
+
+
+@dataclass(frozen=True)
 class Lists:
     """Queries, each with a list of documents: feature vectors, grades and ids, laid out one list after another."""
 
@@ -37,6 +47,8 @@ class Lists:
     """[N] str, or None: then a document's id is its index in its list."""
     present: Array | None = None
     """[N, ceil(D / 8)] uint8, np.packbits of "the file names this entry"; None where every entry is present."""
+    texts: ListTexts | None = None
+    """What queries and documents say, for rankers that read."""
     confounder: int | None = None
     """Index of a feature that the logging ranker likes and relevance does not, where one was planted."""
     name: str = "lists"
@@ -54,6 +66,9 @@ class Lists:
             raise DataError(
                 f"labels and doc_ids must have one entry for each of {documents} documents", path=self.name
             )
+        texts = self.texts
+        if texts is not None and (len(texts.query), len(texts.document)) != (len(self.query_ids), documents):
+            raise DataError("texts must have one entry for each query and document", path=self.name)
 
     def __len__(self) -> int:
         return len(self.query_ids)
@@ -95,6 +110,7 @@ class Lists:
             query_ids=self.query_ids[queries],
             doc_ids=None if self.doc_ids is None else self.doc_ids[rows],
             present=None if self.present is None else self.present[rows],
+            texts=None if self.texts is None else ListTexts(self.texts.query[queries], self.texts.document[rows]),
         )
 
 

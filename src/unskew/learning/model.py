@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 from unskew.checking import table_of
-from unskew.clicks.lists.inputs import as_tensor
+from unskew.clicks.lists.inputs import Tokens, Vectors, as_tensor
 from unskew.clicks.lists.scaling import Scaler
 from unskew.clicks.presentation import Presentation
 from unskew.errors import ConfigError
@@ -23,9 +23,12 @@ from unskew.learning.methods import METHODS, Context, MethodConfig, MethodModule
 from unskew.learning.rankers import RANKERS, Ranker, Trees
 from unskew.learning.rankers.beside import WithSide
 from unskew.learning.rankers.networks import MLP, network
+from unskew.learning.rankers.text.encoder import TextEncoder, encoders
+from unskew.learning.rankers.text.rankers import CrossEncoder, TextTower
+from unskew.learning.rankers.text.settings import TextRanker
 from unskew.learning.rankers.trees import TreeRanker, tree_rankers
 from unskew.learning.scorer import LINEAR, Card, Scorer, below, load_scorer, readable
-from unskew.types import Array
+from unskew.types import Array, Lists
 
 
 @dataclass
@@ -48,8 +51,27 @@ class Model(Scorer):
         """All that the method learned of bias, each under its name."""
         return self.method.curves()
 
-    def score_scaled(self, documents: Array, sizes: Array) -> Array:
-        """Scores [n] of whole lists, one after another, whose features are scaled already."""
+    @property
+    def reads(self) -> bool:
+        """Whether the ranker reads what queries and documents say."""
+        return bool(encoders(self.ranker))
+
+    def input(self, lists: Lists, device: str | torch.device = "cpu") -> Vectors | Tokens:
+        """Documents as the ranker takes them, by row."""
+        features = self.scaler.apply(lists).features
+        for encoder in encoders(self.ranker):
+            return encoder.read(lists, features, device)
+        return Vectors.of(features, device)
+
+    def prepared(self, lists: Lists) -> Array:
+        """Scaled features [n, D], and tokens after them where the ranker reads."""
+        if not self.reads:
+            return super().prepared(lists)
+        found: Array = self.input(lists).gather(torch.arange(len(lists.features))).numpy()
+        return found
+
+    def score_prepared(self, documents: Array, sizes: Array) -> Array:
+        """Scores [n] of whole lists, one after another, whose documents were prepared already."""
         self.ranker.eval()
         self.method.eval()
         device = next(self.ranker.parameters()).device
@@ -68,10 +90,11 @@ class Model(Scorer):
         tensors |= {} if weights is None else {LINEAR: weights}
         return {name: value.detach().cpu().contiguous().numpy() for name, value in tensors.items()}
 
-    def write_trees(self, folder: Path) -> None:
-        """Write trees in the text of their package."""
-        for trees in tree_rankers(self.ranker):
-            trees.write(folder)
+    def write_files(self, folder: Path) -> None:
+        """Write trees in the text of their package, and the tokenizer of a ranker that reads."""
+        parts: list[TreeRanker | TextEncoder] = [*tree_rankers(self.ranker), *encoders(self.ranker)]
+        for part in parts:
+            part.write(folder)
 
 
 def build(method: MethodConfig, ranker: Ranker, scaler: Scaler, features: int, context: Context) -> Model:
@@ -93,6 +116,11 @@ def build(method: MethodConfig, ranker: Ranker, scaler: Scaler, features: int, c
 
 def build_tower(ranker: Ranker, features: int, module: MethodModule) -> nn.Module:
     """The ranker as a method needs it: its outputs, and a second network where it wants one."""
+    if isinstance(ranker, CrossEncoder) and module.input_gradient:
+        name = module.config.name
+        raise ConfigError(
+            f"{name} differentiates by features, which text is not; method.strength = 0 turns it off"
+        )
     tower: nn.Module
     if isinstance(ranker, Trees) and module.boosted is not None:
         tower = beside_trees(ranker, features, module)
@@ -100,7 +128,8 @@ def build_tower(ranker: Ranker, features: int, module: MethodModule) -> nn.Modul
         tower = ranker.build(features, module.outputs, module.at_zero)
     if module.side is None:
         return tower
-    side = network(features, (*module.side.sizes, module.side.width), MLP(), norm=False)
+    sizes = *module.side.sizes, module.side.width
+    side = tower.side(sizes) if isinstance(tower, TextTower) else network(features, sizes, MLP(), norm=False)
     return WithSide(tower, side, module.side.width, later=module.side.later, penalty=module.side.penalty)
 
 
@@ -127,9 +156,10 @@ def load_model(folder: Path, card: Card) -> Model:
             raise ConfigError("there is no ranker")
         tensors = load_file(folder / "weights.safetensors")
         scaling = {name: value.numpy() for name, value in below(tensors, "scaler.").items()}
+        ranker = table_of("ranker", card.ranker, RANKERS)
         model = build(
             table_of("method", card.method, METHODS),
-            table_of("ranker", card.ranker, RANKERS),
+            ranker.kept_in(folder) if isinstance(ranker, TextRanker) else ranker,
             Scaler.from_arrays(card.scaling, scaling),
             card.features,
             Context(positions=card.positions, presentation=Presentation.from_dict(card.presentation)),
@@ -138,6 +168,7 @@ def load_model(folder: Path, card: Card) -> Model:
         model.method.load_state_dict(below(tensors, "method."))
         for trees in tree_rankers(model.ranker):
             trees.read(folder)
+    model.card = card
     model.ranker.eval()
     model.method.eval()
     return model

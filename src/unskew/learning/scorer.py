@@ -1,8 +1,8 @@
 """What is saved, loaded, served and exported: documents in, scores out; no training code, and no torch here.
 
 A model folder holds `model.json` (what it is), `weights.safetensors` (numbers: scaling, ranker, method) and, where
-there are trees, their files. `load_scorer` opens it with as little as it can: trees whose score is linear in their
-outputs need no torch.
+there are trees, their files; where it reads, `text/` (the encoder's config and its tokenizer). `load_scorer` opens
+it with as little as it can: trees whose score is linear in their outputs need no torch.
 
 Legend: Q queries, N documents, n of them in a block, D features, O relevance outputs.
 """
@@ -10,7 +10,7 @@ Legend: Q queries, N documents, n of them in a block, D features, O relevance ou
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,7 +25,7 @@ from unskew.disk import complete_file, read_json, refuse_existing, restore, writ
 from unskew.errors import ConfigError, DataError, RunError
 from unskew.learning.boosters import TREE_FORMATS, Package, TreeFormat
 from unskew.learning.curves import Curve
-from unskew.types import Array, Lists
+from unskew.types import Array, Lists, ListTexts
 
 FORMAT = 1
 _CHUNK = 65_536  # documents scored at once
@@ -72,8 +72,18 @@ class Scorer(ABC):
         return self.card.features
 
     @abstractmethod
-    def score_scaled(self, documents: Array, sizes: Array) -> Array:
-        """Scores [n] of whole lists, one after another, whose features [n, D] are scaled already."""
+    def score_prepared(self, documents: Array, sizes: Array) -> Array:
+        """Scores [n] of whole lists, one after another, whose documents were `prepared` already."""
+
+    def prepared(self, lists: Lists) -> Array:
+        """Documents as the ranker takes them: scaled features [n, D], and tokens after them where it reads."""
+        features: Array = np.require(self.scaler.apply(lists).features, np.float32, ["C", "W"])
+        return features
+
+    @property
+    def reads(self) -> bool:
+        """Whether it reads what queries and documents say."""
+        return False
 
     def propensity(self) -> Array | None:
         """Examination relative to rank 1, as the method learned it; None where it has no such thing."""
@@ -88,21 +98,27 @@ class Scorer(ABC):
         """The arrays to be saved, besides those of the scaling."""
 
     @abstractmethod
-    def write_trees(self, folder: Path) -> None:
-        """Write the trees, where there are any."""
+    def write_files(self, folder: Path) -> None:
+        """Write what is not numbers: trees, or a tokenizer, where there is one."""
 
     def score(self, documents: Lists | Array) -> Array:
         """Scores, higher is better: of every document of Lists [N], of one list [n, D], or of lists [B, K, D]."""
         if isinstance(documents, Lists):
-            return self._score(documents.features, documents.offsets, documents.present)
+            return self._score(documents)
         documents = np.asarray(documents, dtype=np.float32)
         if documents.ndim == 3:
             rows, width, dim = documents.shape
-            flat = self._score(documents.reshape(-1, dim), np.arange(rows + 1) * width, None)
+            flat = self._score(_lists(documents.reshape(-1, dim), np.arange(rows + 1) * width))
             return flat.reshape(rows, width)
         if documents.ndim != 2:
             raise DataError(f"features must have shape [n, D] or [B, K, D], not {documents.shape}")
-        return self._score(documents, np.array([0, len(documents)]), None)
+        return self._score(_lists(documents, np.array([0, len(documents)])))
+
+    def score_texts(self, query: str, documents: Sequence[str], features: Array | None = None) -> Array:
+        """Scores of documents by what they say, "title abstract" each, and by features [n, D] if there are any."""
+        features = np.zeros((len(documents), 0)) if features is None else np.asarray(features)
+        texts = ListTexts(np.array([query], object), np.array([*documents, ""], object)[:-1])
+        return self._score(replace(_lists(features, np.array([0, len(documents)])), texts=texts))
 
     def rank(self, documents: Array) -> Array:
         """The order to show one list [n, D] in: indices of its documents, best first; ties keep their order."""
@@ -110,30 +126,25 @@ class Scorer(ABC):
         return order
 
     def save(self, folder: Path | str, *, force: bool = False) -> None:
-        """Write model.json and weights.safetensors into the folder, and trees in the text of their package."""
+        """Write model.json and weights.safetensors into the folder, and what is no number beside them."""
         folder = Path(folder)
         refuse_existing(folder / "model.json", force=force)
         folder.mkdir(parents=True, exist_ok=True)
         scaling = {f"scaler.{name}": array for name, array in self.scaler.arrays().items()}
         with complete_file(folder / "weights.safetensors") as ready:
             save_file(self.numbers() | scaling, ready)
-        self.write_trees(folder)
+        self.write_files(folder)
         write_json(folder / "model.json", {"format": FORMAT} | vars(self.card))
 
-    def _score(self, features: Array, offsets: Array, present: Array | None) -> Array:
-        if features.shape[1] != self.features:
-            raise DataError(
-                f"the model was trained on {self.features} features, these documents have {features.shape[1]}"
+    def _score(self, lists: Lists) -> Array:
+        if lists.dim != self.features:
+            raise DataError(f"the model was trained on {self.features} features, these documents have {lists.dim}")
+        scores = np.zeros(len(lists.features), dtype=np.float32)
+        for first, last in _chunks(lists.offsets):
+            part = lists.take(slice(first, last))
+            scores[lists.offsets[first] : lists.offsets[last]] = self.score_prepared(
+                self.prepared(part), part.sizes
             )
-        scores = np.zeros(len(features), dtype=np.float32)
-        for first, last in _chunks(offsets):
-            start, stop = int(offsets[first]), int(offsets[last])
-            block = self.scaler.transform(
-                features[start:stop],
-                offsets=offsets[first : last + 1] - start,
-                present=None if present is None else present[start:stop],
-            )
-            scores[start:stop] = self.score_scaled(block, np.diff(offsets[first : last + 1]))
         return scores
 
 
@@ -153,7 +164,7 @@ class TreeScorer(Scorer):
     threads: int = 0
     """Processor threads to predict with; 0 leaves it to the package."""
 
-    def score_scaled(self, documents: Array, sizes: Array) -> Array:
+    def score_prepared(self, documents: Array, sizes: Array) -> Array:
         """Scores [n]; which list a document is in plays no part."""
         outputs = self._format.outputs(self.boosters, self.kept, self.start, documents, self.threads)
         scores: Array = outputs @ self.weights
@@ -163,7 +174,7 @@ class TreeScorer(Scorer):
         """Where the outputs start, the trees in use, and w."""
         return {"ranker.start": self.start, "ranker.kept": np.asarray(self.kept), LINEAR: self.weights}
 
-    def write_trees(self, folder: Path) -> None:
+    def write_files(self, folder: Path) -> None:
         """Write the trees in use."""
         self._format.write(folder, self.boosters, self.kept)
 
@@ -222,6 +233,11 @@ def readable(folder: Path) -> Iterator[None]:
         raise RunError(f"{folder}: the model cannot be read: {what}") from error
     except RuntimeError as error:  # weights of other names or shapes than model.json says
         raise RunError(f"{folder}: the weights do not fit model.json: {error}") from error
+
+
+def _lists(features: Array, offsets: Array) -> Lists:
+    """Feature vectors as lists, without names or grades."""
+    return Lists(features, offsets, np.zeros(len(features), np.int16), np.arange(len(offsets) - 1))
 
 
 def _chunks(offsets: Array) -> Iterator[tuple[int, int]]:

@@ -18,15 +18,15 @@ from unskew.types import Array, Lists, Log
 
 
 def label_choice(scorer: Scorer, lists: Lists) -> Callable[[], float]:
-    """nDCG@10 on labelled lists, scaled once."""
+    """nDCG@10 on labelled lists, prepared once."""
     if not (lists.labels > 0).any():
         raise DataError(
             "no validation document has a grade above 0, so labels cannot choose weights", path=lists.name
         )
-    scaled = np.require(scorer.scaler.apply(lists).features, np.float32, ["C", "W"])
+    documents = scorer.prepared(lists)
 
     def choice() -> float:
-        return _ndcg(scorer.score_scaled(scaled, lists.sizes), lists.labels, lists.offsets)
+        return _ndcg(scorer.score_prepared(documents, lists.sizes), lists.labels, lists.offsets)
 
     return choice
 

@@ -11,7 +11,7 @@ import torch
 from unskew.clicks.counts.batches import Batches
 from unskew.clicks.counts.reduction import Facts, reduce_log
 from unskew.clicks.counts.shards import Shards
-from unskew.clicks.lists.inputs import Vectors
+from unskew.clicks.lists.inputs import Tokens, Vectors
 from unskew.clicks.lists.scaling import Scaler, fit_scaler
 from unskew.clicks.presentation import fit_presentation
 from unskew.errors import DataError
@@ -83,7 +83,7 @@ class LogData(TrainingData):
     """Pages of other queries, to choose weights by the likelihood of their clicks."""
     validation: Lists | None = None
     """Labelled lists, to choose weights by nDCG@10."""
-    _prepared: dict[tuple[int, int], Vectors] = field(default_factory=dict, repr=False, compare=False)
+    _prepared: dict[tuple[int, int], Vectors | Tokens] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def documents(self) -> Lists:
@@ -115,7 +115,7 @@ class LogData(TrainingData):
 
     def table(self, model: Model, training: Training, device: torch.device) -> Batches:
         """The reduced log on a device."""
-        documents = self._input(self.train.lists, model.scaler, device)
+        documents = self._input(self.train.lists, model, device)
         counts = model.method_config.table(self.train, model.presentation)
         return Batches(counts, documents, size=training.batch, seed=training.seed, device=device)
 
@@ -123,7 +123,7 @@ class LogData(TrainingData):
         """The held-out pages, reduced; their lists are mostly those of the training pages, and scaled once."""
         if self.held_out is None or not self.held_out.click.any():
             return None
-        documents = self._input(self.held_out.lists, model.scaler, device)
+        documents = self._input(self.held_out.lists, model, device)
         counts = reduce_log(self.held_out, presentation=model.presentation)
         return Batches(counts, documents, size=CHECKED, device=device)
 
@@ -135,11 +135,11 @@ class LogData(TrainingData):
         """Itself."""
         return self
 
-    def _input(self, lists: Lists, scaler: Scaler, device: torch.device) -> Vectors:
-        """The scaled features of lists on the device; made once."""
-        key = id(lists), id(scaler)
+    def _input(self, lists: Lists, model: Model, device: torch.device) -> Vectors | Tokens:
+        """The prepared documents of lists on the device; made once."""
+        key = id(lists), id(model)
         if key not in self._prepared or self._prepared[key].features.device != device:
-            self._prepared[key] = Vectors.of(scaler.apply(lists).features, device)
+            self._prepared[key] = model.input(lists, device)
         return self._prepared[key]
 
 

@@ -16,6 +16,7 @@ from unskew.clicks.joining import Missing
 from unskew.clicks.lists.feature_table import is_table
 from unskew.clicks.lists.features import keep_featured, read_features
 from unskew.clicks.lists.letor import read_letor
+from unskew.clicks.lists.texts import has_texts, read_texts, with_texts
 from unskew.clicks.log import read_log
 from unskew.errors import ConfigError, DataError
 from unskew.learning.fitting.processes import first_process_first, workers_of
@@ -26,29 +27,49 @@ from unskew.running.shards import ShardData
 from unskew.types import Lists, Log
 
 
-def read_lists(files: Sequence[str | Path], doc_ids: bool) -> Lists:
-    """One set of lists from one or several files: Parquet by its ending, else LETOR."""
-    if is_table(files[0]):
-        return read_features(list(files))
-    return read_letor(files[0] if len(files) == 1 else list(files), doc_ids=doc_ids)
+def read_lists(files: Sequence[str | Path], doc_ids: bool, texts: Sequence[str | Path] | None = None) -> Lists:
+    """One set of lists from one or several files: Parquet by its ending, else LETOR; with `texts` from there."""
+    if not is_table(files[0]):
+        lists = read_letor(files[0] if len(files) == 1 else list(files), doc_ids=doc_ids)
+    elif has_texts(files, alone=True):
+        return read_texts(files)
+    else:
+        lists = read_features(list(files))
+    return lists if texts is None else with_texts(lists, texts)
+
+
+def texts_for(*sources: Sequence[str | Path]) -> Sequence[str | Path]:
+    """Where texts come from: the first of these tables with columns of text."""
+    for source in sources:
+        if source and is_table(source[0]) and has_texts(source):
+            return source
+    raise DataError(
+        "the ranker reads text, and there is none",
+        path=next(source[0] for source in sources if source),
+        hint="name a table with query_id, doc_id, query_text, title and abstract: data.texts",
+    )
 
 
 def open_data(base: Path, files: DataFiles, asked: Settings) -> tuple[TrainingData, Lists | None]:
     """What a run file learns from and is chosen by, and its test lists."""
+    reads = asked.ranker is not None and asked.ranker.reads
 
-    def within(paths: Paths) -> tuple[Path, ...]:
-        return tuple(base / path for path in ((paths,) if isinstance(paths, str) else paths))
+    def within(paths: Paths | None) -> tuple[Path, ...]:
+        return tuple(base / path for path in ((paths,) if isinstance(paths, str) else paths or ()))
 
-    def open_lists(paths: Paths | None) -> Lists | None:
-        return None if paths is None else read_lists(within(paths), files.doc_ids)
+    def open_lists(paths: Paths | None, *log: Path) -> Lists | None:
+        place = within(paths)
+        texts = texts_for(within(files.texts), place, log) if place and reads else None
+        return read_lists(place, files.doc_ids, texts) if place else None
 
     validation, test = open_lists(files.validation), open_lists(files.test)
     labelled = validation if asked.training.validate_on == "labels" else None
     if files.counts is not None or files.shards is not None or files.memory is not None:
         return open_shard_data(base, files, within(files.lists), asked, labelled), test
-    lists = read_lists(within(files.lists), files.doc_ids)
     assert files.log is not None, "a run file has a log or counts"
-    log = open_log(impressions_in(base / files.log), lists, drop=files.missing_features == "drop")
+    impressions = impressions_in(base / files.log)
+    lists = open_lists(files.lists, impressions) or read_texts(texts_for(within(files.texts), [impressions]))
+    log = open_log(impressions, lists, drop=files.missing_features == "drop")
     return split(log, labelled, asked), test
 
 

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from unskew.clicks.lists.scaling import Scaler
@@ -21,10 +22,16 @@ from unskew.learning.methods import MethodConfig, PackageConfig
 from unskew.learning.model import build
 from unskew.learning.rankers import Trees
 from unskew.learning.rankers.beside import WithSide
+from unskew.learning.rankers.text.encoder import encoders
+from unskew.learning.rankers.text.pretraining import pretrain
 from unskew.learning.scorer import Scorer
 from unskew.running.choosing import click_choice, click_ndcg, label_choice
 from unskew.running.data import LogData, TrainingData
 from unskew.running.settings import IN_MEMORY, Settings
+from unskew.types import Lists
+
+PRETRAINING_REPORTS = 10
+"""Steps between reports of a pre-training."""
 
 
 class Fitter(ABC):
@@ -82,12 +89,29 @@ class NetworkFitter(Fitter):
     def fit(self, report: Report | None, checkpoints: Path | None) -> tuple[Scorer, Fit]:
         """Train to the last step or until validation says stop, and what comes after the ranker."""
         training, model = self.asked.training, self.model
+        self.pretrain(report)
         fit = self.trainer.run(self.batches, validate=self.validate(), report=report, checkpoints=checkpoints)
         if isinstance(model.ranker, WithSide) and model.ranker.later:
             with torch.random.fork_rng(), threads(training.threads):
                 torch.manual_seed(training.seed)
                 fit_side(model.ranker, model.method, self.batches, fit.step)
         return model, fit
+
+    def pretrain(self, report: Report | None) -> None:
+        """Let a ranker that reads learn the language of the texts first, where that is asked for."""
+        training, documents = self.asked.training, self.data.documents
+        for encoder in encoders(self.model.ranker):
+            if not encoder.config.pretraining or self.trainer.fit.step or not isinstance(documents, Lists):
+                continue
+
+            def told(step: int, loss: float, rate: float) -> None:
+                if report is not None and step % PRETRAINING_REPORTS == 0:
+                    report(Progress(0, loss, None, None, step * training.batch / rate, rate))
+
+            texts = encoder.read(documents, np.zeros((len(documents.features), 0)), self.device)
+            with torch.random.fork_rng(), threads(training.threads):
+                torch.manual_seed(training.seed)
+                pretrain(encoder, texts, batch=training.batch, seed=training.seed, told=told)
 
     def validate(self) -> Callable[..., float] | None:
         """What chooses weights. Process 0 does; the others are told, and need only know that somebody does."""

@@ -37,6 +37,8 @@ def fingerprint(*parts: Log | Lists | None, labels: bool = False) -> str:
         if lists is not None:
             seen.append(lists)
             arrays += [lists.labels] if labels or lists is part else []
+            for texts in () if lists.texts is None else (lists.texts.query, lists.texts.document):
+                digest.update("\0".join(texts).encode())
         if isinstance(part, Log):
             arrays += [part.query, part.offsets, part.row, part.position, part.click]
             arrays += [] if part.randomized is None else [part.randomized]
@@ -58,6 +60,8 @@ def versions() -> dict[str, str]:
         "lightgbm",
         "xgboost-cpu",
         "xgboost",
+        "transformers",
+        "tokenizers",
     )
     found = {"python": platform.python_version()}
     for name in packages:

@@ -12,7 +12,6 @@ import torch
 from unskew.checking import known
 from unskew.clicks.counts.batches import Batches
 from unskew.clicks.counts.reduction import reduce_log
-from unskew.clicks.lists.inputs import Vectors
 from unskew.clicks.log import read_log
 from unskew.learning.model import Model, load
 from unskew.learning.scorer import Scorer
@@ -28,7 +27,7 @@ from unskew.measuring import (
     perplexity_metric,
 )
 from unskew.running.choosing import click_likelihood, click_ndcg
-from unskew.running.files import read_lists
+from unskew.running.files import read_lists, texts_for
 from unskew.running.run import Run
 from unskew.types import Array, Lists, Log
 
@@ -52,9 +51,10 @@ def measure(
     what a query without a relevant document counts: skip, zero or one.
     """
     convention = cast(Empty, known("empty", empty, dict.fromkeys(("skip", "zero", "one"))))
-    if not isinstance(lists, Lists):
-        lists = read_lists([lists] if isinstance(lists, str | Path) else lists, doc_ids)
     model = _model(run)
+    if not isinstance(lists, Lists):
+        files = [lists] if isinstance(lists, str | Path) else lists
+        lists = read_lists(files, doc_ids, texts_for(files) if model.reads else None)
     report = measure_ranking(model.score(lists), lists, metrics, empty=convention)
     result: dict[str, Any] = {"run": _name(run), "ranking": report.to_dict()}
     if against is not None:
@@ -96,7 +96,7 @@ def measure_clicks(model: Scorer, log: Log) -> dict[str, Any]:
     model.ranker.cpu()
     model.method.cpu()
     counts = reduce_log(log, presentation=model.presentation)
-    batches = Batches(counts, Vectors.of(model.scaler.apply(log.lists).features), size=4096)
+    batches = Batches(counts, model.input(log.lists), size=4096)
     result: dict[str, Any] = {"log-likelihood of a click in its list": finite(click_likelihood(model, batches))}
     with torch.no_grad():
         found = [

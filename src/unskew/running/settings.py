@@ -74,8 +74,12 @@ class DataFiles(Config):
     """Impressions: a Parquet file, or a folder of them."""
     counts: str | None = None
     """In the place of a log: a folder of counts, as `unskew counts` writes it."""
-    lists: Paths
-    """Features of the documents: a Parquet table (or a folder of part files), or LETOR files."""
+    lists: Paths | None = None
+    """Features of the documents: a Parquet table (or a folder of part files), or LETOR files. A ranker that reads
+    needs none: its documents are those of the texts, or of the log."""
+    texts: Paths | None = None
+    """Parquet with query_id, doc_id, query_text, title and abstract, for rankers that read; without it the columns
+    of the lists, of the log, or of validation and test themselves."""
     validation: Paths | None = None
     """Labelled lists to choose weights by; without them held-out clicks choose."""
     test: Paths | None = None
@@ -140,6 +144,10 @@ def suited(method: Learner, ranker: Ranker | None, scaling: str | None, training
     if wrong is not None:
         raise ConfigError(wrong)
     ranker = MLP() if ranker is None and method.fitted_by == "ranker" else ranker
+    if ranker is not None:
+        usual = ranker.usual_training(training.steps).items()
+        own = {name: value for name, value in usual if name not in training.model_fields_set}
+        training = training.model_copy(update=own)
     scaling = known(key, method.usual_scaling if scaling is None else scaling, SCALINGS)
     return Settings(method=method, ranker=ranker, scaling=scaling, training=training)
 
@@ -163,7 +171,7 @@ def read_run_file(path: Path, *, method: str | None = None, seed: int | None = N
         given = {} if seed is None else {"seed": seed}
         asked = suited(
             learner,
-            None if file.ranker is None else table_of("ranker", file.ranker, RANKERS),
+            None if file.ranker is None else table_of("ranker", file.ranker, RANKERS).located(path.parent),
             file.data.scaling,
             checked(Training, {"validate_on": on} | file.training | given, "training"),
             "data.scaling",
@@ -185,8 +193,10 @@ IN_MEMORY = (
 
 def check_data_files(path: Path, data: DataFiles, asked: Settings) -> None:
     """Refuse settings of the data that exclude each other."""
-    if data.log is None and data.counts is None:
-        raise ConfigError(f"{path}: data.log: missing")
+    reads = asked.ranker is not None and asked.ranker.reads
+    for name, given in (("log", data.log or data.counts), ("lists", data.lists or reads)):
+        if not given:
+            raise ConfigError(f"{path}: data.{name}: missing")
     for one, other in (("log", "counts"), ("shards", "memory")):
         if getattr(data, one) is not None and getattr(data, other) is not None:
             raise ConfigError(f"{path}: give data.{one} or data.{other}, not both")
@@ -195,5 +205,7 @@ def check_data_files(path: Path, data: DataFiles, asked: Settings) -> None:
     in_shards = [name for name in ("counts", "shards", "memory") if getattr(data, name) is not None]
     if in_shards and asked.method.target == "labels":
         raise ConfigError(f"{path}: {asked.method.name} reads grades of a log in memory, not data.{in_shards[0]}")
+    if in_shards and reads:
+        raise ConfigError(f"{path}: rankers that read take the texts of a log in memory, not data.{in_shards[0]}")
     if in_shards and asked.fitted_by != "steps":
         raise ConfigError(f"{path}: data.{in_shards[0]}: {IN_MEMORY}")

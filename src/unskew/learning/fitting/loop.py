@@ -31,6 +31,7 @@ from unskew.learning.fitting.checkpoint import (
 )
 from unskew.learning.methods.contract import MethodModule
 from unskew.learning.rankers.beside import WithSide, penalty_of
+from unskew.learning.rankers.contract import by_rate
 from unskew.learning.scorer import below
 from unskew.types import ClickBatch
 
@@ -144,13 +145,13 @@ class Trainer:
         self.ranker, self.method, self.config, self.identity = ranker, method, config, identity or {}
         self.modules = nn.ModuleDict({"ranker": ranker, "method": method})
         self.fit = Fit()
+        own = list(method.parameters()), config.bias_learning_rate or 10 * config.learning_rate, 0.0
+        groups = [
+            (weights, factor * config.learning_rate, config.weight_decay)
+            for factor, weights in by_rate(ranker).items()
+        ]
         self.optimizers = [
-            make_optimizer(list(module.parameters()), config, rate, decay)
-            for module, rate, decay in (
-                (ranker, config.learning_rate, config.weight_decay),
-                (method, config.bias_learning_rate or 10 * config.learning_rate, 0.0),
-            )
-            if any(True for _ in module.parameters())
+            make_optimizer(weights, config, rate, decay) for weights, rate, decay in (*groups, own) if weights
         ]
         self.best_weights: dict[str, Tensor] = {}
         self._bad = 0  # validations since the best one

@@ -17,10 +17,10 @@ from typing import ClassVar, Literal
 from pydantic import Field
 from torch import nn
 
-from unskew.checking import Config
+from unskew.learning.rankers.contract import RankerConfig
 
 
-class MLP(Config):
+class MLP(RankerConfig):
     """A feed-forward ranker."""
 
     name: Literal["mlp"] = "mlp"
@@ -40,7 +40,7 @@ class MLP(Config):
         return network(features, (*self.sizes, outputs), self, at_zero)
 
 
-class Linear(Config):
+class Linear(RankerConfig):
     """A linear ranker: scores are a weighted sum of the (normalised) features."""
 
     name: Literal["linear"] = "linear"

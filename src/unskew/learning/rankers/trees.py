@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from unskew.checking import Config
 from unskew.learning.boosters import LightGBMFormat, package
+from unskew.learning.rankers.contract import RankerConfig
 
 
 class Growing(Config):
@@ -50,7 +51,7 @@ class Growing(Config):
         }
 
 
-class Trees(Growing):
+class Trees(Growing, RankerConfig):
     """Boosted regression trees (LightGBM), grown on the gradient of any method's loss."""
 
     name: Literal["trees"] = "trees"

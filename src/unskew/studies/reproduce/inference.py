@@ -93,7 +93,7 @@ def untrained(name: str, asked: Inference, lists: Lists) -> Model:
 
 def rank_all(model: Model, scaled: Array, sizes: Array) -> Array:
     """Documents of all lists in ranked order, list after list."""
-    scores = model.score_scaled(scaled, sizes)
+    scores = model.score_prepared(scaled, sizes)
     return np.lexsort([-scores, np.repeat(np.arange(len(sizes)), sizes)])
 
 

@@ -1,0 +1,1 @@
+"""Rankers that read text: configs, the encoder behind them, and its pre-training."""

@@ -1,0 +1,208 @@
+"""An encoder of transformers behind the interface of a network: tokens in, one vector out.
+
+Documents come as `Tokens` writes them. Those that say the same are encoded once. They are sorted by length, cut
+into parts of at most `tokens` tokens and padded to the longest of their part. Several parts in one step are
+computed again when their gradient is due, so that the memory is that of one part and the gradient that of all.
+A trained encoder remembers the vectors of texts that it has seen; training, other weights and another device make
+it forget them.
+
+Legend: n documents, L tokens, H width of the encoder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from unskew.clicks.lists.inputs import Tokens
+from unskew.errors import ConfigError, DataError, MissingExtra
+from unskew.learning.rankers.text.settings import FOLDER, TextRanker
+from unskew.types import Array, Lists
+
+
+class TextEncoder(nn.Module):
+    """[CLS] query [SEP] title abstract [SEP] as tokens [n, L] -> h [n, H]."""
+
+    def __init__(self, model: nn.Module, tokenizer: Any, config: TextRanker) -> None:
+        super().__init__()
+        self.model, self.tokenizer, self.config = model, tokenizer, config
+        self.rate_factor = config.encoder_rate
+        self.known: dict[bytes, Tensor] = {}
+        self.still = [*_lowest(model, config.frozen)]
+        for part in self.still:
+            part.requires_grad_(False)
+
+    @property
+    def width(self) -> int:
+        """H."""
+        return int(self.model.config.hidden_size)  # type: ignore[union-attr,arg-type]
+
+    @property
+    def longest(self) -> int:
+        """Most tokens that are read."""
+        can = getattr(self.model.config, "max_position_embeddings", None) or self.config.max_length
+        return int(min(self.config.max_length, self.tokenizer.model_max_length, can))
+
+    def train(self, mode: bool = True) -> Self:
+        """Training forgets what it knew, and leaves frozen layers without dropout."""
+        if mode:
+            self.known.clear()
+        super().train(mode)
+        for part in self.still:
+            part.eval()
+        return self
+
+    def _load_from_state_dict(self, *args: Any) -> None:
+        """Other weights give other vectors."""
+        self.known.clear()
+        super()._load_from_state_dict(*args)
+
+    def _apply(self, *args: Any) -> Self:
+        """On another device the vectors are elsewhere."""
+        self.known.clear()
+        moved: Self = super()._apply(*args)  # type: ignore[no-untyped-call]
+        return moved
+
+    def read(self, lists: Lists, features: Array, device: str | torch.device = "cpu") -> Tokens:
+        """Tokens of every document with its query, beside its features."""
+        if lists.texts is None:
+            raise DataError(
+                "the ranker reads text, and the lists have none",
+                path=lists.name,
+                hint="give a table with query_id, doc_id, query_text, title and abstract, as data.texts",
+            )
+        if not len(lists.texts.document):
+            return Tokens.of(features, [], [], device)
+        queries = np.repeat(lists.texts.query, lists.sizes)
+        made = self.tokenizer(
+            queries.tolist(), lists.texts.document.tolist(), truncation="longest_first", max_length=self.longest
+        )
+        ids = made["input_ids"]
+        segments = made["token_type_ids"] if "token_type_ids" in made else [[0] * len(each) for each in ids]
+        return Tokens.of(features, ids, segments, device)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """The vector of each document, remembered where nothing is learned."""
+        codes = tokens.detach().long()
+        if not len(codes):
+            return tokens.new_zeros(0, self.width)
+        if self.config.cache and not self.training and not torch.is_grad_enabled():
+            return self.remembered(codes)
+        distinct, place = torch.unique(codes, dim=0, return_inverse=True)
+        return self.distinct(distinct)[place]
+
+    def distinct(self, codes: Tensor) -> Tensor:
+        """Vectors of texts [n, L] that differ, part after part of about equal lengths."""
+        lengths = (codes >= 0).sum(-1)
+        order = lengths.argsort(stable=True)
+        parts = [
+            codes[order[part], : int(lengths[order[part][-1]])]
+            for part in buckets(lengths[order], self.config.tokens)
+        ]
+        again = len(parts) > 1 and torch.is_grad_enabled()
+        vectors = [
+            checkpoint(self.encode, part, use_reentrant=False) if again else self.encode(part) for part in parts
+        ]
+        return torch.cat(vectors)[order.argsort()]
+
+    def encode(self, codes: Tensor) -> Tensor:
+        """Vectors of padded texts, [n, L] -> [n, H]."""
+        where = codes >= 0
+        given = {"input_ids": codes.where(where, 0) // 2, "attention_mask": where.long()}
+        given["input_ids"] = given["input_ids"].where(where, self.tokenizer.pad_token_id or 0)
+        if "token_type_ids" in self.tokenizer.model_input_names:
+            given["token_type_ids"] = (codes % 2).where(where, 0)
+        with torch.autocast(codes.device.type, torch.bfloat16, enabled=self.config.bfloat16):
+            hidden: Tensor = self.model(**given).last_hidden_state  # [n, L, H]
+        hidden = hidden.float() if self.config.bfloat16 else hidden
+        if self.config.pooling == "cls":
+            return hidden[:, 0]
+        weight = where.unsqueeze(-1).to(hidden.dtype)
+        return (hidden * weight).sum(1) / weight.sum(1)
+
+    def remembered(self, codes: Tensor) -> Tensor:
+        """Vectors of texts, of which only those not known are computed; the oldest are forgotten first."""
+        rows = codes.cpu().numpy().astype(np.int32)
+        keys = [row[row >= 0].tobytes() for row in rows]
+        found = {key: self.known[key] for key in keys if key in self.known}
+        new = {key: at for at, key in enumerate(keys) if key not in found}
+        if new:
+            vectors = self.distinct(codes[torch.tensor([*new.values()], device=codes.device)])
+            found |= dict(zip(new, vectors, strict=True))
+            self.known |= {key: found[key] for key in new}
+            for key in [*self.known][: max(len(self.known) - self.config.cache, 0)]:
+                del self.known[key]
+        return torch.stack([found[key] for key in keys])
+
+    def write(self, folder: Path) -> None:
+        """Write the encoder's config and the tokenizer's files; the weights are written with the others."""
+        self.model.config.save_pretrained(folder / FOLDER)  # type: ignore[union-attr,operator]
+        self.tokenizer.save_pretrained(folder / FOLDER)
+
+
+def buckets(lengths: Tensor, tokens: int) -> Iterator[slice]:
+    """Ranges of ascending lengths that padded to their longest have at most so many tokens, or one document.
+
+    >>> [(part.start, part.stop) for part in buckets(torch.tensor([2, 2, 3, 9]), 8)]
+    [(0, 2), (2, 3), (3, 4)]
+    """
+    start, sizes = 0, lengths.tolist()
+    for at, size in enumerate(sizes):
+        if at > start and size * (at - start + 1) > tokens:
+            yield slice(start, at)
+            start = at
+    if sizes:
+        yield slice(start, len(sizes))
+
+
+def open_encoder(config: TextRanker) -> TextEncoder:
+    """The encoder and tokenizer that a config names, from a folder, the local store of the hub, or the hub."""
+    package = transformers()
+    try:
+        tokenizer = package.AutoTokenizer.from_pretrained(config.model)
+        if config.scratch:
+            model = package.AutoModel.from_config(package.AutoConfig.from_pretrained(config.model))
+        else:
+            model = package.AutoModel.from_pretrained(config.model)
+    except (OSError, ValueError, KeyError, TypeError, ImportError) as error:
+        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise ConfigError(
+            f"ranker.model: {config.model!r} is neither a folder with an encoder nor a name on the hub "
+            f"within reach ({first})"
+        ) from error
+    return TextEncoder(model.float(), tokenizer, config)
+
+
+def transformers() -> Any:
+    """The package, without its progress bars and advice."""
+    try:
+        package = import_module("transformers")
+    except ImportError as error:
+        raise MissingExtra("text", "transformers") from error
+    package.logging.set_verbosity_error()
+    package.logging.disable_progress_bar()
+    return package
+
+
+def encoders(ranker: nn.Module) -> list[TextEncoder]:
+    """The part of a ranker that reads, if it has one."""
+    return [module for module in ranker.modules() if isinstance(module, TextEncoder)]
+
+
+def _lowest(model: nn.Module, count: int) -> Iterator[nn.Module]:
+    """The embeddings and the first layers of an encoder."""
+    if not count:
+        return
+    depth = getattr(model.config, "num_hidden_layers", None)
+    stacks = [part for part in model.modules() if isinstance(part, nn.ModuleList) and len(part) == depth]
+    if not stacks or count > len(stacks[0]):
+        raise ConfigError(f"ranker.frozen: {count} layers, but the encoder has {depth}")
+    yield from (part for name, part in model.named_children() if "embed" in name)
+    yield from stacks[0][:count]

@@ -1,0 +1,455 @@
+"""Rankers that read: tokens, parts whose gradients add up, remembered texts, pre-training, run folders, files."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+import unskew
+from unskew.clicks.lists.texts import read_texts, with_texts
+from unskew.errors import ConfigError, DataError, RunError
+from unskew.learning.methods import METHODS
+from unskew.learning.model import Model, load
+from unskew.learning.rankers import CrossEncoder, DoublyRobustMix, VanillaMix
+from unskew.learning.rankers.contract import by_rate
+from unskew.learning.rankers.text.encoder import TextEncoder, buckets, encoders, open_encoder
+from unskew.learning.rankers.text.pretraining import masked, pretrain
+from unskew.types import Lists, ListTexts, Log
+
+transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+torch.set_num_threads(1)
+
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+WORDS = ["wing", "drag", "lift", "heat", "flow", "shock", "plate", "jet", "noise", "fuel"]
+TEXTS = pa.table(
+    {
+        "query_id": [1, 1, 2, 2],
+        "doc_id": ["a", "b", "a", "c"],
+        "query_text": ["wing drag", "wing drag", "jet noise", "jet noise"],
+        "title": ["lift", "heat flow", "lift", None],
+        "abstract": ["plate", None, "plate", None],
+    }
+)
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A BERT with two layers of width 16 and a vocabulary of ten words, made here."""
+    folder = tmp_path_factory.mktemp("tiny")
+    (folder / "vocab.txt").write_text("\n".join([*SPECIAL, *WORDS]))
+    transformers.BertTokenizerFast(vocab=str(folder / "vocab.txt")).save_pretrained(folder)
+    config = transformers.BertConfig(
+        vocab_size=len(SPECIAL) + len(WORDS),
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=64,
+    )
+    torch.manual_seed(0)
+    transformers.BertModel(config).save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def lists() -> Lists:
+    """Documents of three words; the more of them are of the first five, the better the document."""
+    rng = np.random.default_rng(0)
+    queries = [rng.choice(WORDS, 2, replace=False) for _ in range(30)]
+    said, labels = [], []
+    for _ in queries:
+        for wanted in (0, 0, 1, 1, 2):
+            words = [*rng.choice(WORDS[:5], wanted), *rng.choice(WORDS[5:], 3 - wanted)]
+            said.append(" ".join(rng.permutation(words)))
+            labels.append(wanted)
+    texts = ListTexts(np.array([" ".join(query) for query in queries], object), np.array(said, object))
+    rows = len(said)
+    features = np.random.default_rng(1).normal(size=(rows, 2)).astype(np.float32)
+    return Lists(features, np.arange(0, rows + 1, 5), np.array(labels, np.int16), np.arange(30), texts=texts)
+
+
+@pytest.fixture(scope="module")
+def log(lists: Lists) -> Log:
+    return unskew.simulate(lists, "position", pages=3000, seed=2, randomized=0.5, truth=True, logger="random")
+
+
+def opened(tiny: str, **settings: Any) -> TextEncoder:
+    return open_encoder(CrossEncoder(model=tiny, **settings)).eval()
+
+
+# ---- tables of text
+
+
+def test_texts_come_from_a_table_or_a_log(tmp_path: Path) -> None:
+    pq.write_table(TEXTS, tmp_path / "texts.parquet")
+    shown = pa.concat_tables([TEXTS, TEXTS.take([1, 0])])  # a log shows a document more than once
+    more = {"page_id": range(6), "position": [1] * 6, "click": [0] * 6, "label": [3] * 6}
+    for name, column in more.items():
+        shown = shown.append_column(name, pa.array(column))
+    pq.write_table(shown, tmp_path / "log.parquet")
+    for name in ("texts", "log"):
+        found = read_texts(tmp_path / f"{name}.parquet")
+        assert found.texts is not None
+        assert found.query_ids.tolist() == [1, 2]
+        assert found.document_ids().tolist() == ["a", "b", "a", "c"]
+        assert found.texts.query.tolist() == ["wing drag", "jet noise"]
+        assert found.texts.document.tolist() == ["lift plate", "heat flow", "lift plate", ""]
+        assert found.dim == 0
+        assert not found.labels.any()  # a log's labels are nobody's
+
+
+def test_texts_find_their_documents(tmp_path: Path) -> None:
+    pq.write_table(TEXTS.take([3, 1, 0, 2]), tmp_path / "texts.parquet")
+    lists = Lists(
+        np.zeros((2, 3)),
+        np.array([0, 1, 2]),
+        np.zeros(2, np.int16),
+        np.array([2, 1]),
+        doc_ids=np.array(["a", "b"]),
+    )
+    found = with_texts(lists, tmp_path / "texts.parquet").texts
+    assert found is not None
+    assert (found.query.tolist(), found.document.tolist()) == (
+        ["jet noise", "wing drag"],
+        ["lift plate", "heat flow"],
+    )
+    taken = replace(lists, texts=found).take(np.array([1]))
+    assert taken.texts is not None
+    assert taken.texts.document.tolist() == ["heat flow"]
+    other = replace(lists, doc_ids=np.array(["a", "z"]))
+    with pytest.raises(DataError, match=r"1 of 2 documents of lists have no text, first \(query 1, document z\)"):
+        with_texts(other, tmp_path / "texts.parquet")
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        (["query_id", "doc_id", "title"], "query_text"),
+        (["query_id", "doc_id", "query_text"], "neither a title nor an"),
+    ],
+)
+def test_a_table_without_texts_is_refused(columns: list[str], message: str, tmp_path: Path) -> None:
+    pq.write_table(TEXTS.select(columns), tmp_path / "texts.parquet")
+    with pytest.raises(DataError, match=message):
+        read_texts(tmp_path / "texts.parquet")
+
+
+# ---- tokens and vectors
+
+
+def test_query_and_document_are_read_together(tiny: str) -> None:
+    encoder = opened(tiny)
+    texts = ListTexts(np.array(["wing drag"], object), np.array(["lift plate", "heat"], object))
+    lists = Lists(np.ones((2, 1)), np.array([0, 2]), np.zeros(2, np.int16), np.array([7]), texts=texts)
+    codes = encoder.read(lists, lists.features).gather(torch.tensor([1, 0]))
+    number = {word: at for at, word in enumerate([*SPECIAL, *WORDS])}
+    said = ["[CLS]", "wing", "drag", "[SEP]", "lift", "plate", "[SEP]"]
+    expected = [2 * number[word] + (at > 3) for at, word in enumerate(said)]
+    assert codes[1].tolist() == [1.0, *expected]  # the feature, then the tokens
+    assert codes[0, -1].item() == -1  # padded to the longest
+
+
+def test_vectors_are_those_of_transformers(tiny: str, lists: Lists) -> None:
+    """In parts, deduplicated and sorted by length, against the package's own padding and truncation."""
+    texts = lists.texts
+    assert texts is not None
+    said = [f"{text} {text}" if at % 3 else text for at, text in enumerate(texts.document)]
+    lists = replace(lists, texts=ListTexts(texts.query, np.array(said, object)))
+    model = transformers.AutoModel.from_pretrained(tiny).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tiny)
+    asked = np.repeat(texts.query, 5).tolist()
+    given = tokenizer(asked, said, padding=True, truncation=True, max_length=10, return_tensors="pt")
+    assert given["input_ids"].shape[1] == 10  # some are cut
+    with torch.no_grad():
+        hidden = model(**given).last_hidden_state
+    weight = given["attention_mask"].unsqueeze(-1)
+    expected = {"cls": hidden[:, 0], "mean": (hidden * weight).sum(1) / weight.sum(1)}
+    rows = torch.arange(len(said)).repeat(2)
+    for pooling, vectors in expected.items():
+        for tokens, cache in ((10_000, 0), (40, 0), (40, 100)):
+            encoder = opened(tiny, pooling=pooling, tokens=tokens, cache=cache, max_length=10)
+            with torch.no_grad():
+                found = encoder(encoder.read(lists, np.zeros((len(said), 0))).gather(rows))
+            torch.testing.assert_close(found, vectors.repeat(2, 1), atol=1e-5, rtol=1e-4)
+
+
+def test_parts_add_up_to_the_gradient_of_all(tiny: str, lists: Lists) -> None:
+    gradients, calls = [], []
+    for tokens in (100_000, 64):
+        encoder = opened(tiny, tokens=tokens).double()
+        encode, sizes = encoder.encode, []
+        encoder.encode = lambda codes, encode=encode, sizes=sizes: sizes.append(codes.numel()) or encode(codes)  # type: ignore[method-assign]
+        codes = encoder.read(lists, np.zeros((len(lists.features), 0))).gather(torch.arange(40))
+        h = encoder(codes)
+        together = h.softmax(0) * torch.arange(40.0).unsqueeze(-1)  # every document matters to every other
+        (1000 * together).sum().backward()
+        gradients.append([weight.grad for weight in encoder.parameters() if weight.grad is not None])
+        calls.append(sizes)
+    assert len(calls[0]) == 1
+    assert max(calls[1]) <= 64
+    assert len(calls[1]) == 10  # five parts, each computed again for its gradient
+    assert max(gradient.abs().max().item() for gradient in gradients[0]) > 0.1
+    for whole, summed in zip(*gradients, strict=True):
+        torch.testing.assert_close(whole, summed, atol=1e-9, rtol=1e-7)
+
+
+def test_buckets_bound_the_padded_tokens() -> None:
+    lengths = torch.sort(torch.randint(1, 50, (200,), generator=torch.Generator().manual_seed(0)))[0]
+    parts = list(buckets(lengths, 120))
+    assert [part.start for part in parts[1:]] == [part.stop for part in parts[:-1]]
+    assert (parts[0].start, parts[-1].stop) == (0, 200)
+    assert all(int(lengths[part].max()) * len(lengths[part]) <= 120 for part in parts)
+    assert list(buckets(torch.tensor([], dtype=torch.int64), 9)) == []
+    assert len(list(buckets(torch.tensor([500, 500]), 9))) == 2  # each alone, however long
+
+
+def test_texts_are_remembered_until_training(tiny: str, lists: Lists) -> None:
+    encoder = opened(tiny, cache=50)
+    seen: list[int] = []
+    encode = encoder.encode
+    encoder.encode = lambda codes: seen.append(len(codes)) or encode(codes)  # type: ignore[method-assign, func-returns-value]
+    codes = encoder.read(lists, np.zeros((len(lists.features), 0))).gather(torch.arange(45))
+    with torch.no_grad():
+        first, again = encoder(codes), encoder(codes[:7])
+    assert sum(seen) == 45  # the second time nothing was computed
+    assert torch.equal(first[:7], again)
+    more = encoder.read(lists, np.zeros((len(lists.features), 0))).gather(torch.arange(45, 60))
+    with torch.no_grad():
+        encoder(more)
+    assert len(encoder.known) == 50
+    for forget in (encoder.train, encoder.double, lambda: encoder.load_state_dict(encoder.state_dict())):
+        encoder.known[b"text"] = torch.zeros(16)
+        forget()
+        assert not encoder.known
+
+
+def test_frozen_layers_stay(tiny: str) -> None:
+    encoder = opened(tiny, frozen=1)
+    still = {name for name, weight in encoder.model.named_parameters() if not weight.requires_grad}
+    assert any(name.startswith("embeddings.") for name in still)
+    assert any(name.startswith("encoder.layer.0.") for name in still)
+    assert not any(name.startswith("encoder.layer.1.") for name in still)
+    encoder.train()
+    assert not encoder.model.encoder.layer[0].training  # type: ignore[union-attr,index]
+    with pytest.raises(ConfigError, match=r"ranker.frozen: 3 layers, but the encoder has 2"):
+        opened(tiny, frozen=3)
+
+
+def test_the_encoder_takes_smaller_steps(tiny: str) -> None:
+    tower = VanillaMix(model=tiny, encoder_rate=0.125).build(2, 1)
+    groups = by_rate(tower)
+    assert set(groups) == {1.0, 0.125}
+    assert len(groups[0.125]) == len(list(tower.encoder.parameters()))
+    assert len(groups[1.0]) == len(list(tower.head.parameters()))  # type: ignore[union-attr]
+
+
+# ---- towers
+
+
+def test_what_each_output_looks_at(tiny: str, lists: Lists) -> None:
+    for config, on_text, on_features in (
+        (CrossEncoder(model=tiny), [1, 1, 1], [0, 0, 0]),
+        (VanillaMix(model=tiny), [1, 1, 1], [1, 1, 1]),
+        (DoublyRobustMix(model=tiny), [1, 0, 0], [0, 1, 1]),
+    ):
+        torch.manual_seed(0)
+        tower = config.build(2, 3).eval()
+        documents = tower.encoder.read(lists, lists.features).gather(torch.arange(20))
+        other_text, other_features = documents.clone(), documents.clone()
+        other_text[:, 2:] = documents[:, 2:].flip(0)
+        other_features[:, :2] += 1
+        with torch.no_grad():
+            before, text, features = tower(documents), tower(other_text), tower(other_features)
+        assert [int(bool(moved)) for moved in (before != text).any(0)] == on_text, config.name
+        assert [int(bool(moved)) for moved in (before != features).any(0)] == on_features, config.name
+        zero = config.build(2, 3, slice(2, 3)).eval()
+        assert torch.equal(zero(documents)[:, 2], torch.zeros(20))
+
+
+def test_mixtures_need_features(tiny: str) -> None:
+    with pytest.raises(ConfigError, match="vanilla_mix mixes text with features, and the documents have none"):
+        VanillaMix(model=tiny).build(0, 1)
+
+
+# ---- training
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_trains_a_cross_encoder(name: str, log: Log, lists: Lists, tiny: str) -> None:
+    """Two steps change the encoder, and the trained model scores, whatever the method."""
+    ranker = CrossEncoder(model=tiny, encoder_rate=1.0)
+    asked = {"ranker": ranker, "steps": 2, "threads": 1, "batch": 8, "warmup": 0, "validate_on": "nothing"}
+    if name in ("lbd", "lbd_lips"):
+        with pytest.raises(ConfigError, match=f"{name} differentiates by features, which text is not"):
+            unskew.learn(log, name, **asked)  # type: ignore[arg-type]
+        return
+    run = unskew.learn(log, name, **asked)  # type: ignore[arg-type]
+    before = opened(tiny).model.state_dict()
+    model = run.model
+    assert isinstance(model, Model)
+    after = encoders(model.ranker)[0].model.state_dict()
+    assert any(not torch.equal(before[key], after[key]) for key in before if "layer.1" in key)
+    scores = run.score(lists)
+    assert np.isfinite(scores).all()
+    assert len(np.unique(scores)) > 1
+
+
+def test_it_learns_to_read(lists: Lists, log: Log, tiny: str) -> None:
+    """From clicks alone, without features that say anything, on queries that it has not seen."""
+    train, test = lists.take(slice(0, 22)), lists.take(slice(22, 30))
+    pages = log.take(log.query < 22)
+    pages = replace(pages, lists=train)
+    ranker = CrossEncoder(model=tiny, encoder_rate=0.5, pooling="mean", tokens=2048)
+    run = unskew.learn(pages, "naive", ranker=ranker, steps=150, threads=1, validate_on="nothing")
+    chance = unskew.measure_ranking(np.random.default_rng(0).normal(size=len(test.features)), test, "ndcg@10")
+    found = unskew.measure_ranking(run.score(test), test, "ndcg@10").means["ndcg@10"]
+    assert found > chance.means["ndcg@10"] + 0.1
+
+
+def test_usual_training_is_for_what_was_not_given(tiny: str, log: Log) -> None:
+    from unskew.running.settings import settings
+
+    ranker = CrossEncoder(model=tiny)
+    usual = settings("naive", ranker, None, None, {"steps": 50}, None).training
+    assert (usual.batch, usual.warmup, usual.validate_every) == (16, 5, 5)
+    given = settings("naive", ranker, None, None, {"steps": 50, "batch": 3, "warmup": 0}, None).training
+    assert (given.batch, given.warmup) == (3, 0)
+    assert settings("naive", "mlp", None, None, {}, None).training.warmup == 0
+
+
+# ---- pre-training
+
+
+def test_masks_are_drawn_as_published() -> None:
+    ids = torch.randint(5, 1000, (200, 100), generator=torch.Generator().manual_seed(1))
+    special = torch.zeros_like(ids, dtype=torch.bool)
+    special[:, 0] = True
+    hidden, labels = masked(ids, special, 4, 1000, torch.Generator().manual_seed(2))
+    chosen = labels != -100
+    assert not chosen[:, 0].any()
+    assert torch.equal(labels[chosen], ids[chosen])
+    assert torch.equal(hidden[~chosen], ids[~chosen])
+    assert chosen[:, 1:].float().mean().item() == pytest.approx(0.15, abs=0.01)
+    assert (hidden[chosen] == 4).float().mean().item() == pytest.approx(0.8, abs=0.03)
+    assert (hidden[chosen] == ids[chosen]).float().mean().item() == pytest.approx(0.1, abs=0.02)
+
+
+def test_pretraining_learns_the_language(tiny: str) -> None:
+    """Words that always come in pairs: the hidden one can be told from its neighbour."""
+    rng = np.random.default_rng(0)
+    pairs = [WORDS[2 * at : 2 * at + 2] for at in range(5)]
+    said = np.array([" ".join(pairs[k][0:2] * 2) for k in rng.integers(5, size=64)], object)
+    lists = Lists(
+        np.zeros((64, 0)),
+        np.array([0, 64]),
+        np.zeros(64, np.int16),
+        np.array([0]),
+        texts=ListTexts(np.array([""], object), said),
+    )
+    encoder = opened(tiny, pretraining=120, pretraining_rate=0.01, scratch=True)
+    start = {name: weight.clone() for name, weight in encoder.model.state_dict().items()}
+    told: list[int] = []
+    losses = pretrain(
+        encoder,
+        encoder.read(lists, lists.features),
+        batch=16,
+        seed=0,
+        told=lambda step, loss, rate: told.append(step),
+    )
+    assert told == list(range(1, 121))
+    assert np.mean(losses[-20:]) < 0.5 * np.mean(losses[:10])
+    assert any(not torch.equal(start[name], weight) for name, weight in encoder.model.state_dict().items())
+
+
+def test_a_run_pretrains_first(tiny: str, log: Log) -> None:
+    reports: list[Any] = []
+    ranker = CrossEncoder(model=tiny, pretraining=20, scratch=True)
+    unskew.learn(log, "naive", ranker=ranker, steps=2, threads=1, validate_on="nothing", report=reports.append)
+    assert [progress.step for progress in reports] == [0, 0, 1, 2]
+
+
+# ---- run folders
+
+
+@pytest.mark.parametrize("kind", [CrossEncoder, VanillaMix])
+def test_a_run_folder_has_all_it_needs(kind: type[Any], tiny: str, log: Log, lists: Lists, tmp_path: Path) -> None:
+    """Loaded where the encoder that it began with is gone, without transformers' own weights."""
+    folder = tmp_path / "encoder"
+    folder.mkdir()
+    for file in Path(tiny).iterdir():
+        (folder / file.name).write_bytes(file.read_bytes())
+    ranker = kind(model=str(folder))
+    run = unskew.learn(log, "pal", ranker=ranker, steps=3, threads=1, validate_on="clicks", out=tmp_path / "run")
+    for file in folder.iterdir():
+        file.unlink()
+    names = {file.name for file in (tmp_path / "run" / "text").iterdir()}
+    assert {"config.json", "tokenizer.json"} <= names
+    assert not any(name.endswith((".safetensors", ".bin")) for name in names)
+    loaded = load(tmp_path / "run")
+    np.testing.assert_allclose(loaded.score(lists), run.score(lists), atol=1e-6)
+    loaded.save(tmp_path / "again")
+    np.testing.assert_allclose(load(tmp_path / "again").score(lists), run.score(lists), atol=1e-6)
+    texts = lists.texts
+    assert texts is not None
+    features = lists.features[:5]
+    alone = loaded.score_texts(texts.query[0], texts.document[:5].tolist(), features)
+    np.testing.assert_allclose(alone, run.score(lists)[:5], atol=1e-6)
+    with pytest.raises(DataError, match="the ranker reads text, and the lists have none"):
+        loaded.score(lists.features)
+    (tmp_path / "run" / "text" / "config.json").unlink()
+    with pytest.raises(RunError, match="the model cannot be read"):
+        load(tmp_path / "run")
+
+
+def test_an_unknown_encoder_is_named(log: Log, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ConfigError, match=r"ranker.model: .*empty' is neither a folder with an encoder nor"):
+        CrossEncoder(model=str(tmp_path / "empty")).build(0, 1)
+
+
+def test_a_run_file_names_texts(tiny: str, log: Log, lists: Lists, tmp_path: Path) -> None:
+    """Texts in the log itself, or in a table of their own; features are not needed."""
+    bare = replace(lists, features=np.zeros((150, 0)))
+    texts = lists.texts
+    assert texts is not None
+    asked, said = texts.query[np.repeat(log.query, log.sizes)], texts.document[log.row]
+    unskew.write_log(log, tmp_path / "plain.parquet")
+    with_columns = replace(log, columns={**log.columns, "query_text": asked, "title": said})
+    unskew.write_log(with_columns, tmp_path / "log.parquet")
+    documents = {"query_id": np.repeat(lists.query_ids, 5), "doc_id": lists.document_ids(), "label": lists.labels}
+    words = {"query_text": np.repeat(texts.query, 5), "abstract": texts.document}
+    pq.write_table(pa.table(documents | words), tmp_path / "texts.parquet")
+    found = []
+    for data in ('log = "log.parquet"', 'log = "plain.parquet"\ntexts = "texts.parquet"\ntest = "texts.parquet"'):
+        rest = f'[ranker]\nname = "cross_encoder"\nmodel = "{tiny}"\n[training]\nsteps = 3\nthreads = 1\n'
+        (tmp_path / "run.toml").write_text(
+            f'out = "run{len(found)}"\n[data]\n{data}\n[method]\nname = "naive"\n{rest}'
+        )
+        found.append(unskew.learn(tmp_path / "run.toml"))
+    np.testing.assert_allclose(found[0].score(bare), found[1].score(bare), atol=1e-6)
+    measured = unskew.measure(tmp_path / "run0", tmp_path / "texts.parquet", metrics=["ndcg@10"])
+    assert measured["ranking"]["means"]["ndcg@10"] == found[1].metrics["test"]["means"]["ndcg@10"]
+    assert json.loads((tmp_path / "run0" / "run.json").read_text())["versions"]["transformers"]
+
+
+def test_a_run_file_without_texts_is_refused(tiny: str, log: Log, tmp_path: Path) -> None:
+    unskew.write_log(log, tmp_path / "log.parquet")
+    ranker = f'[ranker]\nname = "cross_encoder"\nmodel = "{tiny}"\n'
+    (tmp_path / "run.toml").write_text(f'out = "run"\n[data]\nlog = "log.parquet"\n{ranker}')
+    with pytest.raises(DataError, match="the ranker reads text, and there is none; name a table with query_id"):
+        unskew.learn(tmp_path / "run.toml")
+    (tmp_path / "run.toml").write_text(f'out = "run"\n[data]\nlog = "log.parquet"\nshards = 2\n{ranker}')
+    with pytest.raises(ConfigError, match=r"rankers that read take the texts of a log in memory, not data.shards"):
+        unskew.learn(tmp_path / "run.toml")
+    (tmp_path / "run.toml").write_text('out = "run"\n[data]\nlog = "log.parquet"\n')
+    with pytest.raises(ConfigError, match=r"data.lists: missing"):
+        unskew.learn(tmp_path / "run.toml")
