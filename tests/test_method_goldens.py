@@ -112,7 +112,7 @@ def test_mixture_loss_of_the_public_documentation() -> None:
 
 @pytest.mark.parametrize("temperature", [0.3, 1.0, 5.0])
 def test_mixture_loss_by_hand(temperature: float) -> None:
-    method = MixEM(temperature=temperature).build(Context(3))
+    method = MixEM(temperature=temperature, centred=False).build(Context(3))
     e, t = [0.4, -0.2, -0.7], [-1.0, 0.3, 0.6]
     assign(method.bias.values, e)
     assign(method.offsets, t)
@@ -147,9 +147,11 @@ def test_mixture_shares_are_constants() -> None:
 def test_mixem_can_leave_pages_without_a_click_out() -> None:
     batch = example([[0.0, 1.0, 0.0], [0.0, 0.0, 0.0]])
     relevance = torch.tensor(SCORES).unsqueeze(-1)
-    alone = MixEM().build(Context(3))(relevance[:1], example([[0.0, 1.0, 0.0]]))
-    assert MixEM(clickless=False).build(Context(3))(relevance, batch).item() == pytest.approx(alone.item())
-    assert MixEM().build(Context(3))(relevance, batch).item() != pytest.approx(alone.item())
+    alone = MixEM(centred=False).build(Context(3))(relevance[:1], example([[0.0, 1.0, 0.0]]))
+    assert MixEM(clickless=False, centred=False).build(Context(3))(relevance, batch).item() == pytest.approx(
+        alone.item()
+    )
+    assert MixEM(centred=False).build(Context(3))(relevance, batch).item() != pytest.approx(alone.item())
 
 
 def test_mixem_starts_at_the_click_rate(log: Log) -> None:
@@ -171,7 +173,7 @@ def test_additive_by_hand() -> None:
         z = [a + b for a, b in zip(s, e, strict=True)]
         total -= sum(math.log(sig(x)) if k else math.log(1 - sig(x)) for x, k in zip(z, c, strict=True))
         listwise -= sum(k * (x - math.log(sum(map(math.exp, z)))) for x, k in zip(z, c, strict=True))
-    for config, expected in ((Additive(), total / 2), (Additive(loss="softmax"), listwise / 3)):
+    for config, expected in ((Additive(centred=False), total / 2), (Additive(loss="softmax"), listwise / 3)):
         method = config.build(Context(3))
         assign(method.bias.values, e)
         loss = method(torch.tensor(SCORES).unsqueeze(-1), example())
@@ -202,7 +204,10 @@ def test_edot_and_einter_logits_by_hand_and_score_at_a_canonical_rank(canonical:
     """Past the last rank it is the last."""
     torch.manual_seed(0)
     r, batch, d = torch.randn(2, 3, 2), example(), range(2)
-    for config in (EDot(dimension=2, canonical=canonical), EInter(dimension=2, canonical=canonical)):
+    for config in (
+        EDot(dimension=2, canonical=canonical, centred=False),
+        EInter(dimension=2, canonical=canonical, centred=False),
+    ):
         method = config.build(Context(3))
         assert method.outputs == 2
         if isinstance(config, EInter):
@@ -234,7 +239,7 @@ def test_edot_and_einter_logits_by_hand_and_score_at_a_canonical_rank(canonical:
 
 
 def test_pal_is_a_product_of_sigmoids() -> None:
-    method, e = PAL().build(Context(3)), [2.0, 0.5, -1.0]
+    method, e = PAL(centred=False).build(Context(3)), [2.0, 0.5, -1.0]
     assign(method.seen.values, e)
     total = 0.0
     for s, c in zip(SCORES, CLICKS, strict=True):
@@ -247,7 +252,7 @@ def test_pal_is_a_product_of_sigmoids() -> None:
 
 
 def test_tal_in_log_space_is_the_direct_formula() -> None:
-    method, u, v = TAL().build(Context(3)), [1.5, 0.2, -0.4], [-0.5, -2.0, 0.3]
+    method, u, v = TAL(centred=False).build(Context(3)), [1.5, 0.2, -0.4], [-0.5, -2.0, 0.3]
     assign(method.relevant.values, u)
     assign(method.trusted.values, v)
     plus = [sig(x) for x in u]

@@ -82,6 +82,7 @@ VARIANTS: dict[str, MethodConfig] = {
     "lbd-rough": LBDLips(strength=10.0),
     "additive-softmax": Additive(loss="softmax"),
     "additive-tower": Additive(bias="tower"),
+    "additive-as_is": Additive(centred=False),
     "additive-softmax-tower": Additive(loss="softmax", bias="tower"),
     "mixem-clicked": MixEM(clickless=False),
     "mixem-sharp": MixEM(temperature=0.3),
@@ -665,7 +666,7 @@ def test_regression_em_posteriors_are_probabilities(e: float, r: float) -> None:
 def test_regression_em_gradient_form_is_click_em() -> None:
     """TensorFlow Ranking's documentation of ClickEMLoss: clicks [1, 0], (examination, relevance) logits
     (.6, .9), (.8, .2) give 1.1462884, a mean over documents; ours sums over a page and averages pages."""
-    method = RegressionEM(form="gradient").build(Context(2))
+    method = RegressionEM(form="gradient", centred=False).build(Context(2))
     with torch.no_grad():
         method.examination.copy_(torch.tensor([0.6, 0.8]))
     outcome = call(method, torch.tensor([[0.9, 0.2]]), example([[1.0, 0.0]]))
@@ -679,7 +680,7 @@ def test_regression_em_gradient_form_is_click_em() -> None:
 
 
 def test_regression_em_moves_theta_by_its_m_step() -> None:
-    method = RegressionEM(step=0.25).build(Context(3))
+    method = RegressionEM(step=0.25, centred=False).build(Context(3))
     scores = [[0.3, -0.4, 0.1], [1.2, 0.0, -2.0]]
     clicks = [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0]]
     batch = replace(example(clicks), where=torch.tensor([[True, True, False], [True, True, False]]))

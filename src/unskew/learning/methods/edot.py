@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from unskew.learning.bias import at_rank
 from unskew.learning.methods.contract import Context, ImpressionConfig
-from unskew.learning.methods.skeletons import ClickLogits
+from unskew.learning.methods.skeletons import ClickLogits, LevelConfig
 from unskew.types import ClickBatch
 
 
@@ -31,6 +31,7 @@ class EDotMethod(ClickLogits):
         self.outputs, self.canonical = config.dimension, min(config.canonical, context.positions)
         self.rank_embedding = nn.Parameter(1 + 0.1 * torch.randn(context.positions, config.dimension))
         self.level = nn.Parameter(context.click_rates().logit())
+        self.centre = torch.zeros(config.dimension)
 
     def at_ranks(self, relevance: Tensor, position: Tensor) -> Tensor:
         """z at these ranks, [B, K]."""
@@ -50,7 +51,7 @@ class EDotMethod(ClickLogits):
         return self.at_ranks(relevance, rank).where(where, 0.0)
 
 
-class EmbeddingConfig(ImpressionConfig):
+class EmbeddingConfig(LevelConfig, ImpressionConfig):
     """What models of relevance and rank embeddings may be told."""
 
     dimension: int = Field(8, ge=1)

@@ -10,7 +10,8 @@ Propensities are given, read from a file, estimated from shuffled pages of the l
 
 Differences from the paper: weights can be clipped, which trades a little bias for much variance; with
 `self_normalized = false` the softmax loss is divided by the number of pages (the plain estimator). The
-pointwise loss takes the unbiased form -(w c) log sig(s) - (1 - w c) log(1 - sig(s)), not a weighted cross-entropy.
+pointwise loss takes the unbiased form -(w c) log sig(z) - (1 - w c) log(1 - sig(z)), not a weighted cross-entropy,
+with z = s + l, where the level l starts from the click rates over the propensities.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from typing import Annotated, Literal, Self
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from pydantic import Field, field_validator
-from torch import Tensor
+from torch import Tensor, nn
 
 from unskew.errors import DataError
 from unskew.learning.bias import at_rank, checked_propensities, read_propensities
 from unskew.learning.losses import LOSSES, softmax_loss
 from unskew.learning.methods.contract import Context, MethodConfig, MethodModule
+from unskew.learning.methods.naive import NaiveMethod
 from unskew.learning.methods.skeletons import LossConfig
 from unskew.types import ClickBatch
 
@@ -103,14 +104,20 @@ class KnownPropensity(MethodModule):
         return self.theta
 
 
-class IPWMethod(KnownPropensity):
+class IPWMethod(NaiveMethod, KnownPropensity):
     """A ranking loss with a weight per rank."""
 
     config: IPW
 
+    def __init__(self, config: IPW, context: Context) -> None:
+        super().__init__(config, context)
+        if self.level is not None:
+            rate = (context.click_rates() / self.theta).mean().clamp(1e-4, 0.9)
+            self.level = nn.Parameter(rate.logit())
+
     def forward(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """The weighted loss of scores against clicks."""
-        scores = relevance[..., 0]
+        scores = self.logits(self.from_mean(relevance, batch), batch)
         weights = at_rank(inverse_propensity(self.theta, self.config.max_weight), batch.position)
         if self.config.loss == "softmax" and not self.config.self_normalized:
             n = batch.impressions
@@ -121,7 +128,11 @@ class IPWMethod(KnownPropensity):
 
     def click_scores(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """Relevance times propensity, in log space."""
-        return super().click_scores(F.logsigmoid(relevance) if self.config.loss == "sigmoid" else relevance, batch)
+        return super().click_scores(relevance, batch) + at_rank(self.theta.log(), batch.position)
+
+    def click_probability(self, relevance: Tensor, batch: ClickBatch) -> Tensor | None:
+        """None: propensities are relative."""
+        return None
 
 
 class IPW(Propensities, LossConfig):

@@ -23,8 +23,8 @@ from torch import Tensor, nn
 
 from unskew.clicks.counts.reduction import Reduction
 from unskew.learning.curves import ODDS
-from unskew.learning.methods.contract import Context, MethodConfig
-from unskew.learning.methods.skeletons import RankBias
+from unskew.learning.methods.contract import Context
+from unskew.learning.methods.skeletons import LevelConfig, Levelled, RankBias
 from unskew.types import ClickBatch
 
 
@@ -48,7 +48,7 @@ def mixture_loss(logits: Tensor, clicks: Tensor, *, where: Tensor, temperature: 
     return (share * losses).sum(0)
 
 
-class MixEMMethod(RankBias):
+class MixEMMethod(Levelled, RankBias):
     """The expected loss under the mixture."""
 
     config: MixEM
@@ -76,7 +76,7 @@ class MixEMMethod(RankBias):
 
     def forward(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """The mean over pages."""
-        z = self.logits(relevance, batch)
+        z = self.logits(self.from_mean(relevance, batch), batch)
         losses = mixture_loss(z, batch.clicks, where=batch.where, temperature=self.config.temperature)
         count = batch.where.any(-1)
         if not self.config.clickless:
@@ -85,10 +85,10 @@ class MixEMMethod(RankBias):
 
     def click_scores(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """Log of the mean click probability over the four models, each as likely as the others."""
-        return F.logsigmoid(self.logits(relevance, batch)).logsumexp(0)
+        return F.logsigmoid(self.logits(self.from_mean(relevance, batch), batch)).logsumexp(0)
 
 
-class MixEM(MethodConfig):
+class MixEM(LevelConfig):
     """Explain each page by one of four click models."""
 
     module = MixEMMethod

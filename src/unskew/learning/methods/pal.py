@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from unskew.learning.bias import PositionTable
 from unskew.learning.methods.contract import Context, ImpressionConfig
-from unskew.learning.methods.skeletons import ClickProbabilities
+from unskew.learning.methods.skeletons import ClickProbabilities, LevelConfig
 from unskew.types import ClickBatch
 
 
@@ -30,7 +30,7 @@ class PALMethod(ClickProbabilities):
         seen, level = context.factored_rates(0.9)
         self.seen, self.level = PositionTable(context.positions, seen), nn.Parameter(level)
 
-    def click_scores(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
+    def log_click(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """log sig(e) + log sig(f + l)."""
         f = self.score(relevance, batch.where) + self.level
         return F.logsigmoid(self.seen(batch.position)) + F.logsigmoid(f)
@@ -41,7 +41,7 @@ class PALMethod(ClickProbabilities):
         return seen / seen[0]
 
 
-class PAL(ImpressionConfig):
+class PAL(LevelConfig, ImpressionConfig):
     """Multiply the probability of being seen with that of being clicked once seen."""
 
     module = PALMethod

@@ -31,7 +31,7 @@ from unskew.clicks.counts.reduction import Reduction
 from unskew.learning.bias import at_rank, rank_sums
 from unskew.learning.losses import sigmoid_loss
 from unskew.learning.methods.contract import Context, ImpressionConfig
-from unskew.learning.methods.skeletons import ClickProbabilities
+from unskew.learning.methods.skeletons import ClickProbabilities, LevelConfig
 from unskew.types import ClickBatch
 
 
@@ -62,7 +62,8 @@ class RegressionEMMethod(ClickProbabilities):
 
     def forward(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """Cross-entropy of relevance (and, in the gradient form, examination) to the posteriors."""
-        r, e = relevance[..., 0] + self.offset, at_rank(self.examination, batch.position)
+        r = self.from_mean(relevance, batch)[..., 0] + self.offset
+        e = at_rank(self.examination, batch.position)
         c, n = batch.clicks, batch.impressions
         with torch.no_grad():
             examined, relevant = posteriors(e, r)
@@ -87,7 +88,7 @@ class RegressionEMMethod(ClickProbabilities):
         moved = torch.where(shown > 0, (1 - step) * theta + step * mean, theta)
         self.examination.copy_(moved.clamp(1e-6, 1 - 1e-6).logit())
 
-    def click_scores(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
+    def log_click(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """log(theta_k g)."""
         r = relevance[..., 0] + self.offset
         return F.logsigmoid(at_rank(self.examination, batch.position)) + F.logsigmoid(r)
@@ -98,7 +99,7 @@ class RegressionEMMethod(ClickProbabilities):
         return theta / theta[0]
 
 
-class RegressionEM(ImpressionConfig):
+class RegressionEM(LevelConfig, ImpressionConfig):
     """Fit examination and relevance probabilities by EM."""
 
     module = RegressionEMMethod

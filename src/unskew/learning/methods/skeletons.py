@@ -1,4 +1,4 @@
-"""What several methods share: a loss by name, a bias per rank, click logits, click probabilities.
+"""What several methods share: a loss by name, a bias per rank, levels, click logits, click probabilities.
 
 Legend: B rows, K results of a page.
 """
@@ -19,7 +19,16 @@ from unskew.learning.methods.contract import Context, MethodConfig, MethodModule
 from unskew.types import ClickBatch
 
 
-class LossConfig(MethodConfig):
+class LevelConfig(MethodConfig):
+    """Base of the configs whose loss fits how often anything is clicked."""
+
+    centred: bool = True
+    """Count relevance from its mean over what is shown, which the level takes up: the same model, but weights that
+    move every document at once no longer stand in the way of those that tell documents apart. Read where the loss
+    fits levels. Chosen on generated lists of 140, shown on others: see EXPERIMENTS.md."""
+
+
+class LossConfig(LevelConfig):
     """Base of the configs that choose a ranking loss."""
 
     loss: LossName = "softmax"
@@ -80,7 +89,38 @@ class RankBias(MethodModule):
         return (Curve.of(self.meaning, self.ratios().tolist()),)
 
 
-class ClickLogits(MethodModule):
+class Levelled(MethodModule):
+    """A method whose loss fits levels, with relevance counted from its mean.
+
+    In training that is the mean of the batch; afterwards a running mean stands in, as in batch normalisation.
+    """
+
+    centre: Tensor
+
+    def __init__(self, config: MethodConfig, context: Context) -> None:
+        super().__init__(config, context)
+        self.register_buffer("centre", torch.zeros(1))
+
+    def from_mean(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
+        """Relevance outputs [B, K, outputs] less their mean over what is shown, where that is asked for."""
+        if not (self.fits_levels and isinstance(self.config, LevelConfig) and self.config.centred):
+            return relevance
+        if not self.training:
+            return relevance - self.centre
+        mean = shown_mean(relevance, batch)
+        with torch.no_grad():
+            self.centre.lerp_(mean, 0.1)
+        return relevance - mean
+
+
+def shown_mean(relevance: Tensor, batch: ClickBatch) -> Tensor:
+    """Mean of each relevance output over impressions, [outputs]."""
+    shown = torch.where(batch.where, batch.impressions, 0.0).unsqueeze(-1)
+    total = (shown * relevance.where(shown > 0, 0.0)).sum((0, 1))
+    return total / shown.sum().clamp(min=1e-12)
+
+
+class ClickLogits(Levelled):
     """A method whose `logits` are those of clicks: P(click) = sig(z), or a list softmax of z, as its loss says."""
 
     @property
@@ -99,20 +139,34 @@ class ClickLogits(MethodModule):
 
     def forward(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """The loss of the click logits."""
-        return LOSSES[self.loss].function(self.logits(relevance, batch), batch, None)
+        return LOSSES[self.loss].function(self.logits(self.from_mean(relevance, batch), batch), batch, None)
 
     def click_probability(self, relevance: Tensor, batch: ClickBatch) -> Tensor | None:
         """sig(z) under the pointwise loss."""
-        return self.logits(relevance, batch).sigmoid() if self.loss == "sigmoid" else None
+        z = self.logits(self.from_mean(relevance, batch), batch)
+        return z.sigmoid() if self.loss == "sigmoid" else None
 
     def click_scores(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """log sig(z) under the pointwise loss, else z itself."""
-        z = self.logits(relevance, batch)
+        z = self.logits(self.from_mean(relevance, batch), batch)
         return F.logsigmoid(z) if self.loss == "sigmoid" else z
 
 
-class ClickProbabilities(MethodModule):
-    """A method whose `click_scores` are log P(click)."""
+class ClickProbabilities(Levelled):
+    """A method that gives log P(click) of each result."""
+
+    @property
+    def fits_levels(self) -> bool:
+        """A probability has a level."""
+        return True
+
+    def log_click(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
+        """log P(click) of each shown result, [B, K]."""
+        raise TypeError(f"{type(self).__name__} has no click probabilities")
+
+    def click_scores(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
+        """log P(click)."""
+        return self.log_click(self.from_mean(relevance, batch), batch)
 
     def forward(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """Cross-entropy of every result shown."""

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from unskew.learning.bias import PositionTable
 from unskew.learning.curves import Curve, trust_curves
 from unskew.learning.methods.contract import Context, ImpressionConfig
-from unskew.learning.methods.skeletons import ClickProbabilities
+from unskew.learning.methods.skeletons import ClickProbabilities, LevelConfig
 from unskew.types import ClickBatch
 
 
@@ -33,7 +33,7 @@ class TALMethod(ClickProbabilities):
         self.relevant, self.level = PositionTable(context.positions, seen), nn.Parameter(level)
         self.trusted = PositionTable(context.positions, start=-2.0)
 
-    def click_scores(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
+    def log_click(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """log P(c = 1) = log z+ + log(g + (1 - g) sig(v))."""
         f, v = self.score(relevance, batch.where) + self.level, self.trusted(batch.position)
         either = torch.logaddexp(F.logsigmoid(f), F.logsigmoid(-f) + F.logsigmoid(v))
@@ -51,7 +51,7 @@ class TALMethod(ClickProbabilities):
         return trust_curves(alpha.tolist(), beta.tolist())
 
 
-class TAL(ImpressionConfig):
+class TAL(LevelConfig, ImpressionConfig):
     """Let high ranks be clicked for being high, too."""
 
     module = TALMethod

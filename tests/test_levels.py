@@ -1,0 +1,138 @@
+"""Levels are no matter of relevance: what relevance has in common goes to parameters of its own."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from unskew.clicks.counts.batches import Batches
+from unskew.clicks.counts.reduction import Facts, reduce_log
+from unskew.clicks.lists.synthetic import make_lists
+from unskew.clicks.simulate import PositionBias, simulate
+from unskew.learning.methods import IPW, METHODS, Context, MethodConfig, Naive
+from unskew.learning.methods.skeletons import LevelConfig, Levelled, shown_mean
+from unskew.running.data import LogData
+from unskew.types import ClickBatch, Log
+
+torch.set_num_threads(1)
+
+LEVELLED: dict[str, MethodConfig] = {
+    "naive": Naive(loss="sigmoid"),
+    "ipw": IPW(loss="sigmoid"),
+    **{
+        name: METHODS[name]()
+        for name in ("additive", "edot", "einter", "mixem", "pal", "tal", "regression_em", "gradient_reversal")
+    },
+}
+EVERY = pytest.mark.parametrize("name", LEVELLED)
+
+
+@pytest.fixture(scope="module")
+def log() -> Log:
+    return simulate(make_lists(6, 4, 8, seed=1), PositionBias(), pages=600, cutoff=6, randomized=0.5, seed=1)
+
+
+def built(config: MethodConfig, log: Log) -> Levelled:
+    torch.manual_seed(0)
+    method = config.build(LogData(log).context(config))
+    assert isinstance(method, Levelled)
+    return method
+
+
+def outputs(log: Log, config: MethodConfig, width: int) -> tuple[ClickBatch, Tensor]:
+    batch = next(Batches(reduce_log(log, config.reduction), size=10_000).in_order())
+    table = torch.randn(len(log.lists.features), width, generator=torch.Generator().manual_seed(3))
+    return batch, batch.pad(table[batch.rows])
+
+
+def test_the_mean_is_over_impressions(log: Log) -> None:
+    batch, relevance = outputs(log, Naive(), 2)
+    by_page, one = outputs(log, Naive(loss="lambda"), 2)
+    flat = one[by_page.where]
+    torch.testing.assert_close(shown_mean(relevance, batch), flat.mean(0))
+    garbage = relevance.masked_fill(~batch.where.unsqueeze(-1), math.nan)
+    torch.testing.assert_close(shown_mean(garbage, batch), flat.mean(0))
+
+
+@EVERY
+def test_what_all_documents_share_does_not_matter_in_training(name: str, log: Log) -> None:
+    """Shifted relevance gives the same loss, and its gradient has no part that moves all documents at once."""
+    config = LEVELLED[name]
+    method = built(config, log)
+    batch, relevance = outputs(log, config, method.outputs)
+    relevance = relevance.requires_grad_()
+    loss = method(relevance, batch)
+    (gradient,) = torch.autograd.grad(loss, relevance)
+    again = built(config, log)
+    torch.testing.assert_close(again(relevance + 2.5, batch), loss)
+    torch.testing.assert_close(gradient.sum((0, 1)), torch.zeros(method.outputs), atol=1e-5, rtol=0)
+    assert gradient.abs().max() > 1e-4
+    as_is = built(config.model_copy(update={"centred": False}), log)
+    assert abs(as_is(relevance + 2.5, batch).item() - as_is(relevance, batch).item()) > 1e-3
+
+
+@EVERY
+def test_a_running_mean_stands_in_after_training(name: str, log: Log) -> None:
+    """The same batch seen often: evaluation gives the loss that training had; a page alone needs no batch."""
+    config = LEVELLED[name]
+    method = built(config, log)
+    batch, relevance = outputs(log, config, method.outputs)
+    expected = shown_mean(relevance, batch)
+    for _ in range(200):
+        method.from_mean(relevance, batch)
+    torch.testing.assert_close(method.centre, expected)
+    trained = method.click_scores(relevance, batch)
+    method.eval()
+    torch.testing.assert_close(method.click_scores(relevance, batch), trained, rtol=1e-4, atol=1e-4)
+    alone = method.click_scores(relevance[:1], ClickBatch(**{**vars(batch), **row_of(batch, 0)}))
+    torch.testing.assert_close(alone, trained[:1], rtol=1e-4, atol=1e-4)
+
+
+def row_of(batch: ClickBatch, row: int) -> dict[str, Tensor]:
+    """The padded tensors of one row."""
+    names = ("position", "clicks", "impressions", "where")
+    return {name: getattr(batch, name)[row : row + 1] for name in names}
+
+
+def test_the_mean_is_a_level_by_another_name(log: Log) -> None:
+    """f - m + l is f + (l - m): the model is the same, only the way to it differs."""
+    one, other = built(Naive(loss="sigmoid"), log).eval(), built(Naive(loss="sigmoid", centred=False), log).eval()
+    batch, relevance = outputs(log, Naive(), 1)
+    with torch.no_grad():
+        one.centre.fill_(0.7)
+        other.level.sub_(0.7)
+    z, same = (method.click_scores(relevance, batch)[batch.where] for method in (one, other))
+    torch.testing.assert_close(z, same)
+
+
+def test_list_losses_have_no_level(log: Log) -> None:
+    for config in (Naive(), IPW()):
+        method = built(config, log)
+        batch, relevance = outputs(log, config, 1)
+        assert method.from_mean(relevance, batch) is relevance
+        assert method.level is None
+
+
+def test_pointwise_ipw_starts_at_the_click_rate_over_the_propensity() -> None:
+    facts = Facts(
+        pages=10_000,
+        impressions=20_000,
+        clicks=3_000,
+        queries=1,
+        clickless=0,
+        by_rank=np.array([[10_000, 10_000], [2_000, 1_000]]),
+    )
+    method = IPW(loss="sigmoid", propensity=(1.0, 0.25)).build(Context(2, facts))
+    expected = (2_000 / 10_000 + 1_000 / 10_000 / 0.25) / 2
+    assert method.level.sigmoid().item() == pytest.approx(expected, abs=1e-3)
+
+
+def test_every_method_that_fits_levels_can_be_centred(log: Log) -> None:
+    for name, kind in METHODS.items():
+        method = kind().build(LogData(log).context(kind()))
+        if method.fits_levels:
+            assert isinstance(kind(), LevelConfig), name
