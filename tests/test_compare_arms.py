@@ -23,8 +23,9 @@ from unskew.reporting.console import print_page
 from unskew.studies.compare import cell as cells
 from unskew.studies.compare.compare import compare
 from unskew.studies.compare.config import asked_for
+from unskew.studies.compare.data import read_data
 from unskew.studies.compare.report import comparison_page, rows_table
-from unskew.studies.compare.rows import Row, best_baseline, with_tests
+from unskew.studies.compare.rows import Row, best_baseline, marks, with_tests
 
 torch.set_num_threads(1)
 
@@ -176,6 +177,49 @@ def test_the_ranker_of_an_arm_is_part_of_its_cell(tmp_path: Path) -> None:
     assert keys[0]["naive"] == keys[1]["naive"]
 
 
+def test_a_method_may_be_trained_in_its_own_way() -> None:
+    methods = [{"name": "pair_debias", "training": {"learning_rate": 0.005}}, {"name": "dla"}]
+    arms = {arm.label: arm for arm in asked_for(asked(methods), Path()).arms}
+    assert arms["pair_debias"].points[0].training.learning_rate == 0.005
+    assert arms["pair_debias"].points[0].training.steps == 4  # the rest is the file's
+    assert [point.training for point in arms["naive"].points] == [arms["dla"].points[0].training]
+    refuse("methods.0.training: lightgbm grows its own trees", {"name": "lightgbm", "training": {"steps": 3}})
+    refuse("methods.0.training.stepps", {"name": "dla", "training": {"stepps": 3}})
+
+
+def test_a_method_may_have_settings_under_one_behaviour() -> None:
+    people = [{"name": "position", "label": "weak"}, {"name": "position", "label": "strong", "severity": 2.0}]
+    method = {"name": "dla", "under": {"strong": {"max_weight": 5.0}}}
+    content = asked([method], behaviours=people)
+    found = {
+        label: cells.make_cell(asked_for(content, Path()), ("a", "b", "c"), label, "dla", 0, 3)
+        for label in ("weak", "strong")
+    }
+    weights = {label: getattr(cell.point.method, "max_weight") for label, cell in found.items() if cell.point}  # noqa: B009
+    assert weights["strong"] == 5.0 != weights["weak"]
+    assert [found[label].varied for label in ("weak", "strong")] == ["", "max_weight = 5.0"]
+    refuse("under", {"name": "dla", "under": {"other": {"max_weight": 5.0}}})
+    refuse("methods.0.under.position", {"name": "dla", "under": {"position": {"max_wait": 5.0}}})
+    refuse("methods.0.under: input should be a table", {"name": "dla", "under": {"position": 5.0}})
+
+
+def test_lists_may_be_scaled_before_pages_are_simulated(tmp_path: Path) -> None:
+    """Over all parts together: the smallest value of any part becomes -1, the largest 1, what is not there 0."""
+    for name, values in (("train", (1, 3)), ("vali", (5, 2)), ("test", (2, 4))):
+        (tmp_path / f"{name}.txt").write_text(
+            "".join(f"{grade} qid:1 1:{value} 2:7\n" for grade, value in enumerate(values)) + "0 qid:1 2:7\n"
+        )
+    files = {"lists": "train.txt", "validation": "vali.txt", "test": "test.txt"}
+    content = asked([{"name": "dla"}], data={**files, "scaled": "ultra", "scaling": "none"})
+    parts = read_data(asked_for(content, tmp_path).file.data, tmp_path)
+    assert parts.train.features[:, 0].tolist() == pytest.approx([-0.6, 0.2, 0.0])  # 2 (v - 0) / 5 - 1
+    assert parts.test.features[:, 0].tolist() == pytest.approx([-0.2, 0.6, 0.0])
+    assert parts.longest == 3
+    plain = read_data(asked_for(content | {"data": files}, tmp_path).file.data, tmp_path)
+    assert plain.hashes[0] != parts.hashes[0]
+    refuse("data.scaled", {"name": "dla"}, data={**files, "scaled": "ultar"})
+
+
 # ------------------------------------------------------------------------------------------- the tests
 
 
@@ -184,7 +228,7 @@ def arm(name: str, level: float, seeds: int = 3) -> Row:
     rng = np.random.default_rng(len(name))
     values = level + 0.02 * rng.standard_normal((seeds, 50))
     metrics = {metric: mean_over_seeds(values.mean(1)) for metric in cells.MEASURED}
-    return Row(name, "", metrics, values, tuple(map(float, values.mean(1))))
+    return Row(name, "", metrics, dict.fromkeys(cells.MEASURED, values), tuple(map(float, values.mean(1))))
 
 
 def test_methods_are_tested_against_the_best_baseline() -> None:
@@ -196,13 +240,23 @@ def test_methods_are_tested_against_the_best_baseline() -> None:
     found = {row.arm: row for row in with_tests(rows, baselines)}
     versus = found["dla"].versus
     assert versus is not None
-    assert versus.difference == pytest.approx(rows[1].values.mean() - rows[2].values.mean())
+    assert versus.difference == pytest.approx(rows[1].ndcg.mean - rows[2].ndcg.mean)
     assert all(found[name].versus is None for name in ("naive", "lightgbm", "xgboost", "labeled"))
     assert found["xgboost"].against is not None
     table = rows_table(list(found.values()), baselines)
     assert table.columns[5:] == ["against naive", "p", "against lightgbm", "p"]
     assert all(len(line) == len(table.columns) for line in table.rows)
     assert rows_table(with_tests(rows, ("naive",)), ("naive",)).columns[5:] == ["against naive", "p"]
+
+
+def test_marks_are_against_the_best_baseline_of_the_metric() -> None:
+    rows = [arm("naive", 0.5), arm("dla", 0.6), arm("lbd", 0.7), arm("em", 0.55), arm("labeled", 0.8)]
+    assert marks(rows, ("naive", "dla"), "ndcg@5") == {"lbd": "++", "em": "--"}
+    assert marks(rows, ("naive", "dla"), "arp_legacy") == {
+        "lbd": "--",
+        "em": "--",
+    }  # naive has the least
+    assert marks(rows, ("dla",), "ndcg@1")["naive"] == "--"
 
 
 def test_a_narrow_terminal_shows_every_number(tmp_path: Path) -> None:

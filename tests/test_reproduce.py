@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import isnan, nan
 from pathlib import Path
 from typing import Any
@@ -16,11 +15,13 @@ from typer.testing import CliRunner
 from unskew.errors import ConfigError, DataError, RunError
 from unskew.measuring import mean_over_seeds
 from unskew.studies.compare.config import asked_for
+from unskew.studies.compare.rows import Row
 from unskew.studies.reproduce.claims import judge, result, tally
 from unskew.studies.reproduce.data import NAMES, choose_sources, find_sets
 from unskew.studies.reproduce.embedding import Space, projections
 from unskew.studies.reproduce.recipe import (
     Claim,
+    PaperNumber,
     Recipe,
     compare_content,
     merged,
@@ -31,7 +32,7 @@ from unskew.studies.reproduce.recipe import (
 from unskew.studies.reproduce.reproduce import QUICK, recipes, reproduce
 from unskew.studies.reproduce.table import Number
 from unskew.terminal.main import app
-from unskew.types import Array, Lists
+from unskew.types import Lists
 
 torch.set_num_threads(1)
 
@@ -86,32 +87,33 @@ def test_every_recipe_makes_a_compare_file_on_every_data_set(name: str, source: 
 @pytest.mark.parametrize("name", EVERY)
 def test_printed_numbers_have_the_shape_of_their_metrics(name: str) -> None:
     for printed in recipe_named(name).paper:
-        for values in (*printed.values.values(), *printed.sd.values()):
+        for values in (*printed.values.values(), *printed.sd.values(), *printed.marks.values()):
             assert len(values) == len(printed.metrics)
         assert set(printed.sd) <= set(printed.values)
+        assert set(printed.marks) <= set(printed.values)
         for method in printed.values:
-            value, _ = printed.value(method, printed.metrics[-1])
-            assert value is not None
-            assert 0.5 < value < 0.8  # every recipe's last metric is an nDCG
+            found = printed.value(method, printed.metrics[-1])
+            assert found is not None
+            assert 0.5 < found.value < 0.8  # every recipe's last metric is an nDCG
 
 
 @pytest.mark.parametrize(
-    ("name", "place", "metric", "value", "sd"),
+    ("name", "place", "metric", "value", "sd", "mark"),
     [
-        ("vectorization-table-1", ("yahoo", "", "real clicks", "vectorization"), "ndcg@10", 0.747, 0.001),
-        ("vectorization-table-1", ("istella", "", "real clicks", "affine"), "ndcg@1", 0.637, 0.005),
-        ("vectorization-table-1", ("istella", "", "real clicks", "regression_em"), "ndcg@5", 0.565, 0.012),
-        ("vectorization-table-2", ("yahoo", "", "trust bias", "dla"), "ndcg@10", 0.751, 0.001),
-        ("lbd-table-4", ("yahoo", "DNN", "eta = 0.1", "lbd"), "ndcg@10", 0.758, None),
-        ("lbd-table-4", ("istella", "Linear", "eta = 0.1", "unlimited"), "arp", 2.121, None),
-        ("two-tower-table-3", ("yahoo", "", "0:1:1:0", "einter"), "ndcg@5", 0.6914, None),
-        ("two-tower-table-3", ("yahoo", "", "0:0:0:1", "mixem"), "ndcg@5", 0.6620, None),
+        ("vectorization-table-1", ("yahoo", "", "real clicks", "vectorization"), "ndcg@10", 0.747, 0.001, ""),
+        ("vectorization-table-1", ("istella", "", "real clicks", "affine"), "ndcg@1", 0.637, 0.005, ""),
+        ("vectorization-table-1", ("istella", "", "real clicks", "regression_em"), "ndcg@5", 0.565, 0.012, ""),
+        ("vectorization-table-2", ("yahoo", "", "trust bias", "dla"), "ndcg@10", 0.751, 0.001, ""),
+        ("lbd-table-4", ("yahoo", "DNN", "eta = 0.1", "lbd"), "ndcg@10", 0.758, None, "++"),
+        ("lbd-table-4", ("istella", "Linear", "eta = 0.1", "unlimited"), "arp_legacy", 2.121, None, "-"),
+        ("two-tower-table-3", ("yahoo", "", "0:1:1:0", "einter"), "ndcg@5", 0.6914, None, "+"),
+        ("two-tower-table-3", ("yahoo", "", "0:0:0:1", "mixem"), "ndcg@5", 0.6620, None, "-"),
     ],
 )
 def test_numbers_are_those_of_the_papers(
-    name: str, place: tuple[str, str, str, str], metric: str, value: float, sd: float | None
+    name: str, place: tuple[str, str, str, str], metric: str, value: float, sd: float | None, mark: str
 ) -> None:
-    assert recipe_named(name).printed(*place, metric) == (value, sd, place[0])
+    assert recipe_named(name).printed(*place, metric) == (value, sd, mark, place[0])
 
 
 def test_the_increments_that_the_paper_prints_follow_from_its_columns() -> None:
@@ -130,8 +132,8 @@ def test_the_increments_that_the_paper_prints_follow_from_its_columns() -> None:
 
 def test_where_the_paper_has_no_number_for_the_data_another_set_stands_in() -> None:
     recipe = recipe_named("vectorization-table-1")
-    assert recipe.printed("mq2008", "", "real clicks", "dla", "ndcg@10") == (0.725, 0.008, "yahoo")
-    assert recipe.printed("mq2008", "", "real clicks", "random", "ndcg@10") == (None, None, "")
+    assert recipe.printed("mq2008", "", "real clicks", "dla", "ndcg@10") == (0.725, 0.008, "", "yahoo")
+    assert recipe.printed("mq2008", "", "real clicks", "random", "ndcg@10") is None
 
 
 def test_the_papers_settings_are_used_on_the_papers_data() -> None:
@@ -143,7 +145,35 @@ def test_the_papers_settings_are_used_on_the_papers_data() -> None:
     assert linear["ranker"] == {"name": "linear", "input_norm": True}
     assert (dnn["training"]["optimizer"], linear["training"]["optimizer"]) == ("adagrad", "sgd")
     assert dnn["behaviours"][0]["features"][5] == 16  # the file's feature 17
-    assert (dnn["data"]["scaling"], dnn["training"]["steps"], dnn["seeds"]) == ("ultra", 10_000, 5)
+    assert (dnn["data"]["scaled"], dnn["data"]["scaling"]) == ("ultra", "none")  # before pages are simulated
+    assert (dnn["pages"], dnn["training"]["steps"], dnn["seeds"]) == (2_560_000, 10_000, 5)
+
+
+@pytest.mark.parametrize(("source", "scaled"), [("yahoo", "ultra"), ("istella", "ultra_log")])
+def test_methods_have_their_published_settings_on_the_papers_data(source: str, scaled: str) -> None:
+    recipe = recipe_named("vectorization-table-2")
+    asked = asked_for(compare_content(recipe, recipe.panels[0], source, DATA[source], quick=False), Path())
+    points = {arm.label: arm.points[0] for arm in asked.arms}
+    settings = {label: point.method.model_dump() for label, point in points.items()}
+    rates = {label: point.training.learning_rate for label, point in points.items()}
+    assert rates.pop("pair_debias") == 0.005
+    assert set(rates.values()) == {0.05}
+    assert (settings["dla"]["elu"], settings["regression_em"]["step"]) == (True, 0.05)
+    assert (settings["vectorization"]["schedule"], settings["vectorization"]["freeze"]) == ("joint", 500)
+    assert settings["labeled"]["documents"] == "shown"
+    assert asked.behaviours["trust bias"].model_dump()["version"] == "published"  # relevance with noise
+    assert (asked.file.drop_clickless, asked.file.data.scaled) == (True, scaled)
+    assert asked.file.pages == 256 * asked.file.training["steps"]
+    assert all(len(arm.points) == 1 for arm in asked.arms)  # nothing is tuned beside them
+
+
+def test_every_eta_has_the_strengths_that_the_appendix_prints() -> None:
+    recipe = recipe_named("lbd-eta")
+    asked = asked_for(compare_content(recipe, recipe.panels[0], "yahoo", DATA["yahoo"], quick=False), Path())
+    (point,) = next(arm for arm in asked.arms if arm.label == "lbd").points
+    found = [point.at(f"eta = 0.{eta}").method.model_dump() for eta in range(7)]
+    assert [each["strength"] for each in found] == [100.0, 100.0, 100.0, 1.0, 1.0, 1.0, 1.0]
+    assert [each["drop"] for each in found] == [0.1, 0.1, 0.1, 0.1, 0.3, 0.3, 0.4]
 
 
 def test_quick_shrinks_generated_lists_and_no_others() -> None:
@@ -261,13 +291,9 @@ def test_real_data_are_found(data_folder: Path, tmp_path: Path) -> None:
 # -------------------------------------------------------------------------------------------------- claims
 
 
-@dataclass(frozen=True)
-class Scores:
-    values: Array
-
-
-def noisy(mean: float, seed: int = 0, seeds: int = 3, queries: int = 200) -> Scores:
-    return Scores(mean + 0.02 * np.random.default_rng(seed).standard_normal((seeds, queries)))
+def noisy(mean: float, seed: int = 0, seeds: int = 3, queries: int = 200) -> Row:
+    values = mean + 0.02 * np.random.default_rng(seed).standard_normal((seeds, queries))
+    return Row("", "", {}, {"ndcg@10": values})
 
 
 @pytest.mark.parametrize(
@@ -300,7 +326,8 @@ def test_claims_on_made_up_rows() -> None:
     judged = judge(rows, claims)
     assert [one.result for one in judged] == ["holds", "reversed", "no difference found", "cannot be tested"]
     assert [(one.wins, one.seeds) for one in judged[:2]] == [(3, 3), (0, 3)]
-    assert judged[0].difference == pytest.approx(float((rows["good"].values - rows["bad"].values).mean()))
+    good, bad = (rows[name].values["ndcg@10"] for name in ("good", "bad"))
+    assert judged[0].difference == pytest.approx(float((good - bad).mean()))
     assert judged[0].difference == -judged[1].difference
     assert [one.text for one in judged][:2] == ["good > bad", "bad > good"]
     assert tally(judged) == (
@@ -320,7 +347,7 @@ def test_p_values_are_corrected_over_the_claims_of_a_table() -> None:
 def test_queries_that_are_skipped_do_not_spoil_a_claim() -> None:
     rows = {"a": noisy(0.8, 1), "b": noisy(0.7, 2)}
     for row in rows.values():
-        row.values[:, :5] = nan
+        row.values["ndcg@10"][:, :5] = nan
     (one,) = judge(rows, [(Claim(first="a", second=["b"]), "b")])
     assert (one.result, one.wins) == ("holds", 3)
     assert not isnan(one.difference)
@@ -328,22 +355,23 @@ def test_queries_that_are_skipped_do_not_spoil_a_claim() -> None:
 
 def number(**changes: Any) -> Number:
     about: dict[str, Any] = {"data": "yahoo", "panel": "", "behaviour": "b", "method": "dla", "metric": "ndcg@10"}
-    about |= {"measured": mean_over_seeds([0.70, 0.72]), "paper": 0.725, "paper_sd": 0.008, "paper_data": "yahoo"}
-    return Number(**(about | {"comparable": True} | changes))
+    about |= {"measured": mean_over_seeds([0.70, 0.72]), "mark": "-"}
+    return Number(**(about | {"paper": PaperNumber(0.725, 0.008, "+", "yahoo")} | changes))
 
 
 def test_a_difference_is_given_only_where_values_compare() -> None:
     assert number().difference == pytest.approx(-0.015)
-    assert number(comparable=False).difference is None
-    assert number(paper=None, paper_sd=None).difference is None
-    assert (number().printed(), number(paper=None, paper_sd=None).printed()) == ("0.725 ± 0.008", "–")
+    assert number(data="mq2008").difference is None
+    assert number(paper=None).difference is None
+    assert (number().printed(), number(paper=None).printed()) == ("0.725 ± 0.008 +", "–")
+    assert number().ours() == "0.710 ± 0.014 -"
 
 
 def test_a_method_without_a_result_keeps_its_row() -> None:
     failed = number(measured=None)
     assert failed.ours() == "failed"
     assert failed.record()["status"] == "failed"
-    assert failed.record()["paper"] == 0.725
+    assert (failed.record()["paper"], failed.record()["paper_mark"]) == (0.725, "+")
 
 
 def test_projections_by_hand() -> None:

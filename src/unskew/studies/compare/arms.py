@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from unskew.checking import checked, table_of
@@ -33,6 +33,13 @@ class Point:
     """What the grid set, as text: "max_weight = 5.0"; empty where there is no grid."""
     tuned: str = ""
     """The part of that which is about training."""
+    under: Mapping[str, tuple[Learner, str]] = field(default_factory=dict)
+    """The method with the settings that it has under one behaviour alone, and what they are."""
+
+    def at(self, behaviour: str) -> Point:
+        """The same with the settings that it has under this behaviour."""
+        method, changed = self.under.get(behaviour, (self.method, ""))
+        return replace(self, method=method, varied=", ".join(filter(None, (self.varied, changed))), under={})
 
     @property
     def reads_labels(self) -> bool:
@@ -46,6 +53,8 @@ class Arm:
 
     label: str
     points: tuple[Point, ...]
+    trained_apart: bool = False
+    """Whether it has training settings of its own, so that they say nothing of how others should be tried."""
 
     @property
     def packaged(self) -> bool:
@@ -54,8 +63,9 @@ class Arm:
 
     @property
     def trainings(self) -> dict[Training, str]:
-        """The training settings that are tried, with their text; none for a package."""
-        return {point.training: point.tuned for point in self.points if point.ranker is not None}
+        """The shared training settings that are tried, with their text; none for a package."""
+        shared = () if self.trained_apart else self.points
+        return {point.training: point.tuned for point in shared if point.ranker is not None}
 
 
 @dataclass(frozen=True)
@@ -105,33 +115,48 @@ def _arm(key: str, table: Mapping[str, Any], shared: Shared) -> Arm:
     """An arm with every combination of its grid and of the file's."""
     content = dict(table)
     label, grid, ranker = label_of(key, content), content.pop("grid", {}), content.pop("ranker", None)
+    under, apart = _tables(f"{key}.under", content.pop("under", {})), content.pop("training", {})
     method = table_of(key, content, LEARNERS)
     if label in REFERENCES and label != method.name:
         raise ConfigError(f"{key}.label: {label} is the name of an arm that every comparison has")
     packaged = isinstance(method, PackageConfig)
     own = _axes(f"{key}.grid", grid)
     tuned = any(home == "training" for home, _ in own)
-    if packaged and (ranker is not None or tuned):
-        wrong = "grid.training" if tuned else "ranker"
+    if packaged and (ranker is not None or tuned or apart):
+        wrong = "grid.training" if tuned else "training" if apart else "ranker"
         raise ConfigError(f"{key}.{wrong}: {method.name} grows its own trees; give it settings of theirs")
     of_ranker = shared.ranker if ranker is None else table_of(f"{key}.ranker", ranker, RANKERS)
     axes = own if packaged else _axes("grid", shared.grid) | own
+    own_training = dict(shared.training) | apart
+    training_of(own_training, f"{key}.training")
     usual = {"validate_on": method.usual_choice(labels=False)} if packaged else {}
     points = []
     for values in itertools.product(*axes.values()):
         choice = dict(zip(axes, values, strict=True))
         of_method = {axis: value for (home, axis), value in choice.items() if home == "method"}
         of_training = {axis: value for (home, axis), value in choice.items() if home == "training"}
+        changed = {
+            name: (table_of(f"{key}.under.{name}", content | of_method | changes, LEARNERS), _text(changes))
+            for name, changes in under.items()
+        }
         points.append(
             Point(
                 table_of(key, content | of_method, LEARNERS),
                 None if packaged else of_ranker,
-                training_of(usual | dict(shared.training) | of_training, f"{key}.grid.training"),
+                training_of(usual | own_training | of_training, f"{key}.grid.training"),
                 _text({axis: value for (_, axis), value in choice.items()}),
                 _text(of_training),
+                changed,
             )
         )
-    return Arm(label, tuple(points))
+    return Arm(label, tuple(points), bool(apart))
+
+
+def _tables(key: str, given: Any) -> dict[str, dict[str, Any]]:
+    """Tables by name."""
+    if not isinstance(given, Mapping) or not all(isinstance(table, Mapping) for table in given.values()):
+        raise ConfigError(f"{key}: input should be a table of settings for each behaviour, not {given!r}")
+    return {name: dict(table) for name, table in given.items()}
 
 
 def _text(chosen: Mapping[str, Any]) -> str:

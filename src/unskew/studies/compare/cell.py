@@ -4,7 +4,7 @@ A cell simulates its log, learns, and measures. What it found is kept under a na
 on, so a cell is run once and never again until something that it depends on changes:
 
     cells/<hash>.json    settings, validation and test numbers, seconds; or the error
-    cells/<hash>.npy     nDCG@10 of each test query
+    cells/<hash>.npy     every metric of each test query
 
 Nothing here chooses anything on test lists. A tenth of the log's queries is always held out; their clicks, and the
 grades of the validation lists, are what settings may be chosen on.
@@ -33,8 +33,8 @@ from unskew.studies.compare.data import ListParts, read_data
 from unskew.studies.compare.fit import fit
 from unskew.types import Array, Lists, Log
 
-MEASURED = ("ndcg@1", "ndcg@3", "ndcg@5", "ndcg@10", "err@10", "arp")
-"""What every cell measures on the test lists."""
+MEASURED = ("ndcg@1", "ndcg@3", "ndcg@5", "ndcg@10", "err@10", "arp", "arp_legacy")
+"""What every cell measures on the test lists; lists of all parts have slots for the longest of them."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def make_cell(asked: Asked, hashes: tuple[str, ...], behaviour: str, arm: str, i
     simulation = asked.simulation(behaviour, seed)
     log = {"data": hashes[0], "seed": seed, "logger": dumped(asked.logger)}
     clicked = log | {"behaviour": dumped(simulation.behaviour), "clicked": dumped(simulation)}
-    point = next((found.points[index] for found in asked.arms if found.label == arm), None)
+    point = next((found.points[index].at(behaviour) for found in asked.arms if found.label == arm), None)
     depends: dict[str, Any] = {"version": __version__, "test": hashes[2], "seed": seed}
     if point is not None:
         depends |= {"log": clicked, "validation": hashes[1], "scaling": asked.file.data.scaling}
@@ -136,7 +136,7 @@ def run_cell(cell: Cell, folder: Path) -> str | None:
         else:
             log = simulated(cell, splits.train)
             found, scores = fit(cell.point, cell.seed, cell.data.scaling, log, splits)
-        report = measure_ranking(scores, splits.test, MEASURED)
+        report = measure_ranking(scores, splits.test, MEASURED, slots=splits.longest)
     except Exception as error:  # whatever a cell dies of, the others go on
         message = str(error) if isinstance(error, UnskewError) else f"{type(error).__name__}: {error}"
         _write(folder, cell, {"status": "failed", "error": message}, None)
@@ -144,7 +144,7 @@ def run_cell(cell: Cell, folder: Path) -> str | None:
     found |= {"status": "finished", "test": report.to_dict()["means"], "queries": report.queries}
     found |= {"without_relevant": report.without_relevant, "seconds": round(time.perf_counter() - began, 3)}
     found |= {"largest_mb": peak_memory()}
-    _write(folder, cell, found, report.per_query["ndcg@10"])
+    _write(folder, cell, found, np.stack([report.per_query[name] for name in MEASURED]))
     return None
 
 
@@ -193,7 +193,8 @@ def read_cell(folder: Path, cell: Cell) -> dict[str, Any] | None:
     try:
         found = read_json(folder / f"{cell.key}.json")
         if found["status"] == "finished":
-            found["per_query"] = np.load(folder / f"{cell.key}.npy", allow_pickle=False)
+            kept = np.load(folder / f"{cell.key}.npy", allow_pickle=False)
+            found["per_query"] = dict(zip(MEASURED, kept, strict=True))
     except (OSError, ValueError, KeyError, DataError):
         return None
     return found

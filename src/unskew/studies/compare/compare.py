@@ -109,6 +109,9 @@ def notes_on(asked: Asked, splits: ListParts) -> list[str]:
             "Tried with fewer training settings than others, so that a difference may be tuning alone: "
             f"{', '.join(fewer)}."
         )
+    apart = [arm.label for arm in asked.arms if arm.trained_apart]
+    if apart:
+        notes.append(f"Trained with settings of their own: {', '.join(apart)}.")
     return notes
 
 

@@ -14,6 +14,8 @@
     name = "dla"
     grid.max_weight = [5.0, 20.0]    # every combination of the values is tried
     ranker = { name = "trees" }      # where it is not the file's
+    training = { clip = 1.0 }        # the same for training
+    under.position = { elu = true }  # settings under one behaviour alone
 
     [[methods]]
     name = "lightgbm_position"       # what one would otherwise reach for
@@ -75,8 +77,10 @@ class CompareData(Config):
     """Which of its folds."""
     synthetic: SyntheticLists | None = None
     """Lists made up."""
+    scaled: str = "none"
+    """How features are scaled before anything else, simulation too: fitted on all parts together, as published."""
     scaling: str = "standard"
-    """How features are scaled."""
+    """How features are scaled for the ranker."""
     label_scale: int = Field(1, ge=1)
     """Grades are multiplied by this: 2 makes 0, 1, 2 into 0, 2, 4, the range that behaviours expect."""
     only_relevant: bool = False
@@ -145,6 +149,8 @@ def asked_for(content: Mapping[str, object], base: Path) -> Asked:
         raise ConfigError('training.validate_on = "labels" needs data.validation')
     people = [_behaviour(f"behaviours.{index}", table) for index, table in enumerate(file.behaviours)]
     _distinct("behaviours", [label for label, _ in people])
+    for label in {label for arm in arms for point in arm.points for label in point.under}:
+        known("under", label, dict(people))
     return Asked(
         file=file,
         base=base,
@@ -166,6 +172,7 @@ def _baselines(given: list[str] | None, arms: Sequence[Arm]) -> tuple[str, ...]:
 
 def _check_data(data: CompareData) -> None:
     """One source, with all that it needs and nothing of another."""
+    known("data.scaled", data.scaled, SCALINGS)
     known("data.scaling", data.scaling, SCALINGS)
     given = [key for key in ("lists", "preset", "synthetic") if getattr(data, key) is not None]
     if len(given) != 1:

@@ -11,6 +11,7 @@ from typing import cast
 import numpy as np
 
 from unskew.clicks.lists.presets import read_preset
+from unskew.clicks.lists.scaling import fit_scaler
 from unskew.errors import DataError
 from unskew.running.files import read_lists
 from unskew.running.folder import fingerprint
@@ -28,6 +29,11 @@ class ListParts:
     test: Lists
     hashes: tuple[str, str, str]
 
+    @property
+    def longest(self) -> int:
+        """Documents of the longest list of all parts."""
+        return max(int(part.sizes.max(initial=0)) for part in (self.train, self.validation, self.test) if part)
+
 
 @lru_cache(maxsize=1)
 def read_data(data: CompareData, base: Path) -> ListParts:
@@ -41,7 +47,7 @@ def read_data(data: CompareData, base: Path) -> ListParts:
             (paths,) if isinstance(paths, str) else paths for paths in (data.lists, data.validation, data.test)
         )
         parts = tuple(None if p is None else read_lists([base / path for path in p], data.doc_ids) for p in named)
-    graded = [None if part is None else _graded(part, data) for part in parts]
+    graded = _scaled([None if part is None else _graded(part, data) for part in parts], data.scaled)
     hashes = tuple("" if part is None else _hash(part) for part in graded)
     return ListParts(cast(Lists, graded[0]), graded[1], cast(Lists, graded[2]), cast(tuple[str, str, str], hashes))
 
@@ -55,6 +61,13 @@ def _graded(lists: Lists, data: CompareData) -> Lists:
     if not (lists.labels > 0).any():
         raise DataError("no document has a grade above 0", path=lists.name)
     return lists
+
+
+def _scaled(parts: list[Lists | None], kind: str) -> list[Lists | None]:
+    """The parts with their features scaled, by what all of them have."""
+    given = [part for part in parts if part is not None]
+    scaler = fit_scaler(kind, *given)
+    return [None if part is None else scaler.apply(part) for part in parts]
 
 
 def _hash(lists: Lists) -> str:

@@ -16,6 +16,8 @@ SHOWN = MEASURED[:4]
 COLUMNS = ("method", *(name.replace("ndcg", "nDCG") for name in SHOWN), "against naive", "p", "settings")
 LEVELS = {0.005: 2, 0.05: 1}
 """How many signs a p-value below this gets."""
+LESS_IS_BETTER = ("arp", "arp_legacy")
+"""Metrics of where relevant documents stand."""
 
 
 @dataclass(frozen=True)
@@ -25,8 +27,8 @@ class Row:
     arm: str
     varied: str
     metrics: Mapping[str, SeedSummary]
-    values: Array
-    """nDCG@10 of each seed and test query, [S, Q]."""
+    values: Mapping[str, Array]
+    """Every metric of each seed and test query, [S, Q]."""
     seeds: tuple[float, ...] = ()
     """nDCG@10 of each seed."""
     against: PairedTest | None = None
@@ -56,10 +58,18 @@ def columns(rows: Sequence[Row], baselines: Sequence[str]) -> list[str]:
     return [*COLUMNS[:-1], f"against {'best baseline' if best is None else best.arm}", "p", COLUMNS[-1]]
 
 
-def best_baseline(rows: Sequence[Row], baselines: Sequence[str]) -> Row | None:
-    """The baseline with the highest nDCG@10 on the test lists, as papers take it; none where there is none."""
-    found = [row for row in rows if row.arm in baselines]
-    return max(found, key=lambda row: row.ndcg.mean, default=None)
+def best_baseline(rows: Sequence[Row], baselines: Sequence[str], metric: str = "ndcg@10") -> Row | None:
+    """The baseline that is best on the test lists, as papers take it; none where there is none."""
+    found, sign = [row for row in rows if row.arm in baselines], -1 if metric in LESS_IS_BETTER else 1
+    return max(found, key=lambda row: sign * row.metrics[metric].mean, default=None)
+
+
+def marks(rows: Sequence[Row], baselines: Sequence[str], metric: str) -> dict[str, str]:
+    """The mark of each method that is no baseline, against the best of those: + is better, - is worse."""
+    best, turned = best_baseline(rows, baselines, metric), str.maketrans("+-", "-+")
+    methods = [row for row in rows if row.arm not in (*REFERENCES[1:], *baselines)]
+    found = {arm: marked(test) for arm, test in _tests(methods, best, metric).items()}
+    return {arm: mark.translate(turned) if metric in LESS_IS_BETTER else mark for arm, mark in found.items()}
 
 
 def with_tests(rows: Sequence[Row], baselines: Sequence[str] = ("naive",)) -> list[Row]:
@@ -73,11 +83,11 @@ def with_tests(rows: Sequence[Row], baselines: Sequence[str] = ("naive",)) -> li
     return [replace(row, against=against.get(row.arm), versus=versus.get(row.arm)) for row in rows]
 
 
-def _tests(rows: Sequence[Row], other: Row | None) -> dict[str, PairedTest]:
+def _tests(rows: Sequence[Row], other: Row | None, metric: str = "ndcg@10") -> dict[str, PairedTest]:
     """The test of each row against another, p-values after Holm's correction."""
     if other is None or not rows:
         return {}
-    found = [crossed_t_test(row.values, other.values) for row in rows]
+    found = [crossed_t_test(row.values[metric], other.values[metric]) for row in rows]
     adjusted = holm([test.p for test in found])
     return {row.arm: replace(test, p=float(p)) for row, test, p in zip(rows, found, adjusted, strict=True)}
 

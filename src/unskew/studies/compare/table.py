@@ -102,7 +102,7 @@ class Comparison:
         meant = (behaviour, arm, index)
         runs = [f for f in self.findings if (f.cell.behaviour, f.cell.arm, f.cell.index) == meant]
         metrics = {name: mean_over_seeds([run.test(name) for run in runs]) for name in MEASURED}
-        values = np.stack([run.content["per_query"] for run in runs])
+        values = {name: np.stack([run.content["per_query"][name] for run in runs]) for name in MEASURED}
         seeds = tuple(run.test("ndcg@10") for run in runs)
         return Row(arm, runs[0].cell.varied, metrics, values, seeds)
 

@@ -39,7 +39,7 @@ class Judged:
     second: str
     by: str
     difference: float
-    """Mean of nDCG@10 of the first minus that of the second."""
+    """Mean of the recipe's metric of the first minus that of the second."""
     p: float
     """After Holm's correction over the claims of one table."""
     wins: int
@@ -60,10 +60,11 @@ class Judged:
         return [self.text, f"{self.difference:+.4f}", p_value(self.p), seeds, self.result]
 
 
-def judge(rows: Mapping[str, Row], claims: Sequence[tuple[Claim, str]]) -> list[Judged]:
+def judge(rows: Mapping[str, Row], claims: Sequence[tuple[Claim, str]], metric: str = "ndcg@10") -> list[Judged]:
     """Test every claim over seeds and queries; one about something without a result is listed all the same."""
+    values = {name: row.values[metric] for name, row in rows.items()}
     pairs = [
-        (rows[claim.first].values, rows[second].values) if claim.first in rows and second in rows else None
+        (values[claim.first], values[second]) if claim.first in rows and second in rows else None
         for claim, second in claims
     ]
     tests = [None if pair is None else crossed_t_test(*pair) for pair in pairs]

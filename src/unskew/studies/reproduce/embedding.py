@@ -141,7 +141,7 @@ def projections(spaces: Sequence[Space], lists: Lists) -> dict[str, Row]:
             scores = (space.relevance * on).sum(-1)
             per_query.append(ndcg_metric(scores, lists.labels, offsets=lists.offsets, at=10))
         means = mean_over_seeds(np.nanmean(per_query, axis=1))
-        rows[name] = Row(name, "", {"ndcg@10": means}, np.stack(per_query))
+        rows[name] = Row(name, "", {"ndcg@10": means}, {"ndcg@10": np.stack(per_query)})
     return rows
 
 

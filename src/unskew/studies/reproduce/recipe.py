@@ -5,8 +5,8 @@ panel, data set and --quick may change parts of it:
 
     compare < _sources.toml's part for the data set < on.<data set> < panel < panel.on.<data set> < quick
 
-Tables merge key by key, lists are replaced, and a table with another `name` is replaced as a whole. Two keys are
-short forms: `each_method.<label>` changes one method, `every_behaviour` changes all behaviours.
+Tables merge key by key, lists are replaced, and a table with another `name` is replaced as a whole. Three keys are
+short forms: `each_method.<name or label>` and `each_behaviour.<label>` change one, `every_behaviour` all of them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from importlib.resources import as_file, files
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -23,6 +23,16 @@ from unskew.checking import Config, checked, known, read_toml
 Toml = dict[str, Any]
 """A table of a TOML file."""
 Values = Annotated[dict[str, list[float]], Field(default_factory=dict)]
+
+
+class PaperNumber(NamedTuple):
+    """A number that a paper prints."""
+
+    value: float
+    sd: float | None
+    mark: str
+    data: str
+    """The data set that it is about."""
 
 
 class Printed(Config):
@@ -36,14 +46,18 @@ class Printed(Config):
     """Numbers of each method, in the order of the metrics."""
     sd: Values
     """Their standard deviations, where printed."""
+    marks: Annotated[dict[str, list[Literal["", "+", "++", "-", "--"]]], Field(default_factory=dict)]
+    """Their marks of significance, where printed: + is better, whichever way the metric runs."""
 
-    def value(self, method: str, metric: str) -> tuple[float | None, float | None]:
-        """The number and its standard deviation; None where not printed."""
-        if metric not in self.metrics:
-            return None, None
+    def value(self, method: str, metric: str) -> PaperNumber | None:
+        """What is printed; None where nothing is."""
+        if metric not in self.metrics or method not in self.values:
+            return None
         at = self.metrics.index(metric)
-        mean, sd = self.values.get(method), self.sd.get(method)
-        return (None if mean is None else mean[at]), (None if sd is None else sd[at])
+        sd, mark = self.sd.get(method), self.marks.get(method)
+        return PaperNumber(
+            self.values[method][at], None if sd is None else sd[at], "" if mark is None else mark[at], self.data
+        )
 
 
 class Claim(Config):
@@ -102,8 +116,6 @@ class Recipe(Config):
     metrics: list[str]
     metric: str = "ndcg@10"
     """The one that figures show and that comes first."""
-    other_scale: list[str] = Field(default_factory=list)
-    """Metrics that the paper computes in another way, so that values do not compare."""
     notes: list[str] = Field(default_factory=list)
     compare: Toml = Field(default_factory=dict)
     panels: list[Panel] = Field(default_factory=lambda: [Panel()])
@@ -113,16 +125,11 @@ class Recipe(Config):
     sweep: Sweep | None = None
     inference: Inference | None = None
 
-    def printed(
-        self, data: str, panel: str, behaviour: str, method: str, metric: str
-    ) -> tuple[float | None, float | None, str]:
-        """The paper's number, its deviation and its data set: the one given, else the first with that number."""
+    def printed(self, data: str, panel: str, behaviour: str, method: str, metric: str) -> PaperNumber | None:
+        """The paper's number of this data set, else of the first that has one."""
         found = [part for part in self.paper if (part.panel, part.behaviour) == (panel, behaviour)]
-        for part in sorted(found, key=lambda part: part.data != data):
-            value, sd = part.value(method, metric)
-            if value is not None:
-                return value, sd, part.data
-        return None, None, ""
+        numbers = (part.value(method, metric) for part in sorted(found, key=lambda part: part.data != data))
+        return next((number for number in numbers if number is not None), None)
 
 
 def recipe_names() -> list[str]:
@@ -161,9 +168,10 @@ def compare_content(recipe: Recipe, panel: Panel, source: str, data: Mapping[str
         content = merged(content, part)
     if quick:
         content = _quick(content)
-    each, every = content.pop("each_method", {}), content.pop("every_behaviour", {})
-    content["behaviours"] = [table | every for table in content["behaviours"]]
-    content["methods"] = [table | each.get(_label(table), {}) for table in content["methods"]]
+    each, every, some = (content.pop(key, {}) for key in ("each_method", "every_behaviour", "each_behaviour"))
+    content["behaviours"] = [table | every | some.get(_label(table), {}) for table in content["behaviours"]]
+    changes = [(each.get(table["name"], {}), each.get(_label(table), {})) for table in content["methods"]]
+    content["methods"] = [t | a | b for t, (a, b) in zip(content["methods"], changes, strict=True)]
     if quick:
         content["methods"] = [_first_point(table) for table in content["methods"]]
     return content
@@ -206,8 +214,8 @@ def _first_point(method: Toml) -> Toml:
     return rest | {key: values[0] for key, values in grid.items() if key != "training"}
 
 
-def _label(method: Mapping[str, Any]) -> str:
-    return str(method.get("label", method["name"]))
+def _label(table: Mapping[str, Any]) -> str:
+    return str(table.get("label", table["name"]))
 
 
 def claims_for(recipe: Recipe, data: str, panel: str, behaviour: str) -> Iterator[tuple[Claim, str]]:

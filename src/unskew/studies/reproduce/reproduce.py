@@ -51,10 +51,11 @@ OTHER = (
     "orders may."
 )
 HOW = (
-    "Settings and weights are chosen on labelled validation lists, as in the papers. Orders are tested on nDCG@10 "
-    "with a t-test over seeds and queries, Holm-corrected over the orders of a table; significant means p < .05. "
-    "Seeds says with how many the first is ahead. ~ stands for about equal: that no difference is found does not "
-    "prove that there is none."
+    "Settings and weights are chosen on labelled validation lists, as in the papers. Orders are tested with a "
+    "t-test over seeds and queries, Holm-corrected over the orders of a table; significant means p < .05. Seeds "
+    "says with how many the first is ahead. ~ stands for about equal: that no difference is found does not "
+    "prove that there is none. + and - mark methods that are better and worse than the best baseline of a "
+    "metric with p < .05, ++ and -- with p < .005."
 )
 RANKS = "Ranks are the paper's, then ours, among the methods that the paper prints."
 
@@ -129,7 +130,7 @@ def reproduction_page(recipe: Recipe, chosen: Sequence[DataSet], tried: Tried, *
 def numbers_table(records: Sequence[Mapping[str, Any]]) -> pa.Table:
     """One row per number, with the paper's beside it."""
     names = list(dict.fromkeys(itertools.chain.from_iterable(records)))
-    texts = ("data", "panel", "behaviour", "method", "metric", "paper_data", "status")
+    texts = ("data", "panel", "behaviour", "method", "metric", "mark", "paper_mark", "paper_data", "status")
     types = dict.fromkeys(texts, pa.string()) | {"seeds": pa.int64(), "comparable": pa.bool_()}
     schema = pa.schema([(name, types.get(name, pa.float64())) for name in names])
     return pa.Table.from_pylist([dict(record) for record in records], schema=schema)

@@ -12,12 +12,12 @@ from unskew.reporting.figures import dots_figure
 from unskew.reporting.numbers import around, spread
 from unskew.reporting.page import Figure, Section, Table
 from unskew.studies.compare.compare import compare
-from unskew.studies.compare.rows import Row
+from unskew.studies.compare.rows import Row, marks
 from unskew.studies.compare.table import Comparison
 from unskew.studies.reproduce.claims import CLAIM_COLUMNS, Judged, judge, tally
 from unskew.studies.reproduce.data import DataSet
 from unskew.studies.reproduce.figures import sweep_figure
-from unskew.studies.reproduce.recipe import Recipe, claims_for, sources
+from unskew.studies.reproduce.recipe import PaperNumber, Recipe, claims_for, sources
 from unskew.studies.reproduce.trying import How, Tried
 
 WAY = "labels"
@@ -36,27 +36,30 @@ class Number:
     metric: str
     measured: SeedSummary | None
     """None where the method has no result."""
-    paper: float | None
-    paper_sd: float | None
-    paper_data: str
-    """Data set that the paper's number is about."""
-    comparable: bool
-    """Same data set and same metric: then a difference means something."""
+    mark: str
+    """Ours against the best baseline."""
+    paper: PaperNumber | None
+
+    @property
+    def comparable(self) -> bool:
+        """Whether the paper's is of the same data set: then a difference means something."""
+        return self.paper is not None and self.paper.data == self.data
 
     @property
     def difference(self) -> float | None:
         """Ours minus the paper's, where they compare."""
         if self.measured is None or self.paper is None or not self.comparable:
             return None
-        return self.measured.mean - self.paper
+        return self.measured.mean - self.paper.value
 
     def record(self) -> dict[str, Any]:
         """A row of numbers.parquet."""
         about = {key: getattr(self, key) for key in ("data", "panel", "behaviour", "method", "metric")}
         ours, sd = (None, None) if self.measured is None else (self.measured.mean, self.measured.sd)
-        measured = {"measured": ours, "sd": None if sd is None or isnan(sd) else sd}
+        measured = {"measured": ours, "sd": None if sd is None or isnan(sd) else sd, "mark": self.mark}
         seeds = {"seeds": 0 if self.measured is None else self.measured.seeds}
-        paper = {"paper": self.paper, "paper_sd": self.paper_sd, "paper_data": self.paper_data or None}
+        value, sd_paper, mark, of = self.paper or (None, None, None, None)
+        paper = {"paper": value, "paper_sd": sd_paper, "paper_mark": mark, "paper_data": of}
         status = {"status": "failed" if self.measured is None else "finished"}
         compared = {"difference": self.difference, "comparable": self.comparable}
         return about | measured | seeds | paper | compared | status
@@ -65,11 +68,12 @@ class Number:
         """The paper's number for a table."""
         if self.paper is None:
             return "–"
-        return f"{self.paper:.3f}" + ("" if self.paper_sd is None else f" ± {self.paper_sd:.3f}")
+        sd = "" if self.paper.sd is None else f" ± {self.paper.sd:.3f}"
+        return f"{self.paper.value:.3f}{sd} {self.paper.mark}".strip()
 
     def ours(self) -> str:
         """Our number for a table."""
-        return "failed" if self.measured is None else spread(self.measured)
+        return "failed" if self.measured is None else f"{spread(self.measured)} {self.mark}".strip()
 
 
 @dataclass(frozen=True)
@@ -112,26 +116,24 @@ def outcome(recipe: Recipe, source: DataSet, panel: str, result: Comparison, beh
     rows = {row.arm: row for row in result.rows(behaviour, WAY)}
     arms = list(dict.fromkeys(f.cell.arm for f in result.findings if f.cell.behaviour == behaviour))
     ordered = [*(arm for arm in arms if arm not in _REFERENCES), *(arm for arm in arms if arm in _REFERENCES)]
+    marked = {name: marks(list(rows.values()), result.baselines, name) for name in recipe.metrics}
     numbers = [
-        _number(recipe, source, (panel, behaviour, arm), metric, rows.get(arm))
+        Number(
+            *(source.name, panel, behaviour, arm, metric),
+            rows[arm].metrics[metric] if arm in rows else None,
+            marked[metric].get(arm, ""),
+            recipe.printed(source.name, panel, behaviour, arm, metric),
+        )
         for arm in ordered
         for metric in recipe.metrics
     ]
-    judged = judge(rows, list(claims_for(recipe, source.name, panel, behaviour)))
+    judged = judge(rows, list(claims_for(recipe, source.name, panel, behaviour)), recipe.metric)
     return PanelOutcome(source, panel, behaviour, rows, numbers, judged)
-
-
-def _number(recipe: Recipe, source: DataSet, at: tuple[str, str, str], metric: str, row: Row | None) -> Number:
-    value, sd, of = recipe.printed(source.name, *at, metric)
-    comparable = of == source.name and metric not in recipe.other_scale
-    return Number(
-        source.name, *at, metric, None if row is None else row.metrics[metric], value, sd, of, comparable
-    )
 
 
 def section(recipe: Recipe, found: PanelOutcome, charts: Sequence[Any]) -> Section:
     """Text, table of numbers, table of claims."""
-    of = next((number.paper_data for number in found.numbers if number.paper_data), "")
+    of = next((number.paper.data for number in found.numbers if number.paper), "")
     text = tally(found.judged)
     if of and of != found.source.name:
         text += (
@@ -140,7 +142,7 @@ def section(recipe: Recipe, found: PanelOutcome, charts: Sequence[Any]) -> Secti
     tables = [main_table(recipe, found)]
     if found.judged:
         claims = [judged.cells() for judged in found.judged]
-        tables.append(Table(CLAIM_COLUMNS, claims, "Orders, tested on nDCG@10", text=("here",)))
+        tables.append(Table(CLAIM_COLUMNS, claims, f"Orders, tested on {_title(recipe.metric)}", text=("here",)))
     if len(recipe.metrics) > 1:
         tables.append(others_table(recipe, found))
     return Section(found.title, text, tables, [Figure(chart) for chart in charts])
@@ -149,8 +151,9 @@ def section(recipe: Recipe, found: PanelOutcome, charts: Sequence[Any]) -> Secti
 def main_table(recipe: Recipe, found: PanelOutcome) -> Table:
     """A row for every method: the paper's and our value of the main metric, their difference, and both ranks."""
     main = [number for number in found.numbers if number.metric == recipe.metric]
-    theirs = _ranks({number.method: number.paper for number in main})
-    ours = _ranks({n.method: None if n.measured is None or n.paper is None else n.measured.mean for n in main})
+    printed = [number for number in main if number.paper is not None]
+    theirs = _ranks({n.method: None if n.paper is None else n.paper.value for n in printed})
+    ours = _ranks({n.method: None if n.measured is None else n.measured.mean for n in printed})
     rows = [
         [
             number.method,
@@ -194,12 +197,13 @@ def _both(theirs: int | None, ours: int | None) -> str:
 
 
 def _title(metric: str) -> str:
-    return metric.replace("ndcg", "nDCG").replace("arp", "ARP")
+    return metric.replace("ndcg", "nDCG").replace("arp_legacy", "ARP over slots").replace("arp", "ARP")
 
 
 def _bars(recipe: Recipe, found: PanelOutcome) -> list[Any]:
     rows = [
-        around(number.measured) | {"name": number.method, "paper": number.paper if number.comparable else None}
+        around(number.measured)
+        | {"name": number.method, "paper": number.paper.value if number.paper and number.comparable else None}
         for number in found.numbers
         if number.metric == recipe.metric and number.measured is not None
     ]
