@@ -18,7 +18,8 @@ from unskew.clicks.counts.batches import Batches
 from unskew.clicks.counts.reduction import Facts, reduce_log
 from unskew.clicks.lists.synthetic import make_lists
 from unskew.clicks.simulate import PositionBias, simulate
-from unskew.learning.fitting.loop import Trainer, Training
+from unskew.learning.fitting.loop import Trainer
+from unskew.learning.fitting.training import Training
 from unskew.learning.methods import METHODS, Context
 from unskew.learning.rankers import MLP
 

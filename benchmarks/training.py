@@ -22,7 +22,8 @@ from unskew.clicks.lists.inputs import Vectors
 from unskew.clicks.lists.scaling import fit_scaler
 from unskew.clicks.lists.synthetic import make_lists
 from unskew.clicks.simulate import PositionBias, simulate
-from unskew.learning.fitting.loop import Trainer, Training
+from unskew.learning.fitting.loop import Trainer
+from unskew.learning.fitting.training import Training
 from unskew.learning.methods import METHODS
 from unskew.learning.rankers import MLP
 from unskew.measuring import ndcg_metric

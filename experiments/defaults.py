@@ -123,15 +123,14 @@ ARMS: dict[str, dict[str, dict[str, object]]] = {
         "128-64": mlp(128, 64),
     },
     "large": {"512-256-128": mlp(512, 256, 128)},
-    "shrinking": {
-        "64-32": mlp(64, 32),
-        "64-32, dropout 0.1": mlp(64, 32, dropout=0.1),
-        "64-32, dropout 0.3": mlp(64, 32, dropout=0.3),
-        "64-32, decay 1e-4": mlp(64, 32, weight_decay=1e-4),
-        "64-32, decay 1e-3": mlp(64, 32, weight_decay=1e-3),
-        "64-32, batch 1024": mlp(64, 32, batch=1024),
-        "128-64, dropout 0.3": mlp(128, 64, dropout=0.3),
-        "128-64, decay 1e-3": mlp(128, 64, weight_decay=1e-3),
+    "decay": {
+        f"{name}, decay {decay:g}": {"ranker": ranker, "weight_decay": decay}
+        for name, ranker in (
+            ("64-32", unskew.rankers.MLP(sizes=(64, 32))),
+            ("128-64", unskew.rankers.MLP(sizes=(128, 64))),
+            ("linear", unskew.rankers.Linear()),
+        )
+        for decay in (0.0, 0.001, 0.003, 0.01, 0.03)
     },
 }
 

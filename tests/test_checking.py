@@ -22,7 +22,7 @@ from unskew.checking import (
 from unskew.clicks.ingest.options import IngestOptions
 from unskew.clicks.simulate import FeatureLogger, PositionBias
 from unskew.errors import ConfigError, DataError
-from unskew.learning.fitting.loop import Training
+from unskew.learning.fitting.training import Training
 
 
 class Inner(Config):

@@ -13,7 +13,8 @@ from unskew.clicks.counts.batches import Batches
 from unskew.clicks.lists.scaling import fit_scaler
 from unskew.clicks.simulate import PositionBias, simulate
 from unskew.learning.curves import EXAMINATION, Curve
-from unskew.learning.fitting.loop import Trainer, Training
+from unskew.learning.fitting.loop import Trainer
+from unskew.learning.fitting.training import Training
 from unskew.learning.methods import (
     DLA,
     METHODS,

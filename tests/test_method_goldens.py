@@ -22,7 +22,8 @@ from unskew.clicks.lists.synthetic import make_lists
 from unskew.clicks.simulate import PositionBias, simulate
 from unskew.errors import ConfigError, DataError
 from unskew.learning.bias import FactorTable
-from unskew.learning.fitting.loop import Trainer, Training, fit_side
+from unskew.learning.fitting.loop import Trainer, fit_side
+from unskew.learning.fitting.training import Training
 from unskew.learning.losses import softmax_loss
 from unskew.learning.methods import (
     LBD,

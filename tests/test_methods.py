@@ -22,7 +22,8 @@ from unskew.clicks.presentation import fit_presentation
 from unskew.clicks.simulate import PositionBias, simulate
 from unskew.errors import ConfigError, DataError
 from unskew.learning.bias import PositionTable, PositionTower, at_rank, oracle_propensity, randomized_propensity
-from unskew.learning.fitting.loop import Trainer, Training, fit_side
+from unskew.learning.fitting.loop import Trainer, fit_side
+from unskew.learning.fitting.training import Training
 from unskew.learning.methods import (
     DLA,
     IPW,

@@ -17,7 +17,8 @@ import torch
 
 import unskew
 from unskew.errors import ConfigError, DataError, RunError
-from unskew.learning.fitting.loop import Progress, Training
+from unskew.learning.fitting.loop import Progress
+from unskew.learning.fitting.training import Training
 from unskew.learning.methods import METHODS, Labeled
 from unskew.learning.model import Model
 from unskew.learning.rankers import MLP

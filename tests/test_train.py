@@ -28,7 +28,9 @@ from unskew.learning.fitting.checkpoint import (
     restore_optimizers,
     write_tensors,
 )
-from unskew.learning.fitting.loop import Progress, Trainer, Training, deferred_interrupt, make_optimizer
+from unskew.learning.fitting.loop import Progress, Trainer
+from unskew.learning.fitting.runtime import deferred_interrupt
+from unskew.learning.fitting.training import Training, make_optimizer
 from unskew.learning.methods import (
     DLA,
     IPW,
@@ -577,3 +579,60 @@ def test_a_checkpoint_is_data_and_not_code(log: Log, tmp_path: Path) -> None:
     assert note["identity"]["learning_rate"] == trainer.config.learning_rate
     assert b"torch" not in file.read_bytes()[:4096]
     assert file.read_bytes()[8:9] == b"{"  # a length, then JSON: neither a zip nor a pickle
+
+
+# ---- without a number of steps -------------------------------------------------------------------------------
+
+ROUNDS: dict[str, Any] = {"steps": None, "schedule": "cosine", "validate_every": 50}
+
+
+def test_training_ends_with_the_round_that_brings_nothing(log: Log) -> None:
+    trainer, batches = trainer_of(log, DLA(), **ROUNDS)
+    validate = Scripted(0.1, 0.3, 0.2, 0.4, 0.5, 0.6, *[0.55] * 8, 0.1)
+    fit = trainer.run(batches, validate=validate)
+    assert (fit.status, fit.step, fit.best, fit.best_step) == ("finished", 700, 0.6, 300)
+    assert same(trainer.ranker.state_dict(), validate.seen[5])
+
+
+def test_the_end_of_a_round_is_validated_whatever_the_interval(log: Log) -> None:
+    trainer, batches = trainer_of(log, Naive(), **ROUNDS | {"validate_every": 70})
+    trainer.run(batches, validate=Scripted(0.1, 0.2, 0.1, 0.1, 0.1, 0.1))
+    assert [point["step"] for point in trainer.fit.curve] == [70, 100, 140, 210, 280, 300]
+
+
+def test_a_resumed_run_ends_where_the_uninterrupted_one_does(log: Log, tmp_path: Path) -> None:
+    method = RegressionEM(labels="sampled")
+    straight, batches = trainer_of(log, method, **ROUNDS)
+    straight.run(batches, validate=Wavering())
+    broken, _ = trainer_of(log, method, **ROUNDS)
+    assert broken.run(batches, validate=Wavering(), report=press_ctrl_c(150), checkpoints=tmp_path).step == 150
+    again, _ = trainer_of(log, method, **ROUNDS)
+    assert again.resume(tmp_path)
+    again.run(batches, validate=Wavering(), checkpoints=tmp_path)
+    assert metrics(again) == metrics(straight)
+    assert same(weights(again), weights(straight))
+    third, _ = trainer_of(log, method, **ROUNDS)
+    assert third.resume(tmp_path)
+    assert third.run(batches, validate=Wavering()).step == straight.fit.step  # it is over, and stays so
+
+
+def test_no_step_asks_torch_to_seed_devices_that_are_not_there(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    trainer, batches = trainer_of(log, DLA(), steps=3)
+    monkeypatch.setattr(torch, "manual_seed", pytest.fail)
+    assert trainer.run(batches).status == "finished"
+
+
+def test_losses_of_a_window_are_brought_over_once(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    trainer, batches = trainer_of(log, Naive(), steps=8, validate_every=8)
+    each: list[float] = []
+    step = trainer.step
+
+    def watched(*args: Any) -> Any:
+        loss, documents = step(*args)
+        each.append(loss.item())
+        return loss, documents
+
+    monkeypatch.setattr(trainer, "step", watched)
+    fit = trainer.run(batches)
+    assert len(each) == 8
+    assert fit.curve[0]["loss"] == pytest.approx(sum(each) / 8, rel=1e-12)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from unskew.clicks.split import split as split
     from unskew.learning import methods as methods
     from unskew.learning import rankers as rankers
-    from unskew.learning.fitting.loop import Training as Training
+    from unskew.learning.fitting.training import Training as Training
     from unskew.learning.methods import METHODS as METHODS
     from unskew.learning.model import Model as Model
     from unskew.learning.model import load as load

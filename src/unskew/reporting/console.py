@@ -77,7 +77,7 @@ def _drawn(table: Table) -> rich.table.Table:
 
 
 @contextmanager
-def training_bar(name: str, steps: int, console: Console | None) -> Iterator[Report | None]:
+def training_bar(name: str, steps: int | None, console: Console | None) -> Iterator[Report | None]:
     """A bar with loss, validation metric and throughput, to be given to `learn(report=)`; none to nobody."""
     with _bar(name, console) as tell:
 
@@ -97,7 +97,7 @@ def grid_bar(console: Console | None) -> Iterator[Tell | None]:
 
 
 @contextmanager
-def _bar(name: str, console: Console | None) -> Iterator[Callable[[int, int, str], None]]:
+def _bar(name: str, console: Console | None) -> Iterator[Callable[[int, int | None, str], None]]:
     """A bar that appears with the first progress, so that none stands above the message of a failed check."""
     note_width = max(
         (console.width if console else 80) - 44, 12
@@ -116,7 +116,7 @@ def _bar(name: str, console: Console | None) -> Iterator[Callable[[int, int, str
     )
     task = bar.add_task(name, total=None, note="")
 
-    def tell(done: int, total: int, note: str) -> None:
+    def tell(done: int, total: int | None, note: str) -> None:
         bar.update(task, completed=done, total=total, note=note)
         bar.start()
 

@@ -17,7 +17,8 @@ from unskew.clicks.presentation import fit_presentation
 from unskew.errors import DataError
 from unskew.learning.bias import MEASURES
 from unskew.learning.fitting.distributed import row_parts
-from unskew.learning.fitting.loop import Draws, Training
+from unskew.learning.fitting.loop import Draws
+from unskew.learning.fitting.training import Training
 from unskew.learning.methods.contract import Choice, Context, Learner, MethodConfig
 from unskew.learning.model import Model
 from unskew.running.folder import fingerprint

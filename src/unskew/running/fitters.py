@@ -15,9 +15,11 @@ from unskew.errors import ConfigError
 from unskew.learning.boosters import package
 from unskew.learning.fitting.boosting import Boosting
 from unskew.learning.fitting.distributed import Parallel
-from unskew.learning.fitting.loop import Draws, Fit, Progress, Report, Trainer, Training, fit_side, threads
+from unskew.learning.fitting.loop import Draws, Fit, Progress, Report, Trainer, fit_side
 from unskew.learning.fitting.packages import grow
 from unskew.learning.fitting.processes import workers_of, world
+from unskew.learning.fitting.runtime import threads, threads_for
+from unskew.learning.fitting.training import Training
 from unskew.learning.methods import MethodConfig, PackageConfig
 from unskew.learning.model import build
 from unskew.learning.rankers import Trees
@@ -81,6 +83,14 @@ class NetworkFitter(Fitter):
         self.batches = self.data.batches(self.model, training, self.device, workers)
         kind = Trainer if workers == 1 else Parallel
         self.trainer = kind(self.model.ranker, self.model.method, training, self.identity)
+        self.trainer.threads = training.threads or self.worthwhile_threads()
+
+    def worthwhile_threads(self) -> int:
+        """As many threads as the matrix products of a step are worth."""
+        facts, (_, processes) = self.data.facts(), world()
+        documents = self.asked.training.batch / processes * facts.impressions / max(facts.pages, 1)
+        weights = sum(weight.numel() for weight in self.model.ranker.parameters())
+        return threads_for(documents * weights, torch.get_num_threads())
 
     def resume(self, folder: Path | None) -> bool:
         """Go on from a checkpoint, where there is one."""
@@ -88,12 +98,12 @@ class NetworkFitter(Fitter):
 
     def fit(self, report: Report | None, checkpoints: Path | None) -> tuple[Scorer, Fit]:
         """Train to the last step or until validation says stop, and what comes after the ranker."""
-        training, model = self.asked.training, self.model
+        model = self.model
         self.pretrain(report)
         fit = self.trainer.run(self.batches, validate=self.validate(), report=report, checkpoints=checkpoints)
         if isinstance(model.ranker, WithSide) and model.ranker.later:
-            with torch.random.fork_rng(), threads(training.threads):
-                torch.manual_seed(training.seed)
+            with torch.random.fork_rng(), threads(self.trainer.threads):
+                torch.manual_seed(self.asked.training.seed)
                 fit_side(model.ranker, model.method, self.batches, fit.step)
         return model, fit
 
@@ -109,7 +119,7 @@ class NetworkFitter(Fitter):
                     report(Progress(0, loss, None, None, step * training.batch / rate, rate))
 
             texts = encoder.read(documents, np.zeros((len(documents.features), 0)), self.device)
-            with torch.random.fork_rng(), threads(training.threads):
+            with torch.random.fork_rng(), threads(self.trainer.threads):
                 torch.manual_seed(training.seed)
                 pretrain(encoder, texts, batch=training.batch, seed=training.seed, told=told)
 

@@ -33,8 +33,9 @@ from unskew.disk import write_json
 from unskew.errors import ConfigError, DataError, RunError
 from unskew.learning.curves import Curve
 from unskew.learning.fitting.checkpoint import FILE as CHECKPOINT
-from unskew.learning.fitting.loop import Fit, Report, Training
+from unskew.learning.fitting.loop import Fit, Report
 from unskew.learning.fitting.processes import process_group, workers_of, world
+from unskew.learning.fitting.training import Training
 from unskew.learning.methods import Learner
 from unskew.learning.rankers import Ranker
 from unskew.learning.scorer import Scorer

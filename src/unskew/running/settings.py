@@ -33,7 +33,7 @@ from pydantic import Field, SerializeAsAny
 from unskew.checking import Config, Table, byte_count, checked, known, named, read_toml, table_of
 from unskew.clicks.lists.scaling import SCALINGS
 from unskew.errors import ConfigError
-from unskew.learning.fitting.loop import Training
+from unskew.learning.fitting.training import Training
 from unskew.learning.methods import LEARNERS, PACKAGES, Learner, PackageConfig
 from unskew.learning.rankers import MLP, RANKERS, Ranker
 from unskew.learning.rankers.trees import Growing
@@ -58,8 +58,8 @@ class Settings(Config):
         return "package" if self.ranker is None else self.ranker.fitted_by
 
     @property
-    def steps(self) -> int:
-        """Steps of the training; rounds where trees are grown."""
+    def steps(self) -> int | None:
+        """Steps of the training, or rounds where trees are grown; none where held-out clicks say when to stop."""
         grown = self.method if self.ranker is None else self.ranker
         return grown.rounds if isinstance(grown, Growing) else self.training.steps
 

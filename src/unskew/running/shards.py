@@ -15,7 +15,8 @@ from unskew.clicks.lists.inputs import Vectors
 from unskew.clicks.lists.scaling import Scaler
 from unskew.errors import ConfigError, DataError
 from unskew.learning.fitting.distributed import Parts
-from unskew.learning.fitting.loop import Draws, Training
+from unskew.learning.fitting.loop import Draws
+from unskew.learning.fitting.training import Training
 from unskew.learning.methods.contract import Context, Learner, MethodConfig
 from unskew.learning.model import Model
 from unskew.running.data import CHECKED, LogData, TrainingData

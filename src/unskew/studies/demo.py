@@ -19,7 +19,7 @@ from rich.console import Console
 from unskew.clicks.lists.synthetic import make_lists
 from unskew.clicks.simulate import PositionBias, SvmLogger, simulate
 from unskew.disk import complete_folder, write_json
-from unskew.learning.fitting.loop import Training
+from unskew.learning.fitting.training import Training
 from unskew.learning.methods import DLA, IPW, Labeled, MethodConfig, Naive
 from unskew.learning.rankers import MLP
 from unskew.learning.scorer import Scorer

@@ -38,7 +38,9 @@ from unskew.clicks.counts.batches import Batches
 from unskew.clicks.lists.inputs import Vectors
 from unskew.errors import DataError
 from unskew.learning.boosters import package
-from unskew.learning.fitting.loop import Draws, Trainer, Training
+from unskew.learning.fitting.loop import Draws, Trainer
+from unskew.learning.fitting.runtime import seed_draws
+from unskew.learning.fitting.training import Training
 from unskew.learning.methods.contract import MethodModule
 from unskew.learning.rankers.beside import WithSide, penalty_of
 from unskew.learning.rankers.trees import Trees, tree_rankers
@@ -107,7 +109,7 @@ class Boosting(Trainer):
 
     def step(self, batches: Draws, step: int) -> tuple[Tensor, int]:
         """One round: gradient, a tree for each output, then steps of the method's parameters."""
-        torch.manual_seed(self.config.seed * 1_000_003 + step)
+        seed_draws(self.config.seed * 1_000_003 + step, self.device)
         if self.table is None:
             assert isinstance(batches, Batches), "trees grow from a table in memory"
             self.begin(batches)

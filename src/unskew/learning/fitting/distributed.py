@@ -27,8 +27,10 @@ from torch.nn.parallel import DistributedDataParallel
 
 from unskew.clicks.counts.batches import Batches
 from unskew.clicks.lists.inputs import Vectors
-from unskew.learning.fitting.loop import Draws, Trainer, Training, deferred_interrupt
+from unskew.learning.fitting.loop import Draws, Trainer
 from unskew.learning.fitting.processes import world
+from unskew.learning.fitting.runtime import deferred_interrupt, seed_draws
+from unskew.learning.fitting.training import Training
 from unskew.learning.methods.contract import MethodModule
 from unskew.learning.rankers.beside import penalty_of
 from unskew.types import ClickBatch
@@ -139,7 +141,6 @@ class Parallel(Trainer):
         super().__init__(ranker, method, config, identity)
         rank, self.processes = world()
         self.leads = rank == 0
-        self.device = next(ranker.parameters()).device
         self.learner: nn.Module = Together(ranker, method)
         if self.processes > 1:
             # buffers are brought together in `step`; some methods leave parameters out of some steps
@@ -173,7 +174,8 @@ class Parallel(Trainer):
 
     def differentiate(self, part: Part, step: int, *, last: bool) -> tuple[Tensor, int]:
         """Add the gradient of a part; with the last one the processes exchange theirs."""
-        torch.manual_seed((self.config.seed * 1_000_003 + step + part.worker * 0x9E3779B97F4A7C15) % 2**63)
+        own = part.worker * 0x9E3779B97F4A7C15
+        seed_draws((self.config.seed * 1_000_003 + step + own) % 2**63, self.device)
         batch = part.draws.at(step)
         if self.method.input_gradient:
             batch.documents.requires_grad_(True)

@@ -7,20 +7,16 @@ from __future__ import annotations
 
 import json
 import math
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import torch
-from pydantic import Field
 from torch import Tensor, nn
 
-from unskew.checking import Config
 from unskew.errors import RunError
 from unskew.learning.fitting.checkpoint import (
     FILE,
@@ -29,67 +25,13 @@ from unskew.learning.fitting.checkpoint import (
     restore_optimizers,
     write_tensors,
 )
+from unskew.learning.fitting.runtime import deferred_interrupt, seed_draws, threads
+from unskew.learning.fitting.training import Training, enough, make_optimizer
 from unskew.learning.methods.contract import MethodModule
 from unskew.learning.rankers.beside import WithSide, penalty_of
 from unskew.learning.rankers.contract import by_rate
 from unskew.learning.scorer import below
 from unskew.types import ClickBatch
-
-
-class Training(Config):
-    """How to train."""
-
-    steps: int = Field(1000, ge=1)
-    """Optimiser steps."""
-    batch: int = Field(256, ge=1)
-    """Rows (distinct rankings, or pages) of a step."""
-    optimizer: Literal["adagrad", "adam", "adamw", "sgd"] = "adam"
-    """Adagrad starts its accumulator at 0.1, as in the published experiments (which took steps of 0.05)."""
-    learning_rate: float = Field(0.003, gt=0)
-    """Step size of the ranker."""
-    bias_learning_rate: Annotated[float, Field(gt=0)] | None = None
-    """Step size of the method's own parameters; none means ten times that of the ranker."""
-    weight_decay: float = Field(0.0, ge=0)
-    """L2 penalty on the ranker."""
-    clip: Annotated[float, Field(gt=0)] | None = 5.0
-    """Largest gradient norm, for the ranker and for the method's parameters apart."""
-    schedule: Literal["constant", "linear", "cosine"] = "cosine"
-    """How the step size falls to 0 over the run; a falling one takes the jitter out of the bias estimates."""
-    warmup: int = Field(0, ge=0)
-    """Steps over which the step size rises from 0 first."""
-    validate_on: Literal["labels", "clicks", "nothing"] = "clicks"
-    """What chooses the best weights: nDCG@10 on labelled lists, or the likelihood of held-out clicks."""
-    validate_every: int = Field(50, ge=1)
-    """Steps between validations."""
-    patience: Annotated[int, Field(ge=1)] | None = None
-    """Stop after this many validations without a better one."""
-    checkpoint_every: int = Field(500, ge=1)
-    """Steps between checkpoints, where there is a folder for them."""
-    seed: int = Field(0, ge=0)
-    """Seed of weights, batches and whatever a method draws."""
-    threads: Annotated[int, Field(ge=1)] | None = None
-    """Processor threads to train with; none leaves it to torch. Small rankers are fastest with one."""
-    device: str = "auto"
-    """cpu, cuda, cuda:1, ...; auto takes a GPU where there is one."""
-    workers: Annotated[int, Field(ge=1)] | None = None
-    """Parts that each step's batch is drawn in, from as many shares of the data; none: one for each process."""
-
-    def torch_device(self) -> torch.device:
-        """The device to train on."""
-        if self.device != "auto":
-            return torch.device(self.device)
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-
-    def rate(self, step: int) -> float:
-        """Factor on the step size at this step.
-
-        >>> [round(Training(steps=4, schedule="cosine").rate(step), 3) for step in range(4)]
-        [1.0, 0.854, 0.5, 0.146]
-        """
-        if step < self.warmup:
-            return (step + 1) / (self.warmup + 1)
-        done = (step - self.warmup) / max(self.steps - self.warmup, 1)
-        return {"constant": 1.0, "linear": 1 - done, "cosine": (1 + math.cos(math.pi * done)) / 2}[self.schedule]
 
 
 @dataclass
@@ -144,6 +86,8 @@ class Trainer:
         """`identity` names what else a checkpoint belongs to (method, data); a resumed run must have the same."""
         self.ranker, self.method, self.config, self.identity = ranker, method, config, identity or {}
         self.modules = nn.ModuleDict({"ranker": ranker, "method": method})
+        self.device = next(ranker.parameters()).device
+        self.threads = config.threads
         self.fit = Fit()
         own = list(method.parameters()), config.bias_learning_rate or 10 * config.learning_rate, 0.0
         groups = [
@@ -156,6 +100,7 @@ class Trainer:
         self.best_weights: dict[str, Tensor] = {}
         self._bad = 0  # validations since the best one
         self._window = dict.fromkeys(("loss", "documents", "steps", "seconds"), 0.0)  # since the last report
+        self._losses: list[Tensor] = []  # on the device still, to be added to the window
 
     def run(
         self,
@@ -167,7 +112,7 @@ class Trainer:
     ) -> Fit:
         """Train to the last step, to the end of patience, or to Ctrl-C; the best weights are in place after."""
         if self.fit.status == "running":
-            with torch.random.fork_rng(), threads(self.config.threads), self.interrupts() as interrupted:
+            with torch.random.fork_rng(), threads(self.threads), self.interrupts() as interrupted:
                 while self.fit.status == "running":
                     self._advance(batches, validate, report)
                     if interrupted() and self.fit.status == "running":
@@ -194,11 +139,12 @@ class Trainer:
         began = time.perf_counter()
         loss, documents = self.step(batches, fit.step)
         fit.step += 1
-        window["loss"] += loss.item()
+        self._losses.append(loss)
         window["documents"] += documents
         window["steps"] += 1
         window["seconds"] += time.perf_counter() - began
-        if fit.step % config.validate_every == 0 or fit.step >= config.steps:
+        ended = fit.step == config.round_at(fit.step - 1)[1]
+        if fit.step % config.validate_every == 0 or ended:
             began = time.perf_counter()
             self._check_finite()
             metric = None if validate is None else self._validate(validate)
@@ -207,13 +153,17 @@ class Trainer:
                 report(progress)
         if config.patience is not None and self._bad >= config.patience:
             fit.status = "stopped early"
-        elif fit.step >= config.steps:
+        elif fit.step >= config.most or (ended and self._enough()):
             fit.status = "finished"
+
+    def _enough(self) -> bool:
+        """Whether the round that ends here is the last."""
+        first, _ = self.config.round_at(self.fit.step - 1)
+        return enough([(point["step"], point["metric"]) for point in self.fit.curve], first)
 
     def step(self, batches: Draws, step: int) -> tuple[Tensor, int]:
         """One optimiser step; the loss and the number of documents behind it."""
-        config = self.config
-        torch.manual_seed(config.seed * 1_000_003 + step)
+        seed_draws(self.config.seed * 1_000_003 + step, self.device)
         batch = batches.at(step)
         if self.method.input_gradient:
             batch.documents.requires_grad_(True)
@@ -258,6 +208,7 @@ class Trainer:
 
     def _check_finite(self) -> None:
         """Stop a run that diverged, before its weights reach a validation or become the best."""
+        self._collect()
         loss = self._window["loss"] / self._window["steps"]
         finite = math.isfinite(loss) and all(bool(p.isfinite().all()) for p in self.modules.parameters())
         if not finite:
@@ -265,6 +216,12 @@ class Trainer:
                 f"training diverged by step {self.fit.step}, with a loss of {loss}; "
                 "lower training.learning_rate or clip weights"
             )
+
+    def _collect(self) -> None:
+        """Bring the losses of the window over from the device: once, not after each step."""
+        if self._losses:
+            self._window["loss"] = sum(torch.stack(self._losses).tolist(), self._window["loss"])
+            self._losses = []
 
     def _record(self, metric: float | None, validation_seconds: float) -> Progress:
         """Close the window since the last report and put it on the curve."""
@@ -292,6 +249,7 @@ class Trainer:
 
     def save(self, folder: Path) -> None:
         """Write a checkpoint."""
+        self._collect()
         place = {"fit": vars(self.fit), "bad": self._bad, "window": self._window, "identity": self._identity()}
         write_tensors(folder / FILE, self.state(), place)
 
@@ -319,8 +277,9 @@ class Trainer:
         self.best_weights = below(tensors, "best.")
         restore_optimizers(self.optimizers, below(tensors, "optimizer."))
         self.fit, self._bad, self._window = Fit(**place["fit"]), place["bad"], place["window"]
-        if self.fit.status != "stopped early":
-            self.fit.status = "running" if self.fit.step < self.config.steps else "finished"
+        ended = self.fit.status == "stopped early" or (self.config.in_rounds and self.fit.status == "finished")
+        if not ended:
+            self.fit.status = "running" if self.fit.step < self.config.most else "finished"
 
     def _identity(self) -> dict[str, Any]:
         """What must be the same for a checkpoint to be taken up."""
@@ -343,54 +302,3 @@ def fit_side(tower: WithSide, method: MethodModule, batches: Draws, steps: int) 
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
     method.side_ready()
-
-
-@contextmanager
-def threads(count: int | None) -> Iterator[None]:
-    """Compute with so many processor threads, and with as many as before afterwards; None changes nothing."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count or before)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-@contextmanager
-def deferred_interrupt(*, patient: bool = False) -> Iterator[Callable[[], bool]]:
-    """Let the step under way finish before Ctrl-C counts; a second Ctrl-C counts at once, unless `patient`.
-
-    Outside the main thread signals cannot be caught, and nothing is deferred.
-    """
-    seen = False
-
-    def handler(number: int, frame: object) -> None:
-        nonlocal seen
-        if seen and not patient:
-            raise KeyboardInterrupt
-        seen = True
-
-    if threading.current_thread() is not threading.main_thread():
-        yield lambda: False
-        return
-    before = signal.signal(signal.SIGINT, handler)
-    try:
-        yield lambda: seen
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def make_optimizer(
-    parameters: list[nn.Parameter], config: Training, rate: float, decay: float
-) -> torch.optim.Optimizer:
-    """The optimiser that the config names, over one group of parameters."""
-    groups = [{"params": parameters, "lr": rate, "base": rate, "weight_decay": decay}]
-    match config.optimizer:
-        case "adagrad":
-            return torch.optim.Adagrad(groups, initial_accumulator_value=0.1, fused=True)
-        case "adam":
-            return torch.optim.Adam(groups, fused=True)
-        case "adamw":
-            return torch.optim.AdamW(groups, fused=True)
-        case "sgd":
-            return torch.optim.SGD(groups, fused=True)

@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 
 from unskew.errors import ConfigError
-from unskew.learning.fitting.loop import Training
+from unskew.learning.fitting.training import Training
 
 PATIENCE = timedelta(hours=12)
 """How long a process waits for the others; the first may write shards or validate for long."""

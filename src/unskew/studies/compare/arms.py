@@ -12,7 +12,7 @@ from typing import Any
 
 from unskew.checking import checked, table_of
 from unskew.errors import ConfigError
-from unskew.learning.fitting.loop import Training
+from unskew.learning.fitting.training import Training
 from unskew.learning.methods import LEARNERS, METHODS, Learner, PackageConfig
 from unskew.learning.rankers import RANKERS, Ranker
 

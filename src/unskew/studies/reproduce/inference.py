@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from unskew.clicks.lists.scaling import fit_scaler
-from unskew.learning.fitting.loop import threads
+from unskew.learning.fitting.runtime import threads
 from unskew.learning.methods import Context, MethodConfig, Naive, Vectorization
 from unskew.learning.model import Model, build
 from unskew.learning.rankers import MLP
