@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from unskew.clicks.counts.batches import Batches
 from unskew.clicks.counts.reduction import Counts, reduce_log
 from unskew.clicks.lists.inputs import Vectors
+from unskew.clicks.lists.synthetic import make_lists
+from unskew.clicks.simulate import PositionBias, simulate
 from unskew.errors import DataError
 from unskew.types import Lists, Log
 
@@ -331,3 +333,17 @@ def test_a_few_heavy_rows_do_not_shrink_the_batch() -> None:
     batches = Batches(counts, size=32)
     assert len(batches.at(0).where) == 32
     assert len(Batches(replace(counts), size=500).at(0).where) == 100
+
+
+def test_means_of_numbers_are_carried_and_keep_no_rankings_apart() -> None:
+    log = simulate(make_lists(queries=3, features=4, seed=0), PositionBias(), pages=50, seed=0)
+    scores = np.random.default_rng(0).normal(size=len(log.row))
+    scored = replace(log, columns={"logging_score": scores})
+    plain, counts = reduce_log(log), reduce_log(scored, averages=("logging_score", "absent"))
+    assert np.array_equal(counts.row, plain.row)
+    assert set(counts.serp) == {"logging_score"}
+    page = np.repeat(np.arange(len(log)), log.sizes)
+    for row, slot in np.argwhere(counts.where):
+        here = (log.row == counts.row[row, slot]) & (log.position == counts.position[row, slot])
+        here &= log.query[page] == counts.query[row]
+        assert counts.serp["logging_score"][row, slot] == pytest.approx(scores[here].mean(), abs=1e-5)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor
@@ -9,13 +12,17 @@ from torch import Tensor
 from unskew.clicks.lists.inputs import Vectors
 from unskew.learning.losses import softmax_loss
 from unskew.learning.methods import (
-    DLA,
     UPE,
     Additive,
     Context,
     GradientReversal,
+    MethodModule,
     TowerDropout,
 )
+from unskew.learning.methods.upe import logging_target
+from unskew.learning.model import build_tower
+from unskew.learning.rankers import MLP
+from unskew.learning.rankers.beside import WithSide
 from unskew.types import ClickBatch
 
 torch.set_num_threads(1)
@@ -90,24 +97,77 @@ def test_gradient_reversal_pushes_the_bias_against_its_own_head() -> None:
     assert head.item() == pytest.approx((plain * BIAS).sum().item(), rel=1e-5)
 
 
-def test_upe_without_a_confounder_is_dla_and_the_logging_ranker() -> None:
-    b, m = batch(), torch.tensor([[0.4, 0.1, -0.2], [0.0, 0.3, 0.1]])
-    upe, dla = UPE().build(Context(3)), DLA().build(Context(3))
-    set_bias(upe.bias)
-    set_bias(dla.bias)
+def upe(width: int = 2) -> MethodModule:
+    """With a head that adds up its embedding, f(h) = sum h, and ranks that shift it by BIAS."""
+    method = UPE(width=width).build(Context(3))
+    with torch.no_grad():
+        method.head = torch.nn.Linear(width, 1, bias=False)
+        method.head.weight.fill_(1.0)
+        method.rank.copy_(torch.stack([BIAS, *[torch.zeros(3)] * (width - 1)], dim=-1))
+    return method.train()
+
+
+EMBEDDING = torch.tensor([[[0.4, 0.1], [0.1, 0.3], [-0.2, 0.0]], [[0.0, 0.2], [0.3, 0.1], [0.1, -0.4]]])
+
+
+def upe_outputs() -> Tensor:
+    return torch.cat([SCORES.unsqueeze(-1), EMBEDDING], dim=-1)
+
+
+def test_upe_losses_by_hand() -> None:
+    """With a linear head the adjusted examination is that of the ranks alone: e_k = m + b_k, a_k = b_k + c."""
+    b, m = batch(), EMBEDDING.sum(-1)
     logging = softmax_loss(m, torch.tensor([[1.0, 1 / 2, 1 / 3]] * 2), where=b.where)
-    found = upe(torch.stack([SCORES, m], dim=-1), b)
-    assert found.item() == pytest.approx((dla(SCORES.unsqueeze(-1), b) + logging).item(), rel=1e-5)
-    assert upe.propensity().tolist() == pytest.approx((BIAS - BIAS[0]).exp().tolist())
+    w_r = torch.exp(SCORES[:, :1] - SCORES)
+    propensity = softmax_loss(m + BIAS, CLICKS, where=b.where, weights=w_r)
+    ranking = softmax_loss(SCORES, CLICKS, where=b.where, weights=torch.exp(BIAS[0] - BIAS).expand(2, 3))
+    method = upe()
+    assert method(upe_outputs(), b).item() == pytest.approx((logging + propensity + ranking).item(), rel=1e-5)
+    expected = 0.05 * torch.log_softmax(BIAS, -1)  # followed over steps
+    torch.testing.assert_close(method.averaged, expected)
+    torch.testing.assert_close(method.propensity(), (expected - expected[0]).exp())
+
+
+def test_upe_fits_logging_scores_where_the_log_has_them() -> None:
+    scores = torch.tensor([[2.0, 0.5, -1.0], [math.nan, 0.0, 0.0]])
+    b = replace(batch(), serp={"logging_score": scores}, impressions=torch.tensor([[3.0] * 3, [2.0] * 3]))
+    norm = sum(math.exp(value) for value in (2.0, 0.5, -1.0))
+    first = [3 * math.exp(value) / norm for value in (2.0, 0.5, -1.0)]
+    target = logging_target(b)
+    assert target[0].tolist() == pytest.approx(first)
+    assert target[1].tolist() == pytest.approx([2, 1, 2 / 3])  # a score is missing: by rank
+
+
+def test_upe_averages_examination_over_documents_at_every_rank() -> None:
+    method = UPE(width=2).build(Context(3)).train()
+    with torch.no_grad():
+        method.rank.copy_(torch.tensor([[0.5, 0.0], [0.0, 1.0], [-1.0, 0.3]]))
+    mean = torch.zeros(3)
+    for embedding, times in zip(EMBEDDING.flatten(0, 1), (1.0, 1.0, 1.0, 4.0, 4.0, 4.0), strict=True):
+        mean += times * torch.softmax(method.head(embedding + method.rank).squeeze(-1), 0).detach() / 15
+    shown = torch.tensor([[1.0] * 3, [4.0] * 3])
+    torch.testing.assert_close(method.adjusted(EMBEDDING, shown), mean.log())
 
 
 def test_upe_keeps_its_three_gradients_apart() -> None:
-    relevance = torch.stack([SCORES, torch.zeros_like(SCORES)], dim=-1).requires_grad_()
-    method = UPE().build(Context(3))
-    with torch.no_grad():
-        method.taste.fill_(2.0)
-    method(relevance, batch()).backward()
-    only_logging = torch.zeros_like(SCORES, requires_grad=True)
-    softmax_loss(only_logging, torch.tensor([[1.0, 1 / 2, 1 / 3]] * 2), where=batch().where).backward()
-    torch.testing.assert_close(relevance.grad[..., 1], only_logging.grad)
-    assert method.taste.grad is not None
+    """Documents and head learn the logging ranker, ranks the propensity, the score the ranking, and no more."""
+    method = upe()
+    outputs = upe_outputs().requires_grad_()
+    method(outputs, batch()).backward()
+    m = EMBEDDING.clone().requires_grad_()
+    softmax_loss(m.sum(-1), torch.tensor([[1.0, 1 / 2, 1 / 3]] * 2), where=batch().where).backward()
+    torch.testing.assert_close(outputs.grad[..., 1:], m.grad)
+    s = SCORES.clone().requires_grad_()
+    w = torch.exp(BIAS[0] - BIAS).expand(2, 3)
+    softmax_loss(s, CLICKS, where=batch().where, weights=w).backward()
+    torch.testing.assert_close(outputs.grad[..., 0], s.grad)
+    assert method.rank.grad.abs().max() > 0
+
+
+def test_the_logging_ranker_has_a_network_of_its_own() -> None:
+    method = UPE(confounder=(5,), width=3).build(Context(3))
+    tower = build_tower(MLP(sizes=(4,)), 6, method)
+    assert isinstance(tower, WithSide)
+    assert method.outputs == 1
+    assert tower(torch.zeros(2, 6)).shape == (2, 4)
+    assert {id(p) for p in tower.side.parameters()}.isdisjoint(id(p) for p in tower.ranker.parameters())

@@ -105,6 +105,7 @@ def open_shard_data(
         held_out=asked.training.validate_on == "clicks",
         reduction=method.reduction,
         unseen=method.unseen,
+        averages=method.averages,
         serp=method.serp,
         bins=BINS,
         missing=files.missing_features,

@@ -114,20 +114,26 @@ def reduce_log(
     *,
     serp: Sequence[str] = (),
     presentation: Presentation | None = None,
+    averages: Sequence[str] = (),
 ) -> Counts:
     """Reduce a log to the rows that a loss needs; `serp` names presentation columns to keep apart and carry.
 
-    A `presentation` names them itself, and they are kept apart and carried as it encodes them. Rows come out in an
-    order that does not depend on the order of the pages (except for `pages`).
+    A `presentation` names them itself, and they are kept apart and carried as it encodes them. `averages` are columns
+    of numbers, where the log has them, whose mean over the pages of a row is carried. Rows come out in an order that
+    does not depend on the order of the pages (except for `pages`).
     """
     if len(log) == 0 or len(log.row) == 0:
         what = "no pages" if len(log) == 0 else "no impressions: every page is empty"
         raise DataError(f"the log has {what}", path=log.lists.name, hint="check filters and splits")
+    numbers = {name: log.columns[name] for name in averages if name in log.columns}
     log = replace(log, columns=encoded_columns(log.columns, serp, presentation))
     page = np.repeat(np.arange(len(log)), log.sizes)
     slot = np.arange(len(log.row)) - log.offsets[page]
     first, group = (np.arange(len(log)),) * 2 if reduction == "pages" else same_page(log, page, slot)
     counts = lay_out(log, first, group[page], slot, (log.click, np.ones(len(page))))
+    cell = group[page] * counts.row.shape[1] + slot
+    means = {name: slot_means(counts, cell, values) for name, values in numbers.items()}
+    counts = replace(counts, serp={**counts.serp, **means})
     return counts if reduction != "pairs" else with_pairs(counts, _clicked_both(log, group, slot, counts))
 
 
@@ -153,6 +159,13 @@ def lay_out(pages: Log, first: Array, row: Array, slot: Array, shown: tuple[Arra
         impressions=impressions,
         serp={name: fill(column[cells], where) for name, column in pages.columns.items()},
     )
+
+
+def slot_means(counts: Counts, cell: Array, values: Array) -> Array:
+    """The mean of a column [N] over the impressions of each slot, [R, K] float32; 0 where padded."""
+    total = np.bincount(cell, np.asarray(values, float), minlength=counts.row.size).reshape(counts.row.shape)
+    mean: Array = (total / np.maximum(counts.impressions, 1)).astype(np.float32)
+    return mean
 
 
 def with_pairs(counts: Counts, both: Array) -> Counts:

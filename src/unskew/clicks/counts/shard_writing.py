@@ -33,6 +33,8 @@ from unskew.types import Array, Lists
 
 ABOUT = "shards.json"
 FACTS = ("pages", "impressions", "clicks", "queries", "positions", "clickless")
+SERP = "serp-"
+"""Before the names of columns, in a shard."""
 SLOT = ("ranking_id", "query_id", "doc_id", "position", "impressions", "clicks")
 """Columns of counts."""
 NARROW = {
@@ -64,6 +66,8 @@ class ShardSource:
     """Documents that were never shown to join those of each query, as `by_query` does; None: rows are rankings."""
     serp: tuple[str, ...] = ()
     """Presentation columns to carry, encoded."""
+    averages: tuple[str, ...] = ()
+    """Columns of numbers to carry the mean of, where a log has them."""
     kinds: Mapping[str, Kind] = field(default_factory=dict)
     bins: int = 0
     """As in `fit_presentation`."""
@@ -79,7 +83,14 @@ class ShardSource:
     @property
     def columns(self) -> list[str]:
         """Columns that are read."""
-        return [*(REQUIRED if self.log is not None else SLOT), *self.serp]
+        return [*(REQUIRED if self.log is not None else SLOT), *self.serp, *self.averaged()]
+
+    def averaged(self) -> list[str]:
+        """Columns to average that the log has."""
+        if self.log is None or not self.averages:
+            return []
+        present = pq.read_schema(self.pages()[0]).names
+        return [name for name in self.averages if name in present]
 
     def pages(self) -> list[Path]:
         """The files of the log, or of the slots of the counts."""
@@ -146,7 +157,7 @@ def shard_file(folder: Path, shard: int) -> Path:
 def save_shard(counts: Counts, path: Path) -> None:
     """Write the arrays of a shard."""
     arrays = {name: getattr(counts, name).astype(kind) for name, kind in NARROW.items()}
-    arrays |= {f"serp-{name}": values for name, values in counts.serp.items()}
+    arrays |= {f"{SERP}{name}": values for name, values in counts.serp.items()}
     further = {"pairs": counts.pairs, "shown_at": counts.shown_at, "stands_for": counts.stands_for}
     arrays |= {name: values for name, values in further.items() if values is not None}
     arrays |= {"features": counts.lists.features, "offsets": counts.lists.offsets}
@@ -229,8 +240,9 @@ def _reduce(
         kind: Literal["counts", "pairs"] = "pairs" if source.reduction == "pairs" else "counts"
         counts = read_counts(own, lists, kind, presentation=presentation)
         return counts, int(counts.impressions.max(1).sum())
-    log = read_log(featured, lists, columns=source.serp)
+    log = read_log(featured, lists, columns=[*source.serp, *source.averaged()])
     for path in {part, featured}:
         path.unlink()
     clicked = np.add.reduceat(log.click, log.offsets[:-1])  # a page in a file has a row
-    return reduce_log(log, source.reduction, presentation=presentation), int((clicked == 0).sum())
+    counts = reduce_log(log, source.reduction, presentation=presentation, averages=source.averages)
+    return counts, int((clicked == 0).sum())

@@ -32,6 +32,7 @@ from unskew.clicks.counts.reduction import Counts
 from unskew.clicks.counts.shard_writing import (
     ABOUT,
     FACTS,
+    SERP,
     ShardSource,
     check_columns,
     shard_file,
@@ -105,7 +106,7 @@ class Shards:
             **{name: arrays[name].astype(np.int64) for name in ("query", "row", "position")},
             clicks=arrays["clicks"],
             impressions=arrays["impressions"],
-            serp={name: arrays[f"serp-{name}"] for name in self.presentation.names},
+            serp={name.removeprefix(SERP): values for name, values in arrays.items() if name.startswith(SERP)},
             pairs=arrays.get("pairs"),
             shown_at=arrays.get("shown_at"),
             stands_for=arrays.get("stands_for"),

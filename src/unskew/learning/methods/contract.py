@@ -117,9 +117,14 @@ class MethodConfig(Learner):
         """How many documents that were never shown join those of a query, a row for each query; None: none do."""
         return None
 
+    @property
+    def averages(self) -> tuple[str, ...]:
+        """Columns of numbers whose mean over the pages of a row the method reads, where the log has them."""
+        return ()
+
     def table(self, log: Log, presentation: Presentation = NO_COLUMNS) -> Counts:
         """The rows of a log that the method trains on."""
-        counts = reduce_log(log, self.reduction, presentation=presentation)
+        counts = reduce_log(log, self.reduction, presentation=presentation, averages=self.averages)
         return counts if self.unseen is None else by_query(counts, self.unseen)
 
     def build(self, context: Context) -> MethodModule:

@@ -3,16 +3,16 @@
 Reference: Luo et al., "Unconfounded Propensity Estimation for Unbiased Learning to Rank", arXiv 2305.09918, 2023.
 
 Documents at high ranks are relevant, since a ranker put them there; a propensity model that sees ranks alone takes
-part of that relevance for examination. So the logging ranker is learned first, from the ranks it gave,
+part of that relevance for examination. So a network g of its own, with a head f, learns the logging ranker first,
 
-    Lm = Lsoft(m(x), 1 / rank)                           m: a second output of the ranker
-    e_k(x) = a_k + g(m(x))                               propensity with the confounder in it, m held constant
-    Le = Lsoft(e, c; exp(s_1 - s_k))                     as in dual learning
-    Lr = Lsoft(s, c; exp(a_1 - a_k))                     the ranker sees a_k alone: the confounder is averaged out
+    Lm = Lsoft(f(g(x)), p)                     p: softmax of the logging scores, or 1 / rank where the log has none
+    e_k(x) = f(g(x) + v_k)                     examination with the confounder in it; v_k an embedding of the rank
+    Le = Lsoft(e, c; exp(s_1 - s_k))           as in dual learning; f and g stay as they are, v learns
+    a_k = log mean_x softmax_k(e_1(x) ... e_P(x))        examination if ranks were given out at random (backdoor)
+    Lr = Lsoft(s, c; exp(a_1 - a_k))           the ranker sees a_k alone
 
-Differences from the paper: g is linear, so the average over the confounder (the backdoor adjustment) is a_k up
-to a constant, with no sum over the log; confounder, propensity and ranker are learned together, gradients kept
-apart.
+Differences from the paper: confounder, propensity and ranker are learned together, gradients kept apart, as in the
+released code; its average is over 16 shuffles of each list, where ours puts each document shown at every rank.
 """
 
 from __future__ import annotations
@@ -22,36 +22,79 @@ from typing import Annotated, Literal
 import torch
 from pydantic import Field
 from torch import Tensor, nn
+from torch.func import functional_call
 
-from unskew.learning.losses import softmax_loss
-from unskew.learning.methods.contract import Context, MethodConfig
+from unskew.learning.bias import at_rank
+from unskew.learning.losses import list_log_softmax, softmax_loss
+from unskew.learning.methods.contract import Context, MethodConfig, MethodModule, Side
 from unskew.learning.methods.dla import dual_weights
-from unskew.learning.methods.skeletons import RankBias
 from unskew.types import ClickBatch
 
+SCORE = "logging_score"
+"""Column of the log that says what pages were ordered by."""
 
-class UPEMethod(RankBias):
+
+def logging_target(batch: ClickBatch) -> Tensor:
+    """What the logging ranker made of each list, [B, K], times its impressions: softmax of scores, or 1 / rank."""
+    by_rank = 1 / batch.position.clamp(min=1)
+    scores = batch.serp.get(SCORE)
+    if scores is not None:
+        scores = scores.to(batch.impressions)
+        known = (scores.isfinite() | ~batch.where).all(-1, keepdim=True)
+        by_rank = torch.where(known, list_log_softmax(scores.nan_to_num(), batch.where).exp(), by_rank)
+    return torch.where(batch.where, batch.impressions * by_rank, 0.0)
+
+
+class UPEMethod(MethodModule):
     """Dual learning whose propensity model knows the logging ranker."""
 
-    outputs = 2
     config: UPE
+    averaged: Tensor
 
     def __init__(self, config: UPE, context: Context) -> None:
         super().__init__(config, context)
-        self.taste = nn.Parameter(torch.zeros(()))  # g
+        self.side = Side(config.confounder, config.width, later=False, penalty=0.0)  # g
+        self.head = nn.Sequential(nn.Linear(config.width, 32), nn.ELU(), nn.Linear(32, 1))  # f
+        self.rank = nn.Parameter(torch.zeros(context.positions, config.width))  # v
+        self.register_buffer("averaged", torch.zeros(context.positions))  # a, followed over steps
+
+    def frozen_head(self, h: Tensor) -> Tensor:
+        """f of embeddings [..., W], which does not learn from it."""
+        fixed = {name: value.detach() for name, value in self.head.named_parameters()}
+        found: Tensor = functional_call(self.head, fixed, (h,))
+        return found.squeeze(-1)
+
+    @torch.no_grad()
+    def adjusted(self, h: Tensor, shown: Tensor) -> Tensor:
+        """a_k [P], from embeddings [B, K, W] of results shown so often [B, K]."""
+        each = self.frozen_head(h.unsqueeze(-2) + self.rank).softmax(-1)  # [B, K, P]
+        total = shown.sum()
+        mean = (shown.unsqueeze(-1) * each).sum((0, 1)) / torch.where(total > 0, total, 1.0)
+        return mean.clamp(min=1e-12).log() if total > 0 else self.averaged.clone()
 
     def forward(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """Lm + Le + Lr; no gradient crosses from one to another."""
-        where = batch.where
-        s, m = relevance[..., 0].where(where, 0.0), relevance[..., 1].where(where, 0.0)
-        a = self.e(batch.position)
-        shown = torch.where(where, batch.impressions / batch.position.clamp(min=1), 0.0)
-        logging = softmax_loss(m, shown, where=where)
-        limit = self.config.max_weight
+        where, clicks, limit = batch.where, batch.clicks, self.config.max_weight
+        relevance = relevance.where(where.unsqueeze(-1), 0.0)
+        s, h = relevance[..., 0], relevance[..., 1:]
+        logging = softmax_loss(self.head(h).squeeze(-1), logging_target(batch), where=where)
+        e = self.frozen_head(h.detach() + at_rank(self.rank, batch.position))
         w_r = dual_weights(s.detach(), where, max_weight=limit)
-        w_e = dual_weights(a.detach(), where, max_weight=limit)
-        propensity = softmax_loss(a + self.taste * m.detach(), batch.clicks, where=where, weights=w_r)
-        return logging + propensity + softmax_loss(s, batch.clicks, where=where, weights=w_e)
+        a = self.averaged
+        if self.training:
+            a = self.adjusted(h.detach(), torch.where(where, batch.impressions, 0.0))
+            self.averaged.lerp_(a, 0.05)
+        w_e = dual_weights(at_rank(a, batch.position), where, max_weight=limit)
+        ranking = softmax_loss(s, clicks, where=where, weights=w_e)
+        return logging + softmax_loss(e, clicks, where=where, weights=w_r) + ranking
+
+    def click_scores(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
+        """Relevance times examination, in log space."""
+        return relevance[..., 0] + at_rank(self.averaged, batch.position)
+
+    def propensity(self) -> Tensor:
+        """exp(a_k - a_1)."""
+        return (self.averaged - self.averaged[0]).exp()
 
 
 class UPE(MethodConfig):
@@ -61,3 +104,12 @@ class UPE(MethodConfig):
     name: Literal["upe"] = "upe"
     max_weight: Annotated[float, Field(ge=1)] | None = None
     """Clip both weights at this value; none clips nothing."""
+    confounder: Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(strict=False)] = (32,)
+    """Hidden units of the network that learns the logging ranker."""
+    width: int = Field(16, ge=1)
+    """Length of its embedding of a document."""
+
+    @property
+    def averages(self) -> tuple[str, ...]:
+        """The scores that pages were ordered by, where the log has them."""
+        return (SCORE,)
