@@ -125,6 +125,7 @@ def paper_loss(log: Log, score: Array, logit: Array, tau: float, fit: str) -> fl
     The rewards of the paper, Eq. 20 there: R_d + mean over pages of (c - alpha_k R) / max(mean alpha, tau).
     """
     sig = 1 / (1 + np.exp(-logit))
+    score = score + np.log(sig)  # the ranker's output is added to the regression
     ranking = weights = regression = 0.0
     for query in np.unique(log.query):
         pages = [np.arange(log.offsets[p], log.offsets[p + 1]) for p in np.flatnonzero(log.query == query)]
@@ -191,6 +192,7 @@ def test_with_many_pages_it_still_learns_from_documents_never_shown() -> None:
     shown = np.zeros(len(lists.features), bool)
     shown[log.row] = True
     outputs = torch.randn(len(lists.features), 2, generator=torch.Generator().manual_seed(0))
+    outputs[:, 1] = 0.3  # a regression that tells nothing apart
     ipw, robust, without = (
         ranker_gradient(config, log, outputs)
         for config in (

@@ -118,9 +118,9 @@ def reduce_log(
 ) -> Counts:
     """Reduce a log to the rows that a loss needs; `serp` names presentation columns to keep apart and carry.
 
-    A `presentation` names them itself, and they are kept apart and carried as it encodes them. `averages` are columns
-    of numbers, where the log has them, whose mean over the pages of a row is carried. Rows come out in an order that
-    does not depend on the order of the pages (except for `pages`).
+    A `presentation` names them itself, and they are kept apart and carried as it encodes them. `averages` are
+    columns of numbers, where the log has them, whose mean over the pages of a row is carried. Rows come out in an
+    order that does not depend on the order of the pages (except for `pages`).
     """
     if len(log) == 0 or len(log.row) == 0:
         what = "no pages" if len(log) == 0 else "no impressions: every page is empty"

@@ -9,17 +9,19 @@ examination of a rank, R the regression estimate, and tau a clip that falls with
     a = sum_k n_k alpha_k / n                                 how much of it was seen; 0 if it was never shown
     y = R + (C / n - a R) / max(a, tau)                       tau = min(1, clip / sqrt(N))
     R by the likelihood of clicks  - C log(a R) - (n - C) log(1 - a R)
-    minimise - sum_d n y log softmax_d(s) over all candidates, divided by the sum of n y;  rank by s
+    minimise - sum_d n y log softmax_d(s) over all candidates, divided by the sum of n y
+    s = log R + f                                             f: the ranker, R held constant;  rank by s
 
 A document that was seen enough (a >= tau) has the inverse propensity estimate, one that was never shown has R
 alone, and in between the less was seen, the more of R remains. y is never negative.
 
 Differences from the paper: trust bias is not modelled (beta = 0); propensities are those of `ipw`, relative to
 rank 1, so R is the click rate at rank 1; ranker and regression (a network of its own, with a level that starts
-from the click rate) are trained together, with a softmax loss and not by policy gradient. The published loss of R
-is a cross-entropy with weights (C / n) / max(a, tau) and (a - C / n) / max(a, tau), the latter of either sign
-(`fit = "weighted"`). Of the documents that were never shown `candidates` are drawn for each query, each standing
-for its share of all of them.
+from the click rate) are trained together, with a softmax loss and not by policy gradient. The loss is least where
+s = log y, so s starts from log R and the ranker learns what clicks say beyond it; the published ranker starts from
+a pre-trained one. The published loss of R is a cross-entropy with weights (C / n) / max(a, tau) and
+(a - C / n) / max(a, tau), the latter of either sign (`fit = "weighted"`). Of the documents that were never shown
+`candidates` are drawn for each query, each standing for its share of all of them.
 """
 
 from __future__ import annotations
@@ -80,21 +82,29 @@ class DoublyRobustMethod(KnownPropensity):
         pages = 1 if context.facts is None else max(context.facts.pages, 1)
         self.register_buffer("tau", torch.tensor(min(1.0, config.clip / pages**0.5)))
         self.level = nn.Parameter(context.click_rates()[0].logit())
-        self.side = Side(config.regression, 1, later=False, penalty=0.0)
+        self.side, self.at_zero = Side(config.regression, 1, later=False, penalty=0.0), slice(0, 1)
 
     def forward(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """The ranking loss on corrected labels and the regression loss on weighted clicks."""
         where, c, n = batch.where, batch.clicks, batch.impressions
-        score, logit = (relevance[..., each].where(where, 0.0) for each in (0, 1))
-        logit, seen = logit + self.level, exposure(self.theta, batch)
+        relevance = relevance.where(where.unsqueeze(-1), 0.0)
+        logit, seen = relevance[..., 1] + self.level, exposure(self.theta, batch)
         label = doubly_robust_label(c, n, seen, logit.detach().sigmoid(), self.tau)
         copies = torch.ones_like(n) if batch.stands_for is None else batch.stands_for
-        score = score + torch.where(where, copies, 1.0).log()
+        score = relevance[..., 0] + F.logsigmoid(logit).detach() + torch.where(where, copies, 1.0).log()
         ranking = softmax_loss(score, label, where=where, weights=copies)
         if self.config.fit == "likelihood":
             return ranking + log_probability_loss(log_rate(logit, seen, n), batch)
         each = (c * F.softplus(-logit) + (seen - c) * F.softplus(logit)) / clipped(seen, n, self.tau)
         return ranking + torch.where(where, each, 0.0).sum() / page_count(where, n)
+
+    def score_weights(self) -> Tensor | None:
+        """None: log R is not linear in the outputs."""
+        return None
+
+    def score(self, relevance: Tensor, where: Tensor) -> Tensor:
+        """log R + f."""
+        return (relevance[..., 0] + F.logsigmoid(relevance[..., 1] + self.level)).where(where, 0.0)
 
     def click_scores(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """The regression times examination, in log space."""
