@@ -1,4 +1,4 @@
-"""What is called examination is P(seen at k) / P(seen at 1), in all methods; what else there is has its own name."""
+"""What is called examination is P(seen at k) / P(seen at 1), in all methods; the rest has other names."""
 
 from __future__ import annotations
 

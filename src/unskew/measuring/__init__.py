@@ -5,6 +5,9 @@ from unskew.measuring.clicks import click_loglikelihood_metric as click_loglikel
 from unskew.measuring.clicks import listwise_click_loglikelihood_metric as listwise_click_loglikelihood_metric
 from unskew.measuring.clicks import perplexity_by_rank_metric as perplexity_by_rank_metric
 from unskew.measuring.clicks import perplexity_metric as perplexity_metric
+from unskew.measuring.counterfactual import PageNdcg as PageNdcg
+from unskew.measuring.counterfactual import page_ndcg_metric as page_ndcg_metric
+from unskew.measuring.counterfactual import rank_weights as rank_weights
 from unskew.measuring.ranked import RankedLists as RankedLists
 from unskew.measuring.ranked import rank_lists as rank_lists
 from unskew.measuring.ranking import Empty as Empty

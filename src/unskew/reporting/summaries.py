@@ -59,6 +59,12 @@ def _rules(rules: Mapping[str, Mapping[str, Any]]) -> Table:
     return Table(("rule", "rows", "share", ""), rows, text=("",))
 
 
+PAGES = (
+    "The results of each page in the run's order. IPS-nDCG weighs an outcome by one over the average clicks at "
+    "the rank where it was shown."
+)
+
+
 def run_page(folder: Path, status: str, metrics: Mapping[str, Any]) -> Page:
     """How a run ended, from its metrics.json."""
     validation, sections, lines = metrics["validation"], [], []
@@ -75,7 +81,10 @@ def run_page(folder: Path, status: str, metrics: Mapping[str, Any]) -> Page:
 
 def measure_page(result: Mapping[str, Any]) -> Page:
     """What `measure` found."""
-    sections = [_ranking(result["ranking"], result.get("against", {}))]
+    against = result.get("against", {})
+    sections = [_ranking(result["ranking"], against)]
+    if "pages" in result:
+        sections.append(Section("Logged pages", PAGES, [_means(result["pages"], against, "pages")]))
     if "clicks" in result:
         rows = [
             [name, " ".join(map(number, value)) if isinstance(value, list) else number(value)]
@@ -88,11 +97,16 @@ def measure_page(result: Mapping[str, Any]) -> Page:
 def _ranking(report: Mapping[str, Any], against: Mapping[str, Any]) -> Section:
     """Ranking metrics, how queries without a relevant document were counted, and a comparison if there is one."""
     text = f"{report['queries']} queries, {report['without_relevant']} of them without a relevant document "
-    table = Table(("metric", "mean"), [[name, number(value)] for name, value in report["means"].items()])
-    if against:
-        rows = [[*row, *_compared(against["metrics"][row[0]])] for row in table.rows]
-        table = Table((*table.columns, "difference", "95 % interval", "p"), rows, f"against {against['run']}")
-    return Section("Ranking", f"{text}({report['empty']})", [table])
+    return Section("Ranking", f"{text}({report['empty']})", [_means(report["means"], against, "metrics")])
+
+
+def _means(means: Mapping[str, float | None], against: Mapping[str, Any], kind: str) -> Table:
+    """A row for every metric, with a comparison if there is one."""
+    table = Table(("metric", "mean"), [[name, number(value)] for name, value in means.items()])
+    if not against:
+        return table
+    rows = [[*row, *_compared(against[kind][row[0]])] for row in table.rows]
+    return Table((*table.columns, "difference", "95 % interval", "p"), rows, f"against {against['run']}")
 
 
 def _compared(test: Mapping[str, Any]) -> list[str]:

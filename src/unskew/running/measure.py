@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,26 +14,32 @@ from unskew.checking import known
 from unskew.clicks.counts.batches import Batches
 from unskew.clicks.counts.reduction import reduce_log
 from unskew.clicks.log import read_log
+from unskew.errors import ConfigError, DataError
 from unskew.learning.model import Model, load
 from unskew.learning.scorer import Scorer
 from unskew.measuring import (
     DEFAULT_METRICS,
     Empty,
+    PageNdcg,
     auc_metric,
     click_loglikelihood_metric,
     measure_ranking,
+    page_ndcg_metric,
     paired_bootstrap,
     paired_t_test,
     perplexity_by_rank_metric,
     perplexity_metric,
+    rank_weights,
 )
-from unskew.running.choosing import click_likelihood, click_ndcg
+from unskew.running.choosing import click_likelihood
 from unskew.running.files import read_lists, texts_for
 from unskew.running.run import Run
 from unskew.types import Array, Lists, Log
 
 Files = Path | str | Sequence[Path | str]
 Measured = Run | Scorer | Path | str
+CUTS = (5, 10)
+"""Cut-offs of the nDCG of logged pages."""
 
 
 def measure(
@@ -43,12 +50,14 @@ def measure(
     empty: str = "skip",
     against: Measured | None = None,
     log: Log | Path | str | None = None,
+    outcomes: Sequence[str] = (),
     doc_ids: bool = False,
 ) -> dict[str, Any]:
     """Ranking metrics of a run on labelled lists; a paired comparison and click metrics where asked for.
 
     Runs are what `learn` and `load` return, or folders; lists and the log data in memory or files. `empty` says
-    what a query without a relevant document counts: skip, zero or one.
+    what a query without a relevant document counts: skip, zero or one. `outcomes` are columns of the log, such as
+    installs, that the pages are measured by besides clicks.
     """
     convention = cast(Empty, known("empty", empty, dict.fromkeys(("skip", "zero", "one"))))
     model = _model(run)
@@ -61,8 +70,18 @@ def measure(
         other = measure_ranking(_model(against).score(lists), lists, metrics, empty=convention)
         compared = {name: _paired(report.per_query[name], other.per_query[name]) for name in report.per_query}
         result["against"] = {"run": _name(against), "metrics": compared}
+    if outcomes and log is None:
+        raise ConfigError("outcomes= are columns of a log: give log= too")
     if log is not None:
-        result["clicks"] = measure_clicks(model, log if isinstance(log, Log) else read_log(Path(log), lists))
+        shown = log if isinstance(log, Log) else read_log(Path(log), lists)
+        pages = measure_pages(model, shown, outcomes)
+        result["pages"] = {name: finite(found.mean) for name, found in pages.items()}
+        if against is not None:
+            others = measure_pages(_model(against), shown, outcomes)
+            paired = {name: _paired(pages[name].shares, others[name].shares) for name in pages}
+            result["against"]["pages"] = paired
+        if isinstance(model, Model):  # a package ranks and has no click model
+            result["clicks"] = measure_clicks(model, shown)
     return result
 
 
@@ -89,10 +108,35 @@ def finite(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 
-def measure_clicks(model: Scorer, log: Log) -> dict[str, Any]:
+def measure_pages(model: Scorer, log: Log, outcomes: Sequence[str] = ()) -> dict[str, PageNdcg]:
+    """How well a run orders the results of the pages, by clicks and other columns, raw and corrected for rank."""
+    missing = [name for name in outcomes if name not in log.columns]
+    if missing:
+        known("outcome", missing[0], log.columns)
+    scores, weights = model.score(log.lists)[log.row], rank_weights(log.click, log.position)
+    found = {}
+    for name, column in {"clicks": log.click, **{name: log.columns[name] for name in outcomes}}.items():
+        for at, kind in product(CUTS, ("nDCG", "IPS-nDCG")):
+            by = weights if kind == "IPS-nDCG" else None
+            found[f"{kind}@{at} of {name}"] = page_ndcg_metric(
+                scores, outcome_values(name, column), offsets=log.offsets, weights=by, at=at
+            )
+    return found
+
+
+def outcome_values(name: str, column: Array) -> Array:
+    """A column as numbers from 0, none where it is empty."""
+    try:
+        values = np.nan_to_num(np.asarray(column, np.float64), nan=0.0)
+    except (TypeError, ValueError):
+        raise DataError(f"column {name} is no outcome: it has other values than numbers") from None
+    if not (np.isfinite(values) & (values >= 0)).all():
+        raise DataError(f"column {name} is no outcome: it has values below 0")
+    return values
+
+
+def measure_clicks(model: Model, log: Log) -> dict[str, Any]:
     """How well the run's click model predicts a log; probabilities only where the method has them."""
-    if not isinstance(model, Model):  # a package ranks and has no click model
-        return {"nDCG@10 of clicks": finite(click_ndcg(model, log))}
     model.ranker.cpu()
     model.method.cpu()
     counts = reduce_log(log, presentation=model.presentation)

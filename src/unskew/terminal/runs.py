@@ -52,6 +52,10 @@ def measure(
     log: Annotated[
         Path | None, typer.Option(help="Impressions of these lists, to measure click prediction.")
     ] = None,
+    outcomes: Annotated[
+        list[str] | None,
+        typer.Option("--outcome", help="Column of the log to measure pages by, such as install; repeatable."),
+    ] = None,
     doc_ids: DocIds = False,
     as_json: Json = False,
 ) -> None:
