@@ -1,62 +1,87 @@
 """Level is not relevance: do methods rank documents that were never shown, where ten of many are?
 
-All pages are shuffled, so nothing is confounded; nDCG@10 over whole training lists, most of whose documents were
-never shown. A ranker that must learn first that little is clicked puts the documents that were not shown on top.
+Two bars over all methods, as nDCG@10 over whole training lists, most of whose documents were never shown. With
+all pages shuffled nothing is confounded, and no method should rank below list-wise `naive`. With 5 % shuffled
+pages none should rank below the logging ranker, unless training says that the data cannot tell.
 
-    python experiments/levels.py                         # generated lists of 140 documents
+    python experiments/levels.py                         # generated lists of 120 documents, all pages shuffled
+    python experiments/levels.py --randomized 0.05       # few of them
     python experiments/levels.py --mslr FOLDER           # MSLR-WEB files in a folder
+    python experiments/levels.py --scaling query_minmax --methods naive,additive,additive-as_is
+
+`-sigmoid` after a name takes the pointwise loss, `-as_is` the relevance outputs as they are (`centred = false`).
 """
 
 from __future__ import annotations
 
 import argparse
+from collections import Counter, defaultdict
 from pathlib import Path
 
 import numpy as np
 import torch
 
 import unskew
+from unskew.clicks.simulate.logger import logging_scores
 from unskew.measuring import ndcg_metric
+
+ARMS = ["naive-sigmoid", "ipw-sigmoid", *unskew.METHODS]
+RANKERS = (unskew.rankers.Linear(), unskew.rankers.MLP(sizes=(64, 32)))
 
 
 def ndcg(scores, lists):
     return float(np.nanmean(ndcg_metric(scores, lists.labels, offsets=lists.offsets, at=10)))
 
 
-def main():
+def method_of(arm):
+    name, *marks = arm.split("-")
+    options = {"loss": "sigmoid"} if "sigmoid" in marks else {}
+    return unskew.METHODS[name](**options, **({"centred": False} if "as_is" in marks else {}))
+
+
+def lists_of(options, seed):
+    if options.mslr is None:
+        return unskew.make_lists(options.queries, 25, options.documents, seed=seed + 3)
+    return unskew.read_letor(sorted(options.mslr.glob("*.txt*")))
+
+
+def read_options():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mslr", type=Path, help="folder with LETOR files, in the place of generated lists")
     parser.add_argument("--queries", type=int, default=63)
-    parser.add_argument("--documents", type=int, default=140)
+    parser.add_argument("--documents", type=int, default=120)
     parser.add_argument("--pages", type=int, default=60_000)
     parser.add_argument("--steps", type=int, default=500)
     parser.add_argument("--randomized", type=float, default=1.0)
     parser.add_argument("--scaling", default="standard")
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--methods", type=lambda text: text.split(","), default=["naive-sigmoid", *unskew.METHODS])
-    options = parser.parse_args()
+    parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--methods", type=lambda text: text.split(","), default=ARMS)
+    return parser.parse_args()
+
+
+def main():
+    options = read_options()
     torch.set_num_threads(1)
-    found = {}
-    for seed in range(options.seeds):
-        if options.mslr is None:
-            lists = unskew.make_lists(options.queries, 25, options.documents, seed=seed + 3)
-        else:
-            lists = unskew.read_letor(sorted(options.mslr.glob("*.txt*")))
-        log = unskew.simulate(
-            lists, "position", pages=options.pages, seed=seed, cutoff=10, randomized=options.randomized
-        )
-        rng = np.random.default_rng(seed)
-        found.setdefault(("any order", ""), []).append(ndcg(rng.random(len(lists.labels)), lists))
-        for name in options.methods:
-            method = unskew.methods.Naive(loss="sigmoid") if name == "naive-sigmoid" else unskew.METHODS[name]()
-            for ranker in (unskew.rankers.Linear(), unskew.rankers.MLP(sizes=(64, 32))):
-                run = unskew.learn(
-                    log, method, ranker=ranker, scaling=options.scaling, steps=options.steps, seed=seed, threads=1
-                )
-                found.setdefault((name, ranker.name), []).append(ndcg(run.score(lists), lists))
-        print(f"seed {seed} done", flush=True)
-    for (name, ranker), values in found.items():
-        print(f"{name:<18}{ranker:<8}{np.mean(values):.3f} ± {np.std(values):.3f}")
+    found, said = defaultdict(list), defaultdict(Counter)
+    for seed in range(options.first_seed, options.first_seed + options.seeds):
+        lists = lists_of(options, seed)
+        share = options.randomized
+        log = unskew.simulate(lists, "position", pages=options.pages, seed=seed, cutoff=10, randomized=share)
+        found["any order", ""].append(ndcg(np.random.default_rng(seed).random(len(lists.labels)), lists))
+        found["logging ranker", ""].append(ndcg(logging_scores(lists, seed=seed), lists))
+        training = {"steps": options.steps, "seed": seed, "threads": 1}
+        for arm in options.methods:
+            for ranker in RANKERS:
+                run = unskew.learn(log, method_of(arm), ranker=ranker, scaling=options.scaling, **training)
+                found[arm, ranker.name].append(ndcg(run.score(lists), lists))
+                standing = run.metrics["standing"]["verdict"]
+                said[arm, ranker.name][standing] += 1
+                print(f"seed {seed} {arm} {ranker.name} {found[arm, ranker.name][-1]:.4f} {standing}", flush=True)
+    print(f"\n| {'method':<18} | ranker | nDCG@10 | training says |\n|---|---|---:|---|")
+    for key, values in found.items():
+        verdicts = ", ".join(f"{verdict} ({count})" for verdict, count in said[key].items())
+        print(f"| `{key[0]}` | {key[1]} | {np.mean(values):.3f} ± {np.std(values):.3f} | {verdicts} |")
 
 
 if __name__ == "__main__":

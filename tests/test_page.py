@@ -191,7 +191,8 @@ def test_the_bar_survives_a_narrow_terminal(metric: float | None) -> None:
 
 
 def test_a_run_without_validation_and_measures_without_a_value() -> None:
-    ended = run_page(Path("runs/dla"), "finished", {"validation": {"on": "nothing", "best": None, "step": 0}})
+    metrics = {"validation": {"on": "nothing", "best": None, "step": 0}, "curves": []}
+    ended = run_page(Path("runs/dla"), "finished", metrics)
     assert printed(ended) == "finished: runs/dla\n"
     ranking = {"means": {"ndcg@10": None}, "queries": 2, "without_relevant": 2, "empty": "skip"}
     clicks = {"AUC": None, "perplexity by rank": [1.5, None]}

@@ -72,6 +72,8 @@ def run_page(folder: Path, status: str, metrics: Mapping[str, Any]) -> Page:
         what = _CHOSEN.get(validation["on"], "log-likelihood of a held-out click")
         lines.append(f"validation: {what} {validation['best']:.4f} at step {validation['step']}")
     lines += [f"{curve.label}: {curve.line()}" for curve in (Curve(**found) for found in metrics["curves"])]
+    if "standing" in metrics:
+        lines.append(metrics["standing"]["sentence"])
     if lines:
         sections.append(Section("What was learned", "\n\n".join(lines)))
     if "test" in metrics:

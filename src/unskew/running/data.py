@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from unskew.clicks.counts.batches import Batches
-from unskew.clicks.counts.reduction import Facts, reduce_log
+from unskew.clicks.counts.reduction import Counts, Facts, reduce_log
 from unskew.clicks.counts.shards import Shards
 from unskew.clicks.lists.inputs import Tokens, Vectors
 from unskew.clicks.lists.scaling import Scaler, fit_scaler
@@ -29,6 +29,16 @@ CHECKED = 4096
 """Rows of a batch of held-out clicks."""
 BINS = 10
 """Bins that a continuous bias factor is cut into."""
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Held-out pages in two parts."""
+
+    usual: Counts | None
+    """As the logging ranker ordered them."""
+    shuffled: Counts | None
+    """In an order drawn at random; None where there are none, or where it is not known."""
 
 
 class TrainingData(Protocol):
@@ -62,6 +72,9 @@ class TrainingData(Protocol):
 
     def held_out_batches(self, model: Model, device: torch.device) -> Batches | None:
         """Held-out clicks in order; None where nothing was clicked."""
+
+    def held_out_pages(self) -> HeldOut:
+        """Held-out pages, those that were shuffled apart."""
 
     def fingerprint(self, *, labels: bool) -> str:
         """A hash of all that a run learns from and is chosen by."""
@@ -127,6 +140,19 @@ class LogData(TrainingData):
         documents = self._input(self.held_out.lists, model, device)
         counts = reduce_log(self.held_out, presentation=model.presentation)
         return Batches(counts, documents, size=CHECKED, device=device)
+
+    def held_out_pages(self) -> HeldOut:
+        """The held-out pages, reduced; shuffled are those of which every slot was filled at random."""
+        log = self.held_out
+        if log is None or not len(log.row):
+            return HeldOut(None, None)
+        if log.randomized is None:
+            return HeldOut(reduce_log(log), None)
+        page = np.repeat(np.arange(len(log)), log.sizes)
+        shuffled = np.bincount(page, log.randomized, minlength=len(log)) == log.sizes
+        filled = log.sizes > 0
+        parts = (log.take(part & filled) for part in (~shuffled, shuffled))
+        return HeldOut(*(reduce_log(part) if len(part) else None for part in parts))
 
     def fingerprint(self, *, labels: bool) -> str:
         """A hash of clicks and features, and of the log's grades where they are read."""

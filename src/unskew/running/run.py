@@ -9,7 +9,7 @@ A run folder holds
     trees_0.txt, ...       where there are trees: LightGBM's text, one file for each relevance output of theirs
     trees_0.json           where they are XGBoost's: its own JSON
     curve.jsonl            one line per validation
-    metrics.json           validation and, where test lists were given, test metrics
+    metrics.json           validation, standing against what was shown, and test metrics where there are test lists
     checkpoint.safetensors while a run is unfinished
 
 It is written beside its place and renamed when done; an interrupted one is usable and resumes. Only a package has
@@ -40,11 +40,12 @@ from unskew.learning.methods import Learner
 from unskew.learning.rankers import Ranker
 from unskew.learning.scorer import Scorer
 from unskew.measuring import measure_ranking
-from unskew.running.data import TrainingData, split
+from unskew.running.data import HeldOut, TrainingData, split
 from unskew.running.files import open_data
 from unskew.running.fitters import FITTERS, Fitter
 from unskew.running.folder import claim, publish, refuse_to_overwrite, versions
 from unskew.running.settings import RunFile, Settings, read_run_file, settings
+from unskew.running.standing import standing, warn_if_worse
 from unskew.types import Array, Lists, Log
 
 
@@ -159,7 +160,9 @@ def run(
     if place is not None:
         _resume(fitter, folder)
     model, fit = fitter.fit(report, folder)
-    done = Run(model, fit, measures(asked, data, model, fit, test), place)
+    stands = standing(model, data.held_out_pages() if leads else HeldOut(None, None))
+    warn_if_worse(stands)
+    done = Run(model, fit, measures(asked, data, model, fit, test) | {"standing": stands.to_dict()}, place)
     if folder is not None and place is not None:
         write_run(folder, asked, data, done, began, fitter.identity["data"])
         publish(folder, place)

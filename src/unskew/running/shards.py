@@ -19,7 +19,7 @@ from unskew.learning.fitting.loop import Draws
 from unskew.learning.fitting.training import Training
 from unskew.learning.methods.contract import Context, Learner, MethodConfig
 from unskew.learning.model import Model
-from unskew.running.data import CHECKED, LogData, TrainingData
+from unskew.running.data import CHECKED, HeldOut, LogData, TrainingData
 from unskew.running.folder import fingerprint
 from unskew.running.settings import IN_MEMORY
 from unskew.types import Lists
@@ -92,6 +92,11 @@ class ShardData(TrainingData):
         counts = self.shards.load(self.held_out)
         documents = Vectors.of(model.scaler.apply(counts.lists).features, device)
         return Batches(counts, documents, size=CHECKED, device=device)
+
+    def held_out_pages(self) -> HeldOut:
+        """The held-out shard; which pages were shuffled is not kept, nor their order in rows of whole queries."""
+        counts = None if self.held_out is None else self.shards.load(self.held_out)
+        return HeldOut(None if counts is None or counts.shown_at is not None else counts, None)
 
     def fingerprint(self, *, labels: bool) -> str:
         """The key of the shards, which is a hash of their sources, and a hash of the validation lists."""
