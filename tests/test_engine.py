@@ -284,3 +284,12 @@ def test_too_little_memory_is_an_error_that_says_what_to_do() -> None:
     ):
         duck.keep(one)
     assert not duck.scratch.exists()
+
+
+def test_rows_of_one_value_lie_in_a_folder_of_their_own(engine: Engine, tmp_path: Path) -> None:
+    table = engine.from_arrow(pa.table({"day": [3, 3, 5], "n": [2**60, 2**60, 7]}))
+    summed = table.group_by("day").agg(n=table.n.sum())
+    engine.write_parquet(summed, tmp_path / "out", by="day")
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["day=3", "day=5"]
+    found = engine.rows(engine.read_parquet(tmp_path / "out" / "day=3").select("n"))
+    assert found == [{"n": 2**61}], "a sum of whole numbers is written as one"

@@ -32,8 +32,8 @@ from unskew.clicks.engine.engine import DuckEngine, connect
 
 real, rename = disk.publish, Path.rename
 
-def half_written(engine, table, folder, partitions):
-    write(engine, table, folder, partitions)
+def half_written(engine, table, folder, *given):
+    write(engine, table, folder, *given)
     if "impressions" in folder:
         for path in Path(folder).rglob("*.parquet"):
             os.truncate(path, path.stat().st_size // 2)

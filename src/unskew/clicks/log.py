@@ -60,7 +60,9 @@ def log_tables(log: Log, rows: int) -> Iterator[pa.Table]:
         }
         if log.randomized is not None:
             columns["randomized"] = pa.array(log.randomized[part])
-        extra = {name: pa.array(column[part]) for name, column in log.columns.items() if name not in columns}
+        others = {name: column for name, column in log.columns.items() if name not in columns}
+        # a missing number is NaN in memory and null in a file
+        extra = {name: pa.array(column[part], from_pandas=True) for name, column in others.items()}
         yield pa.table(columns | extra)
 
 

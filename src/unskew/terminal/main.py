@@ -16,9 +16,10 @@ from unskew.terminal.flags import flat
 from unskew.terminal.logs import counts, ingest, simulate, split
 from unskew.terminal.runs import learn, measure
 from unskew.terminal.studies import compare, demo, reproduce
+from unskew.terminal.tracking import track
 from unskew.terminal.translating import as_flags, flags_of
 
-COMMANDS = (demo, simulate, ingest, split, counts, learn, measure, compare, reproduce, methods, behaviours)
+COMMANDS = (demo, simulate, ingest, split, track, counts, learn, measure, compare, reproduce, methods, behaviours)
 
 app = typer.Typer(
     no_args_is_help=True,

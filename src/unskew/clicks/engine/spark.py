@@ -113,12 +113,12 @@ class SparkEngine(Engine):
         mixed = scalar(lambda x: ..., name="xxhash64", signature=((row.type(),), "int64"))
         return aggregate(lambda x: ..., name="bit_xor", signature=(("int64",), "int64"))(mixed(row))
 
-    def _write(self, table: Table, folder: str, partitions: int | None) -> None:
+    def _write(self, table: Table, folder: str, partitions: int | None, by: str | None) -> None:
         frame = self._frame(table)
         if partitions is not None:
             frame = frame.coalesce(partitions)
-        frame.write.parquet(_address(folder))
-        for extra in (*Path(folder).glob(".*.crc"), Path(folder) / "_SUCCESS"):
+        (frame.write.partitionBy(by) if by else frame.write).parquet(_address(folder))
+        for extra in (*Path(folder).rglob(".*.crc"), Path(folder) / "_SUCCESS"):
             extra.unlink(missing_ok=True)
 
     def _frame(self, table: Table) -> Any:

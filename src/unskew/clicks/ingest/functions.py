@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
+LARGEST = 1.7976931348623157e308
+"""Of all floats."""
+
 
 def bit_or(value: Any) -> Any:
     """All bits of a group of whole numbers together."""
@@ -15,6 +18,17 @@ def bit_or(value: Any) -> Any:
 def left(text: Any, characters: int) -> Any:
     """The first characters; `left` of Ibis writes the text down three times, and again for what is inside it."""
     return _builtin("left", ("string", "int32"), "string")(text, characters)
+
+
+def is_finite(number: Any, engine: str) -> Any:
+    """Whether a float is a number that is not infinite.
+
+    DuckDB believes the statistics of a Parquet file, which pass over NaN, and takes `isnan` and every comparison
+    for settled by them; `isfinite` it asks of every value.
+    """
+    if engine == "duckdb":
+        return _builtin("isfinite", ("float64",), "boolean")(number)
+    return ~number.isnan() & number.between(-LARGEST, LARGEST)
 
 
 def from_micros(micros: Any, engine: str) -> Any:

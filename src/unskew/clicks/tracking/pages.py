@@ -1,0 +1,150 @@
+"""One delivery of impressions, page by page: which pages count, which do not and why, and their rows once each.
+
+The page is what is counted: it belongs to the hour of its earliest row, and counts once. What is wrong with a
+delivery has a rule each, and is counted:
+
+    no_time, no_id, bad_click, bad_position, two_queries      the page does not count ("broken")
+    future      the page is from after `until`: does not count now, and may be delivered again
+    too_old     no window reaches back to its hour any more: does not count
+    repeated    the page was counted in an earlier run: counts once
+    late        hours that were counted already get another page: counts
+    clock_back  a row is earlier than the row of the page's first rank: the page counts in its earliest hour
+
+Rows: a rank that a page says twice counts once, clicked if one of them is; display and dwell times that are
+missing or negative are left out of the sums of times, and the row counts.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from unskew.checking import require_columns
+from unskew.clicks.engine.engine import Engine
+from unskew.clicks.ingest.functions import bit_or, is_finite
+from unskew.clicks.ingest.times import as_utc
+from unskew.clicks.schema import REQUIRED
+from unskew.clicks.tracking.traces import DEEP, click_mask, page_length, rank_bit
+
+if TYPE_CHECKING:
+    from ibis.expr.types import Column, Table
+
+HOUR = 3600
+"""Seconds."""
+LONGEST = 1e9
+"""Seconds that no display or dwell time has."""
+TIMES = ("display_time", "dwell_time")
+OPTIONAL = (*TIMES, "randomized", "examination")
+BROKEN = ("no_time", "no_id", "bad_click", "bad_position", "two_queries")
+"""Why a page cannot be counted, the first reason that holds."""
+LEFT_OUT = (*BROKEN, "future", "too_old", "repeated")
+"""All reasons for which a page of a delivery does not count, the first that holds."""
+
+
+def delivered_rows(engine: Engine, impressions: Table, place: Path | str | None) -> Table:
+    """The columns that are tracked, in types that both engines sum alike; times in UTC."""
+    require_columns([*REQUIRED, "timestamp"], impressions.columns, path=place, hint="tracking needs them")
+    kept = [name for name in OPTIONAL if name in impressions.columns]
+    rows = impressions.select(*REQUIRED, "timestamp", *kept)
+    numbers = {name: _finite(rows[name], engine) for name in kept if name != "randomized"}
+    return rows.mutate(
+        timestamp=as_utc(rows.timestamp, "UTC", engine.name),
+        position=rows.position.cast("int32"),
+        click=rows.click.cast("int32"),
+        **numbers,
+    )
+
+
+def _finite(column: Any, engine: Engine) -> Any:
+    """Floats, null where they are missing, not a number, or infinite."""
+    import ibis
+
+    number = column.cast("float64")
+    return ibis.ifelse(is_finite(number, engine.name), number, ibis.null("float64"))
+
+
+def known_time(rows: Table, name: str) -> Column:
+    """Whether a time in seconds is known: there, not negative, and shorter than a life."""
+    known: Column = rows[name].between(0.0, LONGEST).fill_null(False)
+    return known
+
+
+def page_table(rows: Table) -> Table:
+    """One row per page: its hour, what its clicks say, what is wrong, and whether it says a rank `twice`."""
+    import ibis
+
+    bit = rank_bit(rows.position)
+    clicked = ibis.ifelse(rows.click == 1, rows.position, ibis.null("int32"))
+    pages = rows.group_by("page_id").agg(
+        rows=rows.count().cast("int64"),
+        start=rows.timestamp.min(),
+        of_first=rows.timestamp.argmin(rows.position),
+        bits=bit_or(bit),
+        total=bit.sum().cast("int64"),
+        mask=click_mask(rows),
+        length=page_length(rows),
+        first_click=clicked.min(),
+        last_click=clicked.max(),
+        no_time=number_of(rows.timestamp.isnull()),
+        no_id=number_of(rows.query_id.isnull() | rows.doc_id.isnull()),
+        bad_click=number_of(~rows.click.isin([0, 1]).fill_null(False)),
+        bad_position=number_of(~(rows.position >= 1).fill_null(False)),
+        two_queries=(rows.query_id.min() != rows.query_id.max()).cast("int64"),
+        **_strange_times(rows),
+    )
+    hour = (pages.start.truncate("h").epoch_seconds() / HOUR).round().cast("int64")
+    # a rank said twice; ranks from the last bit on share it, so that deep pages are looked at row by row
+    twice = (pages.bits != pages.total) | (pages.length >= DEEP)
+    return pages.mutate(hour=hour, twice=twice, clock_back=(pages.start < pages.of_first).cast("int64"))
+
+
+def _strange_times(rows: Table) -> dict[str, Any]:
+    """Aggregates: how many display times are missing, and how many times are none; most results have no dwell."""
+    found = {}
+    for name in TIMES:
+        if name in rows.columns:
+            missing = rows[name].isnull()
+            found[f"{name}_negative"] = number_of(~missing & ~known_time(rows, name))
+            if name == "display_time":
+                found[f"{name}_missing"] = number_of(missing)
+    return found
+
+
+def number_of(holds: Any) -> Any:
+    """An aggregate: how many rows a condition holds for."""
+    return holds.cast("int64").sum()
+
+
+def with_reasons(pages: Table, *, seen: Table | None, until: int, oldest: int) -> Table:
+    """The pages with `reason`, why each does not count, null where it does.
+
+    `seen` has hour and page_id of those that were counted before, `until` and `oldest` are hours.
+    """
+    import ibis
+
+    if seen is None:
+        known = pages.mutate(known=ibis.literal(False))
+    else:
+        other = seen.select(seen_hour="hour", seen_page="page_id")
+        joined = pages.left_join(other, [pages.hour == other.seen_hour, pages.page_id == other.seen_page])
+        known = joined.mutate(known=joined.seen_hour.notnull()).drop("seen_hour", "seen_page")
+    cases = [(known[name] > 0, name) for name in BROKEN]
+    cases += [(known.page_id.isnull(), "no_id")]
+    cases += [(known.hour >= until, "future"), (known.hour < oldest, "too_old"), (known.known, "repeated")]
+    return known.mutate(reason=ibis.cases(*cases, else_=ibis.null("string"))).drop("known")
+
+
+def counted_rows(rows: Table, pages: Table, *, any_twice: bool) -> Table:
+    """The rows of these pages, every rank of a page once, with the page's columns."""
+    import ibis
+
+    inside = pages.select("page_id", "hour", "mask", "length", "first_click", "last_click", "twice")
+    inside = inside.rename(page="page_id")
+    joined = rows.join(inside, rows.page_id == inside.page).drop("page")
+    if not any_twice:
+        return joined.drop("twice")
+    some = joined.filter(joined.twice)
+    order = [some.click.desc(), some.doc_id, *(some[name] for name in OPTIONAL if name in some.columns)]
+    nth = ibis.row_number().over(group_by=["page_id", "position"], order_by=order)
+    once = some.mutate(nth=nth)
+    return joined.filter(~joined.twice).drop("twice").union(once.filter(once.nth == 0).drop("twice", "nth"))

@@ -1,0 +1,316 @@
+"""Click tracking: any window equals a full recomputation, whatever came late, twice, broken or in pieces."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from ibis import _
+from typer.testing import CliRunner
+
+from unskew.clicks.engine.engine import Engine
+from unskew.clicks.tracking.store import TrackingStore, open_tracking, writing
+from unskew.clicks.tracking.sums import SUMS
+from unskew.clicks.tracking.track import deliver, track
+from unskew.clicks.tracking.windows import WINDOWS, Lookup, read_window, window_sums
+from unskew.errors import ConfigError, DataError, RunError
+from unskew.terminal.main import app
+
+START = 1_700_000_000 // 3600 + 1
+"""An hour, since 1970."""
+Row = dict[str, Any]
+FIELDS = {
+    "page_id": pa.string(),
+    "query_id": pa.string(),
+    "doc_id": pa.int64(),
+    "position": pa.int32(),
+    "click": pa.int8(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "display_time": pa.float64(),
+    "dwell_time": pa.float64(),
+    "randomized": pa.bool_(),
+    "examination": pa.float64(),
+}
+
+
+def page(name: str, hour: float, clicks: Sequence[int], query: str = "q", **columns: Any) -> list[Row]:
+    """A page at so many hours after the start, documents 10, 11, ... from the top; columns may be lists."""
+    rows = []
+    for index, click in enumerate(clicks):
+        row = {"page_id": name, "query_id": query, "doc_id": 10 + index, "position": index + 1, "click": click}
+        row["timestamp"] = datetime.fromtimestamp((START + hour) * 3600, UTC)
+        rows.append(row | {key: v[index] if isinstance(v, list) else v for key, v in columns.items()})
+    return rows
+
+
+def table_of(rows: Sequence[Row]) -> pa.Table:
+    return pa.table({name: pa.array([row.get(name) for row in rows], kind) for name, kind in FIELDS.items()})
+
+
+def put(engine: Engine, store: TrackingStore, rows: Sequence[Row], **asked: Any) -> dict[str, Any]:
+    given = {"end": None, "refresh": "none", "max_rejected": 1.0, "place": None} | asked
+    return deliver(engine, store, engine.from_arrow(table_of(rows)), **given)
+
+
+def fetched(engine: Engine, table: Any) -> dict[tuple[Any, ...], Row]:
+    if table is None:
+        return {}
+    rows = engine.rows(table)
+    return {(row["query_id"], row["doc_id"], row["position"]): {name: row[name] for name in SUMS} for row in rows}
+
+
+def recomputed(pages: dict[str, list[Row]], since: int, until: int) -> dict[tuple[Any, ...], Row]:
+    """The same sums in plain Python, from whole pages; shares no code with the source."""
+    sums: dict[tuple[Any, ...], Counter[str]] = {}
+    for rows in pages.values():
+        hour = min(row["timestamp"] for row in rows).timestamp() // 3600
+        clicked = [row["position"] for row in rows if row["click"]]
+        if not since <= hour < until:
+            continue
+        for row in rows:
+            total = sums.setdefault((row["query_id"], row["doc_id"], row["position"]), Counter())
+            add(total, row, clicked)
+    return {key: {name: total[name] for name in SUMS} for key, total in sums.items()}
+
+
+def add(total: Counter[str], row: Row, clicked: list[int]) -> None:
+    c, k = row["click"], row["position"]
+    total["displays"] += 1
+    total["clicks"] += c
+    total["first_clicks"] += c and k == min(clicked)
+    total["last_clicks"] += c and k == max(clicked)
+    total["only_clicks"] += c and len(clicked) == 1
+    total["skips"] += not c and any(other > k for other in clicked)
+    random = bool(row.get("randomized"))
+    total["random_displays"] += random
+    total["random_clicks"] += random and c
+    shown, dwell, seen = row.get("display_time"), row.get("dwell_time"), row.get("examination")
+    if shown is not None and math.isfinite(shown) and shown >= 0:
+        total["timed"] += 1
+        total["display_ms"] += math.floor(shown * 1000 + 0.5)
+    if c and dwell is not None and math.isfinite(dwell) and dwell >= 0:
+        total["dwelt"] += 1
+        total["dwell_ms"] += math.floor(dwell * 1000 + 0.5)
+        total["long_dwells"] += dwell >= 30
+    if seen is not None:
+        milli = math.floor(seen * 1000 + 0.5)
+        total["estimated"] += 1
+        total["examined"] += milli
+        total["examined_squared"] += milli * milli
+        total["examined_clicks"] += c * milli
+
+
+MILLI = st.integers(0, 60_000).map(lambda n: n / 1000)
+TIME = st.one_of(st.none(), st.just(-1.0), st.just(float("nan")), MILLI)
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> tuple[dict[str, list[Row]], list[list[str]]]:
+    """Pages of two months, and deliveries of them in any order, some of them twice."""
+    pages = {}
+    for number in range(draw(st.integers(1, 8))):
+        clicks = draw(st.lists(st.integers(0, 1), min_size=1, max_size=4))
+        size = len(clicks)
+        columns = {
+            name: draw(st.lists(values, min_size=size, max_size=size))
+            for name, values in {
+                "display_time": TIME,
+                "dwell_time": TIME,
+                "randomized": st.booleans(),
+                "examination": st.one_of(st.none(), st.integers(0, 1000).map(lambda n: n / 1000)),
+            }.items()
+        }
+        hour = draw(st.one_of(st.floats(0, 30), st.floats(0, 1400)))
+        pages[f"p{number}"] = page(f"p{number}", hour, clicks, draw(st.sampled_from(["q", "r"])), **columns)
+    names = list(pages)
+    order = draw(st.lists(st.lists(st.sampled_from(names), min_size=1, max_size=5), max_size=4))
+    return pages, [*order, draw(st.permutations(names))]
+
+
+@given(logs(), st.integers(0, 700), st.integers(1, 700))
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+def test_any_window_equals_a_full_recomputation(
+    duckdb: Engine, tmp_path_factory: pytest.TempPathFactory, log: Any, back: int, length: int
+) -> None:
+    pages, deliveries = log
+    with writing(tmp_path_factory.mktemp("track") / "store") as store:
+        for names in deliveries:
+            put(duckdb, store, [row for name in names for row in pages[name]])
+        clock = store.manifest.clock
+        assert clock == max(min(r["timestamp"] for r in rows).timestamp() // 3600 for rows in pages.values()) + 1
+        for since, until in ((clock - 28 * 24, clock), (clock - min(back + length, 28 * 24), clock - back)):
+            if since < until:
+                assert fetched(duckdb, window_sums(duckdb, store, since, until)) == recomputed(pages, since, until)
+
+
+def test_the_rules_and_their_counts(engine: Engine, tmp_path: Path) -> None:
+    """Every kind of bad input, on both engines."""
+    first = page("a", 700, [1, 0], display_time=[2.0, None], dwell_time=[31.0, None])
+    strange = page("b", 700, [0, 1], display_time=[-3.0, float("nan")], dwell_time=[None, -2.0])
+    back = page("c", 700.5, [0, 0])
+    back[1]["timestamp"] = datetime.fromtimestamp((START + 699.9) * 3600, UTC)
+    doubled = page("d", 700, [0, 1]) + page("d", 700, [1, 1])
+    broken = [
+        *page("e", 700, [0], timestamp=None),
+        *page("f", 700, [0], doc_id=None),
+        *page("g", 700, [2]),
+        *page("h", 700, [0], position=0),
+        *page("i", 700, [0, 0], query_id=["q", "r"]),
+    ]
+    rest = page("j", 0, [1]) + page("k", 10_000, [1])
+    with writing(tmp_path / "store") as store:
+        counts = put(engine, store, first + strange + back + doubled + broken + rest, end=START + 701)
+        assert {name: number for name, number in counts.items() if number} == {
+            "delivered": 11,
+            "counted": 4,
+            "no_time": 1,
+            "no_id": 1,
+            "bad_click": 1,
+            "bad_position": 1,
+            "two_queries": 1,
+            "future": 1,
+            "too_old": 1,
+            "display_time_missing": 8,
+            "display_time_negative": 1,
+            "dwell_time_negative": 1,
+            "clock_back": 1,
+            "rows": 10,
+            "twice": 1,
+        }
+        again = put(engine, store, first + back + page("l", 650, [1]), end=START + 702)
+        assert {name: number for name, number in again.items() if number} == {
+            "delivered": 3,
+            "counted": 1,
+            "repeated": 2,
+            "late": 1,
+            "display_time_missing": 1,
+            "rows": 1,
+        }
+        assert store.manifest.totals["counted"] == 5
+        doubled = page("d", 700, [1, 1])  # a rank said twice counts once, clicked if one of them is
+        whole = {"a": first, "b": strange, "c": back, "d": doubled, "l": page("l", 650, [1])}
+        kept = fetched(engine, window_sums(engine, store, START, START + 702))
+        assert kept == recomputed(whole, START, START + 702)
+        hours = engine.rows(window_sums(engine, store, START + 699, START + 700).agg(n=_.displays.sum()))
+        assert hours == [{"n": 2}], "the page whose clock went back counts in its earliest hour"
+
+
+def test_both_engines_track_the_same_and_publish_sorted(engine: Engine, tmp_path: Path) -> None:
+    rows = [
+        row
+        for n in range(60)
+        for row in page(
+            f"p{n}", 11.7 * n, [n % 2, int(n % 3 == 0), int(n % 5 == 0)], f"q{n % 7}", examination=n / 60
+        )
+    ]
+    with writing(tmp_path / "store") as store:
+        put(engine, store, rows[: len(rows) // 2], refresh="all")
+        put(engine, store, rows[len(rows) // 3 :], refresh="all")
+        pages = {row["page_id"]: [each for each in rows if each["page_id"] == row["page_id"]] for row in rows}
+        for name, span in WINDOWS.items():
+            published = store.manifest.windows[name]
+            assert published.until - published.since == span.hours
+            expected = recomputed(pages, published.since, published.until)
+            assert fetched(engine, read_window(engine, store, name)) == expected
+            assert published.rows == len(expected)
+            written = pq.read_table(store.folder("windows", published.folder))
+            keys = [(key, "ascending") for key in ("query_id", "doc_id", "position")]
+            assert written.equals(written.sort_by(keys))
+    lookup = Lookup(tmp_path / "store")
+    month = recomputed(pages, lookup.until["month"] - 28 * 24, lookup.until["month"])
+    found = lookup("q3", 11)["month"]
+    expected = [sums for (query, document, _), sums in month.items() if (query, document) == ("q3", 11)]
+    assert found["displays"] == sum(sums["displays"] for sums in expected) > 0
+    assert found["ranks"] == 2 * found["displays"]
+    assert lookup.positions("q3", 11)[0]["examined"] == month["q3", 11, 2]["examined"]
+    assert lookup("q3", 999)["month"]["displays"] == 0
+    assert lookup("nobody", 11)["day"]["displays"] == 0
+
+
+def test_windows_are_written_when_they_are_due(duckdb: Engine, tmp_path: Path) -> None:
+    until = {}
+    for hour in (0, 1, 24, 25, 7 * 24, 7 * 24 + 1):
+        with writing(tmp_path / "store") as store:
+            put(duckdb, store, page(f"p{hour}", hour, [1]), refresh="due")
+            until[hour] = {name: window.until - START for name, window in store.manifest.windows.items()}
+    assert until[1] == {"day": 2, "week": 1, "month": 1}
+    assert until[24] == {"day": 25, "week": 25, "month": 1}
+    assert until[25] == {"day": 26, "week": 25, "month": 1}
+    assert until[168] == {"day": 169, "week": 169, "month": 169}
+    assert until[169]["month"] == 169
+    left = sorted(path.name for path in (tmp_path / "store" / "windows").iterdir())
+    named = [window.folder for window in open_tracking(tmp_path / "store").manifest.windows.values()]
+    assert left == sorted([*named, "day-000005"]), "and what the last run replaced, for who still reads it"
+
+
+def test_what_no_window_reaches_is_removed(duckdb: Engine, tmp_path: Path) -> None:
+    with writing(tmp_path / "store") as store:
+        put(duckdb, store, page("a", 0, [1]) + page("b", 30, [1]))
+        put(duckdb, store, page("c", 28 * 24 + 20, [1]))
+        assert [len(each.days) for each in store.manifest.deliveries] == [1, 1]
+        put(duckdb, store, page("d", 80 * 24, [1]))
+        assert [each.pages for each in store.manifest.deliveries] == [1]
+    with writing(tmp_path / "store") as store:
+        assert [path.name for path in (store.path / "partials").iterdir()] == [store.manifest.deliveries[0].name]
+
+
+def test_the_command(tmp_path: Path) -> None:
+    log, out = tmp_path / "log.parquet", tmp_path / "store"
+    pq.write_table(table_of(page("a", 0, [1, 0]) + page("b", 1, [0, 1])), log)
+    ended = CliRunner().invoke(app, ["track", str(log), "--out", str(out), "--json", "--refresh", "all"])
+    assert ended.exit_code == 0, ended.output
+    told = json.loads(ended.stdout)
+    assert (told["delivered"], told["counted"], set(told["windows"])) == (2, 2, {"day", "week", "month"})
+    assert track(log, out)["repeated"] == 2
+    assert open_tracking(out).manifest.clock == START + 2
+    ended = CliRunner().invoke(app, ["track", str(log), "--out", str(out), "--until", "2001-01-01T00:00:00Z"])
+    assert isinstance(ended.exception, ConfigError)
+    assert "the store has counted up to 2023-11-15T01:00:00Z already" in str(ended.exception)
+
+
+def test_errors_say_what_and_where(duckdb: Engine, tmp_path: Path) -> None:
+    log = tmp_path / "log.parquet"
+    pq.write_table(table_of(page("a", 0, [1])).drop_columns(["timestamp"]), log)
+    with pytest.raises(DataError, match="missing columns: timestamp"):
+        track(log, tmp_path / "store")
+    pq.write_table(table_of(page("a", 0, [3]) + page("b", 0, [1])), log)
+    with pytest.raises(DataError, match=r"1 of 2 pages are broken \(1 bad_click\); .* raise max_rejected="):
+        track(log, tmp_path / "store")
+    assert track(log, tmp_path / "store", max_rejected=0.5)["counted"] == 1
+    other = table_of(page("z", 5, [1]))
+    pq.write_table(other.set_column(2, "doc_id", other["doc_id"].cast(pa.string())), log)
+    with pytest.raises(DataError, match="doc_id is of type string, and the store's is int64"):
+        track(log, tmp_path / "store")
+    with pytest.raises(ConfigError, match="write it like 2024"):
+        track(log, tmp_path / "store", until="yesterday")
+    with pytest.raises(ConfigError, match="refresh"):
+        track(log, tmp_path / "store", refresh="al")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("x")
+    with pytest.raises(RunError, match="not a tracking store"):
+        track(log, tmp_path / "mine")
+    with pytest.raises(RunError, match="no tracking store"):
+        Lookup(tmp_path / "mine")
+    (tmp_path / "store" / "store.json").write_text("{")
+    with pytest.raises(DataError, match="damaged"):
+        Lookup(tmp_path / "store")
+
+
+def test_an_empty_delivery_changes_nothing(duckdb: Engine, tmp_path: Path) -> None:
+    with writing(tmp_path / "store") as store:
+        assert put(duckdb, store, [], refresh="all")["delivered"] == 0
+        assert store.manifest.clock is None
+        put(duckdb, store, page("a", 3, [1]), refresh="all")
+        before = store.manifest.windows
+        assert put(duckdb, store, [], refresh="due")["delivered"] == 0
+        assert store.manifest.windows == before
