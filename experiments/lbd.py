@@ -27,7 +27,8 @@ from unskew.running.data import LogData
 from unskew.running.run import run
 from unskew.running.settings import settings
 
-FORM = {"observation": "free", "dropping": "drawn"}  # as in the released code
+FORM = {"observation": "free", "dropping": "drawn"}
+RELEASED = FORM | {"penalty": "published", "strength": 100.0, "drop": 0.1}  # the code, and the appendix at eta 0.1
 AGAINST = ("dla", "unlimited")
 
 
@@ -41,6 +42,7 @@ def arms(options):
         "unlimited": {"": unskew.methods.Unlimited()},
         "unlimited, free o": {"": unskew.methods.Unlimited(**FORM)},
         "lbd, free o, drawn": {"lambda 0.1, t 0.1": unskew.methods.LBD(strength=0.1, drop=0.1, **FORM)},
+        "lbd, released": {"": unskew.methods.LBD(**RELEASED)},
         "lbd_ber": {f"t {t}": unskew.methods.LBDBer(drop=t) for t in drops},
         "lbd_lips": {f"lambda {s}": unskew.methods.LBDLips(strength=s) for s in strengths},
         "lbd": {
@@ -71,7 +73,7 @@ def world(seed, eta, options):
     behaviour = unskew.behaviours.IndividualBias(severity=eta)
     log = unskew.simulate(lists["train"], behaviour, pages=options.pages, seed=seed)
     apart = np.isin(log.query, np.random.default_rng([seed, 7]).permutation(options.queries)[::10])
-    power = behaviour.exponent(lists["train"])
+    power = behaviour.document_terms(lists["train"])
     return LogData(log.take(~apart), log.take(apart)), lists, float(power.std())
 
 
@@ -96,6 +98,16 @@ def cell(seed, eta, options):
                 "test": ndcg(model, lists["test"]),
             }
     return found, power
+
+
+def run_cells(worlds, options):
+    """Every world in turn, in processes where there are to be several."""
+    if options.jobs == 1:
+        yield from (cell(seed, eta, options) for seed, eta in worlds)
+        return
+    with ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool:
+        waiting = [pool.submit(cell, seed, eta, options) for seed, eta in worlds]
+        yield from (future.result() for future in waiting)
 
 
 def choose(cells, eta, seeds, name, grid, by):
@@ -175,11 +187,10 @@ def main() -> None:
     options = arguments()
     seeds = range(options.first_seed, options.first_seed + options.seeds)
     cells, powers = {}, {}
-    with ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool:
-        waiting = {(eta, seed): pool.submit(cell, seed, eta, options) for seed in seeds for eta in options.etas}
-        for (eta, seed), future in waiting.items():
-            cells[eta, seed], powers[eta, seed] = future.result()
-            print(f"seed {seed} eta {eta} done, sd of the exponent {powers[eta, seed]:.3f}", flush=True)
+    worlds = [(seed, eta) for seed in seeds for eta in options.etas]
+    for (seed, eta), (found, power) in zip(worlds, run_cells(worlds, options), strict=True):
+        cells[eta, seed], powers[eta, seed] = found, power
+        print(f"seed {seed} eta {eta} done, sd of the exponent {power:.3f}", flush=True)
     print(f"\n{machine()}")
     methods = {name: list(grid) for name, grid in arms(options).items()}
     chosen = {by: tables(cells, options.etas, seeds, methods, by) for by in ("labels", "clicks")}
