@@ -160,6 +160,22 @@ class Log:
             columns={name: column[rows] for name, column in self.columns.items()},
         )
 
+    def keep(self, impressions: Array) -> Log:
+        """The impressions where a mask [N] holds; pages that have none left are left out."""
+        pages = np.repeat(np.arange(len(self)), self.sizes)[impressions]
+        sizes = np.bincount(pages, minlength=len(self))
+        some = sizes > 0
+        return replace(
+            self,
+            query=self.query[some],
+            offsets=np.concatenate([[0], np.cumsum(sizes[some])]).astype(np.int64),
+            row=self.row[impressions],
+            position=self.position[impressions],
+            click=self.click[impressions],
+            randomized=None if self.randomized is None else self.randomized[impressions],
+            columns={name: column[impressions] for name, column in self.columns.items()},
+        )
+
 
 class Input(Protocol):
     """Prepared documents, by row: vectors, tokens, or whatever else a ranker computes on."""

@@ -40,7 +40,8 @@ def click_choice(model: Model, data: TrainingData, device: torch.device) -> Call
             path=data.documents.name,
             hint='give validation=, or validate_on="nothing"',
         )
-    return lambda: click_likelihood(model, batches)
+    alone = batches.position.shape[1] == 1  # which result of a page is clicked says nothing where there is one
+    return lambda: impression_likelihood(model, batches) if alone else click_likelihood(model, batches)
 
 
 def click_likelihood(model: Model, batches: Batches) -> float:
@@ -52,6 +53,21 @@ def click_likelihood(model: Model, batches: Batches) -> float:
             total += (batch.clicks * list_log_softmax(scores, batch.where)).sum().item()
             clicks += batch.clicks.sum().item()
     return total / clicks if clicks else float("nan")
+
+
+def impression_likelihood(model: Model, batches: Batches) -> float:
+    """Mean log-probability of what happened to each result, clicked or not; NaN where the model has none."""
+    total = shown = 0.0
+    with torch.no_grad():
+        for batch in batches.in_order():
+            p = model.method.click_probability(batch.pad(model.ranker(batch.documents)), batch)
+            if p is None:
+                return float("nan")
+            c, n = batch.clicks, batch.impressions
+            log_p = torch.special.xlogy(c, p) + torch.special.xlog1py(n - c, -p)
+            total += torch.where(batch.where, log_p, 0.0).sum().item()
+            shown += n.sum().item()
+    return total / shown
 
 
 def click_ndcg(scorer: Scorer, log: Log) -> float:

@@ -19,7 +19,7 @@ from unskew.learning.bias import MEASURES
 from unskew.learning.fitting.distributed import row_parts
 from unskew.learning.fitting.loop import Draws
 from unskew.learning.fitting.training import Training
-from unskew.learning.methods.contract import Choice, Context, Learner, MethodConfig
+from unskew.learning.methods.contract import Choice, Context, Learner, LearnFrom, MethodConfig
 from unskew.learning.model import Model
 from unskew.running.folder import fingerprint
 from unskew.running.settings import Settings
@@ -27,6 +27,7 @@ from unskew.types import Array, Lists, Log
 
 CHECKED = 4096
 """Rows of a batch of held-out clicks."""
+ELSE = 'learn_from = "everything" takes all impressions'
 BINS = 10
 """Bins that a continuous bias factor is cut into."""
 
@@ -172,6 +173,9 @@ class LogData(TrainingData):
 
 def split(log: Log, validation: Lists | Log | None, asked: Settings) -> LogData:
     """Training pages, and what the weights are chosen by: given, or a tenth of the log's queries."""
+    log = selected(log, asked.training.learn_from)
+    if isinstance(validation, Log):
+        validation = selected(validation, asked.training.learn_from)
     if asked.training.validate_on == "nothing":
         return LogData(log)
     if isinstance(validation, Lists):
@@ -183,6 +187,23 @@ def split(log: Log, validation: Lists | Log | None, asked: Settings) -> LogData:
     if asked.method.target == "labels":  # it may read labels, and clicks would choose the wrong weights
         return LogData(log.take(~apart), validation=log.lists.take(held))
     return LogData(log.take(~apart), log.take(apart))
+
+
+def selected(log: Log, what: LearnFrom) -> Log:
+    """The impressions of a log that are learned from."""
+    if what == "everything":
+        return log
+    if what == "randomized":
+        if log.randomized is None:
+            raise DataError("there is no column `randomized`", path=log.lists.name, hint=ELSE)
+        mask = log.randomized.astype(bool) & (log.position == 1)
+    else:
+        if "display_time" not in log.columns:
+            raise DataError("there is no column `display_time`", path=log.lists.name, hint=ELSE)
+        mask = log.columns["display_time"] > 0  # where it is missing, nobody knows
+    if not mask.any():
+        raise DataError(f"no impression is {what}", path=log.lists.name, hint=ELSE)
+    return log.keep(mask)
 
 
 def held_queries(log: Log, seed: int) -> Array:

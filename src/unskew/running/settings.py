@@ -145,10 +145,15 @@ def suited(method: Learner, ranker: Ranker | None, scaling: str | None, training
         raise ConfigError(wrong)
     ranker = MLP() if ranker is None and method.fitted_by == "ranker" else ranker
     if ranker is not None:
-        usual = ranker.usual_training(training.steps).items()
+        usual = {"learn_from": method.usual_rows, **ranker.usual_training(training.steps)}.items()
         own = {name: value for name, value in usual if name not in training.model_fields_set}
         training = training.model_copy(update=own)
     scaling = known(key, method.usual_scaling if scaling is None else scaling, SCALINGS)
+    if training.learn_from == "randomized" and not method.needs_clickless:
+        raise ConfigError(
+            f'{method.name} compares the results of a page, and learn_from = "randomized" leaves one of each; use '
+            'naive with loss = "sigmoid", or approximated_dr'
+        )
     return Settings(method=method, ranker=ranker, scaling=scaling, training=training)
 
 
@@ -207,5 +212,7 @@ def check_data_files(path: Path, data: DataFiles, asked: Settings) -> None:
         raise ConfigError(f"{path}: {asked.method.name} reads grades of a log in memory, not data.{in_shards[0]}")
     if in_shards and reads:
         raise ConfigError(f"{path}: rankers that read take the texts of a log in memory, not data.{in_shards[0]}")
+    if in_shards and asked.training.learn_from != "everything":
+        raise ConfigError(f"{path}: training.learn_from takes a log in memory, not data.{in_shards[0]}")
     if in_shards and asked.fitted_by != "steps":
         raise ConfigError(f"{path}: data.{in_shards[0]}: {IN_MEMORY}")

@@ -21,6 +21,7 @@ from pydantic import Field
 from torch import nn
 
 from unskew.checking import Config
+from unskew.learning.methods.contract import LearnFrom
 
 FIRST = 100
 """Steps of the first round."""
@@ -54,6 +55,9 @@ class Training(Config):
     bias estimates."""
     warmup: int = Field(0, ge=0)
     """Steps over which the step size rises from 0 first."""
+    learn_from: LearnFrom = "everything"
+    """All impressions, those with a `display_time` above 0 ("displayed"), or those of the first rank that were put
+    there at random ("randomized"); held-out clicks are of the same kind."""
     validate_on: Literal["labels", "clicks", "nothing"] = "clicks"
     """What chooses the best weights: nDCG@10 on labelled lists, or the likelihood of held-out clicks."""
     validate_every: int = Field(50, ge=1)

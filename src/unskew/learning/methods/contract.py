@@ -18,6 +18,8 @@ from unskew.types import Array, ClickBatch, Log
 
 Choice = Literal["labels", "clicks", "nothing"]
 """What weights are chosen by: labelled lists, held-out clicks, or the last step."""
+LearnFrom = Literal["everything", "displayed", "randomized"]
+"""Which impressions are learned from: all, those in view, or those that were shown first at random."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,8 @@ class Learner(Config):
     fitted_by: ClassVar[Literal["ranker", "package"]] = "ranker"
     """Who is trained: a ranker of ours, or a package that brings its own."""
     usual_scaling: ClassVar[str] = "standard"
+    usual_rows: ClassVar[LearnFrom] = "everything"
+    """What is learned from unless the settings say."""
     click_metric: ClassVar[str] = "clicks"
     """What held-out clicks choose by, as reports name it."""
 

@@ -21,7 +21,7 @@ class RankerConfig(Config):
         """Whether it reads what queries and documents say."""
         return False
 
-    def usual_training(self, steps: int) -> Mapping[str, int]:
+    def usual_training(self, steps: int | None) -> Mapping[str, int]:
         """Training settings that suit the ranker better than the usual ones, where none were given."""
         return {}
 

@@ -12,6 +12,8 @@ from unskew.learning.rankers.contract import RankerConfig
 
 FOLDER = "text"
 """Where a model folder keeps the encoder's config and the tokenizer's files."""
+ROUND = 100
+"""Steps of the first round, where no number of steps is given."""
 
 
 class TextRanker(RankerConfig):
@@ -47,9 +49,10 @@ class TextRanker(RankerConfig):
         """It does."""
         return True
 
-    def usual_training(self, steps: int) -> Mapping[str, int]:
-        """Small batches, a tenth of the steps to warm up, and ten validations."""
-        return {"batch": 16, "warmup": steps // 10, "validate_every": max(steps // 10, 1)}
+    def usual_training(self, steps: int | None) -> Mapping[str, int]:
+        """Small batches, a tenth of the steps (of the first round) to warm up, and ten validations."""
+        tenth = (steps or ROUND) // 10
+        return {"batch": 16, "warmup": tenth, "validate_every": max(tenth, 1)}
 
     def located(self, folder: Path) -> Self:
         """The encoder in this folder, if it is there; else it stays a name."""
