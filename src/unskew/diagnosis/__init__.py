@@ -1,0 +1,1 @@
+"""Which biases does this log have, and what causes them?"""

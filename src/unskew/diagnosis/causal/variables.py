@@ -1,0 +1,160 @@
+"""Columns of a log as variables that independence can be tested on, and a note for each that is not what it seems.
+
+| a column                                   | becomes                                                           |
+|--------------------------------------------|-------------------------------------------------------------------|
+| of text, of booleans                       | one column of zeros and ones per category                         |
+| of more than 20 categories                 | the 19 commonest, the others in one                               |
+| of up to 100 whole numbers                 | its order, as Bradley-Terry scores (`clicks/ordinal`)             |
+| of other numbers                           | itself                                                            |
+| with one value, or missing for most        | nothing: left out                                                 |
+| equal to the click, or to another column   | nothing: left out                                                 |
+| with missing values                        | itself, without the impressions that lack one                     |
+
+Legend: N impressions, d columns of a variable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from unskew.clicks.ordinal import order_scores
+from unskew.clicks.presentation import kind_of
+from unskew.clicks.tallies import Tally, as_arrow, tally_columns
+from unskew.diagnosis.causal.graph import CLICK, in_tiers
+from unskew.errors import DataError
+from unskew.types import Array
+
+CATEGORIES = 20
+"""Categories that a variable may have."""
+MOST_MISSING = 0.5
+"""Share of missing values past which a column is left out."""
+FEWEST = 50
+"""Impressions that tests need at least."""
+
+
+@dataclass(frozen=True)
+class Variables:
+    """Columns ready to be tested."""
+
+    values: Mapping[str, Array]
+    """[N, d] float64 each, in the order of the tiers; numbers standardised, categories as zeros and ones."""
+    codes: Mapping[str, Array]
+    """[N] int64 each: the same as categories, numbers cut into four parts as full as each other."""
+    rows: Array
+    """[N] int64: which of the impressions these are."""
+    notes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The variables that are left."""
+        return tuple(self.values)
+
+    def take(self, rows: Array) -> Variables:
+        """Some of the impressions."""
+        return Variables(
+            {name: column[rows] for name, column in self.values.items()},
+            {name: column[rows] for name, column in self.codes.items()},
+            self.rows[rows],
+            self.notes,
+        )
+
+
+def variables_of(columns: Mapping[str, Array]) -> Variables:
+    """Variables of the columns [N], among which is `click`; see the head of this file."""
+    notes: list[str] = []
+    named = {name: columns[name] for name in in_tiers(columns)}
+    if not len(named[CLICK]):
+        raise DataError("there are no impressions to find causes in")
+    tallies = {name: tally_columns(named, [name])[name] for name in named}
+    rows, complete = _without_missing(named, tallies, notes)
+    kept, texts = {}, {}
+    for name, column in complete.items():
+        codes, numbers = _as_numbers(name, column, tally_columns({name: column}, [name])[name], notes)
+        if codes is not None:
+            kept[name], texts[name] = numbers, codes
+    _check_click(kept, len(rows))
+    for name in _repeated(kept, notes):
+        del kept[name], texts[name]
+    return Variables(kept, texts, rows, tuple(notes))
+
+
+def _without_missing(
+    columns: Mapping[str, Array], tallies: Mapping[str, Tally], notes: list[str]
+) -> tuple[Array, dict[str, Array]]:
+    """The impressions that have all values, and columns of these; without columns that mostly have none."""
+    total = len(columns[CLICK])
+    kept, there = {}, np.ones(total, bool)
+    for name, column in columns.items():
+        share = tallies[name].missing / total
+        if share > MOST_MISSING:
+            notes.append(f"{name} is missing in {share:.0%} of the impressions: left out")
+            continue
+        kept[name] = column
+        if share:
+            there &= ~as_arrow(name, column).is_null().to_numpy(zero_copy_only=False)
+    if not there.all():
+        notes.append(f"{total - int(there.sum()):,} of {total:,} impressions lack a value: left out")
+    return np.flatnonzero(there), {name: column[there] for name, column in kept.items()}
+
+
+def _as_numbers(name: str, column: Array, tally: Tally, notes: list[str]) -> tuple[Array | None, Array]:
+    """A column as codes [N] and as numbers [N, d]; no codes where it has one value."""
+    if len(tally.values) < 2:
+        notes.append(f"{name} has one value: left out")
+        return None, np.zeros((len(column), 0))
+    values = as_arrow(name, column).to_numpy(zero_copy_only=False)
+    kind = kind_of(tally)
+    place = np.searchsorted(tally.values, values)  # [N] among the values, ascending
+    if kind == "categorical":
+        codes = _common(name, place, len(tally.values), notes)
+        return codes, np.eye(codes.max() + 1)[codes]
+    numbers = order_scores(len(tally.values))[place] if kind == "ordinal" else values.astype(float)
+    few = len(tally.values) <= 5
+    codes = place if few else np.searchsorted(np.quantile(numbers, (0.25, 0.5, 0.75)), numbers, side="right")
+    return codes, ((numbers - numbers.mean()) / numbers.std())[:, None]
+
+
+def _common(name: str, place: Array, count: int, notes: list[str]) -> Array:
+    """Codes of categories [N], the rare ones in one."""
+    if count <= CATEGORIES:
+        return place
+    order = np.argsort(-np.bincount(place, minlength=count), kind="stable")
+    code = np.full(count, CATEGORIES - 1)
+    code[order[: CATEGORIES - 1]] = np.arange(CATEGORIES - 1)
+    notes.append(f"{name} has {count} categories: all but the commonest {CATEGORIES - 1} are taken as one")
+    return code[place]
+
+
+def _check_click(kept: Mapping[str, Array], impressions: int) -> None:
+    if impressions < FEWEST:
+        raise DataError(f"causes cannot be told from {impressions} impressions", hint=f"give {FEWEST} at least")
+    if CLICK not in kept:
+        raise DataError("every impression is clicked, or none is, so nothing tells what causes clicks")
+
+
+def _repeated(kept: Mapping[str, Array], notes: list[str]) -> list[str]:
+    """Variables that say the same as the click, or as one before them."""
+    gone: list[str] = []
+    for name in (name for name in kept if name != CLICK):
+        before = [CLICK, *(other for other in kept if other not in gone and other != CLICK)]
+        twin = next((other for other in before[: before.index(name)] if _same(kept[name], kept[other])), None)
+        if twin is not None:
+            why = "follows from the click, so it is no cause of it" if twin == CLICK else f"repeats {twin}"
+            notes.append(f"{name} {why}: left out")
+            gone.append(name)
+    return gone
+
+
+def _same(one: Array, other: Array) -> bool:
+    """Whether each of two variables [N, d] can be told from the other."""
+    if one.shape[1] == other.shape[1] == 1:
+        return bool(abs(np.corrcoef(one[:, 0], other[:, 0])[0, 1]) > 1 - 1e-9)
+    first, second = (np.unique(each, axis=0, return_inverse=True)[1] for each in (one, other))
+    pairs = len(np.unique(np.stack([first, second]), axis=1).T)
+    return bool(pairs == first.max() + 1 == second.max() + 1)
