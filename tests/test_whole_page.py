@@ -55,7 +55,7 @@ def test_what_is_drawn_is_what_was_said(lists: Lists, log: Log) -> None:
     assert set(media) == {"text", "image", "video"}
     assert (highest >= height).all()
     assert (height >= 20).all()
-    assert abs((highest - height).mean() - 40) < 1
+    assert abs((highest - height).mean() - 80) < 1
     kind = np.array([WholePage().media.index(name) for name in media])
     assert abs(np.polyfit(kind, height, 1)[0] - 40) < 1  # a richer kind is a deviation taller
 

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from unskew.learning.model import load as load
     from unskew.learning.scorer import Scorer as Scorer
     from unskew.measuring import measure_ranking as measure_ranking
+    from unskew.running.causes import causes as causes
     from unskew.running.measure import measure as measure
     from unskew.running.run import Run as Run
     from unskew.running.run import learn as learn

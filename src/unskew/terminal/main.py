@@ -12,6 +12,7 @@ from typer.core import TyperCommand
 from unskew import __version__
 from unskew.errors import UnskewError
 from unskew.terminal.about import behaviours, methods
+from unskew.terminal.diagnosis import causes
 from unskew.terminal.flags import flat
 from unskew.terminal.logs import counts, ingest, simulate, split
 from unskew.terminal.runs import learn, measure
@@ -19,7 +20,21 @@ from unskew.terminal.studies import compare, demo, reproduce
 from unskew.terminal.tracking import track
 from unskew.terminal.translating import as_flags, flags_of
 
-COMMANDS = (demo, simulate, ingest, split, track, counts, learn, measure, compare, reproduce, methods, behaviours)
+COMMANDS = (
+    demo,
+    simulate,
+    ingest,
+    split,
+    track,
+    counts,
+    causes,
+    learn,
+    measure,
+    compare,
+    reproduce,
+    methods,
+    behaviours,
+)
 
 app = typer.Typer(
     no_args_is_help=True,

@@ -5,7 +5,7 @@ height and position. With the grade's γ, the rank k, and z the document's value
 
     P(media of kind j)  ∝ exp(j s),  s = start + feature z + relevance (2γ - 1) + rank (5.5 - k)/4.5
     t = tall j + grows (2γ - 1) + normal                      height = 120 + 40 t pixels, at least 20
-    maximum height      = height + an exponential number of pixels of mean 40
+    maximum height      = height + an exponential number of pixels of mean 80
     P(c)                = θ_k^η v (γ + (1 - γ) lure_j),       v = sig(1 + sees t)
 
 so media lures to what is not relevant, and height draws the eye. Nobody clicks for the maximum height. The feature
@@ -97,7 +97,7 @@ class WholePage(RankCurve):
         height = np.maximum(PIXELS[0] + PIXELS[1] * tallness, PIXELS[2])
         seen = self.examination(shown.where.shape[1]) * visibility(self.sees * tallness)
         clicks = (chance[..., 3] < seen * self._wanted(kind, gamma)) & shown.where
-        highest = height - PIXELS[1] * np.log1p(-chance[..., 2])
+        highest = height - 2 * PIXELS[1] * np.log1p(-chance[..., 2])
         looks = (np.array(self.media, object)[kind], height.astype(np.float32), highest.astype(np.float32))
         return Outcome(clicks, seen.astype(np.float32), gamma, dict(zip(COLUMNS, looks, strict=True)))
 
@@ -144,7 +144,7 @@ def random_page(seed: int) -> WholePage:
     def strength(low: float, high: float, there: float = 0.6) -> float:
         return float(rng.uniform(low, high) * (rng.random() < there))
 
-    top, severity, sees = strength(0.3, 0.5), strength(0.8, 1.2), strength(0.8, 1.5)
+    top, severity, sees = strength(0.5, 0.8), strength(0.8, 1.2), strength(1.0, 2.0)
     return WholePage(
         lure=(0.0, top / 2, top),
         severity=severity or float(not (top or sees)),

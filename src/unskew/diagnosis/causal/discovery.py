@@ -123,7 +123,7 @@ def with_frequencies(edges: tuple[Edge, ...], graphs: list[CausalGraph]) -> tupl
 def one_graph(plain: Variables, half: Variables, asked: Discovery, end: float | None) -> CausalGraph:
     """The graph of two samples: of all impressions, and of impressions of which half are clicked."""
     names, causal = plain.names, library()
-    tests = TieredTests((plain, half), asked.test, asked.seconds, end)
+    tests = TieredTests((plain, half), asked.test, alpha=asked.alpha, seconds=asked.seconds, end=end)
     with drawing_from(asked.seed), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of tests at the edge of their numbers; NaN is dealt with
         found = causal.pc(

@@ -1,9 +1,10 @@
 """Independence tests under three tiers, each made once; what the tiers decide is not tested.
 
 A test may not condition on what comes after both of its variables: that cannot separate them, and costs time.
-Relevance and click are never tested, as the edge between them is required. Tests of the click are made on
-impressions of which half are clicked, where there are as many: that says more, and the click depends on the same
-variables there. A test that cannot be computed counts as dependence, and is noted.
+Relevance and click are never tested, as the edge between them is required, nor two variables again that one test
+has parted. Tests of the click are made on impressions of which half are clicked, where there are as many: that
+says more, and the click depends on the same variables there. A test that cannot be computed counts as
+dependence, and is noted.
 """
 
 from __future__ import annotations
@@ -28,10 +29,17 @@ class TieredTests:
     """Independence tests of one sample, each made once; what the tiers decide is not tested."""
 
     def __init__(
-        self, samples: tuple[Variables, Variables], kind: str, seconds: float | None, end: float | None
+        self,
+        samples: tuple[Variables, Variables],
+        kind: str,
+        *,
+        alpha: float,
+        seconds: float | None,
+        end: float | None,
     ) -> None:
         """Over a sample of all impressions and one of which half are clicked; no test begins after `end`."""
-        self.names, self.seconds, self.end = samples[0].names, seconds, end
+        self.names, self.alpha, self.seconds, self.end = samples[0].names, alpha, seconds, end
+        self.parted = set[frozenset[str]]()
         self.weakest: dict[frozenset[str], float] = {}
         self.notes: list[str] = []
         self._known = dict[tuple[int, ...], float]()
@@ -49,10 +57,14 @@ class TieredTests:
         return knowledge
 
     def p_value(self, x: int, y: int, given: tuple[int, ...]) -> float:
-        """P-value of the independence of two variables given others; 0 where the tiers forbid to ask."""
+        """P-value of the independence of two variables given others; 0 where there is nothing to ask."""
         one, other = self.names[x], self.names[y]
-        latest = max(tier(one), tier(other))
-        if {one, other} == {RELEVANCE, CLICK} or any(tier(self.names[z]) > latest for z in given):
+        latest, pair = max(tier(one), tier(other)), frozenset((one, other))
+        if (
+            pair in self.parted
+            or {one, other} == {RELEVANCE, CLICK}
+            or any(tier(self.names[z]) > latest for z in given)
+        ):
             return 0.0
         key = (*sorted((int(x), int(y))), -1, *sorted(int(z) for z in given))
         if key not in self._known:
@@ -62,8 +74,9 @@ class TieredTests:
                     hint="give a smaller sample=, a faster test= such as rcit, or more seconds=",
                 )
             self._known[key] = self._compute(x, y, given)
-        pair = frozenset((one, other))
         self.weakest[pair] = max(self.weakest.get(pair, 0.0), self._known[key])
+        if self._known[key] > self.alpha:
+            self.parted.add(pair)
         return self._known[key]
 
     def _compute(self, x: int, y: int, given: tuple[int, ...]) -> float:

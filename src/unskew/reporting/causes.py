@@ -1,0 +1,126 @@
+"""A causal graph as a page and as a figure, and the sequence of graphs that a training went through."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import altair as alt
+
+from unskew.diagnosis.causal.graph import CLICK, RELEVANCE, CausalGraph, Edge, tier
+from unskew.reporting.figures import INK
+from unskew.reporting.numbers import number, p_value
+from unskew.reporting.page import Figure, Page, Section, Table
+
+SIZE = (420, 260)
+"""Width and height of a drawn graph."""
+CLEAR = 0.13
+"""How far from the middle of a name an arrow ends, in heights of the figure."""
+
+
+def causes_page(graph: CausalGraph) -> Page:
+    """What was found, in a sentence, a figure and a table."""
+    causes = [name for name in graph.shown if graph.has(name, CLICK)]
+    lead = (
+        f"Besides relevance, clicks depend on {_listed(causes)}."
+        if causes
+        else "Clicks depend on relevance alone."
+    )
+    confounded = graph.confounded()
+    if confounded:
+        lead += f" Relevance and clicks share {_listed(confounded)}: what is shown well is also what is relevant."
+    facts = graph.facts
+    how = f"{facts.get('test')} on {facts.get('impressions', 0):,} impressions, alpha {facts.get('alpha')}."
+    return Page(
+        "What causes clicks",
+        lead,
+        [Section("The graph", how, [_edges(graph)], [Figure(graph_figure(graph), [str(e) for e in graph.edges])])],
+        notes=graph.notes,
+    )
+
+
+def _edges(graph: CausalGraph) -> Table:
+    repeated = any(edge.frequency is not None for edge in graph.edges)
+    rows = []
+    for edge in graph.edges:
+        known = {edge.cause, edge.effect} == {RELEVANCE, CLICK}
+        row = [str(edge), "required" if known else p_value(edge.p)]
+        rows.append(row + ([number(edge.frequency, ".2f")] if repeated else []))
+    return Table(["edge", "p", *(["found again"] if repeated else [])], rows)
+
+
+def graph_figure(graph: CausalGraph, title: str = "") -> Any:
+    """The graph from left to right: relevance, the page, the click; thin lines are edges seldom found again."""
+    place = positions(graph)
+    lines = [_line(edge, place) for edge in graph.edges]
+    names = [{"name": name, "x": x, "y": y} for name, (x, y) in place.items()]
+    axis: dict[str, Any] = {"axis": None, "scale": alt.Scale(domain=[0, 1])}
+    x, y = alt.X("x:Q", **axis), alt.Y("y:Q", **axis)
+    words = alt.Chart({"values": names}).encode(x=x, y=y, text="name:N")
+    layers: list[Any] = []
+    if lines:
+        drawn = alt.Chart({"values": lines})
+        width = alt.Size("weight:Q", scale=alt.Scale(domain=[0, 1], range=[0.5, 2.5]), legend=None)
+        layers.append(drawn.mark_rule(color=INK).encode(x=x, y=y, x2="x2:Q", y2="y2:Q", size=width))
+        heads = drawn.transform_filter("datum.directed").mark_point(
+            shape="triangle", filled=True, size=90, color=INK
+        )
+        turn = alt.Angle("angle:Q", scale=alt.Scale(domain=[0, 360], range=[0, 360]))
+        layers.append(heads.encode(x=alt.X("x2:Q", **axis), y=alt.Y("y2:Q", **axis), angle=turn))
+        labels = drawn.transform_filter("datum.label != ''").mark_text(dy=-7, fontSize=11, color="#7b8794")
+        layers.append(labels.encode(x=alt.X("mx:Q", **axis), y=alt.Y("my:Q", **axis), text="label:N"))
+    layers.append(words.mark_text(fontSize=13, fontWeight="bold", color=INK))
+    return alt.layer(*layers).properties(width=SIZE[0], height=SIZE[1], title=title)
+
+
+def sequence_figures(graphs: Sequence[tuple[int, CausalGraph]]) -> list[Any]:
+    """The graphs of a training by step, those left out that repeat the one before."""
+    drawn, before = [], None
+    for step, graph in graphs:
+        now = {(edge.cause, edge.effect, edge.directed) for edge in graph.edges}
+        if now != before:
+            drawn.append(graph_figure(graph, f"step {step}"))
+        before = now
+    return drawn
+
+
+def positions(graph: CausalGraph) -> dict[str, tuple[float, float]]:
+    """Where each variable stands: a column for each tier, the middle one in zigzag."""
+    shown = graph.shown
+    place = {}
+    for name in graph.variables:
+        if tier(name) != 1:
+            place[name] = (0.1 if tier(name) == 0 else 0.92, 0.5)
+            continue
+        at = (shown.index(name) + 0.5) / len(shown)
+        place[name] = (
+            0.5 + 0.12 * math.cos(math.pi * (2 * at - 1)) * (-1) ** shown.index(name),
+            0.05 + 0.9 * (1 - at),
+        )
+    return place
+
+
+def _line(edge: Edge, place: dict[str, tuple[float, float]]) -> dict[str, Any]:
+    (x, y), (x2, y2) = place[edge.cause], place[edge.effect]
+    ratio = SIZE[0] / SIZE[1]
+    across, up = (x2 - x) * ratio, y2 - y
+    length = math.hypot(across, up) or 1.0
+    cut = min(CLEAR / length, 0.3)
+    dx, dy = (x2 - x) * cut, (y2 - y) * cut
+    return {
+        "x": x + dx,
+        "y": y + dy,
+        "x2": x2 - dx,
+        "y2": y2 - dy,
+        "mx": x + 0.4 * (x2 - x),
+        "my": y + 0.4 * (y2 - y),
+        "angle": math.degrees(math.atan2(across, up)) % 360,
+        "directed": edge.directed,
+        "weight": 1.0 if edge.frequency is None else edge.frequency,
+        "label": "" if edge.frequency is None else f"{edge.frequency:.2f}",
+    }
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -1,0 +1,48 @@
+"""The commands that look for bias in a log: causes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from unskew.terminal.flags import DocIds, EngineOptions, Force, Impressions, Json, Seed, passed
+from unskew.terminal.printing import show_result, tell
+
+
+def causes(
+    impressions: Impressions,
+    connection: EngineOptions,
+    column: Annotated[
+        list[str] | None, typer.Option(help="Column that says how a result looks; repeatable. All serp_* if none.")
+    ] = None,
+    relevance: Annotated[
+        str | None, typer.Option(help="Column that stands for relevance; logging_score if there.")
+    ] = None,
+    run: Annotated[Path | None, typer.Option(help="Run folder whose scores stand for relevance.")] = None,
+    lists: Annotated[
+        list[str] | None, typer.Option(help="Features of the log's documents, for --run; repeatable.")
+    ] = None,
+    test: Annotated[str, typer.Option(help="kci, rcit, fastkci, or gsq for discrete columns.")] = "kci",
+    alpha: Annotated[float, typer.Option(help="Level of the tests.")] = 0.05,
+    sample: Annotated[int, typer.Option(min=50, help="Impressions to test on.")] = 1000,
+    repeats: Annotated[int, typer.Option(min=0, help="Other samples, to see how often an edge is found.")] = 0,
+    seconds: Annotated[float, typer.Option(help="Time limit.")] = 300.0,
+    seed: Seed = 0,
+    out: Annotated[Path | None, typer.Option(help="Folder for graph.json, graph.dot and the report.")] = None,
+    doc_ids: DocIds = False,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Find what on a result page causes clicks besides relevance: rank, media, height, whatever the log says."""
+    given = passed(locals(), "as_json", "column")
+    from unskew.reporting.causes import causes_page
+    from unskew.reporting.page import write_page
+    from unskew.running.causes import causes
+
+    graph = causes(columns=column, **given)
+    if out is not None:
+        write_page(causes_page(graph), out)
+        tell(f"Open {out / 'report.html'}; graph.json and graph.dot are beside it.")
+    show_result(graph.to_dict(), as_json, lambda _: causes_page(graph))

@@ -1,0 +1,357 @@
+"""Causal discovery: graphs and rules, columns that are not what they seem, known worlds, samples, the command."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import unskew
+from unskew.clicks.engine.engine import Engine
+from unskew.clicks.lists.synthetic import make_lists
+from unskew.clicks.log import write_log
+from unskew.clicks.ordinal import order_scores
+from unskew.clicks.simulate import WholePage, simulate
+from unskew.diagnosis.causal import independence
+from unskew.diagnosis.causal.discovery import Discovery, Pool, discover, read_edges
+from unskew.diagnosis.causal.graph import CausalGraph, Edge, graph_of
+from unskew.diagnosis.causal.independence import TooSlow
+from unskew.diagnosis.causal.sampling import sample_log, sample_table
+from unskew.diagnosis.causal.variables import variables_of
+from unskew.errors import ConfigError, DataError
+from unskew.reporting.causes import causes_page, graph_figure, sequence_figures
+from unskew.reporting.page import write_page
+from unskew.terminal.main import app
+from unskew.types import Array, Log
+
+pytest.importorskip("causallearn", reason="causal-learn is not installed")
+
+NAMES = ("relevance", "position", "serp_media", "click")
+
+
+def world(size: int = 400, seed: int = 0) -> dict[str, Array]:
+    """relevance -> position -> click <- relevance, and a column that has nothing to do with them."""
+    rng = np.random.default_rng(seed)
+    relevance = rng.normal(size=size)
+    position = np.clip(np.rint(3 - 1.5 * relevance + rng.normal(size=size)), 1, 6)
+    chance = 1 / (1 + np.exp(-(1.2 * relevance - 1.2 * (position - 3))))
+    return {
+        "click": (rng.random(size) < chance).astype(int),
+        "serp_other": rng.normal(size=size),
+        "position": position,
+        "relevance": relevance,
+    }
+
+
+def found(columns: dict[str, Array], **options: Any) -> CausalGraph:
+    extra = np.zeros(len(columns["click"]), bool)
+    return discover(Pool.of(columns, extra), Discovery(**({"sample": 300} | options)))
+
+
+@pytest.fixture(scope="module")
+def log() -> Log:
+    lists = make_lists(queries=100, features=8, documents=12, seed=3)
+    return simulate(lists, WholePage(), pages=1_000, seed=1, truth=True)
+
+
+# ---- graphs ----
+
+
+def test_a_forbidden_edge_cannot_be_made() -> None:
+    for edge in (
+        ("click", "position"),
+        ("position", "relevance"),
+        ("click", "relevance"),
+        ("position", "position"),
+    ):
+        with pytest.raises(ConfigError, match="forbidden"):
+            graph_of(NAMES, [edge])
+    with pytest.raises(ConfigError, match="needs a direction"):
+        CausalGraph(NAMES, (Edge("relevance", "click"), Edge("relevance", "position", directed=False)))
+    with pytest.raises(ConfigError, match="relevance -> click is required"):
+        CausalGraph(NAMES, ())
+    with pytest.raises(ConfigError, match="serp_x, which is not among"):
+        graph_of(NAMES, [("serp_x", "click")])
+    with pytest.raises(ConfigError, match="causes itself"):
+        CausalGraph(
+            ("serp_a", "serp_b", "serp_c"),
+            (Edge("serp_a", "serp_b"), Edge("serp_b", "serp_c"), Edge("serp_c", "serp_a")),
+        )
+
+
+def test_parents_and_what_is_confounded() -> None:
+    graph = graph_of(NAMES, [("relevance", "position"), ("position", "click"), ("serp_media", "click")])
+    assert graph.parents("click") == ("relevance", "position", "serp_media")
+    assert graph.confounded() == ("position",)
+
+
+def test_open_directions_go_by_order_and_never_in_a_circle() -> None:
+    names = ("serp_a", "serp_b", "serp_c")
+    graph = CausalGraph(names, (Edge("serp_c", "serp_b", directed=False), Edge("serp_a", "serp_b")))
+    assert graph.parents("serp_c") == ("serp_b",)
+    graph = CausalGraph(
+        names, (Edge("serp_a", "serp_c", directed=False), Edge("serp_c", "serp_b"), Edge("serp_b", "serp_a"))
+    )
+    assert graph.parents("serp_a") == ("serp_b", "serp_c")  # a before c would close a circle
+
+
+def test_marks_become_edges_and_tiers_win() -> None:
+    marks = np.zeros((4, 4), int)
+    marks[0, 1], marks[1, 0] = 1, -1  # position -> relevance, as no test may say
+    marks[1, 2] = marks[2, 1] = 1  # a conflict
+    marks[1, 3] = marks[3, 1] = -1  # left open, but tiers know
+    edges = read_edges(marks, NAMES, {frozenset(("position", "click")): 0.01})
+    assert list(map(str, edges)) == ["relevance -> position", "position -- serp_media", "position -> click"]
+    assert edges[2].p == 0.01
+
+
+def test_json_and_dot() -> None:
+    edges = (Edge("relevance", "click"), Edge("position", "serp_media", directed=False, frequency=0.25))
+    graph = CausalGraph(NAMES, edges, ("a note",), {"test": "kci"})
+    assert CausalGraph.from_dict(json.loads(json.dumps(graph.to_dict()))) == graph
+    assert '"position" -> "serp_media" [dir=none, label="0.25"];' in graph.dot()
+    assert '"relevance" -> "click";' in graph.dot()
+    with pytest.raises(DataError, match="not a causal graph"):
+        CausalGraph.from_dict({"variables": []})
+
+
+def test_order_scores_solve_their_equations() -> None:
+    scores = order_scores(5, prior=0.5)
+    for i, own in enumerate(scores):
+        pull = sum(np.sign(i - j) / (1 + np.exp(np.sign(i - j) * (own - scores[j]))) for j in range(5) if j != i)
+        assert pull == pytest.approx(0.5 * own, abs=1e-9)
+    assert (np.diff(scores) > 0).all()
+    assert np.abs(order_scores(100)).max() < 100
+
+
+# ---- columns ----
+
+
+def test_columns_of_every_kind() -> None:
+    made = variables_of(world() | {"serp_kind": np.array(["a", "b"] * 200), "serp_on": np.arange(400) % 3 == 0})
+    assert made.names == ("relevance", "serp_other", "position", "serp_kind", "serp_on", "click")
+    assert made.values["serp_kind"].shape == (400, 2)
+    assert abs(made.values["position"].mean()) < 1e-9
+    assert made.codes["serp_other"].max() == 3
+    assert not made.notes
+
+
+SLOW = pytest.param("fastkci", marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("test", ["kci", "rcit", "gsq", SLOW])
+def test_bad_columns_are_named_and_break_nothing(test: str) -> None:
+    columns, rng = world(), np.random.default_rng(1)
+    columns |= {
+        "serp_constant": np.ones(400),
+        "serp_clicked": np.where(columns["click"] == 1, "yes", "no"),
+        "serp_twin": 3 - 2 * columns["serp_other"],
+        "serp_site": np.array([f"site{n}" for n in rng.integers(200, size=400)]),
+        "serp_gaps": np.where(rng.random(400) < 0.05, np.nan, rng.normal(size=400)),
+        "serp_empty": np.where(rng.random(400) < 0.8, None, "x"),
+    }
+    graph = found(columns, test=test, sample=200)
+    notes = "; ".join(graph.notes)
+    for said in (
+        "serp_constant has one value",
+        "serp_clicked follows from the click",
+        "serp_twin repeats serp_other",
+        "categories: all but the commonest 19",
+        "impressions lack a value",
+        "serp_empty is missing in",
+    ):
+        assert said in notes
+    assert graph.variables == ("relevance", "serp_other", "position", "serp_site", "serp_gaps", "click")
+
+
+def test_a_log_that_tells_nothing() -> None:
+    for clicks in (np.zeros(400), np.ones(400)):
+        with pytest.raises(DataError, match="every impression is clicked, or none is"):
+            found(world() | {"click": clicks})
+    with pytest.raises(DataError, match="from 20 impressions"):
+        found({name: column[:20] for name, column in world().items()})
+
+
+def test_a_test_that_cannot_be_computed_leaves_its_edge(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> float:
+        raise np.linalg.LinAlgError("singular")
+
+    monkeypatch.setattr(independence.library().test, "__call__", broken)
+    graph = found(world())
+    assert len(graph.edges) == 6
+    assert "could not be tested: taken as dependent" in graph.notes[0]
+
+
+# ---- discovery ----
+
+
+def test_a_known_world_is_found() -> None:
+    graph = found(world())
+    assert graph.parents("click") == ("relevance", "position")
+    assert graph.has("relevance", "position")
+    assert graph.confounded() == ("position",)
+    assert "serp_other" not in {end for edge in graph.edges for end in edge.pair}
+
+
+def test_kernels_give_the_p_values_of_causal_learn() -> None:
+    from causallearn.utils.KCI.KCI import KCI_CInd
+
+    rng = np.random.default_rng(2)
+    z = rng.normal(size=(150, 2))
+    x, y = z[:, :1] + rng.normal(size=(150, 1)), rng.normal(size=(150, 1))
+    for other in (y, y + 0.4 * x):
+        ours = independence.library().test([x, other, z], "kci")(0, 1, (2,))
+        assert ours == pytest.approx(KCI_CInd().compute_pvalue(x, other, z)[0], rel=1e-2)
+
+
+def test_a_mediator_takes_the_edge_away() -> None:
+    rng, columns = np.random.default_rng(4), world()
+    columns["serp_other"] = columns["position"] + rng.normal(size=400)  # follows rank, and nobody clicks for it
+    graph = found(columns, sample=400)
+    assert "serp_other" not in graph.parents("click")
+    assert {"position", "serp_other"} in [edge.pair for edge in graph.edges]
+
+
+@pytest.mark.parametrize("test", ["rcit", "gsq", SLOW])
+def test_the_same_seed_gives_the_same_graph(test: str) -> None:
+    state = np.random.get_state()[1].tolist()  # type: ignore[union-attr]
+    first, again = (found(world(), test=test, seed=3) for _ in range(2))
+    assert first == again
+    assert np.random.get_state()[1].tolist() == state  # type: ignore[union-attr]
+
+
+def test_repetitions_say_how_often() -> None:
+    graph = found(world(800), repeats=4, sample=200)
+    by_name = {str(edge): edge.frequency for edge in graph.edges}
+    assert by_name["relevance -> click"] == 1.0
+    assert by_name["position -> click"] is not None
+    assert by_name["position -> click"] >= 0.75
+    assert graph.facts["repeats"] == 4
+
+
+def test_the_time_limit() -> None:
+    with pytest.raises(TooSlow, match="not found in 1e-09 seconds, after 0 tests; give a smaller sample="):
+        found(world(), seconds=1e-9)
+    with pytest.raises(ConfigError, match="kci takes 5000 impressions at most"):
+        found(world(), sample=5001)
+
+
+def test_never_a_forbidden_edge_whatever_the_data(log: Log) -> None:
+    rng = np.random.default_rng(0)
+    for seed in range(3):
+        columns = {name: rng.integers(3, size=200) for name in NAMES[:3]}
+        columns["click"] = rng.integers(2, size=200)
+        graph = found(columns, test="gsq", seed=seed, alpha=0.5)  # making the graph checks it
+        assert graph.has("relevance", "click")
+
+
+def test_worlds_with_a_known_page() -> None:
+    lists = make_lists(queries=300, features=8, documents=12, seed=7)
+    for page, expected in (
+        (WholePage(sees=0.0, lure=(0.0, 0.4, 0.8)), {"relevance", "position", "serp_media"}),
+        (WholePage(lure=(0.0,), severity=0.0, sees=2.0), {"relevance", "serp_height"}),
+    ):
+        graph = unskew.causes(
+            simulate(lists, page, pages=3_000, seed=2, truth=True), relevance="true_relevance", sample=500
+        )
+        assert set(graph.parents("click")) == expected
+        assert (
+            graph.has("serp_media", "serp_height")
+            or graph.has("serp_height", "serp_media")
+            or any(edge.pair == {"serp_media", "serp_height"} for edge in graph.edges)
+        )
+
+
+# ---- samples ----
+
+
+def test_samples_are_bounded_seeded_and_have_clicks(tmp_path: Path, log: Log, engine: Engine) -> None:
+    write_log(log, tmp_path / "log.parquet")
+    table = engine.read_parquet(tmp_path / "log.parquet")
+
+    def draw(seed: int) -> tuple[Any, Array]:
+        return sample_table(engine, table, ["serp_media"], 200, seed=seed, place="log")
+
+    rows, extra = draw(0)
+    again, _ = draw(0)
+    other, _ = draw(1)
+    assert rows.equals(again)
+    assert not rows.equals(other)
+    assert (~extra).sum() == 200
+    click = rows["click"].to_numpy()
+    assert click.sum() >= 100
+    assert click[extra].all()
+    keys = set(zip(rows["page_id"].to_pylist(), rows["position"].to_pylist(), strict=True))
+    assert len(keys) == len(rows)
+
+
+def test_a_sample_of_a_log_in_memory(log: Log) -> None:
+    rows, extra = sample_log(log, 100, seed=2)
+    assert len(set(rows.tolist())) == len(rows)
+    assert (~extra).sum() == 100
+    assert log.click[rows[extra]].all()
+    everything, none = sample_log(log, 10**6, seed=2)
+    assert len(everything) == len(log.row)
+    assert not none.any()
+
+
+# ---- the command ----
+
+
+def test_the_command_writes_a_graph_and_a_report(tmp_path: Path, log: Log) -> None:
+    write_log(log, tmp_path / "log.parquet")
+    words = ["causes", str(tmp_path / "log.parquet"), "--relevance", "true_relevance", "--sample", "200"]
+    ended = CliRunner().invoke(app, [*words, "--out", str(tmp_path / "found"), "--json"])
+    assert ended.exit_code == 0, ended.output
+    written = json.loads((tmp_path / "found" / "graph.json").read_text())
+    assert json.loads(ended.stdout) == written
+    assert CausalGraph.from_dict(written).has("relevance", "click")
+    names = sorted(path.name for path in (tmp_path / "found").iterdir())
+    assert names == ["figure.svg", "graph.dot", "graph.json", "report.html", "table.md"]
+    ended = CliRunner().invoke(app, words)
+    assert "clicks depend on" in ended.stdout
+
+
+def test_a_run_can_stand_for_relevance(tmp_path: Path, log: Log) -> None:
+    run = unskew.learn(log, "naive", ranker="linear", steps=30)
+    run.save(tmp_path / "run")
+    write_log(log, tmp_path / "log.parquet")
+    unskew.write_letor(log.lists, tmp_path / "lists.txt")
+    graph = unskew.causes(
+        tmp_path / "log.parquet", run=tmp_path / "run", lists=[str(tmp_path / "lists.txt")], sample=200, columns=[]
+    )
+    assert graph.variables == ("relevance", "position", "click")
+    assert graph.has("relevance", "position")
+
+
+def test_without_relevance_it_is_said(log: Log) -> None:
+    graph = unskew.causes(log, columns=["serp_media"], sample=100)
+    assert graph.variables == ("position", "serp_media", "click")
+    assert "nothing stands for relevance" in graph.notes[-1]
+
+
+def test_errors_name_what_was_given(tmp_path: Path, log: Log) -> None:
+    with pytest.raises(DataError, match="no column serp_colour; it has"):
+        unskew.causes(log, columns=["serp_colour"])
+    with pytest.raises(ConfigError, match="give run= with lists="):
+        unskew.causes(log, run="run")
+    with pytest.raises(ConfigError, match="alpha"):
+        unskew.causes(log, alpha=2.0)
+    write_log(log, tmp_path / "log.parquet")
+    with pytest.raises(DataError, match="serp_colour"):
+        unskew.causes(tmp_path / "log.parquet", columns=["serp_colour"])
+
+
+def test_pages_and_figures(tmp_path: Path) -> None:
+    graph = graph_of(NAMES, [("relevance", "position"), ("position", "click")])
+    page = causes_page(graph)
+    assert page.lead.startswith("Besides relevance, clicks depend on position.")
+    write_page(page, tmp_path)
+    assert "relevance" in (tmp_path / "figure.svg").read_text()
+    assert graph_figure(graph_of(("relevance", "click"), []), "one").to_dict()["title"] == "one"
+    other = graph_of(NAMES, [("position", "click")])
+    assert len(sequence_figures([(0, graph), (10, graph), (20, other)])) == 2
