@@ -59,9 +59,8 @@ def main():
             for name, values in found.items():
                 over = [value - other for value, other in zip(values, found["ipw"], strict=True)]
                 mean = mean_over_seeds(values)
-                print(
-                    f"{name:<28}{mean.mean:.3f} ± {mean.sd:.3f}   over ipw {np.mean(over):+.3f}, worst {min(over):+.3f}"
-                )
+                gain = f"over ipw {np.mean(over):+.3f}, worst {min(over):+.3f}"
+                print(f"{name:<28}{mean.mean:.3f} ± {mean.sd:.3f}   {gain}")
 
 
 if __name__ == "__main__":

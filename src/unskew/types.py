@@ -128,11 +128,13 @@ class Log:
     position: Array
     """[N] int16, the rank it was shown at, from 1; ascending within a page."""
     click: Array
-    """[N] uint8, 0 or 1."""
+    """[N] uint8, 0 or 1; or float32 from 0 where feedback is weighted: purchases, seconds, a price."""
     randomized: Array | None = None
     """[N] bool, true where the slot was filled at random."""
     columns: Mapping[str, Array] = field(default_factory=dict)
     """[N] each: further columns of the impressions table (serp_*, propensity, true_examination, ...)."""
+    feedback: str = "click"
+    """The column of the impressions table that `click` came from."""
 
     def __len__(self) -> int:
         return len(self.query)
@@ -142,6 +144,11 @@ class Log:
         """Results per page, [S]."""
         sizes: Array = np.diff(self.offsets)
         return sizes
+
+    @property
+    def weighted(self) -> bool:
+        """Whether feedback is a weight and not a click."""
+        return self.click.dtype.kind == "f"
 
     def take(self, pages: Array) -> Log:
         """The given pages (indices or a boolean mask), in that order."""

@@ -20,7 +20,9 @@ from unskew.clicks.schema import (
     check_pages,
     check_values,
     open_table,
+    read_feedback,
     refuse_missing,
+    required,
     to_array,
     whole_numbers,
 )
@@ -56,8 +58,10 @@ def log_tables(log: Log, rows: int) -> Iterator[pa.Table]:
             "query_id": pick(queries, log.query[page[part]]),
             "doc_id": pick(documents, log.row[part]),
             "position": pa.array(log.position[part], pa.int32()),
-            "click": pa.array(log.click[part], pa.int8()),
+            "click": pa.array(log.click[part] > 0).cast(pa.int8()),
         }
+        if log.feedback != "click" or log.weighted:
+            columns[weight_column(log)] = pa.array(log.click[part])
         if log.randomized is not None:
             columns["randomized"] = pa.array(log.randomized[part])
         others = {name: column for name, column in log.columns.items() if name not in columns}
@@ -66,29 +70,38 @@ def log_tables(log: Log, rows: int) -> Iterator[pa.Table]:
         yield pa.table(columns | extra)
 
 
+def weight_column(log: Log) -> str:
+    """Where feedback other than clicks is written; `click` says then whether there is any."""
+    return "weight" if log.feedback == "click" else log.feedback
+
+
 def pick(ids: Any, rows: Array) -> Any:
     """The ids at these rows, dictionary-encoded where they are strings."""
     taken = ids.take(pa.array(rows))
     return taken.dictionary_encode() if pa.types.is_string(taken.type) else taken
 
 
-def read_log(path: Path | str, lists: Lists, *, columns: Sequence[str] | None = None) -> Log:
+def read_log(
+    path: Path | str, lists: Lists, *, columns: Sequence[str] | None = None, feedback: str | None = None
+) -> Log:
     """Read a log from a Parquet file, or from a folder of them, and join it to its lists.
 
-    `columns` names the further columns to keep; None keeps all. Impressions are sorted by page and position
+    `columns` names the further columns to keep; None keeps all. `feedback` is the column to learn from in the
+    place of `click`: numbers from 0, such as purchases or seconds. Impressions are sorted by page and position
     where they are not already. Page ids other than 0, 1, 2, ... are kept as the column `page_id`.
     """
-    table = open_table(Path(path), columns)
+    table = open_table(Path(path), columns, feedback)
     page, names = page_codes(table, path)
-    position, click = whole_numbers(table, "position", path), whole_numbers(table, "click", path)
+    position, click = whole_numbers(table, "position", path), read_feedback(table, feedback, path)
     check_values(position, click, path)
     query, row = join_lists(table, lists, path)
-    extra = {name: to_array(table[name]) for name in table.column_names if name not in REQUIRED}
+    apart = {*REQUIRED, *required(feedback)}
+    extra = {name: to_array(table[name]) for name in table.column_names if name not in apart}
     if names.dtype.kind not in "iu" or not np.array_equal(names, np.arange(len(names))):
         extra["page_id"] = names[page]
     log = in_order(lists, page, query, {"row": row, "position": position, "click": click} | extra, names, path)[0]
     extra = dict(log.columns)
-    return replace(log, randomized=extra.pop("randomized", None), columns=extra)
+    return replace(log, randomized=extra.pop("randomized", None), columns=extra, feedback=feedback or "click")
 
 
 def in_order(
@@ -110,10 +123,15 @@ def in_order(
         offsets=np.append(starts, len(page)).astype(np.int64),
         row=columns.pop("row"),
         position=position.astype(np.int16),
-        click=columns.pop("click").astype(np.uint8),
+        click=_narrow(columns.pop("click")),
         columns=columns,
     )
     return log, page
+
+
+def _narrow(click: Array) -> Array:
+    """Clicks as uint8, weights as they are."""
+    return click if click.dtype.kind == "f" else click.astype(np.uint8)
 
 
 def page_codes(table: Any, path: Path | str, name: str = "page_id") -> tuple[Array, Array]:

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from unskew.checking import require_columns
 from unskew.clicks.engine.parquet import impressions_in
-from unskew.errors import DataError
+from unskew.errors import ConfigError, DataError
 from unskew.types import Array
 
 REQUIRED = {
@@ -45,8 +45,12 @@ OPTIONAL = {
 """Columns that mean something where they are present; serp_* and any other column are carried along."""
 
 
-def open_table(path: Path, columns: Sequence[str] | None) -> Any:
-    """The wanted columns of the file, never `label`, after a check that the required ones are there."""
+def open_table(path: Path, columns: Sequence[str] | None, feedback: str | None = None) -> Any:
+    """The wanted columns of the file, never `label`, after a check that the required ones are there.
+
+    `feedback` is the column that stands in the place of `click`.
+    """
+    needed = required(feedback)
     if not path.exists():
         raise DataError("there is no such log", path=path, hint="write one with write_log, or check the name")
     path = impressions_in(path)
@@ -54,9 +58,16 @@ def open_table(path: Path, columns: Sequence[str] | None) -> Any:
         present = pq.read_schema(path).names if path.is_file() else pq.ParquetDataset(path).schema.names
     except (pa.ArrowInvalid, OSError, IndexError) as error:
         raise DataError(f"not a Parquet file ({error})", path=path, hint="a log is read from Parquet") from error
-    require_columns([*REQUIRED, *(columns or ())], present, path=path)
-    wanted = present if columns is None else [*REQUIRED, "randomized", *columns]
+    require_columns([*needed, *(columns or ())], present, path=path)
+    wanted = present if columns is None else [*needed, "randomized", *columns]
     return pq.read_table(path, columns=[name for name in present if name in wanted and name != "label"])
+
+
+def required(feedback: str | None) -> list[str]:
+    """The columns that a log must have, where this one, if any, stands in the place of `click`."""
+    if feedback in set(REQUIRED) - {"click"} or feedback == "label":
+        raise ConfigError(f"feedback: {feedback} has a meaning of its own; name a column of numbers from 0")
+    return [feedback or name if name == "click" else name for name in REQUIRED]
 
 
 def to_array(column: Any) -> Array:
@@ -90,9 +101,33 @@ def whole_numbers(table: Any, name: str, path: Path | str) -> Array:
     return values
 
 
+def read_feedback(table: Any, name: str | None, path: Path | str) -> Array:
+    """Feedback [N]: clicks, 0 or 1, unless a column of weights from 0 is named; a missing weight is 0.
+
+    Weights are float32, or uint8 where all of them are 0 or 1.
+    """
+    if name is None:
+        return whole_numbers(table, "click", path)
+    if not (pa.types.is_boolean(table[name].type) or is_number(table[name].type)):
+        raise DataError(f"{name} is of type {table[name].type}", path=path, hint="feedback is a number from 0")
+    values = np.nan_to_num(to_array(table[name]).astype(np.float64), nan=0.0, posinf=np.inf, neginf=-np.inf)
+    wrong = np.flatnonzero((values < 0) | np.isinf(values))
+    if len(wrong):
+        what = f"{len(wrong)} rows have a {name} that is no weight, first row {wrong[0]} with {values[wrong[0]]:g}"
+        raise DataError(what, path=path, hint="feedback is a number from 0; clip or repair it")
+    return values.astype(np.uint8 if np.isin(values, (0, 1)).all() else np.float32)
+
+
+def is_number(kind: Any) -> bool:
+    """Whether an Arrow type is one of numbers."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
 def check_values(position: Array, click: Array, path: Path | str) -> None:
-    """Positions count from 1 and clicks are 0 or 1."""
-    clicks = "a click that is not 0 or 1", "one row is one impression; turn counts into 1"
+    """Positions count from 1 and clicks are 0 or 1; weights were checked when they were read."""
+    hint = "one row is one impression; turn counts into 1, or name their column as feedback"
+    clicks = "a click that is not 0 or 1", hint
+    click = click[:0] if click.dtype.kind == "f" else click
     ranks = "a position below 1 or above 32767", "positions are ranks from 1; add 1 if they count from 0"
     for values, low, high, (what, hint) in ((click, 0, 1, clicks), (position, 1, np.iinfo(np.int16).max, ranks)):
         if len(values) and (values.min() < low or values.max() > high):

@@ -69,22 +69,23 @@ def open_data(base: Path, files: DataFiles, asked: Settings) -> tuple[TrainingDa
     assert files.log is not None, "a run file has a log or counts"
     impressions = impressions_in(base / files.log)
     lists = open_lists(files.lists, impressions) or read_texts(texts_for(within(files.texts), [impressions]))
-    log = open_log(impressions, lists, drop=files.missing_features == "drop")
+    log = open_log(impressions, lists, drop=files.missing_features == "drop", feedback=files.feedback)
     return split(log, labelled, asked), test
 
 
-def open_log(path: Path, lists: Lists, *, drop: bool = False) -> Log:
+def open_log(path: Path, lists: Lists, *, drop: bool = False, feedback: str | None = None) -> Log:
     """A log joined to its lists; `drop` leaves out impressions without features, and warns of them."""
     if not drop or not path.exists():
         try:
-            return read_log(path, lists)
+            return read_log(path, lists, feedback=feedback)
         except DataError as error:
             if "have no features" in str(error):
                 raise DataError(f'{error}, or set data.missing_features = "drop"') from None
             raise
     missing = Missing()
     with tempfile.TemporaryDirectory(prefix="unskew-") as folder:
-        log = read_log(keep_featured(path, lists, Path(folder) / "log.parquet", missing), lists)
+        featured = keep_featured(path, lists, Path(folder) / "log.parquet", missing)
+        log = read_log(featured, lists, feedback=feedback)
     if missing.lost:
         warnings.warn(f"{path}: {missing}; they were left out", stacklevel=2)
     return log
@@ -107,6 +108,7 @@ def open_shard_data(
         unseen=method.unseen,
         averages=method.averages,
         serp=method.serp,
+        feedback=files.feedback,
         bins=BINS,
         missing=files.missing_features,
         doc_ids=files.doc_ids,

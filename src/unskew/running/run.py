@@ -36,7 +36,7 @@ from unskew.learning.fitting.checkpoint import FILE as CHECKPOINT
 from unskew.learning.fitting.loop import Fit, Report
 from unskew.learning.fitting.processes import process_group, workers_of, world
 from unskew.learning.fitting.training import Training
-from unskew.learning.methods import Learner
+from unskew.learning.methods import LEARNERS, Learner
 from unskew.learning.rankers import Ranker
 from unskew.learning.scorer import Scorer
 from unskew.measuring import measure_ranking
@@ -152,6 +152,7 @@ def run(
         workers = {"workers": workers_of(asked.training)}
         asked = asked.model_copy(update={"training": asked.training.model_copy(update=workers)})
     check_data(data, test)
+    check_feedback(asked.method, data)
     warn_if_filtered(asked.method, data)
     fitter = prepare(asked, data, test)
     folder = claim(place, force) if place is not None and leads else None
@@ -188,6 +189,19 @@ def check_data(data: TrainingData, test: Lists | None) -> None:
     dim = data.documents.dim
     if test is not None and test.dim != dim:
         raise DataError(f"the test lists have {test.dim} features, the log's lists {dim}", path=test.name)
+
+
+def check_feedback(method: Learner, data: TrainingData) -> None:
+    """Refuse weights where a method counts clicks."""
+    column = data.facts().weighted
+    if column is None or method.takes_weights or method.target == "labels":
+        return
+    usual = [known.model_validate({"name": name}) for name, known in LEARNERS.items()]
+    able = ", ".join(each.name for each in usual if each.takes_weights and each.target == "clicks")
+    raise ConfigError(
+        f"{method.name} as it is set counts clicks, and {column} has weights: name a column of 0 and 1, or a "
+        f"method with a list softmax loss, such as {able}"
+    )
 
 
 def warn_if_filtered(method: Learner, data: TrainingData) -> None:

@@ -88,6 +88,8 @@ class DataFiles(Config):
     """How features are scaled: `standard` unless given, and `none` where the method is a package."""
     doc_ids: bool = False
     """Take document ids from the comments of the LETOR files."""
+    feedback: str | None = None
+    """Column of the log to learn from in the place of `click`: numbers from 0, such as purchases or seconds."""
     missing_features: Literal["error", "drop"] = "error"
     """What to do with impressions whose document has no features."""
     shards: Annotated[int, Field(ge=1, le=10_000)] | None = None
@@ -205,6 +207,8 @@ def check_data_files(path: Path, data: DataFiles, asked: Settings) -> None:
     for one, other in (("log", "counts"), ("shards", "memory")):
         if getattr(data, one) is not None and getattr(data, other) is not None:
             raise ConfigError(f"{path}: give data.{one} or data.{other}, not both")
+    if data.feedback is not None and data.log is None:
+        raise ConfigError(f"{path}: data.feedback: counts have it already; name it where they are counted")
     if data.memory is not None and byte_count(f"{path}: data.memory", data.memory) < 2**20:
         raise ConfigError(f"{path}: data.memory: at least 1MB, not {data.memory}")
     in_shards = [name for name in ("counts", "shards", "memory") if getattr(data, name) is not None]

@@ -46,7 +46,8 @@ class ShardData(TrainingData):
         """The training shards in numbers."""
         about = self.shards.totals()
         names = ("pages", "impressions", "clicks", "queries", "clickless")
-        return Facts(**{name: about[name] for name in names}, by_rank=self.shards.by_rank)
+        numbers = {name: about[name] for name in names}
+        return Facts(**numbers, by_rank=self.shards.by_rank, weighted=self.shards.weighted)
 
     def fit_scaler(self, kind: str, *others: Lists) -> Scaler:
         """A scaling fitted on the documents of all training shards."""

@@ -72,6 +72,9 @@ def counts(
         list[str] | None, typer.Option(help="Presentation column to keep apart; may be repeated.")
     ] = None,
     pairs: Annotated[bool, typer.Option("--pairs", help="Count pages with two clicks too.")] = False,
+    feedback: Annotated[
+        str | None, typer.Option(help="Column of weights to add up in the place of clicks, as purchases.")
+    ] = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:

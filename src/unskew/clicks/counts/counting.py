@@ -21,7 +21,7 @@ from unskew.checking import require_columns
 from unskew.clicks.counts.folder import write_counts
 from unskew.clicks.engine.engine import Engine, connect
 from unskew.clicks.engine.parquet import impressions_in
-from unskew.clicks.schema import REQUIRED
+from unskew.clicks.schema import required
 from unskew.disk import refuse_existing
 from unskew.errors import DataError
 
@@ -50,28 +50,34 @@ def count_rankings(
     *,
     serp: Sequence[str] = (),
     pairs: bool = False,
+    feedback: str | None = None,
     place: Path | str | None = None,
 ) -> Rankings:
     """Reduce impressions to counts; `serp` names presentation columns to keep apart and carry.
 
-    Slots that were filled at random are kept apart too, where there is a column `randomized`. `place` is what
-    errors name.
+    Slots that were filled at random are kept apart too, where there is a column `randomized`. `feedback` is a
+    column of weights to add up in the place of clicks. `place` is what errors name.
     """
-    require_columns([*REQUIRED, *serp], impressions.columns, path=place)
+    require_columns([*required(feedback), *serp], impressions.columns, path=place)
     extra = [*serp, *(["randomized"] if "randomized" in impressions.columns else [])]
-    log = impressions.select(*REQUIRED, *extra)
+    log = impressions.select(*required(feedback), *extra)
+    weighted = feedback is not None and add_up(engine, log, feedback, pairs, place)
+    if feedback is not None:
+        log = log.mutate(click=weight_of(log, feedback).cast("float64" if weighted else "int64"))
     if "randomized" in extra:
         log = log.mutate(randomized=log.randomized.fill_null(False))
-    refuse_broken(engine, log, place)
+    refuse_broken(engine, log, place, weighted=weighted)
     for salt in range(3):
         pages = engine.keep(hash_pages(engine, log, extra, salt))
-        slots = engine.keep(count_slots(log, pages, extra))  # kept before the join, which needs memory of its own
+        slots = engine.keep(
+            count_slots(log, pages, extra, weighted=weighted)
+        )  # kept before the join, which needs memory of its own
         slots = engine.keep(slots.join(name_rankings(pages), RANKING))
         summary = summarise(engine, slots, pages, place)
         if not summary.pop("unlike"):
             final = slots.select("ranking_id", *SLOT, *extra, "impressions", "clicks")
             both = count_pairs(log, pages) if pairs else None
-            return Rankings(final, both, summary)
+            return Rankings(final, both, summary | ({"feedback": feedback} if weighted else {}))
         refuse_repeated(engine, log, place)
     raise DataError("could not tell the rankings apart: three different hashes collided", path=place)
 
@@ -82,16 +88,25 @@ def counts(
     *,
     serp: Sequence[str] = (),
     pairs: bool = False,
+    feedback: str | None = None,
     force: bool = False,
     engine: str = "duckdb",
     **options: Any,
 ) -> dict[str, Any]:
-    """Reduce a log to counts in the folder `out`; what was counted. `options` go to `connect`."""
+    """Reduce a log to counts in the folder `out`; what was counted. `options` go to `connect`.
+
+    `feedback` is a column of weights from 0 to add up in the place of clicks.
+    """
     impressions, out = Path(impressions), Path(out)
     refuse_existing(out, force=force, marker="summary.json")  # before minutes of counting
     with connect(engine, **options) as running:
         rankings = count_rankings(
-            running, running.read_parquet(impressions_in(impressions)), serp=serp, pairs=pairs, place=impressions
+            running,
+            running.read_parquet(impressions_in(impressions)),
+            serp=serp,
+            pairs=pairs,
+            feedback=feedback,
+            place=impressions,
         )
         write_counts(running, rankings, out, force=force)
     return {"out": str(out), **rankings.summary}
@@ -107,12 +122,37 @@ def hash_pages(engine: Engine, log: Table, extra: Sequence[str], salt: int) -> T
     return log.group_by("page_id").agg(page_hash=engine.set_hash(row))
 
 
-def count_slots(log: Table, pages: Table, extra: Sequence[str]) -> Table:
-    """One row per slot of each ranking: page_hash, the slot, impressions and clicks."""
+def count_slots(log: Table, pages: Table, extra: Sequence[str], *, weighted: bool = False) -> Table:
+    """One row per slot of each ranking: page_hash, the slot, impressions and clicks, or the sum of weights."""
     shown = log.join(pages, "page_id")
-    return shown.group_by([RANKING, *SLOT, *extra]).agg(
-        impressions=shown.count(), clicks=shown.click.cast("int64").sum()
-    )
+    clicks = shown.click if weighted else shown.click.cast("int64")
+    return shown.group_by([RANKING, *SLOT, *extra]).agg(impressions=shown.count(), clicks=clicks.sum())
+
+
+def weight_of(log: Table, feedback: str) -> Any:
+    """A column of weights, 0 where one is missing."""
+    import ibis
+
+    weight = log[feedback].cast("float64").fill_null(0.0)
+    return ibis.ifelse(weight.isnan(), 0.0, weight)
+
+
+def add_up(engine: Engine, log: Table, feedback: str, pairs: bool, place: Path | str | None) -> bool:
+    """Whether a column has weights and not 0 and 1 alone, after a check that it can be added up."""
+    kind = log[feedback].type()
+    if not (kind.is_numeric() or kind.is_boolean()):
+        raise DataError(f"{feedback} is of type {kind}", path=place, hint="feedback is a number from 0")
+    weight = weight_of(log, feedback)
+    wrong = (weight < 0) | weight.isinf()
+    found = engine.rows(
+        log.agg(wrong=wrong.cast("int64").sum(), other=(~weight.isin([0.0, 1.0])).cast("int64").sum())
+    )[0]
+    if found["wrong"]:
+        what = f"{found['wrong']:,} rows have a {feedback} that is no weight"
+        raise DataError(what, path=place, hint="feedback is a number from 0; clip or repair it")
+    if found["other"] and pairs:
+        raise DataError(f"pairs are counted from clicks, and {feedback} has weights", path=place)
+    return bool(found["other"])
 
 
 def name_rankings(pages: Table) -> Table:
@@ -131,8 +171,8 @@ def count_pairs(log: Table, pages: Table) -> Table:
     )
 
 
-def refuse_broken(engine: Engine, log: Table, place: Path | str | None) -> None:
-    """Every cell is filled, clicks are 0 or 1, and positions begin at 1."""
+def refuse_broken(engine: Engine, log: Table, place: Path | str | None, *, weighted: bool = False) -> None:
+    """Every cell is filled, clicks are 0 or 1 unless `weighted`, and positions begin at 1."""
     names = ("page_id", *SLOT)
     absent = {f"no {name}": log[name].isnull().cast("int64").sum() for name in names}
     valid = log.click.isin([0, 1]).cast("int64").sum()
@@ -142,7 +182,7 @@ def refuse_broken(engine: Engine, log: Table, place: Path | str | None) -> None:
     for name in names:
         if found[f"no {name}"]:
             raise DataError(f"there are rows with no {name}", path=place, hint="remove or repair them")
-    if found["valid"] != found["rows"]:
+    if found["valid"] != found["rows"] and not weighted:
         wrong = found["rows"] - (found["valid"] or 0)
         raise DataError(f"{wrong:,} rows have a click that is not 0 or 1", path=place, hint="repair them")
     if found["lowest"] < 1:

@@ -65,7 +65,7 @@ def read_counts(
     query, row = join_lists(table, lists, place)
     ranking, names = page_codes(table, place, "ranking_id")
     columns = {name: to_array(table[name]) for name in ("position", "impressions", "clicks", *serp)}
-    columns |= encoded_columns(columns, serp, presentation) | {"row": row, "click": np.zeros(len(row))}
+    columns |= encoded_columns(columns, serp, presentation) | {"row": row, "click": np.zeros(len(row), np.uint8)}
     pages, ranking = in_order(lists, ranking, query, columns, names, place)
     carried = dict(pages.columns)
     shown = carried.pop("clicks"), carried.pop("impressions")

@@ -78,6 +78,8 @@ class Facts:
     """Pages without a click."""
     by_rank: Array
     """[2, P] impressions and clicks at each rank."""
+    weighted: str | None = None
+    """The column of weights that stands in the place of clicks; None where feedback is clicks."""
 
     @property
     def click_rate(self) -> float:
@@ -91,10 +93,11 @@ class Facts:
         return cls(
             pages=len(log),
             impressions=len(log.row),
-            clicks=int(log.click.sum()),
+            clicks=round(float(log.click.sum(dtype=np.float64))),
             queries=len(np.unique(log.query)),
             clickless=len(log) - len(clicked),
             by_rank=rank_counts(log.position, np.ones(len(log.row)), log.click),
+            weighted=log.feedback if log.weighted else None,
         )
 
 
@@ -125,6 +128,8 @@ def reduce_log(
     if len(log) == 0 or len(log.row) == 0:
         what = "no pages" if len(log) == 0 else "no impressions: every page is empty"
         raise DataError(f"the log has {what}", path=log.lists.name, hint="check filters and splits")
+    if log.weighted and reduction == "pairs":
+        raise DataError(f"pairs are counted from clicks, and {log.feedback} has weights", path=log.lists.name)
     numbers = {name: log.columns[name] for name in averages if name in log.columns}
     log = replace(log, columns=encoded_columns(log.columns, serp, presentation))
     page = np.repeat(np.arange(len(log)), log.sizes)

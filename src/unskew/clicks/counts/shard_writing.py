@@ -26,8 +26,9 @@ from unskew.clicks.lists.letor import read_letor
 from unskew.clicks.lists.scaling import Range, measure_range, merge_ranges
 from unskew.clicks.log import read_log
 from unskew.clicks.presentation import Kind, Presentation, fit_tallies
-from unskew.clicks.schema import REQUIRED, to_array
+from unskew.clicks.schema import required, to_array
 from unskew.clicks.tallies import merge_tallies, tally_columns
+from unskew.disk import read_json
 from unskew.errors import ConfigError, DataError
 from unskew.types import Array, Lists
 
@@ -66,6 +67,8 @@ class ShardSource:
     """Documents that were never shown to join those of each query, as `by_query` does; None: rows are rankings."""
     serp: tuple[str, ...] = ()
     """Presentation columns to carry, encoded."""
+    feedback: str | None = None
+    """The column of a log that stands in the place of `click`: weights from 0."""
     averages: tuple[str, ...] = ()
     """Columns of numbers to carry the mean of, where a log has them."""
     kinds: Mapping[str, Kind] = field(default_factory=dict)
@@ -83,7 +86,8 @@ class ShardSource:
     @property
     def columns(self) -> list[str]:
         """Columns that are read."""
-        return [*(REQUIRED if self.log is not None else SLOT), *self.serp, *self.averaged()]
+        own = required(self.feedback) if self.log is not None else SLOT
+        return [*own, *self.serp, *self.averaged()]
 
     def averaged(self) -> list[str]:
         """Columns to average that the log has."""
@@ -112,13 +116,15 @@ def write_shards(source: ShardSource, folder: Path) -> None:
     ranges: list[tuple[int, Range]] = []
     ranks = np.zeros((2, 0))
     open_lists = _lists_of(source, spill)
+    weighted = counted_weights(source)
     for shard, part in enumerate(parts):
         if part is None:
             continue
         lists = open_lists(shard)
-        counts, clickless = _reduce(source, part, lists, missing, presentation)
+        counts, clickless, weights = _reduce(source, part, lists, missing, presentation)
         if counts is None:
             continue
+        weighted = source.feedback if weights else weighted
         facts[shard] = [*facts_of(counts), clickless]
         if shard < source.shards:
             ranges.append((len(lists.features), measure_range((lists,), lists.dim)))
@@ -137,8 +143,16 @@ def write_shards(source: ShardSource, folder: Path) -> None:
         "range": np.stack(merge_ranges(ranges)).tolist(),
         "presentation": presentation.to_dict(),
         "missing": missing.lost,
+        "weighted": weighted,
     }
     (folder / ABOUT).write_text(json.dumps(about), encoding="utf-8")
+
+
+def counted_weights(source: ShardSource) -> str | None:
+    """The column of weights that counts were made from; None where they count clicks, or where there is a log."""
+    summary = Path(source.counts or "") / "summary.json"
+    found = read_json(summary).get("feedback") if source.counts is not None and summary.exists() else None
+    return None if found is None else str(found)
 
 
 def added_ranks(one: Array, other: Array) -> Array:
@@ -219,30 +233,30 @@ def _fit_parts(source: ShardSource, parts: Sequence[Path]) -> Presentation:
 
 def _reduce(
     source: ShardSource, part: Path, lists: Lists, missing: Missing, presentation: Presentation
-) -> tuple[Counts | None, int]:
-    """The counts of a part, None where no impression has features, and how many pages have no click.
+) -> tuple[Counts | None, int, bool]:
+    """The counts of a part, None where no impression has features; pages without a click; if it has weights.
 
-    Counts do not say the latter; then all of them may.
+    Counts do not say how many pages have no click; then all of them may.
     """
     if not len(lists):
         table = pq.read_table(part)
         missing.note(table, *np.full((2, len(table)), -1))
-        return None, 0
+        return None, 0, False
     own = part.with_suffix("")
     (own / "slots").mkdir(parents=True)
     featured = keep_featured(part, lists, own / "slots" / "featured.parquet", missing)
     if pq.read_metadata(featured).num_rows == 0:
-        return None, 0
+        return None, 0, False
     if source.counts is not None:
         featured.replace(own / "slots" / "featured.parquet")
         if source.reduction == "pairs":  # those of other shards' rankings are passed over
             (own / "pairs").symlink_to(Path(source.counts).resolve() / "pairs")
         kind: Literal["counts", "pairs"] = "pairs" if source.reduction == "pairs" else "counts"
         counts = read_counts(own, lists, kind, presentation=presentation)
-        return counts, int(counts.impressions.max(1).sum())
-    log = read_log(featured, lists, columns=[*source.serp, *source.averaged()])
+        return counts, int(counts.impressions.max(1).sum()), False
+    log = read_log(featured, lists, columns=[*source.serp, *source.averaged()], feedback=source.feedback)
     for path in {part, featured}:
         path.unlink()
     clicked = np.add.reduceat(log.click, log.offsets[:-1])  # a page in a file has a row
     counts = reduce_log(log, source.reduction, presentation=presentation, averages=source.averages)
-    return counts, int((clicked == 0).sum())
+    return counts, int((clicked == 0).sum()), log.weighted

@@ -65,6 +65,8 @@ class Shards:
     presentation: Presentation
     """How the presentation columns are encoded, fitted on the training shards."""
     name: str = "shards"
+    weighted: str | None = None
+    """The column of weights that stands in the place of clicks; None where feedback is clicks."""
     missing: int = 0
     """Impressions that were left out for want of features."""
 
@@ -144,6 +146,7 @@ def open_shards(source: ShardSource, *, cache: bool | str | Path = True) -> Shar
         range=np.array(about["range"]),
         presentation=Presentation.from_dict(about["presentation"]),
         name=str(source.log or source.counts),
+        weighted=about["weighted"],
         missing=about["missing"],
     )
 

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from unskew.learning.bias import PositionTable
 from unskew.learning.curves import Curve
-from unskew.learning.methods.contract import Context, MethodConfig
+from unskew.learning.methods.contract import Context, ListConfig
 from unskew.learning.methods.skeletons import ClickLogits
 from unskew.types import ClickBatch
 
@@ -44,7 +44,7 @@ class AffineListMethod(ClickLogits):
         return tuple(Curve.of(what, table.values.tolist(), relative=False) for what, table in tables)
 
 
-class AffineList(MethodConfig):
+class AffineList(ListConfig):
     """Stretch and shift the score by two numbers per rank."""
 
     module = AffineListMethod

@@ -88,6 +88,11 @@ class Learner(Config):
         return False
 
     @property
+    def takes_weights(self) -> bool:
+        """Whether feedback may be a weight (purchases, seconds) and not a click: losses linear in the clicks."""
+        return False
+
+    @property
     def measured(self) -> Literal["randomized", "oracle"] | None:
         """How the log's propensities are to be measured before training; None where the method needs none."""
         return None
@@ -142,6 +147,15 @@ class ImpressionConfig(MethodConfig):
     @property
     def needs_clickless(self) -> bool:
         """Pages without a click say as much as the others."""
+        return True
+
+
+class ListConfig(MethodConfig):
+    """Base of the configs whose loss is a list softmax of clicks."""
+
+    @property
+    def takes_weights(self) -> bool:
+        """It is linear in the clicks."""
         return True
 
 

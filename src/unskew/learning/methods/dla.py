@@ -24,6 +24,7 @@ from torch import Tensor
 
 from unskew.learning.curves import EXAMINATION
 from unskew.learning.losses import softmax_loss
+from unskew.learning.methods.contract import ListConfig
 from unskew.learning.methods.skeletons import BiasConfig, RankBias
 from unskew.types import ClickBatch
 
@@ -77,7 +78,7 @@ class DLAMethod(RankBias):
         return ranking + softmax_loss(e, batch.clicks, where=batch.where, weights=w_r)
 
 
-class DLA(BiasConfig):
+class DLA(BiasConfig, ListConfig):
     """Learn ranker and examination together."""
 
     module = DLAMethod

@@ -27,7 +27,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from unskew.learning.losses import softmax_loss
-from unskew.learning.methods.contract import Context, MethodConfig, MethodModule
+from unskew.learning.methods.contract import Context, ListConfig, MethodModule
 from unskew.types import ClickBatch
 
 
@@ -96,7 +96,7 @@ class LBDMethod(MethodModule):
         return r + self.observed(log_o, batch)
 
 
-class DecoupledConfig(MethodConfig):
+class DecoupledConfig(ListConfig):
     """What models with an observation of rank and document may be told."""
 
     module = LBDMethod

@@ -44,6 +44,11 @@ class LossConfig(LevelConfig):
         """Only the pointwise loss reads them."""
         return self.loss == "sigmoid"
 
+    @property
+    def takes_weights(self) -> bool:
+        """List softmax losses are linear in the clicks; the others count, or compare, them."""
+        return self.loss in ("softmax", "softmax_list")
+
 
 class BiasConfig(MethodConfig):
     """Base of the configs that choose what the bias of a rank is."""

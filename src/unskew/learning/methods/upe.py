@@ -26,7 +26,7 @@ from torch.func import functional_call
 
 from unskew.learning.bias import at_rank
 from unskew.learning.losses import list_log_softmax, softmax_loss
-from unskew.learning.methods.contract import Context, MethodConfig, MethodModule, Side
+from unskew.learning.methods.contract import Context, ListConfig, MethodModule, Side
 from unskew.learning.methods.dla import dual_weights
 from unskew.types import ClickBatch
 
@@ -97,7 +97,7 @@ class UPEMethod(MethodModule):
         return (self.averaged - self.averaged[0]).exp()
 
 
-class UPE(MethodConfig):
+class UPE(ListConfig):
     """Learn examination with the logging ranker's taste taken out."""
 
     module = UPEMethod

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from unskew.learning.bias import FactorTable
 from unskew.learning.losses import softmax_loss
-from unskew.learning.methods.contract import Context, MethodConfig, MethodModule, Side
+from unskew.learning.methods.contract import Context, ListConfig, MethodModule, Side
 from unskew.types import ClickBatch
 
 
@@ -116,7 +116,7 @@ class VectorizationMethod(MethodModule):
         return (r * b.unsqueeze(-2)).sum(-1).where(where, 0.0)
 
 
-class Vectorization(MethodConfig):
+class Vectorization(ListConfig):
     """Let relevance and observation be vectors whose dot product is the click."""
 
     module = VectorizationMethod
