@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from unskew.clicks.simulate import Traffic as Traffic
     from unskew.clicks.simulate import simulate as simulate
     from unskew.clicks.split import split as split
+    from unskew.clicks.tracking.examination import Examination as Examination
+    from unskew.clicks.tracking.examining import examination as examination
     from unskew.clicks.tracking.track import track as track
     from unskew.clicks.tracking.windows import Lookup as Lookup
     from unskew.learning import methods as methods

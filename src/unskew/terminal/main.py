@@ -17,7 +17,7 @@ from unskew.terminal.flags import flat
 from unskew.terminal.logs import counts, ingest, simulate, split
 from unskew.terminal.runs import learn, measure
 from unskew.terminal.studies import compare, demo, reproduce
-from unskew.terminal.tracking import track
+from unskew.terminal.tracking import examination, track
 from unskew.terminal.translating import as_flags, flags_of
 
 COMMANDS = (
@@ -25,6 +25,7 @@ COMMANDS = (
     simulate,
     ingest,
     split,
+    examination,
     track,
     counts,
     causes,

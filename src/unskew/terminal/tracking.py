@@ -1,4 +1,4 @@
-"""The commands that track clicks: track."""
+"""The commands that track clicks: examination, track."""
 
 from __future__ import annotations
 
@@ -7,14 +7,42 @@ from typing import Annotated
 
 import typer
 
-from unskew.terminal.flags import EngineOptions, Impressions, Json, passed
-from unskew.terminal.printing import show_facts
+from unskew.terminal.flags import EngineOptions, Force, Impressions, Json, Seed, passed
+from unskew.terminal.printing import show_facts, show_result
+
+
+def examination(
+    impressions: Impressions,
+    out: Annotated[Path, typer.Option(help="Folder to write: the model, and a report.")],
+    connection: EngineOptions,
+    seen: Annotated[float, typer.Option(help="Seconds of display beyond which a result was examined.")] = 5.0,
+    unseen: Annotated[float, typer.Option(help="Seconds of display below which it was not.")] = 1.0,
+    own_click: Annotated[
+        bool, typer.Option("--own-click", help="Judge by a result's own click too, as published.")
+    ] = False,
+    trees: Annotated[int, typer.Option(min=1, help="Trees to grow.")] = 100,
+    seed: Seed = 0,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Learn from display times whether a result was looked at."""
+    given = passed(locals(), "as_json")
+    from unskew.clicks.tracking.examining import examination
+    from unskew.reporting.examination import examination_page
+    from unskew.reporting.page import write_page
+
+    found = examination(**given)
+    write_page(examination_page(found), out)
+    show_result(found, as_json, examination_page)
 
 
 def track(
     impressions: Impressions,
     out: Annotated[Path, typer.Option(help="Store to make, or to add to.")],
     connection: EngineOptions,
+    examination: Annotated[
+        Path | None, typer.Option(help="Examination model that judges every result; else the log's own column.")
+    ] = None,
     until: Annotated[
         str | None, typer.Option(help="End of the last full hour, as 2024-03-01T14:00:00Z; later pages wait.")
     ] = None,

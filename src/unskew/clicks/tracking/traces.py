@@ -16,6 +16,7 @@ code of ours runs inside the engine.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -52,7 +53,7 @@ def rank_bit(position: Any) -> Column:
     """The bit of a rank, int64."""
     import ibis
 
-    one: Column = ibis.literal(1, "int64") << ibis.least(position, DEEP).cast("int32")
+    one: Column = ibis.literal(1, "int64") << ibis.greatest(ibis.least(position, DEEP), 0).cast("int32")
     return one.cast("int64")
 
 
@@ -92,13 +93,13 @@ def with_traces(rows: Table) -> Table:
     import ibis
 
     pages = page_traces(rows).rename(trace_page="page_id", trace_mask="mask", trace_length="length")
-    joined = rows.join(pages, rows.page_id == pages.trace_page).drop("trace_page")
+    joined = rows.left_join(pages, rows.page_id == pages.trace_page).drop("trace_page")
     return joined.mutate(
         trace_position=ibis.least(joined.position, DEEP).cast("int32"), trace_dwell=dwell_step(joined)
     )
 
 
-def behaviour_features(traces: dict[str, Array], *, own_click: bool = True) -> Array:
+def behaviour_features(traces: Mapping[str, Array], *, own_click: bool = True) -> Array:
     """Features of traces [n] each, [n, F] float32; without `own_click` a result's own click is not looked at.
 
     Rank 2 of a page of 4 whose ranks 1, 2 and 4 were clicked:

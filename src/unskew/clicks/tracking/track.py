@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 from unskew.checking import known
 from unskew.clicks.engine.engine import Engine, connect
 from unskew.clicks.engine.parquet import impressions_in
+from unskew.clicks.tracking.examination import load_examination
+from unskew.clicks.tracking.examining import add_examination
 from unskew.clicks.tracking.pages import (
     BROKEN,
     HOUR,
@@ -44,6 +46,7 @@ def track(
     impressions: Path | str,
     out: Path | str,
     *,
+    examination: Path | str | None = None,
     until: str | None = None,
     refresh: str = "due",
     max_rejected: float = 0.01,
@@ -52,16 +55,21 @@ def track(
 ) -> dict[str, Any]:
     """Count a log into the store `out`; what was counted, and what was not and why.
 
-    `until` is the end of the log's last full hour, in ISO 8601 (UTC): pages from it on do not count yet, and
-    windows end there. Without it they end with the last hour that has a page, and pages from after the present
-    hour do not count. `refresh` is which windows to write: those that are due, all, or none. A delivery of which
-    more than the share `max_rejected` is broken is refused as a whole. `options` go to `connect`.
+    `examination` is the folder of an examination model, which judges every result; without one the log's column
+    `examination` is taken, if there is one. `until` is the end of the log's last full hour, in ISO 8601 (UTC):
+    pages from it on do not count yet, and windows end there. Without it they end with the last hour that has a
+    page, and pages from after the present hour do not count. `refresh` is which windows to write: those that are
+    due, all, or none. A delivery of which more than the share `max_rejected` is broken is refused as a whole.
+    `options` go to `connect`.
     """
     known("refresh=", refresh, REFRESH)
     end = None if until is None else hour_of(until)
+    model = None if examination is None else load_examination(examination)
     with connect(engine, **options) as running, writing(Path(out)) as store:
         place = impressions_in(impressions)
-        counts = deliver(running, store, running.read_parquet(place), end, refresh, max_rejected, place)
+        log = running.read_parquet(place)
+        judged = log if model is None else add_examination(running, log, model)
+        counts = deliver(running, store, judged, end, refresh, max_rejected, place)
     windows = {name: _told(window.since, window.until) for name, window in store.manifest.windows.items()}
     return {"out": str(out), **counts, "windows": windows}
 

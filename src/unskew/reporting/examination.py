@@ -1,0 +1,52 @@
+"""An examination model as a page: how well it tells, how well it is calibrated, and who is looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import altair as alt
+
+from unskew.reporting.console import bar_lines
+from unskew.reporting.figures import WIDTH
+from unskew.reporting.numbers import number
+from unskew.reporting.page import Figure, Page, Section, Table
+
+
+def examination_page(facts: Mapping[str, Any]) -> Page:
+    """What `examination` found."""
+    lead = (
+        f"On {facts['tested_on']:,} impressions of held-out pages with a clear display time the AUC is "
+        f"{facts['auc']:.3f}, and the share examined is off by {facts['calibration_error']:.3f} on average."
+    )
+    rows = [
+        [f"{row['impressions']:,}", number(row["predicted"], ".3f"), number(row["examined"], ".3f")]
+        for row in facts["calibration"]
+    ]
+    return Page(
+        "Examination learned from display times",
+        lead,
+        sections=[
+            _curve("By position", facts["by_position"], "position", "rank shown"),
+            _curve("Below the last click", facts["below_last_click"], "below", "ranks below the last click"),
+            Section(
+                "Calibration on held-out pages",
+                tables=[Table(("impressions", "predicted", "examined"), rows)],
+            ),
+        ],
+        notes=[f"{facts['trained_on']:,} impressions were trained on; log loss {facts['log_loss']:.4f}."],
+    )
+
+
+def _curve(title: str, rows: Sequence[Mapping[str, Any]], key: str, axis: str) -> Section:
+    """Mean examination along an axis, as a figure and as bars of letters."""
+    chart = alt.Chart({"values": [dict(row) for row in rows]}).mark_line(point=True, strokeWidth=2)
+    encoded = chart.encode(
+        x=alt.X(f"{key}:O", title=axis, axis=alt.Axis(labelAngle=0)),
+        y=alt.Y("mean:Q", title="mean examination", scale=alt.Scale(domain=[0, 1])),
+        tooltip=[f"{key}:O", alt.Tooltip("mean:Q", format=".3f"), alt.Tooltip("impressions:Q", format=",")],
+    )
+    said = [f"{row['mean']:.3f}  {row['impressions']:,}" for row in rows]
+    bars = bar_lines({row[key]: row["mean"] for row in rows}, said)
+    figure = Figure(encoded.properties(width=WIDTH, height=220, title=f"{title}: mean examination"), bars)
+    return Section(title, figures=[figure])
