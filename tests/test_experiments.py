@@ -13,7 +13,7 @@ LISTS = "--queries 40 --pages 400 --seeds 2"
 SMALL = {
     "lbd.py": f"{LISTS} --features 5 --etas 0.1 --test-queries 20 --steps 3 --sizes 4 --jobs 1",
     "lbd_theorems.py": "--etas 0.1,0.5 --queries 40 --features 12 --pairs 200",
-    "vectorization.py": f"{LISTS} --features 5 --checked 20 --tested 20 --sizes 4 --steps 4 --every 2 --behaviours trust",
+    "vectorization.py": f"{LISTS} --features 5 --checked 20 --tested 20 --sizes 4 --steps 4 --every 2",
 }
 
 

@@ -29,8 +29,9 @@ from unskew.studies.reproduce.recipe import (
     recipe_names,
     sources,
 )
-from unskew.studies.reproduce.reproduce import QUICK, recipes, reproduce
+from unskew.studies.reproduce.reproduce import QUICK, recipes, reproduce, reproduction_page
 from unskew.studies.reproduce.table import Number
+from unskew.studies.reproduce.trying import How, Tried
 from unskew.terminal.main import app
 from unskew.types import Lists
 
@@ -483,6 +484,15 @@ def test_a_recipe_with_an_unknown_key_is_refused(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(ConfigError, match="Did you mean claims"):
         recipe_named("lbd-eta")
     assert "claims" in Recipe.model_fields
+
+
+def test_sizes_may_be_others() -> None:
+    recipe, (made,) = recipe_named("lbd-eta"), choose_sources(["generated"], [], Path())
+    asked = How(Path(), changes={"seeds": 3, "pages": 500, "steps": 40}).asked(recipe, made)
+    assert (asked.seeds, asked.file.pages, asked.file.training["steps"]) == ((0, 1, 2), 500, 40)
+    assert asked.file.training["validate_on"] == "labels"
+    page = reproduction_page(recipe, [made], Tried([], []), quick=False, changes={"seeds": 3, "steps": 40})
+    assert "3 seeds, 40 steps" in page.notes[0]
 
 
 def test_generated_lists_may_be_smaller() -> None:

@@ -68,6 +68,7 @@ def reproduce(
     out: OutFolder = None,
     seeds: Annotated[int | None, typer.Option(min=1, help="How many, instead of the recipe's.")] = None,
     pages: Annotated[int | None, typer.Option(min=1, help="Pages of each log, instead of the recipe's.")] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Training steps, instead of the recipe's.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Tiny: see that it runs, not what comes out.")] = False,
     queries: Annotated[int | None, typer.Option(min=2, help="Queries of generated lists.")] = None,
     features: Annotated[int | None, typer.Option(min=4, help="Features of generated lists.")] = None,

@@ -80,6 +80,7 @@ def reproduce(
     on: Sequence[str] = (),
     seeds: int | None = None,
     pages: int | None = None,
+    steps: int | None = None,
     quick: bool = False,
     size: Mapping[str, int] | None = None,
     jobs: int | None = None,
@@ -93,7 +94,8 @@ def reproduce(
     not run again, unless `force` says so.
     """
     recipe, place = recipe_named(name), Path(out) if out is not None else Path("reproduced") / name
-    changes = {key: value for key, value in (("seeds", seeds), ("pages", pages)) if value is not None}
+    given = {"seeds": seeds, "pages": pages, "steps": steps}
+    changes = {key: value for key, value in given.items() if value is not None}
     for key, value in changes.items():
         if value < 1:
             raise ConfigError(f"{key}={value}: must be at least 1")
@@ -107,14 +109,16 @@ def reproduce(
     about = {"recipe": name, "on": [source.name for source in chosen], "quick": quick, "version": __version__}
     write_json(place / REPRODUCE_MARK, about)
     tried = KINDS_OF_RECIPE[recipe.kind](recipe, chosen, How(place, quick, changes, jobs, force, tell))
-    page = reproduction_page(recipe, chosen, tried, quick=quick)
+    page = reproduction_page(recipe, chosen, tried, quick=quick, changes=changes)
     with complete_file(place / "numbers.parquet") as path:
         pq.write_table(numbers_table(tried.records), path)
     write_page(page, place)
     return Reproduction(place, page, tried.records, tried.judged)
 
 
-def reproduction_page(recipe: Recipe, chosen: Sequence[DataSet], tried: Tried, *, quick: bool) -> Page:
+def reproduction_page(
+    recipe: Recipe, chosen: Sequence[DataSet], tried: Tried, *, quick: bool, changes: Mapping[str, int]
+) -> Page:
     """What the paper says, then what came out."""
     timed = recipe.kind == "inference"
     lead = tally(tried.judged)
@@ -122,7 +126,9 @@ def reproduction_page(recipe: Recipe, chosen: Sequence[DataSet], tried: Tried, *
         lead = " ".join(f"{section.heading}: {section.text.split(';')[0]}." for section in tried.sections)
     about = [recipe.says, recipe.reference + "."]
     about += [OTHER] * (not timed and not all(source.paper for source in chosen))
-    notes = [*recipe.notes, *([] if timed else [HOW]), *[RANKS] * bool(recipe.paper)]
+    sizes = ", ".join(f"{value:,} {key}" for key, value in changes.items())
+    asked = [f"The recipe has other sizes than were asked for: {sizes}."] if sizes else []
+    notes = [*asked, *recipe.notes, *([] if timed else [HOW]), *[RANKS] * bool(recipe.paper)]
     sections = [Section("The paper", "\n\n".join(about)), *tried.sections]
     return Page(recipe.title, f"{QUICK} {lead}" if quick else lead, sections, notes, tried.failed)
 

@@ -22,14 +22,16 @@ class How:
     out: Path
     quick: bool = False
     changes: Mapping[str, int] = field(default_factory=dict)
-    """Seeds and pages, where they are not to be the recipe's."""
+    """Seeds, pages and steps, where they are not to be the recipe's."""
     jobs: int | None = None
     force: bool = False
     tell: Tell | None = None
 
     def content(self, recipe: Recipe, panel: Panel, on: DataSet) -> dict[str, Any]:
         """The compare file of a panel on a data set."""
-        return compare_content(recipe, panel, on.name, on.data, quick=self.quick) | dict(self.changes)
+        content, changes = compare_content(recipe, panel, on.name, on.data, quick=self.quick), dict(self.changes)
+        steps = {"steps": changes.pop("steps")} if "steps" in changes else {}
+        return content | changes | {"training": content.get("training", {}) | steps}
 
     def asked(self, recipe: Recipe, on: DataSet) -> Asked:
         """The same checked, of a recipe with one panel."""
