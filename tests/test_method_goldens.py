@@ -22,7 +22,7 @@ from unskew.clicks.lists.synthetic import make_lists
 from unskew.clicks.simulate import PositionBias, simulate
 from unskew.errors import ConfigError, DataError
 from unskew.learning.bias import FactorTable
-from unskew.learning.fitting.loop import Trainer, fit_side
+from unskew.learning.fitting.loop import Fit, Trainer, fit_side
 from unskew.learning.fitting.training import Training
 from unskew.learning.losses import softmax_loss
 from unskew.learning.methods import (
@@ -43,13 +43,14 @@ from unskew.learning.methods import (
     Vectorization,
 )
 from unskew.learning.methods.affine import list_relevance
+from unskew.learning.methods.base_vectors import base_loss, base_vector, label_vector
 from unskew.learning.methods.lbd import lipschitz_penalty, published_penalty
 from unskew.learning.methods.mixem import mixture_loss
-from unskew.learning.methods.vectorization import base_loss, base_vector
 from unskew.learning.model import build_tower
 from unskew.learning.rankers import MLP
 from unskew.learning.rankers.beside import WithSide, penalty_of
 from unskew.learning.rankers.networks import network as network_of
+from unskew.measuring import ndcg_metric
 from unskew.running.data import LogData
 from unskew.types import ClickBatch, Log
 
@@ -376,7 +377,8 @@ def test_affine_never_takes_more_off_than_the_mean_rate() -> None:
 
 def test_affine_list_is_vectorization_with_a_constant_coordinate() -> None:
     torch.manual_seed(0)
-    affine, vector = AffineList().build(Context(3)), Vectorization(dimension=2).build(Context(3))
+    affine = AffineList().build(Context(3))
+    vector = Vectorization(dimension=2, project="pca").build(Context(3))
     a, b, f = torch.randn(3), torch.randn(3), torch.randn(2, 3, 1)
     assign(affine.stretch.values, a)
     assign(affine.shift.values, b)
@@ -397,7 +399,7 @@ def test_affine_list_is_vectorization_with_a_constant_coordinate() -> None:
 
 
 def test_vectorization_in_one_dimension_is_a_product() -> None:
-    method, o = Vectorization(dimension=1).build(Context(3)), [1.0, 0.6, -0.2]
+    method, o = Vectorization(dimension=1, project="pca").build(Context(3)), [1.0, 0.6, -0.2]
     assign(method.observation.tables["position"], [[x] for x in o])
     r = torch.tensor(SCORES).unsqueeze(-1)
     outputs = torch.cat([r, torch.zeros(2, 3, 2)], dim=-1)
@@ -520,16 +522,17 @@ def test_the_joint_schedule_penalises_the_weights_of_the_base_model_from_the_fir
 
 
 def test_the_base_loss_does_not_move_what_it_describes() -> None:
-    """Under the joint schedule o has the gradient of the click loss alone."""
+    """o and r have the gradient of the click loss alone, with a base model or without."""
     gradients = []
-    for config in (Vectorization(schedule="joint", freeze=0), Vectorization()):
+    for config in (Vectorization(schedule="joint", freeze=0), Vectorization(), Vectorization(project="pca")):
         method = config.build(Context(3)).train()
         outputs = torch.randn(2, 3, 9, generator=torch.Generator().manual_seed(0), requires_grad=True)
         method(outputs, example()).backward()
-        gradients.append(method.observation.tables["position"].grad)
         assert outputs.grad is not None
-        assert (outputs.grad[..., 3:] != 0).any() == (config.schedule == "joint")
-    torch.testing.assert_close(gradients[0], gradients[1])
+        gradients.append((method.observation.tables["position"].grad, outputs.grad[..., :3]))
+        assert (outputs.grad[..., 3:] != 0).any() == (config.project == "gaussian")
+    for one, other in (gradients[:2], gradients[1:]):
+        torch.testing.assert_close(one, other)
 
 
 def test_factors_add_their_embeddings() -> None:
@@ -608,16 +611,14 @@ def test_finish_trains_the_base_model_alone(log: Log) -> None:
     assign(method.observation.tables["position"], torch.randn(5, 2))
     tower = build_tower(MLP(sizes=(4,)), 6, method).eval()
     assert isinstance(tower, WithSide)
-    assert tower.train()(torch.randn(3, 6))[:, 2:].abs().sum() == 0  # silent until its turn
-    tower.eval()
     batches = Batches(reduce_log(log), size=32)
     batch = batches.at(0)
     before = {name: value.clone() for name, value in nn.ModuleDict({"t": tower, "m": method}).state_dict().items()}
     first = method.side_loss(batch.pad(tower(batch.documents)), batch).item()
-    fit_side(tower, method, batches, 30)
+    fit_side(tower, method, batches, Training(), Fit(step=30))
     assert method.side_loss(batch.pad(tower(batch.documents)), batch).item() < first
     for name, value in nn.ModuleDict({"t": tower, "m": method}).state_dict().items():
-        assert torch.equal(value, before[name]) == ("side" not in name and "ready" not in name), name
+        assert torch.equal(value, before[name]) == ("side" not in name), name
 
 
 def test_plain_networks_have_no_normalisation() -> None:
@@ -854,3 +855,95 @@ def test_the_three_variants_are_lbd_with_parts_turned_off() -> None:
     }
     with pytest.raises(ConfigError, match=r"LBD\.name: input should be 'lbd'"):
         LBD(name="lbd_ber")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adagrad"])
+def test_the_base_model_goes_on_with_the_optimiser_asked_for(log: Log, optimizer: str) -> None:
+    """One step of it by hand: step size, clip and the penalty on weights alone."""
+    torch.manual_seed(0)
+    method = Vectorization(dimension=2, penalty=0.5).build(Context(5))
+    tower = build_tower(MLP(sizes=(4,)), 6, method)
+    assert isinstance(tower, WithSide)
+    batches = Batches(reduce_log(log), size=32)
+    batch = batches.at(0)
+    loss = method.side_loss(batch.pad(tower(batch.documents)), batch)
+    weights = list(tower.side.parameters())
+    gradients = torch.autograd.grad(loss, weights)
+    gradients = [g + 0.5 * w.detach() if w.ndim > 1 else g for g, w in zip(gradients, weights, strict=True)]
+    norm = torch.stack([g.square().sum() for g in gradients]).sum().sqrt()
+    gradients = [g * min(1.0, 0.7 / norm.item()) for g in gradients]
+    step = {"sgd": lambda g: 0.1 * g, "adagrad": lambda g: 0.1 * g / (0.1 + g.square()).sqrt()}[optimizer]
+    expected = [w.detach() - step(g) for w, g in zip(weights, gradients, strict=True)]
+    training = Training(optimizer=optimizer, learning_rate=0.1, clip=0.7)
+    fit_side(tower, method, batches, training, Fit(step=1))
+    for weight, value in zip(tower.side.parameters(), expected, strict=True):
+        torch.testing.assert_close(weight.detach(), value, rtol=1e-4, atol=1e-6)
+
+
+def test_the_gradients_of_the_two_networks_are_clipped_apart() -> None:
+    method = Vectorization(dimension=1).build(Context(3))
+    tower = build_tower(MLP(sizes=(4,)), 6, method)
+    trainer = Trainer(tower, method, Training(optimizer="sgd", learning_rate=1.0, clip=1.0, schedule="constant"))
+    before = [weight.detach().clone() for weight in tower.parameters()]
+    for weight in tower.parameters():
+        weight.grad = torch.full_like(weight, 1e6)
+    for weight in tower.ranker.parameters():
+        weight.grad = torch.full_like(weight, 1e-3)
+    trainer.move(0)
+    moved = [b - a.detach() for b, a in zip(before, tower.parameters(), strict=True)]
+    own = len(list(tower.ranker.parameters()))
+    assert all(torch.allclose(m, torch.full_like(m, 1e-3), atol=1e-6) for m in moved[:own])
+    assert torch.stack([m.square().sum() for m in moved[own:]]).sum().sqrt().item() == pytest.approx(1, rel=1e-3)
+
+
+def test_what_validation_chooses_is_what_the_model_ranks_by(log: Log) -> None:
+    """The best validation of a run is that of the scores which the model gives."""
+    lists = make_lists(queries=30, features=6, documents=(3, 8), seed=3)
+    for config in (
+        Vectorization(dimension=2),
+        Vectorization(dimension=2, project="labels"),
+        Vectorization(project="pca"),
+    ):
+        run = unskew.learn(
+            log, config, ranker=MLP(sizes=(8,)), steps=40, validate_every=5, validation=lists, seed=0
+        )
+        ndcg = np.nanmean(ndcg_metric(run.score(lists), lists.labels, offsets=lists.offsets, at=10))
+        assert ndcg == pytest.approx(run.fit.best, abs=1e-6)
+
+
+def test_base_vectors_from_labels_by_hand() -> None:
+    """Two lists with levels of their own: the slopes within lists decide; numpy's least squares agrees."""
+    rng = np.random.default_rng(0)
+    r, b = rng.normal(size=(2, 5, 3)), np.array([1.0, -2.0, 0.5])
+    y = r @ b + np.array([[10.0], [-3.0]]) + 0.1 * rng.normal(size=(2, 5))
+    where = np.array([[True] * 5, [True] * 4 + [False]])
+    x = np.concatenate([r[q][where[q]] - r[q][where[q]].mean(0) for q in range(2)])
+    target = np.concatenate([y[q][where[q]] - y[q][where[q]].mean() for q in range(2)])
+    spoilt = np.where(where[..., None], r, 1e9)
+    found = label_vector(*map(torch.from_numpy, (spoilt, y, where)))
+    np.testing.assert_allclose(found, np.linalg.lstsq(x, target, rcond=None)[0], atol=1e-4)
+    nothing = label_vector(torch.zeros(1, 2, 3), torch.ones(1, 2), torch.ones(1, 2) > 0)
+    assert nothing.isfinite().all()
+
+
+def test_vectorization_by_labels_needs_them_and_says_so(log: Log) -> None:
+    with pytest.raises(ConfigError, match="vectorization as it is set needs labelled lists"):
+        unskew.learn(log, Vectorization(project="labels"), steps=1)
+    with pytest.raises(TypeError, match="takes nothing from labels"):
+        LBD().build(Context(3)).settle(torch.zeros(1, 1, 1), torch.zeros(1, 1), torch.ones(1, 1) > 0)
+
+
+def test_the_principal_direction_is_that_of_the_embeddings_shown() -> None:
+    """Numpy's singular vectors, and the sign in which the mean observation points."""
+    rng = np.random.default_rng(0)
+    r = torch.from_numpy(rng.normal(size=(8, 3, 2)) @ np.array([[2.0, 1.0], [0.0, 0.5]])).float()
+    method = Vectorization(dimension=2, project="pca").build(Context(3)).train()
+    assign(method.observation.tables["position"], -torch.ones(3, 2))
+    batch = example([[1.0, 0.0, 0.0]] * 8)
+    for _ in range(200):
+        method(r, batch)
+    flat = r.reshape(-1, 2).numpy()
+    direction = np.linalg.svd(flat - flat.mean(0))[2][0]
+    direction = -direction if direction.sum() > 0 else direction
+    np.testing.assert_allclose(method.score_weights(), direction, atol=1e-3)
+    np.testing.assert_allclose(method.eval().score(r, batch.where).numpy(), r.numpy() @ direction, atol=1e-2)

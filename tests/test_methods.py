@@ -22,7 +22,7 @@ from unskew.clicks.presentation import fit_presentation
 from unskew.clicks.simulate import PositionBias, simulate
 from unskew.errors import ConfigError, DataError
 from unskew.learning.bias import PositionTable, PositionTower, at_rank, oracle_propensity, randomized_propensity
-from unskew.learning.fitting.loop import Trainer, fit_side
+from unskew.learning.fitting.loop import Fit, Trainer, fit_side
 from unskew.learning.fitting.training import Training
 from unskew.learning.methods import (
     DLA,
@@ -439,7 +439,7 @@ def short_training(variant: str, log: Log, seed: int = 5) -> tuple[dict[str, Ten
     training = Training(steps=12, batch=16, validate_every=3, validate_on="nothing", seed=seed)
     fit = Trainer(ranker, method, training).run(batches)
     if isinstance(ranker, WithSide) and ranker.later:
-        fit_side(ranker, method, batches, 3)
+        fit_side(ranker, method, batches, training, Fit(step=3))
     state = nn.ModuleDict({"ranker": ranker, "method": method}).state_dict()
     return {name: value.clone() for name, value in state.items()}, [point["loss"] for point in fit.curve]
 
@@ -875,7 +875,7 @@ class World:
             Trainer(model.ranker, model.method, training).run(batches)
             self.unfinished[name] = plain_ndcg(model.score(self.test), self.test)
             if isinstance(model.ranker, WithSide) and model.ranker.later:
-                fit_side(model.ranker, model.method, batches, STEPS // 3)
+                fit_side(model.ranker, model.method, batches, training, Fit(step=STEPS // 3))
             self.models[name] = model
             self.learned[name] = plain_ndcg(model.score(self.test), self.test), model.propensity()
         return self.learned[name]

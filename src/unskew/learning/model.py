@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from safetensors.torch import load_file
-from torch import nn
+from torch import Tensor, nn
 
 from unskew.checking import table_of
 from unskew.clicks.lists.inputs import Tokens, Vectors, as_tensor
@@ -72,16 +72,30 @@ class Model(Scorer):
 
     def score_prepared(self, documents: Array, sizes: Array) -> Array:
         """Scores [n] of whole lists, one after another, whose documents were prepared already."""
+        relevance, where = self.relevance(documents, sizes)
+        with torch.no_grad():
+            flat: Array = self.method.score(relevance, where)[where].cpu().numpy()
+        return flat
+
+    @torch.no_grad()
+    def relevance(self, documents: Array, sizes: Array) -> tuple[Tensor, Tensor]:
+        """Relevance outputs of whole lists, padded [B, K, O], and where there is a document [B, K]."""
         self.ranker.eval()
         self.method.eval()
         device = next(self.ranker.parameters()).device
         where = torch.from_numpy(np.arange(max(int(sizes.max(initial=0)), 1)) < sizes[:, None]).to(device)
+        relevance = self.ranker(as_tensor(documents, device))
+        padded = relevance.new_zeros(*where.shape, relevance.shape[-1])
+        padded[where] = relevance
+        return padded, where
+
+    def settle(self, lists: Lists) -> None:
+        """Let the method take from a few labelled lists what it was asked to: a base vector of `vectorization`."""
+        relevance, where = self.relevance(self.prepared(lists), lists.sizes)
+        labels = relevance.new_zeros(where.shape)
+        labels[where] = torch.from_numpy(np.asarray(lists.labels, np.float32)).to(relevance)
         with torch.no_grad():
-            relevance = self.ranker(as_tensor(documents, device))
-            padded = relevance.new_zeros(*where.shape, relevance.shape[-1])
-            padded[where] = relevance
-            flat: Array = self.method.score(padded, where)[where].cpu().numpy()
-        return flat
+            self.method.settle(relevance, labels, where)
 
     def numbers(self) -> dict[str, Array]:
         """The weights of ranker and method, and w where the score is linear in the outputs."""
@@ -130,7 +144,7 @@ def build_tower(ranker: Ranker, features: int, module: MethodModule) -> nn.Modul
         return tower
     sizes = *module.side.sizes, module.side.width
     side = tower.side(sizes) if isinstance(tower, TextTower) else network(features, sizes, MLP(), norm=False)
-    return WithSide(tower, side, module.side.width, later=module.side.later, penalty=module.side.penalty)
+    return WithSide(tower, side, later=module.side.later, penalty=module.side.penalty)
 
 
 def beside_trees(trees: Trees, features: int, module: MethodModule) -> WithSide:
@@ -139,7 +153,7 @@ def beside_trees(trees: Trees, features: int, module: MethodModule) -> WithSide:
     width, zero = module.outputs - boosted, module.at_zero
     shifted = slice(max(zero.start - boosted, 0), max(zero.stop - boosted, 0))
     beside = network(features, (*trees.beside, width), MLP(), shifted)
-    return WithSide(trees.build(features, boosted), beside, width, later=False)
+    return WithSide(trees.build(features, boosted), beside)
 
 
 def load(folder: Path | str) -> Scorer:

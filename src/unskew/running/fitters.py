@@ -71,6 +71,8 @@ class NetworkFitter(Fitter):
         method, ranker = asked.method, asked.ranker
         if not isinstance(method, MethodConfig) or ranker is None:
             raise ConfigError(f"{method.name} {'needs a ranker' if ranker is None else 'grows its own trees'}")
+        if method.settles and data.validation is None:
+            raise ConfigError(f"{method.name} as it is set needs labelled lists: give validation")
         self.device = device_of(asked.training)
         self.model = build(method, ranker, scaler, scaler.width, data.context(method))
         self.model.ranker.to(self.device)
@@ -104,7 +106,8 @@ class NetworkFitter(Fitter):
         if isinstance(model.ranker, WithSide) and model.ranker.later:
             with torch.random.fork_rng(), threads(self.trainer.threads):
                 torch.manual_seed(self.asked.training.seed)
-                fit_side(model.ranker, model.method, self.batches, fit.step)
+                chosen = self.validate() if self.data.validation is not None else None  # clicks need no score
+                fit_side(model.ranker, model.method, self.batches, self.asked.training, fit, chosen)
         return model, fit
 
     def pretrain(self, report: Report | None) -> None:
@@ -129,11 +132,19 @@ class NetworkFitter(Fitter):
             return None
         if world()[0] > 0:
             return lambda *_: float("nan")
-        if self.data.validation is not None:
-            choice = label_choice(self.model, self.data.validation)
+        lists = self.data.validation
+        if lists is not None:
+            choice = label_choice(self.model, lists)
+            if self.asked.method.settles:
+                return lambda *_: self.settled(lists, choice)
         else:
             choice = click_choice(self.model, self.data, self.device)
         return lambda *_: choice()
+
+    def settled(self, lists: Lists, choice: Callable[[], float]) -> float:
+        """The choice, after the method took from labelled lists what it was asked to."""
+        self.model.settle(lists)
+        return choice()
 
 
 class TreeFitter(NetworkFitter):

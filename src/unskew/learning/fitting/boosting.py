@@ -94,8 +94,7 @@ class Boosting(Trainer):
         self.trees, (self.tree_ranker,) = trees, tree_rankers(ranker)
         self.tree_ranker.threads = config.threads or 0
         super().__init__(ranker, method, config, identity)
-        side = isinstance(ranker, WithSide) and not ranker.later
-        self.learned = side or any(True for _ in method.parameters())
+        self.learned = isinstance(ranker, WithSide) or any(True for _ in method.parameters())
         if method.boosted is not None:
             self.optimizers[0].param_groups[0]["base"] *= trees.learning_rate
         self.table: Batches | None = None

@@ -89,14 +89,16 @@ class Trainer:
         self.device = next(ranker.parameters()).device
         self.threads = config.threads
         self.fit = Fit()
-        own = list(method.parameters()), config.bias_learning_rate or 10 * config.learning_rate, 0.0
+        rate, decay = config.learning_rate, config.weight_decay
+        side = ranker.side if isinstance(ranker, WithSide) else nn.Module()  # its gradient is clipped apart
+        beside = set(side.parameters())
         groups = [
-            (weights, factor * config.learning_rate, config.weight_decay)
+            ([weight for weight in weights if weight not in beside], factor * rate, decay)
             for factor, weights in by_rate(ranker).items()
         ]
-        self.optimizers = [
-            make_optimizer(weights, config, rate, decay) for weights, rate, decay in (*groups, own) if weights
-        ]
+        groups.append((list(side.parameters()), rate, decay))
+        groups.append((list(method.parameters()), config.bias_learning_rate or 10 * rate, 0.0))
+        self.optimizers = [make_optimizer(weights, config, *how) for weights, *how in groups if weights]
         self.best_weights: dict[str, Tensor] = {}
         self._bad = 0  # validations since the best one
         self._window = dict.fromkeys(("loss", "documents", "steps", "seconds"), 0.0)  # since the last report
@@ -289,16 +291,40 @@ class Trainer:
         return plain
 
 
-def fit_side(tower: WithSide, method: MethodModule, batches: Draws, steps: int) -> None:
-    """Train the second network of a tower alone, with its L2 penalty; the ranker stays as it is."""
-    optimizer = torch.optim.Adam(tower.side.parameters(), lr=0.003, weight_decay=tower.strength)
-    for step in range(steps):
+class SideTrainer(Trainer):
+    """Trains the second network of a tower alone, as the run trains; the ranker stays as it is."""
+
+    ranker: WithSide
+
+    def __init__(self, tower: WithSide, method: MethodModule, config: Training, fit: Fit) -> None:
+        """Goes on from the weights of a finished training, for as many steps as that had."""
+        super().__init__(tower, method, config.model_copy(update={"steps": max(fit.step, 1)}))
+        self.optimizers = [make_optimizer(list(tower.side.parameters()), config, config.learning_rate, 0.0)]
+        self.fit.best = fit.best  # what it chooses must be better
+        self.best_weights = {name: value.clone() for name, value in self.modules.state_dict().items()}
+
+    def step(self, batches: Draws, step: int) -> tuple[Tensor, int]:
+        """One optimiser step of the second network."""
         batch = batches.at(step)
+        self.modules.train()
         with torch.no_grad():
-            outputs = tower.ranker(batch.documents)
-        beside = tower.side(batch.documents)
-        loss = method.side_loss(batch.pad(torch.cat([outputs, beside], dim=-1)), batch)
-        optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
-    method.side_ready()
+            outputs = self.ranker.eval().ranker(batch.documents)
+        relevance = batch.pad(self.ranker.join(outputs, batch.documents))
+        loss = self.method.side_loss(relevance, batch) + penalty_of(self.ranker)
+        self.update(loss, step)
+        return loss.detach(), len(batch.documents)
+
+
+def fit_side(
+    tower: WithSide,
+    method: MethodModule,
+    batches: Draws,
+    config: Training,
+    fit: Fit,
+    validate: Validate | None = None,
+) -> None:
+    """Let the second network go on alone; `validate` chooses among its weights, those it began with included."""
+    trainer = SideTrainer(tower, method, config, fit)
+    if validate is None:
+        trainer.best_weights = {}
+    fit.best = trainer.run(batches, validate=validate).best

@@ -93,6 +93,11 @@ class Learner(Config):
         return False
 
     @property
+    def settles(self) -> bool:
+        """Whether it takes something from labelled validation lists, as it was asked to."""
+        return False
+
+    @property
     def measured(self) -> Literal["randomized", "oracle"] | None:
         """How the log's propensities are to be measured before training; None where the method needs none."""
         return None
@@ -168,7 +173,7 @@ class Side:
     width: int
     """Its outputs."""
     later: bool
-    """Trained after the ranker; it gives zeros until then."""
+    """Goes on alone when the ranker is trained."""
     penalty: float
     """lambda, the L2 penalty on its weights."""
 
@@ -208,11 +213,12 @@ class MethodModule(nn.Module):
         return relevance[..., 0].where(where, 0.0)
 
     def side_loss(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
-        """What the second network learns afterwards, where there is one that comes later."""
-        raise TypeError(f"{type(self).__name__} has no second network to train later")
+        """What the second network learns when it goes on alone."""
+        raise TypeError(f"{type(self).__name__} has no second network to train alone")
 
-    def side_ready(self) -> None:
-        """The second network has been trained."""
+    def settle(self, relevance: Tensor, labels: Tensor, where: Tensor) -> None:
+        """Take from a few labelled lists, grades [B, K], what the method was asked to take from labels."""
+        raise TypeError(f"{type(self).__name__} takes nothing from labels")
 
     def click_scores(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """Log click rate of each shown result up to a constant per list, [B, K]; here clicks follow the score."""

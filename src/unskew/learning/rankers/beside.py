@@ -9,12 +9,10 @@ from torch import Tensor, nn
 class WithSide(nn.Module):
     """A ranker and a second network on the same documents, [n, D] -> [n, O + S]."""
 
-    def __init__(
-        self, ranker: nn.Module, side: nn.Module, width: int, *, later: bool, penalty: float = 0.0
-    ) -> None:
-        """`later`: the second network is trained after the ranker, and gives zeros until then."""
+    def __init__(self, ranker: nn.Module, side: nn.Module, *, later: bool = False, penalty: float = 0.0) -> None:
+        """`later`: when the ranker is trained, the second network goes on alone."""
         super().__init__()
-        self.ranker, self.side, self.width, self.later, self.strength = ranker, side, width, later, penalty
+        self.ranker, self.side, self.later, self.strength = ranker, side, later, penalty
 
     def forward(self, documents: Tensor) -> Tensor:
         """Outputs of the ranker, then of the other."""
@@ -22,13 +20,11 @@ class WithSide(nn.Module):
 
     def join(self, outputs: Tensor, documents: Tensor) -> Tensor:
         """The second network's outputs beside those of the ranker, [n, O] -> [n, O + S]."""
-        idle = self.later and self.training
-        beside = outputs.new_zeros(len(outputs), self.width) if idle else self.side(documents)
-        return torch.cat([outputs, beside], dim=-1)
+        return torch.cat([outputs, self.side(documents)], dim=-1)
 
     def penalty(self) -> Tensor | float:
-        """lambda sum ||W||^2 / 2 over the layers of the second network, where it is trained with the ranker."""
-        if self.later or not self.strength:
+        """lambda sum ||W||^2 / 2 over the layers of the second network, biases apart."""
+        if not self.strength:
             return 0.0
         return (
             self.strength * torch.stack([w.square().sum() / 2 for w in self.side.parameters() if w.ndim > 1]).sum()

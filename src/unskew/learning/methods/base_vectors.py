@@ -1,0 +1,118 @@
+"""Vectors that relevance embeddings are projected on to be ranked: four ways to find them.
+
+Reference: Chen et al., "Scalar is Not Enough: Vectorization-based Unbiased Learning to Rank", KDD 2022, sections
+4.2 and 4.3 and appendix E.
+
+    gaussian  b_j = sum_i exp(-v_ij) mu_ij / sum_i exp(-v_ij)   most likely embedding of the list     (Eq. 7, 8)
+    factor    b = o(t*), t* = argmax_t prod_i P(t | x_i)        most likely bias factors of the list  (Eq. 5, 6)
+    labels    b = argmin sum_i (y_i - r_i . b)^2                from a few labels                     (section 4.2)
+    pca       b = the direction in which r varies most          a baseline, found not better          (appendix E)
+
+Legend: B lists, K documents of a list, d length of an embedding, V values of a factor.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+
+def base_vector(mu: Tensor, v: Tensor, where: Tensor) -> Tensor:
+    """The most likely observation embedding common to the documents of each list, [B, d] (Eq. 8).
+
+    >>> base_vector(torch.tensor([[[1.0], [3.0]]]), torch.zeros(1, 2, 1), torch.ones(1, 2) > 0).tolist()
+    [[2.0]]
+    """
+    weight = torch.where(where.unsqueeze(-1), torch.exp(-v), 0.0)
+    return (weight * mu.where(weight > 0, 0.0)).sum(-2) / weight.sum(-2).clamp(min=1e-12)
+
+
+def base_loss(mu: Tensor, v: Tensor, o: Tensor, *, where: Tensor, weights: Tensor) -> Tensor:
+    """Mean of (mu - o)^2 exp(-v) + v over documents shown and coordinates (Eq. 10, twice and up to a constant)."""
+    each = ((mu - o).square() * torch.exp(-v) + v).mean(-1)
+    return shown_mean(each, where=where, weights=weights)
+
+
+def likely_value(logits: Tensor, where: Tensor) -> Tensor:
+    """The value of a factor that is most likely common to the documents of each list, [B] (Eq. 6).
+
+    >>> logits = torch.tensor([[[2.0, 0.0, 1.0], [0.0, 3.0, 2.5]]])
+    >>> likely_value(logits, torch.ones(1, 2) > 0).tolist()  # neither document's own favourite
+    [2]
+    """
+    log_p = torch.log_softmax(logits, dim=-1)
+    return torch.where(where.unsqueeze(-1), log_p, 0.0).sum(-2).argmax(-1)
+
+
+def factor_loss(logits: Tensor, values: Tensor, *, where: Tensor, weights: Tensor) -> Tensor:
+    """Mean of -log P(t | x) over documents shown: what P(T | X) is estimated by, values [B, K] from 0."""
+    index = values.clamp(0, logits.shape[-1] - 1).unsqueeze(-1)
+    each = -torch.log_softmax(logits, dim=-1).gather(-1, index).squeeze(-1)
+    return shown_mean(each, where=where, weights=weights)
+
+
+def shown_mean(each: Tensor, *, where: Tensor, weights: Tensor) -> Tensor:
+    """The mean over documents shown, by how often; 0 where there are none."""
+    w = torch.where(where, weights, 0.0)
+    return (w * torch.where(where, each, 0.0)).sum() / w.sum().clamp(min=1e-12)
+
+
+def label_vector(r: Tensor, labels: Tensor, where: Tensor) -> Tensor:
+    """b [d] by least squares of labels [B, K] on embeddings [B, K, d], both from their mean in each list.
+
+    A little ridge decides where labels do not.
+
+    >>> r = torch.tensor([[[1.0, 0.0], [0.0, 1.0], [2.0, 1.0]]])
+    >>> b = label_vector(r, torch.tensor([[2.0, 1.0, 5.0]]), torch.ones(1, 3) > 0)
+    >>> [round(value, 3) for value in b.tolist()]
+    [2.0, 1.0]
+    """
+    count = where.sum(-1, keepdim=True).clamp(min=1)
+    labels, r = labels.to(r.dtype), r.where(where.unsqueeze(-1), 0.0)
+    y = torch.where(where, labels - torch.where(where, labels, 0.0).sum(-1, keepdim=True) / count, 0.0)
+    x = (r - (r.sum(-2, keepdim=True) / count.unsqueeze(-1))).where(where.unsqueeze(-1), 0.0)
+    x, y = x.flatten(0, 1).double(), y.flatten().double()
+    scale = x.square().sum() / x.shape[-1]
+    ridge = 1e-6 * scale.clamp(min=1e-12) * torch.eye(x.shape[-1], dtype=x.dtype, device=x.device)
+    found: Tensor = torch.linalg.solve(x.T @ x + ridge, x.T @ y)
+    return found.to(r.dtype)
+
+
+def principal_direction(mean: Tensor, second: Tensor, towards: Tensor) -> Tensor:
+    """The unit vector [d] along which embeddings vary most, from mean r [d] and mean r r' [d, d].
+
+    Of its two signs, the one in which r . towards grows.
+
+    >>> second = torch.tensor([[1.0, 0.0], [0.0, 5.0]])
+    >>> principal_direction(torch.zeros(2), second, torch.tensor([0.0, -1.0])).tolist()
+    [0.0, -1.0]
+    """
+    _, vectors = torch.linalg.eigh(second - mean.outer(mean))
+    direction: Tensor = vectors[:, -1]
+    return direction * torch.where(direction @ towards < 0, -1.0, 1.0) + 0.0  # no negative zero
+
+
+class CommonVector(nn.Module):
+    """b [d] that is the same for every list: from labels, or the principal direction of embeddings seen so far."""
+
+    solved: Tensor
+    spread: Tensor
+
+    def __init__(self, dimension: int, *, labels: bool) -> None:
+        super().__init__()
+        self.labels = labels
+        self.register_buffer("solved", torch.zeros(dimension))
+        self.register_buffer("spread", torch.zeros(dimension + 1, dimension))  # mean of r, and of r r'
+
+    @torch.no_grad()
+    def follow(self, r: Tensor, share: Tensor) -> None:
+        """Follow the moments of embeddings [B, K, d] over steps; `share` [B, K, 1] adds up to 1."""
+        moments = torch.cat([(share * r).sum((0, 1))[None], torch.einsum("bki,bkj->ij", share * r, r)])
+        self.spread.lerp_(moments, 0.05)
+
+    def forward(self, towards: Tensor) -> Tensor:
+        """b, or `towards` where nothing is known yet."""
+        if self.labels:
+            return self.solved if self.solved.any() else towards
+        mean, second = self.spread[0], self.spread[1:]
+        return principal_direction(mean, second, towards) if second.any() else towards
