@@ -1,7 +1,7 @@
 """Does `upe` estimate examination better than `dla` where the logging ranker is strong, and does it rank better?
 
-Position-based clicks, nothing shuffled. The weak logging ranker has seen 1 % of the labels and has a wrong favourite
-feature; the strong one has seen 30 % and has none, so that what is on top is relevant.
+Position-based clicks, nothing shuffled. The weak logging ranker has seen 1 % of the labels and has a wrong
+favourite feature; the strong one has seen 30 % and has none, so that what is on top is relevant.
 
     python experiments/upe.py
 """

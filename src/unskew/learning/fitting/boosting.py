@@ -94,9 +94,11 @@ class Boosting(Trainer):
         self.trees, (self.tree_ranker,) = trees, tree_rankers(ranker)
         self.tree_ranker.threads = config.threads or 0
         super().__init__(ranker, method, config, identity)
-        self.learned = isinstance(ranker, WithSide) or any(True for _ in method.parameters())
-        if method.boosted is not None:
-            self.optimizers[0].param_groups[0]["base"] *= trees.learning_rate
+        own = any(True for _ in method.parameters())
+        self.learned = isinstance(ranker, WithSide) or own
+        beside = self.optimizers[: len(self.optimizers) - own]  # the method's come last
+        for optimizer in beside if method.boosted is not None else ():
+            optimizer.param_groups[0]["base"] *= trees.learning_rate
         self.table: Batches | None = None
         self.restored: Tensor | None = None  # outputs of a checkpoint
 
