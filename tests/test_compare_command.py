@@ -90,6 +90,7 @@ def test_every_cell_and_reference_has_a_row(done: Comparison) -> None:
         settings, learned = json.loads(row["settings"]), row["method"] not in ("random", "logging")
         assert (settings.get("method", {}).get("name") == row["method"]) == learned
         assert (row["validation_ndcg@10"] is not None) == learned
+        assert (row["validation_ips_ndcg@10"] is not None) == learned
         assert (row["validation_click_loglikelihood"] is not None) == (learned and row["method"] != "labeled")
         assert row["seconds"] > 0
     for way in ("clicks", "labels"):

@@ -11,7 +11,7 @@ import numpy as np
 
 from unskew.learning.model import Model
 from unskew.learning.scorer import Scorer
-from unskew.measuring import ndcg_metric
+from unskew.measuring import ndcg_metric, page_ndcg_metric, rank_weights
 from unskew.running.choosing import click_likelihood, click_ndcg
 from unskew.running.data import LogData, held_queries
 from unskew.running.measure import finite
@@ -44,6 +44,7 @@ def fit(point: Point, seed: int, scaling: str, log: Log, splits: ListParts) -> F
         "steps": trained.step,
         "clicks": int(train.click.sum()),
         "validation_ndcg@10": None if lists is None else label_score(model, lists),
+        "validation_ips_ndcg@10": page_score(model, held_out),
     }
     if not isinstance(model, Model):  # it has no click model, so held-out clicks choose by its nDCG on them
         found["validation_click_ndcg@10"] = finite(click_ndcg(model, held_out))
@@ -56,6 +57,12 @@ def label_score(model: Scorer, lists: Lists) -> float | None:
     """nDCG@10 on labelled lists."""
     values = ndcg_metric(model.score(lists), lists.labels, offsets=lists.offsets, at=10)
     return None if np.isnan(values).all() else float(np.nanmean(values))
+
+
+def page_score(model: Scorer, log: Log) -> float | None:
+    """nDCG@10 of the pages by their clicks, corrected for rank by the average clicks there."""
+    scores, weights = model.score(log.lists)[log.row], rank_weights(log.click, log.position)
+    return finite(page_ndcg_metric(scores, log.click, offsets=log.offsets, weights=weights).mean)
 
 
 def click_score(model: Model, log: Log) -> float | None:

@@ -25,8 +25,11 @@ from unskew.studies.compare.verdict import verdict
 
 WAYS = {"clicks": "held-out clicks", "labels": "labelled validation lists"}
 """What settings are chosen on."""
-VALIDATION = ("validation_ndcg@10", "validation_click_loglikelihood", "validation_click_ndcg@10")
-"""What a cell keeps of its validation; the last is of rankers without a click model."""
+VALIDATION = (
+    *("validation_ndcg@10", "validation_click_loglikelihood", "validation_click_ndcg@10"),
+    "validation_ips_ndcg@10",
+)
+"""What a cell keeps of its validation; the third is of rankers without a click model, the last chooses nothing."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,7 @@ class Finding:
         """What settings are chosen on; the method that learns from labels is chosen on labels either way."""
         if way == "labels" or (self.cell.point is not None and self.cell.point.reads_labels):
             return self.content.get("validation_ndcg@10")
-        likelihood, packaged = VALIDATION[1:]
+        likelihood, packaged = VALIDATION[1:3]
         return self.content.get(packaged if packaged in self.content else likelihood)
 
     def test(self, metric: str) -> float:
