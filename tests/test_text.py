@@ -17,7 +17,7 @@ import torch
 import unskew
 from unskew.clicks.lists.texts import read_texts, with_texts
 from unskew.errors import ConfigError, DataError, RunError
-from unskew.learning.methods import METHODS
+from unskew.learning.methods import IPW, METHODS, PAL, TAL, ApproximatedDR, MethodConfig, Naive
 from unskew.learning.model import Model, load
 from unskew.learning.rankers import CrossEncoder, DoublyRobustMix, VanillaMix
 from unskew.learning.rankers.contract import by_rate
@@ -80,6 +80,11 @@ def lists() -> Lists:
 @pytest.fixture(scope="module")
 def log(lists: Lists) -> Log:
     return unskew.simulate(lists, "position", pages=3000, seed=2, randomized=0.5, truth=True, logger="random")
+
+
+@pytest.fixture(scope="module")
+def traffic(lists: Lists) -> Log:
+    return unskew.Traffic(pages=1500, days=5, random_top=0.3, seed=0).draw(lists)
 
 
 def opened(tiny: str, **settings: Any) -> TextEncoder:
@@ -308,6 +313,31 @@ def test_every_method_trains_a_cross_encoder(name: str, log: Log, lists: Lists, 
     scores = run.score(lists)
     assert np.isfinite(scores).all()
     assert len(np.unique(scores)) > 1
+
+
+STRATEGIES: dict[str, tuple[MethodConfig, dict[str, str]]] = {
+    "no_correction": (Naive(loss="sigmoid"), {}),
+    "pal": (PAL(), {}),
+    "tal": (TAL(), {}),
+    "ipw": (IPW(loss="sigmoid", propensity=(1.0, 0.9, 0.8, 0.7, 0.6)), {}),
+    "display_filtering": (Naive(loss="sigmoid"), {"learn_from": "displayed"}),
+    "rand": (Naive(loss="sigmoid"), {"learn_from": "randomized"}),
+    "approximated_dr": (ApproximatedDR(), {}),
+}
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("backbone", [CrossEncoder, VanillaMix, DoublyRobustMix])
+def test_every_backbone_learns_by_every_strategy(
+    backbone: type[Any], strategy: str, traffic: Log, lists: Lists, tiny: str, tmp_path: Path
+) -> None:
+    """On the traffic of a search engine; what is saved scores the same."""
+    method, training = STRATEGIES[strategy]
+    ranker = backbone(model=tiny)
+    run = unskew.learn(traffic, method, ranker=ranker, steps=2, threads=1, batch=8, **training)
+    assert run.fit.best is not None
+    run.save(tmp_path / "model")
+    np.testing.assert_allclose(load(tmp_path / "model").score(lists), run.score(lists), atol=1e-6)
 
 
 def test_it_learns_to_read(lists: Lists, log: Log, tiny: str) -> None:
