@@ -142,10 +142,10 @@ def test_a_step_is_the_mean_over_its_parts(folder: Path, tmp_path: Path) -> None
         batch = part.draws.at(0)
         loss = model.method(batch.pad(model.ranker(batch.documents)), batch)
         gradients.append(torch.autograd.grad(loss, list(model.ranker.parameters())))
-        buffers.append(model.method.examination.clone())
+        buffers.append(model.method.examination.table0.clone())
     trainer.modules.load_state_dict(start)
     trainer.step(parts, 0)
-    assert torch.allclose(model.method.examination, (buffers[0] + buffers[1]) / 2, atol=1e-6)
+    assert torch.allclose(model.method.examination.table0, (buffers[0] + buffers[1]) / 2, atol=1e-6)
     assert not torch.allclose(buffers[0], buffers[1], atol=1e-4)  # else the mean would say nothing
     for (name, value), one, two in zip(model.ranker.named_parameters(), *gradients, strict=True):
         expected = start[f"ranker.{name}"] - asked.training.learning_rate * (one + two) / 2

@@ -89,7 +89,7 @@ def test_examination_is_right_or_not_claimed(variant: str, log: Log) -> None:
 def test_the_sigmoid_link_reports_the_curve_that_its_weights_use() -> None:
     method = DLA(link="sigmoid").build(Context(3))
     with torch.no_grad():
-        method.bias.values.copy_(torch.tensor([0.5, 0.2, -0.1]))
+        method.bias.tables["position"].copy_(torch.tensor([0.5, 0.2, -0.1]))
     sig = [1 / (1 + math.exp(-(e - 0.2))) for e in (0.5, 0.2, -0.1)]
     assert method.propensity() is None
     (curve,) = method.curves()

@@ -116,7 +116,7 @@ def test_mixture_loss_of_the_public_documentation() -> None:
 def test_mixture_loss_by_hand(temperature: float) -> None:
     method = MixEM(temperature=temperature, centred=False).build(Context(3))
     e, t = [0.4, -0.2, -0.7], [-1.0, 0.3, 0.6]
-    assign(method.bias.values, e)
+    assign(method.bias.tables["position"], e)
     assign(method.offsets, t)
     total = 0.0
     for s, c in zip(SCORES, CLICKS, strict=True):
@@ -158,7 +158,7 @@ def test_mixem_can_leave_pages_without_a_click_out() -> None:
 
 def test_mixem_starts_at_the_click_rate(log: Log) -> None:
     method = MixEM().build(LogData(log).context(MixEM()))
-    rates = method.bias.values.sigmoid()
+    rates = method.bias.tables["position"].sigmoid()
     for rank, rate in enumerate(rates.tolist(), start=1):
         shown, rest = log.position == rank, 10 * log.click.mean()
         assert rate == pytest.approx((log.click[shown].sum() + rest) / (shown.sum() + 10), rel=1e-4)
@@ -177,7 +177,7 @@ def test_additive_by_hand() -> None:
         listwise -= sum(k * (x - math.log(sum(map(math.exp, z)))) for x, k in zip(z, c, strict=True))
     for config, expected in ((Additive(centred=False), total / 2), (Additive(loss="softmax"), listwise / 3)):
         method = config.build(Context(3))
-        assign(method.bias.values, e)
+        assign(method.bias.tables["position"], e)
         loss = method(torch.tensor(SCORES).unsqueeze(-1), example())
         assert loss.item() == pytest.approx(expected, abs=1e-6)
         (curve,) = method.curves()
@@ -192,10 +192,10 @@ def test_einter_without_interaction_is_additive() -> None:
     torch.manual_seed(0)
     einter, additive = EInter(dimension=4).build(Context(3)), Additive().build(Context(3))
     assert einter.interaction.abs().sum() == 0  # where training starts
-    assign(einter.rank_embedding, torch.randn(3, 4))
+    v = torch.randn(3, 4)
+    assign(einter.bias.tables["position"], torch.cat([v, torch.full((3, 1), 0.7)], dim=-1))
     assign(einter.rank_weight, torch.randn(4))
-    assign(einter.level, 0.7)
-    assign(additive.bias.values, einter.rank_embedding @ einter.rank_weight + 0.7)
+    assign(additive.bias.tables["position"], v @ einter.rank_weight + 0.7)
     r = torch.randn(2, 3, 4)
     f = (r @ einter.relevance_weight).unsqueeze(-1)
     assert einter(r, example()).item() == pytest.approx(additive(f, example()).item(), abs=1e-6)
@@ -214,18 +214,26 @@ def test_edot_and_einter_logits_by_hand_and_score_at_a_canonical_rank(canonical:
         assert method.outputs == 2
         if isinstance(config, EInter):
             assign(method.interaction, torch.randn(2, 2))
-        assign(method.level, torch.tensor([0.4, -0.3, 0.1]))
-        v = method.rank_embedding.tolist()
+        level = [0.4, -0.3, 0.1]
+        assign(method.bias.tables["position"][:, 2], level)
+        v = method.bias.tables["position"][:, :2].tolist()
 
-        def z(q: int, k: int, rank: int, v: list[list[float]] = v, method: nn.Module = method) -> float:
+        def z(
+            q: int,
+            k: int,
+            rank: int,
+            v: list[list[float]] = v,
+            level: list[float] = level,
+            method: nn.Module = method,
+        ) -> float:
             x = r[q, k].tolist()
             if not isinstance(config, EInter):  # noqa: B023
-                return sum(x[i] * v[rank][i] for i in d) + method.level[rank].item()
+                return sum(x[i] * v[rank][i] for i in d) + level[rank]
             both = sum(x[i] * method.interaction[i, j].item() * v[rank][j] for i in d for j in d)
             single = [
                 x[i] * method.relevance_weight[i].item() + v[rank][i] * method.rank_weight[i].item() for i in d
             ]
-            return both + sum(single) + method.level[rank].item()
+            return both + sum(single) + level[rank]
 
         where = torch.tensor([[True, True, True], [True, True, False]])
         shown, first = method.click_probability(r, batch), method.score(r, where)
@@ -242,7 +250,7 @@ def test_edot_and_einter_logits_by_hand_and_score_at_a_canonical_rank(canonical:
 
 def test_pal_is_a_product_of_sigmoids() -> None:
     method, e = PAL(centred=False).build(Context(3)), [2.0, 0.5, -1.0]
-    assign(method.seen.values, e)
+    assign(method.seen.tables["position"], e)
     total = 0.0
     for s, c in zip(SCORES, CLICKS, strict=True):
         p = [sig(a) * sig(b) for a, b in zip(e, s, strict=True)]
@@ -255,8 +263,8 @@ def test_pal_is_a_product_of_sigmoids() -> None:
 
 def test_tal_in_log_space_is_the_direct_formula() -> None:
     method, u, v = TAL(centred=False).build(Context(3)), [1.5, 0.2, -0.4], [-0.5, -2.0, 0.3]
-    assign(method.relevant.values, u)
-    assign(method.trusted.values, v)
+    assign(method.relevant.tables["position"], u)
+    assign(method.trusted.tables["position"], v)
     plus = [sig(x) for x in u]
     minus = [a * sig(b) for a, b in zip(plus, v, strict=True)]
     total = 0.0
@@ -277,8 +285,8 @@ def test_tal_in_log_space_is_the_direct_formula() -> None:
 def test_tal_never_rewards_irrelevance(size: float) -> None:
     method = TAL().build(Context(50))
     torch.manual_seed(0)
-    assign(method.relevant.values, size * torch.randn(50))
-    assign(method.trusted.values, size * torch.randn(50))
+    assign(method.relevant.tables["position"], size * torch.randn(50))
+    assign(method.trusted.tables["position"], size * torch.randn(50))
     alpha, beta = method.affine()
     assert (alpha >= 0).all()
     assert (beta >= 0).all()
@@ -380,8 +388,8 @@ def test_affine_list_is_vectorization_with_a_constant_coordinate() -> None:
     affine = AffineList().build(Context(3))
     vector = Vectorization(dimension=2, project="pca").build(Context(3))
     a, b, f = torch.randn(3), torch.randn(3), torch.randn(2, 3, 1)
-    assign(affine.stretch.values, a)
-    assign(affine.shift.values, b)
+    assign(affine.stretch, a)
+    assign(affine.shift, b)
     assign(vector.observation.tables["position"], torch.stack([a, b], dim=-1))
     r = torch.cat([f, torch.ones_like(f), torch.zeros(2, 3, 4)], dim=-1)
     assert affine(f, example()).item() == pytest.approx(vector(r, example()).item(), abs=1e-6)

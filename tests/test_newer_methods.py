@@ -46,7 +46,7 @@ def batch() -> ClickBatch:
 
 def set_bias(table: torch.nn.Module) -> None:
     with torch.no_grad():
-        table.values.copy_(BIAS)
+        table.tables["position"].copy_(BIAS)
 
 
 def additive_loss() -> Tensor:
@@ -87,7 +87,7 @@ def test_gradient_reversal_pushes_the_bias_against_its_own_head() -> None:
         method = GradientReversal(strength=strength).build(Context(3))
         set_bias(method.bias)
         method(SCORES.unsqueeze(-1), batch()).backward()
-        gradients[strength] = method.bias.values.grad.clone()
+        gradients[strength] = method.bias.tables["position"].grad.clone()
         head = method.weight.grad
     adversarial = gradients[1.0] - gradients[0.0]
     clicks = CLICKS.sum(0)

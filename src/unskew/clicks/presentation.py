@@ -12,6 +12,7 @@ float32 cannot hold). A column of whole numbers 0, 1, 2, ... thus keeps its numb
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -55,6 +56,10 @@ class Coded(ColumnEncoder):
         """Number of codes."""
         return len(self.values) + 2
 
+    def texts(self) -> tuple[str, ...]:
+        """What each code stands for, but for the last two."""
+        return tuple(v if isinstance(v, str) else f"{v:g}" for v in self.values)
+
 
 class Categories(Coded):
     """Text and booleans as codes; a number counts as its text."""
@@ -92,6 +97,13 @@ class Continuous(ColumnEncoder):
         """Number of codes; None where the numbers are not cut into bins."""
         return None if self.edges is None else len(self.edges) + 3
 
+    def texts(self) -> tuple[str, ...]:
+        """What each bin holds."""
+        if not self.edges:
+            return () if self.edges is None else ("all",)
+        inner = (f"{low:g} to {high:g}" for low, high in itertools.pairwise(self.edges))
+        return f"below {self.edges[0]:g}", *inner, f"from {self.edges[-1]:g}"
+
     def encode(self, column: Any) -> Array:
         """[N] float32 around 0, or codes of bins int64, of an Arrow column."""
         values: Array = as_numbers(column).to_numpy(zero_copy_only=False)  # NaN where missing
@@ -128,6 +140,12 @@ class Presentation:
     def encode(self, columns: Mapping[str, Array]) -> dict[str, Array]:
         """The columns [N] as codes (int64), or as numbers around 0 (float32)."""
         return {name: self._column(name, column) for name, column in pick_columns(columns, self.names).items()}
+
+    def shown(self, name: str) -> tuple[list[int], tuple[str, ...]]:
+        """The codes that training data had of a column, and what each stands for."""
+        encoder, known = self.encoders[name], self.encoders[name].texts()
+        texts = dict(enumerate(known)) | ({len(known) + 1: "none"} if encoder.missing else {})
+        return list(texts), tuple(texts.values())
 
     def to_dict(self) -> dict[str, Any]:
         """Everything about it, for JSON."""

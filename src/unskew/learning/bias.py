@@ -1,4 +1,4 @@
-"""What methods know of bias: learned values per rank, and propensities measured on a log or read from a file.
+"""Values looked up and summed by rank, and propensities measured on a log or read from a file.
 
 Legend: B rows, K results of a page, P ranks.
 """
@@ -6,7 +6,6 @@ Legend: B rows, K results of a page, P ranks.
 from __future__ import annotations
 
 import csv
-import itertools
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,43 +16,6 @@ from torch import Tensor, nn
 
 from unskew.errors import ConfigError, DataError
 from unskew.types import Array, ClickBatch, Log
-
-
-class PositionTable(nn.Module):
-    """One free number per rank."""
-
-    def __init__(self, positions: int, start: float | Tensor = 0.0) -> None:
-        super().__init__()
-        self.values = nn.Parameter(torch.as_tensor(start).expand(positions).clone())
-
-    def forward(self, position: Tensor) -> Tensor:
-        """The value at each rank [B, K]; ranks past the end take the last one."""
-        return at_rank(self.values, position)
-
-
-class PositionTower(nn.Module):
-    """A small network from the one-hot rank to what is added to `start`, as in the first dual-learning paper."""
-
-    start: Tensor
-
-    def __init__(self, positions: int, start: float | Tensor = 0.0, *, sizes: tuple[int, ...] = (8, 4)) -> None:
-        super().__init__()
-        self.register_buffer("start", torch.as_tensor(start).expand(positions).clone())
-        widths = (positions, *sizes)
-        hidden = [m for a, b in itertools.pairwise(widths) for m in (nn.Linear(a, b), nn.ELU())]
-        self.layers = nn.Sequential(*hidden, nn.Linear(widths[-1], 1))
-        self.positions = positions
-
-    @property
-    def values(self) -> Tensor:
-        """The output at every rank, [P]."""
-        one_hot = torch.eye(self.positions, device=next(self.parameters()).device)
-        outputs: Tensor = self.layers(one_hot)
-        return outputs.squeeze(-1) + self.start
-
-    def forward(self, position: Tensor) -> Tensor:
-        """The output at each rank [B, K]; ranks past the end take the last one."""
-        return at_rank(self.values, position)
 
 
 class FactorTable(nn.Module):
@@ -86,15 +48,14 @@ def at_rank(values: Tensor, position: Tensor) -> Tensor:
     return values[(position - 1).clamp(0, len(values) - 1)]
 
 
-def rank_sums(values: Tensor, position: Tensor, where: Tensor, positions: int) -> Tensor:
-    """Sum of values [B, K] at every rank, [P]; ranks past the end count as the last one.
+def sums_at(values: Tensor, codes: Tensor, where: Tensor, size: int) -> Tensor:
+    """Sum of values [B, K] at every code from 0, [size]; codes past the end count as the last one.
 
-    >>> rank_sums(torch.tensor([[1.0, 2.0]]), torch.tensor([[1, 3]]), torch.tensor([[True, True]]), 2).tolist()
+    >>> sums_at(torch.tensor([[1.0, 2.0]]), torch.tensor([[0, 2]]), torch.tensor([[True, True]]), 2).tolist()
     [1.0, 2.0]
     """
-    index = (position - 1).clamp(0, positions - 1).flatten()
     flat = torch.where(where, values, 0.0).flatten()
-    return flat.new_zeros(positions).index_add_(0, index, flat)
+    return flat.new_zeros(size).index_add_(0, codes.clamp(0, size - 1).flatten(), flat)
 
 
 def randomized_propensity(log: Log) -> Array:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 EXAMINATION = "examination"
 ODDS = "odds of a click"
 RATE = "click rate of the bias tower alone"
+ALPHA, BETA = "trust alpha (what relevance adds to clicks)", "trust beta (clicks without relevance)"
 POSITION = "position"
 """The factor that every log has: the rank shown."""
 
@@ -70,6 +71,4 @@ class Curve:
 
 def trust_curves(alpha: Iterable[float], beta: Iterable[float]) -> tuple[Curve, Curve]:
     """Curves of a trust-bias model: click = alpha_k relevance + beta_k."""
-    gain = "trust alpha (what relevance adds to clicks)"
-    rest = "trust beta (clicks without relevance)"
-    return Curve.of(gain, alpha, relative=False), Curve.of(rest, beta, relative=False)
+    return Curve.of(ALPHA, alpha, relative=False), Curve.of(BETA, beta, relative=False)

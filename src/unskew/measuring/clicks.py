@@ -1,4 +1,4 @@
-"""How well a model predicts clicks: log-likelihood, perplexity, AUC, and the list-wise log-likelihood.
+"""How well a model predicts clicks: log-likelihood, perplexity, AUC, list-wise log-likelihood; what factorises.
 
 Every function takes counts, so a reduced log gives the same number as the pages it came from: an entry was
 clicked `clicks` times out of `impressions` (default 1, so plain 0/1 clicks work as they are). Arrays may have
@@ -6,6 +6,8 @@ any shape as long as it is the same; an entry with 0 impressions is padding and 
 """
 
 from __future__ import annotations
+
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -107,6 +109,26 @@ def listwise_click_loglikelihood_metric(
     if not np.all(np.isfinite(values)):
         raise DataError("scores must be finite for a softmax")
     return _mean(c * _log_softmax(values, query), c)
+
+
+def interaction_metric(rates: ArrayLike, *, link: Literal["log", "logit"] = "log") -> float:
+    """How far click rates [relevance, rank] are from P = R(relevance) E(rank): 0 where they factorise.
+
+    The largest deviation of log P from the sum of its row and column means; 0.1 is a rate 10 % off. Under
+    `link = "logit"` the same of the odds, which additive two-tower models multiply.
+
+    >>> round(interaction_metric([[0.4, 0.2], [0.2, 0.1]]), 6)
+    0.0
+    >>> round(interaction_metric([[0.4, 0.4], [0.4, 0.1]]), 4)  # log(4) / 4
+    0.3466
+    """
+    p = np.asarray(rates, np.float64)
+    top = np.inf if link == "log" else 1.0
+    if p.ndim != 2 or not p.size or not ((p > 0) & (p < top)).all():
+        raise DataError("rates must be a matrix [relevance, rank] above 0 and, for odds, below 1")
+    z = np.log(p) - (np.log1p(-p) if link == "logit" else 0.0)
+    rest = z - z.mean(0) - z.mean(1, keepdims=True) + z.mean()
+    return float(np.abs(rest).max())
 
 
 def _log_softmax(values: Array, group: Array) -> Array:

@@ -28,8 +28,6 @@ from unskew.types import Array, Lists, Log
 CHECKED = 4096
 """Rows of a batch of held-out clicks."""
 ELSE = 'learn_from = "everything" takes all impressions'
-BINS = 10
-"""Bins that a continuous bias factor is cut into."""
 
 
 @dataclass(frozen=True)
@@ -116,10 +114,13 @@ class LogData(TrainingData):
     def context(self, method: MethodConfig) -> Context:
         """Ranks, numbers, factors and propensities of the training pages."""
         how = method.measured
+        for name in set(method.compared) & set(self.train.columns):
+            differs = differs_on_pages(self.train.columns[name], self.train.offsets)
+            check_compared(method, name, differs=differs)
         return Context(
             positions=int(self.train.position.max()),
             facts=self.facts(),
-            presentation=fit_presentation(self.train.columns, method.serp, bins=BINS),
+            presentation=fit_presentation(self.train.columns, method.serp, bins=method.bins),
             propensities=None if how is None else MEASURES[how](self.train),
         )
 
@@ -169,6 +170,22 @@ class LogData(TrainingData):
         if key not in self._prepared or self._prepared[key].features.device != device:
             self._prepared[key] = model.input(lists, device)
         return self._prepared[key]
+
+
+def differs_on_pages(column: Array, offsets: Array) -> bool:
+    """Whether a column [N] has two values on some page."""
+    filled = offsets[:-1][np.diff(offsets) > 0]
+    first = np.repeat(column[filled], np.diff(offsets)[np.diff(offsets) > 0])
+    return bool((column != first).any())
+
+
+def check_compared(method: Learner, name: str, *, differs: bool) -> None:
+    """Refuse a factor that the method cannot see."""
+    if not differs:
+        raise DataError(
+            f"{name} is the same for all results of a page, and {method.name} compares only these",
+            hint='set bias = "tower", which lets it change what ranks do, or take a method such as "pal"',
+        )
 
 
 def split(log: Log, validation: Lists | Log | None, asked: Settings) -> LogData:

@@ -19,7 +19,7 @@ from unskew.learning.fitting.loop import Draws
 from unskew.learning.fitting.training import Training
 from unskew.learning.methods.contract import Context, Learner, MethodConfig
 from unskew.learning.model import Model
-from unskew.running.data import CHECKED, HeldOut, LogData, TrainingData
+from unskew.running.data import CHECKED, HeldOut, LogData, TrainingData, check_compared
 from unskew.running.folder import fingerprint
 from unskew.running.settings import IN_MEMORY
 from unskew.types import Lists
@@ -61,6 +61,11 @@ class ShardData(TrainingData):
                 path=self.shards.name,
                 hint="give the propensities, as numbers or as a file",
             )
+        if method.compared:
+            shown = self.shards.load(int(self.shards.pages.argmax()))
+            for name in method.compared:
+                other = shown.serp[name] != shown.serp[name][:, :1]
+                check_compared(method, name, differs=bool((other & shown.where).any()))
         return Context(self.shards.positions, self.facts(), self.shards.presentation)
 
     def batches(self, model: Model, training: Training, device: torch.device, workers: int) -> Draws:

@@ -92,12 +92,13 @@ class Trainer:
         rate, decay = config.learning_rate, config.weight_decay
         side = ranker.side if isinstance(ranker, WithSide) else nn.Module()  # its gradient is clipped apart
         beside = set(side.parameters())
+        own = config.bias_learning_rate or 10 * rate
         groups = [
             ([weight for weight in weights if weight not in beside], factor * rate, decay)
             for factor, weights in by_rate(ranker).items()
         ]
         groups.append((list(side.parameters()), rate, decay))
-        groups.append((list(method.parameters()), config.bias_learning_rate or 10 * rate, 0.0))
+        groups += [(weights, factor * own, 0.0) for factor, weights in by_rate(method).items()]
         self.optimizers = [make_optimizer(weights, config, *how) for weights, *how in groups if weights]
         self.best_weights: dict[str, Tensor] = {}
         self._bad = 0  # validations since the best one

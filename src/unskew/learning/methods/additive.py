@@ -17,11 +17,12 @@ from typing import Literal
 from torch import Tensor
 
 from unskew.learning.curves import EXAMINATION, ODDS
-from unskew.learning.methods.skeletons import BiasConfig, ClickLogits, LossConfig, RankBias
+from unskew.learning.methods.biased import ListBiasConfig, LogitBias
+from unskew.learning.methods.skeletons import ClickLogits, LossConfig
 from unskew.types import ClickBatch
 
 
-class AdditiveMethod(ClickLogits, RankBias):
+class AdditiveMethod(ClickLogits, LogitBias):
     """Cross-entropy of f + e."""
 
     @property
@@ -31,14 +32,19 @@ class AdditiveMethod(ClickLogits, RankBias):
 
     def logits(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """z of each shown result, [B, K]."""
-        return self.score(relevance, batch.where) + self.e(batch.position)
+        return self.score(relevance, batch.where) + self.e(batch)
 
 
-class AdditiveConfig(BiasConfig, LossConfig):
+class AdditiveConfig(ListBiasConfig, LossConfig):
     """What models that add a bias to the relevance logit may be told."""
 
     loss: Literal["sigmoid", "softmax"] = "sigmoid"
     """Clicks of every result shown, or which result of a page is clicked."""
+
+    @property
+    def list_wise(self) -> bool:
+        """Under the list loss."""
+        return self.loss == "softmax"
 
 
 class Additive(AdditiveConfig):

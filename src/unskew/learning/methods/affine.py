@@ -24,7 +24,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from unskew.learning.bias import at_rank, rank_sums
+from unskew.learning.bias import at_rank, sums_at
 from unskew.learning.curves import Curve, trust_curves
 from unskew.learning.losses import softmax_loss
 from unskew.learning.methods.contract import Context, ImpressionConfig, MethodModule
@@ -84,7 +84,7 @@ class AffineMethod(MethodModule):
         relevant = (r * plus / click, r * (1 - plus) / (1 - click))  # given a click, given none
 
         def total(values: Tensor) -> Tensor:
-            return rank_sums(values, batch.position, batch.where, self.positions)
+            return sums_at(values, batch.position - 1, batch.where, self.positions)
 
         shown = total(n)
         hit, miss = total(c * relevant[0]), total((n - c) * relevant[1])

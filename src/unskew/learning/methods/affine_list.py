@@ -14,9 +14,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
-from unskew.learning.bias import PositionTable
+from unskew.learning.bias import at_rank
 from unskew.learning.curves import Curve
 from unskew.learning.methods.contract import Context, ListConfig
 from unskew.learning.methods.skeletons import ClickLogits
@@ -30,18 +31,17 @@ class AffineListMethod(ClickLogits):
 
     def __init__(self, config: AffineList, context: Context) -> None:
         super().__init__(config, context)
-        self.stretch = PositionTable(context.positions, start=1.0)
-        self.shift = PositionTable(context.positions, start=1.0)
+        self.stretch, self.shift = (nn.Parameter(torch.ones(context.positions)) for _ in range(2))  # a, b
 
     def logits(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """a_k f + b_k."""
-        z: Tensor = self.stretch(batch.position) * self.score(relevance, batch.where) + self.shift(batch.position)
-        return z
+        a, b = (at_rank(values, batch.position) for values in (self.stretch, self.shift))
+        return a * self.score(relevance, batch.where) + b
 
     def curves(self) -> tuple[Curve, ...]:
         """a_k and b_k."""
         tables = (("stretch of the score", self.stretch), ("shift of the score", self.shift))
-        return tuple(Curve.of(what, table.values.tolist(), relative=False) for what, table in tables)
+        return tuple(Curve.of(what, table.tolist(), relative=False) for what, table in tables)
 
 
 class AffineList(ListConfig):

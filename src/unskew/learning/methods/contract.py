@@ -48,16 +48,6 @@ class Context:
         rates: Tensor = (clicked + 10 * self.facts.click_rate) / (shown + 10)
         return rates.clamp(1e-4, 1 - 1e-4)
 
-    def factored_rates(self, top: float) -> tuple[Tensor, Tensor]:
-        """Logits of what is seen at each rank, [P], and of what is clicked once seen; the rates are their product.
-
-        The rank that is clicked most is seen with probability `top`.
-        """
-        if self.facts is None:
-            return torch.full((self.positions,), top).logit(), torch.zeros(())
-        rates = self.click_rates()
-        return (top * rates / rates.max()).clamp(1e-3, top).logit(), (rates.max() / top).clamp(max=0.9).logit()
-
     @property
     def factors(self) -> dict[str, int]:
         """Number of values of each bias factor besides the rank."""
@@ -81,6 +71,16 @@ class Learner(Config):
     def serp(self) -> tuple[str, ...]:
         """Columns of the log that the method takes as bias factors besides the rank."""
         return ()
+
+    @property
+    def compared(self) -> tuple[str, ...]:
+        """Columns that must differ between the results of a page, as the method compares only these."""
+        return ()
+
+    @property
+    def bins(self) -> int:
+        """How many bins a continuous factor is cut into; 0 leaves it as it is."""
+        return 10
 
     @property
     def needs_clickless(self) -> bool:

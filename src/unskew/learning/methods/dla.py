@@ -23,9 +23,10 @@ from pydantic import Field
 from torch import Tensor
 
 from unskew.learning.curves import EXAMINATION
+from unskew.learning.factors import Values
 from unskew.learning.losses import softmax_loss
+from unskew.learning.methods.biased import ListBiasConfig, LogitBias
 from unskew.learning.methods.contract import ListConfig
-from unskew.learning.methods.skeletons import BiasConfig, RankBias
 from unskew.types import ClickBatch
 
 Link = Literal["softmax", "sigmoid"]
@@ -49,28 +50,29 @@ def dual_weights(
     return torch.where(where, ratio, 0.0)
 
 
-class DLAMethod(RankBias):
+class DLAMethod(LogitBias):
     """Two softmax losses, each weighted by the other side."""
 
     config: DLA
 
-    def e(self, position: Tensor) -> Tensor:
-        """e_k at these ranks, through an ELU if asked for."""
-        return F.elu(super().e(position)) if self.config.elu else super().e(position)
+    def log_seen(self, values: Values) -> Tensor:
+        """e at these values, through an ELU if asked for."""
+        e = super().log_seen(values)
+        return F.elu(e) if self.config.elu else e
 
     @property
     def meaning(self) -> str:
         """Examination; the sigmoid link takes another curve for it in its weights, and finds neither."""
         return EXAMINATION if self.config.link == "softmax" else SIGMOID_WEIGHTS
 
-    def ratios(self) -> Tensor:
-        """p_k / p_1 as the weights of a page with every rank take it."""
-        e = self.e(torch.arange(1, self.positions + 1)).detach().unsqueeze(0)
+    def ratios(self, values: Values | None = None) -> Tensor:
+        """p / p_1, as the weights of a page with all of these values take it."""
+        e = super().ratios(values).log().unsqueeze(0)
         return 1 / dual_weights(e, torch.ones_like(e, dtype=torch.bool), link=self.config.link).squeeze(0)
 
     def forward(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """Lr + Le; no gradient crosses from one to the other."""
-        s, e = relevance[..., 0], self.e(batch.position)
+        s, e = relevance[..., 0], self.e(batch)
         options = {"link": self.config.link, "max_weight": self.config.max_weight}
         w_e = dual_weights(e.detach(), batch.where, **options)  # type: ignore[arg-type]
         w_r = dual_weights(s.detach(), batch.where, **options)  # type: ignore[arg-type]
@@ -78,7 +80,7 @@ class DLAMethod(RankBias):
         return ranking + softmax_loss(e, batch.clicks, where=batch.where, weights=w_r)
 
 
-class DLA(BiasConfig, ListConfig):
+class DLA(ListBiasConfig, ListConfig):
     """Learn ranker and examination together."""
 
     module = DLAMethod

@@ -4,9 +4,13 @@ Reference: Yan et al., "Revisiting Two-tower Models for Unbiased Learning to Ran
 
     z_k = r(x_k) . v_k + l_k        r, v in R^d;  P(c = 1) = sig(z_k);  rank by z at the canonical rank 1
 
-Differences from the paper: sizes of the towers and d are not given there; v is a free table. It starts at ones
-plus noise, so that the model begins as a sum of relevance outputs. l_k, a level per rank that starts at the click
-rates, is ours: without it the relevance outputs must say first that little is clicked.
+With further factors v and l are sums over them, or with `bias = "tower"` a network on all of them; documents are
+ranked at the first value of each.
+
+Differences from the paper: sizes of the towers and d are not given there; v is a free table unless
+`bias = "tower"`. It starts at ones plus noise, so that the model begins as a sum of outputs. l_k, a level
+per rank that starts at the click rates, is ours: without it the relevance outputs must say first that little is
+clicked.
 """
 
 from __future__ import annotations
@@ -15,43 +19,74 @@ from typing import Literal
 
 import torch
 from pydantic import Field
-from torch import Tensor, nn
+from torch import Tensor
 
-from unskew.learning.bias import at_rank
+from unskew.learning.curves import ODDS
+from unskew.learning.factors import Values
+from unskew.learning.methods.biased import BiasConfig, Biased, bias_model
 from unskew.learning.methods.contract import Context, ImpressionConfig
 from unskew.learning.methods.skeletons import ClickLogits, LevelConfig
 from unskew.types import ClickBatch
 
 
-class EDotMethod(ClickLogits):
+class EDotMethod(ClickLogits, Biased):
     """Cross-entropy of r . v."""
+
+    start = 1.0
+    """Where v starts at each rank."""
 
     def __init__(self, config: EmbeddingConfig, context: Context) -> None:
         super().__init__(config, context)
         self.outputs, self.canonical = config.dimension, min(config.canonical, context.positions)
-        self.rank_embedding = nn.Parameter(1 + 0.1 * torch.randn(context.positions, config.dimension))
-        self.level = nn.Parameter(context.click_rates().logit())
+        levels = self.factors.shares(context.click_rates().logit())
+        starts = {}
+        for index, (name, level) in enumerate(levels.items()):
+            v = (self.start if index == 0 else 0.0) + 0.1 * torch.randn(len(level), config.dimension)
+            starts[name] = torch.cat([v, level.unsqueeze(-1)], dim=-1)
+        middle = torch.cat(
+            [torch.full((config.dimension,), self.start), context.click_rates().mean().logit()[None]]
+        )
+        self.bias = bias_model(config, self.factors, starts, middle)
         self.centre = torch.zeros(config.dimension)
 
-    def at_ranks(self, relevance: Tensor, position: Tensor) -> Tensor:
-        """z at these ranks, [B, K]."""
-        return (relevance * at_rank(self.rank_embedding, position)).sum(-1) + at_rank(self.level, position)
+    def parts(self, values: Values) -> tuple[Tensor, Tensor]:
+        """v [..., d] and l at these values of the factors."""
+        both: Tensor = self.bias(values)
+        return both[..., :-1], both[..., -1]
+
+    def z(self, relevance: Tensor, values: Values) -> Tensor:
+        """z at these values of the factors, [...]."""
+        v, level = self.parts(values)
+        return (relevance * v).sum(-1) + level
 
     def logits(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
-        """z at the ranks shown, [B, K]."""
-        return self.at_ranks(relevance.where(batch.where.unsqueeze(-1), 0.0), batch.position)
+        """z as shown, [B, K]."""
+        return self.z(relevance.where(batch.where.unsqueeze(-1), 0.0), self.factors.of(batch))
+
+    def served(self) -> Values:
+        """The canonical rank, and the reference of other factors, [1] each."""
+        return self.here(self.factors.reference(1) | self.factors.at(torch.tensor([self.canonical])))
 
     def score_weights(self) -> Tensor | None:
         """v at the canonical rank."""
-        return self.rank_embedding[self.canonical - 1].detach()
+        return self.parts(self.served())[0].squeeze(0).detach()
 
     def score(self, relevance: Tensor, where: Tensor) -> Tensor:
         """z as if every document were shown at the canonical rank."""
-        rank = torch.full_like(where, self.canonical, dtype=torch.int64)
-        return self.at_ranks(relevance, rank).where(where, 0.0)
+        return self.z(relevance, self.served()).where(where, 0.0)
+
+    @property
+    def meaning(self) -> str:
+        """What ranks do to a document of relevance 0; to others they do other things."""
+        return f"{ODDS} without relevance"
+
+    def log_seen(self, values: Values) -> Tensor:
+        """z without relevance."""
+        nothing = next(self.parameters()).new_zeros(self.outputs)
+        return self.z(nothing, values)
 
 
-class EmbeddingConfig(LevelConfig, ImpressionConfig):
+class EmbeddingConfig(BiasConfig, LevelConfig, ImpressionConfig):
     """What models of relevance and rank embeddings may be told."""
 
     dimension: int = Field(8, ge=1)

@@ -65,7 +65,7 @@ class GradientReversalMethod(AdditiveMethod):
 
     def forward(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """The loss of the click logits and the adversarial one."""
-        reversed_bias: Tensor = Reverse.apply(self.e(batch.position))  # type: ignore[no-untyped-call]
+        reversed_bias: Tensor = Reverse.apply(self.e(batch))  # type: ignore[no-untyped-call]
         head = self.weight * reversed_bias + self.offset
         adversary = LOSSES[self.loss].function(head, batch, None)
         return super().forward(relevance, batch) + self.config.strength * adversary

@@ -23,8 +23,9 @@ from torch import Tensor, nn
 
 from unskew.clicks.counts.reduction import Reduction
 from unskew.learning.curves import ODDS
+from unskew.learning.methods.biased import BiasConfig, LogitBias
 from unskew.learning.methods.contract import Context
-from unskew.learning.methods.skeletons import LevelConfig, Levelled, RankBias
+from unskew.learning.methods.skeletons import LevelConfig, Levelled
 from unskew.types import ClickBatch
 
 
@@ -48,7 +49,7 @@ def mixture_loss(logits: Tensor, clicks: Tensor, *, where: Tensor, temperature: 
     return (share * losses).sum(0)
 
 
-class MixEMMethod(Levelled, RankBias):
+class MixEMMethod(Levelled, LogitBias):
     """The expected loss under the mixture."""
 
     config: MixEM
@@ -70,7 +71,7 @@ class MixEMMethod(Levelled, RankBias):
 
     def logits(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """z of each of the four models, [4, B, K]."""
-        f, e = self.score(relevance, batch.where), self.e(batch.position)
+        f, e = self.score(relevance, batch.where), self.e(batch)
         t = self.offsets
         return torch.stack([t[0].expand_as(f), t[1] + e, t[2] + f, e + f])
 
@@ -88,7 +89,7 @@ class MixEMMethod(Levelled, RankBias):
         return F.logsigmoid(self.logits(self.from_mean(relevance, batch), batch)).logsumexp(0)
 
 
-class MixEM(LevelConfig):
+class MixEM(BiasConfig, LevelConfig):
     """Explain each page by one of four click models."""
 
     module = MixEMMethod

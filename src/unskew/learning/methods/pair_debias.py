@@ -27,7 +27,7 @@ from pydantic import Field
 from torch import Tensor
 
 from unskew.clicks.counts.reduction import Reduction
-from unskew.learning.bias import at_rank, rank_sums
+from unskew.learning.bias import at_rank, sums_at
 from unskew.learning.curves import Curve
 from unskew.learning.losses import lambda_gains, pair_counts, pair_losses
 from unskew.learning.methods.contract import Context, MethodConfig, MethodModule
@@ -77,7 +77,7 @@ class PairDebiasMethod(MethodModule):
         by_clicked = (losses / minus.unsqueeze(-2)).sum(-1)
         by_unclicked = (losses / plus.unsqueeze(-1)).sum(-2)
         for ratio, values in ((self.clicked, by_clicked), (self.unclicked, by_unclicked)):
-            total = rank_sums(values, batch.position, batch.where, self.positions)
+            total = sums_at(values, batch.position - 1, batch.where, self.positions)
             power = 1 / (self.config.regularization + 1)
             ratio.copy_(ratio_update(total, ratio, step=self.config.step, power=power))
 

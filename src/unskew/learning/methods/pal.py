@@ -14,34 +14,33 @@ from __future__ import annotations
 from typing import Literal
 
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
-from unskew.learning.bias import PositionTable
+from unskew.learning.factors import Values
+from unskew.learning.methods.biased import BiasConfig, Biased, log_product, seen_model
 from unskew.learning.methods.contract import Context, ImpressionConfig
 from unskew.learning.methods.skeletons import ClickProbabilities, LevelConfig
 from unskew.types import ClickBatch
 
 
-class PALMethod(ClickProbabilities):
+class PALMethod(ClickProbabilities, Biased):
     """Cross-entropy of a product of two probabilities."""
 
     def __init__(self, config: PAL, context: Context) -> None:
         super().__init__(config, context)
-        seen, level = context.factored_rates(0.9)
-        self.seen, self.level = PositionTable(context.positions, seen), nn.Parameter(level)
+        self.seen, self.level = seen_model(config, context, self.factors)
+
+    def log_seen(self, values: Values) -> Tensor:
+        """log sig(e) at these values of the factors."""
+        return log_product(self.seen.parts(values))
 
     def log_click(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """log sig(e) + log sig(f + l)."""
         f = self.score(relevance, batch.where) + self.level
-        return F.logsigmoid(self.seen(batch.position)) + F.logsigmoid(f)
-
-    def propensity(self) -> Tensor:
-        """sig(e_k) / sig(e_1)."""
-        seen = self.seen.values.detach().sigmoid()
-        return seen / seen[0]
+        return self.log_seen(self.factors.of(batch)) + F.logsigmoid(f)
 
 
-class PAL(LevelConfig, ImpressionConfig):
+class PAL(BiasConfig, LevelConfig, ImpressionConfig):
     """Multiply the probability of being seen with that of being clicked once seen."""
 
     module = PALMethod

@@ -11,6 +11,7 @@ and both are 1 for a click. The M-step fits s to the relevance posteriors by cro
     theta_k <- (1 - step) theta_k + step * mean(c + (1 - c) P(e=1 | c=0))
 
 `form = "gradient"` is the later form with an examination logit e_k trained by its own cross-entropy.
+With further factors theta is a product over them, and theta_f takes its E-step with g times the other theta for g.
 
 Differences from the paper: the ranker is a network, not boosted trees, so the M-step is one gradient step per
 batch; the posterior is used as the target itself (`labels = "expected"`) unless asked to draw it ("sampled"),
@@ -20,16 +21,19 @@ be in the log.
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Sequence
+from typing import Literal, Self
 
 import torch
 import torch.nn.functional as F
-from pydantic import Field
-from torch import Tensor, nn
+from pydantic import Field, model_validator
+from torch import Tensor
 
 from unskew.clicks.counts.reduction import Reduction
-from unskew.learning.bias import at_rank, rank_sums
-from unskew.learning.losses import sigmoid_loss
+from unskew.learning.bias import sums_at
+from unskew.learning.factors import BiasTable, Values
+from unskew.learning.losses import log1mexp, sigmoid_loss
+from unskew.learning.methods.biased import BiasConfig, Biased, log_product, seen_model
 from unskew.learning.methods.contract import Context, ImpressionConfig
 from unskew.learning.methods.skeletons import ClickProbabilities, LevelConfig
 from unskew.types import ClickBatch
@@ -45,61 +49,76 @@ def posteriors(e: Tensor, r: Tensor) -> tuple[Tensor, Tensor]:
     return torch.sigmoid(e - F.softplus(r)), torch.sigmoid(r - F.softplus(e))
 
 
-class RegressionEMMethod(ClickProbabilities):
+def logit_of_product(logits: Sequence[Tensor]) -> Tensor:
+    """The logit of the product of their probabilities.
+
+    >>> round(logit_of_product([torch.tensor(0.5).logit(), torch.tensor(0.4).logit()]).sigmoid().item(), 6)
+    0.2
+    """
+    if len(logits) == 1:
+        return logits[0]
+    log_p = log_product(logits)
+    return log_p - log1mexp(log_p)
+
+
+class RegressionEMMethod(ClickProbabilities, Biased):
     """Cross-entropy to the posteriors of the E-step; theta moves by its M-step or by gradient."""
 
     config: RegressionEM
-    examination: Tensor
 
     def __init__(self, config: RegressionEM, context: Context) -> None:
         super().__init__(config, context)
-        start, level = context.factored_rates(config.start)
-        if config.form == "gradient":
-            self.examination = nn.Parameter(start)
-        else:
-            self.register_buffer("examination", start)
-        self.offset = nn.Parameter(level)
+        self.examination, self.offset = seen_model(
+            config, context, self.factors, config.start, trained=config.form == "gradient"
+        )
+
+    def log_seen(self, values: Values) -> Tensor:
+        """log theta at these values of the factors."""
+        return log_product(self.examination.parts(values))
 
     def forward(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """Cross-entropy of relevance (and, in the gradient form, examination) to the posteriors."""
         r = self.from_mean(relevance, batch)[..., 0] + self.offset
-        e = at_rank(self.examination, batch.position)
+        parts = self.examination.parts(self.factors.of(batch))
         c, n = batch.clicks, batch.impressions
         with torch.no_grad():
-            examined, relevant = posteriors(e, r)
-            e_target, r_target = c + (n - c) * examined, c + (n - c) * relevant
+            r_target = c + (n - c) * posteriors(logit_of_product(parts), r)[1]
+            targets = [c + (n - c) * seen for seen in self.examined(parts, r)]
             if self.config.labels == "sampled":
                 drawn = torch.rand(len(batch.packed), device=r.device)  # one per result, so padding draws nothing
                 r_target = (batch.pad(drawn) < r_target).to(r.dtype)
         loss = sigmoid_loss(r, r_target, where=batch.where, impressions=n)
         if self.config.form == "gradient":
-            return loss + sigmoid_loss(e, e_target, where=batch.where, impressions=n)
+            each = zip(parts, targets, strict=True)
+            return loss + sum(sigmoid_loss(e, target, where=batch.where, impressions=n) for e, target in each)
         if self.training:
-            self.update(e_target, batch)
+            self.update(targets, batch)
         return loss
 
+    def examined(self, parts: Sequence[Tensor], r: Tensor) -> list[Tensor]:
+        """P(E_f = 1 | no click) of each factor: the others stand with relevance on the other side."""
+        others = [[*parts[:f], *parts[f + 1 :]] for f in range(len(parts))]
+        return [posteriors(e, logit_of_product([r, *rest]))[0] for e, rest in zip(parts, others, strict=True)]
+
     @torch.no_grad()
-    def update(self, e_target: Tensor, batch: ClickBatch) -> None:
-        """One M-step for theta; ranks that the batch does not show stay."""
-        ranks, step = self.positions, self.config.step
-        shown = rank_sums(batch.impressions, batch.position, batch.where, ranks)
-        mean = rank_sums(e_target, batch.position, batch.where, ranks) / torch.where(shown > 0, shown, 1.0)
-        theta = self.examination.sigmoid()
-        moved = torch.where(shown > 0, (1 - step) * theta + step * mean, theta)
-        self.examination.copy_(moved.clamp(1e-6, 1 - 1e-6).logit())
+    def update(self, targets: Sequence[Tensor], batch: ClickBatch) -> None:
+        """One M-step for the theta of each factor; values that the batch does not show stay."""
+        step, values = self.config.step, self.factors.of(batch)
+        assert isinstance(self.examination, BiasTable), "a tower learns by gradient"
+        for (name, table), target in zip(self.examination.tables.items(), targets, strict=True):
+            shown, total = (
+                sums_at(each, values[name], batch.where, len(table)) for each in (batch.impressions, target)
+            )
+            theta = table.sigmoid()
+            moved = (1 - step) * theta + step * total / torch.where(shown > 0, shown, 1.0)
+            table.copy_(torch.where(shown > 0, moved, theta).clamp(1e-6, 1 - 1e-6).logit())
 
     def log_click(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """log(theta_k g)."""
-        r = relevance[..., 0] + self.offset
-        return F.logsigmoid(at_rank(self.examination, batch.position)) + F.logsigmoid(r)
-
-    def propensity(self) -> Tensor:
-        """theta_k / theta_1."""
-        theta = self.examination.detach().sigmoid()
-        return theta / theta[0]
+        return self.log_seen(self.factors.of(batch)) + F.logsigmoid(relevance[..., 0] + self.offset)
 
 
-class RegressionEM(LevelConfig, ImpressionConfig):
+class RegressionEM(BiasConfig, LevelConfig, ImpressionConfig):
     """Fit examination and relevance probabilities by EM."""
 
     module = RegressionEMMethod
@@ -112,6 +131,12 @@ class RegressionEM(LevelConfig, ImpressionConfig):
     """How far theta moves to its new estimate at every batch; the published code takes 0.05."""
     start: float = Field(0.9, gt=0, lt=1)
     """Examination at the start, at the rank that is clicked most; others in proportion to their clicks."""
+
+    @model_validator(mode="after")
+    def _towers_learn_by_gradient(self) -> Self:
+        if self.bias == "tower" and self.form == "em":
+            raise ValueError('bias = "tower" has no M-step; it needs form = "gradient"')
+        return self
 
     @property
     def reduction(self) -> Reduction:

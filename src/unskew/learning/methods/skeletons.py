@@ -1,19 +1,15 @@
-"""What several methods share: a loss by name, a bias per rank, levels, click logits, click probabilities.
+"""What several methods share: a loss by name, levels, click logits, click probabilities.
 
 Legend: B rows, K results of a page.
 """
 
 from __future__ import annotations
 
-from typing import Literal
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from unskew.clicks.counts.reduction import Reduction
-from unskew.learning.bias import PositionTable, PositionTower
-from unskew.learning.curves import EXAMINATION, Curve
 from unskew.learning.losses import LOSSES, LossName, log1mexp, page_count
 from unskew.learning.methods.contract import Context, MethodConfig, MethodModule
 from unskew.types import ClickBatch
@@ -48,50 +44,6 @@ class LossConfig(LevelConfig):
     def takes_weights(self) -> bool:
         """List softmax losses are linear in the clicks; the others count, or compare, them."""
         return self.loss in ("softmax", "softmax_list")
-
-
-class BiasConfig(MethodConfig):
-    """Base of the configs that choose what the bias of a rank is."""
-
-    bias: Literal["table", "tower"] = "table"
-    """A free number per rank, or a small network on the rank."""
-
-
-class RankBias(MethodModule):
-    """A method with one logit e per rank of the log: by default log click = score + e."""
-
-    def __init__(self, config: MethodConfig, context: Context) -> None:
-        super().__init__(config, context)
-        tower = isinstance(config, BiasConfig) and config.bias == "tower"
-        start = context.click_rates().logit() if self.fits_levels else 0.0
-        self.bias = (PositionTower if tower else PositionTable)(context.positions, start)
-
-    def e(self, position: Tensor) -> Tensor:
-        """e_k at these ranks."""
-        found: Tensor = self.bias(position)
-        return found
-
-    def click_scores(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
-        """Relevance times examination, in log space."""
-        return relevance[..., 0] + self.e(batch.position)
-
-    @property
-    def meaning(self) -> str:
-        """What exp(e_k - e_1) is."""
-        return EXAMINATION
-
-    def ratios(self) -> Tensor:
-        """exp(e_k - e_1), [P]."""
-        e = self.e(torch.arange(1, self.positions + 1)).detach()
-        return (e - e[0]).exp()
-
-    def propensity(self) -> Tensor | None:
-        """exp(e_k - e_1), where that is examination."""
-        return self.ratios() if self.meaning == EXAMINATION else None
-
-    def curves(self) -> tuple[Curve, ...]:
-        """exp(e_k - e_1) under its name."""
-        return (Curve.of(self.meaning, self.ratios().tolist()),)
 
 
 class Levelled(MethodModule):

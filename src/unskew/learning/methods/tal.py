@@ -15,43 +15,56 @@ from typing import Literal
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
-from unskew.learning.bias import PositionTable
-from unskew.learning.curves import Curve, trust_curves
+from unskew.learning.curves import ALPHA, POSITION, Curve, trust_curves
+from unskew.learning.factors import Values
+from unskew.learning.methods.biased import BiasConfig, Biased, bias_model, log_product, seen_model
 from unskew.learning.methods.contract import Context, ImpressionConfig
 from unskew.learning.methods.skeletons import ClickProbabilities, LevelConfig
 from unskew.types import ClickBatch
 
 
-class TALMethod(ClickProbabilities):
+class TALMethod(ClickProbabilities, Biased):
     """Cross-entropy of the trust-bias click probability."""
 
     def __init__(self, config: TAL, context: Context) -> None:
         super().__init__(config, context)
-        seen, level = context.factored_rates(0.9)
-        self.relevant, self.level = PositionTable(context.positions, seen), nn.Parameter(level)
-        self.trusted = PositionTable(context.positions, start=-2.0)
+        self.relevant, self.level = seen_model(config, context, self.factors)
+        doubt = torch.full((context.positions,), -2.0)
+        self.trusted = bias_model(config, self.factors, self.factors.shares(doubt), doubt[0])
 
     def log_click(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """log P(c = 1) = log z+ + log(g + (1 - g) sig(v))."""
-        f, v = self.score(relevance, batch.where) + self.level, self.trusted(batch.position)
+        values = self.factors.of(batch)
+        f, v = self.score(relevance, batch.where) + self.level, self.trusted(values)
         either = torch.logaddexp(F.logsigmoid(f), F.logsigmoid(-f) + F.logsigmoid(v))
-        return F.logsigmoid(self.relevant(batch.position)) + either
+        return log_product(self.relevant.parts(values)) + either
+
+    @property
+    def meaning(self) -> str:
+        """alpha: clicks do not tell how much of it is examination."""
+        return ALPHA
+
+    def log_seen(self, values: Values) -> Tensor:
+        """log alpha = log z+ (1 - sig(v))."""
+        return log_product(self.relevant.parts(values)) + F.logsigmoid(-self.trusted(values))
 
     def affine(self) -> tuple[Tensor, Tensor]:
-        """alpha_k = z+ - z- and beta_k = z-, up to the scale that g takes up."""
-        plus = self.relevant.values.detach().sigmoid()
-        minus = plus * self.trusted.values.detach().sigmoid()
-        return plus - minus, minus
+        """alpha_k = z+ - z- and beta_k = z- by rank, up to the scale that g takes up."""
+        values = self.here(self.factors.ranks())
+        with torch.no_grad():
+            plus, trust = log_product(self.relevant.parts(values)).exp(), self.trusted(values).sigmoid()
+        return plus * (1 - trust), plus * trust
 
     def curves(self) -> tuple[Curve, ...]:
-        """alpha and beta; clicks do not tell how much of them is examination."""
+        """alpha and beta by rank, alpha by the values of other factors."""
         alpha, beta = self.affine()
-        return trust_curves(alpha.tolist(), beta.tolist())
+        own = trust_curves(alpha.tolist(), beta.tolist()) if self.factors.rank else ()
+        return (*own, *(curve for curve in super().curves() if curve.factor != POSITION))
 
 
-class TAL(LevelConfig, ImpressionConfig):
+class TAL(BiasConfig, LevelConfig, ImpressionConfig):
     """Let high ranks be clicked for being high, too."""
 
     module = TALMethod

@@ -38,8 +38,10 @@ class TowerDropoutMethod(AdditiveMethod):
     def logits(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """z of each shown result, [B, K]."""
         kept = F.dropout(torch.ones_like(batch.packed, dtype=relevance.dtype), self.config.rate, self.training)
-        level = self.bias.values.mean()  # is never dropped, or relevance would have to stand in for it
-        z = relevance[..., 0] + level + (self.e(batch.position) - level) * batch.pad(kept)
+        level = self.log_seen(
+            self.here(self.factors.ranks())
+        ).mean()  # never dropped, or relevance would stand in for it
+        z = relevance[..., 0] + level + (self.e(batch) - level) * batch.pad(kept)
         return z.where(batch.where, 0.0)
 
 

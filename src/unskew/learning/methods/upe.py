@@ -45,6 +45,13 @@ def logging_target(batch: ClickBatch) -> Tensor:
     return torch.where(batch.where, batch.impressions * by_rank, 0.0)
 
 
+class Head(nn.Sequential):
+    """f, a network: it takes the step of the ranker."""
+
+    rate_factor = 0.1
+    """The part of the step of free numbers that it takes."""
+
+
 class UPEMethod(MethodModule):
     """Dual learning whose propensity model knows the logging ranker."""
 
@@ -54,7 +61,7 @@ class UPEMethod(MethodModule):
     def __init__(self, config: UPE, context: Context) -> None:
         super().__init__(config, context)
         self.side = Side(config.confounder, config.width, later=False, penalty=0.0)  # g
-        self.head = nn.Sequential(nn.Linear(config.width, 32), nn.ELU(), nn.Linear(32, 1))  # f
+        self.head = Head(nn.Linear(config.width, 32), nn.ELU(), nn.Linear(32, 1))  # f
         self.rank = nn.Parameter(torch.zeros(context.positions, config.width))  # v
         self.register_buffer("averaged", torch.zeros(context.positions))  # a, followed over steps
 

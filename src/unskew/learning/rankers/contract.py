@@ -30,11 +30,11 @@ class RankerConfig(Config):
         return self
 
 
-def by_rate(ranker: nn.Module) -> dict[float, list[nn.Parameter]]:
-    """The ranker's parameters by the factor on their step size: 1, or the `rate_factor` of a part of it."""
-    parts = [part for part in ranker.modules() if hasattr(part, "rate_factor")]
+def by_rate(module: nn.Module) -> dict[float, list[nn.Parameter]]:
+    """Parameters by the factor on their step size: 1, or the `rate_factor` of a part of the module."""
+    parts = [part for part in module.modules() if hasattr(part, "rate_factor")]
     factors = {id(weight): float(part.rate_factor) for part in parts for weight in part.parameters()}  # type: ignore[arg-type]
     found: dict[float, list[nn.Parameter]] = {}
-    for weight in ranker.parameters():
+    for weight in module.parameters():
         found.setdefault(factors.get(id(weight), 1.0), []).append(weight)
     return found

@@ -1,0 +1,182 @@
+"""What methods with a model of bias share: its factors, tables or towers of them, and what is reported.
+
+Naming a factor adds it to the rank. A logit of bias is a sum over factors, a probability of being seen a product:
+
+    e = e_k + e_v + ...        P(seen) = sig(e_k) sig(e_v) ...
+
+so in both the ratio between two values of a factor is the same at every rank; a tower may let them interact, and
+what it says of one factor holds where the others are at their reference.
+
+Legend: B rows, K results of a page, P ranks, W width of an output.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Annotated, Literal, Self
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field, model_validator
+from torch import Tensor, nn
+
+from unskew.learning.curves import EXAMINATION, POSITION, Curve
+from unskew.learning.factors import PAGE_NUMBER, Bias, BiasTable, BiasTower, Factors, Values
+from unskew.learning.methods.contract import Context, MethodConfig, MethodModule
+from unskew.types import ClickBatch
+
+
+class FactorConfig(MethodConfig):
+    """Base of the configs that say what bias depends on."""
+
+    factors: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    """Columns of the log that bias depends on besides the rank, such as serp_device."""
+    position: bool = True
+    """Whether bias depends on the rank; false leaves it to the factors alone."""
+    page_size: Annotated[int, Field(ge=1)] | None = None
+    """Results of a page of results, where a log has several: the rank on its page and page_number are factors."""
+
+    @model_validator(mode="after")
+    def _one_of_each(self) -> Self:
+        own = (POSITION,) if self.page_size is None else (POSITION, PAGE_NUMBER)
+        twice = [name for name in self.factors if name in own or self.factors.count(name) > 1]
+        if twice:
+            raise ValueError(f"factors: {twice[0]} is one already")
+        if not self.position and (not self.factors or self.page_size is not None):
+            raise ValueError("position = false needs factors in its place, and no page_size")
+        return self
+
+    @property
+    def serp(self) -> tuple[str, ...]:
+        """The factors that are columns of the log."""
+        return self.factors
+
+    def factors_in(self, context: Context) -> Factors:
+        """What bias depends on, in a log."""
+        return Factors(context.positions, context.presentation, self.position, self.page_size)
+
+
+class BiasConfig(FactorConfig):
+    """Base of the configs that choose what models bias."""
+
+    bias: Literal["table", "tower"] = "table"
+    """Free numbers for the values of each factor, or a small network on all of them, which may interact."""
+
+    @property
+    def bins(self) -> int:
+        """A network takes numbers as they are."""
+        return 0 if self.bias == "tower" else super().bins
+
+
+class ListBiasConfig(BiasConfig):
+    """Base of the configs whose loss may see only which result of a page is clicked."""
+
+    @property
+    def list_wise(self) -> bool:
+        """Whether it does."""
+        return True
+
+    @property
+    def compared(self) -> tuple[str, ...]:
+        """What is the same for a whole page cancels, unless a tower lets it interact with the rank."""
+        return self.factors if self.list_wise and self.bias == "table" else ()
+
+
+class Biased(MethodModule):
+    """A method whose bias depends on factors, and which reports the ratios of `log_seen`."""
+
+    def __init__(self, config: MethodConfig, context: Context) -> None:
+        super().__init__(config, context)
+        if isinstance(config, FactorConfig):
+            self.factors = config.factors_in(context)
+        else:
+            self.factors = Factors(context.positions)
+
+    @property
+    def meaning(self) -> str:
+        """What the ratios are."""
+        return EXAMINATION
+
+    def log_seen(self, values: Values) -> Tensor:
+        """The log of what is reported, up to a constant, at these values of the factors."""
+        raise TypeError(f"{type(self).__name__} does not say what is seen")
+
+    def ratios(self, values: Values | None = None) -> Tensor:
+        """What is reported relative to the first of these values; by rank, [P], where none are given."""
+        with torch.no_grad():
+            log = self.log_seen(self.here(self.factors.ranks() if values is None else values))
+        return (log - log[0]).exp()
+
+    def here(self, values: Values) -> Values:
+        """The values on the device of the method."""
+        device = next(itertools.chain(self.parameters(), self.buffers())).device
+        return {name: value.to(device) for name, value in values.items()}
+
+    def propensity(self) -> Tensor | None:
+        """The ratios by rank, where they are examination and bias depends on the rank."""
+        return self.ratios() if self.meaning == EXAMINATION and self.factors.rank else None
+
+    def curves(self) -> tuple[Curve, ...]:
+        """The ratios by rank, and by the values of every other factor."""
+        factors, found = self.factors, []
+        if factors.rank:
+            found.append(Curve.of(self.meaning, self.ratios().tolist()))
+        for name in (*factors.sizes, *factors.numbers):
+            if name != POSITION:
+                values, names = factors.each(name)
+                found.append(Curve.of(self.meaning, self.ratios(values).tolist(), name, names))
+        return tuple(found)
+
+
+class LogitBias(Biased):
+    """A method with one logit e of bias: by default log click = score + e."""
+
+    def __init__(self, config: MethodConfig, context: Context) -> None:
+        super().__init__(config, context)
+        start = context.click_rates().logit() if self.fits_levels else torch.zeros(context.positions)
+        self.bias = bias_model(config, self.factors, self.factors.shares(start), start.mean())
+
+    def e(self, batch: ClickBatch) -> Tensor:
+        """e of each shown result, [B, K]."""
+        return self.log_seen(self.factors.of(batch))
+
+    def log_seen(self, values: Values) -> Tensor:
+        """e at these values."""
+        found: Tensor = self.bias(values)
+        return found
+
+    def click_scores(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
+        """Relevance times examination, in log space."""
+        return relevance[..., 0] + self.e(batch)
+
+
+def bias_model(config: MethodConfig, factors: Factors, starts: dict[str, Tensor], level: Tensor) -> Bias:
+    """A table, or a tower where the config says so, that starts here; at `level` where no factor becomes codes."""
+    if isinstance(config, BiasConfig) and config.bias == "tower":
+        return BiasTower(factors, starts, level, sizes=(16, 16) if level.ndim else (8, 4))
+    return BiasTable(factors, starts)
+
+
+def seen_model(
+    config: MethodConfig, context: Context, factors: Factors, top: float = 0.9, *, trained: bool = True
+) -> tuple[Bias, nn.Parameter]:
+    """Logits of being seen, and one of being clicked once seen: together they start at the click rates.
+
+    The value of each factor that is clicked most is seen with probability `top`. A table that is not `trained` by
+    gradient has buffers.
+    """
+    rates, tower = context.click_rates(), isinstance(config, BiasConfig) and config.bias == "tower"
+    starts = {}
+    for index, (name, part) in enumerate(factors.shares(rates.log()).items()):
+        share = part - part.max()
+        starts[name] = share if tower and index else (top * share.exp()).clamp(1e-3, top).logit()
+    once_seen = (rates.max() / top ** (1 if tower else len(starts))).clamp(max=0.9).logit()
+    usual = torch.tensor(top).logit()
+    model = bias_model(config, factors, starts, usual) if trained else BiasTable(factors, starts, trained=False)
+    return model, nn.Parameter(torch.zeros(()) if context.facts is None else once_seen)
+
+
+def log_product(parts: Sequence[Tensor]) -> Tensor:
+    """log of the product of sig(e) over the factors."""
+    return torch.stack([F.logsigmoid(part) for part in parts]).sum(0)
