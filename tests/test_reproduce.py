@@ -382,7 +382,7 @@ def test_projections_by_hand() -> None:
     rows = projections([space], lists)
     second_of_two = 1 / np.log2(3)
     assert {name: row.ndcg.mean for name, row in rows.items()} == pytest.approx(
-        {"base vector": 1.0, "position 1": 1.0, "position 2": second_of_two}
+        {"base vector": 1.0, "position 1": 1.0, "position 2": second_of_two, "principal direction": 1.0}
     )
 
 
@@ -453,7 +453,11 @@ def test_an_embedding_space_is_drawn_and_kept(tmp_path: Path, monkeypatch: pytes
     assert len(first.page.sections) == 3
     assert all(len(section.figures) == 2 for section in first.page.sections[1:])
     rows = pq.read_table(tmp_path / "out" / "numbers.parquet").to_pylist()
-    assert {row["method"] for row in rows} == {"base vector", *(f"position {k}" for k in range(1, len(rows) // 2))}
+    assert {row["method"] for row in rows} == {
+        "base vector",
+        "principal direction",
+        *(f"position {k}" for k in range(1, len(rows) // 2 - 1)),
+    }
     monkeypatch.setattr("unskew.reporting.page.write_drawn", lambda *_: None)
     monkeypatch.setattr("unskew.studies.reproduce.embedding.learn", None)  # must not be called again
     again = reproduce("vectorization-figure-5", tmp_path / "out", **asked)  # type: ignore[arg-type]

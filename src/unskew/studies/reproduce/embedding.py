@@ -17,7 +17,7 @@ import torch
 from unskew import __version__
 from unskew.checking import checked, table_of
 from unskew.learning.fitting.training import Training
-from unskew.learning.methods.base_vectors import base_vector
+from unskew.learning.methods.base_vectors import base_vector, principal_direction
 from unskew.learning.methods.vectorization import Vectorization, VectorizationMethod
 from unskew.learning.model import Model, load_model
 from unskew.learning.rankers import RANKERS
@@ -39,6 +39,7 @@ from unskew.studies.reproduce.trying import How, Tried
 from unskew.types import Array, Lists
 
 BASE = "base vector"
+PRINCIPAL = "principal direction"
 DRAWN = 1500
 """Documents of the space that are drawn."""
 
@@ -133,25 +134,31 @@ def space_of(model: Model, lists: Lists) -> Space:
 
 
 def projections(spaces: Sequence[Space], lists: Lists) -> dict[str, Row]:
-    """nDCG@10 of each query when ranking by r . b, and by r . o of each position."""
+    """nDCG@10 of each query when ranking by r . b, by r . o of each position, and by the principal direction."""
+    each = [_vectors(space, lists.sizes) for space in spaces]
     rows = {}
-    for index in range(-1, len(spaces[0].observation)):
-        name, per_query = BASE if index < 0 else f"position {index + 1}", []
-        for space in spaces:
-            on = np.repeat(space.base, lists.sizes, axis=0) if index < 0 else space.observation[index]
-            scores = (space.relevance * on).sum(-1)
-            per_query.append(ndcg_metric(scores, lists.labels, offsets=lists.offsets, at=10))
-        means = mean_over_seeds(np.nanmean(per_query, axis=1))
-        rows[name] = Row(name, "", {"ndcg@10": means}, {"ndcg@10": np.stack(per_query)})
+    for name in each[0]:
+        scores = [(space.relevance * on[name]).sum(-1) for space, on in zip(spaces, each, strict=True)]
+        values = np.stack([ndcg_metric(s, lists.labels, offsets=lists.offsets, at=10) for s in scores])
+        rows[name] = Row(name, "", {"ndcg@10": mean_over_seeds(np.nanmean(values, axis=1))}, {"ndcg@10": values})
     return rows
+
+
+def _vectors(space: Space, sizes: Array) -> dict[str, Array]:
+    """What relevance [N, 2] is projected on: a vector, or one for each document."""
+    r, towards = space.relevance, torch.from_numpy(space.base.mean(0))
+    moments = (torch.from_numpy(r.mean(0)), torch.from_numpy(r.T @ r / len(r)))
+    positions = {f"position {k}": o for k, o in enumerate(space.observation, start=1)}
+    principal = principal_direction(*moments, towards).numpy()
+    return {BASE: np.repeat(space.base, sizes, axis=0), **positions, PRINCIPAL: principal}
 
 
 def _section(found: Drawn) -> Section:
     means = {name: row.ndcg for name, row in found.rows.items()}
-    others = [summary.mean for name, summary in means.items() if name != BASE]
+    others = [summary.mean for name, summary in means.items() if name.startswith("position")]
     text = (
         f"Projections on one position range from nDCG@10 {min(others):.3f} to {max(others):.3f}; the base vector "
-        f"has {means[BASE].mean:.3f}. {tally(found.judged)}"
+        f"has {means[BASE].mean:.3f}, the principal direction {means[PRINCIPAL].mean:.3f}. {tally(found.judged)}"
     )
     against = {judged.second: judged.cells()[1:] for judged in found.judged}
     rows = [[name, spread(means[name]), *against.get(name, ["", "", "", ""])] for name in found.rows]
@@ -180,6 +187,7 @@ def _projection_chart(found: Drawn) -> Any:
     rows = [
         around(row.ndcg) | {"series": BASE if name == BASE else "one position", "x": index or None}
         for index, (name, row) in enumerate(found.rows.items())  # the base vector comes first
+        if name != PRINCIPAL
     ]
     return sweep_figure("Ranking by projection", rows, "position whose o is projected on", "nDCG@10")
 
