@@ -107,6 +107,7 @@ def main() -> None:
     parser.add_argument("--frozen", type=int, default=3)
     parser.add_argument("--pages", type=int, default=100_000)
     parser.add_argument("--depth", type=int, default=20)
+    parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--seeds", type=int, default=3)
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -116,7 +117,7 @@ def main() -> None:
         model=options.model, pooling="mean", max_length=options.tokens, frozen=options.frozen, tokens=10**6
     )
     found: dict[str, list[float]] = {}
-    for seed in range(options.seeds):
+    for seed in range(options.first_seed, options.first_seed + options.seeds):
         order = np.random.default_rng(seed).permutation(len(lists))
         train, test = lists.take(np.sort(order[:150])), lists.take(np.sort(order[150:]))
         found.setdefault("any order", []).append(ndcg(np.random.default_rng(seed).random(len(test.labels)), test))

@@ -41,7 +41,7 @@ class Tokens:
     A token is written 2 i + s, with i its number in the vocabulary and s = 1 in the document; -1 pads. A 32-bit
     float holds that exactly for vocabularies of up to 8 million.
 
-    >>> tokens = Tokens.of(np.zeros((2, 0)), [[5, 7], [5]], [[0, 1], [0]])
+    >>> tokens = Tokens.of(np.zeros((2, 0)), np.array([10, 15, 10]), np.array([2, 1]))
     >>> tokens.gather(torch.tensor([0, 1])).tolist()
     [[10.0, 15.0], [10.0, -1.0]]
     """
@@ -63,22 +63,12 @@ class Tokens:
         return torch.cat([self.features.index_select(0, rows), padded], dim=-1)
 
     @classmethod
-    def of(
-        cls,
-        features: Array,
-        tokens: list[list[int]],
-        segments: list[list[int]],
-        device: str | torch.device = "cpu",
-    ) -> Tokens:
-        """Tokens of each document, and whether each of them is of the document, beside its features."""
+    def of(cls, features: Array, codes: Array, sizes: Array, device: str | torch.device = "cpu") -> Tokens:
+        """Codes [T] of all documents, one after another, how many each has [N], and their features [N, D]."""
         device = torch.device(device)
-        sizes = np.fromiter(map(len, tokens), np.int64, len(tokens))
-        flat = [
-            np.fromiter((x for each in part for x in each), np.int32, sizes.sum()) for part in (tokens, segments)
-        ]
-        starts = np.concatenate([[0], np.cumsum(sizes)])
+        starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
         vectors = Vectors.of(features, device).features
-        return cls(vectors, as_tensor(2 * flat[0] + flat[1], device), as_tensor(starts, device))
+        return cls(vectors, as_tensor(codes.astype(np.int32), device), as_tensor(starts, device))
 
 
 def as_tensor(array: Array, device: torch.device) -> Tensor:

@@ -26,6 +26,9 @@ from unskew.errors import ConfigError, DataError, MissingExtra
 from unskew.learning.rankers.text.settings import FOLDER, TextRanker
 from unskew.types import Array, Lists
 
+BLOCK = 8192
+"""Documents whose tokens are made at once."""
+
 
 class TextEncoder(nn.Module):
     """[CLS] query [SEP] title abstract [SEP] as tokens [n, L] -> h [n, H]."""
@@ -78,15 +81,22 @@ class TextEncoder(nn.Module):
                 path=lists.name,
                 hint="give a table with query_id, doc_id, query_text, title and abstract, as data.texts",
             )
-        if not len(lists.texts.document):
-            return Tokens.of(features, [], [], device)
-        queries = np.repeat(lists.texts.query, lists.sizes)
+        asked, said = np.repeat(lists.texts.query, lists.sizes), lists.texts.document
+        parts = [self.codes(asked[at : at + BLOCK], said[at : at + BLOCK]) for at in range(0, len(said), BLOCK)]
+        none = np.zeros(0, np.int64)
+        codes, sizes = (np.concatenate([none, *(part[at] for part in parts)]) for at in (0, 1))
+        return Tokens.of(features, codes, sizes, device)
+
+    def codes(self, queries: Array, documents: Array) -> tuple[Array, Array]:
+        """Codes of the tokens of some documents with their queries, one after another, and how many each has."""
         made = self.tokenizer(
-            queries.tolist(), lists.texts.document.tolist(), truncation="longest_first", max_length=self.longest
+            queries.tolist(), documents.tolist(), truncation="longest_first", max_length=self.longest
         )
         ids = made["input_ids"]
-        segments = made["token_type_ids"] if "token_type_ids" in made else [[0] * len(each) for each in ids]
-        return Tokens.of(features, ids, segments, device)
+        codes = 2 * np.concatenate([np.asarray(each, np.int64) for each in ids])
+        if "token_type_ids" in made:
+            codes += np.concatenate([np.asarray(each, np.int64) for each in made["token_type_ids"]])
+        return codes, np.array([len(each) for each in ids])
 
     def forward(self, tokens: Tensor) -> Tensor:
         """The vector of each document, remembered where nothing is learned."""
