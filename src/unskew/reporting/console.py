@@ -84,7 +84,9 @@ def training_bar(name: str, steps: int | None, console: Console | None) -> Itera
         def report(progress: Progress) -> None:
             metric = "" if progress.metric is None else f"valid {progress.metric:.4f} "
             loss = "" if math.isnan(progress.loss) else f"loss {progress.loss:.3f} "  # packages tell none
-            tell(progress.step, steps, f"{metric}{loss}{progress.documents_per_second / 1000:.0f}k docs/s")
+            rate = progress.documents_per_second
+            speed = f"{rate / 1000:.0f}k" if rate >= 1000 else f"{rate:.0f}"
+            tell(progress.step, steps, f"{metric}{loss}{speed} docs/s")
 
         yield None if console is None else report
 
