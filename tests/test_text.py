@@ -245,6 +245,13 @@ def test_frozen_layers_stay(tiny: str) -> None:
     assert not any(name.startswith("encoder.layer.1.") for name in still)
     encoder.train()
     assert not encoder.model.encoder.layer[0].training  # type: ignore[union-attr,index]
+    whole = opened(tiny, frozen=2).train()
+    codes = 2.0 * torch.randint(5, 15, (6, 9), generator=torch.Generator().manual_seed(0))
+    first = whole(codes)
+    assert not first.requires_grad
+    assert torch.equal(first, whole(codes))  # no dropout
+    whole.encode = None  # type: ignore[assignment]
+    assert torch.equal(first, whole.train()(codes))  # remembered in training, too
     with pytest.raises(ConfigError, match=r"ranker.frozen: 3 layers, but the encoder has 2"):
         opened(tiny, frozen=3)
 

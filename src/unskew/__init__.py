@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from unskew.clicks.lists.synthetic import make_lists as make_lists
     from unskew.clicks.lists.texts import read_texts as read_texts
     from unskew.clicks.lists.texts import with_texts as with_texts
+    from unskew.clicks.lists.tracked import with_tracked as with_tracked
     from unskew.clicks.log import read_log as read_log
     from unskew.clicks.log import write_log as write_log
     from unskew.clicks.simulate import BEHAVIOURS as BEHAVIOURS

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
 from unskew.checking import byte_count
 from unskew.clicks.counts.shard_writing import ShardSource
 from unskew.clicks.counts.shards import open_shards, shards_for
@@ -17,6 +19,7 @@ from unskew.clicks.lists.feature_table import is_table
 from unskew.clicks.lists.features import keep_featured, read_features
 from unskew.clicks.lists.letor import read_letor
 from unskew.clicks.lists.texts import has_texts, read_texts, with_texts
+from unskew.clicks.lists.tracked import tracked_until, with_tracked
 from unskew.clicks.log import read_log
 from unskew.errors import ConfigError, DataError
 from unskew.learning.fitting.processes import first_process_first, workers_of
@@ -60,7 +63,10 @@ def open_data(base: Path, files: DataFiles, asked: Settings) -> tuple[TrainingDa
     def open_lists(paths: Paths | None, *log: Path) -> Lists | None:
         place = within(paths)
         texts = texts_for(within(files.texts), place, log) if place and reads else None
-        return read_lists(place, files.doc_ids, texts) if place else None
+        return tracked(read_lists(place, files.doc_ids, texts)) if place else None
+
+    def tracked(lists: Lists) -> Lists:
+        return lists if files.tracked is None else with_tracked(lists, base / files.tracked)
 
     validation, test = open_lists(files.validation), open_lists(files.test)
     labelled = validation if asked.training.validate_on == "labels" else None
@@ -68,8 +74,11 @@ def open_data(base: Path, files: DataFiles, asked: Settings) -> tuple[TrainingDa
         return open_shard_data(base, files, within(files.lists), asked, labelled), test
     assert files.log is not None, "a run file has a log or counts"
     impressions = impressions_in(base / files.log)
-    lists = open_lists(files.lists, impressions) or read_texts(texts_for(within(files.texts), [impressions]))
+    lists = open_lists(files.lists, impressions)
+    lists = lists or tracked(read_texts(texts_for(within(files.texts), [impressions])))
     log = open_log(impressions, lists, drop=files.missing_features == "drop", feedback=files.feedback)
+    if files.tracked is not None:
+        warn_of_overlap(log, base / files.tracked)
     return split(log, labelled, asked), test
 
 
@@ -89,6 +98,17 @@ def open_log(path: Path, lists: Lists, *, drop: bool = False, feedback: str | No
     if missing.lost:
         warnings.warn(f"{path}: {missing}; they were left out", stacklevel=2)
     return log
+
+
+def warn_of_overlap(log: Log, store: Path) -> None:
+    """Say so where tracked clicks may be those that are learned from."""
+    times, until = log.columns.get("timestamp"), np.datetime64(tracked_until(store), "h")
+    if times is not None and len(times) and times.min() < until:
+        warnings.warn(
+            f"{store}: has counted clicks until {until}:00, and the log begins {np.datetime64(times.min(), 'm')}; "
+            "a feature that has counted a click predicts it, so track what is earlier",
+            stacklevel=2,
+        )
 
 
 def open_shard_data(

@@ -80,6 +80,8 @@ class DataFiles(Config):
     texts: Paths | None = None
     """Parquet with query_id, doc_id, query_text, title and abstract, for rankers that read; without it the columns
     of the lists, of the log, or of validation and test themselves."""
+    tracked: str | None = None
+    """A tracking store, as `unskew track` writes it: what was clicked before, as further features of all lists."""
     validation: Paths | None = None
     """Labelled lists to choose weights by; without them held-out clicks choose."""
     test: Paths | None = None
@@ -214,6 +216,8 @@ def check_data_files(path: Path, data: DataFiles, asked: Settings) -> None:
     in_shards = [name for name in ("counts", "shards", "memory") if getattr(data, name) is not None]
     if in_shards and asked.method.target == "labels":
         raise ConfigError(f"{path}: {asked.method.name} reads grades of a log in memory, not data.{in_shards[0]}")
+    if in_shards and data.tracked is not None:
+        raise ConfigError(f"{path}: data.tracked joins a log in memory, not data.{in_shards[0]}")
     if in_shards and reads:
         raise ConfigError(f"{path}: rankers that read take the texts of a log in memory, not data.{in_shards[0]}")
     if in_shards and asked.training.learn_from != "everything":

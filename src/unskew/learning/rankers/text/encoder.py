@@ -4,7 +4,7 @@ Documents come as `Tokens` writes them. Those that say the same are encoded once
 into parts of at most `tokens` tokens and padded to the longest of their part. Several parts in one step are
 computed again when their gradient is due, so that the memory is that of one part and the gradient that of all.
 A trained encoder remembers the vectors of texts that it has seen; training, other weights and another device make
-it forget them.
+it forget them. With all layers frozen it remembers them in training too, which costs as little as a network then.
 
 Legend: n documents, L tokens, H width of the encoder.
 """
@@ -41,6 +41,8 @@ class TextEncoder(nn.Module):
         self.still = [*_lowest(model, config.frozen)]
         for part in self.still:
             part.requires_grad_(False)
+        self.constant = config.frozen == _depth(model)
+        """Whether no layer is trained, so that texts may be remembered while the rest is."""
 
     @property
     def width(self) -> int:
@@ -55,7 +57,7 @@ class TextEncoder(nn.Module):
 
     def train(self, mode: bool = True) -> Self:
         """Training forgets what it knew, and leaves frozen layers without dropout."""
-        if mode:
+        if mode and not self.constant:
             self.known.clear()
         super().train(mode)
         for part in self.still:
@@ -103,8 +105,9 @@ class TextEncoder(nn.Module):
         codes = tokens.detach().long()
         if not len(codes):
             return tokens.new_zeros(0, self.width)
-        if self.config.cache and not self.training and not torch.is_grad_enabled():
-            return self.remembered(codes)
+        if self.config.cache and (self.constant or not (self.training or torch.is_grad_enabled())):
+            with torch.no_grad():
+                return self.remembered(codes)
         distinct, place = torch.unique(codes, dim=0, return_inverse=True)
         return self.distinct(distinct)[place]
 
@@ -206,11 +209,17 @@ def encoders(ranker: nn.Module) -> list[TextEncoder]:
     return [module for module in ranker.modules() if isinstance(module, TextEncoder)]
 
 
+def _depth(model: nn.Module) -> int | None:
+    """Layers of an encoder."""
+    depth: int | None = getattr(model.config, "num_hidden_layers", None)
+    return depth
+
+
 def _lowest(model: nn.Module, count: int) -> Iterator[nn.Module]:
     """The embeddings and the first layers of an encoder."""
     if not count:
         return
-    depth = getattr(model.config, "num_hidden_layers", None)
+    depth = _depth(model)
     stacks = [part for part in model.modules() if isinstance(part, nn.ModuleList) and len(part) == depth]
     if not stacks or count > len(stacks[0]):
         raise ConfigError(f"ranker.frozen: {count} layers, but the encoder has {depth}")

@@ -31,7 +31,8 @@ class TextRanker(RankerConfig):
     encoder_rate: float = Field(0.01, gt=0)
     """Step size of the encoder, as a share of `training.learning_rate`."""
     frozen: int = Field(0, ge=0)
-    """Layers, counted from the input, that keep their weights; with any, the embeddings keep theirs too."""
+    """Layers, counted from the input, that keep their weights; with any, the embeddings keep theirs too. With all
+    each text is encoded once, and training costs what a network on the vectors costs."""
     tokens: int = Field(16_384, ge=1)
     """Tokens encoded at once. A batch with more is encoded in parts whose gradients add up: the step is the same,
     the memory is that of one part, the time about a third more."""
