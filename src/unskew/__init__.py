@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from unskew.clicks.split import split as split
     from unskew.clicks.tracking.examination import Examination as Examination
     from unskew.clicks.tracking.examining import examination as examination
+    from unskew.clicks.tracking.judgments import judge as judge
     from unskew.clicks.tracking.track import track as track
     from unskew.clicks.tracking.windows import Lookup as Lookup
     from unskew.learning import methods as methods

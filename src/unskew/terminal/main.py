@@ -17,7 +17,7 @@ from unskew.terminal.flags import flat
 from unskew.terminal.logs import counts, ingest, simulate, split
 from unskew.terminal.runs import learn, measure
 from unskew.terminal.studies import compare, demo, reproduce
-from unskew.terminal.tracking import examination, track
+from unskew.terminal.tracking import examination, judge, track
 from unskew.terminal.translating import as_flags, flags_of
 
 COMMANDS = (
@@ -27,6 +27,7 @@ COMMANDS = (
     split,
     examination,
     track,
+    judge,
     counts,
     causes,
     learn,

@@ -1,4 +1,4 @@
-"""The commands that track clicks: examination, track."""
+"""The commands that track clicks and judge by them: examination, track, judge."""
 
 from __future__ import annotations
 
@@ -57,3 +57,33 @@ def track(
     from unskew.clicks.tracking.track import track
 
     show_facts(track(**given), as_json)
+
+
+def judge(
+    store: Annotated[Path, typer.Argument(help="Store that `unskew track` made.")],
+    out: Annotated[Path, typer.Option(help="File to write, .csv or .parquet.")],
+    connection: EngineOptions,
+    estimator: Annotated[
+        str | None, typer.Option(help="ipw, affine, or doubly_robust, the usual one with an imputation.")
+    ] = None,
+    window: Annotated[str, typer.Option(help="day, week or month.")] = "month",
+    curves: Annotated[
+        str, typer.Option(help="shuffled (from random slots), em, or a JSON file with alpha, beta, theta.")
+    ] = "shuffled",
+    first: Annotated[
+        tuple[float, float], typer.Option(help="Alpha and beta of rank 1, for shuffled; 1 0 is its click rate.")
+    ] = (1.0, 0.0),
+    imputation: Annotated[
+        Path | None, typer.Option(help="Parquet or CSV of query_id, doc_id and relevance, by a model.")
+    ] = None,
+    shrink: Annotated[
+        bool, typer.Option("--shrink/--no-shrink", help="Trust the imputation more where little was seen.")
+    ] = True,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Estimate relevance per query and document from tracked clicks, as judgments with standard errors."""
+    given = passed(locals(), "as_json")
+    from unskew.clicks.tracking.judgments import judge
+
+    show_facts(judge(**given), as_json)

@@ -1,0 +1,124 @@
+"""α, β and θ of every rank, from tracked sums: by shuffled pages, by EM, or as given.
+
+    shuffled   over two displays of one query and document, at ranks k and j, in slots that were filled at random,
+               Cov(c_k, c_j) = α_k α_j Var(Y), and E[c_k] = α_k E[Y] + β_k. Clicks alone leave the level and the
+               scale of Y open, so α_1 and β_1 are asked for; with 1 and 0, Y is the click rate at rank 1, which
+               is what random first slots show.
+    em         A. Agarwal et al., "Addressing trust bias for unbiased learning-to-rank", WWW 2019: z⁺ = α + β and
+               z⁻ = β are the click probabilities of what is and what is not relevant, found by EM with a
+               relevance for every query and document. Level and scale follow from Y being in [0, 1] alone.
+    θ          mean ê of the rank, so that E[ê (ε⁺ - ε⁻)] = α, which Theorem 2 asks for; α where there is no ê.
+
+Legend: R rows (a query, document and position each), P pairs, K ranks.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+from unskew.clicks.tracking.estimators import Tallies, TrustCurves
+from unskew.disk import read_json
+from unskew.errors import DataError
+from unskew.types import Array
+
+_SMALL = 1e-9
+
+
+def rank_sums(tallies: Tallies, values: Array, ranks: int) -> Array:
+    """Values of rows, added up by rank, [K]; ranks beyond the last count as the last."""
+    return np.bincount(np.minimum(tallies.position, ranks) - 1, values, minlength=ranks)
+
+
+def examination_by_rank(tallies: Tallies, ranks: int) -> Array | None:
+    """Mean ê of every rank, [K]; None where a rank has none."""
+    known = rank_sums(tallies, tallies.estimated, ranks)
+    if not (known > 0).all():
+        return None
+    return np.maximum(rank_sums(tallies, tallies.e, ranks) / known, 1e-3)
+
+
+def shuffled_curves(
+    tallies: Tallies, ranks: int, *, first: tuple[float, float] = (1.0, 0.0), theta: Array | None = None
+) -> TrustCurves:
+    """Curves from displays in random slots, which is what the tallies must be of; `first` is α_1 and β_1."""
+    shown, clicks = _by_rank(tallies, tallies.n, ranks), _by_rank(tallies, tallies.c, ranks)
+    both, totals = _products(shown, shown), _products(clicks, clicks)
+    one, other = _products(clicks, shown), _products(shown, clicks)
+    alone = np.flatnonzero(both.sum(axis=1) <= 0)
+    if len(alone):
+        raise DataError(
+            f"no result of rank {alone[0] + 1} was shown twice in random slots",
+            hint="shuffle more pages, give the curves, or find them by EM",
+        )
+    safe = np.maximum(both, 1)
+    covariance = totals / safe - (one / safe) * (other / safe)
+    slope = np.maximum(_rank_one(covariance, both), _SMALL)
+    mean = clicks.sum(axis=0) / np.maximum(shown.sum(axis=0), 1)
+    alpha = first[0] * slope / slope[0]
+    beta = mean - alpha * (mean[0] - first[1]) / first[0]
+    return TrustCurves(alpha if theta is None else theta, alpha, np.clip(beta, 0.0, 1.0))
+
+
+def _by_rank(tallies: Tallies, values: Array, ranks: int) -> Array:
+    """Values by pair and rank, [P, K]."""
+    cell = tallies.pair * ranks + np.minimum(tallies.position, ranks) - 1
+    return np.bincount(cell, values, minlength=tallies.pairs * ranks).reshape(tallies.pairs, ranks)
+
+
+def _products(left: Array, right: Array) -> Array:
+    """Σ over pairs of left_k right_j over two different displays, [K, K].
+
+    On the diagonal a display is not taken twice: clicks are 0 or 1, so that of both there are as many as clicks.
+    """
+    made: Array = left.T @ right
+    made[np.diag_indices(len(made))] -= np.minimum(left, right).sum(axis=0)
+    return made
+
+
+def _rank_one(matrix: Array, weight: Array, rounds: int = 200) -> Array:
+    """a such that a_k a_j is nearest to the matrix, by weighted alternating least squares, [K]."""
+    a = np.sqrt(np.maximum(np.diag(matrix), matrix.max() * 1e-3).clip(min=_SMALL))
+    for _ in range(rounds):
+        new = (weight * matrix) @ a / np.maximum(weight @ (a**2), _SMALL)
+        a = 0.5 * a + 0.5 * np.maximum(new, _SMALL)
+    return np.asarray(a)
+
+
+def em_curves(tallies: Tallies, ranks: int, *, rounds: int = 200, theta: Array | None = None) -> TrustCurves:
+    """Curves by EM over all displays, with a relevance for each pair, which is one display of the mean more."""
+    n, c = tallies.n, tallies.c
+    at = np.minimum(tallies.position, ranks) - 1
+    plus, minus = np.full(ranks, 0.999), np.full(ranks, 0.001)
+    displays = tallies.displays
+    relevance = (tallies.per_pair(c) + 0.5) / (displays + 1)
+    for _ in range(rounds):
+        r = relevance[tallies.pair]
+        click = np.clip(plus[at] * r + minus[at] * (1 - r), _SMALL, 1 - _SMALL)
+        hit, miss = c * r * plus[at] / click, (n - c) * r * (1 - plus[at]) / (1 - click)
+        off, none = c - hit, n - c - miss
+        sums = [np.bincount(at, values, minlength=ranks) for values in (hit, miss, off, none)]
+        plus = np.clip(sums[0] / np.maximum(sums[0] + sums[1], _SMALL), 1e-3, 0.999)
+        minus = np.clip(sums[2] / np.maximum(sums[2] + sums[3], _SMALL), 1e-3, 0.999)
+        mean = (hit + miss).sum() / n.sum()
+        relevance = (tallies.per_pair(hit + miss) + mean) / (displays + 1)
+    alpha = np.maximum(plus - minus, 1e-3)
+    return TrustCurves(alpha if theta is None else theta, alpha, minus)
+
+
+def read_curves(path: Path, theta: Array | None = None) -> TrustCurves:
+    """Curves from a JSON file with lists `alpha`, `beta` and, where wanted, `theta`."""
+    content = read_json(path)
+    try:
+        alpha, beta = (np.asarray(content[name], float) for name in ("alpha", "beta"))
+        given = np.asarray(content["theta"], float) if "theta" in content else theta
+    except (KeyError, TypeError, ValueError) as error:
+        raise DataError(f"no curves ({error})", path=path, hint='write {"alpha": [..], "beta": [..]}') from error
+    return TrustCurves(alpha if given is None else given, alpha, beta)
+
+
+def write_curves(curves: TrustCurves) -> str:
+    """The curves as JSON, which `read_curves` reads."""
+    return json.dumps({name: getattr(curves, name).round(6).tolist() for name in ("theta", "alpha", "beta")})

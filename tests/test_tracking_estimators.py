@@ -1,0 +1,233 @@
+"""Relevance estimators: by hand, against Monte Carlo, the doubly robust property, and curves recovered."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from unskew.clicks.tracking.estimators import (
+    Tallies,
+    TrustCurves,
+    affine_estimate,
+    doubly_robust_estimate,
+    imputed_variance,
+    ipw_estimate,
+    shrunken,
+)
+from unskew.clicks.tracking.theorems import (
+    affine_bias,
+    affine_variance,
+    doubly_robust_bias,
+    doubly_robust_variance,
+    of_mean,
+)
+from unskew.clicks.tracking.trust import em_curves, examination_by_rank, shuffled_curves
+from unskew.errors import DataError
+from unskew.types import Array
+
+TRUE = TrustCurves([0.9, 0.6, 0.4], [0.6, 0.45, 0.35], [0.25, 0.1, 0.03])
+WRONG = TrustCurves([0.8, 0.7, 0.3], [0.5, 0.5, 0.25], [0.2, 0.15, 0.05])
+POSITION = np.array([1, 1, 2, 3, 2, 1, 3, 3])
+
+
+def tallied(position: Array, click: Array, examination: Array | None, pair: Array | None = None) -> Tallies:
+    """Displays [..., D] as tallies, one row per display; leading axes are pairs."""
+    pair = np.broadcast_to(np.arange(click.shape[0])[:, None], click.shape) if pair is None else pair
+    flat = [np.broadcast_to(values, click.shape).ravel() for values in (pair, position)]
+    c = click.ravel().astype(float)
+    seen = np.ones_like(c) if examination is not None else np.zeros_like(c)
+    e = np.zeros_like(c) if examination is None else examination.ravel().astype(float)
+    return Tallies(*flat, np.ones_like(c), c, seen, e, e * e, c * e, pairs=int(pair.max()) + 1)
+
+
+def drawn(relevance: float, times: int, seed: int, noise: float = 0.0) -> tuple[Array, Array]:
+    """Clicks and ê [times, D]: examined by θ, clicked by trust; ê is what happened, or the like with E[ê] = θ."""
+    rng = np.random.default_rng(seed)
+    theta, alpha, beta = TRUE.at(POSITION)
+    examined = rng.random((times, len(POSITION))) < theta
+    click = examined & (rng.random(examined.shape) < (alpha * relevance + beta) / theta)
+    e = (1 - noise) * examined + noise * theta
+    return click, e
+
+
+def test_by_hand() -> None:
+    """Two displays at ranks 1 and 3, the second clicked; every formula spelled out."""
+    made = tallied(np.array([1, 3]), np.array([[0, 1]]), np.array([[0.5, 1.0]]))
+    assert ipw_estimate(made, TRUE).relevance[0] == pytest.approx((0 / 0.9 + 1 / 0.4) / 2)
+    affine = ((0 - 0.25) / 0.6 + (1 - 0.03) / 0.35) / 2
+    assert affine_estimate(made, TRUE).relevance[0] == pytest.approx(affine)
+    imputed = 0.4
+    terms = [
+        (0 - 0.25 - 0.5 * (0.6 / 0.9) * imputed) / 0.6,
+        (1 - 0.03 - 1.0 * (0.35 / 0.4) * imputed) / 0.35,
+    ]
+    found = doubly_robust_estimate(made, TRUE, np.array([imputed]))
+    assert found.relevance[0] == pytest.approx(imputed + sum(terms) / 2)
+    zeta = ((1 - 0.5 / 0.9) + (1 - 1.0 / 0.4)) / 2
+    assert found.relevance[0] == pytest.approx(zeta * imputed + affine)
+
+
+def test_rows_of_many_displays_are_worth_as_much_as_rows_of_one() -> None:
+    click, e = drawn(0.5, 40, seed=3, noise=0.4)
+    single = tallied(POSITION, click, e)
+    cell = single.pair * 3 + single.position - 1
+    sums = {name: np.bincount(cell, getattr(single, name)) for name in ("n", "c", "estimated", "e", "ee", "ce")}
+    joined = Tallies(np.arange(120) // 3, np.arange(120) % 3 + 1, **sums, pairs=40)
+    imputed = np.linspace(0, 1, 40)
+    for estimate in (
+        lambda t: ipw_estimate(t, TRUE),
+        lambda t: affine_estimate(t, TRUE),
+        lambda t: doubly_robust_estimate(t, TRUE, imputed),
+    ):
+        for one, other in zip(estimate(single), estimate(joined), strict=True):
+            assert one == pytest.approx(other)
+
+
+def test_if_examination_is_theta_doubly_robust_is_affine() -> None:
+    click, _ = drawn(0.5, 30, seed=1)
+    imputed = np.random.default_rng(0).random(30)
+    theta = np.broadcast_to(TRUE.at(POSITION)[0], click.shape)
+    affine = affine_estimate(tallied(POSITION, click, theta), TRUE)
+    assert doubly_robust_estimate(tallied(POSITION, click, theta), TRUE, imputed).relevance == pytest.approx(
+        affine.relevance, abs=1e-12
+    )
+    unknown = doubly_robust_estimate(tallied(POSITION, click, None), TRUE, imputed)
+    assert unknown.relevance == pytest.approx(affine.relevance, abs=1e-12)
+
+
+@pytest.mark.parametrize("relevance", [0.1, 0.7])
+def test_doubly_robust(relevance: float) -> None:
+    """Right curves with a wrong imputation, or wrong slopes with a right one: unbiased; both wrong: not."""
+    times = 60_000
+    click, e = drawn(relevance, times, seed=5, noise=0.3)
+    made = tallied(POSITION, click, e)
+    # slopes that are wrong while ê (ε⁺ - ε⁻) has the right mean and β is right, as Theorem 2 asks
+    steep = TrustCurves(TRUE.theta * 1.4, TRUE.alpha * 1.4, TRUE.beta)
+    wrong, right = np.full(times, 0.95), np.full(times, relevance)
+
+    def bias(found: Array) -> float:
+        """In standard errors of the mean over all repeats."""
+        return float(abs(found.mean() - relevance) / (found.std() / np.sqrt(times)))
+
+    assert bias(doubly_robust_estimate(made, TRUE, wrong).relevance) < 4
+    assert bias(doubly_robust_estimate(made, steep, right).relevance) < 4
+    assert bias(doubly_robust_estimate(made, steep, wrong).relevance) > 20
+    assert bias(affine_estimate(made, steep).relevance) > 10
+
+
+def test_theorem_1_against_monte_carlo() -> None:
+    times, relevance = 80_000, 0.6
+    click, _ = drawn(relevance, times, seed=7)
+    found = affine_estimate(tallied(POSITION, click, None), WRONG).relevance
+    assert found.mean() - relevance == pytest.approx(affine_bias(relevance, POSITION, TRUE, WRONG), abs=0.01)
+    right = affine_estimate(tallied(POSITION, click, None), TRUE).relevance
+    printed = [of_mean(affine_variance(POSITION, one, TRUE), len(POSITION)) for one in click[:8000].astype(float)]
+    assert right.mean() == pytest.approx(relevance, abs=0.01)
+    assert np.mean(printed) == pytest.approx(right.var(), rel=0.05)
+    assert of_mean(1.0, 1) == float("inf")
+
+
+def test_theorem_2_against_monte_carlo() -> None:
+    times, relevance, imputed = 80_000, 0.6, 0.3
+    click, e = drawn(relevance, times, seed=8, noise=0.3)
+    guess = np.full(times, imputed)
+    found = doubly_robust_estimate(tallied(POSITION, click, e), WRONG, guess).relevance
+    expected = doubly_robust_bias(relevance, imputed, POSITION, e.mean(axis=0), TRUE, WRONG)
+    assert found.mean() - relevance == pytest.approx(expected, abs=0.012)
+    right = doubly_robust_estimate(tallied(POSITION, click, e), TRUE, guess).relevance
+    printed = [
+        of_mean(doubly_robust_variance(imputed, POSITION, c, seen, TRUE), len(POSITION))
+        for c, seen in zip(click[:8000].astype(float), e[:8000], strict=True)
+    ]
+    assert np.mean(printed) == pytest.approx(right.var(), rel=0.05)
+    affine = affine_estimate(tallied(POSITION, click, e), TRUE).relevance
+    assert right.var() < 0.97 * affine.var(), "examination explains a part of the clicks"
+
+
+def test_standard_errors_cover() -> None:
+    relevance, times = 0.4, 4000
+    rng = np.random.default_rng(2)
+    position = rng.integers(1, 4, (times, 60))
+    theta, alpha, beta = TRUE.at(position)
+    examined = rng.random(position.shape) < theta
+    click = examined & (rng.random(position.shape) < (alpha * relevance + beta) / theta)
+    made = tallied(position, click, examined)
+    for found in (affine_estimate(made, TRUE), doubly_robust_estimate(made, TRUE, np.full(times, 0.5))):
+        inside = np.abs(found.relevance - relevance) < 1.96 * found.standard_error
+        assert inside.mean() == pytest.approx(0.95, abs=0.02)
+    never = affine_estimate(tallied(np.array([1, 1]), np.zeros((1, 2)), None), TRUE)
+    assert never.standard_error[0] > 0.3, "two displays without a click are no certainty"
+
+
+def test_nothing_shown_is_the_imputation() -> None:
+    made = Tallies(*(np.array([v]) for v in (0, 1, 3.0, 1.0, 0.0, 0.0, 0.0, 0.0)), pairs=2)
+    assert np.isnan(affine_estimate(made, TRUE).relevance[1])
+    found = doubly_robust_estimate(made, TRUE, np.array([0.2, 0.7]))
+    assert found.relevance[1] == 0.7
+    assert np.isnan(found.standard_error[1])
+    pulled = shrunken(found.relevance, imputed_variance(made, TRUE, np.array([0.2, 0.7])), np.array([0.2, 0.7]))
+    assert pulled.relevance[1] == 0.7
+    assert np.isfinite(pulled.standard_error).all()
+
+
+def test_shrunken_is_nearer_than_both() -> None:
+    rng = np.random.default_rng(4)
+    truth, variance = rng.random(20_000), 10.0 ** rng.uniform(-3, 0, 20_000)
+    imputed = truth + 0.2 * rng.standard_normal(20_000)
+    estimate = truth + np.sqrt(variance) * rng.standard_normal(20_000)
+    found = shrunken(estimate, variance, imputed)
+
+    def error(values: Array, some: Array) -> float:
+        return float(((values - truth)[some] ** 2).mean())
+
+    for some in (variance < 0.02, variance > 0.2):
+        assert error(found.relevance, some) < min(error(imputed, some), error(estimate, some))
+    assert (((found.relevance - truth) / found.standard_error) ** 2).mean() == pytest.approx(1, abs=0.05)
+
+
+def world(pairs: int, shows: int, seed: int) -> Tallies:
+    """Pairs of uniform relevance, shown at ranks at random."""
+    rng = np.random.default_rng(seed)
+    relevance = rng.random((pairs, 1))
+    position = rng.integers(1, 4, (pairs, shows))
+    theta, alpha, beta = TRUE.at(position)
+    examined = rng.random(position.shape) < theta
+    click = examined & (rng.random(position.shape) < (alpha * relevance + beta) / theta)
+    return tallied(position, click, examined)
+
+
+def test_curves_from_shuffled_pages() -> None:
+    found = shuffled_curves(world(20_000, 12, seed=1), 3, first=(0.6, 0.25))
+    assert found.alpha == pytest.approx(TRUE.alpha, abs=0.02)
+    assert found.beta == pytest.approx(TRUE.beta, abs=0.02)
+    ratio = shuffled_curves(world(20_000, 12, seed=1), 3)
+    assert ratio.alpha == pytest.approx(TRUE.alpha / 0.6, abs=0.045)  # sd 0.014 over ten seeds
+    assert ratio.beta[0] == 0
+    with pytest.raises(DataError, match="no result of rank 4 was shown twice"):
+        shuffled_curves(world(100, 5, seed=1), 4)
+
+
+def test_examination_by_rank_is_theta() -> None:
+    made = world(5_000, 10, seed=2)
+    assert examination_by_rank(made, 3) == pytest.approx(TRUE.theta, abs=0.01)
+    assert examination_by_rank(tallied(POSITION, np.zeros((1, 8)), None), 3) is None
+
+
+def test_curves_by_em() -> None:
+    """EM finds the click probabilities of the ends of [0, 1] where pairs reach them."""
+    rng = np.random.default_rng(3)
+    relevance = rng.integers(0, 2, (6_000, 1)).astype(float)
+    position = rng.integers(1, 4, (6_000, 30))
+    _, alpha, beta = TRUE.at(position)
+    click = rng.random(position.shape) < alpha * relevance + beta
+    found = em_curves(tallied(position, click, None), 3)
+    assert found.alpha == pytest.approx(TRUE.alpha, abs=0.06)
+    assert found.beta == pytest.approx(TRUE.beta, abs=0.05)
+
+
+def test_curves_must_be_sound() -> None:
+    with pytest.raises(DataError, match="same ranks"):
+        TrustCurves([1.0], [1.0, 0.5], [0.0, 0.0])
+    with pytest.raises(DataError, match="positive at every rank"):
+        TrustCurves([1.0, 0.5], [1.0, 0.0], [0.0, 0.0])
+    assert [float(v[0]) for v in TRUE.at(np.array([9]))] == [0.4, 0.35, 0.03]
