@@ -214,15 +214,15 @@ def test_examination_by_rank_is_theta() -> None:
 
 
 def test_curves_by_em() -> None:
-    """EM finds the click probabilities of the ends of [0, 1] where pairs reach them."""
+    """EM with the right relevance finds the click probabilities of both ends of [0, 1]."""
     rng = np.random.default_rng(3)
-    relevance = rng.integers(0, 2, (6_000, 1)).astype(float)
+    relevance = rng.random((6_000, 1))
     position = rng.integers(1, 4, (6_000, 30))
     _, alpha, beta = TRUE.at(position)
     click = rng.random(position.shape) < alpha * relevance + beta
-    found = em_curves(tallied(position, click, None), 3)
-    assert found.alpha == pytest.approx(TRUE.alpha, abs=0.06)
-    assert found.beta == pytest.approx(TRUE.beta, abs=0.05)
+    found = em_curves(tallied(position, click, None), 3, relevance[:, 0])
+    assert found.alpha == pytest.approx(TRUE.alpha, abs=0.02)
+    assert found.beta == pytest.approx(TRUE.beta, abs=0.02)
 
 
 def test_curves_must_be_sound() -> None:

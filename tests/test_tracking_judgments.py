@@ -110,7 +110,8 @@ def test_curves_come_from_the_log_itself(folder: Path) -> None:
     )
     assert told["alpha"] == pytest.approx(alpha.tolist(), abs=0.12)
     assert told["theta"] == pytest.approx(SCREEN.examination(10).tolist(), abs=0.02)
-    by_em = judge(folder / "store", folder / "d.csv", curves="em", force=True, threads=1)
+    imputed = folder / "imputation.csv"
+    by_em = judge(folder / "store", folder / "d.csv", curves="em", imputation=imputed, force=True, threads=1)
     assert np.corrcoef(by_em["alpha"], alpha)[0, 1] > 0.9
     assert pacsv.read_csv(folder / "c.csv").num_rows == told["pairs"]
 
@@ -145,6 +146,8 @@ def test_errors(folder: Path, tmp_path: Path) -> None:
     store = folder / "store"
     with pytest.raises(ConfigError, match="needs imputation="):
         judge(store, tmp_path / "a.csv", estimator="doubly_robust")
+    with pytest.raises(ConfigError, match="curves=em needs imputation="):
+        judge(store, tmp_path / "a.csv", curves="em")
     with pytest.raises(ConfigError, match="Did you mean"):
         judge(store, tmp_path / "a.csv", estimator="afine")
     with pytest.raises(ConfigError, match=r"\.csv, \.parquet"):

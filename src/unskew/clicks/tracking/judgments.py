@@ -3,7 +3,7 @@
     query_id, doc_id, relevance, standard_error, displays, clicks, and imputation where one was given
 
 The imputation is a table of query_id, doc_id and relevance, from any model that reads no clicks of the pair.
-Pairs that it has and that were never shown are judged by it alone.
+Pairs that it has and that were never shown are judged by it alone; a pair that it does not have gets its mean.
 """
 
 from __future__ import annotations
@@ -127,9 +127,10 @@ def judgments(
     columns = {name: shown[name].to_numpy(zero_copy_only=False) for name in shown.column_names}
     starts = pair_starts(columns["query_id"], columns["doc_id"])
     tallies = tallies_of(columns, starts)
-    assumed = find_curves(columns, tallies, curves, first)
     guess = columns["imputation"][starts].astype(float) if "imputation" in columns else None
-    found = estimated(tallies, assumed, estimator, guess, shrink)
+    whole = None if guess is None else np.where(np.isnan(guess), np.nanmean(guess), guess)
+    assumed = find_curves(columns, tallies, curves, first, whole)
+    found = estimated(tallies, assumed, estimator, whole, shrink)
     made = {
         "query_id": shown["query_id"].take(pa.array(starts)),
         "doc_id": shown["doc_id"].take(pa.array(starts)),
@@ -144,18 +145,16 @@ def judgments(
 
 
 def estimated(
-    tallies: Tallies, curves: TrustCurves, estimator: str, guess: Array | None, shrink: bool
+    tallies: Tallies, curves: TrustCurves, estimator: str, imputation: Array | None, shrink: bool
 ) -> Estimate:
-    """What an estimator says; a pair that the imputation does not know gets the mean of it."""
-    if guess is None:
-        return (ipw_estimate if estimator == "ipw" else affine_estimate)(tallies, curves)
-    whole = np.where(np.isnan(guess), np.nanmean(guess) if np.isfinite(guess).any() else 0.0, guess)
-    found = {
-        "ipw": lambda: ipw_estimate(tallies, curves),
-        "affine": lambda: affine_estimate(tallies, curves),
-        "doubly_robust": lambda: doubly_robust_estimate(tallies, curves, whole),
-    }[estimator]()
-    return shrunken(found.relevance, imputed_variance(tallies, curves, whole), whole) if shrink else found
+    """What an estimator says, pulled towards the imputation where there is one and it is asked for."""
+    if estimator == "doubly_robust" and imputation is not None:
+        found = doubly_robust_estimate(tallies, curves, imputation)
+    else:
+        found = (ipw_estimate if estimator == "ipw" else affine_estimate)(tallies, curves)
+    if imputation is None or not shrink:
+        return found
+    return shrunken(found.relevance, imputed_variance(tallies, curves, imputation), imputation)
 
 
 def pair_starts(query: Array, document: Array) -> Array:
@@ -182,13 +181,19 @@ def tallies_of(columns: dict[str, Array], starts: Array, kind: Literal["", "rand
 
 
 def find_curves(
-    columns: dict[str, Array], tallies: Tallies, curves: str, first: tuple[float, float]
+    columns: dict[str, Array],
+    tallies: Tallies,
+    curves: str,
+    first: tuple[float, float],
+    imputation: Array | None,
 ) -> TrustCurves:
-    """The curves of a window: from random slots, by EM, or from a file."""
+    """The curves of a window: from random slots, by EM with the imputation, or from a file."""
     ranks = int(min(RANKS, tallies.position.max(initial=1)))
     theta = examination_by_rank(tallies, ranks)
     if curves == "em":
-        return em_curves(tallies, ranks, theta=theta)
+        if imputation is None:
+            raise ConfigError("curves=em needs imputation=, a table of query_id, doc_id and relevance")
+        return em_curves(tallies, ranks, imputation, theta=theta)
     if curves != "shuffled":
         return read_curves(Path(curves), theta)
     starts = np.concatenate([[0], np.flatnonzero(np.diff(tallies.pair)) + 1])

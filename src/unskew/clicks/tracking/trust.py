@@ -5,8 +5,9 @@
                scale of Y open, so α_1 and β_1 are asked for; with 1 and 0, Y is the click rate at rank 1, which
                is what random first slots show.
     em         A. Agarwal et al., "Addressing trust bias for unbiased learning-to-rank", WWW 2019: z⁺ = α + β and
-               z⁻ = β are the click probabilities of what is and what is not relevant, found by EM with a
-               relevance for every query and document. Level and scale follow from Y being in [0, 1] alone.
+               z⁻ = β are the click probabilities of what is and what is not relevant, found by EM with the
+               relevance that a model states. A relevance free for every query and document would not do: any
+               wider z fits as well. Where the model is noisy α comes out too small.
     θ          mean ê of the rank, so that E[ê (ε⁺ - ε⁻)] = α, which Theorem 2 asks for; α where there is no ê.
 
 Legend: R rows (a query, document and position each), P pairs, K ranks.
@@ -87,23 +88,19 @@ def _rank_one(matrix: Array, weight: Array, rounds: int = 200) -> Array:
     return np.asarray(a)
 
 
-def em_curves(tallies: Tallies, ranks: int, *, rounds: int = 200, theta: Array | None = None) -> TrustCurves:
-    """Curves by EM over all displays, with a relevance for each pair, which is one display of the mean more."""
-    n, c = tallies.n, tallies.c
+def em_curves(
+    tallies: Tallies, ranks: int, relevance: Array, *, rounds: int = 200, theta: Array | None = None
+) -> TrustCurves:
+    """Curves by EM over all displays, given the relevance of every pair by a model, [P]."""
+    n, c, r = tallies.n, tallies.c, np.clip(relevance, 0.0, 1.0)[tallies.pair]
     at = np.minimum(tallies.position, ranks) - 1
     plus, minus = np.full(ranks, 0.999), np.full(ranks, 0.001)
-    displays = tallies.displays
-    relevance = (tallies.per_pair(c) + 0.5) / (displays + 1)
     for _ in range(rounds):
-        r = relevance[tallies.pair]
         click = np.clip(plus[at] * r + minus[at] * (1 - r), _SMALL, 1 - _SMALL)
         hit, miss = c * r * plus[at] / click, (n - c) * r * (1 - plus[at]) / (1 - click)
-        off, none = c - hit, n - c - miss
-        sums = [np.bincount(at, values, minlength=ranks) for values in (hit, miss, off, none)]
+        sums = [np.bincount(at, values, minlength=ranks) for values in (hit, miss, c - hit, n - c - miss)]
         plus = np.clip(sums[0] / np.maximum(sums[0] + sums[1], _SMALL), 1e-3, 0.999)
         minus = np.clip(sums[2] / np.maximum(sums[2] + sums[3], _SMALL), 1e-3, 0.999)
-        mean = (hit + miss).sum() / n.sum()
-        relevance = (tallies.per_pair(hit + miss) + mean) / (displays + 1)
     alpha = np.maximum(plus - minus, 1e-3)
     return TrustCurves(alpha if theta is None else theta, alpha, minus)
 
