@@ -22,6 +22,7 @@ from unskew.clicks.log import write_log
 from unskew.clicks.simulate import PositionBias, simulate
 from unskew.learning.methods import IPW, DoublyRobust
 from unskew.learning.methods.doubly_robust import doubly_robust_label
+from unskew.measuring import ndcg_metric
 from unskew.running.data import LogData
 from unskew.types import Array, Log
 
@@ -215,3 +216,25 @@ def test_its_click_model_is_the_regression_times_examination(log: Log) -> None:
     found = method.click_probability(relevance, batch)
     rate = (relevance[..., 1] + method.level).sigmoid() * torch.tensor([*THETA, 0.0])[batch.position - 1]
     torch.testing.assert_close(found[batch.where], rate[batch.where])
+
+
+@pytest.mark.slow
+def test_it_beats_ipw_where_pages_are_few_and_lists_deep() -> None:
+    """Ten of a hundred documents are shown, 20 pages a query; whole lists of other queries are ranked."""
+    sizes = ((100, 40), (150, 41), (80, 42))
+    lists, test, labelled = (make_lists(queries, 25, 100, seed=seed) for queries, seed in sizes)
+    log = simulate(lists, PositionBias(), pages=2000, seed=40, cutoff=10, truth=True)
+    options = {
+        "ranker": "mlp",
+        "steps": 200,
+        "validate_every": 25,
+        "validation": labelled,
+        "seed": 0,
+        "threads": 1,
+    }
+    arms = (IPW(propensity="oracle"), IPW(propensity="oracle", max_weight=5.0), DoublyRobust(propensity="oracle"))
+    plain, clipped, robust = (
+        np.nanmean(ndcg_metric(run.score(test), test.labels, offsets=test.offsets, at=10))
+        for run in (unskew.learn(log, arm, **options) for arm in arms)
+    )
+    assert robust > max(plain, clipped) + 0.02, (plain, clipped, robust)

@@ -43,6 +43,7 @@ from unskew.learning.fitting.runtime import seed_draws
 from unskew.learning.fitting.training import Training
 from unskew.learning.methods.contract import MethodModule
 from unskew.learning.rankers.beside import WithSide, penalty_of
+from unskew.learning.rankers.contract import by_rate
 from unskew.learning.rankers.trees import Trees, tree_rankers
 from unskew.types import Array, ClickBatch
 
@@ -94,8 +95,8 @@ class Boosting(Trainer):
         self.trees, (self.tree_ranker,) = trees, tree_rankers(ranker)
         self.tree_ranker.threads = config.threads or 0
         super().__init__(ranker, method, config, identity)
-        own = any(True for _ in method.parameters())
-        self.learned = isinstance(ranker, WithSide) or own
+        own = len(by_rate(method))
+        self.learned = isinstance(ranker, WithSide) or own > 0
         beside = self.optimizers[: len(self.optimizers) - own]  # the method's come last
         for optimizer in beside if method.boosted is not None else ():
             optimizer.param_groups[0]["base"] *= trees.learning_rate
