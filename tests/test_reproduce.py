@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from math import isnan, nan
 from pathlib import Path
 from typing import Any
@@ -443,6 +444,39 @@ def test_a_table_is_run_written_and_resumed(tmp_path: Path, monkeypatch: pytest.
     with_failures = (out / "table.md").read_text()
     assert all(line in with_failures for line in more.page.failed)
     assert all(f"| {method} |" in with_failures for method in methods)
+
+
+@pytest.fixture(scope="module")
+def papers_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A few lists that look like Yahoo! and like Istella-S, sparse and unscaled."""
+    folder, rng = tmp_path_factory.mktemp("papers"), np.random.default_rng(0)
+    files = {"yahoo": ("set1.train.txt", "set1.valid.txt", "set1.test.txt"), "istella": LETOR}
+    for (name, parts), width in zip(files.items(), (700, 220), strict=True):
+        (folder / name).mkdir()
+        for part in parts:
+            lines = []
+            for document in range(60):
+                chosen = sorted({1, width, *rng.integers(1, width + 1, 30).tolist()})
+                values = " ".join(f"{feature}:{rng.random() * 100:.4f}" for feature in chosen)
+                lines.append(f"{(document * 7) % 5} qid:{1 + document // 6} {values}")
+            (folder / name / part).write_text("\n".join(lines) + "\n")
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["vectorization-table-2", "lbd-table-4", "two-tower-table-3"])
+def test_published_settings_run_on_the_papers_data(
+    name: str, papers_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("unskew.reporting.page.write_drawn", lambda *_: None)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="every page of this log has a click")  # as published
+        done = reproduce(name, tmp_path / "out", data=[papers_data], seeds=1, pages=100, steps=2, jobs=1)
+    assert list(done.page.failed) == []
+    assert {row["data"] for row in done.records} == {"yahoo", "istella"}
+    for row in done.records:
+        if row["paper"] is not None and row["paper_data"] == row["data"]:
+            assert row["difference"] == pytest.approx(row["measured"] - row["paper"])
 
 
 @pytest.mark.slow
