@@ -265,6 +265,7 @@ def test_tal_in_log_space_is_the_direct_formula() -> None:
     method, u, v = TAL(centred=False).build(Context(3)), [1.5, 0.2, -0.4], [-0.5, -2.0, 0.3]
     assign(method.relevant.tables["position"], u)
     assign(method.trusted.tables["position"], v)
+    assign(method.level, 0.0)
     plus = [sig(x) for x in u]
     minus = [a * sig(b) for a, b in zip(plus, v, strict=True)]
     total = 0.0
@@ -321,7 +322,7 @@ def test_list_relevance_by_hand() -> None:
 
 def test_affine_em_step_and_labels_by_hand() -> None:
     """Two ranks, two rankings of 10 and 4 pages."""
-    method = Affine(step=0.5).build(Context(2)).train()
+    method = Affine(relevance="sigmoid", step=0.5).build(Context(2)).train()
     z = {"plus": [0.8, 0.6], "minus": [0.3, 0.1], "rate": [0.5, 0.5]}
     for name, values in z.items():
         assign(getattr(method, name), values)
@@ -387,8 +388,8 @@ def test_affine_list_is_vectorization_with_a_constant_coordinate() -> None:
     torch.manual_seed(0)
     affine = AffineList().build(Context(3))
     vector = Vectorization(dimension=2, project="pca").build(Context(3))
-    a, b, f = torch.randn(3), torch.randn(3), torch.randn(2, 3, 1)
-    assign(affine.stretch, a)
+    a, b, f = torch.rand(3) + 0.1, torch.randn(3), torch.randn(2, 3, 1)
+    assign(affine.stretch, a.log())
     assign(affine.shift, b)
     assign(vector.observation.tables["position"], torch.stack([a, b], dim=-1))
     r = torch.cat([f, torch.ones_like(f), torch.zeros(2, 3, 4)], dim=-1)

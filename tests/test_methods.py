@@ -89,7 +89,7 @@ VARIANTS: dict[str, MethodConfig] = {
     "additive-softmax-tower": Additive(loss="softmax", bias="tower"),
     "mixem-clicked": MixEM(clickless=False),
     "mixem-sharp": MixEM(temperature=0.3),
-    "affine-minmax": Affine(relevance="minmax"),
+    "affine-sigmoid": Affine(relevance="sigmoid"),
     "affine-softmax": Affine(relevance="softmax"),
     **{
         f"{name}-{kind}-factors": METHODS[name](factors=("serp_device", "serp_height"), bias=kind)

@@ -7,7 +7,8 @@ Unbiased Learning to Rank", KDD 2022; after Vardasbi et al., CIKM 2020.
 
 It is vectorization with d = 2 whose second relevance coordinate is 1 and whose base vector is (1, 0).
 
-Differences from the paper: none known; the EM method of Vardasbi et al. is `affine`.
+Differences from the paper: a_k = exp(u_k) is positive, where the published code leaves its sign free, and f may
+come out turned round; the EM method of Vardasbi et al. is `affine`.
 """
 
 from __future__ import annotations
@@ -31,16 +32,17 @@ class AffineListMethod(ClickLogits):
 
     def __init__(self, config: AffineList, context: Context) -> None:
         super().__init__(config, context)
-        self.stretch, self.shift = (nn.Parameter(torch.ones(context.positions)) for _ in range(2))  # a, b
+        self.stretch = nn.Parameter(torch.zeros(context.positions))  # log a
+        self.shift = nn.Parameter(torch.ones(context.positions))  # b
 
     def logits(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """a_k f + b_k."""
-        a, b = (at_rank(values, batch.position) for values in (self.stretch, self.shift))
-        return a * self.score(relevance, batch.where) + b
+        log_a, b = (at_rank(values, batch.position) for values in (self.stretch, self.shift))
+        return log_a.exp() * self.score(relevance, batch.where) + b
 
     def curves(self) -> tuple[Curve, ...]:
         """a_k and b_k."""
-        tables = (("stretch of the score", self.stretch), ("shift of the score", self.shift))
+        tables = (("stretch of the score", self.stretch.exp()), ("shift of the score", self.shift))
         return tuple(Curve.of(what, table.tolist(), relative=False) for what, table in tables)
 
 

@@ -6,7 +6,8 @@ learning baseline.
     P(c = 1) = z+_k g + z-_k (1 - g)        g = sig(f(x) + l),  z+ = theta eps+,  z- = theta eps-;  rank by f
 
 Differences from the paper: theta, eps+ and eps- are three numbers per rank of which clicks determine two. We learn
-z+ = sig(u) and z- = z+ sig(v), so z+ >= z- and relevance cannot change its sign.
+z+ = sig(u) and z- = z+ sig(v), so z+ >= z- and relevance cannot change its sign. Both start from the click rates,
+a quarter of which trust explains.
 """
 
 from __future__ import annotations
@@ -25,14 +26,29 @@ from unskew.learning.methods.skeletons import ClickProbabilities, LevelConfig
 from unskew.types import ClickBatch
 
 
+def shared_start(level: Tensor) -> tuple[Tensor, Tensor]:
+    """Logits v and l so that z-/z+ = p / 4 and g + (1 - g) z-/z+ = p, where p = sig(level) are clicked once seen.
+
+    Started higher, trust alone would explain more clicks than there are, and g would fall to 0 before it tells
+    documents apart.
+
+    >>> [round(logit.sigmoid().item(), 6) for logit in shared_start(torch.tensor(0.2).logit())]  # 0.15 / 0.95
+    [0.05, 0.157895]
+    """
+    p = level.sigmoid()
+    return (p / 4).logit(), (0.75 * p / (1 - p / 4)).logit()
+
+
 class TALMethod(ClickProbabilities, Biased):
     """Cross-entropy of the trust-bias click probability."""
 
     def __init__(self, config: TAL, context: Context) -> None:
         super().__init__(config, context)
-        self.relevant, self.level = seen_model(config, context, self.factors)
-        doubt = torch.full((context.positions,), -2.0)
-        self.trusted = bias_model(config, self.factors, self.factors.shares(doubt), doubt[0])
+        self.relevant, level = seen_model(config, context, self.factors)
+        trusted, level.data = shared_start(level.data)
+        self.level = level
+        doubt = trusted.expand(context.positions)
+        self.trusted = bias_model(config, self.factors, self.factors.shares(doubt), trusted)
 
     def log_click(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """log P(c = 1) = log z+ + log(g + (1 - g) sig(v))."""
