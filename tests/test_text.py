@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import torch
 
 import unskew
 from unskew.clicks.lists.texts import read_texts, with_texts
-from unskew.errors import ConfigError, DataError, RunError
+from unskew.errors import ConfigError, DataError, MissingExtra, RunError
 from unskew.learning.methods import IPW, METHODS, PAL, TAL, ApproximatedDR, MethodConfig, Naive
 from unskew.learning.model import Model, load
 from unskew.learning.rankers import CrossEncoder, DoublyRobustMix, VanillaMix
@@ -490,6 +491,14 @@ def test_an_unknown_encoder_is_named(log: Log, monkeypatch: pytest.MonkeyPatch, 
     (tmp_path / "empty").mkdir()
     with pytest.raises(ConfigError, match=r"ranker.model: .*empty' is neither a folder with an encoder nor"):
         CrossEncoder(model=str(tmp_path / "empty")).build(0, 1)
+
+
+def test_what_is_missing_is_said(log: Log, tiny: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigError, match=r"ranker\.model: missing"):
+        unskew.learn(log, "naive", ranker="cross_encoder")
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(MissingExtra, match=r"transformers is not installed; run: pip install 'unskew\[text\]'"):
+        CrossEncoder(model=tiny).build(0, 1)
 
 
 def test_a_run_file_names_texts(tiny: str, log: Log, lists: Lists, tmp_path: Path) -> None:
