@@ -8,6 +8,7 @@ goes back to the shallow tower of Zhao et al., RecSys 2019.
 `loss = "softmax"` takes z as the logits of a list softmax instead, which models which result is clicked.
 
 Differences from the paper: e is a free table per rank unless `bias = "tower"`; the paper does not say its towers.
+Further factors add their own numbers to e, or go into the tower.
 """
 
 from __future__ import annotations

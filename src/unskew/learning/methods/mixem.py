@@ -8,7 +8,7 @@ Reference: Yan et al., "Revisiting Two-tower Models for Unbiased Learning to Ran
     minimise  sum_a p_a l_a                                     (M-step);  rank by f
 
 Differences from the paper: t_0 and t_2 start at the logit of the log's click rate and e_k at that of its rank, so
-that no model wins early;
+that no model wins early; e is a free table unless `bias = "tower"`, and may depend on more factors than the rank;
 pages without a click count (the public implementation gives them no weight: `clickless = false`).
 """
 

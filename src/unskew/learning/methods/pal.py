@@ -5,6 +5,8 @@ Systems", RecSys 2019.
 
     P(c = 1) = sig(e_k) sig(f(x_k) + l)        cross-entropy over every result shown;  rank by f
 
+With further factors P(seen) is a product over them.
+
 Differences from the paper: the level l is apart from relevance, and with e_k starts at the click rates; the
 product is taken in log space, log(1 - p) through log1mexp.
 """

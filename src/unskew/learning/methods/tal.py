@@ -7,7 +7,7 @@ learning baseline.
 
 Differences from the paper: theta, eps+ and eps- are three numbers per rank of which clicks determine two. We learn
 z+ = sig(u) and z- = z+ sig(v), so z+ >= z- and relevance cannot change its sign. Both start from the click rates,
-a quarter of which trust explains.
+a quarter of which trust explains. With further factors z+ is a product and v a sum over them.
 """
 
 from __future__ import annotations
