@@ -19,9 +19,9 @@ from unskew.clicks.counts.batches import Batches
 from unskew.clicks.counts.reduction import reduce_log
 from unskew.clicks.lists.inputs import Vectors
 from unskew.clicks.lists.synthetic import make_lists
+from unskew.clicks.presentation import fit_presentation
 from unskew.clicks.simulate import PositionBias, simulate
 from unskew.errors import ConfigError, DataError
-from unskew.learning.bias import FactorTable
 from unskew.learning.fitting.loop import Fit, Trainer, fit_side
 from unskew.learning.fitting.training import Training
 from unskew.learning.losses import softmax_loss
@@ -545,16 +545,24 @@ def test_the_base_loss_does_not_move_what_it_describes() -> None:
 
 
 def test_factors_add_their_embeddings() -> None:
-    table = FactorTable({"position": 2, "serp_device": 3}, 2)
-    assert table.tables["position"].tolist() == [[1, 1], [1, 1]]
-    assert (table.tables["serp_device"] == 0).all()  # at first nothing is told apart
-    assign(table.tables["position"], [[1.0, 2.0], [3.0, 4.0]])
-    assign(table.tables["serp_device"], [[0.1, 0.2], [0.3, 0.4], [0.5, 0.6]])
+    presentation = fit_presentation({"serp_device": np.array([0])}, ["serp_device"])  # three codes
+    method = Vectorization(dimension=2, factors=("serp_device",)).build(Context(2, presentation=presentation))
+    tables = method.observation.tables
+    assert tables["position"].tolist() == [[1, 1], [1, 1]]
+    assert (tables["serp_device"] == 0).all()  # at first nothing is told apart
+    assign(tables["position"], [[1.0, 2.0], [3.0, 4.0]])
+    assign(tables["serp_device"], [[0.1, 0.2], [0.3, 0.4], [0.5, 0.6]])
     batch = replace(example([[0.0, 0.0, 0.0]]), serp={"serp_device": torch.tensor([[0, 2, 7]], dtype=torch.int8)})
     expected = [1.1, 2.2, 3.5, 4.6, 3.5, 4.6]  # past the end of a table: its last row
-    assert table(batch).flatten().tolist() == pytest.approx(expected)
-    with pytest.raises(ConfigError, match="factors"):
-        Vectorization(factors=())
+    assert method.embedding(batch).flatten().tolist() == pytest.approx(expected)
+
+
+def test_observation_may_be_a_network_on_all_factors(log: Log) -> None:
+    config = Vectorization(dimension=2, factors=("serp_device",), bias="tower")
+    model = unskew.learn(log, config, ranker="linear", steps=5).model
+    o = model.method.observation(model.method.factors.ranks())
+    assert o.shape == (5, 2)
+    assert len({tuple(row) for row in o.tolist()}) == 5
 
 
 @pytest.fixture(scope="module")
@@ -570,7 +578,7 @@ def log() -> Log:
     [
         Vectorization(),
         Vectorization(schedule="joint", freeze=3),
-        Vectorization(dimension=2, factors=("position", "serp_device")),
+        Vectorization(dimension=2, factors=("serp_device",)),
         LBD(gaussian=True),
     ],
 )
@@ -608,10 +616,10 @@ def test_interrupted_training_resumes_to_the_same_weights(config: MethodConfig, 
 
 def test_factors_must_be_in_the_log(log: Log) -> None:
     with pytest.raises(DataError, match="no column serp_none"):
-        unskew.learn(log, Vectorization(factors=("position", "serp_none")), steps=1)
+        unskew.learn(log, Vectorization(factors=("serp_none",)), steps=1)
     for column in (np.full(len(log.row), "a"), -log.position, log.position / 7):  # any kind of column will do
         odd = replace(log, columns={"serp_odd": column})
-        unskew.learn(odd, Vectorization(factors=("position", "serp_odd")), ranker="linear", steps=1, threads=1)
+        unskew.learn(odd, Vectorization(factors=("serp_odd",)), ranker="linear", steps=1, threads=1)
 
 
 def test_finish_trains_the_base_model_alone(log: Log) -> None:

@@ -7,36 +7,14 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from unskew.errors import ConfigError, DataError
-from unskew.types import Array, ClickBatch, Log
-
-
-class FactorTable(nn.Module):
-    """An embedding of the bias factors of each result: one row per value of a factor, added up over factors.
-
-    Ranks start at ones and the others at zero, so that at first nothing is told apart.
-    """
-
-    def __init__(self, sizes: Mapping[str, int], dimension: int) -> None:
-        super().__init__()
-        self.tables = nn.ParameterDict(
-            {name: torch.full((size, dimension), float(name == "position")) for name, size in sizes.items()}
-        )
-
-    def forward(self, batch: ClickBatch) -> Tensor:
-        """[B, K, d]; values past the end of a table take its last row."""
-        parts = [
-            at_rank(table, batch.position if name == "position" else batch.serp[name].long() + 1)
-            for name, table in self.tables.items()
-        ]
-        return torch.stack(parts).sum(0)
+from unskew.types import Array, Log
 
 
 def at_rank(values: Tensor, position: Tensor) -> Tensor:

@@ -58,7 +58,9 @@ class Factors:
 
     def of(self, batch: ClickBatch) -> Values:
         """What the factors of each shown result are, [B, K] each."""
-        return self.at(batch.position) | {name: batch.serp[name] for name in self.presentation.names}
+        columns = {name: batch.serp[name] for name in self.presentation.names}
+        codes = {name: column.long() for name, column in columns.items() if name in self.sizes}
+        return self.at(batch.position) | columns | codes
 
     def at(self, position: Tensor) -> dict[str, Tensor]:
         """What the factors that follow from ranks (from 1) are."""

@@ -48,11 +48,6 @@ class Context:
         rates: Tensor = (clicked + 10 * self.facts.click_rate) / (shown + 10)
         return rates.clamp(1e-4, 1 - 1e-4)
 
-    @property
-    def factors(self) -> dict[str, int]:
-        """Number of values of each bias factor besides the rank."""
-        return self.presentation.sizes
-
 
 class Learner(Config):
     """Base of all that `method =` may name: frozen, strict, unknown keys forbidden."""

@@ -12,7 +12,8 @@ Differences from the paper: o starts at ones and lambda ||W||^2 / 2 joins means,
 trains both stages together from step 500 of 15,000 on (`schedule = "joint"`). In two stages the base model learns
 beside stage 1 too, gradients and clipping apart, so that validation ranks as the model will; then it goes on
 alone, and where labels choose, so do they among its weights. v is kept within [-10, 10]. Several factors add their
-embeddings. Where there is no base model yet, the mean of o over the log stands in for b.
+embeddings, or with `bias = "tower"` o is a network on all of them. Where there is no base model yet, the mean of o
+over the log stands in for b.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from unskew.learning.bias import FactorTable
 from unskew.learning.losses import softmax_loss
 from unskew.learning.methods.base_vectors import CommonVector, base_loss, base_vector, label_vector
+from unskew.learning.methods.biased import BiasConfig, bias_model
 from unskew.learning.methods.contract import Context, ListConfig, MethodModule, Side
 from unskew.types import ClickBatch
 
@@ -41,8 +42,11 @@ class VectorizationMethod(MethodModule):
     def __init__(self, config: Vectorization, context: Context) -> None:
         super().__init__(config, context)
         self.outputs = d = config.dimension
-        sizes = {"position": context.positions, **context.factors}
-        self.observation = FactorTable({name: sizes[name] for name in config.factors}, d)
+        self.factors = config.factors_in(context)
+        starts = {name: torch.zeros(size, d) for name, size in self.factors.sizes.items()}
+        for name in list(starts)[:1]:
+            starts[name] += 1  # so that at first nothing is told apart
+        self.observation = bias_model(config, self.factors, starts, torch.ones(d))
         self.common = CommonVector(d, labels=config.project == "labels")
         if config.project == "gaussian":
             self.side = Side(config.base, 2 * d, later=config.schedule == "two_stage", penalty=config.penalty)
@@ -57,7 +61,7 @@ class VectorizationMethod(MethodModule):
 
     def embedding(self, batch: ClickBatch) -> Tensor:
         """o of each shown result, [B, K, d]."""
-        o: Tensor = self.observation(batch)
+        o: Tensor = self.observation(self.factors.of(batch))
         return torch.ones_like(o) if self.frozen else o
 
     def click_scores(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
@@ -117,15 +121,13 @@ class VectorizationMethod(MethodModule):
         return scores
 
 
-class Vectorization(ListConfig):
+class Vectorization(BiasConfig, ListConfig):
     """Let relevance and observation be vectors whose dot product is the click."""
 
     module = VectorizationMethod
     name: Literal["vectorization"] = "vectorization"
     dimension: int = Field(3, ge=1)
     """d, the length of the embeddings; 1 is a scalar model."""
-    factors: Annotated[tuple[str, ...], Field(strict=False, min_length=1)] = ("position",)
-    """Bias factors: position, and integer columns of the log such as serp_device."""
     schedule: Literal["two_stage", "joint"] = "two_stage"
     """Train the base model after the embeddings, as the paper says, or with them, as its code does."""
     freeze: int = Field(33, ge=0)
@@ -142,8 +144,3 @@ class Vectorization(ListConfig):
     def settles(self) -> bool:
         """Labels of validation lists say what to project on, where that is asked for."""
         return self.project == "labels"
-
-    @property
-    def serp(self) -> tuple[str, ...]:
-        """Columns of the log that are bias factors."""
-        return tuple(name for name in self.factors if name != "position")

@@ -129,7 +129,7 @@ def space_of(model: Model, lists: Lists) -> Space:
         padded[where] = flat
         r, mu, v = method.parts(padded)
         base = base_vector(mu, v, where)
-        observation = method.observation.tables["position"]
+        observation = method.observation(method.factors.ranks())
     return Space(r[where].numpy(), observation.detach().numpy(), base.numpy())
 
 
