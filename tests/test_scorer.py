@@ -76,7 +76,7 @@ def test_weights_of_the_score_say_what_the_score_says(name: str, log: Log) -> No
     method = run.model.method
     weights = method.score_weights()
     if weights is None:
-        assert name in ("vectorization", "approximated_dr")
+        assert name in ("vectorization", "approximated_dr", "doubly_robust")
         return
     relevance = torch.randn(2, 3, method.outputs)
     scores = method.score(relevance, torch.ones(2, 3, dtype=torch.bool))
@@ -89,7 +89,7 @@ def test_a_run_scores_as_its_model_does(log: Log, lists: Lists, tmp_path: Path) 
     assert isinstance(run.model, Model)
     assert run.model.card.method["name"] == "dla"
     assert (run.folder, run.fit.status) == (tmp_path / "run", "finished")
-    assert set(run.metrics) == {"validation", "propensity", "curves", "test"}
+    assert set(run.metrics) == {"validation", "standing", "propensity", "curves", "test"}
     assert np.array_equal(run.score(lists), run.model.score(lists))
     assert np.array_equal(run.rank(lists.features[:5]), run.model.rank(lists.features[:5]))
     assert np.array_equal(load(tmp_path / "run").score(lists), run.score(lists))
