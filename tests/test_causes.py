@@ -180,7 +180,7 @@ def test_a_test_that_cannot_be_computed_leaves_its_edge(monkeypatch: pytest.Monk
     def broken(*_: object) -> float:
         raise np.linalg.LinAlgError("singular")
 
-    monkeypatch.setattr(independence.library().test, "__call__", broken)
+    monkeypatch.setattr(independence.library().test, "_p_value", broken)
     graph = found(world())
     assert len(graph.edges) == 6
     assert "could not be tested: taken as dependent" in graph.notes[0]

@@ -26,7 +26,9 @@ from unskew.learning.factors import BiasTable, BiasTower, Factors
 from unskew.learning.fitting.loop import Fit, Trainer, fit_side
 from unskew.learning.fitting.training import Training
 from unskew.learning.methods import (
+    BAL,
     DLA,
+    FBBAL,
     IPW,
     LBD,
     METHODS,
@@ -106,6 +108,8 @@ VARIANTS: dict[str, MethodConfig] = {
     "dla-paged-tower": DLA(page_size=4, bias="tower"),
     "pal-device-alone": PAL(position=False, factors=("serp_device",)),
     "additive-height-alone": Additive(position=False, factors=("serp_height",), bias="tower"),
+    "bal-known": BAL(warmup=0, factors=("serp_device",), graph=(("relevance", "position"), ("position", "click"))),
+    "fb_bal-factors": FBBAL(warmup=0, factors=("serp_device",)),
 }
 SAMPLED = "regression_em-sampled"
 DRAWN = {SAMPLED, "lbd-gaussian", "lbd-published", "lbd-released", "tower_dropout"}
@@ -504,7 +508,10 @@ def test_only_labeled_reads_labels(variant: str, log: Log) -> None:
 def test_a_method_is_one_short_file_that_cites_its_paper(name: str) -> None:
     module = inspect.getmodule(METHODS[name])
     assert module is not None
-    home = "lbd" if name in ("lbd_lips", "lbd_ber", "unlimited") else name  # one paper, one file
+    variants = dict.fromkeys(("lbd_lips", "lbd_ber", "unlimited"), "lbd") | dict.fromkeys(
+        ("pb_bal", "fb_bal"), "bal"
+    )
+    home = variants.get(name, name)  # one paper, one file
     assert module.__name__ == f"unskew.learning.methods.{home}"
     assert module.__doc__ is not None
     assert "Reference:" in module.__doc__

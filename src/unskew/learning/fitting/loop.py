@@ -50,6 +50,8 @@ class Progress:
     """Documents that went through the ranker and back, per second."""
     curves: dict[str, list[float]] = field(default_factory=dict)
     """What the method has learned of bias so far, by what it is."""
+    notes: dict[str, Any] = field(default_factory=dict)
+    """What else the method says of itself."""
 
 
 @dataclass
@@ -238,6 +240,7 @@ class Trainer:
             seconds=(fit.curve[-1]["seconds"] if fit.curve else 0.0) + window["seconds"] + validation_seconds,
             documents_per_second=window["documents"] / max(window["seconds"], 1e-9),
             curves={curve.label: list(curve.values) for curve in self.method.curves()},
+            notes=self.method.notes(),
         )
         fit.curve.append(vars(progress))
         self._window = dict.fromkeys(window, 0.0)

@@ -4,6 +4,9 @@ from unskew.learning.methods.additive import Additive as Additive
 from unskew.learning.methods.affine import Affine as Affine
 from unskew.learning.methods.affine_list import AffineList as AffineList
 from unskew.learning.methods.approximated_dr import ApproximatedDR as ApproximatedDR
+from unskew.learning.methods.bal import BAL as BAL
+from unskew.learning.methods.bal import FBBAL as FBBAL
+from unskew.learning.methods.bal import PBBAL as PBBAL
 from unskew.learning.methods.contract import Context as Context
 from unskew.learning.methods.contract import Learner as Learner
 from unskew.learning.methods.contract import MethodConfig as MethodConfig
@@ -58,6 +61,9 @@ METHODS: dict[str, type[MethodConfig]] = {
     "tower_dropout": TowerDropout,
     "gradient_reversal": GradientReversal,
     "doubly_robust": DoublyRobust,
+    "bal": BAL,
+    "pb_bal": PBBAL,
+    "fb_bal": FBBAL,
     "approximated_dr": ApproximatedDR,
 }
 """Every method by the name that Python, TOML and the command line use; each trains any ranker."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 from torch import Tensor, nn
@@ -231,3 +231,7 @@ class MethodModule(nn.Module):
         """All that it learned of bias, for the report; examination first, where it has one."""
         seen = self.propensity()
         return () if seen is None else (Curve.of(EXAMINATION, seen.tolist()),)
+
+    def notes(self) -> dict[str, Any]:
+        """What else a report of training should say of it as it is now, for JSON."""
+        return {}

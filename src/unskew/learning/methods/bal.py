@@ -1,0 +1,149 @@
+"""Bias-agnostic learning: find what on the page causes clicks, take relevance out of it, and learn what is left.
+
+Reference: Mao et al., "Whole Page Unbiased Learning to Rank", WWW 2024; r the score, x the page, c the click.
+
+    graph     PC under tiers on a sample of (r, x, c), again every `refresh` steps     (`diagnosis/causal`)
+    p(x | parents)      by networks, maximum likelihood                                (Eq. 5)
+    w = Π p(x | m) / p(x | r, m)     over the x that r causes and that cause clicks    (`weights`)
+    minimise  mean w (-log p(c | r, x; phi))     over phi and over the ranker           (Eq. 8, 9); rank by r
+
+Gradients reach the ranker through r alone: x is data, and w is held constant.
+
+Differences from the paper: the click model is sig(exp(a(x)) r + b(x)), a and b by a network on the parents of c,
+so that a better score never lowers the click; Eq. 8 and 9 take their steps at the same time; the warm start is the
+naive method over the first `warmup` steps, where the paper pretrains; the weights are repaired as `weights` says.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Annotated, Any, Literal
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor, nn
+
+from unskew.diagnosis.causal.discovery import Discovery
+from unskew.diagnosis.causal.graph import CLICK, POSITION, RELEVANCE, CausalGraph, graph_of
+from unskew.diagnosis.causal.influence import HIDDEN, WIDTH, Encoding, page_variables
+from unskew.diagnosis.causal.page import PageCauses, Seen, names_of
+from unskew.learning.losses import page_count
+from unskew.learning.methods.contract import Context, ImpressionConfig
+from unskew.learning.methods.skeletons import ClickLogits, LevelConfig
+from unskew.types import ClickBatch
+
+
+class BALMethod(ClickLogits):
+    """A weighted click model over what a causal graph says that clicks depend on."""
+
+    pace = 1.0
+    config: BALConfig
+    step: Tensor
+
+    def __init__(self, config: BALConfig, context: Context) -> None:
+        super().__init__(config, context)
+        variables = page_variables(context.positions, context.presentation, config.factors)
+        known = config.known(names_of(variables))
+        self.causes, self.encoding = PageCauses(variables, known, config.discovery), Encoding(variables)
+        self.page = nn.Sequential(nn.Linear(len(variables) * WIDTH, HIDDEN), nn.Tanh(), nn.Linear(HIDDEN, 2))
+        for parameter in self.page[2].parameters():
+            nn.init.zeros_(parameter)
+        self.level = nn.Parameter(context.click_rates().mean().logit())
+        self.register_buffer("step", torch.zeros((), dtype=torch.int64))
+
+    def values(self, batch: ClickBatch) -> dict[str, Tensor]:
+        """What the page shows of each result, [B, K] each; ranks count from 0."""
+        return {**batch.serp, POSITION: (batch.position - 1).clamp(0, self.positions - 1)}
+
+    def logits(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
+        """exp(a(x)) r + b(x), x the parents of the click once the warm start is over."""
+        parents = self.causes.of_click() * (self.step >= self.config.warmup)
+        slope, level = self.page((self.encoding(self.values(batch)) * parents[:, None]).flatten(-2)).unbind(-1)
+        logit: Tensor = slope.clamp(-3, 3).exp() * self.score(relevance, batch.where) + level + self.level
+        return logit
+
+    def forward(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
+        """The weighted click loss, and the likelihood of what the page shows."""
+        shown = batch.impressions.where(batch.where, 0.0)
+        seen = Seen(relevance[..., 0].detach(), self.values(batch), batch.clicks, shown)
+        since = int(self.step) - self.config.warmup
+        if self.training:
+            self.causes.follow(seen, since, self.config.refresh)
+        weights, shaping = None, torch.zeros(())
+        if since >= 0:
+            weights, shaping = self.causes.weigh(seen, grid=self.config.grid, clip=self.config.clip)
+        z = self.logits(self.from_mean(relevance, batch), batch)
+        each = batch.clicks * F.softplus(-z) + (shown - batch.clicks) * F.softplus(z)
+        each = torch.where(batch.where, each if weights is None else weights * each, 0.0)
+        if self.training:
+            self.step += 1
+        return each.sum() / page_count(batch.where, batch.impressions) + shaping
+
+    def notes(self) -> dict[str, Any]:
+        """The graph, and how much of the sample the weights leave."""
+        return self.causes.notes()
+
+
+class BALConfig(LevelConfig, ImpressionConfig):
+    """What all variants may be told."""
+
+    module = BALMethod
+    factors: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    """Columns of the log that say how a result looks, such as serp_media; the rank is always one."""
+    clip: Annotated[float, Field(ge=1)] = 10.0
+    """Weights lie between 1/clip and clip, before they are divided by their mean."""
+    grid: Annotated[int, Field(ge=2)] = 16
+    """Values of relevance that p(x | m) is a mean over."""
+    warmup: Annotated[int, Field(ge=0)] = 10
+    """Steps of the naive method at first: enough to know what stands for relevance, not to learn the bias."""
+    refresh: Annotated[int, Field(ge=1)] = 250
+    """Steps between two graphs."""
+    discovery: Discovery = Discovery(sample=500, seconds=120.0)
+    """How a graph is looked for."""
+
+    @property
+    def serp(self) -> tuple[str, ...]:
+        """The columns."""
+        return self.factors
+
+    @property
+    def bins(self) -> int:
+        """Numbers go in as they are."""
+        return 0
+
+    @abstractmethod
+    def known(self, names: tuple[str, ...]) -> CausalGraph | None:
+        """The graph, where it is not to be looked for."""
+
+
+class BAL(BALConfig):
+    """Find what on the page causes clicks, and learn relevance apart from it."""
+
+    name: Literal["bal"] = "bal"
+    graph: Annotated[tuple[tuple[str, str], ...] | None, Field(strict=False)] = None
+    """Edges by hand, such as ("position", "click"), in the place of those that are found."""
+
+    def known(self, names: tuple[str, ...]) -> CausalGraph | None:
+        """The edges by hand."""
+        return None if self.graph is None else graph_of(names, self.graph)
+
+
+class PBBAL(BALConfig):
+    """BAL with the graph of position bias: the rank and relevance alone cause clicks."""
+
+    name: Literal["pb_bal"] = "pb_bal"
+
+    def known(self, names: tuple[str, ...]) -> CausalGraph:
+        """position -> click."""
+        return graph_of(names, [(POSITION, CLICK)])
+
+
+class FBBAL(BALConfig):
+    """BAL with the full graph: relevance causes all that the page shows, and all of it causes clicks."""
+
+    name: Literal["fb_bal"] = "fb_bal"
+
+    def known(self, names: tuple[str, ...]) -> CausalGraph:
+        """relevance -> x -> click for every x."""
+        return graph_of(names, [edge for x in names[1:-1] for edge in ((RELEVANCE, x), (x, CLICK))])
