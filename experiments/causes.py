@@ -11,7 +11,7 @@ import argparse
 import time
 
 import numpy as np
-from common import about_machine
+from common import machine
 
 import unskew
 from unskew.clicks.simulate.page import random_page
@@ -40,8 +40,10 @@ def main() -> None:
     parser.add_argument("--test", default="kci")
     parser.add_argument("--alpha", type=float, default=0.05)
     asked = parser.parse_args()
-    print(about_machine())
-    print("| world | causes of clicks besides relevance | missed | wrong | processor seconds |\n|---|---|---|---|---|")
+    print(machine())
+    print(
+        "| world | causes of clicks besides relevance | missed | wrong | processor seconds |\n|---|---|---|---|---|"
+    )
     right, found_all, true_all, broken, times = 0, 0, 0, 0, []
     for seed in range(asked.first, asked.first + asked.worlds):
         true, found, forbidden, seconds = one(seed, asked.sample, asked.test, asked.alpha)
@@ -50,7 +52,9 @@ def main() -> None:
         broken, times = broken + len(forbidden), [*times, seconds]
         cells = [", ".join(sorted(names)) or "-" for names in (own, own - seen, seen - own)]
         print(f"| {seed} | {' | '.join(cells)} | {seconds:.1f} |", flush=True)
-    print(f"\nprecision {right / max(found_all, 1):.3f}, recall {right / max(true_all, 1):.3f} (relevance not counted)")
+    print(
+        f"\nprecision {right / max(found_all, 1):.3f}, recall {right / max(true_all, 1):.3f} (relevance not counted)"
+    )
     print(f"forbidden edges {broken}; processor seconds {np.median(times):.1f} (most {max(times):.1f})")
 
 

@@ -13,12 +13,12 @@ import warnings
 
 import numpy as np
 import torch
-from common import about_machine
+from common import machine
 
 import unskew
 from unskew.clicks.simulate import WholePage
-from unskew.learning.methods import BAL, DLA, FBBAL, PBBAL, Additive, PairDebias, RegressionEM
-from unskew.measuring.tests import compare_paired
+from unskew.learning.methods import BAL, DLA, FBBAL, PBBAL, Additive, RegressionEM
+from unskew.measuring.tests import paired_t_test
 
 FACTORS = ("serp_media", "serp_height", "serp_max_height")
 WORLDS = {"page": WholePage(), "none": WholePage(lure=(0.0,), sees=0.0)}
@@ -31,7 +31,6 @@ ARMS = {
     "additive": "additive",
     "dla, factors": DLA(factors=FACTORS),
     "regression_em, factors": RegressionEM(factors=FACTORS),
-    "pair_debias, factors": PairDebias(factors=FACTORS),
     "additive, factors": Additive(factors=FACTORS),
     "bal": BAL(factors=FACTORS),
     "pb_bal": PBBAL(factors=FACTORS),
@@ -51,7 +50,7 @@ def one(world: str, seed: int, names, asked):
         began = time.process_time()
         run = unskew.learn(log, ARMS[name], seed=seed, steps=asked.steps, batch=128, threads=1)
         report = unskew.measure_ranking(run.score(test), test, list(METRICS))
-        found[name] = {metric: report.values[metric] for metric in METRICS}
+        found[name] = {metric: report.per_query[metric] for metric in METRICS}
         means = ", ".join(f"{metric} {np.nanmean(found[name][metric]):.4f}" for metric in METRICS)
         graph = run.fit.curve[-1]["notes"].get("graph", "")
         spent = time.process_time() - began
@@ -75,10 +74,10 @@ def main() -> None:
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     names = asked.arms.split(";") if asked.arms else list(ARMS)
-    print(about_machine())
+    print(machine())
     for world in asked.worlds.split(","):
         runs = [one(world, seed, names, asked) for seed in range(asked.first, asked.first + asked.seeds)]
-        print(f"\n{world}\n\n| method | DCG@10 | ERR@10 | bal better by, DCG@10 | p over seeds | p over queries |")
+        print(f"\n{world}\n\n| method | DCG@10 | ERR@10 | bal better by, DCG@10 | p, seeds | p, queries |")
         print("|---|---|---|---|---|---|")
         for name in names:
             print(row(runs, name), flush=True)
@@ -87,8 +86,6 @@ def main() -> None:
 
 def row(runs, name: str) -> str:
     """Means with their deviation over seeds, and how bal compares over seeds and over all queries."""
-    from scipy.stats import ttest_rel
-
     cells = []
     for metric in METRICS:
         means = [np.nanmean(run[name][metric]) for run in runs]
@@ -96,10 +93,10 @@ def row(runs, name: str) -> str:
     if name == "bal" or "bal" not in runs[0]:
         return f"| {name} | {' | '.join(cells)} | | | |"
     ours, theirs = ([run[who]["dcg@10"] for run in runs] for who in ("bal", name))
-    over = [np.nanmean(a) - np.nanmean(b) for a, b in zip(ours, theirs, strict=True)]
-    seeds = ttest_rel([np.nanmean(a) for a in ours], [np.nanmean(b) for b in theirs]).pvalue if len(runs) > 1 else 1.0
-    queries = compare_paired(np.concatenate(theirs), np.concatenate(ours)).p
-    return f"| {name} | {' | '.join(cells)} | {np.mean(over):+.3f} | {seeds:.3g} | {queries:.3g} |"
+    over = np.mean([np.nanmean(a) - np.nanmean(b) for a, b in zip(ours, theirs, strict=True)])
+    seeds = paired_t_test(*([np.nanmean(each) for each in side] for side in (ours, theirs))).p
+    queries = paired_t_test(np.concatenate(ours), np.concatenate(theirs)).p
+    return f"| {name} | {' | '.join(cells)} | {over:+.3f} | {seeds:.2g} | {queries:.2g} |"
 
 
 if __name__ == "__main__":

@@ -71,10 +71,10 @@ def test_quantiles_count_impressions() -> None:
 
 @pytest.fixture(scope="module")
 def world() -> tuple[Tensor, Tensor, Tensor, Influence]:
-    """r -> x with x = 0.7 r + 0.5 noise, and the influence model that learned it from 4,000 impressions."""
+    """r -> x with x = 0.4 r + 0.8 noise, and the influence model that learned it from 4,000 impressions."""
     torch.manual_seed(0)
     r = torch.randn(4000)
-    x = 0.7 * r + 0.5 * torch.randn(4000)
+    x = 0.4 * r + 0.8 * torch.randn(4000)
     model = Influence([Variable("x", "continuous", 0)])
     optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
     parents = torch.tensor([[1.0, 0.0]])
@@ -92,9 +92,9 @@ def test_weights_equal_the_analytic_ratio(world: tuple[Tensor, Tensor, Tensor, I
     source = model.log_density(0, r, encoded, {"x": x}, parents)
     target = model.log_marginal(0, spread(r, torch.ones_like(r), 64), encoded, {"x": x}, parents)
     found = confounding_weights(target[None], source[None], shown=torch.ones_like(r), clip=20.0).log()
-    exact = gaussian(x, 0.0, math.sqrt(0.49 + 0.25)) - gaussian(x, 0.7 * r, 0.5)
-    middle = (r.abs() < 2) & (x.abs() < 1.7)
-    assert (found - exact)[middle].abs().mean() < 0.1
+    exact = gaussian(x, 0.0, math.sqrt(0.16 + 0.64)) - gaussian(x, 0.4 * r, 0.8)
+    middle = (r.abs() < 2) & (x.abs() < 1.8)
+    assert (found - exact)[middle].abs().mean() < 0.05  # and their means are those of a ratio: 1
     assert np.corrcoef(found[middle], exact[middle])[0, 1] > 0.98
 
 
@@ -113,7 +113,7 @@ def test_the_reweighted_sample_is_independent(world: tuple[Tensor, Tensor, Tenso
         return float(library().test(columns, "kci")(0, 1, ()))
 
     torch.manual_seed(1)
-    assert p_value(torch.ones_like(r)) < 1e-6
+    assert p_value(torch.ones_like(r)) < 1e-3
     assert np.median([p_value(weights) for _ in range(5)]) > 0.05
 
 

@@ -11,6 +11,8 @@ import pytest
 SCRIPTS = Path(__file__).resolve().parent.parent / "experiments"
 LISTS = "--queries 40 --pages 400 --seeds 2"
 SMALL = {
+    "causes.py": "--worlds 1 --sample 100 --test gsq",
+    "whole_page.py": "--seeds 2 --worlds page --queries 30 --tested 20 --pages 400 --steps 12 --randomized 0.5",
     "lbd.py": f"{LISTS} --features 5 --etas 0.1 --test-queries 20 --steps 3 --sizes 4 --jobs 1",
     "lbd_theorems.py": "--etas 0.1,0.5 --queries 40 --features 12 --pairs 200",
     "vectorization.py": f"{LISTS} --features 5 --checked 20 --tested 20 --sizes 4 --steps 4 --every 2",

@@ -37,7 +37,7 @@ from unskew.types import ClickBatch
 class BALMethod(ClickLogits):
     """A weighted click model over what a causal graph says that clicks depend on."""
 
-    pace = 1.0
+    rate_factor = 0.1  # networks, which take steps as those of the ranker
     config: BALConfig
     step: Tensor
 
