@@ -112,7 +112,7 @@ VARIANTS: dict[str, MethodConfig] = {
     "fb_bal-factors": FBBAL(warmup=0, factors=("serp_device",)),
 }
 SAMPLED = "regression_em-sampled"
-DRAWN = {SAMPLED, "lbd-gaussian", "lbd-published", "lbd-released", "tower_dropout"}
+DRAWN = {SAMPLED, "bal", "lbd-gaussian", "lbd-published", "lbd-released", "tower_dropout"}
 """Draws something for every result: only the expectation is the same for other orders or for reduced rows."""
 NOT_LINEAR = {"affine"}
 """Defined on click rates: a corrected rate below 0 counts as 0, which no sum over pages gives."""

@@ -99,8 +99,8 @@ class BALConfig(LevelConfig, ImpressionConfig):
     """Steps of the naive method at first: enough to know what stands for relevance, not to learn the bias."""
     refresh: Annotated[int, Field(ge=1)] = 250
     """Steps between two graphs."""
-    discovery: Discovery = Discovery(sample=500, seconds=120.0)
-    """How a graph is looked for."""
+    discovery: Discovery = Discovery(sample=800, alpha=0.2, seconds=120.0)
+    """How a graph is looked for; a cause that is missed costs more here than one too many, so alpha is large."""
 
     @property
     def serp(self) -> tuple[str, ...]:
