@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+from pathlib import Path
 
 import pytest
 import torch
@@ -12,7 +14,8 @@ from unskew.clicks.lists.synthetic import make_lists
 from unskew.clicks.simulate import PositionBias, simulate
 from unskew.learning.fitting import runtime
 from unskew.learning.fitting.runtime import seed_draws, threads_for
-from unskew.learning.fitting.training import FIRST, MOST, UNCHOSEN, Training, enough
+from unskew.learning.fitting.training import FIRST, MOST, UNCHOSEN, Training, decay_for, enough, no_worse
+from unskew.running.settings import settings, settled
 from unskew.types import Log
 
 torch.set_num_threads(1)
@@ -27,7 +30,7 @@ def log() -> Log:
 # ---- rounds --------------------------------------------------------------------------------------------------
 
 
-def test_every_round_is_twice_as_long_and_ends_with_a_step_size_of_nothing() -> None:
+def test_every_round_doubles_the_steps_and_ends_with_a_step_size_of_nothing() -> None:
     config, at, lengths = Training(steps=None), 0, []
     while at < MOST:
         first, end = config.round_at(at)
@@ -40,7 +43,7 @@ def test_every_round_is_twice_as_long_and_ends_with_a_step_size_of_nothing() -> 
         lengths.append(end - first)
         at = end
     assert at == MOST
-    assert lengths == [FIRST * 2**number for number in range(len(lengths))]
+    assert lengths == [FIRST, *(FIRST * 2**number for number in range(len(lengths) - 1))]
 
 
 def test_steps_that_are_given_are_one_round() -> None:
@@ -53,27 +56,44 @@ def test_steps_that_are_given_are_one_round() -> None:
 def test_a_warm_up_belongs_to_the_first_round() -> None:
     config = Training(steps=None, warmup=20, schedule="linear")
     assert [config.rate(0), config.rate(19)] == pytest.approx([1 / 21, 20 / 21])
-    assert [config.rate(20), config.rate(60), config.rate(FIRST)] == pytest.approx([1.0, 0.5, 1.0])
+    assert [config.rate(20), config.rate((FIRST + 20) // 2), config.rate(FIRST)] == pytest.approx([1.0, 0.5, 1.0])
 
 
 @pytest.mark.parametrize(
-    ("curve", "first", "stop"),
+    ("ends", "stop", "take"),
     [
-        ([(50, 0.0), (100, 1.0)], 0, False),  # the first round has none before it
-        ([(50, 0.0), (100, 1.0), (200, 0.7), (300, 1.0)], 100, True),
-        ([(50, 0.0), (100, 1.0), (200, 0.7), (300, 2.0)], 100, False),
-        ([(50, 0.0), (100, 1.0), (200, 1.5), (300, 1.2)], 100, False),  # the best of a round counts
-        ([(50, 0.0), (100, 1.0), (300, 1.0 + 1e-6)], 100, True),  # next to nothing is not enough
-        ([(50, 5.0), (100, 1.0), (300, 4.0)], 100, True),  # it has only got worse
-        ([(50, math.nan), (100, 1.0), (300, 2.0)], 100, False),
-        ([(50, math.nan), (100, math.nan)], 0, True),  # nothing is known, so nothing is to be gained
-        ([(50, None), (100, None)], 0, True),
+        ([0.0], False, True),  # the first round has none before it
+        ([0.0, 1.0], False, True),
+        ([1.0, 0.5], True, False),  # it has only got worse
+        ([0.0, 1.0, 2.0, 1.0], True, False),
+        ([0.0, 1.0, 2.0, 1.7], True, True),  # worse by less than a quarter of what was gained
+        ([0.0, 1.0, 1.5], False, True),
+        ([0.0, 1.0, 1.2], True, True),  # a sixth of all that was gained is not enough
+        ([math.nan, 1.0, 2.0], False, True),
+        ([0.0, 1.0, math.nan], False, False),
+        ([math.nan], True, False),  # nothing is known, so nothing is to be gained
+        ([None], True, False),
     ],
 )
-def test_when_it_is_enough(curve: list[tuple[int, float | None]], first: int, stop: bool) -> None:
-    assert enough(curve, first) == stop
-    known = [(step, None if value is None else 7 + 3 * value) for step, value in curve]
-    assert enough(known, first) == stop  # whatever the unit of the metric
+def test_when_it_is_enough_and_which_round_counts(ends: list[float | None], stop: bool, take: bool) -> None:
+    other = [None if value is None else 7 + 3 * value for value in ends]  # in another unit
+    assert (enough(ends), no_worse(ends)) == (enough(other), no_worse(other)) == (stop, take)
+
+
+def test_weight_decay_follows_the_number_of_queries(log: Log) -> None:
+    assert decay_for(400) == pytest.approx(0.005)
+    asked = settings("dla", None, None, None, {}, None)
+    assert asked.training.weight_decay is None
+    assert settled(asked, 400).training.weight_decay == pytest.approx(0.005)
+    given = settings("dla", None, None, None, {"weight_decay": 0.0}, None)
+    assert settled(given, 400) == given
+    assert settled(settings("dla", "trees", None, None, {}, None), 400).training.weight_decay == 0.0
+
+
+def test_the_run_folder_says_the_weight_decay(log: Log, tmp_path: Path) -> None:
+    unskew.learn(log, "naive", steps=2, out=tmp_path / "run", validate_on="nothing")
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert config["training"]["weight_decay"] == pytest.approx(0.1 / math.sqrt(len(set(log.query.tolist()))))
 
 
 # ---- around the steps ----------------------------------------------------------------------------------------

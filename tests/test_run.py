@@ -18,7 +18,7 @@ import torch
 import unskew
 from unskew.errors import ConfigError, DataError, RunError
 from unskew.learning.fitting.loop import Progress
-from unskew.learning.fitting.training import Training
+from unskew.learning.fitting.training import Training, decay_for
 from unskew.learning.methods import METHODS, Labeled
 from unskew.learning.model import Model
 from unskew.learning.rankers import MLP
@@ -252,7 +252,9 @@ def test_what_a_run_folder_holds(log: Log, fresh: Lists, tmp_path: Path) -> None
     assert config["ranker"]["sizes"] == [8]
     assert (
         config["training"]
-        == Training(steps=12, batch=16, learning_rate=0.02, validate_every=5, seed=6).model_dump()
+        == Training(
+            steps=12, batch=16, learning_rate=0.02, weight_decay=decay_for(27), validate_every=5, seed=6
+        ).model_dump()
     )
 
     curve = [json.loads(line) for line in (folder / "curve.jsonl").read_text().splitlines()]

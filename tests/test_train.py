@@ -588,16 +588,16 @@ ROUNDS: dict[str, Any] = {"steps": None, "schedule": "cosine", "validate_every":
 
 def test_training_ends_with_the_round_that_brings_nothing(log: Log) -> None:
     trainer, batches = trainer_of(log, DLA(), **ROUNDS)
-    validate = Scripted(0.1, 0.3, 0.2, 0.4, 0.5, 0.6, *[0.55] * 8, 0.1)
+    validate = Scripted(*[0.9] * 4, 0.3, *[0.8] * 4, 0.6, *[0.7] * 9, 0.5)  # only ends of rounds count
     fit = trainer.run(batches, validate=validate)
-    assert (fit.status, fit.step, fit.best, fit.best_step) == ("finished", 700, 0.6, 300)
-    assert same(trainer.ranker.state_dict(), validate.seen[5])
+    assert (fit.status, fit.step, fit.best, fit.best_step) == ("finished", 1000, 0.6, 500)
+    assert same(trainer.ranker.state_dict(), validate.seen[9])
 
 
 def test_the_end_of_a_round_is_validated_whatever_the_interval(log: Log) -> None:
-    trainer, batches = trainer_of(log, Naive(), **ROUNDS | {"validate_every": 70})
+    trainer, batches = trainer_of(log, Naive(), **ROUNDS | {"validate_every": 100})
     trainer.run(batches, validate=Scripted(0.1, 0.2, 0.1, 0.1, 0.1, 0.1))
-    assert [point["step"] for point in trainer.fit.curve] == [70, 100, 140, 210, 280, 300]
+    assert [point["step"] for point in trainer.fit.curve] == [100, 200, 250, 300, 400, 500]
 
 
 def test_a_resumed_run_ends_where_the_uninterrupted_one_does(log: Log, tmp_path: Path) -> None:
@@ -605,7 +605,7 @@ def test_a_resumed_run_ends_where_the_uninterrupted_one_does(log: Log, tmp_path:
     straight, batches = trainer_of(log, method, **ROUNDS)
     straight.run(batches, validate=Wavering())
     broken, _ = trainer_of(log, method, **ROUNDS)
-    assert broken.run(batches, validate=Wavering(), report=press_ctrl_c(150), checkpoints=tmp_path).step == 150
+    assert broken.run(batches, validate=Wavering(), report=press_ctrl_c(350), checkpoints=tmp_path).step == 350
     again, _ = trainer_of(log, method, **ROUNDS)
     assert again.resume(tmp_path)
     again.run(batches, validate=Wavering(), checkpoints=tmp_path)

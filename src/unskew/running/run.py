@@ -44,7 +44,7 @@ from unskew.running.data import HeldOut, TrainingData, split
 from unskew.running.files import open_data
 from unskew.running.fitters import FITTERS, Fitter
 from unskew.running.folder import claim, publish, refuse_to_overwrite, versions
-from unskew.running.settings import RunFile, Settings, read_run_file, settings
+from unskew.running.settings import RunFile, Settings, read_run_file, settings, settled
 from unskew.running.standing import standing, warn_if_worse
 from unskew.types import Array, Lists, Log
 
@@ -155,6 +155,7 @@ def run(
     check_feedback(asked.method, data)
     warn_if_filtered(asked.method, data)
     fitter = prepare(asked, data, test)
+    asked = fitter.asked
     folder = claim(place, force) if place is not None and leads else None
     if folder is not None:
         fitter.identity["data"] = data.fingerprint(labels=asked.method.target == "labels")
@@ -171,7 +172,7 @@ def run(
 
 
 def prepare(asked: Settings, data: TrainingData, test: Lists | None = None) -> Fitter:
-    """An untrained model and what trains it.
+    """An untrained model and what trains it, with the settings that follow from the data.
 
     Scaling is fitted on the training lists; the published preparation (`ultra`) looks at the others' features too.
     """
@@ -179,7 +180,7 @@ def prepare(asked: Settings, data: TrainingData, test: Lists | None = None) -> F
     scaler = data.fit_scaler(asked.scaling, *others)
     with torch.random.fork_rng():
         torch.manual_seed(asked.training.seed)
-        return FITTERS[asked.fitted_by](asked, data, scaler)
+        return FITTERS[asked.fitted_by](settled(asked, data.facts().queries), data, scaler)
 
 
 def check_data(data: TrainingData, test: Lists | None) -> None:

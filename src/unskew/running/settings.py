@@ -33,9 +33,9 @@ from pydantic import Field, SerializeAsAny
 from unskew.checking import Config, Table, byte_count, checked, known, named, read_toml, table_of
 from unskew.clicks.lists.scaling import SCALINGS
 from unskew.errors import ConfigError
-from unskew.learning.fitting.training import Training
+from unskew.learning.fitting.training import Training, decay_for
 from unskew.learning.methods import LEARNERS, PACKAGES, Learner, PackageConfig
-from unskew.learning.rankers import MLP, RANKERS, Ranker
+from unskew.learning.rankers import MLP, RANKERS, Linear, Ranker
 from unskew.learning.rankers.trees import Growing
 from unskew.types import Lists, Log
 
@@ -149,7 +149,7 @@ def suited(method: Learner, ranker: Ranker | None, scaling: str | None, training
         raise ConfigError(wrong)
     ranker = MLP() if ranker is None and method.fitted_by == "ranker" else ranker
     if ranker is not None:
-        usual = {"learn_from": method.usual_rows, **ranker.usual_training(training.steps)}.items()
+        usual = {"learn_from": method.usual_rows, **ranker.usual_training(training.round_at(0)[1])}.items()
         own = {name: value for name, value in usual if name not in training.model_fields_set}
         training = training.model_copy(update=own)
     scaling = known(key, method.usual_scaling if scaling is None else scaling, SCALINGS)
@@ -159,6 +159,14 @@ def suited(method: Learner, ranker: Ranker | None, scaling: str | None, training
             'naive with loss = "sigmoid", or approximated_dr'
         )
     return Settings(method=method, ranker=ranker, scaling=scaling, training=training)
+
+
+def settled(asked: Settings, queries: int) -> Settings:
+    """The settings with what follows from the data: the weight decay of a network, where none was given."""
+    if asked.training.weight_decay is not None:
+        return asked
+    decay = decay_for(queries) if isinstance(asked.ranker, MLP | Linear) else 0.0
+    return asked.model_copy(update={"training": asked.training.model_copy(update={"weight_decay": decay})})
 
 
 def read_run_file(path: Path, *, method: str | None = None, seed: int | None = None) -> tuple[RunFile, Settings]:

@@ -26,7 +26,7 @@ from unskew.learning.fitting.checkpoint import (
     write_tensors,
 )
 from unskew.learning.fitting.runtime import deferred_interrupt, seed_draws, threads
-from unskew.learning.fitting.training import Training, enough, make_optimizer
+from unskew.learning.fitting.training import Training, enough, make_optimizer, no_worse
 from unskew.learning.methods.contract import MethodModule
 from unskew.learning.rankers.beside import WithSide, penalty_of
 from unskew.learning.rankers.contract import by_rate
@@ -91,7 +91,7 @@ class Trainer:
         self.device = next(ranker.parameters()).device
         self.threads = config.threads
         self.fit = Fit()
-        rate, decay = config.learning_rate, config.weight_decay
+        rate, decay = config.learning_rate, config.weight_decay or 0.0
         side = ranker.side if isinstance(ranker, WithSide) else nn.Module()  # its gradient is clipped apart
         beside = set(side.parameters())
         own = config.bias_learning_rate or 10 * rate
@@ -148,7 +148,7 @@ class Trainer:
         window["documents"] += documents
         window["steps"] += 1
         window["seconds"] += time.perf_counter() - began
-        ended = fit.step == config.round_at(fit.step - 1)[1]
+        ended = config.ends_round(fit.step)
         if fit.step % config.validate_every == 0 or ended:
             began = time.perf_counter()
             self._check_finite()
@@ -158,13 +158,12 @@ class Trainer:
                 report(progress)
         if config.patience is not None and self._bad >= config.patience:
             fit.status = "stopped early"
-        elif fit.step >= config.most or (ended and self._enough()):
+        elif fit.step >= config.most or (ended and enough(self._ends())):
             fit.status = "finished"
 
-    def _enough(self) -> bool:
-        """Whether the round that ends here is the last."""
-        first, _ = self.config.round_at(self.fit.step - 1)
-        return enough([(point["step"], point["metric"]) for point in self.fit.curve], first)
+    def _ends(self) -> list[float | None]:
+        """Metrics at the ends of rounds so far."""
+        return [point["metric"] for point in self.fit.curve if self.config.ends_round(point["step"])]
 
     def step(self, batches: Draws, step: int) -> tuple[Tensor, int]:
         """One optimiser step; the loss and the number of documents behind it."""
@@ -196,11 +195,18 @@ class Trainer:
             optimizer.step()
 
     def _validate(self, validate: Validate) -> float:
+        """The metric; the weights are kept if they are the best so far, in rounds at the end of one."""
         self.modules.eval()
         with torch.no_grad():
             metric = self.agreed(validate(self.ranker, self.method) if self.leads else 0.0)
         fit = self.fit
-        if not math.isnan(metric) and (fit.best is None or metric > fit.best):
+        if not self.config.in_rounds:
+            better = not math.isnan(metric) and (fit.best is None or metric > fit.best)
+        elif self.config.ends_round(fit.step):
+            better = no_worse([*self._ends(), metric])
+        else:
+            return metric
+        if better:
             fit.best, fit.best_step, self._bad = metric, fit.step, 0
             self.best_weights = {name: value.clone() for name, value in self.modules.state_dict().items()}
         else:

@@ -1,13 +1,14 @@
 """How to train: optimiser, step sizes, how long, and what chooses the weights.
 
-Without a number of steps a network is trained in *rounds*, each twice as long as the one before:
+Without a number of steps a network is trained in *rounds*. The first takes F = 250 steps, every other as many as
+all before it, so that round r = 0, 1, ... ends after F 2^r steps. The step size falls from its full value to 0
+within each round (Loshchilov and Hutter 2017, SGDR), so every round ends with quiet weights. Only those ends are
+compared and kept: held-out clicks are few, and the best of many noisy validations is a lucky one.
 
-    round r = 0, 1, ...: steps from F (2^r - 1) to F (2^(r+1) - 1), F = 100
-
-The step size falls from its full value to 0 within each round (Loshchilov and Hutter 2017, SGDR, T_mult = 2), so
-every round ends with quiet weights, and those ends can be compared. Training is over when a round brings the
-held-out clicks (or labels) too little to be worth twice its steps. The step size is a function of the step alone,
-and what ends a run is a function of its curve: a resumed run takes the same steps and ends at the same one.
+Training is over when a round gains less than a quarter of all that rounds have gained. Where it loses no more than
+that, its weights are taken all the same: what is learned of bias settles later than the ranking. The step size is
+a function of the step alone, and what ends a run is a function of its curve, so a resumed run takes the same steps
+and ends at the same one.
 """
 
 from __future__ import annotations
@@ -23,12 +24,13 @@ from torch import nn
 from unskew.checking import Config
 from unskew.learning.methods.contract import LearnFrom
 
-FIRST = 100
+FIRST = 250
 """Steps of the first round."""
-MOST = FIRST * (2**8 - 1)
+MOST = FIRST * 2**7
 """Steps after which training ends whatever the held-out clicks say: eight rounds."""
-LITTLE = 0.05
-"""Share of all that was gained since the first validation, below which a round is the last."""
+LITTLE = 0.25
+"""Share of all that was gained since the first round: a round that gains less is the last, and one that loses no
+more counts as no worse."""
 UNCHOSEN = 1000
 """Steps where nothing is held out that could say when to stop."""
 
@@ -36,8 +38,8 @@ UNCHOSEN = 1000
 class Training(Config):
     """How to train."""
 
-    steps: Annotated[int, Field(ge=1)] | None = 1000
-    """Optimiser steps; none: as many as held-out clicks ask for, in rounds, each twice as long as the last."""
+    steps: Annotated[int, Field(ge=1)] | None = None
+    """Optimiser steps; none: as many as held-out clicks ask for, in rounds of 250, 250, 500, 1,000, ..."""
     batch: int = Field(256, ge=1)
     """Rows (distinct rankings, or pages) of a step."""
     optimizer: Literal["adagrad", "adam", "adamw", "sgd"] = "adam"
@@ -46,8 +48,8 @@ class Training(Config):
     """Step size of the ranker."""
     bias_learning_rate: Annotated[float, Field(gt=0)] | None = None
     """Step size of the method's own parameters; none means ten times that of the ranker."""
-    weight_decay: float = Field(0.0, ge=0)
-    """L2 penalty on the ranker."""
+    weight_decay: Annotated[float, Field(ge=0)] | None = None
+    """L2 penalty on the ranker; none: 0.1 / sqrt(queries) for `mlp` and `linear`, else 0."""
     clip: Annotated[float, Field(gt=0)] | None = 5.0
     """Largest gradient norm, for the ranker and for the method's parameters apart."""
     schedule: Literal["constant", "linear", "cosine"] = "cosine"
@@ -88,13 +90,19 @@ class Training(Config):
     def round_at(self, step: int) -> tuple[int, int]:
         """First step of the round that a step is in, and the step after its last; one round where steps are given.
 
-        >>> [Training(steps=None).round_at(step) for step in (0, 99, 100, 299, 300)]
-        [(0, 100), (0, 100), (100, 300), (100, 300), (300, 700)]
+        >>> [Training().round_at(step) for step in (0, 249, 250, 500, 999)]
+        [(0, 250), (0, 250), (250, 500), (500, 1000), (500, 1000)]
         """
         if not self.in_rounds:
             return 0, self.most
-        length = FIRST << ((step // FIRST + 1).bit_length() - 1)
-        return length - FIRST, 2 * length - FIRST
+        if step < FIRST:
+            return 0, FIRST
+        begun = FIRST << ((step // FIRST).bit_length() - 1)
+        return begun, 2 * begun
+
+    def ends_round(self, step: int) -> bool:
+        """Whether so many steps end a round."""
+        return step > 0 and step == self.round_at(step - 1)[1]
 
     def torch_device(self) -> torch.device:
         """The device to train on."""
@@ -107,7 +115,7 @@ class Training(Config):
 
         >>> [round(Training(steps=4, schedule="cosine").rate(step), 3) for step in range(4)]
         [1.0, 0.854, 0.5, 0.146]
-        >>> [round(Training(steps=None).rate(step), 3) for step in (0, 50, 99, 100, 200, 299)]
+        >>> [round(Training().rate(step), 3) for step in (0, 125, 249, 250, 375, 499)]
         [1.0, 0.5, 0.0, 1.0, 0.5, 0.0]
         """
         if step < self.warmup:
@@ -118,23 +126,44 @@ class Training(Config):
         return {"constant": 1.0, "linear": 1 - done, "cosine": (1 + math.cos(math.pi * done)) / 2}[self.schedule]
 
 
-def enough(curve: Sequence[tuple[int, float | None]], first: int) -> bool:
-    """Whether the round from step `first` on brought so little that twice its steps are not worth it.
+def enough(ends: Sequence[float | None]) -> bool:
+    """Whether the last round brought so little that another is not worth its steps.
 
-    `curve` has steps and metrics, higher is better. Little is less than a share of all that was gained so far.
+    `ends` has the metric at the end of each round, higher is better.
 
-    >>> enough([(50, 1.0), (100, 2.0), (200, 2.9), (300, 3.0)], 100)
-    False
-    >>> enough([(50, 1.0), (100, 2.0), (200, 1.9), (300, 2.0)], 100)
-    True
+    >>> enough([1.0, 2.0]), enough([1.0, 2.0, 1.9]), enough([1.0, 2.0, 2.2])
+    (False, True, True)
     """
-    known = [(step, metric) for step, metric in curve if metric is not None and not math.isnan(metric)]
-    before = [metric for step, metric in known if step <= first]
-    after = [metric for step, metric in known if step > first]
-    if not before or not after:
-        return not known
-    gained = max(after) - max(before)
-    return gained <= LITTLE * max(max(after) - known[0][1], 0.0)
+    known = _known(ends)
+    if len(known) < 2:
+        return len(known) < len(ends)
+    *before, last = known
+    return last - max(before) <= LITTLE * max(last - before[0], 0.0)
+
+
+def no_worse(ends: Sequence[float | None]) -> bool:
+    """Whether the weights at the end of the last round are the ones to take.
+
+    >>> no_worse([1.0, 2.0]), no_worse([1.0, 2.0, 1.9]), no_worse([1.0, 2.0, 1.5])
+    (True, True, False)
+    """
+    if not _known(ends[-1:]):
+        return False
+    *before, last = _known(ends)
+    return not before or last > max(before) - LITTLE * (max(before) - before[0])
+
+
+def _known(metrics: Sequence[float | None]) -> list[float]:
+    return [metric for metric in metrics if metric is not None and not math.isnan(metric)]
+
+
+def decay_for(queries: int) -> float:
+    """L2 penalty of a network that learns from so many queries; few are soon known by heart.
+
+    >>> decay_for(100), decay_for(10_000)
+    (0.01, 0.001)
+    """
+    return 0.1 / math.sqrt(max(queries, 1))
 
 
 def make_optimizer(
