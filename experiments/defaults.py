@@ -114,25 +114,23 @@ def mlp(*sizes: int, dropout: float = 0.0, **training: object) -> dict[str, obje
     return {"ranker": unskew.rankers.MLP(sizes=sizes, dropout=dropout), **training}
 
 
+FORMER = {"steps": 1000, "learning_rate": 0.003, "weight_decay": 0.0}
+"""How networks were trained before, of 512, 256 and 128 units."""
 ARMS: dict[str, dict[str, dict[str, object]]] = {
+    "defaults": {"defaults": {}, "64-32, 1,000 steps": mlp(64, 32, **FORMER)},
+    "before": {"before": mlp(512, 256, 128, **FORMER)},
     "sizes": {
-        "linear": {"ranker": unskew.rankers.Linear()},
-        "16": mlp(16),
-        "32-16": mlp(32, 16),
-        "64-32": mlp(64, 32),
-        "128-64": mlp(128, 64),
+        "linear": {"ranker": unskew.rankers.Linear(), **FORMER},
+        **{"-".join(map(str, sizes)): mlp(*sizes, **FORMER) for sizes in ((16,), (32, 16), (64, 32), (128, 64))},
     },
-    "large": {"512-256-128": mlp(512, 256, 128)},
+    "dropout": {f"64-32, dropout {share:g}": mlp(64, 32, dropout=share, **FORMER) for share in (0.0, 0.1, 0.3)},
     "decay": {
-        f"{name}, decay {decay:g}": {"ranker": ranker, "weight_decay": decay}
-        for name, ranker in (
-            ("64-32", unskew.rankers.MLP(sizes=(64, 32))),
-            ("128-64", unskew.rankers.MLP(sizes=(128, 64))),
-            ("linear", unskew.rankers.Linear()),
-        )
+        f"64-32, decay {decay:g}": mlp(64, 32, **FORMER | {"weight_decay": decay})
         for decay in (0.0, 0.001, 0.003, 0.01, 0.03)
     },
+    "rates": {f"rate {rate:g}": {"learning_rate": rate} for rate in (0.003, 0.006, 0.01)},
 }
+"""Arms that were tried, in the order of the choices; those of a choice have what was chosen before."""
 
 
 def measured(world: World, method: str, arm: dict[str, object], seed: int) -> dict[str, float]:

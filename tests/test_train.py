@@ -25,12 +25,12 @@ from unskew.learning.fitting.checkpoint import (
     FILE,
     optimizer_tensors,
     read_tensors,
-    restore_optimizers,
+    restore_optimizer,
     write_tensors,
 )
 from unskew.learning.fitting.loop import Progress, Trainer
 from unskew.learning.fitting.runtime import deferred_interrupt
-from unskew.learning.fitting.training import Training, make_optimizer
+from unskew.learning.fitting.training import Training, clip_gradient, make_optimizer
 from unskew.learning.methods import (
     DLA,
     IPW,
@@ -219,6 +219,20 @@ def test_the_method_has_its_own_learning_rate_and_clip(log: Log) -> None:
     assert clipped == pytest.approx((0.5 - 0.25, 0.8), abs=1e-5)
 
 
+def test_a_gradient_is_clipped_as_torch_does() -> None:
+    for length in (0.5, 20.0):
+        ours, theirs = ([nn.Parameter(torch.zeros(size)) for size in (3, 5, 7)] for _ in range(2))
+        for number, (one, other) in enumerate(zip(ours[:2], theirs[:2], strict=True)):  # the third has none
+            one.grad = torch.linspace(-1, number + 1, len(one)) * length
+            other.grad = one.grad.clone()
+        clip_gradient(ours, 5.0)
+        nn.utils.clip_grad_norm_(theirs, 5.0)
+        for one, other in zip(ours[:2], theirs[:2], strict=True):
+            assert torch.allclose(one.grad, other.grad, rtol=1e-6)
+        assert ours[2].grad is None
+    clip_gradient(ours[2:], 5.0)
+
+
 def test_the_schedule_moves_the_step_size(log: Log) -> None:
     ranker, method = Scalar(), Rank()
     config = Training(steps=4, schedule="linear", optimizer="sgd", learning_rate=0.1, clip=None, device="cpu")
@@ -231,8 +245,8 @@ def test_the_schedule_moves_the_step_size(log: Log) -> None:
 
 def test_a_method_without_parameters_needs_no_optimiser(log: Log) -> None:
     trainer, _ = trainer_of(log, Naive())
-    assert len(trainer.optimizers) == 1
-    assert len(trainer_of(log, DLA())[0].optimizers) == 2
+    assert len(trainer.optimizer.param_groups) == 1
+    assert len(trainer_of(log, DLA())[0].optimizer.param_groups) == 2
 
 
 @pytest.mark.parametrize("name", ["adagrad", "adam", "adamw", "sgd"])
@@ -244,18 +258,18 @@ def test_optimiser_state_survives_a_file(name: str, tmp_path: Path) -> None:
 
     def fresh() -> tuple[nn.Parameter, torch.optim.Optimizer]:
         parameter = nn.Parameter(torch.linspace(-1, 1, 5))
-        return parameter, make_optimizer([parameter], Training(optimizer=name), 0.1, 0.01)
+        return parameter, make_optimizer(Training(optimizer=name), [([parameter], 0.1, 0.01)])
 
     straight, optimizer = fresh()
     steps(straight, optimizer, [1.0, -0.5, 2.0, 0.3])
     first, optimizer = fresh()
     steps(first, optimizer, [1.0, -0.5])
-    write_tensors(tmp_path / "state", {"now": first.data} | optimizer_tensors([optimizer]), {"a": [1]})
+    write_tensors(tmp_path / "state", {"now": first.data} | optimizer_tensors(optimizer), {"a": [1]})
     tensors, note = read_tensors(tmp_path / "state")
     assert note == {"a": [1]}
     second, optimizer = fresh()
     second.data.copy_(tensors.pop("now"))
-    restore_optimizers([optimizer], tensors)
+    restore_optimizer(optimizer, tensors)
     steps(second, optimizer, [2.0, 0.3])
     assert torch.equal(second, straight)
 

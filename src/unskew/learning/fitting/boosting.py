@@ -97,9 +97,9 @@ class Boosting(Trainer):
         super().__init__(ranker, method, config, identity)
         own = len(by_rate(method))
         self.learned = isinstance(ranker, WithSide) or own > 0
-        beside = self.optimizers[: len(self.optimizers) - own]  # the method's come last
-        for optimizer in beside if method.boosted is not None else ():
-            optimizer.param_groups[0]["base"] *= trees.learning_rate
+        groups = self.optimizer.param_groups
+        for group in groups[: len(groups) - own] if method.boosted is not None else ():  # the method's come last
+            group["base"] *= trees.learning_rate
         self.table: Batches | None = None
         self.restored: Tensor | None = None  # outputs of a checkpoint
 

@@ -11,7 +11,6 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from unskew.disk import complete_file
-from unskew.learning.scorer import below
 
 FILE = "checkpoint.safetensors"
 
@@ -31,21 +30,19 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     return load_file(path), json.loads(header["__metadata__"]["unskew"])
 
 
-def optimizer_tensors(optimizers: list[torch.optim.Optimizer]) -> dict[str, Tensor]:
-    """The state of the optimisers as named tensors."""
+def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """The state of an optimiser as named tensors."""
     return {
-        f"{index}.{key}.{name}": torch.as_tensor(value)
-        for index, optimizer in enumerate(optimizers)
+        f"{key}.{name}": torch.as_tensor(value)
         for key, state in optimizer.state_dict()["state"].items()
         for name, value in state.items()
     }
 
 
-def restore_optimizers(optimizers: list[torch.optim.Optimizer], tensors: dict[str, Tensor]) -> None:
+def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
     """Put the state back where `optimizer_tensors` took it from."""
-    for index, optimizer in enumerate(optimizers):
-        state: dict[int, dict[str, Tensor]] = {}
-        for name, value in below(tensors, f"{index}.").items():
-            key, slot = name.split(".", 1)
-            state.setdefault(int(key), {})[slot] = value
-        optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+    state: dict[int, dict[str, Tensor]] = {}
+    for name, value in tensors.items():
+        key, slot = name.split(".", 1)
+        state.setdefault(int(key), {})[slot] = value
+    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})

@@ -152,8 +152,7 @@ class Parallel(Trainer):
     def step(self, batches: Any, step: int) -> tuple[Tensor, int]:
         """One optimiser step over all parts; the loss and the number of documents behind it."""
         self.modules.train()
-        for optimizer in self.optimizers:
-            optimizer.zero_grad(set_to_none=True)
+        self.forget_gradient()
         buffers = list(self.modules.buffers())
         before = [buffer.clone() for buffer in buffers]
         change = [torch.zeros_like(buffer) for buffer in buffers]

@@ -14,7 +14,7 @@ and ends at the same one.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Literal
 
 import torch
@@ -167,16 +167,27 @@ def decay_for(queries: int) -> float:
 
 
 def make_optimizer(
-    parameters: list[nn.Parameter], config: Training, rate: float, decay: float
+    config: Training, groups: Iterable[tuple[list[nn.Parameter], float, float]]
 ) -> torch.optim.Optimizer:
-    """The optimiser that the config names, over one group of parameters."""
-    groups = [{"params": parameters, "lr": rate, "base": rate, "weight_decay": decay}]
+    """The optimiser that the config names, over groups of parameters with their step size and weight decay."""
+    rows = [{"params": own, "lr": rate, "base": rate, "weight_decay": decay} for own, rate, decay in groups if own]
     match config.optimizer:
         case "adagrad":
-            return torch.optim.Adagrad(groups, initial_accumulator_value=0.1, fused=True)
+            return torch.optim.Adagrad(rows, initial_accumulator_value=0.1, fused=True)
         case "adam":
-            return torch.optim.Adam(groups, fused=True)
+            return torch.optim.Adam(rows, fused=True)
         case "adamw":
-            return torch.optim.AdamW(groups, fused=True)
+            return torch.optim.AdamW(rows, fused=True)
         case "sgd":
-            return torch.optim.SGD(groups, fused=True)
+            return torch.optim.SGD(rows, fused=True)
+
+
+def clip_gradient(parameters: Iterable[nn.Parameter], norm: float) -> None:
+    """Shrink the gradient of these parameters to a norm, where it is longer; nothing waits for the device.
+
+    As `torch.nn.utils.clip_grad_norm_` does, without its checks and groupings, which take as long again.
+    """
+    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+    if gradients:
+        length = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
+        torch._foreach_mul_(gradients, (norm / (length + 1e-6)).clamp(max=1.0))
