@@ -19,11 +19,12 @@ from large import large
 from rich.console import Console
 from rich.table import Table
 from score import score
-from step import step
+from step import one_or_two, step
 from training import training
 
 PARTS: dict[str, Callable[[Options], list[Row]]] = {
     "step": step,
+    "threads": one_or_two,
     "score": score,
     "simulate": simulating,
     "reopen": reopening,

@@ -124,6 +124,21 @@ def test_the_python_example_runs(readme: str, tmp_path: Path, monkeypatch: pytes
     assert [unskew.load(tmp_path / folder).features for folder in saved] == [40]
 
 
+@pytest.mark.slow
+def test_the_python_example_recovers_examination(
+    readme: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it stands: a million pages, none shuffled, and the defaults that a user gets."""
+    example = next(code for code in fenced(readme, "python") if "unskew.learn(" in code)
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    exec(compile(example, "README.md", "exec"), names)  # our own documentation
+    run, curve = names["run"], unskew.behaviours.PositionBias().curve
+    assert isinstance(run, unskew.Run)
+    truth = [value / curve[0] for value in curve]
+    assert run.propensity() == pytest.approx(truth, rel=0.1)
+
+
 def test_the_shell_example_runs(readme: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Line by line, with fewer pages and steps, in a folder that holds a copy of the example run file."""
     example = next(code for code in fenced(readme, "(?:bash|console|sh)") if "unskew learn" in code)

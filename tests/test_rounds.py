@@ -67,8 +67,8 @@ def test_a_warm_up_belongs_to_the_first_round() -> None:
         ([1.0, 0.5], True, False),  # it has only got worse
         ([0.0, 1.0, 2.0, 1.0], True, False),
         ([0.0, 1.0, 2.0, 1.7], True, True),  # worse by less than a quarter of what was gained
-        ([0.0, 1.0, 1.5], False, True),
-        ([0.0, 1.0, 1.2], True, True),  # a sixth of all that was gained is not enough
+        ([0.0, 1.0, 1.9], False, True),
+        ([0.0, 1.0, 1.5], True, True),  # a third of all that was gained is not enough
         ([math.nan, 1.0, 2.0], False, True),
         ([0.0, 1.0, math.nan], False, False),
         ([math.nan], True, False),  # nothing is known, so nothing is to be gained
