@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import torch
 
-WORTHWHILE = 100_000_000
+WORTHWHILE = 200_000_000
 """Multiplications of a step, forward, from which on a second thread saves more than it costs."""
 
 
