@@ -314,7 +314,7 @@ class SideTrainer(Trainer):
     def __init__(self, tower: WithSide, method: MethodModule, config: Training, fit: Fit) -> None:
         """Goes on from the weights of a finished training, for as many steps as that had."""
         super().__init__(tower, method, config.model_copy(update={"steps": max(fit.step, 1)}))
-        self.optimizers = [make_optimizer(list(tower.side.parameters()), config, config.learning_rate, 0.0)]
+        self.optimizer = make_optimizer(config, [(list(tower.side.parameters()), config.learning_rate, 0.0)])
         self.fit.best = fit.best  # what it chooses must be better
         self.best_weights = {name: value.clone() for name, value in self.modules.state_dict().items()}
 
