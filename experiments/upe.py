@@ -19,8 +19,12 @@ import unskew
 from unskew.clicks.simulate.logger import SvmLogger
 from unskew.measuring import mean_over_seeds, ndcg_metric
 
+OWN = {
+    "ipw": unskew.methods.IPW(propensity="oracle"),
+    "upe, embedded": unskew.methods.UPE(confounding="embedded"),
+}
 LOGGERS = {"weak": SvmLogger(), "strong": SvmLogger(share=0.3, favourite=0.0)}
-ARMS = ("naive", "dla", "upe, by rank", "upe, by score", "ipw", "labeled")
+ARMS = ("naive", "dla", "upe, by rank", "upe, by score", "upe, embedded", "ipw", "labeled")
 
 
 def main():
@@ -42,7 +46,7 @@ def main():
             log = unskew.simulate(lists, "position", pages=options.pages, seed=seed, logger=logger, truth=True)
             scored = replace(log, columns={**log.columns, "logging_score": logger.scores(lists, seed)[log.row]})
             for arm in ARMS:
-                method = unskew.methods.IPW(propensity="oracle") if arm == "ipw" else arm.split(",")[0]
+                method = OWN.get(arm, arm.split(",")[0])
                 run = unskew.learn(
                     scored if arm.endswith("score") else log, method, ranker="mlp", steps=options.steps, seed=seed,
                     threads=1,

@@ -12,6 +12,7 @@ from torch import Tensor
 from unskew.clicks.lists.inputs import Vectors
 from unskew.learning.losses import softmax_loss
 from unskew.learning.methods import (
+    DLA,
     UPE,
     Additive,
     Context,
@@ -99,7 +100,7 @@ def test_gradient_reversal_pushes_the_bias_against_its_own_head() -> None:
 
 def upe(width: int = 2) -> MethodModule:
     """With a head that adds up its embedding, f(h) = sum h, and ranks that shift it by BIAS."""
-    method = UPE(width=width).build(Context(3))
+    method = UPE(width=width, confounding="embedded").build(Context(3))
     with torch.no_grad():
         method.head = torch.nn.Linear(width, 1, bias=False)
         method.head.weight.fill_(1.0)
@@ -128,6 +129,25 @@ def test_upe_losses_by_hand() -> None:
     torch.testing.assert_close(method.propensity(), (expected - expected[0]).exp())
 
 
+def test_upe_by_a_factor_without_a_confounder_is_dla_and_the_logging_ranker() -> None:
+    b, method, dla = batch(), UPE(width=2).build(Context(3)), DLA().build(Context(3))
+    with torch.no_grad():
+        method.rank.copy_(BIAS.unsqueeze(-1))
+        method.head = torch.nn.Linear(2, 1, bias=False)
+        method.head.weight.fill_(1.0)
+    set_bias(dla.bias)
+    m = EMBEDDING.sum(-1)
+    logging = softmax_loss(m, torch.tensor([[1.0, 1 / 2, 1 / 3]] * 2), where=b.where)
+    found = method(upe_outputs(), b)
+    assert found.item() == pytest.approx((dla(SCORES.unsqueeze(-1), b) + logging).item(), rel=1e-5)
+    assert method.propensity().tolist() == pytest.approx((BIAS - BIAS[0]).exp().tolist())
+    with torch.no_grad():
+        method.taste.fill_(0.7)
+    confounded = softmax_loss(m * 0.7 + BIAS, CLICKS, where=b.where, weights=torch.exp(SCORES[:, :1] - SCORES))
+    plain = softmax_loss(BIAS.expand(2, 3), CLICKS, where=b.where, weights=torch.exp(SCORES[:, :1] - SCORES))
+    assert (method(upe_outputs(), b) - found).item() == pytest.approx((confounded - plain).item(), rel=1e-4)
+
+
 def test_upe_fits_logging_scores_where_the_log_has_them() -> None:
     scores = torch.tensor([[2.0, 0.5, -1.0], [math.nan, 0.0, 0.0]])
     b = replace(batch(), serp={"logging_score": scores}, impressions=torch.tensor([[3.0] * 3, [2.0] * 3]))
@@ -139,7 +159,7 @@ def test_upe_fits_logging_scores_where_the_log_has_them() -> None:
 
 
 def test_upe_averages_examination_over_documents_at_every_rank() -> None:
-    method = UPE(width=2).build(Context(3)).train()
+    method = UPE(width=2, confounding="embedded").build(Context(3)).train()
     with torch.no_grad():
         method.rank.copy_(torch.tensor([[0.5, 0.0], [0.0, 1.0], [-1.0, 0.3]]))
     mean = torch.zeros(3)

@@ -5,14 +5,19 @@ Reference: Luo et al., "Unconfounded Propensity Estimation for Unbiased Learning
 Documents at high ranks are relevant, since a ranker put them there; a propensity model that sees ranks alone takes
 part of that relevance for examination. So a network g of its own, with a head f, learns the logging ranker first,
 
-    Lm = Lsoft(f(g(x)), p)                     p: softmax of the logging scores, or 1 / rank where the log has none
-    e_k(x) = f(g(x) + v_k)                     examination with the confounder in it; v_k an embedding of the rank
-    Le = Lsoft(e, c; exp(s_1 - s_k))           as in dual learning; f and g stay as they are, v learns
-    a_k = log mean_x softmax_k(e_1(x) ... e_P(x))        examination if ranks were given out at random (backdoor)
+    Lm = Lsoft(m, p),  m = f(g(x))             p: softmax of the logging scores, or 1 / rank where the log has none
+    e_k(x) = v_k + t m(x)                      examination with the confounder in it
+    Le = Lsoft(e, c; exp(s_1 - s_k))           as in dual learning; v and t learn, m stays as it is
+    a_k = log mean_x P(seen at k | x)          examination if ranks were given out at random (backdoor): v_k here
     Lr = Lsoft(s, c; exp(a_1 - a_k))           the ranker sees a_k alone
 
-Differences from the paper: confounder, propensity and ranker are learned together, gradients kept apart, as in the
-released code; its average is over 16 shuffles of each list, where ours puts each document shown at every rank.
+Differences from the paper: there e_k(x) = f(g(x) + v_k) with v_k an embedding of the rank, and a_k is averaged
+over documents (`confounding = "embedded"`; over 16 shuffles of each list in the released code, ours puts each
+document shown at every rank). What a logging ranker that always gives the same order knows explains ranks wholly;
+then nothing is left for v_k, and the weights go the wrong way. So by default clicks say, by t, how much of it there
+is. Confounder, propensity and ranker are learned together, gradients kept apart, as in the released code.
+
+No benefit over `dla` was found, with weak or strong logging rankers (docs/records/upe.md).
 """
 
 from __future__ import annotations
@@ -62,14 +67,21 @@ class UPEMethod(MethodModule):
         super().__init__(config, context)
         self.side = Side(config.confounder, config.width, later=False, penalty=0.0)  # g
         self.head = Head(nn.Linear(config.width, 32), nn.ELU(), nn.Linear(32, 1))  # f
-        self.rank = nn.Parameter(torch.zeros(context.positions, config.width))  # v
-        self.register_buffer("averaged", torch.zeros(context.positions))  # a, followed over steps
+        embedded = config.confounding == "embedded"
+        self.rank = nn.Parameter(torch.zeros(context.positions, config.width if embedded else 1))  # v
+        self.taste = nn.Parameter(torch.zeros(())) if not embedded else None  # t
+        self.register_buffer("averaged", torch.zeros(context.positions))  # a, followed over steps if embedded
 
     def frozen_head(self, h: Tensor) -> Tensor:
         """f of embeddings [..., W], which does not learn from it."""
         fixed = {name: value.detach() for name, value in self.head.named_parameters()}
         found: Tensor = functional_call(self.head, fixed, (h,))
         return found.squeeze(-1)
+
+    def confounded(self, h: Tensor, m: Tensor, position: Tensor) -> Tensor:
+        """e of each shown result, [B, K]."""
+        v = at_rank(self.rank, position)
+        return self.frozen_head(h + v) if self.taste is None else v.squeeze(-1) + self.taste * m
 
     @torch.no_grad()
     def adjusted(self, h: Tensor, shown: Tensor) -> Tensor:
@@ -84,24 +96,30 @@ class UPEMethod(MethodModule):
         where, clicks, limit = batch.where, batch.clicks, self.config.max_weight
         relevance = relevance.where(where.unsqueeze(-1), 0.0)
         s, h = relevance[..., 0], relevance[..., 1:]
-        logging = softmax_loss(self.head(h).squeeze(-1), logging_target(batch), where=where)
-        e = self.frozen_head(h.detach() + at_rank(self.rank, batch.position))
+        m = self.head(h).squeeze(-1)
+        logging = softmax_loss(m, logging_target(batch), where=where)
+        e = self.confounded(h.detach(), m.detach(), batch.position)
         w_r = dual_weights(s.detach(), where, max_weight=limit)
-        a = self.averaged
-        if self.training:
+        a = self.examination()
+        if self.training and self.taste is None:
             a = self.adjusted(h.detach(), torch.where(where, batch.impressions, 0.0))
             self.averaged.lerp_(a, 0.05)
         w_e = dual_weights(at_rank(a, batch.position), where, max_weight=limit)
         ranking = softmax_loss(s, clicks, where=where, weights=w_e)
         return logging + softmax_loss(e, clicks, where=where, weights=w_r) + ranking
 
+    def examination(self) -> Tensor:
+        """a_k [P], up to a constant."""
+        return self.averaged if self.taste is None else self.rank.detach().squeeze(-1)
+
     def click_scores(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """Relevance times examination, in log space."""
-        return relevance[..., 0] + at_rank(self.averaged, batch.position)
+        return relevance[..., 0] + at_rank(self.examination(), batch.position)
 
     def propensity(self) -> Tensor:
         """exp(a_k - a_1)."""
-        return (self.averaged - self.averaged[0]).exp()
+        a = self.examination()
+        return (a - a[0]).exp()
 
 
 class UPE(ListConfig):
@@ -113,6 +131,8 @@ class UPE(ListConfig):
     """Clip both weights at this value; none clips nothing."""
     confounder: Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(strict=False)] = (32,)
     """Hidden units of the network that learns the logging ranker."""
+    confounding: Literal["additive", "embedded"] = "additive"
+    """How what the logging ranker knew enters examination: by a factor that clicks say, or as published."""
     width: int = Field(16, ge=1)
     """Length of its embedding of a document."""
 
