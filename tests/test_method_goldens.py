@@ -6,6 +6,7 @@ import itertools
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from unskew.clicks.lists.synthetic import make_lists
 from unskew.clicks.presentation import fit_presentation
 from unskew.clicks.simulate import PositionBias, simulate
 from unskew.errors import ConfigError, DataError
+from unskew.learning.factors import BiasTower
 from unskew.learning.fitting.loop import Fit, Trainer, fit_side
 from unskew.learning.fitting.training import Training
 from unskew.learning.losses import softmax_loss
@@ -38,6 +40,7 @@ from unskew.learning.methods import (
     LBDBer,
     LBDLips,
     MethodConfig,
+    MethodModule,
     MixEM,
     Unlimited,
     Vectorization,
@@ -46,7 +49,7 @@ from unskew.learning.methods.affine import list_relevance
 from unskew.learning.methods.base_vectors import base_loss, base_vector, label_vector
 from unskew.learning.methods.lbd import lipschitz_penalty, published_penalty
 from unskew.learning.methods.mixem import mixture_loss
-from unskew.learning.model import build_tower
+from unskew.learning.model import Model, build_tower
 from unskew.learning.rankers import MLP
 from unskew.learning.rankers.beside import WithSide, penalty_of
 from unskew.learning.rankers.networks import network as network_of
@@ -480,7 +483,7 @@ def test_base_model_learns_mean_and_spread_of_what_it_sees() -> None:
 
 def test_vectorization_scores_by_the_base_vector_once_it_is_ready() -> None:
     method = Vectorization(dimension=2).build(Context(3)).eval()
-    assign(method.mean, [0.5, -1.0])
+    assign(method.common.mean, [0.5, -1.0])
     r = torch.tensor([[[1.0, 2.0], [3.0, 1.0], [9.0, 9.0]]])
     mu, v = torch.tensor([[[2.0, 0.0], [4.0, 1.0], [9.0, 9.0]]]), torch.zeros(1, 3, 2)
     outputs, where = torch.cat([r, mu, v], dim=-1), torch.tensor([[True, True, False]])
@@ -494,9 +497,9 @@ def test_vectorization_follows_the_mean_embedding_of_what_is_shown() -> None:
     assign(method.observation.tables["position"], [[3.0], [-1.0]])
     batch = replace(example([[1.0, 0.0]]), impressions=torch.tensor([[3.0, 1.0]]))
     method(torch.zeros(1, 2, 3), batch)
-    assert method.mean.tolist() == pytest.approx([0.95 + 0.05 * 2.0])
+    assert method.common.mean.tolist() == pytest.approx([0.95 + 0.05 * 2.0])
     method(torch.zeros(1, 2, 3), replace(batch, where=batch.where & False))  # nothing shown, nothing learned
-    assert method.mean.tolist() == pytest.approx([0.95 + 0.05 * 2.0])
+    assert method.common.mean.tolist() == pytest.approx([0.95 + 0.05 * 2.0])
 
 
 def test_joint_schedule_holds_o_at_ones_first() -> None:
@@ -544,9 +547,15 @@ def test_the_base_loss_does_not_move_what_it_describes() -> None:
         torch.testing.assert_close(one, other)
 
 
+def factored(**settings: Any) -> MethodModule:
+    """With ranks 1 and 2, and three devices, of which the last two codes are unseen and missing."""
+    presentation = fit_presentation({"serp_device": np.arange(1)}, ["serp_device"])
+    config = Vectorization(dimension=2, factors=("serp_device",), **settings)
+    return config.build(Context(2, presentation=presentation))
+
+
 def test_factors_add_their_embeddings() -> None:
-    presentation = fit_presentation({"serp_device": np.array([0])}, ["serp_device"])  # three codes
-    method = Vectorization(dimension=2, factors=("serp_device",)).build(Context(2, presentation=presentation))
+    method = factored()
     tables = method.observation.tables
     assert tables["position"].tolist() == [[1, 1], [1, 1]]
     assert (tables["serp_device"] == 0).all()  # at first nothing is told apart
@@ -557,12 +566,52 @@ def test_factors_add_their_embeddings() -> None:
     assert method.embedding(batch).flatten().tolist() == pytest.approx(expected)
 
 
-def test_observation_may_be_a_network_on_all_factors(log: Log) -> None:
-    config = Vectorization(dimension=2, factors=("serp_device",), bias="tower")
-    model = unskew.learn(log, config, ranker="linear", steps=5).model
-    o = model.method.observation(model.method.factors.ranks())
-    assert o.shape == (5, 2)
-    assert len({tuple(row) for row in o.tolist()}) == 5
+def test_observation_may_be_a_network_on_all_factors() -> None:
+    """It starts where the table does, and factors may interact in it."""
+    torch.manual_seed(0)
+    method = factored(bias="tower")
+    batch = replace(example([[0.0, 0.0]]), serp={"serp_device": torch.tensor([[0, 1]])})
+    tower = method.observation
+    assert isinstance(tower, BiasTower)
+    values = method.factors.of(batch)
+    hidden = tower.bias + tower.codes(values)
+    torch.testing.assert_close(method.embedding(batch), 1.0 + tower.layers(hidden))
+    other = replace(batch, serp={"serp_device": torch.tensor([[1, 1]])})
+    at = [method.embedding(each) for each in (batch, other)]
+    swapped = method.embedding(replace(other, position=torch.tensor([[2, 2]])))
+    assert not torch.allclose(at[1][0, 0] - at[0][0, 0], swapped[0, 0] - at[0][0, 1])
+
+
+def test_the_most_likely_factors_by_hand() -> None:
+    """t* = argmax of the product of P(t | x_i), each factor by itself; then o(t*)."""
+    method = factored(project="factor").eval()
+    method.ready.fill_(1)
+    assign(method.observation.tables["position"], [[1.0, 2.0], [3.0, -1.0]])
+    assign(method.observation.tables["serp_device"], [[0.0, 0.0], [0.5, 0.5], [9.0, 9.0]])
+    rank = torch.tensor([[0.7, 0.3], [0.4, 0.6], [0.01, 0.99]]).log()  # the last is padding
+    device = torch.tensor([[0.5, 0.4, 0.1], [0.2, 0.7, 0.1], [0.0, 0.0, 1.0]]).log().clamp(min=-50)
+    r = torch.tensor([[1.0, 0.0], [0.0, 1.0], [5.0, 5.0]])
+    outputs = torch.cat([r, rank + 3.0, device], dim=-1).unsqueeze(0)
+    where = torch.tensor([[True, True, False]])
+    # ranks: .7 * .4 = .28 against .3 * .6 = .18; devices: .10, .28, .01
+    assert method.base(outputs, where).tolist() == [pytest.approx([1.5, 2.5])]
+    assert method.score(outputs, where).tolist() == [pytest.approx([1.5, 2.5, 0.0])]
+    batch = replace(
+        example([[1.0, 0.0, 0.0]]), where=where, impressions=torch.tensor([[3.0, 1.0, 0.0]]),
+        serp={"serp_device": torch.tensor([[1, 1, 0]])},
+    )  # fmt: skip
+    loss = -(3 * (math.log(0.7) + math.log(0.4)) + math.log(0.6) + math.log(0.7)) / 4
+    assert method.side_loss(outputs, batch).item() == pytest.approx(loss, abs=1e-5)
+
+
+def test_by_the_most_likely_factor_every_list_is_projected_on_o_of_a_rank(log: Log) -> None:
+    config = Vectorization(dimension=2, project="factor")
+    model = unskew.learn(log, config, ranker=MLP(sizes=(8,)), steps=30, seed=0).model
+    assert isinstance(model, Model)
+    relevance, where = model.relevance(model.prepared(log.lists), log.lists.sizes)
+    found = model.method.base(relevance, where)
+    table = model.method.observation.tables["position"]
+    assert all((table == row).all(-1).any() for row in found)
 
 
 @pytest.fixture(scope="module")

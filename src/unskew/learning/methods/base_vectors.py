@@ -13,6 +13,8 @@ Legend: B lists, K documents of a list, d length of an embedding, V values of a 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor, nn
 
@@ -44,10 +46,20 @@ def likely_value(logits: Tensor, where: Tensor) -> Tensor:
     return torch.where(where.unsqueeze(-1), log_p, 0.0).sum(-2).argmax(-1)
 
 
-def factor_loss(logits: Tensor, values: Tensor, *, where: Tensor, weights: Tensor) -> Tensor:
-    """Mean of -log P(t | x) over documents shown: what P(T | X) is estimated by, values [B, K] from 0."""
-    index = values.clamp(0, logits.shape[-1] - 1).unsqueeze(-1)
-    each = -torch.log_softmax(logits, dim=-1).gather(-1, index).squeeze(-1)
+def by_factor(outputs: Tensor, sizes: Mapping[str, int]) -> dict[str, Tensor]:
+    """log P(t | x) of every factor up to a constant, [B, K, V] each, from outputs side by side."""
+    parts = torch.split(outputs, list(sizes.values()), dim=-1)
+    return dict(zip(sizes, parts, strict=True))
+
+
+def factor_loss(
+    logits: Mapping[str, Tensor], values: Mapping[str, Tensor], *, where: Tensor, weights: Tensor
+) -> Tensor:
+    """Mean of -log P(t | x) over documents shown, summed over factors; values [B, K] from 0."""
+    each = torch.zeros(where.shape).to(weights)
+    for name, z in logits.items():
+        index = values[name].long().clamp(0, z.shape[-1] - 1).unsqueeze(-1)
+        each = each - torch.log_softmax(z, dim=-1).gather(-1, index).squeeze(-1)
     return shown_mean(each, where=where, weights=weights)
 
 
@@ -93,26 +105,33 @@ def principal_direction(mean: Tensor, second: Tensor, towards: Tensor) -> Tensor
 
 
 class CommonVector(nn.Module):
-    """b [d] that is the same for every list: from labels, or the principal direction of embeddings seen so far."""
+    """b [d] that is the same for every list: from labels, by PCA of embeddings seen so far, or the mean of o."""
 
+    mean: Tensor
     solved: Tensor
     spread: Tensor
 
-    def __init__(self, dimension: int, *, labels: bool) -> None:
+    def __init__(self, dimension: int, kind: str) -> None:
+        """`kind` is `labels`, `pca`, or anything else for the mean, which also stands in until the others know."""
         super().__init__()
-        self.labels = labels
+        self.kind = kind
+        self.register_buffer("mean", torch.ones(dimension))
         self.register_buffer("solved", torch.zeros(dimension))
         self.register_buffer("spread", torch.zeros(dimension + 1, dimension))  # mean of r, and of r r'
 
     @torch.no_grad()
-    def follow(self, r: Tensor, share: Tensor) -> None:
-        """Follow the moments of embeddings [B, K, d] over steps; `share` [B, K, 1] adds up to 1."""
-        moments = torch.cat([(share * r).sum((0, 1))[None], torch.einsum("bki,bkj->ij", share * r, r)])
-        self.spread.lerp_(moments, 0.05)
+    def follow(self, r: Tensor, o: Tensor, shown: Tensor) -> None:
+        """Follow the moments of embeddings [B, K, d] over steps, by how often each was shown [B, K]."""
+        total = shown.sum()
+        if total > 0:
+            share = (shown / total).unsqueeze(-1)
+            self.mean.lerp_((share * o).sum((0, 1)), 0.05)
+            moments = torch.cat([(share * r).sum((0, 1))[None], torch.einsum("bki,bkj->ij", share * r, r)])
+            self.spread.lerp_(moments, 0.05)
 
-    def forward(self, towards: Tensor) -> Tensor:
-        """b, or `towards` where nothing is known yet."""
-        if self.labels:
-            return self.solved if self.solved.any() else towards
+    def forward(self) -> Tensor:
+        """b."""
+        if self.kind == "labels" and self.solved.any():
+            return self.solved
         mean, second = self.spread[0], self.spread[1:]
-        return principal_direction(mean, second, towards) if second.any() else towards
+        return principal_direction(mean, second, self.mean) if self.kind == "pca" and second.any() else self.mean

@@ -14,8 +14,8 @@ part of that relevance for examination. So a network g of its own, with a head f
 Differences from the paper: there e_k(x) = f(g(x) + v_k) with v_k an embedding of the rank, and a_k is averaged
 over documents (`confounding = "embedded"`; over 16 shuffles of each list in the released code, ours puts each
 document shown at every rank). What a logging ranker that always gives the same order knows explains ranks wholly;
-then nothing is left for v_k, and the weights go the wrong way. So by default clicks say, by t, how much of it there
-is. Confounder, propensity and ranker are learned together, gradients kept apart, as in the released code.
+then nothing is left for v_k, and the weights go the wrong way. So by default clicks say, by t, how much of it
+there is. Confounder, propensity and ranker are learned together, gradients kept apart, as in the released code.
 
 No benefit over `dla` was found, with weak or strong logging rankers (docs/records/upe.md).
 """

@@ -12,8 +12,7 @@ Differences from the paper: o starts at ones and lambda ||W||^2 / 2 joins means,
 trains both stages together from step 500 of 15,000 on (`schedule = "joint"`). In two stages the base model learns
 beside stage 1 too, gradients and clipping apart, so that validation ranks as the model will; then it goes on
 alone, and where labels choose, so do they among its weights. v is kept within [-10, 10]. Several factors add their
-embeddings, or with `bias = "tower"` o is a network on all of them. Where there is no base model yet, the mean of o
-over the log stands in for b.
+embeddings, or go into a network together (`bias = "tower"`). Before there is a base model, b is the mean of o.
 """
 
 from __future__ import annotations
@@ -24,8 +23,9 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from unskew.errors import ConfigError
 from unskew.learning.losses import softmax_loss
-from unskew.learning.methods.base_vectors import CommonVector, base_loss, base_vector, label_vector
+from unskew.learning.methods import base_vectors as to
 from unskew.learning.methods.biased import BiasConfig, bias_model
 from unskew.learning.methods.contract import Context, ListConfig, MethodModule, Side
 from unskew.types import ClickBatch
@@ -36,22 +36,22 @@ class VectorizationMethod(MethodModule):
 
     config: Vectorization
     ready: Tensor
-    mean: Tensor
     step: Tensor
 
     def __init__(self, config: Vectorization, context: Context) -> None:
         super().__init__(config, context)
         self.outputs = d = config.dimension
         self.factors = config.factors_in(context)
-        starts = {name: torch.zeros(size, d) for name, size in self.factors.sizes.items()}
-        for name in list(starts)[:1]:
-            starts[name] += 1  # so that at first nothing is told apart
+        sizes = self.factors.sizes
+        starts = {name: torch.full((n, d), float(at == 0)) for at, (name, n) in enumerate(sizes.items())}
         self.observation = bias_model(config, self.factors, starts, torch.ones(d))
-        self.common = CommonVector(d, labels=config.project == "labels")
-        if config.project == "gaussian":
-            self.side = Side(config.base, 2 * d, later=config.schedule == "two_stage", penalty=config.penalty)
+        self.common = to.CommonVector(d, config.project)
+        width = {"gaussian": 2 * d, "factor": sum(sizes.values())}.get(config.project)
+        if width == 0:
+            raise ConfigError('project = "factor" needs the rank, or a column of few values')
+        if width is not None:
+            self.side = Side(config.base, width, later=config.schedule == "two_stage", penalty=config.penalty)
         self.register_buffer("ready", torch.zeros(()))  # 1 once the base model has learned
-        self.register_buffer("mean", torch.ones(d))
         self.register_buffer("step", torch.zeros((), dtype=torch.int64))
 
     def parts(self, relevance: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -87,38 +87,41 @@ class VectorizationMethod(MethodModule):
     def note(self, r: Tensor, batch: ClickBatch) -> None:
         """Count the step, and follow what is shown."""
         self.ready.fill_(float(self.side is not None and not self.frozen))
-        shown = torch.where(batch.where, batch.impressions, 0.0).unsqueeze(-1)
-        if shown.sum() > 0:
-            share = shown / shown.sum()
-            self.mean.lerp_((share * self.embedding(batch)).sum((0, 1)), 0.05)
-            self.common.follow(r, share)
+        self.common.follow(r, self.embedding(batch), torch.where(batch.where, batch.impressions, 0.0))
         self.step += 1
 
     def side_loss(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
-        """Stage 2: the base loss of the documents shown, o held constant."""
+        """Stage 2: how likely o, or the factors, of the documents shown are; o held constant."""
+        where, n = batch.where, batch.impressions
+        if self.config.project == "factor":
+            logits = to.by_factor(relevance[..., self.outputs :], self.factors.sizes)
+            return to.factor_loss(logits, self.factors.of(batch), where=where, weights=n)
         _, mu, v = self.parts(relevance)
-        return base_loss(mu, v, self.embedding(batch).detach(), where=batch.where, weights=batch.impressions)
+        return to.base_loss(mu, v, self.embedding(batch).detach(), where=where, weights=n)
 
     def settle(self, relevance: Tensor, labels: Tensor, where: Tensor) -> None:
         """Solve for the base vector that labels ask for."""
-        self.common.solved.copy_(label_vector(relevance[..., : self.outputs], labels, where))
+        self.common.solved.copy_(to.label_vector(relevance[..., : self.outputs], labels, where))
 
     def score_weights(self) -> Tensor | None:
         """b, or None where every list has a base vector of its own."""
-        found: Tensor | None = self.common(self.mean) if self.side is None else None
-        return found
+        return torch.as_tensor(self.common()) if self.side is None else None
+
+    def base(self, relevance: Tensor, where: Tensor) -> Tensor:
+        """b of each list, [B, d]."""
+        if self.side is None or self.ready == 0:
+            return torch.as_tensor(self.common()).expand(len(relevance), -1)
+        if self.config.project == "gaussian":
+            return to.base_vector(*self.parts(relevance)[1:], where)
+        logits = to.by_factor(relevance[..., self.outputs :], self.factors.sizes)
+        likely = {name: to.likely_value(each, where) for name, each in logits.items()}
+        numbers = {name: relevance.new_zeros(len(relevance)) for name in self.factors.numbers}
+        return torch.as_tensor(self.observation(likely | numbers))
 
     def score(self, relevance: Tensor, where: Tensor) -> Tensor:
         """r . b with the base vector of each list."""
-        r = relevance[..., : self.outputs]
-        if self.side is None:
-            b = self.common(self.mean).expand(len(r), -1)
-        elif self.ready == 0:
-            b = self.mean.expand(len(r), -1)
-        else:
-            b = base_vector(*self.parts(relevance)[1:], where)
-        scores: Tensor = (r * b.unsqueeze(-2)).sum(-1).where(where, 0.0)
-        return scores
+        b = self.base(relevance, where).unsqueeze(-2)
+        return (relevance[..., : self.outputs] * b).sum(-1).where(where, 0.0)
 
 
 class Vectorization(BiasConfig, ListConfig):
@@ -134,9 +137,9 @@ class Vectorization(BiasConfig, ListConfig):
     """Steps of the joint schedule in which o stays at ones; published 500 of 15,000, the same share of 1,000."""
     base: Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(strict=False)] = (128, 64)
     """Hidden units of the base model; the published 256, 64 makes scoring a third slower than by a scalar."""
-    project: Literal["gaussian", "labels", "pca"] = "gaussian"
-    """What embeddings are projected on to be ranked: the most likely observation embedding of the list; a vector
-    solved for from labelled validation lists; or the direction in which they vary most, a baseline."""
+    project: Literal["gaussian", "factor", "labels", "pca"] = "gaussian"
+    """What embeddings are projected on to be ranked: the most likely observation embedding of the list; o of its
+    most likely factors; a vector from labelled validation lists; or, a baseline, where they vary most."""
     penalty: float = Field(0.001, ge=0)
     """lambda, the L2 penalty on the base model."""
 
