@@ -16,8 +16,6 @@ over documents (`confounding = "embedded"`; over 16 shuffles of each list in the
 document shown at every rank). What a logging ranker that always gives the same order knows explains ranks wholly;
 then nothing is left for v_k, and the weights go the wrong way. So by default clicks say, by t, how much of it
 there is. Confounder, propensity and ranker are learned together, gradients kept apart, as in the released code.
-
-No benefit over `dla` was found, with weak or strong logging rankers (docs/records/upe.md).
 """
 
 from __future__ import annotations
