@@ -22,7 +22,19 @@ from unskew.learning.curves import EXAMINATION, Curve
 from unskew.learning.factors import BiasTable, BiasTower, Factors
 from unskew.learning.fitting.loop import Trainer
 from unskew.learning.fitting.training import Training
-from unskew.learning.methods import DLA, METHODS, PAL, Additive, EDot, EInter, MethodConfig, MixEM, RegressionEM
+from unskew.learning.methods import (
+    DLA,
+    LBD,
+    METHODS,
+    PAL,
+    Additive,
+    EDot,
+    EInter,
+    LBDLips,
+    MethodConfig,
+    MixEM,
+    RegressionEM,
+)
 from unskew.learning.methods.regression_em import logit_of_product
 from unskew.learning.model import Model, build
 from unskew.learning.rankers import Linear
@@ -144,6 +156,21 @@ def test_a_factor_explains_clicks(name: str, bias: str, log: Log) -> None:
     image, text, video = curves(model)["media"].values
     assert image > text > video
     assert likelihood(model, small) > likelihood(learned(small, METHODS[name](), 200), small) + 0.005
+
+
+@pytest.mark.parametrize("config", [LBD(factors=("media",)), LBDLips(factors=("media",))], ids=str)
+def test_observation_of_rank_and_document_tells_factors_apart(config: MethodConfig, log: Log) -> None:
+    """By hand at h = 0, and near the truth: documents may take a part of it."""
+    model = learned(log, config)
+    assert model.propensity() is None
+    found = curves(model)
+    assert found["media"].what == "observation before the document"
+    assert off(found["position"], RANKS) < (ERROR if config.drop else 0.4)
+    assert off(found["media"], MEDIA_SORTED) < ERROR
+    b = {name: table.tolist() for name, table in model.method.level.tables.items()}
+    t = config.drop
+    o = [t + (1 - t) / (1 + math.exp(-(b["position"][0] + b["media"][code]))) for code in range(3)]
+    assert found["media"].values == pytest.approx([x / o[0] for x in o], abs=1e-4)
 
 
 def likelihood(model: Model, log: Log) -> float:
@@ -278,6 +305,18 @@ def test_em_with_two_factors_by_hand() -> None:
 def test_settings_that_exclude_each_other_are_refused(settings: dict[str, object], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         PAL(**settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"factors": ("media",), "observation": "free"}, 'which observation = "probability" has'),
+        ({"factors": ("media",), "position": False}, "factors add to the level of each rank"),
+    ],
+)
+def test_observation_without_a_level_takes_no_factors(settings: dict[str, object], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        LBD(**settings)
 
 
 def test_a_tower_has_no_step_of_em() -> None:

@@ -26,7 +26,7 @@ from unskew.errors import ConfigError, DataError
 from unskew.learning.factors import BiasTower
 from unskew.learning.fitting.loop import Fit, Trainer, fit_side
 from unskew.learning.fitting.training import Training
-from unskew.learning.losses import softmax_loss
+from unskew.learning.losses import lipschitz_penalty, published_penalty, softmax_loss
 from unskew.learning.methods import (
     LBD,
     PAL,
@@ -47,7 +47,6 @@ from unskew.learning.methods import (
 )
 from unskew.learning.methods.affine import list_relevance
 from unskew.learning.methods.base_vectors import base_loss, base_vector, label_vector
-from unskew.learning.methods.lbd import lipschitz_penalty, published_penalty
 from unskew.learning.methods.mixem import mixture_loss
 from unskew.learning.model import Model, build_tower
 from unskew.learning.rankers import MLP
@@ -794,7 +793,7 @@ def test_observation_is_a_probability_with_a_floor_by_hand(t: float) -> None:
     """log(t + (1 - t) sig(b + h)), in training and after it."""
     outputs, own = lbd_outputs()
     method = LBD(strength=0.0, drop=t).build(Context(3)).train()
-    assign(method.level, torch.tensor([1.0, -0.5, -3.0]))
+    assign(method.level.tables["position"], torch.tensor([1.0, -0.5, -3.0]))
     z, total = [], 0.0
     for s, h, c in zip(SCORES, own, CLICKS, strict=True):
         o = [1 / (1 + math.exp(-(a + b))) for a, b in zip(h, (1.0, -0.5, -3.0), strict=True)]
@@ -812,7 +811,7 @@ def test_lbd_trains_everything_against_finite_differences(monkeypatch: pytest.Mo
     torch.manual_seed(0)
     network, x = MLP(sizes=(5,)).build(2, 1 + P).double(), torch.randn(6, 2, dtype=torch.float64)
     method = LBD(strength=3.0, drop=0.2).build(Context(P)).double().train()
-    assign(method.level, torch.tensor([0.5, -0.5, -1.0]))
+    assign(method.level.tables["position"], torch.tensor([0.5, -0.5, -1.0]))
     batch = replace(example(), input=Given(x.requires_grad_()))
 
     def loss() -> Tensor:

@@ -90,6 +90,8 @@ VARIANTS: dict[str, MethodConfig] = {
     "lbd-published": LBD(penalty="published", drop=0.0, strength=10.0),
     "lbd-released": LBD(penalty="published", strength=100.0, observation="free", dropping="drawn"),
     "lbd-gaussian": LBD(gaussian=True),
+    "lbd-factors": LBD(factors=("serp_device", "serp_height")),
+    "lbd-paged": LBD(page_size=4),
     "lbd-rough": LBDLips(strength=10.0),
     "additive-softmax": Additive(loss="softmax"),
     "additive-tower": Additive(bias="tower"),

@@ -114,9 +114,12 @@ class Factors:
 class BiasTable(nn.Module):
     """A number, or a vector, for each value of each factor; values past the end of a table take its last one."""
 
-    def __init__(self, factors: Factors, starts: Mapping[str, Tensor], *, trained: bool = True) -> None:
-        """`starts` [n] or [n, W] for each factor; where they are not `trained` by gradient, they are buffers."""
+    def __init__(
+        self, factors: Factors, starts: Mapping[str, Tensor] | None = None, *, trained: bool = True
+    ) -> None:
+        """`starts` [n] or [n, W] for each factor, else 0; where it is not `trained` by gradient, in buffers."""
         super().__init__()
+        starts = factors.shares(torch.zeros(factors.positions)) if starts is None else starts
         self._names = tuple(factors.sizes)
         for index, name in enumerate(self._names):
             start = starts[name].clone()

@@ -21,6 +21,7 @@ import torch.nn.functional as F
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
+from unskew.learning.bias import at_rank
 from unskew.learning.curves import EXAMINATION, POSITION, Curve
 from unskew.learning.factors import PAGE_NUMBER, Bias, BiasTable, BiasTower, Factors, Values
 from unskew.learning.methods.contract import Context, MethodConfig, MethodModule
@@ -108,6 +109,14 @@ class Biased(MethodModule):
             log = self.log_seen(self.here(self.factors.ranks() if values is None else values))
         return (log - log[0]).exp()
 
+    def by_rank(self, model: Bias, batch: ClickBatch | None = None) -> Tensor:
+        """The model at every rank: [P] at the reference of columns, [B, K, P] at those of a batch."""
+        found: Tensor = model(self.here(self.factors.ranks()))
+        if batch is None or not self.factors.presentation.names:
+            return found
+        own: Tensor = model(self.factors.of(batch))
+        return found + (own - at_rank(found, batch.position)).unsqueeze(-1)
+
     def here(self, values: Values) -> Values:
         """The values on the device of the method."""
         device = next(itertools.chain(self.parameters(), self.buffers())).device
@@ -118,8 +127,10 @@ class Biased(MethodModule):
         return self.ratios() if self.meaning == EXAMINATION and self.factors.rank else None
 
     def curves(self) -> tuple[Curve, ...]:
-        """The ratios by rank, and by the values of every other factor."""
+        """The ratios by rank, and by the values of every other factor; none where they mean nothing."""
         factors, found = self.factors, []
+        if not self.meaning:
+            return ()
         if factors.rank:
             found.append(Curve.of(self.meaning, self.ratios().tolist()))
         for name in (*factors.sizes, *factors.numbers):

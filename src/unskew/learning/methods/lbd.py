@@ -7,7 +7,7 @@ NeurIPS 2022.
     o'_p = t + (1 - t) o_p             with probability t the observation is 1 (t-BOM, Bernoulli decoupling)
     minimise  Lsoft(z, c) + lambda mean_x mean_p || grad_x o_p(x) ||^2        (Lipschitz decoupling);  rank by r
 
-with o_p(x) = sig(b_p + h_p(x)). `unlimited` is the model with neither, `lbd_lips` and `lbd_ber` have one each.
+with o_p(x) = sig(b_p + h_p(x)); factors add to b. `unlimited` has neither, `lbd_lips` and `lbd_ber` one each.
 
 Differences from the paper: h starts at 0, so a large lambda leaves one b per rank (started at random, it spoils
 the ranker); b has the method's step size. One random sign per rank estimates the mean over ranks. In the released
@@ -20,30 +20,21 @@ a network beside them the rest (`ranker.beside`); without one they give everythi
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Literal, Self
 
 import torch
-from pydantic import Field
-from torch import Tensor, nn
+import torch.nn.functional as F
+from pydantic import Field, model_validator
+from torch import Tensor
 
-from unskew.learning.losses import softmax_loss
-from unskew.learning.methods.contract import Context, ListConfig, MethodModule
+from unskew.learning.factors import BiasTable, Values
+from unskew.learning.losses import lipschitz_penalty, published_penalty, softmax_loss
+from unskew.learning.methods.biased import Biased, FactorConfig
+from unskew.learning.methods.contract import Context, ListConfig
 from unskew.types import ClickBatch
 
 
-def lipschitz_penalty(o: Tensor, documents: Tensor, *, weights: Tensor, signs: Tensor) -> Tensor:
-    """Mean over documents [n, D], weighted, and ranks of || grad_x o_p(x) ||^2, o [n, P], for random signs [P]."""
-    (gradient,) = torch.autograd.grad((o * signs).sum(), documents, create_graph=True)
-    return (weights * gradient.square().sum(-1)).sum() / (weights.sum().clamp(min=1e-12) * o.shape[-1])
-
-
-def published_penalty(o: Tensor, documents: Tensor) -> Tensor:
-    """sum (d g / d X)^2 with g = mean(o D), D = 10 for a random tenth of o [n, P] and 0 elsewhere."""
-    (gradient,) = torch.autograd.grad((o * (torch.rand_like(o) < 0.1) * 10).mean(), documents, create_graph=True)
-    return gradient.square().sum()
-
-
-class LBDMethod(MethodModule):
+class LBDMethod(Biased):
     """Softmax loss of r + log o' and the penalty."""
 
     config: DecoupledConfig
@@ -52,7 +43,7 @@ class LBDMethod(MethodModule):
         super().__init__(config, context)
         self.outputs = (1 + self.positions) * (1 + config.gaussian)
         self.input_gradient, self.boosted = (True, 1) if config.strength else (False, None)
-        self.level = None if config.observation == "free" else nn.Parameter(torch.zeros(self.positions))  # b
+        self.level = None if config.observation == "free" else BiasTable(self.factors)  # b
         self.at_zero = slice(0, 0) if self.level is None else slice(1, 1 + self.positions)  # h
 
     def parts(self, relevance: Tensor, batch: ClickBatch) -> tuple[Tensor, Tensor]:
@@ -62,7 +53,7 @@ class LBDMethod(MethodModule):
             spread = (relevance[..., width:].clamp(-10, 10) / 2).exp()
             values = values + spread * batch.pad(torch.randn(len(batch.packed), width).to(values))
         h = values[..., 1:]
-        return values[..., 0], h if self.level is None else nn.functional.logsigmoid(h + self.level)
+        return values[..., 0], h if self.level is None else F.logsigmoid(h + self.by_rank(self.level, batch))
 
     def observed(self, log_o: Tensor, batch: ClickBatch) -> Tensor:
         """log o' at the rank that each result is shown at, [B, K]."""
@@ -84,7 +75,7 @@ class LBDMethod(MethodModule):
     def roughness(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """The Lipschitz penalty of the documents shown."""
         o, n = (x.flatten(0, 1)[batch.packed] for x in (relevance[..., 1 : 1 + self.positions], batch.impressions))
-        o = o if self.level is None else (o + self.level).sigmoid()
+        o = o if self.level is None else (o + self.by_rank(self.level)).sigmoid()
         if self.config.penalty == "published":
             return published_penalty(o, batch.documents)
         signs = (torch.randint(0, 2, (self.positions,)) * 2 - 1).to(o)
@@ -95,8 +86,18 @@ class LBDMethod(MethodModule):
         r, log_o = self.parts(relevance, batch)
         return r + self.observed(log_o, batch)
 
+    @property
+    def meaning(self) -> str:
+        """What comes before the document, where there is a level; nothing is seen by rank alone."""
+        return "" if self.level is None else "observation before the document"
 
-class DecoupledConfig(ListConfig):
+    def log_seen(self, values: Values) -> Tensor:
+        """log o' where h = 0."""
+        b: Tensor = torch.zeros(()) if self.level is None else self.level(values)
+        return (self.config.drop + (1 - self.config.drop) * b.sigmoid()).log()
+
+
+class DecoupledConfig(FactorConfig, ListConfig):
     """What models with an observation of rank and document may be told."""
 
     module = LBDMethod
@@ -112,6 +113,12 @@ class DecoupledConfig(ListConfig):
     """Mean over documents, or the form of the released code."""
     gaussian: bool = False
     """Draw relevance and observation from normal distributions."""
+
+    @model_validator(mode="after")
+    def _levels_have_factors(self) -> Self:
+        if not self.position or (self.observation == "free" and (self.factors or self.page_size)):
+            raise ValueError('factors add to the level of each rank, which observation = "probability" has')
+        return self
 
 
 class LBD(DecoupledConfig):
