@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.table import Table
 from score import score
 from step import one_or_two, step
+from tracking import tracking
 from training import training
 
 PARTS: dict[str, Callable[[Options], list[Row]]] = {
@@ -30,6 +31,7 @@ PARTS: dict[str, Callable[[Options], list[Row]]] = {
     "reopen": reopening,
     "reduce": reducing,
     "ingest": ingesting,
+    "tracking": tracking,
     "naive": partial(training, method="naive"),
     "dla": partial(training, method="dla"),
     "large": large,

@@ -15,6 +15,7 @@ SMALL = {
     "whole_page.py": "--seeds 2 --worlds page --queries 30 --tested 20 --pages 400 --steps 12 --randomized 0.5",
     "lbd.py": f"{LISTS} --features 5 --etas 0.1 --test-queries 20 --steps 3 --sizes 4 --jobs 1",
     "lbd_theorems.py": "--etas 0.1,0.5 --queries 40 --features 12 --pairs 200",
+    "tracking.py": "--queries 150 --pages 3000 --seeds 1",
     "vectorization.py": f"{LISTS} --features 5 --checked 20 --tested 20 --sizes 4 --steps 4 --every 2",
 }
 

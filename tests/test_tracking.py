@@ -19,6 +19,7 @@ from ibis import _
 from typer.testing import CliRunner
 
 from unskew.clicks.engine.engine import Engine
+from unskew.clicks.tracking.features import FEATURES, click_features, feature_vector
 from unskew.clicks.tracking.store import TrackingStore, open_tracking, writing
 from unskew.clicks.tracking.sums import SUMS
 from unskew.clicks.tracking.track import deliver, track
@@ -67,6 +68,11 @@ def fetched(engine: Engine, table: Any) -> dict[tuple[Any, ...], Row]:
         return {}
     rows = engine.rows(table)
     return {(row["query_id"], row["doc_id"], row["position"]): {name: row[name] for name in SUMS} for row in rows}
+
+
+def fetched_features(engine: Engine, store: Path) -> dict[tuple[Any, ...], list[float]]:
+    rows = engine.rows(click_features(engine, open_tracking(store)))
+    return {(row["query_id"], row["doc_id"]): [row[name] for name in FEATURES] for row in rows}
 
 
 def recomputed(pages: dict[str, list[Row]], since: int, until: int) -> dict[tuple[Any, ...], Row]:
@@ -233,6 +239,18 @@ def test_both_engines_track_the_same_and_publish_sorted(engine: Engine, tmp_path
     assert found["displays"] == sum(sums["displays"] for sums in expected) > 0
     assert found["ranks"] == 2 * found["displays"]
     assert lookup.positions("q3", 11)[0]["examined"] == month["q3", 11, 2]["examined"]
+    features = fetched_features(engine, tmp_path / "store")
+    assert len(features) == 21
+    for pair, values in features.items():
+        assert values == pytest.approx(feature_vector(lookup(*pair)).tolist())
+    by_hand = found["clicks"] / (found["examined"] / 1000 + 1)
+    assert features["q3", 11][FEATURES.index("month_clicks_per_examined")] == pytest.approx(by_hand)
+    assert features["q3", 11][FEATURES.index("month_log_displays")] == pytest.approx(
+        math.log(found["displays"] + 1)
+    )
+    mean = found["examined"] / 1000 / (found["estimated"] + 1)
+    assert features["q3", 11][FEATURES.index("month_examined_rate")] == pytest.approx(mean)
+    assert not feature_vector(lookup("q3", 999)).any()
     assert lookup("q3", 999)["month"]["displays"] == 0
     assert lookup("nobody", 11)["day"]["displays"] == 0
 

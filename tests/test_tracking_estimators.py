@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -203,6 +205,9 @@ def test_curves_from_shuffled_pages() -> None:
     ratio = shuffled_curves(world(20_000, 12, seed=1), 3)
     assert ratio.alpha == pytest.approx(TRUE.alpha / 0.6, abs=0.045)  # sd 0.014 over ten seeds
     assert ratio.beta[0] == 0
+    blind = replace(world(300, 6, seed=1), c=(np.random.default_rng(0).random(1800) < 0.3).astype(float))
+    with pytest.raises(DataError, match="random slots tell nothing of rank"):
+        shuffled_curves(blind, 3)
     with pytest.raises(DataError, match="no result of rank 4 was shown twice"):
         shuffled_curves(world(100, 5, seed=1), 4)
 

@@ -24,7 +24,7 @@ from unskew.clicks.engine.engine import Engine
 from unskew.clicks.ingest.functions import bit_or, is_finite
 from unskew.clicks.ingest.times import as_utc
 from unskew.clicks.schema import REQUIRED
-from unskew.clicks.tracking.traces import DEEP, click_mask, page_length, rank_bit
+from unskew.clicks.tracking.traces import DEEP, rank_bit
 
 if TYPE_CHECKING:
     from ibis.expr.types import Column, Table
@@ -76,19 +76,18 @@ def page_table(rows: Table) -> Table:
     bit = rank_bit(rows.position)
     clicked = ibis.ifelse(rows.click == 1, rows.position, ibis.null("int32"))
     pages = rows.group_by("page_id").agg(
-        rows=rows.count().cast("int64"),
+        rows=rows.count(),
         start=rows.timestamp.min(),
         of_first=rows.timestamp.argmin(rows.position),
         bits=bit_or(bit),
         total=bit.sum().cast("int64"),
-        mask=click_mask(rows),
-        length=page_length(rows),
+        length=rows.position.max(),
         first_click=clicked.min(),
         last_click=clicked.max(),
-        no_time=number_of(rows.timestamp.isnull()),
-        no_id=number_of(rows.query_id.isnull() | rows.doc_id.isnull()),
-        bad_click=number_of(~rows.click.isin([0, 1]).fill_null(False)),
-        bad_position=number_of(~(rows.position >= 1).fill_null(False)),
+        no_time=rows.count(where=rows.timestamp.isnull()),
+        no_id=rows.count(where=rows.query_id.isnull() | rows.doc_id.isnull()),
+        bad_click=rows.count(where=~rows.click.isin([0, 1]).fill_null(False)),
+        bad_position=rows.count(where=~(rows.position >= 1).fill_null(False)),
         two_queries=(rows.query_id.min() != rows.query_id.max()).cast("int64"),
         **_strange_times(rows),
     )
@@ -104,15 +103,10 @@ def _strange_times(rows: Table) -> dict[str, Any]:
     for name in TIMES:
         if name in rows.columns:
             missing = rows[name].isnull()
-            found[f"{name}_negative"] = number_of(~missing & ~known_time(rows, name))
+            found[f"{name}_negative"] = rows.count(where=~missing & ~known_time(rows, name))
             if name == "display_time":
-                found[f"{name}_missing"] = number_of(missing)
+                found[f"{name}_missing"] = rows.count(where=missing)
     return found
-
-
-def number_of(holds: Any) -> Any:
-    """An aggregate: how many rows a condition holds for."""
-    return holds.cast("int64").sum()
 
 
 def with_reasons(pages: Table, *, seen: Table | None, until: int, oldest: int) -> Table:
@@ -138,7 +132,7 @@ def counted_rows(rows: Table, pages: Table, *, any_twice: bool) -> Table:
     """The rows of these pages, every rank of a page once, with the page's columns."""
     import ibis
 
-    inside = pages.select("page_id", "hour", "mask", "length", "first_click", "last_click", "twice")
+    inside = pages.select("page_id", "hour", "first_click", "last_click", "twice")
     inside = inside.rename(page="page_id")
     joined = rows.join(inside, rows.page_id == inside.page).drop("page")
     if not any_twice:

@@ -26,6 +26,8 @@ from unskew.errors import DataError
 from unskew.types import Array
 
 _SMALL = 1e-9
+LEAST = 0.02
+"""Slope of a rank, relative to the steepest, below which random slots are too few to tell it from 0."""
 
 
 def rank_sums(tallies: Tallies, values: Array, ranks: int) -> Array:
@@ -56,7 +58,13 @@ def shuffled_curves(
         )
     safe = np.maximum(both, 1)
     covariance = totals / safe - (one / safe) * (other / safe)
-    slope = np.maximum(_rank_one(covariance, both), _SMALL)
+    slope = _rank_one(covariance, both)
+    flat = np.flatnonzero(slope < LEAST * slope.max())
+    if len(flat):
+        raise DataError(
+            f"random slots tell nothing of rank {flat[0] + 1}: what is clicked elsewhere is not clicked more",
+            hint="shuffle more pages, give the curves, or find them by EM",
+        )
     mean = clicks.sum(axis=0) / np.maximum(shown.sum(axis=0), 1)
     alpha = first[0] * slope / slope[0]
     beta = mean - alpha * (mean[0] - first[1]) / first[0]
