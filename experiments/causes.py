@@ -41,9 +41,7 @@ def main() -> None:
     parser.add_argument("--alpha", type=float, default=0.05)
     asked = parser.parse_args()
     print(machine())
-    print(
-        "| world | causes of clicks besides relevance | missed | wrong | processor seconds |\n|---|---|---|---|---|"
-    )
+    print("| world | causes of clicks besides relevance | missed | wrong | seconds |\n|---|---|---|---|---|")
     right, found_all, true_all, broken, times = 0, 0, 0, 0, []
     for seed in range(asked.first, asked.first + asked.worlds):
         true, found, forbidden, seconds = one(seed, asked.sample, asked.test, asked.alpha)
@@ -52,10 +50,9 @@ def main() -> None:
         broken, times = broken + len(forbidden), [*times, seconds]
         cells = [", ".join(sorted(names)) or "-" for names in (own, own - seen, seen - own)]
         print(f"| {seed} | {' | '.join(cells)} | {seconds:.1f} |", flush=True)
-    print(
-        f"\nprecision {right / max(found_all, 1):.3f}, recall {right / max(true_all, 1):.3f} (relevance not counted)"
-    )
-    print(f"forbidden edges {broken}; processor seconds {np.median(times):.1f} (most {max(times):.1f})")
+    precision, recall = right / max(found_all, 1), right / max(true_all, 1)
+    print(f"\nprecision {precision:.3f}, recall {recall:.3f}, relevance not counted")
+    print(f"forbidden edges {broken}; processor seconds {np.median(times):.1f}, at most {max(times):.1f}")
 
 
 if __name__ == "__main__":

@@ -198,14 +198,19 @@ def test_a_known_world_is_found() -> None:
 
 
 def test_kernels_give_the_p_values_of_causal_learn() -> None:
-    from causallearn.utils.KCI.KCI import KCI_CInd
+    from causallearn.utils.KCI.KCI import KCI_CInd, KCI_UInd
 
     rng = np.random.default_rng(2)
-    z = rng.normal(size=(150, 2))
-    x, y = z[:, :1] + rng.normal(size=(150, 1)), rng.normal(size=(150, 1))
-    for other in (y, y + 0.4 * x):
-        ours = independence.library().test([x, other, z], "kci")(0, 1, (2,))
-        assert ours == pytest.approx(KCI_CInd().compute_pvalue(x, other, z)[0], rel=1e-2)
+    z = np.column_stack([rng.normal(size=150), rng.integers(4, size=150)])
+    x, y, kind = (
+        z[:, :1] + rng.normal(size=(150, 1)),
+        rng.normal(size=(150, 1)),
+        np.eye(3)[rng.integers(3, size=150)],
+    )
+    for one, other in ((x, y), (x, y + 0.2 * x), (kind, x), (x, (x + y > 0).astype(float))):
+        test = independence.library().test([one, other, z], "kci")
+        assert test(0, 1, (2,)) == pytest.approx(KCI_CInd().compute_pvalue(one, other, z)[0], abs=1e-3)
+        assert test(0, 1, ()) == pytest.approx(KCI_UInd().compute_pvalue(one, other)[0], abs=1e-3)
 
 
 def test_a_mediator_takes_the_edge_away() -> None:

@@ -4,8 +4,8 @@ P. Spirtes, C. Glymour and R. Scheines, "Causation, Prediction, and Search", 200
 "Kernel-based conditional independence test and application in causal discovery", UAI 2011 (KCI); as in "Whole
 Page Unbiased Learning to Ranking". The algorithm and the tests are those of causal-learn.
 
-    tests    kci      kernels, for any kind of variable; its time grows with the cube of the impressions
-             rcit     the same with random features, much faster
+    tests    kci      kernels, for any kind of variable; from thin factors (`kernels`)
+             rcit     the same with random features, for more impressions than kci takes
              fastkci  kernels in blocks
              gsq      counts, numbers cut into four parts; for discrete data
 

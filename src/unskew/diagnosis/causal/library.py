@@ -10,10 +10,11 @@ from causallearn.graph.GraphNode import GraphNode
 from causallearn.search.ConstraintBased.PC import pc as pc
 from causallearn.utils.cit import Chisq_or_Gsq, CIT_Base, register_ci_test
 from causallearn.utils.FastKCI.FastKCI import FastKCI_CInd, FastKCI_UInd
-from causallearn.utils.KCI.KCI import KCI_CInd, KCI_UInd
+from causallearn.utils.KCI.GaussianKernel import GaussianKernel
 from causallearn.utils.PCUtils.BackgroundKnowledge import BackgroundKnowledge
 from causallearn.utils.RCIT.RCIT import RCIT, RIT
 
+from unskew.diagnosis.causal.kernels import conditional_p_value, marginal_p_value
 from unskew.types import Array
 
 tiered = "unskew_tiered"
@@ -21,30 +22,7 @@ tiered = "unskew_tiered"
 knowledge, node = BackgroundKnowledge, GraphNode
 
 
-class _KCI(KCI_CInd):  # type: ignore[misc]
-    """The conditional test of KCI three times as fast: the same numbers without singular and eigenvectors.
-
-    The null takes the trace of U and of U², where U is the product of the two matrices, entry by entry.
-    """
-
-    def KCI_V_statistic(self, kx: Array, ky: Array, kz: Array, _: Array) -> tuple[float, Array, Array]:
-        """Statistic, and both matrices without what the third explains: R K R, R = e (Kz + e I)^-1."""
-        e = self.epsilon_x
-        rest = e * np.linalg.inv(kz + e * np.eye(len(kz)))
-        rx, ry = rest @ kx @ rest, rest @ ky @ rest
-        return float((rx * ry).sum()), rx, ry
-
-    def get_uuprod(self, rx: Array, ry: Array) -> tuple[Array, int]:
-        """U, and its size."""
-        return rx * ry, len(rx)
-
-    def get_kappa(self, u: Array) -> tuple[float, float]:
-        """Shape and scale of a gamma distribution with the mean and variance of the null."""
-        mean, variance = float(np.trace(u)), 2 * float((u * u).sum())
-        return mean**2 / variance, variance / mean
-
-
-_KERNELS = {"kci": (KCI_UInd, _KCI), "rcit": (RIT, RCIT), "fastkci": (FastKCI_UInd, FastKCI_CInd)}
+_APPROXIMATE = {"rcit": (RIT, RCIT), "fastkci": (FastKCI_UInd, FastKCI_CInd)}
 
 
 class _Tiered(CIT_Base):  # type: ignore[misc]
@@ -75,7 +53,7 @@ class test:
         self.counts: Any = None
         if kind == "gsq":
             self.counts = Chisq_or_Gsq(np.stack(variables, axis=1), method_name="gsq")
-        self.kernels = [make() for make in _KERNELS.get(kind, ())]
+        self.kernels = [make() for make in _APPROXIMATE.get(kind, ())]
 
     def __call__(self, x: int, y: int, given: tuple[int, ...]) -> float:
         """P-value of the independence of two of them given others; NaN where it cannot be computed."""
@@ -91,6 +69,8 @@ class test:
         varied = [z for z in given if np.ptp(self.variables[z], axis=0).any()]
         parts = [varying(self.variables[x]), varying(self.variables[y])]
         parts += [np.concatenate([varying(self.variables[z]) for z in varied], axis=1)] if varied else []
+        if not self.kernels:
+            return (conditional_p_value if varied else marginal_p_value)(GaussianKernel(), *parts)
         value: float = self.kernels[bool(varied)].compute_pvalue(*parts)[0]
         return value
 

@@ -97,10 +97,10 @@ class BALConfig(LevelConfig, ImpressionConfig):
     """Values of relevance that p(x | m) is a mean over."""
     warmup: Annotated[int, Field(ge=0)] = 10
     """Steps of the naive method at first: enough to know what stands for relevance, not to learn the bias."""
-    refresh: Annotated[int, Field(ge=1)] = 250
+    refresh: Annotated[int, Field(ge=1)] = 100
     """Steps between two graphs."""
-    discovery: Discovery = Discovery(sample=800, alpha=0.2, seconds=120.0)
-    """How a graph is looked for; a cause that is missed costs more here than one too many, so alpha is large."""
+    discovery: Discovery = Discovery(alpha=0.1, seconds=120.0)
+    """How a graph is looked for; a cause that is missed costs more here than one too many, so alpha is larger."""
 
     @property
     def serp(self) -> tuple[str, ...]:
