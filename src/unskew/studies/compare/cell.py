@@ -33,7 +33,10 @@ from unskew.studies.compare.data import ListParts, read_data
 from unskew.studies.compare.fit import fit
 from unskew.types import Array, Lists, Log
 
-MEASURED = ("ndcg@1", "ndcg@3", "ndcg@5", "ndcg@10", "err@10", "arp", "arp_legacy")
+MEASURED = (
+    *("ndcg@1", "ndcg@3", "ndcg@5", "ndcg@10", "err@10", "arp", "arp_legacy"),
+    *("err@1", "err@3", "err@5", "dcg@1", "dcg@3", "dcg@5", "dcg@10"),
+)
 """What every cell measures on the test lists; lists of all parts have slots for the longest of them."""
 
 

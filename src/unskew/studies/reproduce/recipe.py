@@ -112,7 +112,7 @@ class Recipe(Config):
     reference: str
     says: str
     """What the paper claims, in our words."""
-    kind: Literal["table", "sweep", "inference", "embedding"] = "table"
+    kind: Literal["table", "sweep", "inference", "embedding", "page"] = "table"
     metrics: list[str]
     metric: str = "ndcg@10"
     """The one that figures show and that comes first."""

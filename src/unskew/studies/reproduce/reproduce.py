@@ -31,6 +31,7 @@ from unskew.studies.reproduce.claims import Judged, tally
 from unskew.studies.reproduce.data import DataSet, choose_sources, resized
 from unskew.studies.reproduce.embedding import draw_spaces
 from unskew.studies.reproduce.inference import time_models
+from unskew.studies.reproduce.pages import follow_pages
 from unskew.studies.reproduce.recipe import Recipe, recipe_named, recipe_names
 from unskew.studies.reproduce.table import run_panels
 from unskew.studies.reproduce.trying import How, Tried
@@ -42,6 +43,7 @@ KINDS_OF_RECIPE: Mapping[str, Callable[[Recipe, Sequence[DataSet], How], Tried]]
     "sweep": run_panels,
     "inference": time_models,
     "embedding": draw_spaces,
+    "page": follow_pages,
 }
 QUICK = (
     "This is a quick look with little data and training, to see that everything runs. It is not a reproduction."
