@@ -61,3 +61,31 @@ def test_new_positions_by_hand(lists: Lists) -> None:
     assert mean[:2].tolist() == pytest.approx([4 / 3, 5 / 3])
     assert deviation[0] == pytest.approx(math.sqrt(2) / 3)
     assert math.isnan(mean[2])
+
+
+def test_queries_by_a_power_law() -> None:
+    from unskew.clicks.simulate import simulate
+    from unskew.studies.reproduce.pages import by_power_law
+
+    made = make_lists(queries=20, features=5, documents=6, seed=1)
+    log = simulate(made, "page", pages=5_000, seed=2)
+    skewed = by_power_law(log, seed=0)
+    asked = np.sort(np.bincount(skewed.query, minlength=20))[::-1]
+    assert len(skewed) == len(log)
+    assert asked[0] / asked[9] == pytest.approx(10, rel=0.35)
+    assert set(skewed.columns) == set(log.columns)
+    assert np.array_equal(skewed.query, by_power_law(log, seed=0).query)
+
+
+def test_graphs_of_a_training() -> None:
+    from unskew.learning.fitting.loop import Fit
+    from unskew.studies.reproduce.pages import Learned, graphs_of, position_figure
+
+    edges = [["relevance", "click"], ["position", "click"]]
+    fit = Fit(curve=[{"step": 10, "notes": {"graph": edges[:1]}}, {"step": 20, "notes": {"graph": edges}}])
+    found = graphs_of(Learned(np.zeros(1), fit))
+    assert [step for step, _ in found] == [10, 20]
+    assert found[1][1].parents("click") == ("relevance", "position")
+    assert graphs_of(None) == []
+    drawn = position_figure([{"method": "bal", "original": 1, "new": 1.5}]).to_dict()
+    assert drawn["encoding"]["y"]["title"] == "average new position"
