@@ -5,11 +5,16 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
+import unskew
 from unskew.clicks.lists.inputs import Vectors
+from unskew.clicks.lists.synthetic import make_lists
+from unskew.clicks.simulate import PositionBias, simulate
+from unskew.clicks.simulate.logger import SvmLogger
 from unskew.learning.losses import softmax_loss
 from unskew.learning.methods import (
     DLA,
@@ -24,6 +29,7 @@ from unskew.learning.methods.upe import logging_target
 from unskew.learning.model import build_tower
 from unskew.learning.rankers import MLP
 from unskew.learning.rankers.beside import WithSide
+from unskew.measuring import ndcg_metric
 from unskew.types import ClickBatch
 
 torch.set_num_threads(1)
@@ -191,3 +197,18 @@ def test_the_logging_ranker_has_a_network_of_its_own() -> None:
     assert method.outputs == 1
     assert tower(torch.zeros(2, 6)).shape == (2, 4)
     assert {id(p) for p in tower.side.parameters()}.isdisjoint(id(p) for p in tower.ranker.parameters())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("logger", [SvmLogger(), SvmLogger(share=0.3, favourite=0.0)], ids=["weak", "strong"])
+def test_upe_estimates_examination_better_than_dla_and_ranks_no_worse(logger: SvmLogger) -> None:
+    """Nothing is shuffled, and a rank always shows the same document of a query."""
+    lists, test = (make_lists(queries, 25, seed=seed) for queries, seed in ((400, 50), (300, 51)))
+    log = simulate(lists, PositionBias(), pages=80_000, seed=50, logger=logger)
+    truth, found = np.array(PositionBias().curve) / PositionBias().curve[0], {}
+    for method in ("dla", "upe"):
+        run = unskew.learn(log, method, ranker=MLP(sizes=(64, 32)), steps=300, seed=0, threads=1)
+        ndcg = np.nanmean(ndcg_metric(run.score(test), test.labels, offsets=test.offsets, at=10))
+        found[method] = np.abs(run.propensity() / truth - 1).max(), ndcg
+    assert found["upe"][0] < found["dla"][0] - 0.05, found
+    assert found["upe"][1] > found["dla"][1] - 0.01, found
