@@ -55,12 +55,13 @@ def main():
                     )  # fmt: skip
                     ndcg = ndcg_metric(run.score(test), test.labels, offsets=test.offsets, at=10)
                     found[name].append(float(np.nanmean(ndcg)))
-            print(f"\n{documents} documents, {pages} pages", flush=True)
+            print(
+                f"\n| {documents} documents, {pages} pages | nDCG@10 | over ipw | worst seed |\n|---|---|---|---|"
+            )
             for name, values in found.items():
                 over = [value - other for value, other in zip(values, found["ipw"], strict=True)]
-                mean = mean_over_seeds(values)
-                gain = f"over ipw {np.mean(over):+.3f}, worst {min(over):+.3f}"
-                print(f"{name:<28}{mean.mean:.3f} ± {mean.sd:.3f}   {gain}")
+                mean, gain = mean_over_seeds(values), f"{np.mean(over):+.3f} | {min(over):+.3f}"
+                print(f"| {name} | {mean.mean:.3f} ± {mean.sd:.3f} | {gain} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ PROJECTIONS = ("gaussian", "factor", "labels", "pca")
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--behaviours", nargs="+", default=["position", "trust", "matrix"])
+    parser.add_argument("--behaviours", nargs="+", default=["position", "trust", "click_matrix"])
     parser.add_argument("--queries", type=int, default=300)
     parser.add_argument("--pages", type=int, default=100_000)
     parser.add_argument("--steps", type=int, default=400)
@@ -43,10 +43,10 @@ def main():
                 )
                 ndcg = ndcg_metric(run.score(test), test.labels, offsets=test.offsets, at=10)
                 found[project].append(float(np.nanmean(ndcg)))
-        print(f"\n{behaviour}", flush=True)
+        print(f"\n| {behaviour} | nDCG@10 |\n|---|---|", flush=True)
         for project, values in found.items():
             mean = mean_over_seeds(values)
-            print(f"{project:<10}{mean.mean:.3f} ± {mean.sd:.3f}", flush=True)
+            print(f"| {project} | {mean.mean:.3f} ± {mean.sd:.3f} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -55,13 +55,11 @@ def main():
                 found[arm][0].append(float(np.nanmean(ndcg)))
                 if run.propensity() is not None:
                     found[arm][1].append(error(run.propensity()))
-        print(f"\n{name} logging ranker", flush=True)
+        print(f"\n| {name} logging ranker | nDCG@10 | largest error of a ratio (worst seed) |\n|---|---|---|")
         for arm, (ndcgs, errors) in found.items():
-            ratios = (
-                f"   largest error of a ratio {np.mean(errors):.2f} (worst {max(errors):.2f})" if errors else ""
-            )
+            ratios = f"{np.mean(errors):.2f} ({max(errors):.2f})" if errors else ""
             mean = mean_over_seeds(ndcgs)
-            print(f"{arm:<16}{mean.mean:.3f} ± {mean.sd:.3f}{ratios}", flush=True)
+            print(f"| {arm} | {mean.mean:.3f} ± {mean.sd:.3f} | {ratios} |", flush=True)
 
 
 if __name__ == "__main__":
