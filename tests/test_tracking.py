@@ -271,6 +271,25 @@ def test_windows_are_written_when_they_are_due(duckdb: Engine, tmp_path: Path) -
     assert left == sorted([*named, "day-000005"]), "and what the last run replaced, for who still reads it"
 
 
+def test_a_month_delivered_late(duckdb: Engine, tmp_path: Path) -> None:
+    """A day first, then the month before it, of which the windows reach all but the first pages."""
+    pages = {f"p{n}": page(f"p{n}", 12 * n, [n % 2, 1]) for n in range(58)}
+    new, month = ([row for n in numbers for row in pages[f"p{n}"]] for numbers in ((56, 57), range(56)))
+    with writing(tmp_path / "store") as store:
+        put(duckdb, store, new, refresh="all")
+        counts = put(duckdb, store, month, refresh="due")
+        # the clock is at hour 57 * 12 + 1 = 685, so that hours 0 and 12 are before 685 - 672 = 13
+        assert (counts["late"], counts["too_old"], counts["counted"]) == (54, 2, 54)
+        clock = store.manifest.clock
+        assert clock is not None
+        assert fetched(duckdb, window_sums(duckdb, store, clock - 672, clock)) == recomputed(
+            pages, clock - 672, clock
+        )
+        assert store.manifest.windows["month"].rows == 2, "the month was not due"
+        put(duckdb, store, [], refresh="all")
+        assert fetched(duckdb, read_window(duckdb, store, "month")) == recomputed(pages, clock - 672, clock)
+
+
 def test_what_no_window_reaches_is_removed(duckdb: Engine, tmp_path: Path) -> None:
     with writing(tmp_path / "store") as store:
         put(duckdb, store, page("a", 0, [1]) + page("b", 30, [1]))

@@ -20,15 +20,20 @@ def left(text: Any, characters: int) -> Any:
     return _builtin("left", ("string", "int32"), "string")(text, characters)
 
 
-def is_finite(number: Any, engine: str) -> Any:
-    """Whether a float is a number that is not infinite.
+def finite(column: Any, engine: str) -> Any:
+    """A column as floats, null where they are missing, not a number, or infinite.
 
     DuckDB believes the statistics of a Parquet file, which pass over NaN, and takes `isnan` and every comparison
     for settled by them; `isfinite` it asks of every value.
     """
+    import ibis
+
+    number = column.cast("float64")
     if engine == "duckdb":
-        return _builtin("isfinite", ("float64",), "boolean")(number)
-    return ~number.isnan() & number.between(-LARGEST, LARGEST)
+        sound = _builtin("isfinite", ("float64",), "boolean")(number)
+    else:
+        sound = ~number.isnan() & number.between(-LARGEST, LARGEST)
+    return ibis.ifelse(sound, number, ibis.null("float64"))
 
 
 def from_micros(micros: Any, engine: str) -> Any:

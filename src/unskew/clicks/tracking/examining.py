@@ -13,7 +13,7 @@ import pyarrow as pa
 from unskew.checking import checked, require_columns
 from unskew.clicks.engine.engine import Engine, connect
 from unskew.clicks.engine.parquet import impressions_in
-from unskew.clicks.ingest.functions import is_finite
+from unskew.clicks.ingest.functions import finite
 from unskew.clicks.tracking.examination import Examination, ExaminationModel, TraceCounts, fit_examination
 from unskew.clicks.tracking.traces import TRACE, with_traces
 from unskew.disk import refuse_existing
@@ -93,9 +93,8 @@ def clean(engine: Engine, impressions: Table) -> Table:
     kept = [name for name in ("display_time", "dwell_time") if name in impressions.columns]
     seconds = {}
     for name in kept:
-        number = impressions[name].cast("float64")
-        sound = is_finite(number, engine.name) & (number >= 0)
-        seconds[name] = ibis.ifelse(sound, number, ibis.null("float64"))
+        number = finite(impressions[name], engine.name)
+        seconds[name] = ibis.ifelse(number >= 0, number, ibis.null("float64"))
     plain = {"position": impressions.position.cast("int32"), "click": impressions.click.cast("int32")}
     return impressions.mutate(**plain, **seconds)
 

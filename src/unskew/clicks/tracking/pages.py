@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from unskew.checking import require_columns
 from unskew.clicks.engine.engine import Engine
-from unskew.clicks.ingest.functions import bit_or, is_finite
+from unskew.clicks.ingest.functions import bit_or, finite
 from unskew.clicks.ingest.times import as_utc
 from unskew.clicks.schema import REQUIRED
 from unskew.clicks.tracking.traces import DEEP, rank_bit
@@ -46,21 +46,13 @@ def delivered_rows(engine: Engine, impressions: Table, place: Path | str | None)
     require_columns([*REQUIRED, "timestamp"], impressions.columns, path=place, hint="tracking needs them")
     kept = [name for name in OPTIONAL if name in impressions.columns]
     rows = impressions.select(*REQUIRED, "timestamp", *kept)
-    numbers = {name: _finite(rows[name], engine) for name in kept if name != "randomized"}
+    numbers = {name: finite(rows[name], engine.name) for name in kept if name != "randomized"}
     return rows.mutate(
         timestamp=as_utc(rows.timestamp, "UTC", engine.name),
         position=rows.position.cast("int32"),
         click=rows.click.cast("int32"),
         **numbers,
     )
-
-
-def _finite(column: Any, engine: Engine) -> Any:
-    """Floats, null where they are missing, not a number, or infinite."""
-    import ibis
-
-    number = column.cast("float64")
-    return ibis.ifelse(is_finite(number, engine.name), number, ibis.null("float64"))
 
 
 def known_time(rows: Table, name: str) -> Column:

@@ -13,12 +13,11 @@ removes it; so who reads while a run ends has an hour to finish. One run at a ti
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
@@ -167,10 +166,10 @@ def _parts(path: Path) -> set[str]:
     return {each.name for each in path.glob(f".{MANIFEST}.*")}
 
 
-def numbers(counts: Mapping[str, object]) -> dict[str, int]:
+def numbers(counts: Mapping[str, Any]) -> dict[str, int]:
     """Counts of an engine, where nothing is 0.
 
     >>> numbers({"a": None, "b": 2})
     {'a': 0, 'b': 2}
     """
-    return {name: int(json.loads(str(value))) if value is not None else 0 for name, value in counts.items()}
+    return {name: int(value or 0) for name, value in counts.items()}
