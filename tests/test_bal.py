@@ -233,6 +233,17 @@ def test_variants_have_their_graphs(log: Log) -> None:
         batch_of(log, BAL(factors=FACTORS, graph=(("click", "position"),)))
 
 
+def test_settings_from_a_run_file() -> None:
+    from unskew.checking import table_of
+    from unskew.learning.methods import LEARNERS
+
+    table = {"name": "bal", "graph": [["position", "click"]], "discovery": {"alpha": 0.01, "test": "gsq"}}
+    expected = BAL(graph=(("position", "click"),), discovery=Discovery(alpha=0.01, test="gsq"))
+    assert table_of("method", table, LEARNERS) == expected
+    with pytest.raises(ConfigError, match=r"method.discovery.alpah: unknown key. Did you mean alpha"):
+        table_of("method", {"name": "bal", "discovery": {"alpah": 0.1}}, LEARNERS)
+
+
 def test_the_loss_by_hand(log: Log) -> None:
     relevance, batch, method = batch_of(log, PBBAL(factors=FACTORS, warmup=0, centred=False))
     loss = method(relevance, batch).item()

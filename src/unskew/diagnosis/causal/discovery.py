@@ -32,6 +32,8 @@ from unskew.diagnosis.causal.variables import FEWEST, Variables, variables_of
 from unskew.errors import ConfigError
 from unskew.types import Array
 
+Edges = Annotated[tuple[Annotated[tuple[str, str], Field(strict=False)], ...], Field(strict=False)]
+"""Causes with their effects, as settings give them."""
 LARGEST_KERNEL = 5_000
 """Impressions past which a kernel no longer fits."""
 

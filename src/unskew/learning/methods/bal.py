@@ -24,7 +24,7 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
-from unskew.diagnosis.causal.discovery import Discovery
+from unskew.diagnosis.causal.discovery import Discovery, Edges
 from unskew.diagnosis.causal.graph import CLICK, POSITION, RELEVANCE, CausalGraph, graph_of
 from unskew.diagnosis.causal.influence import HIDDEN, WIDTH, Encoding, page_variables
 from unskew.diagnosis.causal.page import PageCauses, Seen, names_of
@@ -121,7 +121,7 @@ class BAL(BALConfig):
     """Find what on the page causes clicks, and learn relevance apart from it."""
 
     name: Literal["bal"] = "bal"
-    graph: Annotated[tuple[tuple[str, str], ...] | None, Field(strict=False)] = None
+    graph: Edges | None = None
     """Edges by hand, such as ("position", "click"), in the place of those that are found."""
 
     def known(self, names: tuple[str, ...]) -> CausalGraph | None:
