@@ -35,6 +35,8 @@ ARMS = {
     "bal": BAL(factors=FACTORS),
     "pb_bal": PBBAL(factors=FACTORS),
     "fb_bal": FBBAL(factors=FACTORS),
+    "bal, no weights": BAL(factors=FACTORS, clip=1.0),
+    "fb_bal, unclipped": FBBAL(factors=FACTORS, clip=1e6),
 }
 METRICS = ("dcg@10", "err@10")
 
