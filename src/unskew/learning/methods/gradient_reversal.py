@@ -72,7 +72,10 @@ class GradientReversalMethod(AdditiveMethod):
 
 
 class GradientReversal(AdditiveConfig):
-    """The additive model whose bias is kept from predicting clicks alone."""
+    """The additive model whose bias is kept from predicting clicks alone; no gain over additive was found.
+
+    Over strong and weak logging rankers it ranked within 0.004 of `additive`: see EXPERIMENTS.md.
+    """
 
     module = GradientReversalMethod
     name: Literal["gradient_reversal"] = "gradient_reversal"

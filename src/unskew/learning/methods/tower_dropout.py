@@ -46,9 +46,14 @@ class TowerDropoutMethod(AdditiveMethod):
 
 
 class TowerDropout(AdditiveConfig):
-    """The additive model whose bias logit is dropped at times."""
+    """The additive model whose bias logit is dropped at times; it loses to that where the logging ranker is weak.
+
+    Over a strong logging ranker it gained 0.01 at most, over a weak one it lost 0.03 at a rate of 0.1 and 0.09 at
+    0.3: see EXPERIMENTS.md.
+    """
 
     module = TowerDropoutMethod
     name: Literal["tower_dropout"] = "tower_dropout"
-    rate: float = Field(0.3, ge=0, lt=1)
-    """How often the bias logit is dropped in training; what remains is scaled up by 1 / (1 - rate)."""
+    rate: float = Field(0.1, ge=0, lt=1)
+    """How often the bias logit is dropped in training; what remains is scaled up by 1 / (1 - rate). Chosen among
+    0.1, 0.3 and 0.6 over a strong and a weak logging ranker."""
