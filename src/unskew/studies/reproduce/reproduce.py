@@ -129,7 +129,7 @@ def reproduction_page(
     about = [recipe.says, recipe.reference + "."]
     about += [OTHER] * (not timed and not all(source.paper for source in chosen))
     sizes = ", ".join(f"{value:,} {key}" for key, value in changes.items())
-    asked = [f"The recipe has other sizes than were asked for: {sizes}."] if sizes else []
+    asked = [f"In the place of the recipe's sizes: {sizes}."] if sizes and not timed else []
     notes = [*asked, *recipe.notes, *([] if timed else [HOW]), *[RANKS] * bool(recipe.paper)]
     sections = [Section("The paper", "\n\n".join(about)), *tried.sections]
     return Page(recipe.title, f"{QUICK} {lead}" if quick else lead, sections, notes, tried.failed)
