@@ -65,11 +65,12 @@ def track(
     known("refresh=", refresh, REFRESH)
     end = None if until is None else hour_of(until)
     model = None if examination is None else load_examination(examination)
-    with connect(engine, **options) as running, writing(Path(out)) as store:
+    with connect(engine, **options) as running:
         place = impressions_in(impressions)
-        log = running.read_parquet(place)
+        log = running.read_parquet(place)  # before there is a store, so that a wrong name leaves none
         judged = log if model is None else add_examination(running, log, model)
-        counts = deliver(running, store, judged, end, refresh, max_rejected, place)
+        with writing(Path(out)) as store:
+            counts = deliver(running, store, judged, end, refresh, max_rejected, place)
     windows = {name: _told(window.since, window.until) for name, window in store.manifest.windows.items()}
     return {"out": str(out), **counts, "windows": windows}
 
