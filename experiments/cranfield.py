@@ -125,6 +125,7 @@ def main() -> None:
     parser.add_argument("--frozen", type=int, default=4)
     parser.add_argument("--pages", type=int, default=100_000)
     parser.add_argument("--depth", type=int, default=20)
+    parser.add_argument("--validate", default="nothing", choices=("nothing", "clicks"))
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--seeds", type=int, default=3)
     options = parser.parse_args()
@@ -156,9 +157,11 @@ def main() -> None:
             began = time.process_time()
             run = unskew.learn(
                 log, name, ranker=ranker, steps=options.steps, batch=options.batch, seed=seed, threads=1,
-                validate_on="nothing", warmup=options.steps // 10,
+                validate_on=options.validate, warmup=options.steps // 10,
             )  # fmt: skip
             found.setdefault(name, []).append(ndcg(run.score(test), test))
+            if options.ranker in ("vectors", "bm25"):  # elsewhere it would cost as much as the training
+                found.setdefault(f"{name}, training queries", []).append(ndcg(run.score(train), train))
             took = time.process_time() - began
             print(f"seed {seed} {name}: {found[name][-1]:.4f}, {took:.0f} s of processor time", flush=True)
     for name, values in found.items():
