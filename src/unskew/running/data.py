@@ -97,6 +97,7 @@ class LogData(TrainingData):
     validation: Lists | None = None
     """Labelled lists, to choose weights by nDCG@10."""
     _prepared: dict[tuple[int, int], Vectors | Tokens] = field(default_factory=dict, repr=False, compare=False)
+    _facts: list[Facts] = field(default_factory=list, repr=False, compare=False)
 
     @property
     def documents(self) -> Lists:
@@ -104,8 +105,10 @@ class LogData(TrainingData):
         return self.train.lists
 
     def facts(self) -> Facts:
-        """The training pages in numbers."""
-        return Facts.of(self.train)
+        """The training pages in numbers; counted once."""
+        if not self._facts:
+            self._facts.append(Facts.of(self.train))
+        return self._facts[0]
 
     def fit_scaler(self, kind: str, *others: Lists) -> Scaler:
         """A scaling fitted on the training lists."""
