@@ -2,7 +2,7 @@
 
     python experiments/defaults.py choose            # worlds and seeds that choose
     python experiments/defaults.py show              # others, that show
-    python experiments/defaults.py choose --arms sizes --worlds readme,mq2008 --methods dla
+    python experiments/defaults.py choose --arms sizes --worlds "readme;mq2008" --methods dla
 
 An arm is a ranker and training settings. A row has nDCG@10 over whole lists of test queries, the largest relative
 error of an examination ratio where a method has one, and processor seconds of `learn`. No arm reads a label.
@@ -164,7 +164,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("part", choices=list(WORLDS))
     parser.add_argument("--arms", default="sizes", choices=list(ARMS))
-    parser.add_argument("--worlds", type=lambda text: text.split(","))
+    parser.add_argument("--worlds", type=lambda text: text.split(";"), help="their names, with ; between")
     parser.add_argument("--methods", type=lambda text: text.split(","), default=["naive", "dla", "regression_em"])
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--out", type=Path, help="add each run to this file as a line of JSON")

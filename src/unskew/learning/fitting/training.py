@@ -8,7 +8,8 @@ compared and kept: held-out clicks are few, and the best of many noisy validatio
 Training is over when a round gains less than two fifths of all that rounds have gained. Where it loses no more
 than a quarter, its weights are taken all the same: what is learned of bias settles later than the ranking. The
 step size is a function of the step alone, and what ends a run is a function of its curve, so a resumed run takes
-the same steps and ends at the same one. EXPERIMENTS.md says how these numbers and the defaults were chosen.
+the same steps and ends at the same one. How these numbers and the defaults were
+chosen: docs/records/defaults.md.
 """
 
 from __future__ import annotations

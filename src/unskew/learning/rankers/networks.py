@@ -27,7 +27,8 @@ class MLP(RankerConfig):
     fitted_by: ClassVar[Literal["steps"]] = "steps"
     sizes: tuple[int, ...] = Field((64, 32), strict=False)
     """Units of the hidden layers. 512, 256 and 128 are published; they take ten times as long and, with
-    few queries, learn the logged ranks by heart, which ruins what is learned of examination."""
+    few queries, learn the logged ranks by heart, which ruins what is learned of examination. Chosen over worlds of
+    many kinds: docs/records/defaults.md."""
     input_norm: bool = False
     """Normalise each document's feature vector before the first layer, as published."""
     dropout: float = Field(0.0, ge=0, lt=1)

@@ -21,7 +21,10 @@ from unskew.learning.rankers.contract import RankerConfig
 
 
 class Growing(Config):
-    """How trees are grown: ours, and those of the packages that they are compared with."""
+    """How trees are grown: ours, and those of the packages that they are compared with.
+
+    The defaults were not chosen over worlds: docs/records/defaults.md.
+    """
 
     rounds: int = Field(200, ge=1)
     """Boosting rounds: ours grow one tree per round and relevance output. `training.steps` plays no part."""
