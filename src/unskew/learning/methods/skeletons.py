@@ -21,7 +21,7 @@ class LevelConfig(MethodConfig):
     centred: bool = True
     """Count relevance from its mean over what is shown, which the level takes up: the same model, but weights that
     move every document at once no longer stand in the way of those that tell documents apart. Read where the loss
-    fits levels. Chosen on generated lists of 140, shown on others: see EXPERIMENTS.md."""
+    fits levels. Chosen on generated lists of 140, shown on fresh seeds of them: see EXPERIMENTS.md."""
 
 
 class LossConfig(LevelConfig):

@@ -48,8 +48,8 @@ class TowerDropoutMethod(AdditiveMethod):
 class TowerDropout(AdditiveConfig):
     """The additive model whose bias logit is dropped at times; it loses to that where the logging ranker is weak.
 
-    Over a strong logging ranker it gained 0.01 at most, over a weak one it lost 0.03 at a rate of 0.1 and 0.09 at
-    0.3: see EXPERIMENTS.md.
+    Over a strong logging ranker it gained 0.01 at most, over a weak one it lost 0.01 to 0.03 at a rate of 0.1 and
+    0.09 at 0.3: see EXPERIMENTS.md.
     """
 
     module = TowerDropoutMethod
