@@ -48,10 +48,7 @@ KINDS_OF_RECIPE: Mapping[str, Callable[[Recipe, Sequence[DataSet], How], Tried]]
 QUICK = (
     "This is a quick look with little data and training, to see that everything runs. It is not a reproduction."
 )
-OTHER = (
-    "The paper's numbers are of Yahoo! and Istella-S. On other data values do not compare with the paper's; only "
-    "orders may."
-)
+OTHER = "The paper's numbers are of other data. Values do not compare with them; only orders may."
 HOW = (
     "Settings and weights are chosen on labelled validation lists, as in the papers. Orders are tested with a "
     "t-test over seeds and queries, Holm-corrected over the orders of a table; significant means p < .05. Seeds "
