@@ -87,8 +87,8 @@ def fit(log: unskew.Log, method: str, plan: Plan, seed: int, validation: unskew.
 
 def curve_of(model: unskew.Model, method: str, first: float) -> Array:
     """Click rate by rank relative to rank 1 for one and the same movie, as a method learned it."""
-    learned = model.propensity()
-    assert learned is not None
+    (curve,) = model.curves()  # odds of a click by `additive`, examination by the others
+    learned = np.array(curve.values)
     return rate_ratio(learned, first) if method == "additive" else learned
 
 

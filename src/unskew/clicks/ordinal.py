@@ -25,7 +25,7 @@ def order_scores(count: int, prior: float = 1.0) -> Array:
     With two values sig(-(s_2 - s_1)) = prior s_2 and s_1 = -s_2.
 
     >>> order_scores(2).round(4).tolist(), order_scores(1).tolist()
-    ([-0.3387, 0.3387], [0.0])
+    ([-0.3374, 0.3374], [0.0])
     """
     place = np.arange(count)
     higher = np.sign(place[:, None] - place)  # 1 where i is the higher value

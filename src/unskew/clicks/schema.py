@@ -47,10 +47,12 @@ TEXT = ("query_text", "title", "abstract")
 """Columns of text. They say the same for every impression of a document, so they belong to the lists."""
 
 
-def open_table(path: Path, columns: Sequence[str] | None, feedback: str | None = None) -> Any:
+def open_table(
+    path: Path, columns: Sequence[str] | None, feedback: str | None = None, *, texts: bool = False
+) -> Any:
     """The wanted columns of the file, never `label`, after a check that the required ones are there.
 
-    `feedback` is the column that stands in the place of `click`.
+    `feedback` is the column that stands in the place of `click`. Where all are wanted, texts are only if asked for.
     """
     needed = required(feedback)
     if not path.exists():
@@ -61,8 +63,8 @@ def open_table(path: Path, columns: Sequence[str] | None, feedback: str | None =
     except (pa.ArrowInvalid, OSError, IndexError) as error:
         raise DataError(f"not a Parquet file ({error})", path=path, hint="a log is read from Parquet") from error
     require_columns([*needed, *(columns or ())], present, path=path)
-    all_but_texts = [name for name in present if name not in TEXT]
-    wanted = all_but_texts if columns is None else [*needed, "randomized", *columns]
+    usual = [name for name in present if texts or name not in TEXT]
+    wanted = usual if columns is None else [*needed, "randomized", *columns]
     return pq.read_table(path, columns=[name for name in present if name in wanted and name != "label"])
 
 

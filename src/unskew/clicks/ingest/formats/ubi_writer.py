@@ -52,7 +52,7 @@ def _rows(source: Log | pa.Table | Path | str) -> Iterator[Row]:
     if isinstance(source, Log):
         tables = log_tables(source, BATCH)
     else:
-        table = source if isinstance(source, pa.Table) else open_table(Path(source), None)
+        table = source if isinstance(source, pa.Table) else open_table(Path(source), None, texts=True)
         require_columns(REQUIRED, table.column_names, hint="write_ubi takes impressions")
         tables = iter([table.sort_by([("page_id", "ascending"), ("position", "ascending")])])
     for table in tables:
