@@ -52,7 +52,7 @@ def open_table(
 ) -> Any:
     """The wanted columns of the file, never `label`, after a check that the required ones are there.
 
-    `feedback` is the column that stands in the place of `click`. Where all are wanted, texts are only if asked for.
+    `feedback` is the column that stands in the place of `click`. Texts are read where asked for or named.
     """
     needed = required(feedback)
     if not path.exists():
