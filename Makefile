@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DEMO := demo-run
 
-.PHONY: demo test check style types habits bench clean
+.PHONY: demo test check style types habits faults bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/unskew demo --out $(DEMO) --force
@@ -25,6 +25,10 @@ types:
 
 habits:
 	$(BIN)/python -m pytest -q tests/test_imports.py tests/test_docs.py
+
+# faults put into a copy of the sources, one at a time: which of them do tests kill? NAME=comparing runs some
+faults: $(VENV)/.installed-dev
+	$(BIN)/python tests/faults/run.py $(if $(NAME),--name $(NAME))
 
 bench: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/bench.py

@@ -1,0 +1,337 @@
+"""Put small faults into a copy of the sources, one at a time, and see whether the test that guards there fails.
+
+    python tests/faults/run.py [--name AREA, AREA.NAME or a pattern ...] [--jobs N] [--sample N] [--seed N]
+
+Each TOML file beside this one is an area, and each of its tables a fault:
+
+    [a_name]
+    file = "clicks/visits.py"          # within src/unskew
+    old = "text found exactly once"
+    new = "what stands there instead"
+    says = "what would be wrong for a user"
+    test = ["tests/test_visits.py::test_that_must_fail"]
+    slow = true                        # only where its test is marked slow
+    survives = "why"                   # only where no test kills it yet; counted as survived
+    equivalent = "why"                 # only where no user can see a difference; not run, not counted
+
+The named tests run once without any fault, then with each fault alone; a sample trusts them to pass. A process is
+forked for every fault after the large libraries are imported, so that a fault costs about what its test costs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import fnmatch
+import hashlib
+import importlib
+import importlib.util
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import tomllib
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+LIBRARIES = (
+    "torch numpy pandas scipy.stats sklearn pyarrow.parquet duckdb ibis ibis.backends.duckdb lightgbm pydantic "
+    "typer.testing altair vl_convert rich.console safetensors.torch hypothesis.strategies pytest doctest pdb"
+)
+"""Imported once, before anything of ours; one that is missing is passed over."""
+PATIENCE = 300.0
+"""Seconds after which a test that hangs counts as failed."""
+PASSING = 0.95
+"""The share of faults that tests must kill."""
+
+
+class Fault(NamedTuple):
+    """One fault: where, what, what it would do, and who must catch it."""
+
+    area: str
+    name: str
+    file: str
+    old: str
+    new: str
+    says: str
+    test: tuple[str, ...] = ()
+    slow: bool = False
+    survives: str = ""
+    equivalent: str = ""
+
+    @property
+    def id(self) -> str:
+        """Area and name, as they are printed and asked for."""
+        return f"{self.area}.{self.name}"
+
+
+def read_faults(folder: Path = HERE) -> list[Fault]:
+    """All faults of a folder; a key that is unknown or missing is an error that names the fault."""
+    found = []
+    for path in sorted(folder.glob("*.toml")):
+        for name, entry in tomllib.loads(path.read_text(encoding="utf-8")).items():
+            try:
+                found.append(Fault(path.stem, name, **{**entry, "test": tuple(entry.get("test", ()))}))
+            except TypeError as error:
+                raise SystemExit(f"{path.name}: [{name}]: {error}") from None
+    return found
+
+
+def faulty(fault: Fault, source: Path) -> str:
+    """The text of its file with the fault in it; `ValueError` where it does not apply exactly once."""
+    path = source / fault.file
+    if not path.is_file():
+        raise ValueError(f"{fault.id}: there is no src/unskew/{fault.file}; name the file that has this code now")
+    text = path.read_text(encoding="utf-8")
+    times = text.count(fault.old)
+    if times != 1:
+        raise ValueError(
+            f"{fault.id}: its `old` text stands {times} times in {fault.file}, not once; quote the code of now"
+        )
+    return text.replace(fault.old, fault.new)
+
+
+def chosen(faults: list[Fault], names: list[str]) -> list[Fault]:
+    """Those of an area, with a name, or that match a pattern; all where nothing is asked for."""
+    unknown = [name for name in names if not any(matches(fault, name) for fault in faults)]
+    if unknown:
+        raise SystemExit(f"no fault is named {', '.join(unknown)}; the areas are {', '.join(areas(faults))}")
+    return [fault for fault in faults if not names or any(matches(fault, name) for name in names)]
+
+
+def matches(fault: Fault, name: str) -> bool:
+    """Whether a name on the command line means this fault."""
+    return name in (fault.area, fault.name) or fnmatch.fnmatch(fault.id, name)
+
+
+def areas(faults: list[Fault]) -> list[str]:
+    """The areas, sorted."""
+    return sorted({fault.area for fault in faults})
+
+
+def sample(faults: list[Fault], count: int, seed: int | None) -> list[Fault]:
+    """Some of those that a quick test kills; without a seed, the sources themselves decide which."""
+    quick = [fault for fault in faults if not (fault.slow or fault.survives or fault.equivalent)]
+    if seed is None:
+        texts = b"".join(path.read_bytes() for path in sorted((ROOT / "src").rglob("*.py")))
+        seed = int.from_bytes(hashlib.sha256(texts).digest()[:4])
+    print(f"a sample of {min(count, len(quick))} by seed {seed}")
+    return random.Random(seed).sample(quick, min(count, len(quick)))
+
+
+class Outcomes:
+    """A pytest plugin that keeps what became of each test."""
+
+    def __init__(self) -> None:
+        self.by_test: dict[str, str] = {}
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        """Called by pytest for each phase of a test: the worst one counts."""
+        if report.outcome != "passed" or report.when == "call":
+            self.by_test[report.nodeid] = report.outcome
+
+
+def run_tests(place: Path, tests: list[str], slow: bool) -> None:
+    """In a process of its own: pytest on the copy at `place`; what was printed and the outcomes go to files."""
+    os.setsid()
+    os.chdir(place)
+    with open(place / "printed", "w") as printed:
+        os.dup2(printed.fileno(), 1)
+        os.dup2(printed.fileno(), 2)
+    source = str(place / "src")
+    sys.path[:] = [source, *(path for path in sys.path if not path.endswith("/src"))]
+    os.environ["PYTHONPATH"] = source
+    import pytest
+
+    outcomes = Outcomes()
+    which = [] if slow else ["-m", "not slow"]
+    options = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", f"--basetemp={place / 'tmp'}", *which]
+    options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # of a plugin that is imported above
+    code = pytest.main([*options, *tests], plugins=[outcomes])
+    taken = getattr(sys.modules.get("unskew"), "__file__", None)
+    if taken is not None and not taken.startswith(source):
+        print(f"{taken} was tested, not the copy")
+        code = pytest.ExitCode.INTERNAL_ERROR
+    (place / "outcomes.json").write_text(json.dumps(outcomes.by_test))
+    sys.stdout.flush()
+    os._exit(code)
+
+
+def start(place: Path, tests: list[str], slow: bool) -> int:
+    """Fork a process that runs tests on a copy; its id."""
+    for name in ("outcomes.json", "printed"):
+        (place / name).unlink(missing_ok=True)
+    sys.stdout.flush()
+    process = os.fork()
+    if process == 0:
+        try:
+            run_tests(place, tests, slow)
+        except BaseException:
+            (place / "printed").write_text(traceback.format_exc())
+        finally:
+            os._exit(3)
+    return process
+
+
+def wait(process: int, seconds: float) -> int | None:
+    """The exit code of a process, None once it has taken too long and was ended."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        ended, status = os.waitpid(process, os.WNOHANG)
+        if ended:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.02)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process, signal.SIGKILL)
+    os.waitpid(process, 0)
+    return None
+
+
+def copied(place: Path) -> Path:
+    """A copy of the project, without what tools and runs left lying about."""
+    skipped = shutil.ignore_patterns(".*", "runs", "demo-run", "reproduced", "*.egg-info", "dist")
+    shutil.copytree(ROOT, place, ignore=skipped)
+    return place
+
+
+@contextlib.contextmanager
+def put_in(fault: Fault, place: Path) -> Iterator[None]:
+    """The fault in a copy, and taken out again; compiled files are removed, for their times may be the same."""
+    path = place / "src" / "unskew" / fault.file
+    whole = path.read_text(encoding="utf-8")
+    compiled = Path(importlib.util.cache_from_source(str(path)))
+    path.write_text(faulty(fault, place / "src" / "unskew"), encoding="utf-8")
+    compiled.unlink(missing_ok=True)
+    try:
+        yield
+    finally:
+        path.write_text(whole, encoding="utf-8")
+        compiled.unlink(missing_ok=True)
+
+
+def try_one(fault: Fault, place: Path) -> str:
+    """One fault in one copy: killed, survived, or broken where the tests could not run at all."""
+    with put_in(fault, place):
+        code = wait(start(place, ["-x", *fault.test], fault.slow), PATIENCE)
+    if code is None or code == 1 or code < 0:  # hung, failed, or ended by a signal
+        return "killed"
+    if code != 0:
+        return "broken"
+    return "survived" if "passed" in json.loads((place / "outcomes.json").read_text()).values() else "skipped"
+
+
+def without_faults(faults: list[Fault], place: Path) -> dict[str, str]:
+    """What becomes of every named test without a fault."""
+    found: dict[str, str] = {}
+    for slow in {fault.slow for fault in faults}:
+        tests = sorted({test for fault in faults if fault.slow == slow for test in fault.test})
+        code = wait(start(place, tests, slow), PATIENCE * 10)
+        if not (place / "outcomes.json").exists() or code not in (0, 1):
+            raise SystemExit((place / "printed").read_text() + "\nthe tests do not run, even without a fault")
+        found |= json.loads((place / "outcomes.json").read_text())
+    return found
+
+
+def usable(fault: Fault, outcomes: dict[str, str]) -> str:
+    """Nothing where its tests pass without the fault; else why it cannot be tried."""
+    mine = [outcome for test, outcome in outcomes.items() if any(names(named, test) for named in fault.test)]
+    if "failed" in mine:
+        return "broken"
+    return "" if "passed" in mine else ("skipped" if mine else "broken")
+
+
+def names(named: str, test: str) -> bool:
+    """Whether a node id names a test: itself, all its parameters, or its file."""
+    return test == named or test.startswith((f"{named}[", f"{named}::"))
+
+
+def in_copies(faults: list[Fault], copies: list[Path], tell: Callable[[Fault, str], None]) -> None:
+    """Every fault in one of the copies, as many at once as there are copies."""
+    pending = list(reversed(faults))
+    at_work: dict[int, tuple[Fault, Path]] = {}
+    free = list(copies)
+    while pending or at_work:
+        while pending and free:
+            fault, place = pending.pop(), free.pop()
+            sys.stdout.flush()
+            process = os.fork()
+            if process == 0:
+                result = "broken"
+                try:
+                    result = try_one(fault, place)
+                finally:
+                    (place / "result").write_text(result)
+                    os._exit(0)
+            at_work[process] = fault, place
+        ended, _ = os.wait()
+        fault, place = at_work.pop(ended)
+        tell(fault, (place / "result").read_text())
+        free.append(place)
+
+
+def score(faults: list[Fault], results: dict[str, str]) -> tuple[str, bool]:
+    """Killed by area and in all, and whether that is enough."""
+    counted = [fault for fault in faults if results[fault.id] in ("killed", "survived")]
+    killed = Counter(fault.area for fault in counted if results[fault.id] == "killed")
+    every = Counter(fault.area for fault in counted)
+    parts = ", ".join(f"{area} {killed[area]} of {every[area]}" for area in sorted(every))
+    share = killed.total() / max(every.total(), 1)
+    rest = Counter(result for result in results.values() if result not in ("killed", "survived"))
+    others = "".join(f"; {count} {result}" for result, count in sorted(rest.items()))
+    enough = share >= PASSING and not rest["broken"]
+    return f"{parts}\n{killed.total()} of {every.total()} killed ({share:.1%}){others}", enough
+
+
+def run(faults: list[Fault], jobs: int, scratch: Path, trusting: bool) -> bool:
+    """Try all, print one line each and the score; whether it is enough. `trusting`: no run without faults."""
+    for name in LIBRARIES.split():
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+    copies = [copied(scratch / str(number)) for number in range(max(1, min(jobs, len(faults))))]
+    results: dict[str, str] = {}
+
+    def tell(fault: Fault, result: str) -> None:
+        results[fault.id] = result
+        why = fault.equivalent if result == "equivalent" else fault.survives
+        named = f": {fault.says} ({', '.join(fault.test)})" if result in ("survived", "broken", "skipped") else ""
+        print(f"{result:10} {fault.id}{named}{f' [{why}]' if why else ''}", flush=True)
+
+    tried = [fault for fault in faults if not fault.equivalent]
+    outcomes = {} if trusting or not tried else without_faults(tried, copies[0])
+    for fault in faults:
+        unusable = "equivalent" if fault.equivalent else "" if trusting else usable(fault, outcomes)
+        if unusable:
+            tell(fault, unusable)
+    in_copies([fault for fault in tried if fault.id not in results], copies, tell)
+    text, enough = score(faults, results)
+    print(f"\n{text}")
+    return enough
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description="Faults put into the sources, and which of them tests kill.")
+    parser.add_argument("--name", nargs="*", default=[], help="areas, names or patterns; all without it")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="how many at once")
+    parser.add_argument("--sample", type=int, help="only so many, of those with quick tests")
+    parser.add_argument("--seed", type=int, help="which ones a sample takes; without it, the sources decide")
+    asked = parser.parse_args()
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    faults = chosen(read_faults(), asked.name)
+    if asked.sample is not None:
+        faults = sample(faults, asked.sample, asked.seed)
+    with tempfile.TemporaryDirectory(prefix="faults-") as scratch:
+        sys.exit(0 if run(faults, asked.jobs, Path(scratch), asked.sample is not None) else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,132 @@
+"""The faults of tests/faults still fit the sources, name tests that exist, and a few are put in and caught."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCE = ROOT / "src" / "unskew"
+RUN = ROOT / "tests" / "faults" / "run.py"
+
+
+def script() -> Any:
+    """The script as a module."""
+    spec = importlib.util.spec_from_file_location("faults_run", RUN)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+faults = script()
+ALL = faults.read_faults()
+
+
+def test_every_fault_applies_exactly_once_and_is_python() -> None:
+    wrong = []
+    for fault in ALL:
+        try:
+            compile(faults.faulty(fault, SOURCE), fault.file, "exec")
+        except (ValueError, SyntaxError) as error:
+            wrong.append(str(error) if isinstance(error, ValueError) else f"{fault.id}: {error}")
+    assert wrong == [], "\n".join(wrong)
+
+
+def test_every_fault_says_what_it_does_and_has_a_name_of_its_own() -> None:
+    assert len({fault.id for fault in ALL}) == len(ALL) > 0
+    for fault in ALL:
+        assert fault.old != fault.new, fault.id
+        assert len(fault.says) > 20, f"{fault.id}: say what would be wrong for a user"
+        assert fault.test or fault.equivalent, f"{fault.id}: name the test that must catch it"
+
+
+def test_no_fault_is_caught_for_a_name_that_is_not_there(tmp_path: Path) -> None:
+    """A misspelt fault fails every test, and would prove nothing."""
+    for fault in ALL:
+        (tmp_path / f"{fault.id}.py").write_text(faults.faulty(fault, SOURCE), encoding="utf-8")
+    words = [sys.executable, "-m", "ruff", "check", "--isolated", "--select", "F821,F823", str(tmp_path)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+@cache
+def functions(path: Path) -> set[str]:
+    return {node.name for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.FunctionDef)}
+
+
+def test_every_fault_names_tests_that_exist() -> None:
+    wrong = []
+    for fault in ALL:
+        for test in fault.test:
+            path, _, name = test.partition("::")
+            known = (ROOT / path).is_file() and (
+                path.startswith("src/") or name.partition("[")[0] in functions(ROOT / path)
+            )
+            if not known:
+                wrong.append(f"{fault.id}: there is no test {test}")
+    assert wrong == [], "\n".join(wrong)
+
+
+# ------------------------------------------------------------------------------------------- the script
+
+
+def fault(**changes: Any) -> Any:
+    about = {"area": "a", "name": "b", "file": "errors.py", "old": "x", "new": "y", "says": "something is wrong"}
+    return faults.Fault(**(about | changes))
+
+
+def test_a_fault_whose_text_is_gone_is_told() -> None:
+    with pytest.raises(ValueError, match=r"a\.b: its `old` text stands 0 times in errors\.py, not once"):
+        faults.faulty(fault(old="this is not there"), SOURCE)
+    with pytest.raises(ValueError, match=r"a\.b: there is no src/unskew/gone\.py"):
+        faults.faulty(fault(file="gone.py"), SOURCE)
+
+
+def test_a_key_that_is_not_known_is_told(tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_text('[b]\nfile = "errors.py"\nolt = "x"\nnew = "y"\nsays = "z"\n')
+    with pytest.raises(SystemExit, match=r"a\.toml: \[b\]: .*'olt'"):
+        faults.read_faults(tmp_path)
+
+
+def test_faults_are_chosen_by_area_name_and_pattern() -> None:
+    every = [fault(), fault(name="c"), fault(area="d", name="e")]
+    assert [found.id for found in faults.chosen(every, ["a"])] == ["a.b", "a.c"]
+    assert [found.id for found in faults.chosen(every, ["e", "*.b"])] == ["a.b", "d.e"]
+    with pytest.raises(SystemExit, match="no fault is named f; the areas are a, d"):
+        faults.chosen(every, ["f"])
+
+
+def test_a_sample_is_the_same_for_the_same_seed_and_takes_no_slow_ones() -> None:
+    every = [fault(name=f"f{number}", slow=number < 50) for number in range(100)]
+    some = faults.sample(every, 10, 3)
+    assert some == faults.sample(every, 10, 3) != faults.sample(every, 10, 4)
+    assert not any(found.slow for found in some)
+    assert faults.sample(every, 10, None) == faults.sample(every, 10, None)
+
+
+def test_the_score_counts_what_was_tried() -> None:
+    every = [fault(name=name) for name in "bcde"]
+    results = {"a.b": "killed", "a.c": "survived", "a.d": "skipped", "a.e": "equivalent"}
+    text, enough = faults.score(every, results)
+    assert text == "a 1 of 2\n1 of 2 killed (50.0%); 1 equivalent; 1 skipped"
+    assert not enough
+    assert faults.score(every, dict.fromkeys(results, "killed"))[1]
+    assert not faults.score(every, dict.fromkeys(results, "killed") | {"a.b": "broken"})[1]
+
+
+@pytest.mark.slow
+def test_a_sample_of_the_faults_is_caught() -> None:
+    words = [sys.executable, str(RUN), "--sample", "5", "--jobs", "1"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "5 of 5 killed" in done.stdout or len(ALL) < 5
