@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import math
+from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from typer.testing import CliRunner
 
+import unskew
 from unskew.clicks.lists.synthetic import make_lists
-from unskew.errors import DataError
+from unskew.clicks.log import write_log
+from unskew.errors import ConfigError, DataError
 from unskew.measuring.frequency import METRICS, frequency_buckets, measure_by_frequency, new_positions, ranks
+from unskew.running.frequency import pages_per_query
+from unskew.terminal.main import app
 from unskew.types import Lists
 
 
@@ -89,3 +98,91 @@ def test_graphs_of_a_training() -> None:
     assert graphs_of(None) == []
     drawn = position_figure([{"method": "bal", "original": 1, "new": 1.5}]).to_dict()
     assert drawn["encoding"]["y"]["title"] == "average new position"
+
+
+# ---- `unskew measure --by-frequency` ----
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two runs, lists of nine queries, and a log in which query 3 was never asked and query 8 most often."""
+    folder = tmp_path_factory.mktemp("frequency")
+    lists = make_lists(queries=9, features=4, documents=8, seed=0)
+    log = unskew.simulate(lists, pages=400, seed=0)
+    rng = np.random.default_rng(1)
+    kept = log.take(rng.random(len(log)) < np.array([8, 1, 2, 0, 4, 5, 6, 7, 9])[log.query] / 10)
+    unskew.write_letor(lists, folder / "lists.txt")
+    write_log(kept, folder / "log.parquet")
+    for name in ("naive", "dla"):
+        unskew.learn(log, method=name, ranker="linear", steps=5, out=folder / name)
+    return folder / "dla"
+
+
+def test_pages_are_counted_once_for_each_query(run: Path, tmp_path: Path) -> None:
+    lists = unskew.read_letor(run.parent / "lists.txt")
+    log = unskew.read_log(run.parent / "log.parquet", lists)
+    pages = pages_per_query(log, lists)
+    assert pages.sum() == len(log)
+    assert pages.tolist() == pages_per_query(run.parent / "log.parquet", lists).tolist()
+    assert (pages[3], pages.argmax()) == (0, 8)
+    ids = pa.array([str(query) for query in lists.query_ids[[8, 8, 8, 0]]] + ["of another time"])
+    pq.write_table(pa.table({"page_id": [1, 1, 2, 3, 4], "query_id": ids}), tmp_path / "few.parquet")
+    assert pages_per_query(tmp_path / "few.parquet", lists).tolist() == [1, 0, 0, 0, 0, 0, 0, 0, 2]
+
+
+def test_head_middle_and_tail_are_the_thirds_of_the_queries(run: Path) -> None:
+    folder = run.parent
+    lists = unskew.read_letor(folder / "lists.txt")
+    log = folder / "log.parquet"
+    found = unskew.measure(run, folder / "lists.txt", by_frequency=log, against=folder / "naive")
+    pages = pages_per_query(log, lists)
+    order = np.argsort(-pages, kind="stable")
+    other = unskew.measure(folder / "naive", lists, by_frequency=unskew.read_log(log, lists))
+    per_query = unskew.measure_ranking(unskew.load(run).score(lists), lists, ["ndcg@3"]).per_query["ndcg@3"]
+    assert list(found["frequency"]) == ["head", "middle", "tail"]
+    for number, (name, part) in enumerate(found["frequency"].items()):
+        asked = order[3 * number : 3 * number + 3]
+        assert (part["queries"], part["pages"]) == (3, pages[asked].sum())
+        assert (part["least"], part["most"]) == (pages[asked].min(), pages[asked].max())
+        assert part["means"]["ndcg@3"] == pytest.approx(per_query[asked].mean())
+        difference = part["means"]["ndcg@3"] - other["frequency"][name]["means"]["ndcg@3"]
+        assert part["against"]["ndcg@3"]["difference"] == pytest.approx(difference)
+
+
+def test_a_query_that_does_not_count_is_in_no_bucket(run: Path) -> None:
+    lists = unskew.read_letor(run.parent / "lists.txt")
+    labels = lists.labels.copy()
+    labels[lists.offsets[8] : lists.offsets[9]] = 0  # the most frequent query has nothing relevant
+    lists = Lists(lists.features, lists.offsets, labels, lists.query_ids)
+    asked = {"metrics": ["mrr@10"], "by_frequency": run.parent / "log.parquet", "buckets": 9}
+    buckets = unskew.measure(run, lists, **asked)["frequency"]
+    assert list(buckets) == [str(number) for number in range(1, 10)]
+    assert buckets["1"]["means"]["mrr@10"] is None
+    assert unskew.measure(run, lists, empty="zero", **asked)["frequency"]["1"]["means"]["mrr@10"] == 0
+
+
+def test_the_command_measures_by_frequency(run: Path) -> None:
+    base = ["measure", str(run), "--lists", str(run.parent / "lists.txt")]
+    asked = [*base, "--metric", "ndcg@10", "--by-frequency", str(run.parent / "log.parquet")]
+    done = CliRunner().invoke(app, [*asked, "--json"])
+    head = json.loads(done.stdout)["frequency"]["head"]
+    shown = CliRunner().invoke(app, [*asked, "--against", str(run.parent / "naive")]).stdout
+    assert f"head: 3 queries, {head['pages']} pages, {head['least']} to {head['most']} each" in shown
+    assert f"{head['means']['ndcg@10']:.4f} │" in shown
+    assert "difference (p)" in shown
+    two = CliRunner().invoke(app, [*asked, "--buckets", "2", "--json"])
+    assert list(json.loads(two.stdout)["frequency"]) == ["1", "2"]
+    refused = CliRunner().invoke(app, [*base, "--buckets", "2"])
+    assert "give --by-frequency too" in str(refused.exception)
+
+
+def test_frequency_refuses(run: Path, tmp_path: Path) -> None:
+    lists, log = run.parent / "lists.txt", run.parent / "log.parquet"
+    with pytest.raises(ConfigError, match=r"buckets=10.* as many as the lists have queries, 9"):
+        unskew.measure(run, lists, by_frequency=log, buckets=10)
+    pq.write_table(pa.table({"page_id": [1], "query_id": ["x"]}), tmp_path / "other.parquet")
+    with pytest.raises(DataError, match=r"none of its queries \(such as x\) is one of the 9 measured"):
+        unskew.measure(run, lists, by_frequency=tmp_path / "other.parquet")
+    pq.write_table(pa.table({"query": ["x"]}), tmp_path / "bad.parquet")
+    with pytest.raises(DataError, match="missing columns: page_id, query_id"):
+        unskew.measure(run, lists, by_frequency=tmp_path / "bad.parquet")

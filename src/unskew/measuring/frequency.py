@@ -62,11 +62,20 @@ def measure_by_frequency(
     edge = -(-count // 2) if head is None else head
     per_query = measure_ranking(scores, lists, list(metrics), empty="zero").per_query
     return FrequencyReport(
-        buckets={name: np.array([_mean(v[bucket == b]) for b in range(count)]) for name, v in per_query.items()},
+        buckets=bucket_means(per_query, bucket, count),
         head={name: _mean(values[bucket < edge]) for name, values in per_query.items()},
         tail={name: _mean(values[bucket >= edge]) for name, values in per_query.items()},
         queries=np.bincount(bucket, minlength=count),
     )
+
+
+def bucket_means(per_query: Mapping[str, Array], bucket: Array, count: int) -> dict[str, Array]:
+    """The mean of each metric [Q] in each of so many buckets, without queries that are NaN.
+
+    >>> bucket_means({"mrr": np.array([1.0, 0.5, np.nan])}, np.array([0, 1, 1]), 2)["mrr"].tolist()
+    [1.0, 0.5]
+    """
+    return {name: np.array([_mean(v[bucket == b]) for b in range(count)]) for name, v in per_query.items()}
 
 
 def new_positions(original: Array, scores: Array, lists: Lists, top: int = 10) -> tuple[Array, Array]:
@@ -97,4 +106,5 @@ def ranks(scores: Array, lists: Lists) -> Array:
 
 
 def _mean(values: Array) -> float:
-    return float(values.mean()) if len(values) else float("nan")
+    kept = values[~np.isnan(values)]
+    return float(kept.mean()) if len(kept) else float("nan")

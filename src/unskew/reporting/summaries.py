@@ -85,6 +85,8 @@ def measure_page(result: Mapping[str, Any]) -> Page:
     """What `measure` found."""
     against = result.get("against", {})
     sections = [_ranking(result["ranking"], against)]
+    if "frequency" in result:
+        sections.append(_frequency(result["frequency"], against))
     if "pages" in result:
         sections.append(Section("Logged pages", PAGES, [_means(result["pages"], against, "pages")]))
     if "clicks" in result:
@@ -100,6 +102,25 @@ def _ranking(report: Mapping[str, Any], against: Mapping[str, Any]) -> Section:
     """Ranking metrics, how queries without a relevant document were counted, and a comparison if there is one."""
     text = f"{report['queries']} queries, {report['without_relevant']} of them without a relevant document "
     return Section("Ranking", f"{text}({report['empty']})", [_means(report["means"], against, "metrics")])
+
+
+def _frequency(found: Mapping[str, Any], against: Mapping[str, Any]) -> Section:
+    """Metrics by how often queries are asked; with a comparison the differences in a table of their own."""
+    text = "\n\n".join(
+        f"{name}: {part['queries']:,} queries, {part['pages']:,} pages, {part['least']:,} to {part['most']:,} each"
+        for name, part in found.items()
+    )
+    metrics, columns = next(iter(found.values()))["means"], ("metric", *found)
+    rows = [[metric, *(number(part["means"][metric]) for part in found.values())] for metric in metrics]
+    tables = [Table(columns, rows)]
+    if against:
+        tests = [[metric, *(_short(part["against"][metric]) for part in found.values())] for metric in metrics]
+        tables.append(Table(columns, tests, f"against {against['run']}: difference (p)"))
+    return Section("By query frequency", text, tables)
+
+
+def _short(test: Mapping[str, Any]) -> str:
+    return f"{number(test['difference'], '+.4f')} ({p_value(test['p'])})"
 
 
 def _means(means: Mapping[str, float | None], against: Mapping[str, Any], kind: str) -> Table:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any, cast
@@ -31,8 +31,10 @@ from unskew.measuring import (
     perplexity_metric,
     rank_weights,
 )
+from unskew.measuring.frequency import bucket_means
 from unskew.running.choosing import click_likelihood
 from unskew.running.files import read_lists, texts_for
+from unskew.running.frequency import QueryFrequency
 from unskew.running.run import Run
 from unskew.types import Array, Lists, Log
 
@@ -51,14 +53,21 @@ def measure(
     against: Measured | None = None,
     log: Log | Path | str | None = None,
     outcomes: Sequence[str] = (),
+    by_frequency: Log | Path | str | None = None,
+    buckets: int | None = None,
     doc_ids: bool = False,
 ) -> dict[str, Any]:
     """Ranking metrics of a run on labelled lists; a paired comparison and click metrics where asked for.
 
     Runs are what `learn` and `load` return, or folders; lists and the log data in memory or files. `empty` says
     what a query without a relevant document counts: skip, zero or one. `outcomes` are columns of the log, such as
-    installs, that the pages are measured by besides clicks.
+    installs, that the pages are measured by besides clicks. `by_frequency` is a log that says how often each query
+    is asked: metrics then come for so many `buckets` of queries too; the usual three are head, middle and tail.
     """
+    if buckets is not None and by_frequency is None:
+        raise ConfigError("buckets= are of queries by frequency: give by_frequency= too")
+    if outcomes and log is None:
+        raise ConfigError("outcomes= are columns of a log: give log= too")
     convention = cast(Empty, known("empty", empty, dict.fromkeys(("skip", "zero", "one"))))
     model = _model(run)
     if not isinstance(lists, Lists):
@@ -70,19 +79,35 @@ def measure(
         other = measure_ranking(_model(against).score(lists), lists, metrics, empty=convention)
         compared = {name: _paired(report.per_query[name], other.per_query[name]) for name in report.per_query}
         result["against"] = {"run": _name(against), "metrics": compared}
-    if outcomes and log is None:
-        raise ConfigError("outcomes= are columns of a log: give log= too")
+    if by_frequency is not None:
+        frequency = QueryFrequency(by_frequency, lists, buckets)
+        both = report.per_query, None if against is None else other.per_query
+        result["frequency"] = measure_buckets(frequency, *both)
     if log is not None:
         shown = log if isinstance(log, Log) else read_log(Path(log), lists)
         pages = measure_pages(model, shown, outcomes)
         result["pages"] = {name: finite(found.mean) for name, found in pages.items()}
         if against is not None:
             others = measure_pages(_model(against), shown, outcomes)
-            paired = {name: _paired(pages[name].shares, others[name].shares) for name in pages}
-            result["against"]["pages"] = paired
+            result["against"]["pages"] = {name: _paired(pages[name].shares, others[name].shares) for name in pages}
         if isinstance(model, Model):  # a package ranks and has no click model
             result["clicks"] = measure_clicks(model, shown)
     return result
+
+
+def measure_buckets(
+    frequency: QueryFrequency, per_query: Mapping[str, Array], others: Mapping[str, Array] | None = None
+) -> dict[str, Any]:
+    """Metrics [Q] of each bucket of queries, and how they differ from another run's."""
+    means = bucket_means(per_query, frequency.bucket, len(frequency.names))
+    found = frequency.facts()
+    for number, name in enumerate(frequency.names):
+        part = frequency.bucket == number
+        found[name]["means"] = {metric: finite(values[number]) for metric, values in means.items()}
+        if others is not None:
+            paired = {metric: _paired(per_query[metric][part], others[metric][part]) for metric in per_query}
+            found[name]["against"] = paired
+    return found
 
 
 def _model(run: Measured) -> Scorer:

@@ -56,6 +56,12 @@ def measure(
         list[str] | None,
         typer.Option("--outcome", help="Column of the log to measure pages by, such as install; repeatable."),
     ] = None,
+    by_frequency: Annotated[
+        Path | None, typer.Option(help="Log that says how often queries are asked: head, middle and tail apart.")
+    ] = None,
+    buckets: Annotated[
+        int | None, typer.Option(min=1, help="How many buckets of queries by frequency, in the place of three.")
+    ] = None,
     doc_ids: DocIds = False,
     as_json: Json = False,
 ) -> None:
