@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,7 @@ import unskew
 from unskew.clicks.simulate import BEHAVIOURS
 from unskew.errors import UnskewError
 from unskew.learning.methods import LEARNERS
+from unskew.terminal.flags import flat
 from unskew.terminal.main import COMMANDS, app, main
 
 torch.set_num_threads(1)
@@ -125,6 +128,17 @@ def test_version_and_help() -> None:
     for command in ("demo", "simulate", "learn", "measure", "methods", "behaviours"):
         assert command in shown.out
         assert unskew_command(command, "--help").status == 0
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.__name__)
+def test_help_is_printed_whole(command: Callable[..., None]) -> None:
+    texts = [str(command.__doc__).split("\n")[0]]
+    for parameter in inspect.signature(flat(command)).parameters.values():
+        told = getattr(parameter.annotation, "__metadata__", ())
+        texts += [about.help for about in told if about.help]
+    shown = CliRunner().invoke(app, [command.__name__, "--help"], env={"COLUMNS": "500"}).stdout
+    for text in texts:
+        assert text in shown
 
 
 def test_every_command_is_a_verb_or_a_list_of_names_in_python() -> None:

@@ -47,7 +47,15 @@ app = typer.Typer(
 
 
 class Command(TyperCommand):
-    """A command whose errors speak of flags where the library speaks of arguments."""
+    """A command whose errors speak of flags where the library speaks of arguments, with help as it is written."""
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        """What stands in brackets in a help text is not markup."""
+        super().__init__(*given, **named)
+        if self.rich_markup_mode == "rich":
+            told: list[Any] = [self, *self.params]
+            for one in told:
+                one.help = plain(getattr(one, "help", None))
 
     def invoke(self, ctx: Any) -> Any:
         """Run it."""
@@ -56,6 +64,11 @@ class Command(TyperCommand):
         except UnskewError as error:
             error.args = (as_flags(str(error), flags_of(self.params)),)
             raise
+
+
+def plain(text: str | None) -> str | None:
+    """A text that rich prints as it stands: a backslash before a bracket, so that it opens no tag."""
+    return None if text is None else text.replace("[", "\\[")
 
 
 for command in COMMANDS:
