@@ -18,7 +18,7 @@ from unskew.measuring import mean_over_seeds
 from unskew.studies.compare.config import asked_for
 from unskew.studies.compare.rows import Row
 from unskew.studies.reproduce.claims import judge, result, tally
-from unskew.studies.reproduce.data import NAMES, choose_sources, find_sets
+from unskew.studies.reproduce.data import NAMES, DataSet, choose_sources, find_sets
 from unskew.studies.reproduce.embedding import Space, projections
 from unskew.studies.reproduce.recipe import (
     Claim,
@@ -30,7 +30,14 @@ from unskew.studies.reproduce.recipe import (
     recipe_names,
     sources,
 )
-from unskew.studies.reproduce.reproduce import QUICK, recipes, reproduce, reproduction_page
+from unskew.studies.reproduce.reproduce import (
+    CHOSEN,
+    KINDS_OF_RECIPE,
+    QUICK,
+    recipes,
+    reproduce,
+    reproduction_page,
+)
 from unskew.studies.reproduce.table import Number
 from unskew.studies.reproduce.trying import How, Tried
 from unskew.terminal.main import app
@@ -92,6 +99,7 @@ def test_every_recipe_makes_a_compare_file_on_every_data_set(name: str, source: 
 @pytest.mark.parametrize("name", EVERY)
 def test_printed_numbers_have_the_shape_of_their_metrics(name: str) -> None:
     for printed in recipe_named(name).paper:
+        assert sources()[printed.data]["title"]  # by which the page names it
         for values in (*printed.values.values(), *printed.sd.values(), *printed.marks.values()):
             assert len(values) == len(printed.metrics)
         assert set(printed.sd) <= set(printed.values)
@@ -451,6 +459,40 @@ def test_a_table_is_run_written_and_resumed(tmp_path: Path, monkeypatch: pytest.
     assert all(f"| {method} |" in with_failures for method in methods)
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("tiny")
+@pytest.mark.parametrize("name", ["bal-table-1", "bal-table-2"])
+def test_whole_pages_are_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("causallearn")
+    monkeypatch.setattr("unskew.reporting.page.write_drawn", lambda *_: None)
+    done = reproduce(name, tmp_path / "out", on=["generated"], quick=True, jobs=1)
+    table = pq.read_table(tmp_path / "out" / "numbers.parquet").to_pylist()
+    assert {row["method"] for row in table} >= {"naive", "ipw", "bal"}
+    assert all(row["measured"] is not None and row["seeds"] == 2 for row in table)
+    text = (tmp_path / "out" / "table.md").read_text()
+    assert ("Baidu-ULTR: values do not compare" in text) == (name == "bal-table-1")
+    if name == "bal-table-2":
+        moved = [row for row in table if row["method"] == "labels"]
+        assert [row["metric"] for row in moved] == [f"new position of rank {k}" for k in range(1, len(moved) + 1)]
+        assert 1 < moved[0]["measured"] < moved[-1]["measured"]  # labels and naive agree somewhat
+    assert list(done.page.failed) == []
+
+
+def test_a_recipe_says_the_size_of_its_own_lists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+
+    def told(recipe: Recipe, chosen: list[DataSet], how: How) -> Tried:
+        said.extend(source.title for source in chosen)
+        return Tried([], [])
+
+    monkeypatch.setitem(KINDS_OF_RECIPE, "table", told)  # type: ignore[misc]
+    for size in ({}, {"features": 6}):
+        reproduce("bal-table-1", tmp_path / str(len(size)), on=["generated"], size=size)
+    reproduce("bal-table-1", tmp_path / "quick", on=["generated"], size={"features": 6}, quick=True)
+    of = "generated lists: 500 queries, {} features, 20 documents"
+    assert said == [of.format(20), of.format(6), sources()["quick"]["title"]]
+
+
 @pytest.fixture(scope="module")
 def papers_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A few lists that look like Yahoo! and like Istella-S, sparse and unscaled."""
@@ -536,6 +578,12 @@ def test_sizes_may_be_others() -> None:
     assert asked.file.training["validate_on"] == "labels"
     page = reproduction_page(recipe, [made], Tried([], []), quick=False, changes={"seeds": 3, "steps": 40})
     assert "3 seeds, 40 steps" in page.notes[0]
+    assert CHOSEN in page.notes
+    pages = recipe_named("bal-table-1")
+    page = reproduction_page(pages, [made], Tried([], []), quick=False, changes={"seeds": 1})
+    assert "1 seed." in page.notes[0]
+    assert CHOSEN not in page.notes
+    assert any("held-out clicks" in note for note in page.notes)
 
 
 def test_generated_lists_may_be_smaller() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import isnan
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import numpy as np
 
 from unskew.diagnosis.causal.graph import CausalGraph, graph_of
 from unskew.learning.fitting.loop import Fit
-from unskew.measuring import mean_over_seeds
+from unskew.measuring import SeedSummary, mean_over_seeds
 from unskew.measuring.frequency import frequency_buckets, measure_by_frequency, new_positions
 from unskew.reporting.causes import sequence_figures
 from unskew.reporting.figures import WIDTH
@@ -71,8 +72,16 @@ def _followed(recipe: Recipe, source: DataSet, how: How) -> tuple[Section, list[
     if how.tell is not None:
         how.tell(total, total, [])
     table, records = frequency_table(recipe, source, lists, runs, buckets)
-    charts = [position_figure(_positions(lists, runs)), *sequence_figures(graphs_of(runs[0].get("bal")))]
+    moved = _positions(lists, runs)
+    charts = [position_figure(moved), *sequence_figures(graphs_of(runs[0].get("bal")))]
+    records += [_record(source, p["method"], f"new position of rank {p['original']}", p["over"]) for p in moved]
     return Section(source.title, TEXT, [table], [Figure(chart) for chart in charts]), records
+
+
+def _record(source: DataSet, method: str, metric: str, over: SeedSummary) -> dict[str, Any]:
+    """A row of numbers.parquet."""
+    measured = {"measured": over.mean, "sd": None if isnan(over.sd) else over.sd, "seeds": over.seeds}
+    return {"data": source.name, "method": method, "metric": metric} | measured
 
 
 def by_power_law(log: Log, seed: int, exponent: float = 1.0) -> Log:
@@ -107,7 +116,7 @@ def frequency_table(
         for metric, part in columns:
             over = mean_over_seeds([getattr(report, part)[metric] for report in found])
             cells.append(spread(over))
-            records.append({"data": source.name, "method": name, "metric": f"{metric} {part}", "mean": over.mean})
+            records.append(_record(source, name, f"{metric} {part}", over))
         rows.append([name, *cells])
     return Table(["method", *(f"{metric} {part}" for metric, part in columns)], rows, "Head and tail"), records
 
@@ -120,14 +129,17 @@ def _positions(lists: Lists, runs: Sequence[Mapping[str, Learned]]) -> list[dict
         for run in runs:
             scores = lists.labels if name == LABELS else run[name].scores
             each.append(new_positions(run["naive"].scores, scores, lists, TOP)[0])
-        for rank, value in enumerate(np.mean(each, axis=0), start=1):
-            points.append({"method": name, "original": rank, "new": None if np.isnan(value) else float(value)})
+        summaries = [mean_over_seeds(values) for values in np.transpose(each)]
+        for rank, over in enumerate(summaries, start=1):
+            if not isnan(over.mean):  # no list is as long
+                points.append({"method": name, "original": rank, "new": over.mean, "over": over})
     return points
 
 
 def position_figure(points: Sequence[Mapping[str, Any]]) -> Any:
     """Lines of new position by original position."""
-    base = alt.Chart({"values": list(points)}).encode(
+    drawn = [{key: point[key] for key in ("method", "original", "new")} for point in points]
+    base = alt.Chart({"values": drawn}).encode(
         x=alt.X("original:Q", title="position under naive"),
         y=alt.Y("new:Q", title="average new position"),
         color=alt.Color("method:N", title=None),

@@ -131,6 +131,10 @@ class Recipe(Config):
         numbers = (part.value(method, metric) for part in sorted(found, key=lambda part: part.data != data))
         return next((number for number in numbers if number is not None), None)
 
+    def lists_size(self) -> dict[str, int]:
+        """Size of generated lists, where the recipe has one of its own."""
+        return dict(self.on.get("generated", {}).get("data", {}).get("synthetic", {}))
+
 
 def recipe_names() -> list[str]:
     """Every recipe there is."""

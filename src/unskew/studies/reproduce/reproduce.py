@@ -49,12 +49,12 @@ QUICK = (
     "This is a quick look with little data and training, to see that everything runs. It is not a reproduction."
 )
 OTHER = "The paper's numbers are of other data. Values do not compare with them; only orders may."
+CHOSEN = "Settings and weights are chosen on labelled validation lists, as in the papers."
 HOW = (
-    "Settings and weights are chosen on labelled validation lists, as in the papers. Orders are tested with a "
-    "t-test over seeds and queries, Holm-corrected over the orders of a table; significant means p < .05. Seeds "
-    "says with how many the first is ahead. ~ stands for about equal: that no difference is found does not "
-    "prove that there is none. + and - mark methods that are better and worse than the best baseline of a "
-    "metric with p < .05, ++ and -- with p < .005."
+    "Orders are tested with a t-test over seeds and queries, Holm-corrected over the orders of a table; "
+    "significant means p < .05. Seeds says with how many the first is ahead. ~ stands for about equal: that no "
+    "difference is found does not prove that there is none. + and - mark methods that are better and worse than "
+    "the best baseline of a metric with p < .05, ++ and -- with p < .005."
 )
 RANKS = "Ranks are the paper's, then ours, among the methods that the paper prints."
 
@@ -100,7 +100,8 @@ def reproduce(
             raise ConfigError(f"{key}={value}: must be at least 1")
     refuse_existing(place, force=True, marker=REPRODUCE_MARK)
     chosen = choose_sources(on, [Path(folder) for folder in data], place / "data", quick=quick)
-    chosen = [resized(source, size or {}) for source in chosen]
+    if not quick:  # which has a size of its own
+        chosen = [resized(source, recipe.lists_size() | dict(size or {})) for source in chosen]
     place.mkdir(parents=True, exist_ok=True)
     if force:
         files = (*PAGE_FILES, "numbers.parquet", "runs")
@@ -125,9 +126,16 @@ def reproduction_page(
         lead = " ".join(f"{section.heading}: {section.text.split(';')[0]}." for section in tried.sections)
     about = [recipe.says, recipe.reference + "."]
     about += [OTHER] * (not timed and not all(source.paper for source in chosen))
-    sizes = ", ".join(f"{value:,} {key}" for key, value in changes.items())
+    sizes = ", ".join(f"{value:,} {key if value > 1 else key.removesuffix('s')}" for key, value in changes.items())
     asked = [f"In the place of the recipe's sizes: {sizes}."] if sizes and not timed else []
-    notes = [*asked, *recipe.notes, *([] if timed else [HOW]), *[RANKS] * bool(recipe.paper)]
+    by_labels = recipe.compare.get("training", {}).get("validate_on") == "labels"
+    notes = [
+        *asked,
+        *recipe.notes,
+        *[CHOSEN] * by_labels,
+        *[HOW] * bool(tried.judged),
+        *[RANKS] * bool(recipe.paper),
+    ]
     sections = [Section("The paper", "\n\n".join(about)), *tried.sections]
     return Page(recipe.title, f"{QUICK} {lead}" if quick else lead, sections, notes, tried.failed)
 
