@@ -17,8 +17,9 @@ from unskew.clicks.lists.inputs import Vectors
 from unskew.errors import ConfigError, DataError
 from unskew.learning.losses import sigmoid_loss
 from unskew.learning.methods import ApproximatedDR, Context, MethodModule, Naive
-from unskew.learning.methods.approximated_dr import combined, published_loss, repaired_loss
+from unskew.learning.methods.approximated_dr import between, published, published_loss, repaired_loss
 from unskew.learning.model import Model
+from unskew.learning.rankers.apart import DoublyRobustMLP
 from unskew.learning.rankers.networks import MLP, network
 from unskew.running.choosing import impression_likelihood
 from unskew.running.data import LogData, selected, split
@@ -61,7 +62,7 @@ def test_no_gradient_passes_between_the_parts() -> None:
         torch.testing.assert_close(relevance.grad[..., part], alone.grad)
     z = relevance.detach()[..., 2].clone().requires_grad_()
     imputed, affine, _ = relevance.detach().sigmoid().unbind(-1)
-    repaired_loss(combined(imputed, affine, z), batch, 1e-3).backward()
+    repaired_loss(between(imputed, affine, z), batch, 1e-3).backward()
     torch.testing.assert_close(relevance.grad[..., 2], z.grad)
 
 
@@ -74,7 +75,7 @@ def test_the_coefficient_is_found() -> None:
         optimizer = torch.optim.Adam([z], lr=0.05)
         for _ in range(300):
             optimizer.zero_grad()
-            loss(combined(imputed, affine, z), clicks, 1e-3).backward()
+            loss(published(imputed, affine, z), clicks, 1e-3).backward()
             optimizer.step()
         found[loss.__name__] = z.tanh().item()
     assert found["repaired_loss"] == pytest.approx(0.5, abs=1e-3)
@@ -136,30 +137,58 @@ def trained(config: ApproximatedDR, documents: Tensor, clicks: Tensor) -> tuple[
         return method, tower(documents)
 
 
-def test_it_ranks_by_clicks_where_there_are_some_and_by_text_elsewhere() -> None:
+def agreements(config: ApproximatedDR) -> dict[str, tuple[float, float, float]]:
+    """Rank correlation of y, imputation and affine estimate with relevance, on head and tail."""
     documents, relevance, shown, clicks = head_and_tail(0)
-    method, outputs = trained(ApproximatedDR(), documents, clicks)
+    method, outputs = trained(config, documents, clicks)
     y = method.score(outputs.unsqueeze(0), torch.ones(1, len(outputs), dtype=torch.bool)).squeeze(0)
+    found = {}
+    for name, some in (("head", shown > 10), ("tail", shown <= 10)):
+        each = (y, outputs[:, 0], outputs[:, 1])
+        y_, i, a = (float(spearmanr(values[some].numpy(), relevance[some]).statistic) for values in each)
+        found[name] = (y_, i, a)
+    return found
 
-    def agreement(values: Tensor, some: Array) -> float:
-        return float(spearmanr(values[some].numpy(), relevance[some]).statistic)
 
-    head, tail = shown > 10, shown <= 10
-    imputed, affine = outputs[:, 0], outputs[:, 1]
-    assert agreement(affine, head) > agreement(imputed, head) + 0.05
-    assert agreement(imputed, tail) > agreement(affine, tail) + 0.2
-    assert agreement(y, head) > agreement(affine, head) - 0.01
-    assert agreement(y, tail) > agreement(affine, tail) + 0.08  # but below the imputation alone: see docs/text.md
+def test_it_ranks_by_clicks_where_there_are_some_and_by_text_elsewhere() -> None:
+    found = agreements(ApproximatedDR())
+    y, imputed, affine = found["head"]
+    assert affine > imputed + 0.05
+    assert y > affine - 0.01
+    y, imputed, affine = found["tail"]
+    assert imputed > affine + 0.2
+    assert y > imputed - 0.02
+
+
+def test_as_published_too_little_of_the_text_is_taken_where_nothing_was_clicked() -> None:
+    y, imputed, affine = agreements(ApproximatedDR(combination="published"))["tail"]
+    assert affine + 0.08 < y < imputed - 0.05
+
+
+def test_features_and_clicks_share_no_weight() -> None:
+    torch.manual_seed(0)
+    tower = DoublyRobustMLP(tracked=3, imputation=(4,), sizes=(4,)).build(5, 3, slice(2, 3))
+    documents = torch.randn(6, 5, requires_grad=True)
+    outputs = tower(documents)
+    assert not outputs[:, 2].any()  # the coefficient starts at 0
+    nn.init.normal_(next(iter(tower.clicks.each[1][-1:])).weight)
+    for output, moved in enumerate(([1, 1, 0, 0, 0], [0, 0, 1, 1, 1], [0, 0, 1, 1, 1])):
+        (gradient,) = torch.autograd.grad(tower(documents)[:, output].sum(), documents)
+        assert gradient.abs().sum(0).sign().tolist() == moved
+    with pytest.raises(ConfigError, match="42 of the features are to be tracked clicks, and there are 40"):
+        DoublyRobustMLP().build(40, 3)
 
 
 def test_the_published_loss_takes_the_text_away_where_little_is_clicked() -> None:
     """Below a click rate of a half most terms are + log y, so the coefficient runs towards -1."""
     documents, _, shown, clicks = head_and_tail(0)
-    _, repaired = trained(ApproximatedDR(), documents, clicks)
-    _, published = trained(ApproximatedDR(coefficient_loss="published"), documents, clicks)
+    as_published = ApproximatedDR(combination="published")
+    _, repaired = trained(as_published, documents, clicks)
+    eq_5 = as_published.model_copy(update={"coefficient_loss": "published"})
+    _, unbounded = trained(eq_5, documents, clicks)
     tail = shown <= 10
     assert repaired[tail, 2].tanh().mean() > 0
-    assert published[tail, 2].tanh().mean() < -0.5
+    assert unbounded[tail, 2].tanh().mean() < -0.5
 
 
 # ---- which impressions are learned from

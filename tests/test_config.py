@@ -109,7 +109,7 @@ def test_wrong_types_and_values(tmp_path: Path, wrong: str, message: str) -> Non
         (PLAIN + "[method]\nmax_weight = 3.0\n", r"method\.name: missing\. Known: additive, "),
         (
             PLAIN + "[ranker]\nsizes = [3]\n",
-            r"ranker\.name: missing\. Known: cross_encoder, doubly_robust_mix, linear, mlp, ",
+            r"ranker\.name: missing\. Known: cross_encoder, doubly_robust_mix, doubly_robust_mlp, linear, ",
         ),
     ],
 )

@@ -331,7 +331,7 @@ def test_a_missing_package_names_its_extra(
             raise ImportError(wanted)
         return real(wanted, *rest)
 
-    monkeypatch.setattr("unskew.learning.boosters.import_module", missing)
+    monkeypatch.setattr("unskew.errors.import_module", missing)
     with pytest.raises(MissingExtra, match=rf"{package} is not installed; run: pip install 'unskew\[trees\]'"):
         unskew.learn(log, name)
 

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import unskew
-from unskew.clicks.lists.tracked import CLICK_FEATURES, TRACKED, tracked_until, with_tracked
-from unskew.clicks.tracking.windows import WINDOWS
+from unskew.clicks.lists.tracked import tracked_until, with_tracked
+from unskew.clicks.tracking.features import FEATURES, feature_vector
 from unskew.errors import ConfigError, DataError
 from unskew.types import Lists, Log
 
-RUN = 'out = "{out}"\n[data]\nlog = "{log}"\nlists = "lists.txt"\ntracked = "store"\nscaling = "log1p"\n'
+RUN = 'out = "{out}"\n[data]\nlog = "{log}"\nlists = "lists.txt"\ntracked = "store"\n'
 RANKER = '[ranker]\nname = "mlp"\nsizes = [16, 8]\n'
 REST = '[method]\nname = "naive"\nloss = "sigmoid"\n' + RANKER + "[training]\nsteps = {steps}\n"
 
@@ -44,16 +44,15 @@ def folder(log: Log, lists: Lists, tmp_path_factory: pytest.TempPathFactory) -> 
 
 def test_features_are_what_serving_looks_up(folder: Path, lists: Lists) -> None:
     found = with_tracked(lists, folder / "store")
-    assert found.dim == 4 + len(CLICK_FEATURES)
+    assert found.dim == 4 + len(FEATURES)
     assert np.array_equal(found.features[:, :4], lists.features)
     look, names = unskew.Lookup(folder / "store"), lists.document_ids()
     queries = np.repeat(lists.query_ids, lists.sizes)
     shown = 0
     for row in range(0, len(names), 7):
-        sums = look(queries[row], names[row])
-        expected = [sums[window][name] for window in WINDOWS for name in TRACKED]
-        assert found.features[row, 4:].tolist() == expected
-        shown += expected[CLICK_FEATURES.index("month_displays")] > 0
+        expected = feature_vector(look(queries[row], names[row]))
+        np.testing.assert_allclose(found.features[row, 4:], expected, rtol=1e-6)
+        shown += expected[FEATURES.index("month_log_displays")] > 0
     assert shown > 10
 
 
@@ -73,8 +72,8 @@ def test_a_run_learns_from_tracked_clicks(folder: Path, lists: Lists) -> None:
         warnings.simplefilter("error")
         run = unskew.learn(folder / "run.toml")
     tracked = with_tracked(lists, folder / "store")
-    names = np.array([*"abcd", *CLICK_FEATURES])
-    often = tracked.features[:, names == "month_displays"][:, 0] > 50
+    names = np.array([*"abcd", *FEATURES])
+    often = tracked.features[:, names == "month_log_displays"][:, 0] > np.log(50)
     learned = run.score(tracked)
     agreement = np.corrcoef(learned[often], lists.labels[often])[0, 1]
     assert agreement > 0.5

@@ -519,6 +519,6 @@ def test_a_missing_package_names_its_extra(log: Log, monkeypatch: pytest.MonkeyP
             raise ImportError(name)
         return real(name, *rest)
 
-    monkeypatch.setattr("unskew.learning.boosters.import_module", missing)
+    monkeypatch.setattr("unskew.errors.import_module", missing)
     with pytest.raises(MissingExtra, match=r"lightgbm is not installed; run: pip install 'unskew\[trees\]'"):
         learn(log, "naive", ranker="trees")

@@ -11,7 +11,9 @@ The command line prints the message without a traceback and exits with its statu
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 
 class UnskewError(Exception):
@@ -53,6 +55,14 @@ class MissingExtra(UnskewError):
 
     def __init__(self, extra: str, package: str) -> None:
         super().__init__(f"{package} is not installed; run: pip install 'unskew[{extra}]'")
+
+
+def optional(package: str, extra: str) -> Any:
+    """A package that comes with an extra, or an error that says how to get it."""
+    try:
+        return import_module(package)
+    except ImportError as error:
+        raise MissingExtra(extra, package) from error
 
 
 def printable(path: Path | str) -> str:

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from unskew.errors import DataError, MissingExtra
+from unskew.errors import DataError, optional
 from unskew.types import Array
 
 Package = Literal["lightgbm", "xgboost"]
@@ -143,7 +142,4 @@ TREE_FORMATS: dict[Package, TreeFormat] = {"lightgbm": LightGBMFormat(), "xgboos
 
 def package(name: Package) -> Any:
     """The package, or an error that says how to get it."""
-    try:
-        return import_module(name)
-    except ImportError as error:
-        raise MissingExtra("trees", name) from error
+    return optional(name, "trees")

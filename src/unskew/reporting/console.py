@@ -129,17 +129,21 @@ def _bar(name: str, console: Console | None) -> Iterator[Callable[[int, int | No
             bar.stop()
 
 
-def bar_lines(values: Mapping[int, float], said: Sequence[str], *, width: int = 30, most: int = 20) -> list[str]:
-    r"""One line per rank: a bar as long as its value, and what is said of it.
+def bar_lines(
+    values: Mapping[int, float] | Mapping[str, float], said: Sequence[str], *, width: int = 30, most: int = 20
+) -> list[str]:
+    r"""One line per rank, or per name: a bar as long as its value, and what is said of it.
 
     >>> print("\n".join(bar_lines({1: 0.2, 2: 0.1}, ["a", "b"], width=4)))
     rank   1 ████ a
     rank   2 ██   b
     """
     highest = max(values.values(), default=0) or 1
+    names = [each if isinstance(each, str) else f"rank {each:>3}" for each in values]
+    longest = max(map(len, names), default=0)
     lines = [
-        f"rank {rank:>3} {'█' * round(value / highest * width):<{width}} {text}"
-        for (rank, value), text in zip(values.items(), said, strict=True)
+        f"{name:>{longest}} {'█' * round(value / highest * width):<{width}} {text}"
+        for name, value, text in zip(names, values.values(), said, strict=True)
     ]
     return [*lines[:most], f"and {len(lines) - most} positions more"] if len(lines) > most else lines
 

@@ -28,7 +28,7 @@ def examination_page(facts: Mapping[str, Any]) -> Page:
         lead,
         sections=[
             _curve("By position", facts["by_position"], "position", "rank shown"),
-            _curve("Below the last click", facts["below_last_click"], "below", "ranks below the last click"),
+            _curve("Below the last click", _below(facts), "below", "ranks below the last click"),
             Section(
                 "Calibration on held-out pages",
                 tables=[Table(("impressions", "predicted", "examined"), rows)],
@@ -38,11 +38,17 @@ def examination_page(facts: Mapping[str, Any]) -> Page:
     )
 
 
+def _below(facts: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The curve below the last click, with words for where a result stands."""
+    rows = facts["below_last_click"]
+    return [{**row, "below": f"{row['below']} below" if row["below"] else "the click"} for row in rows]
+
+
 def _curve(title: str, rows: Sequence[Mapping[str, Any]], key: str, axis: str) -> Section:
     """Mean examination along an axis, as a figure and as bars of letters."""
     chart = alt.Chart({"values": [dict(row) for row in rows]}).mark_line(point=True, strokeWidth=2)
     encoded = chart.encode(
-        x=alt.X(f"{key}:O", title=axis, axis=alt.Axis(labelAngle=0)),
+        x=alt.X(f"{key}:O", title=axis, sort=None, axis=alt.Axis(labelAngle=0)),
         y=alt.Y("mean:Q", title="mean examination", scale=alt.Scale(domain=[0, 1])),
         tooltip=[f"{key}:O", alt.Tooltip("mean:Q", format=".3f"), alt.Tooltip("impressions:Q", format=",")],
     )

@@ -35,7 +35,7 @@ from unskew.clicks.lists.scaling import SCALINGS
 from unskew.errors import ConfigError
 from unskew.learning.fitting.training import Training, decay_for
 from unskew.learning.methods import LEARNERS, PACKAGES, Learner, PackageConfig
-from unskew.learning.rankers import MLP, RANKERS, Linear, Ranker
+from unskew.learning.rankers import MLP, RANKERS, DoublyRobustMLP, Linear, Ranker
 from unskew.learning.rankers.trees import Growing
 from unskew.types import Lists, Log
 
@@ -165,7 +165,7 @@ def settled(asked: Settings, queries: int) -> Settings:
     """The settings with what follows from the data: the weight decay of a network, where none was given."""
     if asked.training.weight_decay is not None:
         return asked
-    decay = decay_for(queries) if isinstance(asked.ranker, MLP | Linear) else 0.0
+    decay = decay_for(queries) if isinstance(asked.ranker, MLP | Linear | DoublyRobustMLP) else 0.0
     return asked.model_copy(update={"training": asked.training.model_copy(update={"weight_decay": decay})})
 
 

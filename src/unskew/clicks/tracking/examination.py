@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -28,7 +27,7 @@ from pydantic import Field, model_validator
 from unskew.checking import Config, checked
 from unskew.clicks.tracking.traces import behaviour_features, used_features
 from unskew.disk import complete_folder, read_json, write_json, write_text
-from unskew.errors import ConfigError, DataError, MissingExtra, RunError
+from unskew.errors import ConfigError, DataError, RunError, optional
 from unskew.types import Array
 
 MARKER, TREES = "examination.json", "trees.txt"
@@ -111,7 +110,7 @@ def load_examination(folder: Path | str) -> ExaminationModel:
     """Read what `save` wrote."""
     place = Path(folder)
     if not (place / MARKER).is_file():
-        raise RunError(f"{place} holds no examination model (no {MARKER}); make one with examination")
+        raise RunError(f"{place} holds no examination model (no {MARKER}); make one with `unskew examination`")
     content = read_json(place / MARKER)
     try:
         settings = checked(Examination, content["settings"], "settings")
@@ -119,7 +118,7 @@ def load_examination(folder: Path | str) -> ExaminationModel:
         text = (place / TREES).read_text(encoding="utf-8")
     except (KeyError, ValueError, TypeError, ConfigError, OSError) as error:
         raise DataError(f"damaged ({error})", path=place) from error
-    library = lightgbm()
+    library = optional("lightgbm", "trees")
     if "end of trees" not in text:  # LightGBM itself does not survive every damaged text
         raise DataError("not a whole LightGBM model", path=place / TREES)
     booster = library.Booster(model_str=text)
@@ -128,19 +127,11 @@ def load_examination(folder: Path | str) -> ExaminationModel:
     return ExaminationModel(settings, booster, (raw, said), content.get("facts", {}))
 
 
-def lightgbm() -> Any:
-    """The package, or an error that says how to get it."""
-    try:
-        return import_module("lightgbm")
-    except ImportError as error:
-        raise MissingExtra("trees", "lightgbm") from error
-
-
 def fit_examination(
     settings: Examination, training: TraceCounts, calibration: TraceCounts, test: TraceCounts
 ) -> ExaminationModel:
     """Grow trees, calibrate them, and measure on the rest; the three parts share no page."""
-    library = lightgbm()
+    library = optional("lightgbm", "trees")
     for part, name in ((training, "train on"), (calibration, "calibrate on"), (test, "test on")):
         if len(np.unique(part.label)) < 2:
             raise DataError(

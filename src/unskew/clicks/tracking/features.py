@@ -49,13 +49,11 @@ FEATURES = tuple(f"{window}_{name}" for window in WINDOWS for name in (*LOGS, *R
 
 
 def click_features(engine: Engine, store: TrackingStore) -> Table:
-    """query_id, doc_id and FEATURES of every pair that a window has."""
-    parts = []
-    for window in WINDOWS:
-        table = read_window(engine, store, window)
-        if table is None:
-            raise DataError(f"the window {window} was never written", path=store.path, hint="track it first")
-        parts.append(_of_window(table, window))
+    """query_id, doc_id and FEATURES of every pair that a window has; 0 for a window that has no pages."""
+    tables = {window: read_window(engine, store, window) for window in WINDOWS}
+    parts = [_of_window(table, window) for window, table in tables.items() if table is not None]
+    if not parts:
+        raise DataError("no window was written yet", path=store.path, hint="track it first")
     together = reduce(lambda left, right: left.union(right), parts)  # each window fills its own columns
     return together.group_by("query_id", "doc_id").agg(**{name: together[name].sum() for name in FEATURES})
 

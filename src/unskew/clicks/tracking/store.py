@@ -129,7 +129,7 @@ def open_tracking(path: Path | str) -> TrackingStore:
     """A store to read from."""
     path = Path(path)
     if not (path / MANIFEST).is_file():
-        raise RunError(f"{path} is no tracking store (it has no {MANIFEST}); make one with track")
+        raise RunError(f"{path} is no tracking store (it has no {MANIFEST}); make one with `unskew track`")
     try:
         manifest = checked(Manifest, read_json(path / MANIFEST), MANIFEST)
     except ConfigError as error:

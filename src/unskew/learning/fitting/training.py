@@ -51,7 +51,7 @@ class Training(Config):
     bias_learning_rate: Annotated[float, Field(gt=0)] | None = None
     """Step size of the method's own parameters; none means ten times that of the ranker."""
     weight_decay: Annotated[float, Field(ge=0)] | None = None
-    """L2 penalty on the ranker; none: 0.1 / sqrt(queries) for `mlp` and `linear`, else 0."""
+    """L2 penalty on the ranker; none: 0.1 / sqrt(queries) for networks on features, else 0."""
     clip: Annotated[float, Field(gt=0)] | None = 5.0
     """Largest gradient norm, for the ranker and for the method's parameters apart."""
     schedule: Literal["constant", "linear", "cosine"] = "cosine"

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isnan, nan
 
 import numpy as np
 
-from unskew.measuring import crossed_t_test, holm
+from unskew.measuring import PairedTest, crossed_t_test, holm
 from unskew.reporting.numbers import p_value
 from unskew.studies.compare.rows import Row
 from unskew.studies.reproduce.recipe import Claim
+from unskew.types import Array
 
 LEVEL = 0.05
 TIE = 0.0005
@@ -62,22 +63,30 @@ class Judged:
 
 def judge(rows: Mapping[str, Row], claims: Sequence[tuple[Claim, str]], metric: str = "ndcg@10") -> list[Judged]:
     """Test every claim over seeds and queries; one about something without a result is listed all the same."""
-    values = {name: row.values[metric] for name, row in rows.items()}
+    return judge_values({name: list(row.values[metric]) for name, row in rows.items()}, claims, crossed_t_test)
+
+
+def judge_values(
+    values: Mapping[str, list[Array]],
+    claims: Sequence[tuple[Claim, str]],
+    test: Callable[[list[Array], list[Array]], PairedTest],
+) -> list[Judged]:
+    """The same of values by seed and query of every method, by any test of two of them."""
     pairs = [
-        (values[claim.first], values[second]) if claim.first in rows and second in rows else None
+        (values[claim.first], values[second]) if claim.first in values and second in values else None
         for claim, second in claims
     ]
-    tests = [None if pair is None else crossed_t_test(*pair) for pair in pairs]
-    adjusted = holm([nan if test is None else test.p for test in tests])
+    tests = [None if pair is None else test(*pair) for pair in pairs]
+    adjusted = holm([nan if tested is None else tested.p for tested in tests])
     judged = []
-    for (claim, second), pair, test, p in zip(claims, pairs, tests, adjusted, strict=True):
+    for (claim, second), pair, tested, p in zip(claims, pairs, tests, adjusted, strict=True):
         about = (claim.first, claim.relation, second, claim.by)
-        if pair is None or test is None:
+        if pair is None or tested is None:
             judged.append(Judged(*about, nan, nan, 0, 0, "cannot be tested"))
             continue
-        ahead = np.nanmean(pair[0] - pair[1], axis=1) > 0
-        ended = result(test.difference, float(p), claim.relation)
-        judged.append(Judged(*about, test.difference, float(p), int(ahead.sum()), len(ahead), ended))
+        ahead = [bool(np.nanmean(a - b) > 0) for a, b in zip(*pair, strict=True) if len(a)]
+        ended = result(tested.difference, float(p), claim.relation)
+        judged.append(Judged(*about, tested.difference, float(p), sum(ahead), len(ahead), ended))
     return judged
 
 

@@ -105,6 +105,27 @@ class Inference(Config):
     """Seconds that the paper prints."""
 
 
+class SearchEngine(Config):
+    """The simulated search engine of a recipe, besides what its comparison says."""
+
+    days: float = Field(gt=0)
+    """Of traffic."""
+    tracked: float = Field(gt=0)
+    """Days that are tracked; what comes after them is learned from."""
+    skew: float = Field(ge=0)
+    """Power of a query's popularity."""
+    random_top: float = Field(ge=0, le=1)
+    """Share of pages whose first result is drawn at random."""
+    shuffled: float = Field(ge=0, le=1)
+    """Share of pages in random order."""
+    base: str
+    """The arm that others are given as gains over."""
+    sees: dict[str, Literal["features", "clicks", "both"]]
+    """What arms see of a document; features unless it says otherwise."""
+    buckets: dict[str, int]
+    """Queries by the least number of searches in the tracked days, the most frequent first."""
+
+
 class Recipe(Config):
     """A table or figure of a paper."""
 
@@ -112,7 +133,7 @@ class Recipe(Config):
     reference: str
     says: str
     """What the paper claims, in our words."""
-    kind: Literal["table", "sweep", "inference", "embedding", "page"] = "table"
+    kind: Literal["table", "sweep", "inference", "embedding", "page", "search_engine"] = "table"
     metrics: list[str]
     metric: str = "ndcg@10"
     """The one that figures show and that comes first."""
@@ -124,6 +145,7 @@ class Recipe(Config):
     claims: list[Claim] = Field(default_factory=list)
     sweep: Sweep | None = None
     inference: Inference | None = None
+    search_engine: SearchEngine | None = None
 
     def printed(self, data: str, panel: str, behaviour: str, method: str, metric: str) -> PaperNumber | None:
         """The paper's number of this data set, else of the first that has one."""

@@ -33,6 +33,7 @@ from unskew.studies.reproduce.embedding import draw_spaces
 from unskew.studies.reproduce.inference import time_models
 from unskew.studies.reproduce.pages import follow_pages
 from unskew.studies.reproduce.recipe import Recipe, recipe_named, recipe_names
+from unskew.studies.reproduce.search_engine import run_search_engine
 from unskew.studies.reproduce.table import run_panels
 from unskew.studies.reproduce.trying import How, Tried
 
@@ -44,6 +45,7 @@ KINDS_OF_RECIPE: Mapping[str, Callable[[Recipe, Sequence[DataSet], How], Tried]]
     "inference": time_models,
     "embedding": draw_spaces,
     "page": follow_pages,
+    "search_engine": run_search_engine,
 }
 QUICK = (
     "This is a quick look with little data and training, to see that everything runs. It is not a reproduction."
@@ -55,6 +57,12 @@ HOW = (
     "significant means p < .05. Seeds says with how many the first is ahead. ~ stands for about equal: that no "
     "difference is found does not prove that there is none. + and - mark methods that are better and worse than "
     "the best baseline of a metric with p < .05, ++ and -- with p < .005."
+)
+HOW_GAINS = (
+    "Orders are tested with a t-test over all queries of all seeds, p at least that of a t-test over the means of "
+    "seeds, Holm-corrected over the orders of a table; significant means p < .05. Seeds says with how many the "
+    "first is ahead. + and - mark methods that are better and worse than the best baseline with p < .05, ++ and "
+    "-- with p < .005; ± is the standard deviation over seeds."
 )
 RANKS = "Ranks are the paper's, then ours, among the methods that the paper prints."
 
@@ -129,12 +137,13 @@ def reproduction_page(
     sizes = ", ".join(f"{value:,} {key if value > 1 else key.removesuffix('s')}" for key, value in changes.items())
     asked = [f"In the place of the recipe's sizes: {sizes}."] if sizes and not timed else []
     by_labels = recipe.compare.get("training", {}).get("validate_on") == "labels"
+    gains = recipe.kind == "search_engine"
     notes = [
         *asked,
         *recipe.notes,
         *[CHOSEN] * by_labels,
-        *[HOW] * bool(tried.judged),
-        *[RANKS] * bool(recipe.paper),
+        *[HOW_GAINS if gains else HOW] * bool(tried.judged),
+        *[RANKS] * (bool(recipe.paper) and not gains),
     ]
     sections = [Section("The paper", "\n\n".join(about)), *tried.sections]
     return Page(recipe.title, f"{QUICK} {lead}" if quick else lead, sections, notes, tried.failed)

@@ -24,11 +24,10 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from unskew.errors import ConfigError
+from unskew.learning.rankers.apart import NOTHING, ClickNetworks
 from unskew.learning.rankers.networks import MLP, network
 from unskew.learning.rankers.text.encoder import TextEncoder, open_encoder
 from unskew.learning.rankers.text.settings import TextRanker
-
-NOTHING = slice(0, 0)
 
 
 class TextTower(nn.Module):
@@ -99,16 +98,13 @@ class DoublyRobustMixTower(TextTower):
         self, encoder: TextEncoder, features: int, outputs: int, at_zero: slice, sizes: tuple[int, ...]
     ) -> None:
         super().__init__(encoder, features)
-        zeros = range(outputs)[at_zero]
-        self.head = network(encoder.width, (1,), MLP(), slice(0, 1) if 0 in zeros else NOTHING)
-        self.others = nn.ModuleList(
-            network(features, (*sizes, 1), MLP(), slice(0, 1) if output in zeros else NOTHING)
-            for output in range(1, outputs)
-        )
+        zero = slice(0, 1) if 0 in range(outputs)[at_zero] else NOTHING
+        self.head = network(encoder.width, (1,), MLP(), zero)
+        self.others = ClickNetworks(features, outputs, at_zero, sizes)
 
     def outputs(self, h: Tensor, x: Tensor) -> Tensor:
         """What the text says, then what each network of the features says."""
-        return torch.cat([self.head(h), *(other(x) for other in self.others)], dim=-1)
+        return torch.cat([self.head(h), self.others(x)], dim=-1)
 
 
 class CrossEncoder(TextRanker):
