@@ -122,11 +122,15 @@ def test_a_world_is_tracked_first_and_learned_from_later(tmp_path: Path) -> None
 @pytest.mark.slow
 def test_a_table_is_run_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("unskew.reporting.page.write_drawn", lambda *_: None)
-    monkeypatch.setitem(sources()["quick"], "synthetic", {"queries": 60, "features": 5, "documents": 8})
-    done = reproduce("adr-table-2", tmp_path / "out", on=["generated"], quick=True, pages=3000)
+    monkeypatch.setitem(sources()["quick"], "synthetic", {"queries": 60, "features": 5, "documents": 14})
+    done = reproduce("adr-table-2", tmp_path / "out", on=["generated"], quick=True, seeds=1, pages=6000)
+    assert done.page.failed == []
     rows = pq.read_table(tmp_path / "out" / "numbers.parquet").to_pylist()
     assert len(rows) == 12 * 10
     naive = [row for row in rows if row["method"] == "naive"]
     assert all(row["gain"] == 0 and row["measured"] > 0 for row in naive)
     assert "all queries: 60 queries" in (tmp_path / "out" / "table.md").read_text()
-    assert len(done.judged) == 25
+    assert len(done.judged) == 24
+    few = reproduce("adr-table-2", tmp_path / "few", on=["generated"], quick=True, seeds=1, pages=300)
+    assert "ipw, seed 0: no click" in few.page.failed[0]  # too few shuffled pages; the others have results
+    assert "cannot be tested" in (tmp_path / "few" / "table.md").read_text()

@@ -24,7 +24,7 @@ from unskew.clicks.simulate import Traffic, TrustBias
 from unskew.clicks.tracking.examining import examination
 from unskew.clicks.tracking.features import FEATURES
 from unskew.clicks.tracking.track import track
-from unskew.errors import ConfigError
+from unskew.errors import ConfigError, RunError, UnskewError
 from unskew.measuring import measure_ranking
 from unskew.running.run import learn
 from unskew.studies.compare.arms import Point
@@ -51,35 +51,46 @@ class World:
 
 def run_search_engine(recipe: Recipe, chosen: Sequence[DataSet], how: How) -> Tried:
     """Every arm with every seed on every data set, in one process."""
-    sections, records, judged = [], [], []
+    sections, records, judged, failed = [], [], [], list[str]()
     for source in chosen:
-        made = gain_section(recipe, source, measured(recipe, source, how))
+        made = gain_section(recipe, source, measured(recipe, source, how, failed))
         sections.append(made.section)
         records += made.records
         judged += made.judged
-    return Tried(sections, records, judged)
+    return Tried(sections, records, judged, failed)
 
 
-def measured(recipe: Recipe, source: DataSet, how: How) -> Measured:
-    """What every arm is worth on every query, seed by seed."""
+def measured(recipe: Recipe, source: DataSet, how: How, failed: list[str]) -> Measured:
+    """What every arm is worth on every query, seed by seed; one that fails is left out and told of."""
     asked, engine = how.asked(recipe, source), asked_engine(recipe)
     named = {str(table.get("label", table["name"])) for table in asked.file.methods}
     points = {arm.label: arm.points[0] for arm in asked.arms if arm.label in named}
     lists = read_data(asked.file.data, Path()).train
-    found, searches, total = list[dict[str, Mapping[str, Array]]](), list[Array](), len(asked.seeds) * len(points)
+    found, searches, done = list[dict[str, Mapping[str, Array]]](), list[Array](), 0
     for seed in asked.seeds:
         with tempfile.TemporaryDirectory(prefix="unskew-search-engine-") as folder:
             world = draw_world(traffic_of(asked, engine, seed), lists, engine, Path(folder))
         searches.append(world.searches)
         found.append({})
         for label, point in points.items():
-            if how.tell is not None:
-                how.tell(sum(map(len, found)), total, [f"{label}, seed {seed}"])
+            _tell(how, done, len(asked.seeds) * len(points), f"{label}, seed {seed}")
             sees = world.sees[engine.sees.get(label, "features")]
-            found[-1][label] = arm_values(point, replace(world.log, lists=sees), seed, recipe.metrics)
+            try:
+                found[-1][label] = arm_values(point, replace(world.log, lists=sees), seed, recipe.metrics)
+            except UnskewError as error:
+                failed.append(f"{source.title}: {label}, seed {seed}: {error}")
+            done += 1
+    _tell(how, done, done)
+    whole = [label for label in points if all(label in run for run in found)]
+    kept = [{label: run[label] for label in whole} for run in found]
+    if engine.base not in whole:
+        raise RunError(f"{engine.base}, which gains are over, has no result: {failed[0]}")
+    return Measured(kept, searches, [label for label in asked.baselines if label in whole])
+
+
+def _tell(how: How, done: int, total: int, *running: str) -> None:
     if how.tell is not None:
-        how.tell(total, total, [])
-    return Measured(found, searches, asked.baselines)
+        how.tell(done, total, list(running))
 
 
 def asked_engine(recipe: Recipe) -> SearchEngine:
