@@ -20,11 +20,11 @@ from unskew.clicks.counts.shards import open_shards
 from unskew.clicks.lists.synthetic import make_lists
 from unskew.clicks.log import write_log
 from unskew.clicks.simulate import PositionBias, simulate
-from unskew.learning.methods import IPW, DoublyRobust
+from unskew.learning.methods import IPW, DoublyRobust, MethodModule
 from unskew.learning.methods.doubly_robust import doubly_robust_label
 from unskew.measuring import ndcg_metric
 from unskew.running.data import LogData
-from unskew.types import Array, Log
+from unskew.types import Array, ClickBatch, Log
 
 torch.set_num_threads(1)
 THETA = (1.0, 0.5, 0.2, 0.1)
@@ -120,7 +120,7 @@ def test_labels_are_unbiased_if_the_regression_is_right_or_enough_was_seen() -> 
         assert doubly_robust_label(*values).item() == pytest.approx(n * gamma, rel=1e-5)
 
 
-def paper_loss(log: Log, score: Array, logit: Array, tau: float, fit: str) -> float:
+def paper_losses(log: Log, score: Array, logit: Array, tau: float, fit: str) -> tuple[float, float]:
     """Ranking and regression loss of all pages, in plain numpy: nothing is shared with the source.
 
     The rewards of the paper, Eq. 20 there: R_d + mean over pages of (c - alpha_k R) / max(mean alpha, tau).
@@ -144,35 +144,73 @@ def paper_loss(log: Log, score: Array, logit: Array, tau: float, fit: str) -> fl
                 regression -= len(pages) * (ctr * np.log(sig[d]) + (a - ctr) * np.log(1 - sig[d])) / rho
             elif a > 0:
                 regression -= len(pages) * (ctr * np.log(a * sig[d]) + (1 - ctr) * np.log(1 - a * sig[d]))
-    return float(ranking / weights + regression / len(log))
+    return float(ranking / weights), float(regression / len(log))
 
 
-@pytest.mark.parametrize("fit", ["likelihood", "weighted"])
-@pytest.mark.parametrize("clip", [1.0, 8.0])
-def test_loss_and_gradient_are_the_papers_estimator_page_by_page(log: Log, clip: float, fit: str) -> None:
-    config = DoublyRobust(propensity=THETA, clip=clip, candidates=EVERY, fit=fit)  # type: ignore[arg-type]
+def every_query(config: DoublyRobust, log: Log) -> tuple[MethodModule, ClickBatch]:
+    """The method in double precision with a level of -0.4, and a batch of every query."""
     method = config.build(LogData(log).context(config)).double()
     with torch.no_grad():
         method.level.fill_(-0.4)
     counts = config.table(log)
     batch = Batches(counts).rows(torch.arange(len(counts)))
-    batch = replace(
-        batch, clicks=batch.clicks.double(), impressions=batch.impressions.double(),
-        shown_at=batch.shown_at.double(), stands_for=batch.stands_for.double(),
-    )  # fmt: skip
+    names = ("clicks", "impressions", "shown_at", "stands_for")
+    return method, replace(batch, **{name: getattr(batch, name).double() for name in names})
+
+
+@pytest.mark.parametrize("fit", ["likelihood", "weighted"])
+@pytest.mark.parametrize("clip", [1.0, 8.0])
+def test_loss_and_gradient_are_the_papers_estimator_page_by_page(log: Log, clip: float, fit: str) -> None:
+    """The ranker's output moves by the ranking loss, the regression by its own loss alone: its part in labels and
+    in the score is held constant."""
+    config = DoublyRobust(propensity=THETA, clip=clip, candidates=EVERY, fit=fit)  # type: ignore[arg-type]
+    method, batch = every_query(config, log)
     outputs = torch.randn(len(log.lists.features), 2, dtype=torch.float64).requires_grad_()
     found = method(batch.pad(outputs[batch.rows]), batch)
     found.backward()
     score, logit = outputs.detach().numpy().T
     tau = min(1.0, clip / math.sqrt(len(log)))
-    # the label's regression is a constant: the loss itself is compared with it, its gradient by the parts apart
-    assert found.item() == pytest.approx(paper_loss(log, score, logit - 0.4, tau, fit), rel=1e-6)
+    assert found.item() == pytest.approx(sum(paper_losses(log, score, logit - 0.4, tau, fit)), rel=1e-6)
     for document in (0, 5, 11):
         step = np.zeros(len(score))
         step[document] = 1e-5
-        ends = [paper_loss(log, score + sign * step, logit - 0.4, tau, fit) for sign in (1, -1)]
-        assert outputs.grad is not None
-        assert outputs.grad[document, 0].item() == pytest.approx((ends[0] - ends[1]) / 2e-5, rel=1e-5, abs=1e-9)
+        for part in (0, 1):  # of the loss, and of the outputs
+            moves = [(score + (1 - part) * sign * step, logit - 0.4 + part * sign * step) for sign in (1, -1)]
+            ends = [paper_losses(log, *moved, tau, fit)[part] for moved in moves]
+            assert outputs.grad is not None
+            slope = (ends[0] - ends[1]) / 2e-5
+            assert outputs.grad[document, part].item() == pytest.approx(slope, rel=1e-5, abs=1e-9)
+
+
+def test_documents_that_are_drawn_count_for_all_in_the_loss(log: Log) -> None:
+    """Where documents that were never shown are alike, a few of them give the gradient of all."""
+    shown = np.zeros(len(log.lists.features), bool)
+    shown[log.row] = True
+    torch.manual_seed(0)
+    outputs = torch.randn(len(shown), 2, dtype=torch.float64)
+    outputs[~torch.from_numpy(shown)] = torch.tensor([0.3, -0.2], dtype=torch.float64)
+    gradients = []
+    for candidates in (EVERY, 1):
+        method, batch = every_query(DoublyRobust(propensity=THETA, candidates=candidates), log)
+        own = outputs.clone().requires_grad_()
+        method(batch.pad(own[batch.rows]), batch).backward()
+        assert own.grad is not None
+        gradients.append(own.grad[:, 0].numpy())
+    np.testing.assert_allclose(gradients[0][shown], gradients[1][shown], rtol=1e-7)
+    queries = np.repeat(np.arange(len(log.lists.sizes)), log.lists.sizes)
+    unseen = [np.bincount(queries[~shown], each[~shown]) for each in gradients]
+    np.testing.assert_allclose(*unseen, rtol=1e-7)  # one moves as much as all of its query
+    assert (np.bincount(queries[~shown]) > 1).any()
+
+
+def test_documents_are_ranked_by_regression_and_ranker(log: Log) -> None:
+    config = DoublyRobust(propensity=THETA)
+    method = config.build(LogData(log).context(config))
+    where = torch.tensor([[True, True, False]])
+    relevance = torch.tensor([[[0.5, 1.0], [0.7, -2.0], [9.0, 9.0]]])
+    level = method.level.item()
+    expected = [f + math.log(1 / (1 + math.exp(-(g + level)))) for f, g in ((0.5, 1.0), (0.7, -2.0))]
+    assert method.score(relevance, where).tolist() == [pytest.approx([*expected, 0.0], abs=1e-6)]
 
 
 def ranker_gradient(config: IPW | DoublyRobust, log: Log, outputs: Tensor) -> Tensor:

@@ -926,7 +926,8 @@ def test_the_three_variants_are_lbd_with_parts_turned_off() -> None:
 def test_the_base_model_goes_on_with_the_optimiser_asked_for(log: Log, optimizer: str) -> None:
     """One step of it by hand: step size, clip and the penalty on weights alone."""
     torch.manual_seed(0)
-    method = Vectorization(dimension=2, penalty=0.5).build(Context(5))
+    strength = 200.0  # so that the penalty moves the weights as much as the likelihood does
+    method = Vectorization(dimension=2, penalty=strength).build(Context(5))
     tower = build_tower(MLP(sizes=(4,)), 6, method)
     assert isinstance(tower, WithSide)
     batches = Batches(reduce_log(log), size=32)
@@ -934,7 +935,7 @@ def test_the_base_model_goes_on_with_the_optimiser_asked_for(log: Log, optimizer
     loss = method.side_loss(batch.pad(tower(batch.documents)), batch)
     weights = list(tower.side.parameters())
     gradients = torch.autograd.grad(loss, weights)
-    gradients = [g + 0.5 * w.detach() if w.ndim > 1 else g for g, w in zip(gradients, weights, strict=True)]
+    gradients = [g + strength * w.detach() if w.ndim > 1 else g for g, w in zip(gradients, weights, strict=True)]
     norm = torch.stack([g.square().sum() for g in gradients]).sum().sqrt()
     gradients = [g * min(1.0, 0.7 / norm.item()) for g in gradients]
     step = {"sgd": lambda g: 0.1 * g, "adagrad": lambda g: 0.1 * g / (0.1 + g.square()).sqrt()}[optimizer]
@@ -943,6 +944,26 @@ def test_the_base_model_goes_on_with_the_optimiser_asked_for(log: Log, optimizer
     fit_side(tower, method, batches, training, Fit(step=1))
     for weight, value in zip(tower.side.parameters(), expected, strict=True):
         torch.testing.assert_close(weight.detach(), value, rtol=1e-4, atol=1e-6)
+
+
+class Watched:
+    """Batches that write down which of them are drawn."""
+
+    def __init__(self, batches: Batches) -> None:
+        self.batches, self.drawn = batches, list[int]()
+
+    def at(self, step: int) -> ClickBatch:
+        self.drawn.append(step)
+        return self.batches.at(step)
+
+
+def test_the_base_model_goes_on_over_as_many_batches_as_the_run_had(log: Log) -> None:
+    method = Vectorization(dimension=2).build(Context(5))
+    tower = build_tower(MLP(sizes=(4,)), 6, method)
+    assert isinstance(tower, WithSide)
+    batches = Watched(Batches(reduce_log(log), size=8))
+    fit_side(tower, method, batches, Training(), Fit(step=7))
+    assert batches.drawn == list(range(7))
 
 
 def test_the_gradients_of_the_two_networks_are_clipped_apart() -> None:

@@ -175,19 +175,70 @@ def test_upe_averages_examination_over_documents_at_every_rank() -> None:
     torch.testing.assert_close(method.adjusted(EMBEDDING, shown), mean.log())
 
 
-def test_upe_keeps_its_three_gradients_apart() -> None:
+def lsoft(z: Tensor, u: Tensor) -> Tensor:
+    """- sum u log softmax(z) / sum u, written out."""
+    return -(u * (z - z.exp().sum(-1, keepdim=True).log())).sum() / u.sum()
+
+
+TASTE, HEAD = 0.7, (1.0, -2.0)
+FALLING = torch.tensor([[2.0, 1.0, 0.5], [0.5, 1.0, -0.5]])
+"""Scores by which clicks below the first rank weigh more."""
+
+
+def confounded_upe(confounding: str, limit: float | None) -> MethodModule:
+    """With a head that is linear but not a sum, and a taste of the logging ranker that is not 0."""
+    method = UPE(width=2, confounding=confounding, max_weight=limit).build(Context(3)).train()  # type: ignore[arg-type]
+    with torch.no_grad():
+        method.head = torch.nn.Linear(2, 1, bias=False)
+        method.head.weight.copy_(torch.tensor([HEAD]))
+        if confounding == "embedded":
+            method.rank.copy_(torch.stack([BIAS, BIAS.square()], dim=-1))
+        else:
+            method.rank.copy_(BIAS.unsqueeze(-1))
+            method.taste.fill_(TASTE)
+    return method
+
+
+def upe_by_hand(confounding: str, limit: float | None) -> dict[str, Tensor]:
+    """Loss and gradients of Lm + Le + Lr, each of its own parameters alone."""
+    embedded = confounding == "embedded"
+    start = {"score": FALLING, "embedding": EMBEDDING, "head": torch.tensor([HEAD]), "taste": torch.tensor(TASTE)}
+    start["rank"] = torch.stack([BIAS, BIAS.square()], dim=-1) if embedded else BIAS.unsqueeze(-1)
+    leaf = {name: value.clone().requires_grad_() for name, value in start.items()}
+    fixed = {name: value.clone() for name, value in start.items()}
+    w = fixed["head"][0]
+    m = (leaf["embedding"] * leaf["head"][0]).sum(-1)
+    target = torch.tensor([[1.0, 1 / 2, 1 / 3]] * 2)
+    known = (fixed["embedding"] * w).sum(-1)
+    if embedded:
+        e, a = known + leaf["rank"] @ w, fixed["rank"] @ w
+    else:
+        e, a = leaf["rank"][:, 0] + leaf["taste"] * known, BIAS
+    ratios = [torch.exp(FALLING[:, :1] - FALLING), torch.exp(a[0] - a).expand(2, 3)]
+    w_r, w_e = (ratio if limit is None else ratio.clamp(max=limit) for ratio in ratios)
+    assert all(limit is None or (ratio > limit)[CLICKS > 0].any() for ratio in ratios)  # both are clipped
+    loss = lsoft(m, target) + lsoft(e, CLICKS * w_r) + lsoft(leaf["score"], CLICKS * w_e)
+    loss.backward()  # type: ignore[no-untyped-call]
+    found = {name: value.grad for name, value in leaf.items() if value.grad is not None}
+    return {"loss": loss.detach()} | found
+
+
+@pytest.mark.parametrize("limit", [None, 1.3])
+@pytest.mark.parametrize("confounding", ["additive", "embedded"])
+def test_upe_keeps_its_three_gradients_apart(confounding: str, limit: float | None) -> None:
     """Documents and head learn the logging ranker, ranks the propensity, the score the ranking, and no more."""
-    method = upe()
-    outputs = upe_outputs().requires_grad_()
-    method(outputs, batch()).backward()
-    m = EMBEDDING.clone().requires_grad_()
-    softmax_loss(m.sum(-1), torch.tensor([[1.0, 1 / 2, 1 / 3]] * 2), where=batch().where).backward()
-    torch.testing.assert_close(outputs.grad[..., 1:], m.grad)
-    s = SCORES.clone().requires_grad_()
-    w = torch.exp(BIAS[0] - BIAS).expand(2, 3)
-    softmax_loss(s, CLICKS, where=batch().where, weights=w).backward()
-    torch.testing.assert_close(outputs.grad[..., 0], s.grad)
-    assert method.rank.grad.abs().max() > 0
+    method = confounded_upe(confounding, limit)
+    outputs = torch.cat([FALLING.unsqueeze(-1), EMBEDDING], dim=-1).requires_grad_()
+    loss = method(outputs, batch())
+    loss.backward()
+    expected = upe_by_hand(confounding, limit)
+    found = {"loss": loss.detach(), "score": outputs.grad[..., 0], "embedding": outputs.grad[..., 1:]}
+    found |= {"head": method.head.weight.grad, "rank": method.rank.grad}
+    found |= {} if method.taste is None else {"taste": method.taste.grad}
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        torch.testing.assert_close(found[name], value, msg=lambda text, name=name: f"{name}: {text}")
+    assert all(value.abs().max() > 1e-3 for value in expected.values())
 
 
 def test_the_logging_ranker_has_a_network_of_its_own() -> None:
