@@ -28,7 +28,7 @@ from unskew.learning.fitting.checkpoint import (
     restore_optimizer,
     write_tensors,
 )
-from unskew.learning.fitting.loop import Progress, Trainer
+from unskew.learning.fitting.loop import Fit, Progress, Trainer, fit_side
 from unskew.learning.fitting.runtime import deferred_interrupt
 from unskew.learning.fitting.training import Training, clip_gradient, make_optimizer
 from unskew.learning.methods import (
@@ -42,6 +42,7 @@ from unskew.learning.methods import (
     RegressionEM,
 )
 from unskew.learning.rankers import MLP
+from unskew.learning.rankers.beside import WithSide
 from unskew.learning.scorer import below
 from unskew.running.data import LogData
 from unskew.types import ClickBatch, Log
@@ -217,6 +218,8 @@ def test_the_method_has_its_own_learning_rate_and_clip(log: Log) -> None:
     # norms 3 and 2 are clipped each on its own: 3 -> 2.5, 2 stays; a common norm would shrink both
     clipped = first_step(log, optimizer="sgd", learning_rate=0.1, clip=2.5)
     assert clipped == pytest.approx((0.5 - 0.25, 0.8), abs=1e-5)
+    both = first_step(log, optimizer="sgd", learning_rate=0.1, clip=1.5)
+    assert both == pytest.approx((0.5 - 0.15, 1 - 0.15), abs=1e-5)
 
 
 def test_a_gradient_is_clipped_as_torch_does() -> None:
@@ -401,6 +404,74 @@ def test_the_random_state_of_the_caller_changes_nothing(log: Log) -> None:
     assert same(*results)
 
 
+def test_a_step_after_a_validation_is_one_of_training(log: Log) -> None:
+    seen: list[bool] = []
+
+    class Watching(Rank):
+        def forward(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
+            seen.append(self.training)
+            return super().forward(relevance, batch)
+
+    trainer = Trainer(Scalar(), Watching(), Training(steps=4, validate_every=2, **PLAIN))
+    trainer.run(batches_of(log), validate=Scripted(0.1, 0.2))
+    assert seen == [True] * 4
+
+
+class Slow(nn.Module):
+    """A part of a network, or of a method, that takes a quarter of the step."""
+
+    rate_factor = 0.25
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.tensor([1.0]))
+
+
+class TwoParts(WithSide):
+    """A ranker with a slow part, and a second network."""
+
+    def __init__(self) -> None:
+        own, side = Scalar(), Scalar()
+        own.slow = Slow()
+        super().__init__(own, side)
+
+    def forward(self, documents: Tensor) -> Tensor:
+        return self.ranker(documents) + self.ranker.slow.weight / len(documents) + self.side(documents)
+
+
+def test_parts_take_their_share_of_the_step(log: Log) -> None:
+    """A slow part moves a quarter as far; the penalty is that of the ranker, none of the second network."""
+    ranker, method = TwoParts(), Rank()
+    method.slow = Slow()
+    method.loss = lambda relevance, bias: (relevance * 3.0).sum() + 2.0 * (bias + method.slow.weight).sum()
+    given = PLAIN | {"optimizer": "sgd", "learning_rate": 0.1, "weight_decay": 0.2, "clip": None}
+    trainer = Trainer(ranker, method, Training(steps=10, **given))
+    trainer.step(batches_of(log), 0)
+    assert ranker.ranker.weight.item() == pytest.approx(0.5 - 0.1 * (3 + 0.2 * 0.5), abs=1e-6)
+    assert ranker.ranker.slow.weight.item() == pytest.approx(1 - 0.025 * (3 + 0.2), abs=1e-6)
+    assert ranker.side.weight.item() == pytest.approx(0.5 - 0.1 * 3, abs=1e-6)
+    assert method.bias.item() == pytest.approx(1 - 1.0 * 2, abs=1e-6)
+    assert method.slow.weight.item() == pytest.approx(1 - 0.25 * 2, abs=1e-6)
+
+
+class Sided(Rank):
+    """What the second network learns when it goes on alone: to be small."""
+
+    def side_loss(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
+        return relevance.square().sum()
+
+
+@pytest.mark.parametrize(("metric", "taken"), [(0.4, False), (0.6, True)])
+def test_a_second_network_goes_on_only_where_that_is_better(log: Log, metric: float, taken: bool) -> None:
+    tower, method = WithSide(Scalar(), Scalar(), later=True), Sided()
+    before = tower.side.weight.item()
+    fit = Fit(step=4, best=0.5)
+    config = Training(validate_every=4, learning_rate=0.1, **PLAIN)
+    fit_side(tower, method, batches_of(log), config, fit, validate=Scripted(metric))
+    assert (tower.side.weight.item() != before) == taken
+    assert fit.best == max(metric, 0.5)
+
+
 # ---- divergence ----------------------------------------------------------------------------------------------
 
 
@@ -520,7 +591,8 @@ def test_patience_is_remembered(log: Log, tmp_path: Path) -> None:
     assert (fit.status, fit.step) == ("stopped early", 16)
     third, batches = trainer_of(log, DLA(), steps=100, patience=3)
     assert third.resume(tmp_path)
-    assert third.run(batches, validate=Scripted()).status == "stopped early"
+    fit = third.run(batches, validate=Scripted())
+    assert (fit.status, fit.step) == ("stopped early", 16)  # not a step more
     assert same(weights(third), weights(second))
 
 
@@ -570,6 +642,15 @@ def test_other_settings_cannot_resume(settings: dict[str, Any], named: str, log:
     assert same(weights(other), before)
 
 
+@pytest.mark.parametrize("schedule", ["linear", "cosine"])
+def test_a_falling_step_size_belongs_to_its_number_of_steps(schedule: str, log: Log, tmp_path: Path) -> None:
+    first, batches = trainer_of(log, DLA(), steps=20, schedule=schedule)
+    first.run(batches, report=press_ctrl_c(4), checkpoints=tmp_path)
+    longer, _ = trainer_of(log, DLA(), steps=40, schedule=schedule)
+    with pytest.raises(RunError, match="another steps;"):
+        longer.resume(tmp_path)
+
+
 def test_another_method_cannot_resume(log: Log, tmp_path: Path) -> None:
     first, batches = trainer_of(log, IPW(propensity=(1.0, 0.5)), steps=4)
     first.run(batches, checkpoints=tmp_path)
@@ -593,6 +674,52 @@ def test_a_checkpoint_is_data_and_not_code(log: Log, tmp_path: Path) -> None:
     assert note["identity"]["learning_rate"] == trainer.config.learning_rate
     assert b"torch" not in file.read_bytes()[:4096]
     assert file.read_bytes()[8:9] == b"{"  # a length, then JSON: neither a zip nor a pickle
+
+
+def test_a_checkpoint_that_is_half_written_leaves_the_one_before(
+    log: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer, batches = trainer_of(log, DLA(), steps=8)
+    trainer.run(batches, checkpoints=tmp_path)
+    before = (tmp_path / FILE).read_bytes()
+
+    def die(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str]) -> None:
+        Path(path).write_bytes(before[:100])
+        raise Killed
+
+    monkeypatch.setattr("unskew.learning.fitting.checkpoint.save_file", die)
+    with pytest.raises(Killed):
+        trainer.save(tmp_path)
+    assert (tmp_path / FILE).read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == [FILE]
+
+
+# ---- what is drawn -------------------------------------------------------------------------------------------
+
+
+def drawn_numbers(log: Log, seed: int) -> list[float]:
+    """What a method draws at each of four steps."""
+    drawn: list[float] = []
+
+    def loss(relevance: Tensor, bias: Tensor) -> Tensor:
+        drawn.append(torch.rand(()).item())
+        return relevance.sum() + bias.sum()
+
+    trainer = Trainer(Scalar(), Rank(loss), Training(steps=4, seed=seed, **PLAIN))
+    trainer.run(batches_of(log))
+    return drawn
+
+
+def test_every_step_of_every_seed_draws_numbers_of_its_own(log: Log) -> None:
+    found = [drawn_numbers(log, seed) for seed in (0, 1, 2)]
+    assert len({number for numbers in found for number in numbers}) == 12
+    assert drawn_numbers(log, 1) == found[1]
+
+
+def test_epochs_of_neighbouring_seeds_are_others(log: Log) -> None:
+    """Were a seed and an epoch added up, epoch 1 of seed 0 would be epoch 0 of seed 1."""
+    orders = [batches_of(log, seed=seed)._shuffle(epoch).tolist() for seed in range(4) for epoch in range(4)]
+    assert len({tuple(order) for order in orders}) == 16
 
 
 # ---- without a number of steps -------------------------------------------------------------------------------

@@ -157,6 +157,12 @@ def test_curvature_is_exact_for_cross_entropy_and_right_on_average_for_a_softmax
     assert found.mean(0).flatten().tolist() == pytest.approx([q * (1 - q) for q in p], rel=1e-4)
 
 
+def test_curvature_of_a_hill_is_its_magnitude() -> None:
+    f = torch.tensor([[1.0], [-2.0]], requires_grad=True)
+    _, h = derivatives(-(torch.tensor([[1.0], [3.0]]) * f.square()).sum(), f, torch.tensor([1.0, -1.0]))
+    assert h.flatten().tolist() == [2.0, 6.0]
+
+
 def test_outputs_share_curvature_and_linear_losses_have_none() -> None:
     f = torch.tensor([[1.0, 2.0]], requires_grad=True)
     _, h = derivatives((f[:, 0] * f[:, 1]).sum(), f, torch.ones(1))  # a saddle: H = [[0, 1], [1, 0]]
@@ -181,6 +187,60 @@ def test_chunks_and_drawn_rows(log: Log, monkeypatch: pytest.MonkeyPatch) -> Non
     assert len(first.unique()) == 10
     assert not torch.equal(first, second)
     assert torch.equal(first, torch.cat(few.chunks(0)))
+
+
+@pytest.mark.parametrize("method", [Naive(), EDot(dimension=3), LBD()], ids=lambda m: m.name)
+def test_the_outputs_that_are_kept_are_those_of_the_trees(method: MethodConfig, log: Log, tmp_path: Path) -> None:
+    """After every tree, of every output, and after a checkpoint."""
+    trainer, batches = boosting(log, method)
+    trainer.table = None
+    trainer.begin(batches)
+    features = torch.from_numpy(trainer.features)
+    for step in range(3):
+        trainer.step(batches, step)
+        assert trainer.tree_ranker.kept.tolist() == [step + 1] * len(trainer.tree_ranker.boosters)
+        torch.testing.assert_close(trainer.outputs.float(), trainer.tree_ranker(features), rtol=1e-4, atol=1e-5)
+    assert (trainer.outputs.std(0) > 0).all()
+    trainer.fit.step = 3
+    trainer.save(tmp_path)
+    again, batches = boosting(log, method)
+    again.table = None
+    assert again.resume(tmp_path)
+    again.step(batches, 3)
+    trainer.step(batches, 3)
+    assert torch.equal(again.outputs, trainer.outputs)
+    torch.testing.assert_close(again.outputs.float(), again.tree_ranker(features), rtol=1e-4, atol=1e-5)
+
+
+def test_steps_of_the_method_see_every_chunk_in_turn(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trees_fit, "_CELLS", 400)
+    trainer, batches = boosting(log, DLA())
+    chunks, seen = [chunk.tolist() for chunk in trainer.chunks(0)], list[list[int]]()
+    relevance = trainer.relevance
+
+    def watched(index: torch.Tensor, outputs: torch.Tensor) -> Any:
+        if not outputs.requires_grad:  # a step of the method, not the gradient of the trees
+            seen.append(index.tolist())
+        return relevance(index, outputs)
+
+    monkeypatch.setattr(trainer, "relevance", watched)
+    for step in range(3):
+        trainer.step(batches, step)
+    assert len(chunks) > 6
+    assert seen == chunks[:6]  # two steps in each of three rounds
+
+
+def test_every_round_draws_numbers_of_its_own(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The signs of the curvature's estimate, and the features that a tree of each output may split on."""
+    trainer, batches = boosting(log, EDot(dimension=3))
+    signs, seeds = list[list[float]](), list[int]()
+    differ, add = trees_fit.derivatives, trees_fit.add_tree
+    monkeypatch.setattr(trees_fit, "derivatives", lambda a, b, s: signs.append(s.tolist()) or differ(a, b, s))
+    monkeypatch.setattr(trees_fit, "add_tree", lambda b, pair, seed: seeds.append(seed) or add(b, pair, seed))
+    for step in range(3):
+        trainer.step(batches, step)
+    assert len({tuple(each) for each in signs}) == 3
+    assert len(set(seeds)) == 9
 
 
 @pytest.mark.parametrize("name", METHODS)
