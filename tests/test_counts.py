@@ -11,8 +11,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from unskew.clicks.counts import reduction as reducing
 from unskew.clicks.counts.batches import Batches
-from unskew.clicks.counts.reduction import Counts, reduce_log
+from unskew.clicks.counts.reduction import Counts, label_table, reduce_log
 from unskew.clicks.lists.inputs import Vectors
 from unskew.clicks.lists.synthetic import make_lists
 from unskew.clicks.simulate import PositionBias, simulate
@@ -347,3 +348,55 @@ def test_means_of_numbers_are_carried_and_keep_no_rankings_apart() -> None:
         here = (log.row == counts.row[row, slot]) & (log.position == counts.position[row, slot])
         here &= log.query[page] == counts.query[row]
         assert counts.serp["logging_score"][row, slot] == pytest.approx(scores[here].mean(), abs=1e-5)
+
+
+# ---- grades in the place of clicks ----------------------------------------------------------------------------
+
+GRADES = np.array([4, 0, 1, 2, 3, 0, 1, 0, 2, 0, 3], np.int16)  # of the 4, 2 and 5 documents
+
+
+def graded(made: list[tuple[int, Page]]) -> Log:
+    log = log_of(made)
+    return replace(log, lists=replace(LISTS, labels=GRADES))
+
+
+def shown(query: int, *rows: int) -> tuple[int, Page]:
+    return query, [(row, position, 0, 0.0) for position, row in enumerate(rows, 1)]
+
+
+def test_grades_are_those_of_the_page_that_a_query_showed_most() -> None:
+    often, seldom = shown(0, 2, 0), shown(0, 3, 1, 2)
+    for made in ([seldom, often, often, shown(2, 10)], [shown(2, 10), often, often, seldom]):
+        table = label_table(graded(made))
+        assert table.query.tolist() == [0, 2]  # each query once, however often it was shown
+        assert table.row.tolist() == [[2, 0, -1], [10, -1, -1]]
+        assert table.position.tolist() == [[1, 2, 0], [1, 0, 0]]
+        assert table.clicks.tolist() == [[1, 4, 0], [3, 0, 0]]
+        assert table.impressions.tolist() == [[1, 1, 0], [1, 0, 0]]
+
+
+def test_grades_of_every_document_take_those_that_were_never_shown() -> None:
+    table = label_table(graded([shown(2, 10), shown(1, 5), shown(2, 7)]), every=True)
+    assert table.query.tolist() == [1, 2]
+    assert table.row.tolist() == [[4, 5, -1, -1, -1], [6, 7, 8, 9, 10]]
+    assert table.clicks.tolist() == [[3, 0, 0, 0, 0], [1, 0, 2, 0, 3]]
+    assert table.position.tolist() == [[1, 2, 0, 0, 0], [1, 2, 3, 4, 5]]
+    assert table.where.tolist() == [[True, True, False, False, False], [True] * 5]
+
+
+def test_two_rankings_with_one_hash_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a hash collides, another salt is tried; where all do, it is an error and never a wrong count."""
+    made = [shown(0, 0, 1), shown(0, 1, 0), shown(0, 0, 1)]
+    plain, salts = reducing._hash, []
+
+    def collide(keys: object, slot: np.ndarray, salt: int) -> np.ndarray:
+        salts.append(salt)
+        return np.zeros(len(slot), np.uint64) if salt < 3 else plain(keys, slot, salt)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(reducing, "_hash", collide)
+    counts = reduce_log(log_of(made))
+    assert sorted(counts.impressions[:, 0].tolist()) == [1, 2]
+    assert salts == [1, 2, 3]
+    monkeypatch.setattr(reducing, "_hash", lambda _keys, slot, _salt: np.zeros(len(slot), np.uint64))
+    with pytest.raises(DataError, match="could not tell the rankings apart"):
+        reduce_log(log_of(made))

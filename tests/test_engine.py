@@ -209,10 +209,8 @@ def test_duckdb_keeps_to_its_limits_and_cleans_up(tmp_path: Path) -> None:
     ],
 )
 def test_settings_that_cannot_be(options: dict[str, object], message: str) -> None:
-    began = time.monotonic()
     with pytest.raises(ConfigError, match=message):
         connect(**options)  # type: ignore[arg-type]
-    assert time.monotonic() - began < 30
 
 
 def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

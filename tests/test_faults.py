@@ -77,6 +77,31 @@ def test_every_fault_names_tests_that_exist() -> None:
     assert wrong == [], "\n".join(wrong)
 
 
+def mentioned(tree: ast.Module) -> set[str]:
+    """Every name that a file reads or asks for, and every text, as fixtures may be named by one."""
+    return {
+        str(getattr(node, field))
+        for node in ast.walk(tree)
+        for kind, field in ((ast.Name, "id"), (ast.arg, "arg"), (ast.Attribute, "attr"), (ast.Constant, "value"))
+        if isinstance(node, kind)
+    }
+
+
+def idle(path: Path) -> list[str]:
+    """Functions that are neither tests nor used by them."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    known = mentioned(tree)
+    made = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+    used = {node.name for node in made if any("autouse" in ast.unparse(by) for by in node.decorator_list)} | known
+    return [node.name for node in made if node.name not in used and not node.name.startswith("test_")]
+
+
+def test_no_test_lacks_its_prefix() -> None:
+    """A function that no test calls is a test that never runs, or is not needed."""
+    found = {path.name: idle(path) for path in ROOT.glob("tests/test_*.py")}
+    assert {name: names for name, names in found.items() if names} == {}
+
+
 # ------------------------------------------------------------------------------------------- the script
 
 
