@@ -11,6 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+from pyarrow import csv
+from typer.testing import CliRunner
 
 import unskew
 from unskew.clicks.counts.batches import Batches
@@ -40,6 +42,7 @@ from unskew.learning.model import Model, build
 from unskew.learning.rankers import Linear
 from unskew.measuring import interaction_metric
 from unskew.running.data import LogData
+from unskew.terminal.main import app
 from unskew.types import Array, Lists, Log
 
 torch.set_num_threads(1)
@@ -235,6 +238,34 @@ def test_a_page_number_of_the_log_is_a_factor_like_others() -> None:
     log = paged()
     alone = replace(log, position=((log.position - 1) % 2 + 1).astype(np.int16))
     found = curves(learned(alone, PAL(factors=("page_number",))))
+    assert off(found["position"], np.array([0.9, 0.45])) < ERROR
+    assert off(found["page_number"], np.array([1.0, 0.5, 0.25])) < ERROR
+
+
+def test_a_page_number_from_the_shell(tmp_path: Path) -> None:
+    """A file in which each page of results is a page of its own: kept, and a factor of the run."""
+    log = paged()
+    page, number = np.repeat(np.arange(len(log)), log.sizes), log.columns["page_number"]
+    columns = {
+        "page_id": [f"{visit}-{turned}" for visit, turned in zip(page, number, strict=True)],
+        "query_id": log.lists.query_ids[log.query[page]],
+        "doc_id": log.lists.document_ids()[log.row],
+        "position": (log.position - 1) % 2 + 1,
+        "click": log.click,
+        "page_number": number,
+    }
+    csv.write_csv(pa.table(columns), tmp_path / "log.csv")
+    unskew.write_letor(log.lists, tmp_path / "lists.txt")
+    (tmp_path / "run.toml").write_text(
+        'out = "run"\n[data]\nlog = "log"\nlists = "lists.txt"\nscaling = "none"\n[method]\nname = "pal"\n'
+        'factors = ["page_number"]\n[ranker]\nname = "linear"\n[training]\nsteps = 300\nlearning_rate = 0.05\n'
+    )
+    ingest = ["ingest", tmp_path / "log.csv", "--keep", "page_number", "--out", tmp_path / "log"]
+    for command in (ingest, ["learn", tmp_path / "run.toml", "--quiet"]):
+        done = CliRunner().invoke(app, [str(word) for word in command])
+        assert done.exit_code == 0, done.output
+    assert "examination by page_number relative to 1: 1 1.000, 2 0." in done.output
+    found = curves(unskew.load(tmp_path / "run"))
     assert off(found["position"], np.array([0.9, 0.45])) < ERROR
     assert off(found["page_number"], np.array([1.0, 0.5, 0.25])) < ERROR
 
