@@ -1,8 +1,9 @@
 """Causal discovery on pages whose causes are known: precision and recall of edges into the click.
 
-    python experiments/causes.py --worlds 20 --sample 1000
+    python experiments/causes.py --worlds 20 --sample 1000 [--weak]
 
-Each world has its own lists, its own strengths of every cause, and some causes taken out at random.
+Each world has its own lists, its own strengths of every cause, and some causes taken out at random. With --weak
+media lure and height draws as little as in the worlds that came first, before they were made stronger.
 """
 
 from __future__ import annotations
@@ -18,9 +19,15 @@ from unskew.clicks.simulate.page import random_page
 from unskew.diagnosis.causal.graph import tier
 
 
-def one(seed: int, sample: int, test: str, alpha: float):
+def weaker(page):
+    """The same world with lures of 0.3 to 0.5 in the place of 0.5 to 0.8, and height at 0.8 to 1.5, not 1 to 2."""
+    top = page.lure[-1] and 0.3 + (page.lure[-1] - 0.5) * 2 / 3
+    return page.model_copy(update={"lure": (0.0, top / 2, top), "sees": page.sees and 0.8 + (page.sees - 1) * 0.7})
+
+
+def one(seed: int, sample: int, test: str, alpha: float, weak: bool):
     """The true causes of clicks, those found, all edges, and the processor time of one world."""
-    page = random_page(seed)
+    page = weaker(random_page(seed)) if weak else random_page(seed)
     lists = unskew.make_lists(queries=1000, features=10, documents=12, seed=seed, world=seed)
     log = unskew.simulate(lists, page, pages=5000, seed=seed, truth=True)
     began = time.process_time()
@@ -39,12 +46,13 @@ def main() -> None:
     parser.add_argument("--sample", type=int, default=1000)
     parser.add_argument("--test", default="kci")
     parser.add_argument("--alpha", type=float, default=0.05)
+    parser.add_argument("--weak", action="store_true")
     asked = parser.parse_args()
     print(machine())
     print("| world | causes of clicks besides relevance | missed | wrong | seconds |\n|---|---|---|---|---|")
     right, found_all, true_all, broken, times = 0, 0, 0, 0, []
     for seed in range(asked.first, asked.first + asked.worlds):
-        true, found, forbidden, seconds = one(seed, asked.sample, asked.test, asked.alpha)
+        true, found, forbidden, seconds = one(seed, asked.sample, asked.test, asked.alpha, asked.weak)
         own, seen = true - {"relevance"}, found - {"relevance"}
         right, found_all, true_all = right + len(own & seen), found_all + len(seen), true_all + len(own)
         broken, times = broken + len(forbidden), [*times, seconds]

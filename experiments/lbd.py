@@ -2,6 +2,8 @@
 
 python experiments/lbd.py [--etas 0.1,0.2,0.3,0.4,0.5,0.6] [--arms dla,unlimited,lbd] [--seeds 5] [--first-seed 0]
 
+`unlimited_free` and `lbd_free` have a log o of either sign and, in LBD, drawn observations, as the published code;
+`lbd_released` has its penalty (a sum over documents) too, with lambda and t of the appendix at eta 0.1.
 Features are spread evenly over [-1, 1]; as made (--uneven) eta couples a third as much. Every arm is trained with
 each setting of its grid to the last step; lambda and t are then chosen per eta and method, by the mean over seeds
 of nDCG@10 on labelled validation lists, and once more of the likelihood of held-out clicks; never on test lists.
@@ -40,9 +42,9 @@ def arms(options):
         "labeled": {"": unskew.methods.Labeled(documents="all")},
         "dla": {"": unskew.methods.DLA()},
         "unlimited": {"": unskew.methods.Unlimited()},
-        "unlimited, free o": {"": unskew.methods.Unlimited(**FORM)},
-        "lbd, free o, drawn": {"lambda 0.1, t 0.1": unskew.methods.LBD(strength=0.1, drop=0.1, **FORM)},
-        "lbd, released": {"": unskew.methods.LBD(**RELEASED)},
+        "unlimited_free": {"": unskew.methods.Unlimited(**FORM)},
+        "lbd_free": {"lambda 0.1, t 0.1": unskew.methods.LBD(strength=0.1, drop=0.1, **FORM)},
+        "lbd_released": {"": unskew.methods.LBD(**RELEASED)},
         "lbd_ber": {f"t {t}": unskew.methods.LBDBer(drop=t) for t in drops},
         "lbd_lips": {f"lambda {s}": unskew.methods.LBDLips(strength=s) for s in strengths},
         "lbd": {

@@ -6,6 +6,7 @@ import runpy
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 SCRIPTS = Path(__file__).resolve().parent.parent / "experiments"
@@ -21,6 +22,43 @@ SMALL = {
     "upe.py": "--queries 20 --pages 400 --steps 3 --seeds 0 2",
     "vectorization.py": f"{LISTS} --features 5 --checked 20 --tested 20 --sizes 4 --steps 4 --every 2",
 }
+
+
+def write_baidu(folder: Path, queries: int = 24, shown: int = 4) -> Path:
+    """Pages and annotations as Baidu-ULTR has them; results that repeat the query are clicked more."""
+    rng, lines, labels = np.random.default_rng(0), [], []
+    for query in range(queries):
+        asked = rng.integers(1, 60, 3)
+        words = "\x01".join(map(str, asked))
+        for page in range(6):
+            lines.append(f"{query}\t{words}\t")
+            for rank in range(1, shown + 1):
+                document = (rank + page) % shown
+                title = "\x01".join(map(str, [*asked[:document].tolist(), 90 + document, 7]))
+                click = int(rng.random() < (0.2 + 0.2 * document) / rank)
+                looks = [11 + document % 2, click, "-", "-", 0, 150 + 40 * document, 1, 1, 0, 1, 600 + 10 * rank]
+                lines.append("\t".join(map(str, [rank, f"{query}-{document}", title, "5\x016", *looks])))
+        labels += [
+            f"{query}\t{words}\t{words if grade else 9}\t{grade + 5}\t{grade}\t{query % 10}" for grade in range(5)
+        ]
+    (folder / "part-00000.tsv").write_text("\n".join(lines) + "\n")
+    (folder / "annotations.txt").write_text("\n".join(labels) + "\n")
+    return folder
+
+
+@pytest.mark.slow
+def test_baidu_runs_on_files_as_published(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("causallearn")
+    words = [write_baidu(tmp_path), "--seeds", 2, "--steps", 12, "--batch", 32]
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    monkeypatch.setattr(sys, "argv", ["baidu.py", *map(str, words)])
+    runpy.run_path(str(SCRIPTS / "baidu.py"), run_name="__main__")
+    out = capsys.readouterr().out
+    assert "144 pages of 24 queries; 24 annotated queries" in out
+    assert out.count("| bal | ") == 4  # all, head, tail, new positions
+    assert "nan" not in out
 
 
 @pytest.mark.slow
