@@ -4,7 +4,7 @@ The whole system runs: a month of traffic, an examination model learned from dis
 estimates from the tracked sums. Mean squared error of relevance over the pairs that were shown. Imputations: the
 truth with noise, and trees on features, trained on clicks at random first slots of the same month.
 
-    python experiments/tracking.py --seeds 5 --first-seed 10
+    python experiments/tracking.py --seeds 5 --first-seed 20
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ import numpy as np
 import unskew
 from unskew.clicks.engine.engine import connect
 from unskew.clicks.simulate.traffic import SCREEN
+from unskew.clicks.tracking.batches import batch_of
 from unskew.clicks.tracking.estimators import (
     TrustCurves,
     affine_estimate,
     doubly_robust_estimate,
-    imputed_variance,
     ipw_estimate,
-    shrunken,
 )
 from unskew.clicks.tracking.examination import Examination
 from unskew.clicks.tracking.examining import add_examination, learn_examination
-from unskew.clicks.tracking.judgments import find_curves, pair_starts, tallies_of
+from unskew.clicks.tracking.shrinking import learn_pull, shrunken
 from unskew.clicks.tracking.store import open_tracking, writing
 from unskew.clicks.tracking.track import deliver
+from unskew.clicks.tracking.trust import RankSums, shuffled_curves
 from unskew.clicks.tracking.windows import read_window
 from unskew.errors import DataError
 
@@ -58,34 +58,37 @@ def trees(log, seed):
 
 
 def tracked(engine, rows, store):
-    """The month of a store as columns, sorted."""
+    """The month of a store, sorted."""
     with writing(store) as opened:
         deliver(engine, opened, rows, None, "all", 0.0, None)
     window = read_window(engine, open_tracking(store), "month").order_by("query_id", "doc_id", "position")
-    found = engine.to_arrow(window)
-    return {name: found[name].to_numpy() for name in found.column_names}
+    return batch_of(engine.to_arrow(window))
 
 
-def estimates(columns, imputations, curves):
+def estimates(batch, imputations, curves):
     """Every estimator on one window; the pairs as (query, document)."""
-    starts = pair_starts(columns["query_id"], columns["doc_id"])
-    tallies = tallies_of(columns, starts)
+    tallies, seen = batch.tallies(), RankSums(10)
+    seen.add(tallies)
+    theta = seen.theta()
     if curves == "known":
-        theta = find_curves(columns, tallies, "em", (1, 0), np.full(len(starts), 0.5)).theta
         assumed = TrustCurves(theta, ALPHA, BETA)
     else:
-        assumed = find_curves(columns, tallies, "shuffled", (ALPHA[0], BETA[0]), None)
+        assumed = shuffled_curves(batch.tallies("random_"), 10, first=(ALPHA[0], BETA[0]), theta=theta)
     found = {
         "ipw": ipw_estimate(tallies, assumed).relevance,
         "affine": affine_estimate(tallies, assumed).relevance,
     }
-    for name, imputed in imputations(columns["query_id"][starts], columns["doc_id"][starts]).items():
+    query, document = (batch.ids(name).to_numpy() for name in ("query_id", "doc_id"))
+    noise = seen.noise(assumed)
+    for name, imputed in imputations(query, document).items():
         robust = doubly_robust_estimate(tallies, assumed, imputed).relevance
-        variance = imputed_variance(tallies, assumed, imputed)
         found |= {f"imputation, {name}": imputed, f"DR, {name}": robust}
-        found[f"affine shrunken, {name}"] = shrunken(found["affine"], variance, imputed).relevance
-        found[f"DR shrunken, {name}"] = shrunken(robust, variance, imputed).relevance
-    return found, columns["query_id"][starts], columns["doc_id"][starts], tallies.displays
+        for kind, estimator in (("affine", "affine"), ("DR", "doubly_robust")):
+            pull = learn_pull(lambda imputed=imputed: [(tallies, imputed)], assumed, noise, estimator)
+            found[f"{kind} shrunken, {name}"] = shrunken(
+                tallies, assumed, noise, imputed, pull, estimator
+            ).relevance
+    return found, query, document, tallies.displays
 
 
 def world(seed, options, folder):
@@ -117,10 +120,10 @@ def errors(seed, options):
                 model = learn_examination(engine, rows, settings)
                 found["auc", seen, "", ""] = model.facts["auc"]
                 rows = add_examination(engine, rows, model)
-            columns = tracked(engine, rows, folder / seen.replace(" ", "-"))
+            batch = tracked(engine, rows, folder / seen.replace(" ", "-"))
             for curves in ("known", "shuffled"):
                 try:
-                    made, query, document, displays = estimates(columns, imputations, curves)
+                    made, query, document, displays = estimates(batch, imputations, curves)
                 except DataError as error:
                     print(f"seed {seed}, {seen}: {error}")
                     continue
@@ -161,7 +164,7 @@ def main():
     parser.add_argument("--noise", type=float, default=0.15)
     parser.add_argument("--shuffled", type=float, default=0.05)
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--first-seed", type=int, default=10)
+    parser.add_argument("--first-seed", type=int, default=20)
     options = parser.parse_args()
     results = []
     for seed in range(options.first_seed, options.first_seed + options.seeds):

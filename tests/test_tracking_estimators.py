@@ -12,9 +12,7 @@ from unskew.clicks.tracking.estimators import (
     TrustCurves,
     affine_estimate,
     doubly_robust_estimate,
-    imputed_variance,
     ipw_estimate,
-    shrunken,
 )
 from unskew.clicks.tracking.theorems import (
     affine_bias,
@@ -167,24 +165,6 @@ def test_nothing_shown_is_the_imputation() -> None:
     found = doubly_robust_estimate(made, TRUE, np.array([0.2, 0.7]))
     assert found.relevance[1] == 0.7
     assert np.isnan(found.standard_error[1])
-    pulled = shrunken(found.relevance, imputed_variance(made, TRUE, np.array([0.2, 0.7])), np.array([0.2, 0.7]))
-    assert pulled.relevance[1] == 0.7
-    assert np.isfinite(pulled.standard_error).all()
-
-
-def test_shrunken_is_nearer_than_both() -> None:
-    rng = np.random.default_rng(4)
-    truth, variance = rng.random(20_000), 10.0 ** rng.uniform(-3, 0, 20_000)
-    imputed = truth + 0.2 * rng.standard_normal(20_000)
-    estimate = truth + np.sqrt(variance) * rng.standard_normal(20_000)
-    found = shrunken(estimate, variance, imputed)
-
-    def error(values: Array, some: Array) -> float:
-        return float(((values - truth)[some] ** 2).mean())
-
-    for some in (variance < 0.02, variance > 0.2):
-        assert error(found.relevance, some) < min(error(imputed, some), error(estimate, some))
-    assert (((found.relevance - truth) / found.standard_error) ** 2).mean() == pytest.approx(1, abs=0.05)
 
 
 def world(pairs: int, shows: int, seed: int) -> Tallies:

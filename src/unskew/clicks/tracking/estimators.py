@@ -13,8 +13,8 @@ follow from the sums that are tracked per position: n, Σ c, Σ ê, Σ ê², Σ 
 Differences from the paper: without a display DR is Ŷ. A display without an estimate of examination has ê = θ_k,
 which makes its term that of the affine estimator. Estimates leave [0, 1] and are not clipped. Standard errors are
 of the mean and count one display's worth of the model's own variance, so that a result never clicked is not
-certain. `shrunken` is ours: with few displays Eq. 4 keeps most of the affine estimator's variance (only what ê
-explains goes), so an estimate is pulled towards Ŷ by how much both are worth.
+certain. With few displays Eq. 4 keeps most of the affine estimator's variance, as only what ê explains goes; what
+`unskew judge` makes of that is in `shrinking`.
 
 Legend: R rows (a query, document and position each), P pairs (a query and document each), K ranks.
 """
@@ -99,6 +99,15 @@ class Estimate(NamedTuple):
     """NaN where it is not known."""
 
 
+class Terms(NamedTuple):
+    """The values of displays whose mean an estimator is, [P] each."""
+
+    mean: Array
+    """0 where there is no display."""
+    within: Array
+    """Σ (x - mean)²."""
+
+
 def ipw_estimate(tallies: Tallies, curves: TrustCurves) -> Estimate:
     """Mean c / θ_k.
 
@@ -106,33 +115,34 @@ def ipw_estimate(tallies: Tallies, curves: TrustCurves) -> Estimate:
     >>> float(ipw_estimate(one, TrustCurves([1, 0.5], [1, 0.5], [0, 0])).relevance[0])
     0.5
     """
-    theta, _, _ = curves.at(tallies.position)
-    return _mean(tallies, curves, 1 / theta, np.zeros_like(theta), None)
+    return estimate(tallies, curves, "ipw")
 
 
 def affine_estimate(tallies: Tallies, curves: TrustCurves) -> Estimate:
     """Mean (c - β_k) / α_k."""
-    _, alpha, beta = curves.at(tallies.position)
-    return _mean(tallies, curves, 1 / alpha, beta / alpha, None)
+    return estimate(tallies, curves, "affine")
 
 
 def doubly_robust_estimate(tallies: Tallies, curves: TrustCurves, imputation: Array) -> Estimate:
     """Eq. 4, with the imputation of every pair, [P]; without displays it is the imputation."""
-    _, alpha, beta = curves.at(tallies.position)
-    found = _mean(tallies, curves, 1 / alpha, beta / alpha, np.asarray(imputation, float))
+    found = estimate(tallies, curves, "doubly_robust", np.asarray(imputation, float))
     return Estimate(np.where(tallies.displays > 0, found.relevance, imputation), found.standard_error)
 
 
-def _mean(
-    tallies: Tallies, curves: TrustCurves, weight: Array, offset: Array, imputation: Array | None
-) -> Estimate:
-    """The mean of x = w c - o (+ Ŷ - Ŷ ê/θ) over the displays of each pair, and its standard error."""
+def weights_of(estimator: str, tallies: Tallies, curves: TrustCurves) -> tuple[Array, Array]:
+    """w and o of the values w c - o, [R] each."""
     theta, alpha, beta = curves.at(tallies.position)
+    return (1 / theta, np.zeros_like(theta)) if estimator == "ipw" else (1 / alpha, beta / alpha)
+
+
+def terms(tallies: Tallies, curves: TrustCurves, estimator: str, imputation: Array | None = None) -> Terms:
+    """Mean and spread of x = w c - o over the displays of each pair, of x + Ŷ (1 - ê/θ) with an imputation."""
+    weight, offset = weights_of(estimator, tallies, curves)
     n, c, d = tallies.n, tallies.c, np.maximum(tallies.displays, 1)
     first = weight * c - n * offset
     second = weight**2 * c - 2 * weight * offset * c + n * offset**2  # Σ (w c - o)², as c² = c
-    shown = tallies.displays > 0
     if imputation is not None:
+        theta, _, _ = curves.at(tallies.position)
         guess, missing = imputation[tallies.pair], n - tallies.estimated
         # Σ f and Σ f² of f = 1 - ê/θ, and Σ (w c - o) f; f = 0 where there is no ê
         f = tallies.estimated - tallies.e / theta
@@ -142,44 +152,16 @@ def _mean(
         cross = weight * (clicks - tallies.ce / theta) - offset * f
         first, second = first + guess * f, second + 2 * guess * cross + guess**2 * ff
     mean = tallies.per_pair(first) / d
-    spread = np.maximum(tallies.per_pair(second) / d - mean**2, 0.0)
-    p = np.clip(alpha * np.clip(mean, 0.0, 1.0)[tallies.pair] + beta, 1e-6, 1 - 1e-6)
-    model = tallies.per_pair(n * weight**2 * p * (1 - p)) / d
-    error = np.sqrt((d * spread + model) / d / d)
-    return Estimate(np.where(shown, mean, np.nan), np.where(shown, error, np.nan))
+    return Terms(mean, np.maximum(tallies.per_pair(second) - d * mean**2, 0.0))
 
 
-def imputed_variance(tallies: Tallies, curves: TrustCurves, imputation: Array) -> Array:
-    """Variance of the affine estimator were the imputation true, [P]: Σ p (1 - p)/α_k² / D²; inf without displays.
-
-    It knows nothing of the clicks, so that a weight made of it does not lean with them.
-    """
+def estimate(tallies: Tallies, curves: TrustCurves, estimator: str, imputation: Array | None = None) -> Estimate:
+    """The mean of an estimator's values, and its standard error."""
+    mean, within = terms(tallies, curves, estimator, imputation)
+    weight, _ = weights_of(estimator, tallies, curves)
     _, alpha, beta = curves.at(tallies.position)
-    p = np.clip(alpha * np.clip(imputation, 0.0, 1.0)[tallies.pair] + beta, 1e-3, 1 - 1e-3)
-    d = tallies.displays
-    total = tallies.per_pair(tallies.n * p * (1 - p) / alpha**2)
-    variance: Array = np.divide(total, d**2, out=np.full(len(d), np.inf), where=d > 0)
-    return variance
-
-
-def shrunken(estimate: Array, variance: Array, imputation: Array) -> Estimate:
-    """Estimates pulled towards the imputation: Ŷ + w (Y - Ŷ), w = τ²/(τ² + v), [P] each.
-
-    τ², how far the imputation is off, is such that Σ (Y - Ŷ)²/(τ² + v) is the number of pairs with displays
-    (R. Paule and J. Mandel, "Consensus values and weighting factors", 1982).
-
-    >>> found = shrunken(np.array([1.0, 0.0]), np.array([0.1, 0.1]), np.array([0.5, 0.5]))
-    >>> found.relevance.round(2).tolist()
-    [0.8, 0.2]
-    """
-    known = np.isfinite(variance) & np.isfinite(estimate)
-    off, v = (estimate - imputation)[known] ** 2, variance[known]
-    low, high = 0.0, float(off.max(initial=0.0)) + 1.0
-    for _ in range(60):
-        middle = (low + high) / 2
-        enough = (off / (middle + v)).sum() > known.sum()
-        low, high = (middle, high) if enough else (low, middle)
-    tau = (low + high) / 2
-    weight = np.where(known, tau / (tau + np.where(known, variance, 1.0)), 0.0)
-    moved = imputation + weight * np.where(known, estimate - imputation, 0.0)
-    return Estimate(moved, np.sqrt(np.where(known, weight * np.where(known, variance, 0.0), tau)))
+    d, shown = np.maximum(tallies.displays, 1), tallies.displays > 0
+    p = np.clip(alpha * np.clip(mean, 0.0, 1.0)[tallies.pair] + beta, 1e-6, 1 - 1e-6)
+    model = tallies.per_pair(tallies.n * weight**2 * p * (1 - p)) / d
+    error = np.sqrt((within + model) / d / d)
+    return Estimate(np.where(shown, mean, np.nan), np.where(shown, error, np.nan))

@@ -3,14 +3,17 @@
     query_id, doc_id, relevance, standard_error, displays, clicks, and imputation where one was given
 
 The imputation is a table of query_id, doc_id and relevance, from any model that reads no clicks of the pair.
-Pairs that it has and that were never shown are judged by it alone; a pair that it does not have gets its mean.
+Pairs that it has and that were never shown are judged by it alone; a pair that it does not have gets its mean. The
+window is joined to the imputation and sorted by the engine and read a batch at a time, so it may be larger than
+memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,19 +22,19 @@ import pyarrow.parquet as pq
 
 from unskew.checking import known, require_columns
 from unskew.clicks.engine.engine import Engine, connect
+from unskew.clicks.engine.parquet import parquet_files
+from unskew.clicks.ingest.functions import finite
+from unskew.clicks.tracking.batches import Batch, pair_batches
 from unskew.clicks.tracking.estimators import (
     Estimate,
     Tallies,
     TrustCurves,
-    affine_estimate,
     doubly_robust_estimate,
-    imputed_variance,
-    ipw_estimate,
-    shrunken,
+    estimate,
 )
-from unskew.clicks.tracking.store import open_tracking
-from unskew.clicks.tracking.sums import MILLI
-from unskew.clicks.tracking.trust import em_curves, examination_by_rank, read_curves, shuffled_curves
+from unskew.clicks.tracking.shrinking import Part, learn_pull, shrunken
+from unskew.clicks.tracking.store import TrackingStore, open_tracking
+from unskew.clicks.tracking.trust import ClicksByRelevance, RandomSlots, RankSums, read_curves
 from unskew.clicks.tracking.windows import read_window
 from unskew.disk import complete_file, refuse_existing
 from unskew.errors import ConfigError, DataError
@@ -43,7 +46,7 @@ if TYPE_CHECKING:
 ESTIMATORS = ("ipw", "affine", "doubly_robust")
 RANKS = 10
 """Ranks with curves of their own, unless a file gives more; those below count as the last."""
-WRITERS = {".csv": pacsv.write_csv, ".parquet": pq.write_table}
+WRITERS = {".csv": pacsv.CSVWriter, ".parquet": pq.ParquetWriter}
 """How judgments are written, by the end of the name."""
 
 
@@ -66,7 +69,7 @@ def judge(
     `estimator` is ipw, affine or doubly_robust, which needs an `imputation` (Parquet or CSV) and is the usual one
     where there is one. `curves` is shuffled (from random slots; `first` is alpha and beta of rank 1), em, or a
     JSON file with alpha, beta and theta. With `shrink` an estimate is pulled towards the imputation by how little
-    was seen. `options` go to `connect`.
+    was seen, see `shrinking`. `options` go to `connect`.
     """
     out = Path(out)
     chosen = known("estimator=", estimator or ("doubly_robust" if imputation else "affine"), ESTIMATORS)
@@ -82,14 +85,30 @@ def judge(
                 f"the window {window} was never written", path=opened.path, hint="track with refresh=all"
             )
         guesses = None if imputation is None else read_imputation(running, Path(imputation), table)
-        shown = running.to_arrow(with_imputation(table, guesses).order_by("query_id", "doc_id", "position"))
-    judged, assumed = judgments(shown, chosen, curves, (first[0], first[1]), shrink)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with complete_file(out) as ready:
-        WRITERS[out.suffix](judged, ready)
+        judging = prepared(running, opened, window, guesses)
+        judging = replace(judging, estimator=chosen, shrink=shrink)
+        assumed, noise = judging.assumed(curves, (first[0], first[1]))
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with complete_file(out) as ready:
+            counts = write_judgments(judging.judged(assumed, noise), ready, out.suffix)
     told = {name: getattr(assumed, name).round(4).tolist() for name in ("theta", "alpha", "beta")}
-    never = int((judged["displays"].to_numpy() == 0).sum())
-    return {"out": str(out), "estimator": chosen, "pairs": len(judged), "never shown": never, **told}
+    return {"out": str(out), "estimator": chosen, **counts, **told}
+
+
+def prepared(engine: Engine, store: TrackingStore, window: str, guesses: Table | None) -> Judging:
+    """A window as it lies in the store, or joined to the imputation in a file of the engine's scratch folder."""
+    table = read_window(engine, store, window)
+    assert table is not None
+    deepest = engine.rows(table.agg(deepest=table.position.max()))[0]["deepest"]
+    ranks = int(min(RANKS, deepest or 1))
+    if guesses is None:
+        place = store.folder("windows", store.manifest.windows[window].folder)
+        return Judging(parquet_files(place), ranks, None)
+    place = engine.scratch / "judging"
+    joined = with_imputation(table, guesses)
+    engine.write_parquet(joined.order_by("query_id", "doc_id", "position"), place, partitions=1)
+    mean = engine.rows(guesses.agg(mean=guesses.imputation.mean()))[0]["mean"]
+    return Judging(parquet_files(place), ranks, float(mean or 0.0))
 
 
 def read_imputation(engine: Engine, path: Path, window: Table) -> Table:
@@ -103,7 +122,7 @@ def read_imputation(engine: Engine, path: Path, window: Table) -> Table:
         read = engine.read_parquet(path)
     require_columns(("query_id", "doc_id", "relevance"), read.columns, path=path)
     ids = {name: read[name].cast(window[name].type()) for name in ("query_id", "doc_id")}
-    guesses = read.select(**ids, imputation=read.relevance.cast("float64"))
+    guesses = read.select(**ids, imputation=finite(read.relevance, engine.name))
     if engine.count(guesses) != engine.count(guesses.select(*ids).distinct()):
         raise DataError("has a query and document twice", path=path, hint="keep one row of each")
     return guesses
@@ -120,81 +139,95 @@ def with_imputation(window: Table, guesses: Table | None) -> Table:
     return joined.select(**ids, **sums, imputation=joined.imputation)
 
 
-def judgments(
-    shown: pa.Table, estimator: str, curves: str, first: tuple[float, float], shrink: bool
-) -> tuple[pa.Table, TrustCurves]:
-    """Judgments of a window that is sorted by query and document, and the curves that they assume."""
-    columns = {name: shown[name].to_numpy(zero_copy_only=False) for name in shown.column_names}
-    starts = pair_starts(columns["query_id"], columns["doc_id"])
-    tallies = tallies_of(columns, starts)
-    guess = columns["imputation"][starts].astype(float) if "imputation" in columns else None
-    whole = None if guess is None else np.where(np.isnan(guess), np.nanmean(guess), guess)
-    assumed = find_curves(columns, tallies, curves, first, whole)
-    found = estimated(tallies, assumed, estimator, whole, shrink)
+@dataclass(frozen=True)
+class Judging:
+    """A sorted window, and how it is judged; it is read several times, a batch at once."""
+
+    files: Sequence[Path | str]
+    ranks: int
+    """Ranks with curves of their own."""
+    fill: float | None
+    """Imputation of a pair that has none; None where there is no imputation at all."""
+    estimator: str = "affine"
+    shrink: bool = True
+
+    def batches(self) -> Iterator[Batch]:
+        """The window."""
+        return pair_batches(self.files)
+
+    def imputation(self, batch: Batch) -> Array | None:
+        """Of every pair, [P]; the mean where there is none."""
+        if self.fill is None:
+            return None
+        guess = batch.imputation()
+        return np.where(np.isnan(guess), self.fill, guess)
+
+    def parts(self) -> Iterator[Part]:
+        """Tallies and imputations."""
+        for batch in self.batches():
+            guess = self.imputation(batch)
+            assert guess is not None
+            yield batch.tallies(), guess
+
+    def assumed(self, curves: str, first: tuple[float, float]) -> tuple[TrustCurves, Array]:
+        """The curves of the window, from random slots, by EM with the imputation, or from a file; and Var(ê/θ)."""
+        if curves == "em" and self.fill is None:
+            raise ConfigError("curves=em needs imputation=, a table of query_id, doc_id and relevance")
+        seen, slots, graded = RankSums(self.ranks), RandomSlots(self.ranks), ClicksByRelevance(self.ranks)
+        for batch in self.batches():
+            seen.add(batch.tallies())
+            if curves == "shuffled":
+                slots.add(batch.tallies("random_"))
+            elif curves == "em" and (guess := self.imputation(batch)) is not None:
+                graded.add(batch.tallies(), guess)
+        theta = seen.theta()
+        if curves == "shuffled":
+            found = slots.curves(first, theta)
+        else:
+            found = graded.curves(theta) if curves == "em" else read_curves(Path(curves), theta)
+        return found, seen.noise(found)
+
+    def judged(self, curves: TrustCurves, noise: Array) -> Iterator[pa.Table]:
+        """The judgments, batch after batch."""
+        pulls = self.shrink and self.fill is not None
+        pull = learn_pull(self.parts, curves, noise, self.estimator) if pulls else None
+        for batch in self.batches():
+            tallies, guess = batch.tallies(), self.imputation(batch)
+            if pull is not None and guess is not None:
+                found = shrunken(tallies, curves, noise, guess, pull, self.estimator)
+            elif self.estimator == "doubly_robust" and guess is not None:
+                found = doubly_robust_estimate(tallies, curves, guess)
+            else:
+                found = estimate(tallies, curves, self.estimator)
+            yield judgment_table(batch, tallies, found, imputed=guess is not None)
+
+
+def judgment_table(batch: Batch, tallies: Tallies, found: Estimate, *, imputed: bool) -> pa.Table:
+    """Judgments as they are written."""
     made = {
-        "query_id": shown["query_id"].take(pa.array(starts)),
-        "doc_id": shown["doc_id"].take(pa.array(starts)),
+        "query_id": batch.ids("query_id"),
+        "doc_id": batch.ids("doc_id"),
         "relevance": pa.array(found.relevance, from_pandas=True),
         "standard_error": pa.array(found.standard_error, from_pandas=True),
         "displays": pa.array(tallies.displays.astype(np.int64)),
         "clicks": pa.array(tallies.per_pair(tallies.c).astype(np.int64)),
     }
-    if guess is not None:
-        made["imputation"] = pa.array(guess, from_pandas=True)
-    return pa.table(made), assumed
+    if imputed:
+        made["imputation"] = pa.array(batch.imputation(), from_pandas=True)
+    return pa.table(made)
 
 
-def estimated(
-    tallies: Tallies, curves: TrustCurves, estimator: str, imputation: Array | None, shrink: bool
-) -> Estimate:
-    """What an estimator says, pulled towards the imputation where there is one and it is asked for."""
-    if estimator == "doubly_robust" and imputation is not None:
-        found = doubly_robust_estimate(tallies, curves, imputation)
-    else:
-        found = (ipw_estimate if estimator == "ipw" else affine_estimate)(tallies, curves)
-    if imputation is None or not shrink:
-        return found
-    return shrunken(found.relevance, imputed_variance(tallies, curves, imputation), imputation)
-
-
-def pair_starts(query: Array, document: Array) -> Array:
-    """Where each query and document begins in sorted rows, [P]."""
-    if not len(query):
-        return np.zeros(0, np.int64)
-    new = (query[1:] != query[:-1]) | (document[1:] != document[:-1])
-    return np.concatenate([[0], np.flatnonzero(new) + 1])
-
-
-def tallies_of(columns: dict[str, Array], starts: Array, kind: Literal["", "random_"] = "") -> Tallies:
-    """The sums of a window as estimators take them; `random_` is those of random slots alone, without ê."""
-    rows = len(columns["query_id"])
-    pair = np.zeros(rows, np.int64)
-    pair[starts[1:]] = 1
-    n, c = (columns[f"{kind}{name}"].astype(float) for name in ("displays", "clicks"))
-    seen = np.zeros(rows) if kind else columns["estimated"].astype(float)
-    e, ee, ce = (
-        np.zeros(rows) if kind else columns[name] / scale
-        for name, scale in (("examined", MILLI), ("examined_squared", MILLI**2), ("examined_clicks", MILLI))
-    )
-    position = np.maximum(columns["position"].astype(np.int64), 1)
-    return Tallies(np.cumsum(pair), position, n, c, seen, e, ee, ce, pairs=len(starts))
-
-
-def find_curves(
-    columns: dict[str, Array],
-    tallies: Tallies,
-    curves: str,
-    first: tuple[float, float],
-    imputation: Array | None,
-) -> TrustCurves:
-    """The curves of a window: from random slots, by EM with the imputation, or from a file."""
-    ranks = int(min(RANKS, tallies.position.max(initial=1)))
-    theta = examination_by_rank(tallies, ranks)
-    if curves == "em":
-        if imputation is None:
-            raise ConfigError("curves=em needs imputation=, a table of query_id, doc_id and relevance")
-        return em_curves(tallies, ranks, imputation, theta=theta)
-    if curves != "shuffled":
-        return read_curves(Path(curves), theta)
-    starts = np.concatenate([[0], np.flatnonzero(np.diff(tallies.pair)) + 1])
-    return shuffled_curves(tallies_of(columns, starts, "random_"), ranks, first=first, theta=theta)
+def write_judgments(tables: Iterator[pa.Table], path: Path, kind: str) -> dict[str, int]:
+    """Write them into a file, one after another; how many there are, and how many were never shown."""
+    writer: Any = None
+    pairs = never = 0
+    for table in tables:
+        if writer is None:
+            writer = WRITERS[kind](path, table.schema)
+        writer.write_table(table)
+        pairs += len(table)
+        never += int((table["displays"].to_numpy() == 0).sum())
+    if writer is None:
+        raise DataError("the window is empty", hint="track a log with pages")
+    writer.close()
+    return {"pairs": pairs, "never shown": never}

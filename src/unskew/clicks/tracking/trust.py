@@ -26,6 +26,8 @@ from unskew.errors import DataError
 from unskew.types import Array
 
 _SMALL = 1e-9
+FINE = 1000
+"""Steps of relevance that EM tells apart, in judging a store."""
 LEAST = 0.02
 """Slope of a rank, relative to the steepest, below which random slots are too few to tell it from 0."""
 
@@ -35,40 +37,108 @@ def rank_sums(tallies: Tallies, values: Array, ranks: int) -> Array:
     return np.bincount(np.minimum(tallies.position, ranks) - 1, values, minlength=ranks)
 
 
+class RankSums:
+    """Examination by rank; adds up part by part."""
+
+    def __init__(self, ranks: int) -> None:
+        self.known, self.e, self.ee = np.zeros((3, ranks))
+
+    def add(self, tallies: Tallies) -> None:
+        """Count some more."""
+        ranks = len(self.known)
+        self.known += rank_sums(tallies, tallies.estimated, ranks)
+        self.e += rank_sums(tallies, tallies.e, ranks)
+        self.ee += rank_sums(tallies, tallies.ee, ranks)
+
+    def theta(self) -> Array | None:
+        """Mean ê of every rank, [K]; None where a rank has none."""
+        return None if not (self.known > 0).all() else np.maximum(self.e / self.known, 1e-3)
+
+    def noise(self, curves: TrustCurves) -> Array:
+        """Var(ê/θ) of every rank, [K]; 0 where there is no ê."""
+        known = np.maximum(self.known, 1)
+        theta, _, _ = curves.at(np.arange(1, len(known) + 1))
+        found: Array = np.maximum(self.ee / known - (self.e / known) ** 2, 0.0) / theta**2
+        return found
+
+
 def examination_by_rank(tallies: Tallies, ranks: int) -> Array | None:
     """Mean ê of every rank, [K]; None where a rank has none."""
-    known = rank_sums(tallies, tallies.estimated, ranks)
-    if not (known > 0).all():
-        return None
-    return np.maximum(rank_sums(tallies, tallies.e, ranks) / known, 1e-3)
+    sums = RankSums(ranks)
+    sums.add(tallies)
+    return sums.theta()
+
+
+class RandomSlots:
+    """Displays and clicks of pairs at every two ranks, in slots filled at random; adds up part by part."""
+
+    def __init__(self, ranks: int) -> None:
+        self.shown, self.clicks = np.zeros((2, ranks))
+        self.both, self.totals, self.one, self.other = np.zeros((4, ranks, ranks))
+
+    def add(self, tallies: Tallies) -> None:
+        """Count some more whole pairs."""
+        ranks = len(self.shown)
+        shown, clicks = _by_rank(tallies, tallies.n, ranks), _by_rank(tallies, tallies.c, ranks)
+        self.shown += shown.sum(axis=0)
+        self.clicks += clicks.sum(axis=0)
+        self.both += _products(shown, shown)
+        self.totals += _products(clicks, clicks)
+        self.one += _products(clicks, shown)
+        self.other += _products(shown, clicks)
+
+    def curves(self, first: tuple[float, float] = (1.0, 0.0), theta: Array | None = None) -> TrustCurves:
+        """What they say of the ranks; `first` is α_1 and β_1."""
+        alone = np.flatnonzero(self.both.sum(axis=1) <= 0)
+        if len(alone):
+            raise DataError(
+                f"no result of rank {alone[0] + 1} was shown twice in random slots",
+                hint="shuffle more pages, give the curves, or find them by EM",
+            )
+        safe = np.maximum(self.both, 1)
+        covariance = self.totals / safe - (self.one / safe) * (self.other / safe)
+        slope = _rank_one(covariance, self.both)
+        flat = np.flatnonzero(slope < LEAST * slope.max())
+        if len(flat):
+            raise DataError(
+                f"random slots tell nothing of rank {flat[0] + 1}: what is clicked elsewhere is not clicked more",
+                hint="shuffle more pages, give the curves, or find them by EM",
+            )
+        mean = self.clicks / np.maximum(self.shown, 1)
+        alpha = first[0] * slope / slope[0]
+        beta = mean - alpha * (mean[0] - first[1]) / first[0]
+        return TrustCurves(alpha if theta is None else theta, alpha, np.clip(beta, 0.0, 1.0))
 
 
 def shuffled_curves(
     tallies: Tallies, ranks: int, *, first: tuple[float, float] = (1.0, 0.0), theta: Array | None = None
 ) -> TrustCurves:
     """Curves from displays in random slots, which is what the tallies must be of; `first` is α_1 and β_1."""
-    shown, clicks = _by_rank(tallies, tallies.n, ranks), _by_rank(tallies, tallies.c, ranks)
-    both, totals = _products(shown, shown), _products(clicks, clicks)
-    one, other = _products(clicks, shown), _products(shown, clicks)
-    alone = np.flatnonzero(both.sum(axis=1) <= 0)
-    if len(alone):
-        raise DataError(
-            f"no result of rank {alone[0] + 1} was shown twice in random slots",
-            hint="shuffle more pages, give the curves, or find them by EM",
-        )
-    safe = np.maximum(both, 1)
-    covariance = totals / safe - (one / safe) * (other / safe)
-    slope = _rank_one(covariance, both)
-    flat = np.flatnonzero(slope < LEAST * slope.max())
-    if len(flat):
-        raise DataError(
-            f"random slots tell nothing of rank {flat[0] + 1}: what is clicked elsewhere is not clicked more",
-            hint="shuffle more pages, give the curves, or find them by EM",
-        )
-    mean = clicks.sum(axis=0) / np.maximum(shown.sum(axis=0), 1)
-    alpha = first[0] * slope / slope[0]
-    beta = mean - alpha * (mean[0] - first[1]) / first[0]
-    return TrustCurves(alpha if theta is None else theta, alpha, np.clip(beta, 0.0, 1.0))
+    slots = RandomSlots(ranks)
+    slots.add(tallies)
+    return slots.curves(first, theta)
+
+
+class ClicksByRelevance:
+    """Displays and clicks by rank and relevance in thousandths, which is all that EM looks at; adds up."""
+
+    def __init__(self, ranks: int) -> None:
+        self.n, self.c = np.zeros((2, FINE + 1, ranks))
+
+    def add(self, tallies: Tallies, relevance: Array) -> None:
+        """Count some more."""
+        grade = np.rint(np.clip(relevance, 0.0, 1.0) * FINE).astype(np.int64)[tallies.pair]
+        rank = np.minimum(tallies.position, self.n.shape[1]) - 1
+        for sums, values in ((self.n, tallies.n), (self.c, tallies.c)):
+            sums += np.bincount(grade * sums.shape[1] + rank, values, minlength=sums.size).reshape(sums.shape)
+
+    def curves(self, theta: Array | None = None) -> TrustCurves:
+        """Curves by EM."""
+        grades, ranks = self.n.shape
+        none = np.zeros(self.n.size)
+        pair, position = np.repeat(np.arange(grades), ranks), np.tile(np.arange(1, ranks + 1), grades)
+        each = Tallies(pair, position, self.n.ravel(), self.c.ravel(), none, none, none, none, pairs=grades)
+        return em_curves(each, ranks, np.arange(grades) / FINE, theta=theta)
 
 
 def _by_rank(tallies: Tallies, values: Array, ranks: int) -> Array:
