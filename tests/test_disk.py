@@ -16,26 +16,31 @@ from pathlib import Path
 import pytest
 import torch
 
-from unskew import disk
 from unskew.disk import (
-    ANY,
+    CACHED,
+    Ours,
     complete_file,
     complete_folder,
     publish,
     read_json,
     refuse_existing,
     restore,
+    swapping,
     unpacked,
     write_json,
+    writing,
 )
+from unskew.disk import reading as disk_reading
 from unskew.errors import DataError, RunError
 from unskew.learning.fitting.checkpoint import write_tensors
-from unskew.running.folder import claim
+from unskew.running.folder import claimed
 from unskew.running.folder import publish as publish_run
 
 COMPRESS = {".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
 DEAD = 2**22 + 1
 """Linux gives no process a number as high."""
+MARKED = Ours("mark", ("other",))
+RUN = Ours("run.json")
 
 
 def names(folder: Path) -> list[str]:
@@ -59,7 +64,7 @@ def test_what_exists_is_never_overwritten(tmp_path: Path) -> None:
     (folder / "thesis.txt").touch()
     for place in (file, folder):
         with pytest.raises(RunError) as told:
-            refuse_existing(place, marker="run.json")
+            refuse_existing(place, ours=RUN)
         hint = "choose another place, or pass force=True"
         assert str(told.value) == f"{place} exists and is never overwritten; {hint}"
 
@@ -72,13 +77,13 @@ def test_force_takes_only_what_is_ours(tmp_path: Path) -> None:
         (folder / name).touch()
     link.symlink_to(ours)
     refuse_existing(file, force=True)
-    refuse_existing(ours, force=True, marker="run.json")
-    refuse_existing(theirs, force=True, marker=ANY)
-    for place, marker in ((theirs, "run.json"), (file, "run.json"), (link, "run.json"), (ours, None)):
+    refuse_existing(ours, force=True, ours=RUN)
+    refuse_existing(theirs, force=True, ours=CACHED)
+    for place, kind in ((theirs, RUN), (file, RUN), (link, RUN), (link, CACHED), (ours, None)):
         with pytest.raises(
             RunError, match=r"exists and is not ours .*, so it is not overwritten; choose another place"
         ):
-            refuse_existing(place, force=True, marker=marker)
+            refuse_existing(place, force=True, ours=kind)
 
 
 # ------------------------------------------------------------------------------------------- writing
@@ -114,7 +119,7 @@ def test_a_failed_write_leaves_what_was_there(tmp_path: Path) -> None:
             raise KeyboardInterrupt
 
     def break_folder() -> None:
-        with complete_folder(folder, force=True, marker="mark") as working:
+        with complete_folder(folder, force=True, ours=MARKED) as working:
             (working / "mark").write_text("half")
             raise KeyboardInterrupt
 
@@ -126,8 +131,34 @@ def test_a_failed_write_leaves_what_was_there(tmp_path: Path) -> None:
     assert names(tmp_path) == ["a.json", "folder"]
 
 
+@pytest.fixture(params=[True, False], ids=["exchange", "two renames"])
+def exchanging(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether the file system can exchange two folders; what cannot steps aside."""
+    if not request.param:
+        monkeypatch.setattr(writing, "exchange", lambda one, other: False)
+    return bool(request.param)
+
+
+def test_two_folders_change_places(tmp_path: Path) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    for place in (one, other):
+        write_folder(place, place.name)
+    assert swapping.exchange(one, other)
+    assert [(place / "mark").read_text() for place in (one, other)] == ["other", "one"]
+    with pytest.raises(FileNotFoundError):
+        swapping.exchange(one, tmp_path / "nowhere")
+
+
+def test_a_replaced_folder_leaves_nothing(tmp_path: Path, exchanging: bool) -> None:
+    place = tmp_path / "out"
+    for content in ("old", "new"):
+        write_folder(place, content, force=True, ours=MARKED)
+        assert (place / "mark").read_text() == content
+        assert names(tmp_path) == ["out"]
+
+
 def test_an_error_between_two_renames_puts_the_old_folder_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exchanging: bool
 ) -> None:
     place, rename = tmp_path / "out", Path.rename
     write_folder(place, "old")
@@ -137,15 +168,20 @@ def test_an_error_between_two_renames_puts_the_old_folder_back(
             raise KeyboardInterrupt
         return rename(path, to)
 
+    def stopped(one: Path, other: Path) -> bool:
+        raise KeyboardInterrupt
+
     monkeypatch.setattr(Path, "rename", interrupted)
+    if exchanging:
+        monkeypatch.setattr(writing, "exchange", stopped)
     with pytest.raises(KeyboardInterrupt):
-        write_folder(place, "new", force=True, marker="mark")
+        write_folder(place, "new", force=True, ours=MARKED)
     assert (place / "mark").read_text() == "old"
     assert names(tmp_path) == ["out"]
 
 
 def test_a_folder_that_cannot_be_put_in_place_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(disk, "TRIES", 2)
+    monkeypatch.setattr(writing, "TRIES", 2)
     with pytest.raises(OSError, match="No such file"):
         publish(tmp_path / "nowhere", tmp_path / "out")
 
@@ -156,7 +192,7 @@ def test_of_many_writers_one_has_the_place_and_none_mix(tmp_path: Path) -> None:
 
     def write(number: int, force: bool) -> None:
         try:
-            with complete_folder(place, force=force, marker="mark") as working:
+            with complete_folder(place, force=force, ours=MARKED) as working:
                 together.wait()
                 for name in ("mark", "other"):
                     (working / name).write_text(str(number))
@@ -197,36 +233,42 @@ def test_what_stepped_aside_comes_back(tmp_path: Path) -> None:
     assert (place / "mark").read_text() == "old"
     aside.mkdir()  # died after the second rename
     assert (restore(place) / "mark").read_text() == "old"
-    write_folder(place, "new", force=True, marker="mark")
+    write_folder(place, "new", force=True, ours=MARKED)
     assert (place / "mark").read_text() == "new"
     assert names(tmp_path) == ["out"]
 
 
-RUN = """
+CLAIM = """
 import sys, time
 from pathlib import Path
-from unskew.running.folder import claim
-(claim(Path(sys.argv[1]), False) / "checkpoint").write_text("half")
-print("claimed", flush=True)
-time.sleep(60)
+from unskew.running.folder import claimed
+with claimed(Path(sys.argv[1]), False) as working:
+    (working / "checkpoint.safetensors").write_text("half")
+    print("claimed", flush=True)
+    time.sleep(60)
 """
 
 
 def test_two_runs_do_not_share_a_folder_and_a_killed_one_is_taken_up(tmp_path: Path) -> None:
     out = tmp_path / "run"
-    with subprocess.Popen([sys.executable, "-c", RUN, str(out)], stdout=subprocess.PIPE) as other:
+    with subprocess.Popen([sys.executable, "-c", CLAIM, str(out)], stdout=subprocess.PIPE) as other:
         assert other.stdout is not None
         other.stdout.readline()
         for force in (False, True):
-            with pytest.raises(RunError, match="run is being written by another process; wait for it"):
-                claim(out, force)
+            with (
+                pytest.raises(RunError, match=rf"run is being written by another process \({other.pid}\); wait"),
+                claimed(out, force),
+            ):
+                pass
         other.kill()
-    working = claim(out, False)
-    assert names(working) == ["checkpoint"]
-    assert claim(out, False) == working  # an error in between, and the same process tries again
-    assert names(claim(out, True)) == []
-    (working / "run.json").write_text("{}")
-    publish_run(working, out)
+    assert names(tmp_path) == [".run.unskew-lock", "run.partial"]
+    with claimed(out, False) as working:
+        assert names(working) == ["checkpoint.safetensors"]
+    assert names(tmp_path) == ["run.partial"]  # what an error leaves, and the same process tries again
+    with claimed(out, True) as working:
+        assert names(working) == []
+        (working / "run.json").write_text("{}")
+        publish_run(working, out)
     assert names(tmp_path) == ["run"]
 
 
@@ -273,7 +315,7 @@ def test_an_xz_header_may_not_ask_for_endless_memory(tmp_path: Path, monkeypatch
     path = tmp_path / "a.xz"
     path.write_bytes(lzma.compress(b"x", filters=[{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 2**24}]))
     assert list(unpacked(path)) == [b"x"]
-    monkeypatch.setattr(disk, "XZ_MEMORY", 2**23)
+    monkeypatch.setattr(disk_reading, "XZ_MEMORY", 2**23)
     with pytest.raises(DataError, match="Memory usage limit"):
         list(unpacked(path))
 

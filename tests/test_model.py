@@ -167,7 +167,7 @@ def test_a_model_is_data_and_not_code(log: Log, tmp_path: Path) -> None:
 def test_saving_does_not_overwrite_unless_told(log: Log, lists: Lists, tmp_path: Path) -> None:
     first, second = small_model(log), small_model(log, "naive")
     first.save(tmp_path)
-    with pytest.raises(RunError, match=r"model.json exists and is never overwritten"):
+    with pytest.raises(RunError, match=r"exists and is never overwritten"):
         second.save(tmp_path)
     assert load(tmp_path).card.method["name"] == "dla"
     second.save(tmp_path, force=True)

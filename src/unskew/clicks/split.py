@@ -15,7 +15,7 @@ from unskew.checking import require_columns, second_count
 from unskew.clicks.engine.engine import Engine, connect
 from unskew.clicks.engine.parquet import impressions_in
 from unskew.clicks.visits import add_visits, find_visits, number_pages, require
-from unskew.disk import complete_folder, write_json
+from unskew.disk import Ours, complete_folder, parts, write_json
 from unskew.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 BUCKETS = 4096
 """Cells of one histogram while a boundary is searched."""
+CUT = Ours("summary.json", parts("train", "validation", "test"))
+"""What lies in a folder of a log that was cut."""
 
 
 def split(
@@ -44,7 +46,7 @@ def split(
     """
     impressions, out = Path(impressions), Path(out)
     with (
-        complete_folder(out, force=force, marker="summary.json") as working,
+        complete_folder(out, force=force, ours=CUT) as working,
         connect(engine, **options) as running,
     ):
         split = find_and_split(running, impressions, second_count("gap", gap), by, validation, test)
@@ -61,6 +63,8 @@ def find_and_split(
 ) -> Split:
     """The split of a log, with visits where they can be found."""
     log = engine.read_parquet(impressions_in(path))
+    if "page_id" in by:
+        raise ConfigError("by=: page_id is what visits are made of; leave it out to split by page")
     if not by and ("visit_id" in log.columns or "user_id" not in log.columns):
         refuse_nameless(engine, log, ["page_id"], path)
         return split_by_time(engine, log, validation=validation, test=test)

@@ -21,13 +21,15 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from unskew.clicks.lists.scaling import Scaler
-from unskew.disk import complete_file, read_json, refuse_existing, restore, write_json
+from unskew.disk import Ours, complete_file, complete_folder, read_json, restore, write_json
 from unskew.errors import ConfigError, DataError, RunError
 from unskew.learning.boosters import TREE_FORMATS, Package, TreeFormat
 from unskew.learning.curves import Curve
 from unskew.types import Array, Lists, ListTexts
 
 FORMAT = 1
+MODEL = Ours("model.json", ("weights.safetensors", "trees_*.txt", "trees_*.json", "text/*"))
+"""What lies in a model folder."""
 _CHUNK = 65_536  # documents scored at once
 LINEAR = "score.weights"
 """Name of w, where the score is relevance . w."""
@@ -126,10 +128,12 @@ class Scorer(ABC):
         return order
 
     def save(self, folder: Path | str, *, force: bool = False) -> None:
-        """Write model.json and weights.safetensors into the folder, and what is no number beside them."""
-        folder = Path(folder)
-        refuse_existing(folder / "model.json", force=force)
-        folder.mkdir(parents=True, exist_ok=True)
+        """Write a model folder; it appears whole or not at all, and with force the old one stays until then."""
+        with complete_folder(Path(folder), force=force, ours=MODEL) as working:
+            self.write(working)
+
+    def write(self, folder: Path) -> None:
+        """Write model.json and weights.safetensors into a folder, and what is no number beside them."""
         scaling = {f"scaler.{name}": array for name, array in self.scaler.arrays().items()}
         with complete_file(folder / "weights.safetensors") as ready:
             save_file(self.numbers() | scaling, ready)

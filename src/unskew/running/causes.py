@@ -14,15 +14,18 @@ from unskew.clicks.joining import join_lists
 from unskew.diagnosis.causal.discovery import Discovery, Pool, discover
 from unskew.diagnosis.causal.graph import CLICK, POSITION, RELEVANCE, CausalGraph
 from unskew.diagnosis.causal.sampling import sample_log, sample_table, shown_columns, to_columns
-from unskew.disk import complete_folder, refuse_existing, write_json, write_text
+from unskew.disk import Ours, complete_folder, refuse_existing, write_json, write_text
 from unskew.errors import ConfigError, DataError
 from unskew.learning.model import load
+from unskew.reporting.page import PAGE_FILES
 from unskew.running.files import read_lists
 from unskew.types import Array, Log
 
 USUAL = "logging_score"
 """What stands for relevance where a log has it and nothing else is named."""
 FILE = "graph.json"
+CAUSES = Ours(FILE, ("graph.dot", *PAGE_FILES))
+"""What lies in a folder of causes."""
 NO_RELEVANCE = "nothing stands for relevance, so what it causes is not told apart; name a column, or give a run"
 
 
@@ -54,7 +57,7 @@ def causes(
     if (run is None) != (lists is None) or (run is not None and relevance is not None):
         raise ConfigError("give run= with lists=, or relevance=, or neither")
     if out is not None:
-        refuse_existing(Path(out), force=force, marker=FILE)
+        refuse_existing(Path(out), force=force, ours=CAUSES)
     if isinstance(impressions, Log):
         found, extra = _of_log(impressions, columns, relevance, asked)
     else:
@@ -104,6 +107,6 @@ def _with_note(graph: CausalGraph) -> CausalGraph:
 
 def write_graph(graph: CausalGraph, folder: Path, *, force: bool = False) -> None:
     """Write a folder with graph.json and graph.dot."""
-    with complete_folder(folder, force=force, marker=FILE) as working:
+    with complete_folder(folder, force=force, ours=CAUSES) as working:
         write_json(working / FILE, graph.to_dict())
         write_text(working / "graph.dot", graph.dot())

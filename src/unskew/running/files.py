@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,6 +20,7 @@ from unskew.clicks.lists.letor import read_letor
 from unskew.clicks.lists.texts import has_texts, read_texts, with_texts
 from unskew.clicks.lists.tracked import tracked_until, with_tracked
 from unskew.clicks.log import read_log
+from unskew.disk import scratch_folder
 from unskew.errors import ConfigError, DataError
 from unskew.learning.fitting.processes import first_process_first, workers_of
 from unskew.learning.methods import MethodConfig
@@ -92,8 +92,8 @@ def open_log(path: Path, lists: Lists, *, drop: bool = False, feedback: str | No
                 raise DataError(f'{error}, or set data.missing_features = "drop"') from None
             raise
     missing = Missing()
-    with tempfile.TemporaryDirectory(prefix="unskew-") as folder:
-        featured = keep_featured(path, lists, Path(folder) / "log.parquet", missing)
+    with scratch_folder() as folder:
+        featured = keep_featured(path, lists, folder / "log.parquet", missing)
         log = read_log(featured, lists, feedback=feedback)
     if missing.lost:
         warnings.warn(f"{path}: {missing}; they were left out", stacklevel=2)

@@ -7,24 +7,27 @@ that is not a run ever is.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
-import os
 import platform
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import numpy as np
 
+from unskew.disk import Ours, beside, is_free, locked, read_json, refuse_existing, remove, restore
 from unskew.disk import publish as put_in_place
-from unskew.disk import read_json, refuse_existing, restore
 from unskew.errors import DataError, RunError
+from unskew.learning.fitting.checkpoint import FILE as CHECKPOINT
+from unskew.learning.scorer import MODEL
 from unskew.types import Lists, Log
 
 MARKER = "run.json"
 """What makes a folder a run, which force may replace."""
-_held: dict[Path, int] = {}  # locked folders of this process
+RUN = Ours(MARKER, ("config.json", "metrics.json", "curve.jsonl", CHECKPOINT, MODEL.marker, *MODEL.names))
+"""What lies in a run folder."""
 
 
 def fingerprint(*parts: Log | Lists | None, labels: bool = False) -> str:
@@ -82,51 +85,47 @@ def status(folder: Path) -> str | None:
 
 
 def refuse_to_overwrite(out: Path, force: bool) -> None:
-    """A finished run stays unless forced; one that was interrupted goes on."""
-    if force or status(out) != "interrupted":
-        refuse_existing(out, force=force, marker=MARKER)
+    """A finished run stays unless forced; one that was interrupted goes on. What is not a run stays."""
+    refuse_existing(out, force=force or status(out) == "interrupted", ours=RUN)
+    _refuse_strangers(_working(out))
 
 
-def claim(out: Path, force: bool) -> Path:
+@contextmanager
+def claimed(out: Path, force: bool) -> Iterator[Path]:
     """The folder to work in, beside `out`: new, or that of a run that was killed or interrupted.
 
-    It is this process's until `publish`, or until the process ends.
+    It is this process's alone. What is there in the end stays, unless it was published.
     """
-    working = out.with_name(out.name + ".partial")
-    working.mkdir(parents=True, exist_ok=True)
-    _lock(working, out)
-    if force:
-        for path in working.iterdir():
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
-    elif out.exists() and not any(working.iterdir()):
-        shutil.copytree(out, working, dirs_exist_ok=True)
-    return working
+    working = _working(out)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with locked(out):
+        _refuse_strangers(working)
+        if force:
+            remove(working)
+        elif out.exists() and is_free(working):
+            with beside(working) as copy:  # half a copy would be taken for all that there is
+                shutil.copytree(out, copy)
+                copy.rename(working)
+        working.mkdir(exist_ok=True)
+        yield working
 
 
 def publish(working: Path, out: Path) -> None:
     """Put the working folder in its place."""
-    put_in_place(working, out, force=True, marker=MARKER)
-    os.close(_held.pop(working))
+    put_in_place(working, out, force=True, ours=RUN)
 
 
-def _lock(working: Path, out: Path) -> None:
-    """Let no other process write to a folder; the lock goes with the process that holds it."""
-    if working in _held:
-        if _same(_held[working], working):
-            return
-        os.close(_held.pop(working))
-    handle = os.open(working, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if not _same(handle, working):  # its owner has just put it in its place
-            raise BlockingIOError
-    except OSError as error:
-        os.close(handle)
+def _working(out: Path) -> Path:
+    return out.with_name(out.name + ".partial")
+
+
+def _refuse_strangers(working: Path) -> None:
+    """The folder to work in is free, or what a run of ours left."""
+    if working.is_symlink() or (working.exists() and not working.is_dir()):
+        raise RunError(f"{working} is where the run is written until it is done, and no folder; move it away")
+    stranger = next(RUN.strangers(working), None)
+    if stranger is not None:
         raise RunError(
-            f"{out} is being written by another process; wait for it, or choose another place"
-        ) from error
-    _held[working] = handle
-
-
-def _same(handle: int, folder: Path) -> bool:
-    return folder.exists() and os.path.samestat(os.fstat(handle), folder.stat())
+            f"{working} is where the run is written until it is done, and we did not write {stranger} in it; "
+            "move it away, or choose another place"
+        )

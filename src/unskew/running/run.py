@@ -22,6 +22,7 @@ import json
 import time
 import warnings
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -43,7 +44,7 @@ from unskew.measuring import measure_ranking
 from unskew.running.data import HeldOut, TrainingData, split
 from unskew.running.files import open_data
 from unskew.running.fitters import FITTERS, Fitter
-from unskew.running.folder import claim, publish, refuse_to_overwrite, versions
+from unskew.running.folder import claimed, publish, refuse_to_overwrite, versions
 from unskew.running.settings import RunFile, Settings, read_run_file, settings, settled
 from unskew.running.standing import standing, warn_if_worse
 from unskew.types import Array, Lists, Log
@@ -156,18 +157,18 @@ def run(
     warn_if_filtered(asked.method, data)
     fitter = prepare(asked, data, test)
     asked = fitter.asked
-    folder = claim(place, force) if place is not None and leads else None
-    if folder is not None:
-        fitter.identity["data"] = data.fingerprint(labels=asked.method.target == "labels")
-    if place is not None:
-        _resume(fitter, folder)
-    model, fit = fitter.fit(report, folder)
-    stands = standing(model, data.held_out_pages() if leads else HeldOut(None, None))
-    warn_if_worse(stands)
-    done = Run(model, fit, measures(asked, data, model, fit, test) | {"standing": stands.to_dict()}, place)
-    if folder is not None and place is not None:
-        write_run(folder, asked, data, done, began, fitter.identity["data"])
-        publish(folder, place)
+    with claimed(place, force) if place is not None and leads else nullcontext() as folder:
+        if folder is not None:
+            fitter.identity["data"] = data.fingerprint(labels=asked.method.target == "labels")
+        if place is not None:
+            _resume(fitter, folder)
+        model, fit = fitter.fit(report, folder)
+        stands = standing(model, data.held_out_pages() if leads else HeldOut(None, None))
+        warn_if_worse(stands)
+        done = Run(model, fit, measures(asked, data, model, fit, test) | {"standing": stands.to_dict()}, place)
+        if folder is not None and place is not None:
+            write_run(folder, asked, data, done, began, fitter.identity["data"])
+            publish(folder, place)
     return done
 
 
@@ -233,7 +234,7 @@ def measures(asked: Settings, data: TrainingData, model: Scorer, fit: Fit, test:
 
 def write_run(folder: Path, asked: Settings, data: TrainingData, done: Run, began: float, data_hash: str) -> None:
     """Everything a run folder holds but the checkpoint."""
-    done.save(folder, force=True)
+    done.model.write(folder)
     fit = done.fit
     about = {
         "status": fit.status,

@@ -18,7 +18,7 @@ from rich.console import Console
 
 from unskew.clicks.lists.synthetic import make_lists
 from unskew.clicks.simulate import PositionBias, SvmLogger, simulate
-from unskew.disk import complete_folder, write_json
+from unskew.disk import Ours, complete_folder, write_json
 from unskew.learning.fitting.training import Training
 from unskew.learning.methods import DLA, IPW, Labeled, MethodConfig, Naive
 from unskew.learning.rankers import MLP
@@ -26,7 +26,8 @@ from unskew.learning.scorer import Scorer
 from unskew.measuring import Interval, bootstrap_mean, gap_closed, ndcg_metric
 from unskew.reporting.console import curve_lines, training_bar
 from unskew.reporting.figures import dots_figure, examination_figure, palette
-from unskew.reporting.page import Figure, Page, Section, Table, write_page
+from unskew.reporting.page import PAGE_FILES, Figure, Page, Section, Table, write_page
+from unskew.running.folder import RUN
 from unskew.running.run import learn
 from unskew.types import Array, Lists, Log
 
@@ -36,6 +37,9 @@ DEMO_ARMS: dict[str, MethodConfig] = {
     "ipw": IPW(),
     "labeled": Labeled(documents="all"),
 }
+_RUNS = (f"{arm}/{name}" for arm in DEMO_ARMS for name in (RUN.marker, *RUN.names))
+DEMO = Ours("results.json", (*PAGE_FILES, *_RUNS))
+"""What lies in the demo's folder."""
 WHAT = {
     "logging": "the ranking that was shown",
     "naive": "clicks taken at face value",
@@ -95,7 +99,7 @@ def demo(
 
     Where a console is given, it shows how far the training is.
     """
-    with complete_folder(Path(out), force=force, marker="results.json") as folder:
+    with complete_folder(Path(out), force=force, ours=DEMO) as folder:
         world = make_world(seed, queries, pages)
         models = {}
         training = Training(steps=steps, seed=seed, threads=1)  # a ranker this small gains nothing from a second

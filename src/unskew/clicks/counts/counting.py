@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from unskew.checking import require_columns
-from unskew.clicks.counts.folder import write_counts
+from unskew.clicks.counts.folder import COUNTED, write_counts
 from unskew.clicks.engine.engine import Engine, connect
 from unskew.clicks.engine.parquet import impressions_in
 from unskew.clicks.schema import required
@@ -98,7 +98,7 @@ def counts(
     `feedback` is a column of weights from 0 to add up in the place of clicks.
     """
     impressions, out = Path(impressions), Path(out)
-    refuse_existing(out, force=force, marker="summary.json")  # before minutes of counting
+    refuse_existing(out, force=force, ours=COUNTED)  # before minutes of counting
     with connect(engine, **options) as running:
         rankings = count_rankings(
             running,

@@ -23,7 +23,7 @@ from unskew.clicks.joining import join_lists, match
 from unskew.clicks.log import in_order, page_codes
 from unskew.clicks.presentation import Presentation
 from unskew.clicks.schema import to_array
-from unskew.disk import complete_folder, restore, write_json
+from unskew.disk import Ours, complete_folder, parts, restore, write_json
 from unskew.errors import DataError
 from unskew.types import Array, Lists
 
@@ -32,9 +32,13 @@ if TYPE_CHECKING:
     from unskew.clicks.engine.engine import Engine
 
 
+COUNTED = Ours("summary.json", parts("slots", "pairs"))
+"""What lies in a folder of counts."""
+
+
 def write_counts(engine: Engine, rankings: Rankings, folder: Path, *, force: bool = False) -> None:
     """Write a reduced log; the folder appears whole or not at all."""
-    with complete_folder(folder, force=force, marker="summary.json") as working:
+    with complete_folder(folder, force=force, ours=COUNTED) as working:
         engine.write_parquet(rankings.slots, working / "slots")
         if rankings.pairs is not None:
             engine.write_parquet(rankings.pairs, working / "pairs")

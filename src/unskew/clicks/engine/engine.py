@@ -13,8 +13,6 @@ Both engines work in UTC and spill to disk what does not fit into memory. Spark 
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -27,7 +25,7 @@ import pyarrow as pa
 
 from unskew.checking import byte_count, known
 from unskew.clicks.engine.parquet import Paths, parquet_files, plain_name
-from unskew.disk import complete_folder
+from unskew.disk import Scratch, complete_folder
 from unskew.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -49,7 +47,8 @@ class Engine(ABC):
     def __init__(self, scratch: Path | None) -> None:
         if scratch is not None:
             scratch.mkdir(parents=True, exist_ok=True)
-        self.scratch = Path(tempfile.mkdtemp(prefix="unskew-", dir=scratch))
+        self._scratch = Scratch(scratch)
+        self.scratch = self._scratch.path
         """Where the engine spills to; removed when the engine is closed."""
         self._names = (f"unskew_{os.getpid()}_{number}" for number in count())
 
@@ -106,7 +105,7 @@ class Engine(ABC):
 
     def close(self) -> None:
         """End the connection and remove the scratch folder."""
-        shutil.rmtree(self.scratch, ignore_errors=True)
+        self._scratch.close()
 
     def __enter__(self) -> Engine:
         return self

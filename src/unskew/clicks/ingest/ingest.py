@@ -24,17 +24,19 @@ from unskew.clicks.engine.engine import Engine
 from unskew.clicks.ingest.clean import clean, find_pages, log_numbers, rules_table
 from unskew.clicks.ingest.clicks import join_clicks
 from unskew.clicks.ingest.columns import DETAIL, RAW, REASON, numbers_as_such
-from unskew.clicks.ingest.formats.stage import REJECTED
+from unskew.clicks.ingest.formats.stage import REJECTED, SIDES
 from unskew.clicks.ingest.options import RULES, IngestOptions
 from unskew.clicks.ingest.source import LogSource, engine_errors, open_source
 from unskew.clicks.ingest.text import FILE, ROW
 from unskew.clicks.schema import REQUIRED
-from unskew.disk import complete_folder, write_json
+from unskew.disk import Ours, complete_folder, parts, write_json
 from unskew.errors import DataError
 
 if TYPE_CHECKING:
     from ibis.expr.types import Table
 
+INGESTED = Ours("summary.json", ("rejected.parquet", *parts("impressions", *SIDES)))
+"""What lies in a folder of an ingested log."""
 ASIDE = pa.schema(REJECTED)
 OURS = (FILE, ROW, REASON, DETAIL)
 
@@ -59,7 +61,7 @@ def ingest(
     out, options = Path(out), options or IngestOptions()
     several = [sources] if isinstance(sources, str | Path) else list(sources)
     aside = out.with_name(out.name + ".rejected.parquet")
-    with complete_folder(out, force=force, marker="summary.json") as working, engine_errors(several[0]):
+    with complete_folder(out, force=force, ours=INGESTED) as working, engine_errors(several[0]):
         scratch = working / ".scratch"
         source = open_source(engine, several, options, scratch, kind=kind, clicks=clicks)
         try:

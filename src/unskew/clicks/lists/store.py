@@ -15,7 +15,6 @@ import hashlib
 import json
 import math
 import os
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -25,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from unskew.disk import ANY, complete_folder, read_json, write_json
+from unskew.disk import CACHED, complete_folder, read_json, scratch_folder, write_json
 from unskew.errors import DataError, RunError
 from unskew.types import Array
 
@@ -89,10 +88,10 @@ def parsed_files(
 ) -> dict[str, Array]:
     """The arrays that `write` makes of these files, from the cache if they are there; in memory without one."""
     if cache is False:
-        with tempfile.TemporaryDirectory(prefix="unskew-") as folder:
-            write(Path(folder))
-            seal_entry(Path(folder))
-            arrays = open_entry(Path(folder), mapped=False)
+        with scratch_folder() as folder:
+            write(folder)
+            seal_entry(folder)
+            arrays = open_entry(folder, mapped=False)
         assert arrays is not None, "an entry just written can be opened"
         return arrays
     root = cache_root(cache)
@@ -119,7 +118,7 @@ def fetch_entry(root: Path, key: str, write: Callable[[Path], None]) -> dict[str
         if (found := open_entry(final)) is not None:
             return found
         # where another process is faster, what it wrote is as good as ours
-        with suppress(RunError), complete_folder(final, force=damaged, marker=ANY) as working:
+        with suppress(RunError), complete_folder(final, force=damaged, ours=CACHED) as working:
             write(working)
             seal_entry(working)
     raise DataError("cannot write a cache entry", path=final, hint="delete that folder, or pass cache=False")

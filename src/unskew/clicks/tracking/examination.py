@@ -26,11 +26,13 @@ from pydantic import Field, model_validator
 
 from unskew.checking import Config, checked
 from unskew.clicks.tracking.traces import behaviour_features, used_features
-from unskew.disk import complete_folder, read_json, write_json, write_text
+from unskew.disk import Ours, complete_folder, read_json, write_json, write_text
 from unskew.errors import ConfigError, DataError, RunError, optional
 from unskew.types import Array
 
 MARKER, TREES = "examination.json", "trees.txt"
+EXAMINATION = Ours(MARKER, (TREES, "table.md", "report.html", "figure.svg"))
+"""What lies in the folder of a model, with its report."""
 BINS = 10
 """Of the calibration table."""
 
@@ -99,7 +101,7 @@ class ExaminationModel:
 
     def save(self, folder: Path | str, *, force: bool = False) -> None:
         """Write LightGBM's own text and a JSON file; nothing that can run code."""
-        with complete_folder(Path(folder), force=force, marker=MARKER) as working:
+        with complete_folder(Path(folder), force=force, ours=EXAMINATION) as working:
             write_text(working / TREES, self._booster.model_to_string())
             curve = [values.tolist() for values in self._curve]
             content = {"settings": self.settings.model_dump(), "calibration": curve, "facts": self.facts}

@@ -45,10 +45,10 @@ def examination(
 
     `settings`, or single fields of it by name, say how.
     """
-    from unskew.clicks.tracking.examination import MARKER
+    from unskew.clicks.tracking.examination import EXAMINATION
 
     asked = checked(Examination, (settings or Examination()).model_dump() | learned, "")
-    refuse_existing(Path(out), force=force, marker=MARKER)
+    refuse_existing(Path(out), force=force, ours=EXAMINATION)
     place = impressions_in(impressions)
     with connect(engine, spark_master=spark_master, memory=memory, threads=threads, scratch=scratch) as running:
         log = running.read_parquet(place)

@@ -10,7 +10,8 @@ A folder of a comparison holds
     figure.svg         nDCG@10 of every arm
 
 A second call runs only what is missing: cells that were interrupted, that failed, or whose settings changed. Cells
-of settings that are no longer asked for stay, for the day they are asked for again.
+of settings that are no longer asked for stay, for the day they are asked for again. With force a comparison begins
+anew beside its place, in `NAME.partial`, and takes the place when it is done; the old one stays until then.
 """
 
 from __future__ import annotations
@@ -21,13 +22,14 @@ import signal
 from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import closing
+from contextlib import closing, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from unskew.disk import refuse_existing, remove, write_text
+from unskew.disk import Ours, complete_folder, is_free, locked, publish, refuse_existing, remove, write_text
 from unskew.errors import ConfigError, RunError
 from unskew.reporting.console import Tell
 from unskew.reporting.page import PAGE_FILES
@@ -39,6 +41,10 @@ from unskew.studies.compare.table import Comparison, Finding, compared
 
 COMPARE_MARK = "compare.json"
 """The file by which a folder is known for a comparison."""
+COMPARISON = Ours(COMPARE_MARK, ("cells/*.json", "cells/*.npy", "results.parquet", *PAGE_FILES))
+"""What lies in the folder of a comparison."""
+STARTED = Ours(COMPARE_MARK, ("*",))
+"""A comparison that is gone on with, whatever else lies in its folder."""
 _MEMORY = 700_000_000  # bytes of a process with torch that has not read anything yet
 
 
@@ -58,17 +64,36 @@ def compare(
     """
     asked = asked_for(config, Path(base)) if isinstance(config, Mapping) else read_compare_file(Path(config))
     place = Path(os.path.normpath(asked.base / asked.file.out)) if out is None else Path(out)
-    refuse_existing(place, force=True, marker=COMPARE_MARK)
+    refuse_existing(place, force=True, ours=COMPARISON if force else STARTED)
     forget()
     splits = read_data(asked.file.data, asked.base)
     workers = _jobs(jobs, asked, splits)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with locked(place):
+        working = working_place(place, force)
+        result = compared_in(working, asked, splits, workers, tell)
+        if working != place:
+            publish(working, place, force=True, ours=COMPARISON)
+    return replace(result, out=place)
+
+
+def working_place(place: Path, force: bool) -> Path:
+    """Where cells are kept: in the place itself, or beside what force is to replace when all is done."""
+    afresh = place.with_name(place.name + ".partial")
+    refuse_existing(afresh, force=True, ours=COMPARISON)
     if force:
-        remove(*(place / name for name in (COMPARE_MARK, "cells", "results.parquet", *PAGE_FILES)))
-    folder = place / "cells"
-    folder.mkdir(parents=True, exist_ok=True)
-    write_text(place / COMPARE_MARK, asked.file.model_dump_json(indent=2) + "\n")
+        remove(afresh)
+    return afresh if afresh.exists() or (force and not is_free(place)) else place
+
+
+def compared_in(place: Path, asked: Asked, splits: ListParts, jobs: int, tell: Tell | None) -> Comparison:
+    """Run what is missing in a folder, and write what was found."""
+    about, folder = asked.file.model_dump_json(indent=2) + "\n", place / "cells"
+    with complete_folder(place) if is_free(place) else nullcontext(place) as begun:  # never without its mark
+        write_text(begun / COMPARE_MARK, about)
+    folder.mkdir(exist_ok=True)
     cells = grid(asked, splits)
-    run_missing(cells, folder, workers, tell)
+    run_missing(cells, folder, jobs, tell)
     unrun = {"status": "failed", "error": "was not run"}
     found = [Finding(cell, read_cell(folder, cell) or unrun) for cell in cells]
     notes, labels = notes_on(asked, splits), splits.validation is not None

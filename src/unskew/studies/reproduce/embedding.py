@@ -90,7 +90,8 @@ def _drawn(recipe: Recipe, source: DataSet, how: How) -> list[Drawn]:
         for seed in asked.seeds:
             if how.tell is not None:
                 how.tell(len(drawn) * len(asked.seeds) + len(spaces), total, [f"{label}, seed {seed}"])
-            spaces.append(space_of(trained(asked, splits, label, seed, how.out / "runs"), splits.test))
+            model = trained(asked, splits, label, seed, how.out / "runs", how.force)
+            spaces.append(space_of(model, splits.test))
         rows = projections(spaces, splits.test)
         claims = [(Claim(first=BASE, second=[name], by="expected"), name) for name in rows if name != BASE]
         drawn.append(Drawn(source, label, spaces[0], splits.test.labels, rows, judge(rows, claims)))
@@ -99,7 +100,7 @@ def _drawn(recipe: Recipe, source: DataSet, how: How) -> list[Drawn]:
     return drawn
 
 
-def trained(asked: Asked, splits: ListParts, behaviour: str, seed: int, runs: Path) -> Model:
+def trained(asked: Asked, splits: ListParts, behaviour: str, seed: int, runs: Path, force: bool) -> Model:
     """The model of this behaviour and seed: from its run folder, else trained into it."""
     file, simulation = asked.file, asked.simulation(behaviour, seed)
     method = checked(Vectorization, file.methods[0], "methods.0")
@@ -108,9 +109,17 @@ def trained(asked: Asked, splits: ListParts, behaviour: str, seed: int, runs: Pa
     configs = (simulation, simulation.behaviour, simulation.logger, ranker, method, training)
     about = {"version": __version__, "lists": splits.hashes, "scaling": file.data.scaling}
     folder = runs / hash_of(about | {"configs": [dumped(config) for config in configs]})
-    if status(folder) != "finished":
-        log, on, scaling = simulation.draw(splits.train), splits.validation, file.data.scaling
-        learn(log, method, ranker=ranker, scaling=scaling, validation=on, training=training, out=folder)
+    if force or status(folder) != "finished":
+        learn(
+            simulation.draw(splits.train),
+            method,
+            ranker=ranker,
+            scaling=file.data.scaling,
+            validation=splits.validation,
+            training=training,
+            out=folder,
+            force=force,
+        )
         if status(folder) == "interrupted":
             raise KeyboardInterrupt
     return load_model(folder, Card.read(folder))

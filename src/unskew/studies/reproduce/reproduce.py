@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,10 +24,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from unskew import __version__
-from unskew.disk import complete_file, refuse_existing, remove, write_json
+from unskew.disk import Ours, complete_file, complete_folder, is_free, locked, refuse_existing, write_json
 from unskew.errors import ConfigError
 from unskew.reporting.console import Tell
-from unskew.reporting.page import PAGE_FILES, Page, Section, write_page
+from unskew.reporting.page import Page, Section, write_page
 from unskew.studies.reproduce.claims import Judged, tally
 from unskew.studies.reproduce.data import DataSet, choose_sources, resized
 from unskew.studies.reproduce.embedding import draw_spaces
@@ -39,6 +40,10 @@ from unskew.studies.reproduce.trying import How, Tried
 
 REPRODUCE_MARK = "reproduce.json"
 """The file by which a folder is known for a reproduction."""
+REPRODUCED = Ours(REPRODUCE_MARK, ("*",))
+"""A reproduction that is gone on with, whatever else lies in its folder."""
+BARE = Ours("data", ("data/*",))
+"""One that was killed while its data were made."""
 KINDS_OF_RECIPE: Mapping[str, Callable[[Recipe, Sequence[DataSet], How], Tried]] = {
     "table": run_panels,
     "sweep": run_panels,
@@ -106,21 +111,21 @@ def reproduce(
     for key, value in changes.items():
         if value < 1:
             raise ConfigError(f"{key}={value}: must be at least 1")
-    refuse_existing(place, force=True, marker=REPRODUCE_MARK)
-    chosen = choose_sources(on, [Path(folder) for folder in data], place / "data", quick=quick)
-    if not quick:  # which has a size of its own
-        chosen = [resized(source, recipe.lists_size() | dict(size or {})) for source in chosen]
-    place.mkdir(parents=True, exist_ok=True)
-    if force:
-        files = (*PAGE_FILES, "numbers.parquet", "runs")
-        remove(*(place / file for file in files))  # comparisons empty their own folders
-    about = {"recipe": name, "on": [source.name for source in chosen], "quick": quick, "version": __version__}
-    write_json(place / REPRODUCE_MARK, about)
-    tried = KINDS_OF_RECIPE[recipe.kind](recipe, chosen, How(place, quick, changes, jobs, force, tell))
-    page = reproduction_page(recipe, chosen, tried, quick=quick, changes=changes)
-    with complete_file(place / "numbers.parquet") as path:
-        pq.write_table(numbers_table(tried.records), path)
-    write_page(page, place)
+    marked = (place / REPRODUCE_MARK).exists()
+    refuse_existing(place, force=True, ours=REPRODUCED if marked else BARE)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with locked(place):
+        chosen = choose_sources(on, [Path(folder) for folder in data], place / "data", quick=quick)
+        if not quick:  # which has a size of its own
+            chosen = [resized(source, recipe.lists_size() | dict(size or {})) for source in chosen]
+        about = {"recipe": name, "on": [source.name for source in chosen], "quick": quick, "version": __version__}
+        with complete_folder(place) if is_free(place) else nullcontext(place) as begun:  # never without its mark
+            write_json(begun / REPRODUCE_MARK, about)
+        tried = KINDS_OF_RECIPE[recipe.kind](recipe, chosen, How(place, quick, changes, jobs, force, tell))
+        page = reproduction_page(recipe, chosen, tried, quick=quick, changes=changes)
+        with complete_file(place / "numbers.parquet") as path:
+            pq.write_table(numbers_table(tried.records), path)
+        write_page(page, place)
     return Reproduction(place, page, tried.records, tried.judged)
 
 

@@ -1,0 +1,44 @@
+"""Files and folders: written whole or not at all, never over what is not ours, and read under guard."""
+
+from unskew.disk.locks import locked
+from unskew.disk.ours import CACHED, Ours, parts
+from unskew.disk.reading import EXPANSION, FREE, PACKED, WRITERS, PathLike, read_json, unpacked
+from unskew.disk.scratch import Scratch, scratch_folder
+from unskew.disk.writing import (
+    beside,
+    complete_file,
+    complete_folder,
+    is_free,
+    publish,
+    refuse_existing,
+    remove,
+    restore,
+    write_json,
+    write_text,
+)
+
+__all__ = [
+    "CACHED",
+    "EXPANSION",
+    "FREE",
+    "PACKED",
+    "WRITERS",
+    "Ours",
+    "PathLike",
+    "Scratch",
+    "beside",
+    "complete_file",
+    "complete_folder",
+    "is_free",
+    "locked",
+    "parts",
+    "publish",
+    "read_json",
+    "refuse_existing",
+    "remove",
+    "restore",
+    "scratch_folder",
+    "unpacked",
+    "write_json",
+    "write_text",
+]

@@ -1,0 +1,132 @@
+"""Files read: JSON, and text decompressed under guard."""
+
+from __future__ import annotations
+
+import bz2
+import codecs
+import gzip
+import json
+import lzma
+import zlib
+from collections.abc import Callable, Generator, Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+from unskew.errors import DataError
+
+READ = 2**20
+"""Bytes that are read at once."""
+FREE = 64 * 2**20
+"""Bytes that a compressed file may always grow to."""
+EXPANSION = 200
+"""How many times its size a compressed file may grow to once past FREE; more is taken for a bomb."""
+XZ_MEMORY = 128 * 2**20
+"""Memory that an xz stream may ask for; the strongest preset needs 65 MB, a hostile header 4 GB."""
+WRITERS: Mapping[str, Callable[..., Any]] = {"": open, ".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
+"""How to open a file for writing, by the end of its name."""
+PACKED = (".gz", ".bz2", ".xz", ".zst")
+"""Endings of compressed files."""
+ARCHIVES = (".zip", ".tar", ".tgz", ".tbz2", ".txz", ".7z", ".rar")
+"""Endings of files that hold several files; their members have names of their own, and none of them is trusted."""
+PathLike = str | Path
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise DataError(f"cannot be read: {error.strerror or error}", path=path) from error
+    except ValueError as error:
+        raise DataError(f"damaged, not JSON ({error})", path=path) from error
+    if not isinstance(content, dict):
+        raise DataError("damaged, not a JSON object", path=path)
+    return content
+
+
+def unpacked(
+    path: Path, *, size: int | None = None, expansion: int = EXPANSION, floor: int = FREE
+) -> Generator[bytes, None, None]:
+    """The bytes of a file in blocks, decompressed by the end of its name, without a byte order mark.
+
+    A block is at most `size` bytes. A compressed file may grow to `floor`, then to `expansion` times its size.
+    """
+    packed = path.suffix.lower() in PACKED
+    if (path.with_suffix("") if packed else path).suffix.lower() in ARCHIVES:
+        raise DataError("an archive of several files is not read", path=path, hint="unpack it, and name its files")
+    given, line = 0, 1
+    try:
+        most = max(floor, expansion * path.stat().st_size)
+        for block in _without_mark(_decompressed(path, size or READ)):
+            given += len(block)
+            if packed and given > most:
+                raise DataError(
+                    f"grows past {most:,} bytes when decompressed, {expansion} times its size or more",
+                    path=path,
+                    hint="decompress it yourself if you trust it",
+                )
+            yield block
+            line += block.count(b"\n") if packed else 0
+    except (EOFError, zlib.error, lzma.LZMAError, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise DataError(f"cannot be read: {error.strerror}", path=path) from error
+        what = f"the archive is cut short or damaged ({str(error)[:200] or type(error).__name__})"
+        raise DataError(what, path=path, line=line, hint="download or compress the file again") from error
+
+
+def _without_mark(blocks: Iterator[bytes]) -> Iterator[bytes]:
+    """The blocks without a byte order mark at the beginning of the first, which may be cut anywhere."""
+    head = b""
+    for block in blocks:
+        head += block
+        if len(head) >= len(codecs.BOM_UTF8):
+            yield head.removeprefix(codecs.BOM_UTF8)
+            yield from blocks
+            return
+    if head:
+        yield head
+
+
+def _decompressed(path: Path, size: int) -> Iterator[bytes]:
+    ending = path.suffix.lower()
+    with path.open("rb") as raw:
+        if ending == ".xz":
+            yield from _xz(raw, size)
+        elif ending == ".zst":
+            yield from _zstd(raw, size)
+        else:
+            kind: Any = {".gz": gzip.open, ".bz2": bz2.open}.get(ending)
+            file = raw if kind is None else kind(raw)
+            while block := file.read(size):
+                yield block
+
+
+def _xz(file: IO[bytes], size: int) -> Iterator[bytes]:
+    """What lzma.open does, which takes no limit of memory."""
+    unpack, held = lzma.LZMADecompressor(memlimit=XZ_MEMORY), b""
+    while True:
+        if unpack.eof:  # a file may hold several streams, with zero bytes between them
+            held = unpack.unused_data.lstrip(b"\0")
+            while not held:
+                if not (more := file.read(size)):
+                    return
+                held = more.lstrip(b"\0")
+            unpack = lzma.LZMADecompressor(memlimit=XZ_MEMORY)
+        elif unpack.needs_input:
+            held = file.read(size)
+            if not held:
+                raise EOFError("the file ends before its stream does")
+        if block := unpack.decompress(held, size):
+            yield block
+        held = b""
+
+
+def _zstd(file: IO[bytes], size: int) -> Iterator[bytes]:
+    import pyarrow as pa
+
+    try:
+        stream = pa.CompressedInputStream(pa.PythonFile(file, mode="r"), "zstd")
+        while block := stream.read(size):
+            yield bytes(block)
+    except pa.ArrowException as error:
+        raise EOFError(str(error)) from error
