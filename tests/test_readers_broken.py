@@ -211,7 +211,7 @@ def test_elements_of_an_array_are_rejected_by_their_number(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 64])
 def test_elements_may_be_cut_anywhere(tmp_path: Path, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("unskew.disk.READ", size)
+    monkeypatch.setattr("unskew.disk.reading.READ", size)
     path = tmp_path / "log.json"
     page = '{"query_id": "\\\\\\"}{", "user_query": "é]", "query_response_hit_ids": ["a", "b"]}'
     path.write_text("[\n" + page + ',\n{"a": 1}]')
@@ -272,7 +272,7 @@ def test_an_xz_header_may_not_ask_for_endless_memory(tmp_path: Path, monkeypatch
     path = tmp_path / "log.xz"
     path.write_bytes(lzma.compress(b"x", filters=[{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 2**24}]))
     assert stage(tmp_path, "yandex", path).rejected_rows == 1
-    monkeypatch.setattr("unskew.disk.XZ_MEMORY", 2**23)
+    monkeypatch.setattr("unskew.disk.reading.XZ_MEMORY", 2**23)
     with pytest.raises(DataError, match="cut short or damaged"):
         stage(tmp_path, "yandex", path)
 
