@@ -11,7 +11,7 @@ demo: $(VENV)/.installed
 	$(BIN)/unskew demo --out $(DEMO) --force
 
 test: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto --durations=10
 
 check: $(VENV)/.installed-dev
 	+$(MAKE) --no-print-directory --jobs 2 style types habits

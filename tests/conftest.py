@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+import tomllib
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,17 +28,64 @@ SMALL = {
 """Spark for a handful of rows; the tests on a cluster run with Spark's own settings."""
 
 
+BUDGET: dict[str, float] = tomllib.loads((Path(__file__).parent / "budget.toml").read_text())["seconds"]
+"""Seconds that groups of tests may take; the longest start first."""
+OVER = 1.5
+"""How much more than its share of all a group may take before it is told."""
+took: Counter[str] = Counter()
+
+
+def group_of(nodeid: str) -> str:
+    """The group that a test belongs to: its file, or Spark, which is started once."""
+    name, _, test = nodeid.partition("::")
+    return "spark" if "[spark" in test else name.removeprefix("tests/")
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Each test file runs in one process, so that what its tests share is made once; all on Spark in one, too."""
+    """Each group of tests runs in one process, so that what they share is made once; long groups start first."""
     from xdist.scheduler import LoadScopeScheduling
 
-    class ByFile(LoadScopeScheduling):
+    class ByGroup(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            name, _, test = nodeid.partition("::")
-            return "spark" if "[spark" in test else name
+            return group_of(nodeid)
 
-    return ByFile(config, log)
+    config.option.loadscopereorder = False  # in the order of the items, below
+    return ByGroup(config, log)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Long groups first where there are several processes, so that none is left for one of them at the end."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: -BUDGET.get(group_of(item.nodeid), 0.0))
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Add up what each group takes."""
+    took[group_of(report.nodeid)] += report.duration
+
+
+def over_budget(taken: Mapping[str, float], budget: Mapping[str, float]) -> list[str]:
+    """Groups that took much more of the whole than they may, however slow the machine is."""
+    summed = {name: taken.get(name, 0.0) for name in budget}
+    summed["the rest"] = sum(seconds for name, seconds in taken.items() if name not in budget)
+    slower = max(1.0, sum(summed.values()) / sum(budget.values()))
+    return [
+        f"{name} took {summed[name]:.0f} s, and may take {budget[name] * slower:.0f} s on a machine this slow"
+        for name in budget
+        if summed[name] > OVER * budget[name] * slower
+    ]
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """After a run of everything, what the largest groups took beside what they may take."""
+    if hasattr(config, "workerinput") or not all(took[name] for name in BUDGET if name != "the rest"):
+        return
+    terminalreporter.section("groups of tests, in seconds (tests/budget.toml)")
+    for name, seconds in took.most_common(10):
+        terminalreporter.write_line(f"{seconds:7.1f}  {BUDGET.get(name, '-'):>5}  {name}")
+    for line in over_budget(took, BUDGET):
+        terminalreporter.write_line(f"over its share: {line}", yellow=True)
 
 
 @pytest.fixture(scope="session")

@@ -195,3 +195,13 @@ def test_bootstrap_of_many_queries_stays_in_bounded_memory():
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 64 * 2**20
+
+
+def test_a_query_that_one_seed_skipped_is_dropped_from_the_crossed_test():
+    rng = np.random.default_rng(2)
+    first, second = rng.random((3, 12)), rng.random((3, 12))
+    whole = compare.crossed_t_test(first[:, 1:], second[:, 1:])
+    first[1, 0] = math.nan
+    found = compare.crossed_t_test(first, second)
+    assert (found.difference, found.p) == pytest.approx((whole.difference, whole.p))
+    assert (found.queries, found.dropped) == (11, 1)

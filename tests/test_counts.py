@@ -398,5 +398,6 @@ def test_two_rankings_with_one_hash_are_told_apart(monkeypatch: pytest.MonkeyPat
     assert sorted(counts.impressions[:, 0].tolist()) == [1, 2]
     assert salts == [1, 2, 3]
     monkeypatch.setattr(reducing, "_hash", lambda _keys, slot, _salt: np.zeros(len(slot), np.uint64))
-    with pytest.raises(DataError, match="could not tell the rankings apart"):
-        reduce_log(log_of(made))
+    for same in (made, [shown(0, 0, 1), shown(0, 0)]):  # the second page is the beginning of the first
+        with pytest.raises(DataError, match="could not tell the rankings apart"):
+            reduce_log(log_of(same))

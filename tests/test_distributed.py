@@ -206,19 +206,10 @@ class Pair:
 
 
 @pytest.fixture(scope="module")
-def by_itself(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Pair:
-    """One run as users start it."""
-    place = tmp_path_factory.mktemp("itself")
-    done = in_two("-m", "unskew", "learn", run_file(folder, "dla0"), "--out", place / "dla0")
-    assert done.returncode == 0, done.stderr
-    return Pair(place, done.stdout)
-
-
-@pytest.fixture(scope="module")
 def together(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Pair:
     """Several runs of the same two processes, and at last one that is refused: starting them takes longest."""
     place = tmp_path_factory.mktemp("together")
-    paths = [run_file(folder, f"{method}{len(data)}", method, data) for method, data in CASES[1:]]
+    paths = [run_file(folder, f"{method}{len(data)}", method, data) for method, data in CASES]
     trees = run_file(folder, "trees2")
     trees.write_text(trees.read_text().replace('name = "mlp"\nsizes = [6]\ndropout = 0.1', 'name = "trees"'))
     words = [["learn", str(path), "--out", str(place / path.stem)] for path in (*paths, trees)]
@@ -229,16 +220,15 @@ def together(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Pair:
     return Pair(place, done.stdout)
 
 
-CASES = [("dla", ""), ("regression_em", "shards = 4"), ("vectorization", "shards = 4"), ("vectorization", "")]
+CASES = [("dla", ""), ("regression_em", "shards = 4")]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("method", "data"), CASES)
 def test_two_processes_learn_what_one_does(
-    request: pytest.FixtureRequest, folder: Path, tmp_path: Path, method: str, data: str
+    together: Pair, folder: Path, tmp_path: Path, method: str, data: str
 ) -> None:
-    name = f"{method}{len(data)}"
-    two: Pair = request.getfixturevalue("by_itself" if method == "dla" else "together")
+    name, two = f"{method}{len(data)}", together
     learn(folder / f"{name}.toml", tmp_path / "one")
     assert_close(tmp_path / "one", two.runs / name)
     assert two.out.count(f"finished: {two.runs / name}\n") == 1  # one speaks
@@ -252,7 +242,7 @@ def test_two_processes_learn_what_one_does(
 @pytest.mark.slow
 def test_trees_in_two_processes_are_refused(together: Pair) -> None:
     assert not (together.runs / "trees2").exists()
-    assert together.out.count("finished:") == len(CASES) - 1
+    assert together.out.count("finished:") == len(CASES)
 
 
 @pytest.mark.slow

@@ -17,9 +17,9 @@ SOURCE = ROOT / "src" / "unskew"
 RUN = ROOT / "tests" / "faults" / "run.py"
 
 
-def script() -> Any:
-    """The script as a module."""
-    spec = importlib.util.spec_from_file_location("faults_run", RUN)
+def script(path: Path) -> Any:
+    """A file as a module."""
+    spec = importlib.util.spec_from_file_location(f"faults_{path.stem}", path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -28,7 +28,7 @@ def script() -> Any:
     return module
 
 
-faults = script()
+faults = script(RUN)
 ALL = faults.read_faults()
 
 
@@ -155,3 +155,20 @@ def test_a_sample_of_the_faults_is_caught() -> None:
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "5 of 5 killed" in done.stdout or len(ALL) < 5
+
+
+# ------------------------------------------------------------------------------------------- what tests may take
+
+
+def test_a_group_over_its_share_is_told_and_a_slow_machine_is_not() -> None:
+    over_budget, budget = script(ROOT / "tests" / "conftest.py").over_budget, {"a": 10, "b": 20, "the rest": 30}
+    assert over_budget({"a": 100, "b": 200, "c": 100, "d": 200}, budget) == []
+    assert over_budget({"a": 9, "b": 1, "c": 1}, budget) == []  # a quick one owes nothing
+    (told,) = over_budget({"a": 80, "b": 20, "c": 20}, budget)
+    assert told == "a took 80 s, and may take 20 s on a machine this slow"
+
+
+def test_the_budget_names_files_that_exist() -> None:
+    named = script(ROOT / "tests" / "conftest.py").BUDGET
+    assert [name for name in named if name.endswith(".py") and not (ROOT / "tests" / name).exists()] == []
+    assert {"spark", "the rest"} <= set(named)

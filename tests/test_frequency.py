@@ -55,6 +55,16 @@ def test_an_empty_bucket_is_nothing(lists: Lists) -> None:
         measure_by_frequency(np.arange(6), lists, np.array([0, 1]))
 
 
+def test_the_head_takes_the_middle_bucket_and_may_be_told(lists: Lists) -> None:
+    scores = np.array([2.0, 1.0, 2.0, 1.0, 2.0, 1.0])  # DCG of 3, 1 / log2(3) and 0
+    values = [3.0, 1 / math.log2(3), 0.0]
+    for head, edge in ((None, 2), (1, 1), (3, 3)):
+        found = measure_by_frequency(scores, lists, np.array([0, 1, 2]), ["dcg@10"], head=head)
+        assert found.head["dcg@10"] == pytest.approx(np.mean(values[:edge]))
+        tail = found.tail["dcg@10"]
+        assert math.isnan(tail) if edge == 3 else tail == pytest.approx(np.mean(values[edge:]))
+
+
 def test_all_of_the_papers_metrics() -> None:
     made = make_lists(queries=30, features=5, documents=8, seed=1)
     bucket = frequency_buckets(np.arange(30))
@@ -68,6 +78,8 @@ def test_new_positions_by_hand(lists: Lists) -> None:
     assert ranks(original, lists).tolist() == [1, 2, 1, 2, 1, 2]
     mean, deviation = new_positions(original, turned, lists, top=3)
     assert mean[:2].tolist() == pytest.approx([4 / 3, 5 / 3])
+    long = Lists(np.zeros((3, 1), np.float32), np.array([0, 3]), np.zeros(3), np.array([1]))
+    assert new_positions(np.array([3, 2, 1]), np.array([2, 1, 3]), long, top=3)[0].tolist() == [2, 3, 1]
     assert deviation[0] == pytest.approx(math.sqrt(2) / 3)
     assert math.isnan(mean[2])
 

@@ -547,3 +547,15 @@ def test_a_column_to_keep_must_be_there(tmp_path: Path) -> None:
         unskew.ingest(tmp_path / "log.csv", tmp_path / "out", keep=["devise"], threads=1)
     unskew.ingest(tmp_path / "log.csv", tmp_path / "out", keep=["device"], threads=1)
     assert written(tmp_path)[0]["device"] == "phone"
+
+
+def test_a_click_at_the_moment_of_its_page_is_one(run: Ingest, tmp_path: Path) -> None:
+    """Clocks of whole seconds: only what is earlier than the page is no click on it."""
+    rows = [row for row in event_rows() if row["event"] == "impression"]
+    clicks = [{**row, "event": "click", "position": None} for row in rows]
+    clicks[1]["timestamp"] = 9
+    path = tmp_path / "events.jsonl"
+    path.write_text("\n".join(json.dumps(row) for row in [*rows, *clicks]))
+    made = run(path)
+    assert [(row["doc_id"], row["click"]) for row in written(tmp_path)] == [("a", 1), ("b", 0)]
+    assert made["rules"]["clicks_before_query"]["rows"] == 1

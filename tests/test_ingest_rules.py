@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from unskew.clicks.engine.engine import Engine, connect
+from unskew.clicks.ingest.clean import PageFacts
 from unskew.clicks.ingest.ingest import ingest
 from unskew.clicks.ingest.options import RULES, IngestOptions
 
@@ -139,3 +140,38 @@ def test_duplicates_among_deep_positions_are_found(engine: Engine, tmp_path: Pat
     assert made["rules"]["duplicate_events"]["rows"] == 1
     assert made["rules"]["two_documents_at_one_position"]["rows"] == 50
     assert len(rows) == len(GOOD)
+
+
+def test_a_limit_is_what_a_person_may_do(engine: Engine, tmp_path: Path) -> None:
+    """As many as the limit stay, one more goes; clicks and queries have limits of their own."""
+    for limits, stay, go in (
+        ({"clicks_per_minute": 5, "queries_per_minute": 100}, busy(3, 5), busy(3, 6)),
+        ({"clicks_per_minute": 100, "queries_per_minute": 5}, busy(5, 6), busy(6, 0)),
+        ({"clicks_per_minute": 100, "queries_per_minute": 5}, busy(10, 0, minutes=2), busy(12, 0, minutes=2)),
+    ):
+        assert run(engine, tmp_path, [*GOOD, *stay], robots=limits)[0]["rules"]["robots"]["rows"] == 0
+        assert run(engine, tmp_path, [*GOOD, *go], robots=limits)[0]["rules"]["robots"]["rows"] == len(go)
+
+
+def test_robots_are_counted_by_visit_where_there_are_visits(engine: Engine, tmp_path: Path) -> None:
+    """People behind one name, such as a proxy, are told apart by their visits; a robot's other visits stay."""
+    apart = [{**row, "visit_id": row["page_id"]} for row in [*GOOD, *busy(30, 0)]]
+    assert run(engine, tmp_path, apart)[0]["rules"]["robots"]["rows"] == 0
+    later = [{**row, "page_id": f"later{row['page_id']}", "visit_id": "late"} for row in busy(1, 0)]
+    one = [{**row, "visit_id": "busy"} for row in busy(30, 0)]
+    calm = [{**row, "visit_id": row["page_id"]} for row in GOOD]
+    assert run(engine, tmp_path, [*calm, *one, *later])[0]["rules"]["robots"]["rows"] == 30 * 40
+
+
+def test_a_position_that_is_there_twice_fills_no_gap(engine: Engine, tmp_path: Path) -> None:
+    gap = [*page("x", (1, 2, 4)), {**page("x", (2,), (0,))[0], "doc_id": "other"}]
+    made, rows, gone = run(engine, tmp_path, [*GOOD, *gap], off=["two_documents_at_one_position"])
+    assert set(gone["reason"].to_pylist()) == {"gaps_in_positions"}
+    assert made["rules"]["gaps_in_positions"]["rows"] == 4
+    assert len(rows) == len(GOOD)
+
+
+@pytest.mark.parametrize(("zero", "one", "base"), [(3, 3, 0), (2, 3, 1), (3, 2, 0), (0, 0, 1), (0, 5, 1)])
+def test_positions_count_from_what_most_pages_begin_with(zero: int, one: int, base: int) -> None:
+    """As many pages that begin with 0 as with 1: from 0, for a page from 1 may have lost its first result."""
+    assert PageFacts(None, 0, zero, one).base == base  # type: ignore[arg-type]

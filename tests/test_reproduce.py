@@ -38,7 +38,7 @@ from unskew.studies.reproduce.reproduce import (
     reproduce,
     reproduction_page,
 )
-from unskew.studies.reproduce.table import Number
+from unskew.studies.reproduce.table import Number, outcome
 from unskew.studies.reproduce.trying import How, Tried
 from unskew.terminal.main import app
 from unskew.types import Lists
@@ -362,6 +362,44 @@ def test_p_values_are_corrected_over_the_claims_of_a_table() -> None:
     several = judge(rows, [(Claim(first="a", second=["b"]), "b")] * 3)[0]
     assert several.p == pytest.approx(min(1, 3 * alone.p))
     assert alone.p <= among.p <= several.p
+
+
+def test_a_claim_ends_by_its_corrected_p() -> None:
+    """One order that holds alone, and does not among as many as make its p too large."""
+    rows = {"a": noisy(0.72, 1), "b": noisy(0.7, 2)}
+    alone = judge(rows, [claim_of("a", "b")])[0]
+    assert alone.result == "holds"
+    among = judge(rows, [claim_of("a", "b")] * (int(0.05 / alone.p) + 1))[0]
+    assert among.result == "holds, not significant"
+
+
+def test_a_tie_wins_no_seed_and_what_is_missing_costs_nothing() -> None:
+    rows = {"a": noisy(0.703, 1), "b": noisy(0.7, 2), "same": noisy(0.703, 1)}
+    tied, alone = (judge(rows, [claim_of("a", other)])[0] for other in ("same", "b"))
+    assert (tied.wins, tied.seeds, tied.result) == (0, 3, "tied")
+    among = judge(rows, [claim_of("a", "b"), claim_of("a", "gone"), claim_of("gone", "b")])
+    assert among[0].p == pytest.approx(alone.p)
+    assert [one.result for one in among[1:]] == ["cannot be tested"] * 2
+
+
+def claim_of(first: str, second: str) -> tuple[Claim, str]:
+    return Claim(first=first, second=[second]), second
+
+
+def test_numbers_are_those_chosen_on_labels() -> None:
+    """As in the papers: of two settings, the one that labelled validation lists choose."""
+    asked: list[str] = []
+
+    class Found:
+        findings, baselines = (), ("naive",)
+
+        def rows(self, behaviour: str, way: str = "clicks") -> list[Row]:
+            asked.append(way)
+            return []
+
+    source = DataSet("generated", "", {}, paper=False)
+    outcome(recipe_named("two-tower-table-3"), source, "", Found(), "position")  # type: ignore[arg-type]
+    assert asked == ["labels"]
 
 
 def test_queries_that_are_skipped_do_not_spoil_a_claim() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -31,6 +32,7 @@ from unskew.clicks.simulate import (
     simulate,
 )
 from unskew.clicks.simulate.individual import WEIGHTS
+from unskew.clicks.simulate.logger import sample_queries
 from unskew.clicks.simulate.simulation import lay_out
 from unskew.errors import ConfigError, DataError
 from unskew.types import Array, Lists, Log
@@ -543,3 +545,70 @@ def test_simple_loggers(world: Lists) -> None:
     broken[3] = np.nan
     with pytest.raises(DataError, match="document 3 with nan"):
         logging_scores(world, ScoresLogger(values=broken))
+
+
+def test_svm_sees_no_grade_but_those_of_its_share() -> None:
+    """Grades of all other queries may be anything: the logging ranker is the same."""
+    lists = make_lists(queries=200, features=8, seed=4)
+    sample = sample_queries(lists, 0.01, np.random.default_rng(1))
+    assert len(sample) == 2
+    asked = np.isin(np.repeat(lists.query_ids, lists.sizes), sample.query_ids)
+    varied = np.where(asked, lists.labels, np.arange(len(lists.labels)) % 3).astype(lists.labels.dtype)
+    # every other query has different grades before and after, so that the draw among them is the same
+    before, after = replace(lists, labels=varied), replace(lists, labels=np.where(asked, varied, (varied + 1) % 3))
+    np.testing.assert_array_equal(logging_scores(before, "svm", 1), logging_scores(after, "svm", 1))
+    every = [logging_scores(each, SvmLogger(share=1.0), 1) for each in (before, after)]
+    assert not np.array_equal(*every)
+
+
+def test_what_is_drawn_has_random_numbers_of_its_own(world: Lists) -> None:
+    """Queries stay the same where pages are shuffled or people click otherwise, and nothing follows another."""
+    plain = simulate(world, "position", pages=300, seed=3)
+    shuffled = simulate(world, "position", pages=300, seed=3, randomized=0.5)
+    other = simulate(world, "cascade", pages=300, seed=3)
+    np.testing.assert_array_equal(plain.query, shuffled.query)
+    np.testing.assert_array_equal(plain.query, other.query)
+    again = simulate(world, "position", pages=300, seed=4)
+    assert not np.array_equal(plain.query, again.query)
+    assert not np.array_equal(plain.row[: plain.sizes[0]], first_page(again, plain.query[0]))  # another logger
+    stream = simulation.PageStream(lay_out(world, np.zeros(len(world.features)), 10), PositionBias(), 3, 0.5)
+    drawn = [rng.random(4) for rng in (stream.query_rng, stream.flag_rng, stream.order_rng, stream.click_rng)]
+    assert len({tuple(numbers) for numbers in drawn}) == 4
+
+
+def first_page(log: Log, query: int) -> Array:
+    """The rows of the first page of a query."""
+    page = int(np.flatnonzero(log.query == query)[0])
+    return log.row[log.offsets[page] : log.offsets[page + 1]]
+
+
+def test_truth_of_trust_bias_is_examination_and_relevance_without_trust() -> None:
+    lists = lists_of([4, 0, 2, 1, 3])
+    log = simulate(lists, TrustBias(severity=2.0), pages=50, truth=True, seed=0)
+    theta = np.array(THETA)[log.position - 1] ** 2
+    np.testing.assert_allclose(log.columns["true_examination"], theta, rtol=1e-5)
+    g = (2.0 ** lists.labels[log.row] - 1) / 15
+    np.testing.assert_allclose(log.columns["true_relevance"], g, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("kind", "factor"),
+    [
+        (0, lambda k: 0.1 + 0 * k),
+        (1, lambda k: 0.5 / k),
+        (2, lambda k: 0.5 + 0 * k),
+        (3, lambda k: 1.0 / k),
+    ],
+)
+def test_truth_of_a_mixture_is_that_of_the_kind_of_the_page(kind: int, factor: Callable[[Array], Array]) -> None:
+    ratio = tuple(float(part == kind) for part in range(4))
+    lists = lists_of([4, 0, 2, 1, 3, 0, 0])
+    log = simulate(lists, Mixture(ratio=ratio), pages=20_000, truth=True, seed=0)
+    np.testing.assert_allclose(log.columns["true_examination"], factor(log.position.astype(float)), rtol=1e-5)
+    gamma = np.array(GAMMA)[lists.labels[log.row]]
+    np.testing.assert_allclose(log.columns["true_relevance"], gamma, rtol=1e-5)
+    chance = log.columns["true_examination"] * (1.0 if kind < 2 else gamma)
+    for grade in range(5):  # the first two kinds click without regard to grades
+        at = lists.labels[log.row] == grade
+        error = math.sqrt(float((chance[at] * (1 - chance[at])).sum()))
+        assert abs(float(log.click[at].sum()) - float(chance[at].sum())) < 5 * error + 1e-6

@@ -14,7 +14,7 @@ from unskew.clicks.lists.synthetic import make_lists
 from unskew.clicks.simulate import PositionBias, simulate
 from unskew.reporting.summaries import run_page
 from unskew.running.data import HeldOut, LogData
-from unskew.running.standing import standing, usual_discounts
+from unskew.running.standing import never_shown, standing, usual_discounts
 from unskew.types import Array, Lists, Log
 
 
@@ -99,6 +99,14 @@ def test_documents_that_were_never_shown_are_counted() -> None:
     missing = 1 - 5 * len(lists) / len(lists.features)
     assert found.never_shown == pytest.approx(missing)
     assert f"{missing:.0%} of the documents were never shown" in found.sentence
+
+
+def test_the_share_never_shown_is_of_the_queries_that_were_asked() -> None:
+    log = world(0.5, queries=30)
+    some = log.take(log.query < 10)
+    pages = LogData(some, some).held_out_pages()
+    assert never_shown(pages) == pytest.approx(0)  # every list of eight or so is shown whole
+    assert len(some.lists) == 30
 
 
 def numbered(lists: Lists) -> Lists:

@@ -354,3 +354,32 @@ def test_an_empty_delivery_changes_nothing(duckdb: Engine, tmp_path: Path) -> No
         before = store.manifest.windows
         assert put(duckdb, store, [], refresh="due")["delivered"] == 0
         assert store.manifest.windows == before
+
+
+def test_thousandths_are_rounded_half_up(duckdb: Engine, tmp_path: Path) -> None:
+    with writing(tmp_path / "store") as store:
+        put(duckdb, store, page("a", 0, [1, 0], display_time=[0.0016, 0.0014], examination=[0.1236, 0.9994]))
+        found = fetched(duckdb, window_sums(duckdb, store, START, START + 1))
+    assert [found["q", doc, rank]["display_ms"] for doc, rank in ((10, 1), (11, 2))] == [2, 1]
+    assert [found["q", doc, rank]["examined"] for doc, rank in ((10, 1), (11, 2))] == [124, 999]
+
+
+def test_a_page_of_the_oldest_hour_counts_and_one_before_does_not(duckdb: Engine, tmp_path: Path) -> None:
+    with writing(tmp_path / "store") as store:
+        rows = page("new", 28 * 24, [1]) + page("oldest", 1, [1]) + page("older", 0.9, [1])
+        counts = put(duckdb, store, rows, end=START + 28 * 24 + 1)
+        assert (counts["counted"], counts["too_old"]) == (2, 1)
+        clock = store.manifest.clock
+        assert clock is not None
+        found = fetched(duckdb, window_sums(duckdb, store, clock - 28 * 24, clock))
+    assert found["q", 10, 1]["displays"] == 2
+
+
+def test_pages_from_until_on_wait_for_the_next_delivery(duckdb: Engine, tmp_path: Path) -> None:
+    rows = page("before", 4.9, [1]) + page("at", 5, [1])
+    with writing(tmp_path / "store") as store:
+        counts = put(duckdb, store, rows, end=START + 5)
+        assert (counts["counted"], counts["future"]) == (1, 1)
+        assert store.manifest.clock == START + 5
+        again = put(duckdb, store, rows, end=START + 6)
+        assert (again["counted"], again["repeated"]) == (1, 1)

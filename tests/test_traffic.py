@@ -86,6 +86,16 @@ def test_the_random_slice_is_marked_and_random(log: Log) -> None:
     assert gamma[plain].mean() > gamma[only_top].mean(), "the logging ranker is better than chance"
 
 
+def test_shuffled_pages_are_in_any_order() -> None:
+    """On pages that are marked throughout every document is first equally often, however well it is ranked."""
+    lists = make_lists(1, documents=(5, 5), seed=0)
+    made = Traffic(pages=4_000, shuffled=1.0, jitter=0.1, logger=RandomLogger()).draw(lists)
+    assert made.randomized is not None
+    assert made.randomized.all()
+    first = np.bincount(made.row[made.offsets[:-1]], minlength=5)
+    assert np.abs(first - 800).max() < 5 * np.sqrt(800 * 0.8)
+
+
 def test_orders_change_from_page_to_page_only_with_jitter() -> None:
     lists = make_lists(5, documents=(8, 8), seed=0)
     for jitter, several in ((0.0, False), (1.0, True)):

@@ -249,3 +249,54 @@ def test_command_without_people_splits_by_page_and_says_what_is_missing(tmp_path
     with pytest.raises(DataError, match="missing columns: page_id"):
         unskew.split(tmp_path / "log.parquet", tmp_path / "other", threads=1)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["log.parquet", "out"]
+
+
+def test_a_page_ends_where_the_query_the_position_or_the_clock_says() -> None:
+    """Each of the three alone: another query further down, the same position again, and one second too many."""
+    seen = [
+        (0, "shoes", 1, "u-1"),
+        (1, "shoes", 2, "u-1"),
+        (2, "socks", 3, "u-2"),  # positions go on, the query does not
+        (3, "socks", 3, "u-3"),  # shown at the same place once more
+        (1803, "socks", 4, "u-3"),  # as long as a pause may be
+        (3604, "socks", 5, "u-4"),  # a second longer
+    ]
+    rows = [
+        {"user_id": "u", "timestamp": START + timedelta(seconds=at), "query_id": query, "position": position}
+        for at, query, position, _ in seen
+    ]
+    with connect(threads=1) as engine:
+        found = engine.to_arrow(number_pages(engine.from_arrow(as_table(rows)), gap=1800)).to_pylist()
+    assert [row["page_id"] for row in sorted(found, key=lambda row: row["timestamp"])] == [
+        name for *_, name in seen
+    ]
+
+
+def test_a_pause_as_long_as_the_gap_ends_no_visit() -> None:
+    rows = [
+        {"page_id": page, "timestamp": START + timedelta(seconds=at), "user_id": "u"}
+        for page, at in enumerate((0, 1800, 3601))
+    ]
+    with connect(threads=1) as engine:
+        found = engine.to_arrow(find_visits(engine.from_arrow(as_table(rows)), by=["user_id"], gap=1800))
+    visits = dict(zip(found["page_id"].to_pylist(), found["visit_id"].to_pylist(), strict=True))
+    assert visits == {0: "u/1", 1: "u/1", 2: "u/2"}
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_a_visit_goes_whole_where_it_began(known: bool) -> None:
+    """A person whose second page comes after the boundary, among ten who come once."""
+    seen = [("u", 0), ("u", 1700), *((f"v{number}", 100 * number) for number in range(1, 11))]
+    rows = [
+        {"page_id": page, "timestamp": START + timedelta(seconds=at), "user_id": user}
+        | ({"visit_id": user} if known else {})
+        for page, (user, at) in enumerate(seen)
+    ]
+    with connect(threads=1) as engine:
+        table = engine.from_arrow(as_table(rows))
+        pages = None if known else find_visits(table, by=["user_id"], gap=1800)
+        split = split_by_time(engine, table, validation=0.0, test=0.5, pages=pages)
+        parts = {name: set(engine.to_arrow(part)["user_id"].to_pylist()) for name, part in split.parts.items()}
+    assert "u" in parts["train"]
+    assert "u" not in parts["test"]
+    assert len(parts["test"]) == 5

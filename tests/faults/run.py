@@ -218,15 +218,18 @@ def put_in(fault: Fault, place: Path) -> Iterator[None]:
         compiled.unlink(missing_ok=True)
 
 
-def try_one(fault: Fault, place: Path) -> str:
-    """One fault in one copy: killed, survived, or broken where the tests could not run at all."""
+def try_one(fault: Fault, place: Path) -> dict[str, str]:
+    """One fault in one copy: killed and by what, survived, or broken where the tests could not run at all."""
     with put_in(fault, place):
         code = wait(start(place, ["-x", *fault.test], fault.slow), PATIENCE)
+    kept = place / "outcomes.json"
+    outcomes = json.loads(kept.read_text()) if kept.exists() else {}
     if code is None or code == 1 or code < 0:  # hung, failed, or ended by a signal
-        return "killed"
+        failed = (test for test, outcome in outcomes.items() if outcome == "failed")
+        return {"result": "killed", "by": next(failed, "a hang or a signal")}
     if code != 0:
-        return "broken"
-    return "survived" if "passed" in json.loads((place / "outcomes.json").read_text()).values() else "skipped"
+        return {"result": "broken"}
+    return {"result": "survived" if "passed" in outcomes.values() else "skipped"}
 
 
 def without_faults(faults: list[Fault], place: Path) -> dict[str, str]:
@@ -254,7 +257,7 @@ def names(named: str, test: str) -> bool:
     return test == named or test.startswith((f"{named}[", f"{named}::"))
 
 
-def in_copies(faults: list[Fault], copies: list[Path], tell: Callable[[Fault, str], None]) -> None:
+def in_copies(faults: list[Fault], copies: list[Path], tell: Callable[..., None]) -> None:
     """Every fault in one of the copies, as many at once as there are copies."""
     pending = list(reversed(faults))
     at_work: dict[int, tuple[Fault, Path]] = {}
@@ -265,16 +268,16 @@ def in_copies(faults: list[Fault], copies: list[Path], tell: Callable[[Fault, st
             sys.stdout.flush()
             process = os.fork()
             if process == 0:
-                result = "broken"
+                result = {"result": "broken"}
                 try:
                     result = try_one(fault, place)
                 finally:
-                    (place / "result").write_text(result)
+                    (place / "result").write_text(json.dumps(result))
                     os._exit(0)
             at_work[process] = fault, place
         ended, _ = os.wait()
         fault, place = at_work.pop(ended)
-        tell(fault, (place / "result").read_text())
+        tell(fault, **json.loads((place / "result").read_text()))
         free.append(place)
 
 
@@ -299,10 +302,10 @@ def run(faults: list[Fault], jobs: int, scratch: Path, trusting: bool) -> bool:
     copies = [copied(scratch / str(number)) for number in range(max(1, min(jobs, len(faults))))]
     results: dict[str, str] = {}
 
-    def tell(fault: Fault, result: str) -> None:
+    def tell(fault: Fault, result: str, by: str = "") -> None:
         results[fault.id] = result
         why = fault.equivalent if result == "equivalent" else fault.survives
-        named = f": {fault.says} ({', '.join(fault.test)})" if result in ("survived", "broken", "skipped") else ""
+        named = f"  by {by}" if by else f": {fault.says} ({', '.join(fault.test)})"
         print(f"{result:10} {fault.id}{named}{f' [{why}]' if why else ''}", flush=True)
 
     tried = [fault for fault in faults if not fault.equivalent]
