@@ -559,3 +559,14 @@ def test_a_click_at_the_moment_of_its_page_is_one(run: Ingest, tmp_path: Path) -
     made = run(path)
     assert [(row["doc_id"], row["click"]) for row in written(tmp_path)] == [("a", 1), ("b", 0)]
     assert made["rules"]["clicks_before_query"]["rows"] == 1
+
+
+def test_the_earliest_click_on_a_result_is_taken(run: Ingest, tmp_path: Path) -> None:
+    """But not one from before its page."""
+    rows = [row for row in event_rows() if row["event"] == "impression" and row["doc_id"] == "b"]
+    times = ((12, 2.0), (9, 1.0), (11, 7.5), (13, 3.0))
+    clicks = [{**rows[0], "event": "click", "timestamp": at, "dwell_time": dwell} for at, dwell in times]
+    path = tmp_path / "events.jsonl"
+    path.write_text("\n".join(json.dumps(row) for row in [*rows, *clicks]))
+    run(path)
+    assert [(row["click"], row["dwell_time"]) for row in written(tmp_path)] == [(1, 7.5)]

@@ -589,6 +589,9 @@ def test_truth_of_trust_bias_is_examination_and_relevance_without_trust() -> Non
     np.testing.assert_allclose(log.columns["true_examination"], theta, rtol=1e-5)
     g = (2.0 ** lists.labels[log.row] - 1) / 15
     np.testing.assert_allclose(log.columns["true_relevance"], g, rtol=1e-5)
+    alpha, beta = TrustBias(severity=2.0).affine(2)
+    assert alpha == pytest.approx([0.68**2 * (0.98 - 0.65), 0.61**2 * (0.97 - 0.325)])
+    assert beta == pytest.approx([0.68**2 * 0.65, 0.61**2 * 0.325])
 
 
 @pytest.mark.parametrize(

@@ -154,6 +154,16 @@ def test_the_log_tells_what_ordinals_count_from(
     assert note in said
 
 
+def test_a_document_that_a_page_shows_twice_says_nothing_of_ordinals() -> None:
+    """Ordinal 2 of b, a, a is a document a, from 0 as from 1."""
+    base = OrdinalBase()
+    base.page("q", ["b", "a", "a"])
+    base.click("q", "a", 2)
+    assert base.decide()[0] is None
+    base.click("q", "b", 1)
+    assert base.decide()[0] == 1
+
+
 def test_ordinals_that_matter_and_tell_nothing_are_an_error_unless_the_base_is_given(tmp_path: Path) -> None:
     lines = [page(0), click(0, 1, None)]
     with pytest.raises(DataError, match=r"1 clicks have an ordinal and no object_id, .*; say which"):
