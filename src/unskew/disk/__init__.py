@@ -2,7 +2,7 @@
 
 from unskew.disk.locks import locked
 from unskew.disk.ours import CACHED, Ours, parts
-from unskew.disk.reading import EXPANSION, FREE, PACKED, WRITERS, PathLike, read_json, unpacked
+from unskew.disk.reading import EXPANSION, FREE, PACKED, WRITERS, PathLike, digest_of, read_json, unpacked
 from unskew.disk.scratch import Scratch, scratch_folder
 from unskew.disk.writing import (
     beside,
@@ -29,6 +29,7 @@ __all__ = [
     "beside",
     "complete_file",
     "complete_folder",
+    "digest_of",
     "is_free",
     "locked",
     "parts",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import codecs
 import gzip
+import hashlib
 import json
 import lzma
 import zlib
@@ -42,6 +43,12 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise DataError("damaged, not a JSON object", path=path)
     return content
+
+
+def digest_of(path: Path) -> str:
+    """A hash of what is in a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
 
 
 def unpacked(

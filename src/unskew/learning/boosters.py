@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from unskew.disk.trees import check_lightgbm, check_xgboost, read_trees, tried_apart
 from unskew.errors import DataError, optional
 from unskew.types import Array
 
@@ -33,8 +34,8 @@ class TreeFormat(ABC):
         """The package's own text of the first trees."""
 
     @abstractmethod
-    def opened(self, text: str, path: Path | None = None) -> Any:
-        """The booster of a text."""
+    def opened(self, text: str, path: Path | None = None, *, known: bool = True) -> Any:
+        """The booster of a text, after a check of it; another process reads a file first that is not `known`."""
 
     @abstractmethod
     def size(self, booster: Any) -> tuple[int, int]:
@@ -61,12 +62,12 @@ class TreeFormat(ABC):
         for output, text in enumerate(self.texts(boosters, kept)):
             (folder / f"trees_{output}.{self.ending}").write_text(text, encoding="utf-8")
 
-    def read(self, folder: Path, kept: Sequence[int], features: int) -> list[Any]:
-        """Read what `write` wrote; no boosters where no tree is in use."""
+    def read(self, folder: Path, kept: Sequence[int], features: int, *, known: bool = False) -> list[Any]:
+        """Read what `write` wrote, `known` to be that or not; no boosters where no tree is in use."""
         boosters: list[Any] = []
         for output, count in enumerate(kept if any(kept) else ()):
             path = folder / f"trees_{output}.{self.ending}"
-            booster = self.opened(path.read_text(encoding="utf-8"), path)
+            booster = self.opened(read_trees(path), path, known=known)
             trees, width = self.size(booster)
             if width != features or trees < count:
                 raise DataError(
@@ -91,11 +92,12 @@ class LightGBMFormat(TreeFormat):
         """LightGBM's own text of the first trees."""
         return str(booster.model_to_string(num_iteration=count))
 
-    def opened(self, text: str, path: Path | None = None) -> Any:
+    def opened(self, text: str, path: Path | None = None, *, known: bool = True) -> Any:
         """The booster of a LightGBM model text."""
         library = package("lightgbm")
-        if "end of trees" not in text:  # LightGBM itself does not survive every damaged text
-            raise DataError("not a whole LightGBM model", path=path)
+        check_lightgbm(text, path)
+        if path is not None and not known:
+            tried_apart("lightgbm", path)
         try:
             return library.Booster(model_str=text)
         except library.basic.LightGBMError as error:
@@ -121,9 +123,12 @@ class XGBoostFormat(TreeFormat):
         raw: bytearray = booster[:count].save_raw("json")
         return raw.decode()
 
-    def opened(self, text: str, path: Path | None = None) -> Any:
+    def opened(self, text: str, path: Path | None = None, *, known: bool = True) -> Any:
         """The booster of an XGBoost model."""
         library = package("xgboost")
+        check_xgboost(text, path)
+        if path is not None and not known:
+            tried_apart("xgboost", path)
         booster = library.Booster()
         try:
             booster.load_model(bytearray(text, "utf-8"))

@@ -27,7 +27,7 @@ from unskew.learning.rankers.text.encoder import TextEncoder, encoders
 from unskew.learning.rankers.text.rankers import CrossEncoder, TextTower
 from unskew.learning.rankers.text.settings import TextRanker
 from unskew.learning.rankers.trees import TreeRanker, tree_rankers
-from unskew.learning.scorer import LINEAR, Card, Scorer, below, load_scorer, readable
+from unskew.learning.scorer import LINEAR, Card, Scorer, below, load_scorer, readable, unchanged
 from unskew.types import Array, Lists
 
 
@@ -168,6 +168,7 @@ def load_model(folder: Path, card: Card) -> Model:
     with readable(folder):
         if card.ranker is None:
             raise ConfigError("there is no ranker")
+        known = unchanged(folder)
         tensors = load_file(folder / "weights.safetensors")
         scaling = {name: value.numpy() for name, value in below(tensors, "scaler.").items()}
         ranker = table_of("ranker", card.ranker, RANKERS)
@@ -181,7 +182,7 @@ def load_model(folder: Path, card: Card) -> Model:
         model.ranker.load_state_dict(below(tensors, "ranker."))
         model.method.load_state_dict(below(tensors, "method."))
         for trees in tree_rankers(model.ranker):
-            trees.read(folder)
+            trees.read(folder, known=known)
     model.card = card
     model.ranker.eval()
     model.method.eval()

@@ -13,6 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,7 +22,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from unskew.clicks.lists.scaling import Scaler
-from unskew.disk import Ours, complete_file, complete_folder, read_json, restore, write_json
+from unskew.disk import Ours, complete_file, complete_folder, digest_of, read_json, restore, write_json
 from unskew.errors import ConfigError, DataError, RunError
 from unskew.learning.boosters import TREE_FORMATS, Package, TreeFormat
 from unskew.learning.curves import Curve
@@ -138,7 +139,7 @@ class Scorer(ABC):
         with complete_file(folder / "weights.safetensors") as ready:
             save_file(self.numbers() | scaling, ready)
         self.write_files(folder)
-        write_json(folder / "model.json", {"format": FORMAT} | vars(self.card))
+        write_json(folder / "model.json", {"format": FORMAT, "files": digests(folder)} | vars(self.card))
 
     def _score(self, lists: Lists) -> Array:
         if lists.dim != self.features:
@@ -191,9 +192,10 @@ class TreeScorer(Scorer):
     def read(cls, folder: Path, card: Card) -> TreeScorer:
         """The trees in a folder."""
         assert card.trees is not None
+        known = unchanged(folder)
         numbers = load_file(folder / "weights.safetensors")
         kept = numbers["ranker.kept"].tolist()
-        boosters = TREE_FORMATS[card.trees].read(folder, kept, card.features)
+        boosters = TREE_FORMATS[card.trees].read(folder, kept, card.features, known=known)
         scaler = Scaler.from_arrays(card.scaling, below(numbers, "scaler."))
         return cls(card, scaler, boosters, kept, numbers["ranker.start"], numbers[LINEAR])
 
@@ -225,6 +227,30 @@ def below(numbers: Mapping[str, T], prefix: str) -> dict[str, T]:
     {'a': 1}
     """
     return {name.removeprefix(prefix): value for name, value in numbers.items() if name.startswith(prefix)}
+
+
+def digests(folder: Path) -> dict[str, str]:
+    """A hash of every file of a model but model.json, by its name below the folder."""
+    names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+    return {name: digest_of(folder / name) for name in names if any(fnmatchcase(name, own) for own in MODEL.names)}
+
+
+def unchanged(folder: Path) -> bool:
+    """Whether the files of a model are those that were written; False where model.json does not say.
+
+    A file that is not as it was written is an error, since scores of damaged weights are only wrong.
+    """
+    written = read_json(folder / "model.json").get("files")
+    if not isinstance(written, dict):
+        return False
+    for name, digest in written.items():
+        if not any(fnmatchcase(name, own) for own in MODEL.names) or ".." in name:
+            raise DataError(f"model.json names the file {name!r}, which models do not have")
+        if not (folder / name).is_file():
+            raise DataError(f"{name} is missing")
+        if digest_of(folder / name) != digest:
+            raise DataError(f"{name} is damaged, or of another model: it is not what model.json says")
+    return True
 
 
 @contextmanager

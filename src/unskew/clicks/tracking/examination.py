@@ -26,7 +26,8 @@ from pydantic import Field, model_validator
 
 from unskew.checking import Config, checked
 from unskew.clicks.tracking.traces import behaviour_features, used_features
-from unskew.disk import Ours, complete_folder, read_json, write_json, write_text
+from unskew.disk import Ours, complete_folder, digest_of, read_json, write_json, write_text
+from unskew.disk.trees import check_lightgbm, read_trees, tried_apart
 from unskew.errors import ConfigError, DataError, RunError, optional
 from unskew.types import Array
 
@@ -104,7 +105,12 @@ class ExaminationModel:
         with complete_folder(Path(folder), force=force, ours=EXAMINATION) as working:
             write_text(working / TREES, self._booster.model_to_string())
             curve = [values.tolist() for values in self._curve]
-            content = {"settings": self.settings.model_dump(), "calibration": curve, "facts": self.facts}
+            content = {
+                "trees": digest_of(working / TREES),
+                "settings": self.settings.model_dump(),
+                "calibration": curve,
+                "facts": self.facts,
+            }
             write_json(working / MARKER, content)
 
 
@@ -117,12 +123,15 @@ def load_examination(folder: Path | str) -> ExaminationModel:
     try:
         settings = checked(Examination, content["settings"], "settings")
         raw, said = (np.asarray(values, float) for values in content["calibration"])
-        text = (place / TREES).read_text(encoding="utf-8")
+        text, known = read_trees(place / TREES), content.get("trees")
     except (KeyError, ValueError, TypeError, ConfigError, OSError) as error:
         raise DataError(f"damaged ({error})", path=place) from error
     library = optional("lightgbm", "trees")
-    if "end of trees" not in text:  # LightGBM itself does not survive every damaged text
-        raise DataError("not a whole LightGBM model", path=place / TREES)
+    check_lightgbm(text, place / TREES)
+    if known is None:
+        tried_apart("lightgbm", place / TREES)
+    elif known != digest_of(place / TREES):
+        raise DataError(f"damaged: it is not what {MARKER} says", path=place / TREES, hint="train it anew")
     booster = library.Booster(model_str=text)
     if booster.num_feature() != len(used_features(settings.own_click)):
         raise DataError(f"trees on {booster.num_feature()} features", path=place / TREES, hint="train it anew")

@@ -106,9 +106,9 @@ class TreeRanker(nn.Module):
         """Write the trees in use."""
         self.format.write(folder, self.boosters, self.kept.tolist())
 
-    def read(self, folder: Path) -> None:
-        """Read what `write` wrote."""
-        self.boosters = self.format.read(folder, self.kept.tolist(), self.features)
+    def read(self, folder: Path, *, known: bool = False) -> None:
+        """Read what `write` wrote, `known` to be that or not."""
+        self.boosters = self.format.read(folder, self.kept.tolist(), self.features, known=known)
 
 
 def tree_rankers(ranker: nn.Module) -> list[TreeRanker]:
