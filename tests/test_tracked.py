@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
+from typer.testing import CliRunner
 
 import unskew
 from unskew.clicks.lists.tracked import tracked_until, with_tracked
 from unskew.clicks.tracking.features import FEATURES, feature_vector
 from unskew.errors import ConfigError, DataError
+from unskew.terminal.main import app
 from unskew.types import Lists, Log
 
 RUN = 'out = "{out}"\n[data]\nlog = "{log}"\nlists = "lists.txt"\ntracked = "store"\n'
@@ -77,6 +81,87 @@ def test_a_run_learns_from_tracked_clicks(folder: Path, lists: Lists) -> None:
     learned = run.score(tracked)
     agreement = np.corrcoef(learned[often], lists.labels[often])[0, 1]
     assert agreement > 0.5
+
+
+@pytest.fixture(scope="module")
+def trained(folder: Path) -> Path:
+    """Two runs on random first results: one with tracked clicks, one on features alone."""
+    for name, text in (("tracked", RUN), ("plain", RUN.replace('tracked = "store"\n', ""))):
+        made = text.format(out=name, log="late.parquet") + REST.format(steps=40) + 'learn_from = "randomized"\n'
+        (folder / f"{name}.toml").write_text(made)
+        unskew.learn(folder / f"{name}.toml")
+    return folder
+
+
+def test_a_run_with_tracked_clicks_is_measured(trained: Path, lists: Lists) -> None:
+    words = ["measure", str(trained / "tracked"), "--lists", str(trained / "lists.txt")]
+    forgot = CliRunner().invoke(app, words)
+    assert isinstance(forgot.exception, DataError)
+    assert str(forgot.exception).endswith("give the store that it was trained with, --tracked")
+    done = CliRunner().invoke(app, [*words, "--tracked", str(trained / "store"), "--json"])
+    assert done.exit_code == 0, done.output
+    scores = unskew.load(trained / "tracked").score(with_tracked(lists, trained / "store"))
+    expected = unskew.measure_ranking(scores, lists, ["ndcg@10"]).means["ndcg@10"]
+    assert json.loads(done.stdout)["ranking"]["means"]["ndcg@10"] == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_run_imputes_what_is_clicked_when_shown_first(trained: Path, lists: Lists, tmp_path: Path) -> None:
+    words = ["impute", str(trained / "plain"), "--lists", str(trained / "lists.txt"), "--out"]
+    done = CliRunner().invoke(app, [*words, str(tmp_path / "i.parquet"), "--first", "0.5", "0.1", "--json"])
+    assert done.exit_code == 0, done.output
+    table = pq.read_table(tmp_path / "i.parquet")
+    model = unskew.load(trained / "plain")
+    assert isinstance(model, unskew.Model)
+    level = float(model.method.state_dict()["level"] - model.method.state_dict()["centre"])
+    clicked = 1 / (1 + np.exp(-(model.score(lists) + level)))
+    np.testing.assert_allclose(table["relevance"].to_numpy(), (clicked - 0.1) / 0.5, atol=1e-5)
+    assert table["query_id"].to_pylist() == np.repeat(lists.query_ids, lists.sizes).tolist()
+    told = unskew.judge(
+        trained / "store", tmp_path / "j.csv", curves="em", imputation=tmp_path / "i.parquet", threads=1
+    )
+    assert told["pairs"] == len(lists.labels)
+    again = CliRunner().invoke(app, [*words, str(tmp_path / "i.parquet")])
+    assert "--force" in str(again.exception)
+    (trained / "list.toml").write_text(
+        (trained / "plain.toml")
+        .read_text()
+        .replace('loss = "sigmoid"', "")
+        .replace('"plain"', '"list"')
+        .replace('learn_from = "randomized"', "")
+    )
+    unskew.learn(trained / "list.toml")
+    with pytest.raises(ConfigError, match="naive has no click probabilities; learn with a method that has one"):
+        unskew.impute(trained / "list", trained / "lists.txt", tmp_path / "n.csv")
+
+
+def test_traffic_from_the_shell(tmp_path: Path) -> None:
+    words = ["traffic", "--lists", "synthetic", "--queries", "20", "--pages", "300", "--days", "3", "--json"]
+    done = CliRunner().invoke(app, [*words, "--start", "2024-02-01", "--out", str(tmp_path / "feb.parquet")])
+    assert done.exit_code == 0, done.output
+    told = json.loads(done.stdout)
+    assert told["pages"] == 300
+    log = pq.read_table(tmp_path / "feb.parquet")
+    assert {"timestamp", "display_time", "dwell_time", "randomized"} <= set(log.column_names)
+    assert not [name for name in log.column_names if name.startswith("true_")]
+    times = log["timestamp"].to_numpy()
+    assert times.min() >= np.datetime64("2024-02-01")
+    assert times.max() < np.datetime64("2024-02-04")
+    more = [
+        "--lists",
+        told["train"],
+        "--pages",
+        "50",
+        "--truth",
+        "--seed",
+        "1",
+        "--out",
+        str(tmp_path / "x.parquet"),
+    ]
+    assert CliRunner().invoke(app, ["traffic", *more]).exit_code == 0
+    assert "true_examined" in pq.read_schema(tmp_path / "x.parquet").names
+    wrong = CliRunner().invoke(app, [*words, "--start", "February", "--out", str(tmp_path / "y.parquet")])
+    assert isinstance(wrong.exception, ConfigError)
+    assert "start" in str(wrong.exception)
 
 
 def test_clicks_of_the_same_time_are_warned_of(folder: Path) -> None:

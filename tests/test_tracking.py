@@ -6,7 +6,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -209,6 +209,26 @@ def test_the_rules_and_their_counts(engine: Engine, tmp_path: Path) -> None:
         assert kept == recomputed(whole, START, START + 702)
         hours = engine.rows(window_sums(engine, store, START + 699, START + 700).agg(n=_.displays.sum()))
         assert hours == [{"n": 2}], "the page whose clock went back counts in its earliest hour"
+
+
+def test_a_page_in_two_deliveries_stays_as_it_first_came(engine: Engine, tmp_path: Path) -> None:
+    """Its further ranks are left out and counted; a page of the same name in another hour is another page."""
+    whole = page("a", 9.99, [1, 0, 1, 0])
+    later = [row | {"timestamp": row["timestamp"] + timedelta(minutes=5)} for row in whole[2:]]
+    with writing(tmp_path / "store") as store:
+        put(engine, store, whole[:2] + page("b", 10.2, [0, 1]))
+        told = [
+            put(
+                engine, store, later + page("b", 11.2, [1, 0])
+            ),  # b begins with the first rank again: another page
+            put(engine, store, page("a", 12.5, [1, 1])),  # hours later
+            put(engine, store, whole + page("b", 10.2, [0])),  # all of a is more than was counted, of b less
+        ]
+        found = [tuple(each[name] for name in ("counted", "split", "repeated")) for each in told]
+        assert found == [(1, 1, 0), (1, 0, 0), (0, 1, 1)]
+        sums = fetched(engine, window_sums(engine, store, 0, 10**7))
+    assert {key[2]: row["displays"] for key, row in sums.items()} == {1: 4, 2: 4}
+    assert {key[2]: row["only_clicks"] for key, row in sums.items()} == {1: 2, 2: 1}
 
 
 def test_both_engines_track_the_same_and_publish_sorted(engine: Engine, tmp_path: Path) -> None:

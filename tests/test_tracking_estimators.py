@@ -184,7 +184,9 @@ def test_curves_from_shuffled_pages() -> None:
     assert found.beta == pytest.approx(TRUE.beta, abs=0.02)
     ratio = shuffled_curves(world(20_000, 12, seed=1), 3)
     assert ratio.alpha == pytest.approx(TRUE.alpha / 0.6, abs=0.045)  # sd 0.014 over ten seeds
-    assert ratio.beta[0] == 0
+    assert ratio.beta == pytest.approx(TRUE.beta - TRUE.alpha / 0.6 * 0.25, abs=0.03)  # 0, and below 0
+    relevance = affine_estimate(world(20_000, 12, seed=2), ratio).relevance
+    assert relevance.mean() == pytest.approx(0.6 * 0.5 + 0.25, abs=0.01)  # the click rate at rank 1
     blind = replace(world(300, 6, seed=1), c=(np.random.default_rng(0).random(1800) < 0.3).astype(float))
     with pytest.raises(DataError, match="random slots tell nothing of rank"):
         shuffled_curves(blind, 3)

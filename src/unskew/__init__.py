@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from unskew.learning.scorer import Scorer as Scorer
     from unskew.measuring import measure_ranking as measure_ranking
     from unskew.running.causes import causes as causes
+    from unskew.running.impute import impute as impute
     from unskew.running.measure import measure as measure
     from unskew.running.run import Run as Run
     from unskew.running.run import learn as learn

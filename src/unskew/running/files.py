@@ -20,10 +20,12 @@ from unskew.clicks.lists.letor import read_letor
 from unskew.clicks.lists.texts import has_texts, read_texts, with_texts
 from unskew.clicks.lists.tracked import tracked_until, with_tracked
 from unskew.clicks.log import read_log
+from unskew.clicks.tracking.features import FEATURES
 from unskew.disk import scratch_folder
 from unskew.errors import ConfigError, DataError
 from unskew.learning.fitting.processes import first_process_first, workers_of
 from unskew.learning.methods import MethodConfig
+from unskew.learning.scorer import Scorer
 from unskew.running.data import TrainingData, split
 from unskew.running.settings import IN_MEMORY, DataFiles, Paths, Settings
 from unskew.running.shards import ShardData
@@ -80,6 +82,19 @@ def open_data(base: Path, files: DataFiles, asked: Settings) -> tuple[TrainingDa
     if files.tracked is not None:
         warn_of_overlap(log, base / files.tracked)
     return split(log, labelled, asked), test
+
+
+def tracked_lists(model: Scorer, lists: Lists, store: Path | str | None) -> Lists:
+    """The lists as a model takes them: with the clicks of a tracking store, or an error where one is missing."""
+    if store is not None:
+        return with_tracked(lists, store)
+    if model.features == lists.dim + len(FEATURES):
+        raise DataError(
+            f"the run has {len(FEATURES)} features more than these lists, as many as tracked clicks have",
+            path=lists.name,
+            hint="give the store that it was trained with, tracked=",
+        )
+    return lists
 
 
 def open_log(path: Path, lists: Lists, *, drop: bool = False, feedback: str | None = None) -> Log:

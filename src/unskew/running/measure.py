@@ -33,7 +33,7 @@ from unskew.measuring import (
 )
 from unskew.measuring.frequency import bucket_means
 from unskew.running.choosing import click_likelihood
-from unskew.running.files import read_lists, texts_for
+from unskew.running.files import read_lists, texts_for, tracked_lists
 from unskew.running.frequency import QueryFrequency
 from unskew.running.run import Run
 from unskew.types import Array, Lists, Log
@@ -56,6 +56,7 @@ def measure(
     by_frequency: Log | Path | str | None = None,
     buckets: int | None = None,
     doc_ids: bool = False,
+    tracked: Path | str | None = None,
 ) -> dict[str, Any]:
     """Ranking metrics of a run on labelled lists; a paired comparison and click metrics where asked for.
 
@@ -63,6 +64,7 @@ def measure(
     what a query without a relevant document counts: skip, zero or one. `outcomes` are columns of the log, such as
     installs, that the pages are measured by besides clicks. `by_frequency` is a log that says how often each query
     is asked: metrics then come for so many `buckets` of queries too; the usual three are head, middle and tail.
+    `tracked` is a tracking store whose clicks are features of the lists, as those that the run was trained with.
     """
     if buckets is not None and by_frequency is None:
         raise ConfigError("buckets= are of queries by frequency: give by_frequency= too")
@@ -73,6 +75,7 @@ def measure(
     if not isinstance(lists, Lists):
         files = [lists] if isinstance(lists, str | Path) else lists
         lists = read_lists(files, doc_ids, texts_for(files) if model.reads else None)
+    lists = tracked_lists(model, lists, tracked)
     report = measure_ranking(model.score(lists), lists, metrics, empty=convention)
     result: dict[str, Any] = {"run": _name(run), "ranking": report.to_dict()}
     if against is not None:

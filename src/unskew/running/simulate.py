@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from unskew.checking import checked, known, read_toml, table_of
 from unskew.clicks.lists.letor import write_letor
 from unskew.clicks.lists.synthetic import make_lists
 from unskew.clicks.log import write_log
-from unskew.clicks.simulate import BEHAVIOURS, LOGGERS, ScoresLogger, Simulation, logging_scores
+from unskew.clicks.simulate import BEHAVIOURS, LOGGERS, ScoresLogger, Simulation, Traffic, logging_scores
 from unskew.disk import refuse_existing
 from unskew.errors import ConfigError
 from unskew.measuring import ndcg_metric
@@ -41,15 +42,50 @@ def simulate_to(
     `lists` are LETOR files, or "synthetic": then lists are made, and written beside the log for training,
     validation and test. `config` is a TOML file with settings of [behaviour] and [logger].
     """
+    people = configured(config, behaviour=(behaviour, BEHAVIOURS), logger=(logger, LOGGERS))
+    asked = checked(Simulation, people | options, "")
+    return _written(out, asked, lists, (queries, features, documents), doc_ids, force)
+
+
+def traffic_to(
+    out: Path,
+    lists: Sequence[str],
+    *,
+    logger: str = "svm",
+    truth: bool = False,
+    queries: int = 2000,
+    features: int = 40,
+    documents: int = 24,
+    doc_ids: bool = False,
+    force: bool = False,
+    **options: Any,
+) -> dict[str, Any]:
+    """Simulate the traffic of a search engine into a Parquet file, as `simulate_to`; `options` are of `Traffic`.
+
+    With `truth` the log has the columns true_examined, true_examination and true_relevance.
+    """
+    asked = checked(Traffic, options | configured(None, logger=(logger, LOGGERS)), "")
+    hidden = () if truth else ("true_examined", "true_examination", "true_relevance")
+    return _written(out, asked, lists, (queries, features, documents), doc_ids, force, hidden)
+
+
+def _written(
+    out: Path,
+    asked: Simulation | Traffic,
+    lists: Sequence[str],
+    sizes: tuple[int, int, int],
+    doc_ids: bool,
+    force: bool,
+    hidden: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Draw the log and write it, and lists that were made beside it; what was written, in numbers."""
     if out.suffix != ".parquet":
         raise ConfigError(f"out=: {out} must end in .parquet")
     refuse_existing(out, force=force)
-    people = configured(config, behaviour=(behaviour, BEHAVIOURS), logger=(logger, LOGGERS))
-    asked = checked(Simulation, people | options, "")
     if SYNTHETIC in lists:
         if len(lists) > 1:
             raise ConfigError("lists=: synthetic stands alone")
-        parts = synthetic_parts(queries, features, documents, asked.seed)
+        parts = synthetic_parts(*sizes, asked.seed)
         beside = {out.with_suffix(f".{name}.txt"): part for name, part in parts.items()}
         for path in beside:
             refuse_existing(path, force=force)
@@ -58,6 +94,7 @@ def simulate_to(
         shown, beside = read_lists(lists, doc_ids), {}
     scores = logging_scores(shown, asked.logger, asked.seed)
     log = asked.model_copy(update={"logger": ScoresLogger(values=scores)}).draw(shown)
+    log = replace(log, columns={name: column for name, column in log.columns.items() if name not in hidden})
     out.parent.mkdir(parents=True, exist_ok=True)
     for path, part in beside.items():
         write_letor(part, path)

@@ -17,6 +17,10 @@ Seed = Annotated[int, typer.Option("--seed", min=0)]
 Impressions = Annotated[Path, typer.Argument(help="Parquet file, or a folder of them.")]
 OutFolder = Annotated[Path | None, typer.Option("--out", help="Folder to write, instead of the usual one.")]
 DocIds = Annotated[bool, typer.Option("--doc-ids", help="Take document ids from the comments of the files.")]
+Tracked = Annotated[
+    Path | None,
+    typer.Option("--tracked", help="Store of `unskew track` whose clicks are features, as the run had them."),
+]
 Jobs = Annotated[
     int | None,
     typer.Option("--jobs", min=1, help="Processes; two where processors and memory allow, unless given."),

@@ -17,16 +17,18 @@ from unskew.terminal.flags import flat
 from unskew.terminal.logs import counts, ingest, simulate, split
 from unskew.terminal.runs import learn, measure
 from unskew.terminal.studies import compare, demo, reproduce
-from unskew.terminal.tracking import examination, judge, track
+from unskew.terminal.tracking import examination, impute, judge, track, traffic
 from unskew.terminal.translating import as_flags, flags_of
 
 COMMANDS = (
     demo,
     simulate,
+    traffic,
     ingest,
     split,
     examination,
     track,
+    impute,
     judge,
     counts,
     causes,

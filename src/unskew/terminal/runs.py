@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from unskew.terminal.flags import DocIds, Force, Json, OutFolder, Quiet, passed
+from unskew.terminal.flags import DocIds, Force, Json, OutFolder, Quiet, Tracked, passed
 from unskew.terminal.printing import messages, show, show_result, tell
 
 
@@ -63,6 +63,7 @@ def measure(
         int | None, typer.Option(min=1, help="How many buckets of queries by frequency, in the place of three.")
     ] = None,
     doc_ids: DocIds = False,
+    tracked: Tracked = None,
     as_json: Json = False,
 ) -> None:
     """Measure a run on labelled lists, alone or against another run."""

@@ -1,4 +1,4 @@
-"""The commands that track clicks and judge by them: examination, track, judge."""
+"""The commands that track clicks and judge by them: traffic, examination, track, impute, judge."""
 
 from __future__ import annotations
 
@@ -7,8 +7,55 @@ from typing import Annotated
 
 import typer
 
-from unskew.terminal.flags import EngineOptions, Force, Impressions, Json, Seed, passed
+from unskew.terminal.flags import DocIds, EngineOptions, Force, Impressions, Json, Seed, Tracked, passed
 from unskew.terminal.printing import show_facts, show_result
+
+
+def traffic(
+    lists: Annotated[list[str], typer.Option(help="LETOR file (may be repeated), or synthetic.")],
+    out: Annotated[Path, typer.Option(help="Parquet file to write.")],
+    pages: Annotated[int, typer.Option(min=1, help="Result pages to show.")],
+    days: Annotated[float | None, typer.Option(min=0, help="Days that they are spread over; 60.")] = None,
+    start: Annotated[str | None, typer.Option(help="First day, as 2024-01-01.")] = None,
+    skew: Annotated[float | None, typer.Option(min=0, help="Power of a query's popularity; 1.")] = None,
+    shuffled: Annotated[float | None, typer.Option(min=0, max=1, help="Share of shuffled pages; 0.02.")] = None,
+    random_top: Annotated[
+        float | None, typer.Option(min=0, max=1, help="Share of pages with a random first result; 0.02.")
+    ] = None,
+    logger: Annotated[str, typer.Option(help="What ranked the pages: svm, random, oracle, feature.")] = "svm",
+    truth: Annotated[bool, typer.Option("--truth", help="Add columns of what is true.")] = False,
+    seed: Seed = 0,
+    queries: Annotated[int, typer.Option(min=1, help="Synthetic lists: queries.")] = 2000,
+    features: Annotated[int, typer.Option(min=4, help="Synthetic lists: features.")] = 40,
+    documents: Annotated[int, typer.Option(min=2, help="Synthetic lists: documents a query.")] = 24,
+    doc_ids: DocIds = False,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Simulate a search engine: months of pages, frequent and rare queries, display and dwell times."""
+    given = passed(locals(), "as_json")
+    from unskew.running.simulate import traffic_to
+
+    show_facts(traffic_to(**given), as_json)
+
+
+def impute(
+    run: Annotated[Path, typer.Argument(help="Run folder.")],
+    lists: Annotated[list[str], typer.Option(help="LETOR file, features or texts in Parquet; may be repeated.")],
+    out: Annotated[Path, typer.Option(help="File to write, .csv or .parquet.")],
+    first: Annotated[
+        tuple[float, float], typer.Option(help="Alpha and beta of rank 1; 1 0 is its click rate.")
+    ] = (1.0, 0.0),
+    tracked: Tracked = None,
+    doc_ids: DocIds = False,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Write what a run says of documents as relevance: the imputation of `unskew judge`."""
+    given = passed(locals(), "as_json")
+    from unskew.running.impute import impute
+
+    show_facts(impute(**given), as_json)
 
 
 def examination(

@@ -48,7 +48,7 @@ class Traffic(Config):
     """Result pages."""
     days: Annotated[float, Field(gt=0)] = 60.0
     """Length of the log; more is searched by day than by night."""
-    start: date = date(2024, 1, 1)
+    start: Annotated[date, Field(strict=False)] = date(2024, 1, 1)
     """Its first day (UTC)."""
     skew: Annotated[float, Field(ge=0)] = 1.0
     """Power s of a query's popularity; 0 draws all queries alike."""

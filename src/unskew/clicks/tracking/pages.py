@@ -7,6 +7,8 @@ delivery has a rule each, and is counted:
     future      the page is from after `until`: does not count now, and may be delivered again
     too_old     no window reaches back to its hour any more: does not count
     repeated    the page was counted in an earlier run: counts once
+    split       further ranks of a page that was counted in an earlier run, in the same hour or one beside it: the
+                page stays as it was first delivered
     late        hours that were counted already get another page: counts
     clock_back  a row is earlier than the row of the page's first rank: the page counts in its earliest hour
 
@@ -37,7 +39,7 @@ TIMES = ("display_time", "dwell_time")
 OPTIONAL = (*TIMES, "randomized", "examination")
 BROKEN = ("no_time", "no_id", "bad_click", "bad_position", "two_queries")
 """Why a page cannot be counted, the first reason that holds."""
-LEFT_OUT = (*BROKEN, "future", "too_old", "repeated")
+LEFT_OUT = (*BROKEN, "future", "too_old", "split", "repeated")
 """All reasons for which a page of a delivery does not count, the first that holds."""
 
 
@@ -104,20 +106,36 @@ def _strange_times(rows: Table) -> dict[str, Any]:
 def with_reasons(pages: Table, *, seen: Table | None, until: int, oldest: int) -> Table:
     """The pages with `reason`, why each does not count, null where it does.
 
-    `seen` has hour and page_id of those that were counted before, `until` and `oldest` are hours.
+    `seen` has hour, page_id and ranks of those that were counted before, `until` and `oldest` are hours.
     """
     import ibis
 
     if seen is None:
-        known = pages.mutate(known=ibis.literal(False))
+        known = pages.mutate(known=ibis.literal(False), further=ibis.literal(False))
     else:
-        other = seen.select(seen_hour="hour", seen_page="page_id")
-        joined = pages.left_join(other, [pages.hour == other.seen_hour, pages.page_id == other.seen_page])
-        known = joined.mutate(known=joined.seen_hour.notnull()).drop("seen_hour", "seen_page")
+        before = met_before(pages, seen)
+        joined = pages.left_join(before, pages.page_id == before.met).drop("met")
+        known = joined.mutate(known=joined.known.fill_null(False), further=joined.further.fill_null(False))
     cases = [(known[name] > 0, name) for name in BROKEN]
     cases += [(known.page_id.isnull(), "no_id")]
-    cases += [(known.hour >= until, "future"), (known.hour < oldest, "too_old"), (known.known, "repeated")]
-    return known.mutate(reason=ibis.cases(*cases, else_=ibis.null("string"))).drop("known")
+    cases += [(known.hour >= until, "future"), (known.hour < oldest, "too_old")]
+    cases += [(known.further, "split"), (known.known, "repeated")]
+    return known.mutate(reason=ibis.cases(*cases, else_=ibis.null("string"))).drop("known", "further")
+
+
+def met_before(pages: Table, seen: Table) -> Table:
+    """`met`, the pages of which something was counted before: whether it is `known`, or `further` ranks come now.
+
+    In its hour a page is known by its id. In the hours beside it ids may be those of other pages, which begin with
+    the first rank again; further ranks of a page share none with what was counted.
+    """
+    other = seen.select(seen_hour="hour", seen_page="page_id", seen_ranks="ranks")
+    near = pages.select("page_id", "hour", "bits").join(other, pages.page_id == other.seen_page)
+    near = near.mutate(apart=(near.hour - near.seen_hour).abs(), shared=near.bits & near.seen_ranks)
+    same, beside = near.apart == 0, (near.apart == 1) & (near.shared == 0)
+    near = near.mutate(same=same, more=beside | (same & (near.shared != near.bits)))
+    near = near.filter(near.same | near.more)
+    return near.group_by(met="page_id").agg(known=near.same.any(), further=near.more.any())
 
 
 def counted_rows(rows: Table, pages: Table, *, any_twice: bool) -> Table:

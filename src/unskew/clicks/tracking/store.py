@@ -2,7 +2,7 @@
 
     STORE/store.json                          what holds: clock, deliveries, windows; its replacement is the commit
     STORE/partials/<delivery>/day=<n>/*.parquet   sums per hour, query, document and position
-    STORE/pages/<delivery>/day=<n>/*.parquet      hour and page_id of every page that was counted
+    STORE/pages/<delivery>/day=<n>/*.parquet      hour, page_id and ranks of every page that was counted
     STORE/windows/<name>-<number>/*.parquet       sums per query, document and position, sorted by them
 
 Days and hours are numbers since 1970, in UTC. Folders are written under names of their own and never changed. What
@@ -63,7 +63,7 @@ class Published(Config):
 class Manifest(Config):
     """All that holds of a store."""
 
-    format: int = 1
+    format: int = 2
     """Of the files."""
     number: int = 0
     """Runs so far."""
@@ -100,7 +100,7 @@ class TrackingStore:
         if not found:
             return None
         table = engine.read_parquet(found)
-        columns = ("hour", *KEY, *SUMS) if kind == "partials" else ("hour", "page_id")
+        columns = ("hour", *KEY, *SUMS) if kind == "partials" else ("hour", "page_id", "ranks")
         return table.filter(table.hour.between(first, last)).select(*columns)
 
     def check_kinds(self, kinds: Mapping[str, str], place: Path | str | None) -> None:

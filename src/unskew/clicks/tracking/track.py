@@ -95,7 +95,7 @@ def deliver(
     limit = end if end is not None else int(time.time()) // HOUR + 1
     first, last = _hours(engine, pages, limit)
     clock = max(hour for hour in (before.clock, end, None if last is None else last + 1, 0) if hour is not None)
-    seen = None if first is None else store.read(engine, "pages", first, int(last or 0))
+    seen = None if first is None else store.read(engine, "pages", first - 1, int(last or 0) + 1)
     judged = engine.keep(with_reasons(pages, seen=seen, until=limit, oldest=clock - LONGEST))
     counts = count_pages(engine, judged, before.clock)
     refuse_broken(counts, max_rejected, place)
@@ -147,7 +147,9 @@ def _write(engine: Engine, store: TrackingStore, rows: Table, pages: Table, coun
     once = counted_rows(rows, pages, any_twice=counts["twice"] > 0)
     sums = hourly_sums(once)
     engine.write_parquet(_by_day(sums), store.folder("partials", name), by="day")
-    engine.write_parquet(_by_day(pages.select("hour", "page_id")), store.folder("pages", name), by="day")
+    engine.write_parquet(
+        _by_day(pages.select("hour", "page_id", ranks="bits")), store.folder("pages", name), by="day"
+    )
     days = sorted(int(each.name[4:]) for each in store.folder("pages", name).glob("day=*"))
     return Delivery(name=name, days=tuple(days), pages=counts["counted"])
 

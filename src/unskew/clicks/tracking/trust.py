@@ -3,7 +3,8 @@
     shuffled   over two displays of one query and document, at ranks k and j, in slots that were filled at random,
                Cov(c_k, c_j) = α_k α_j Var(Y), and E[c_k] = α_k E[Y] + β_k. Clicks alone leave the level and the
                scale of Y open, so α_1 and β_1 are asked for; with 1 and 0, Y is the click rate at rank 1, which
-               is what random first slots show.
+               is what random first slots show. Where that is high for anything, because rank 1 is trusted, β of
+               lower ranks is below 0 on this scale.
     em         A. Agarwal et al., "Addressing trust bias for unbiased learning-to-rank", WWW 2019: z⁺ = α + β and
                z⁻ = β are the click probabilities of what is and what is not relevant, found by EM with the
                relevance that a model states. A relevance free for every query and document would not do: any
@@ -107,7 +108,7 @@ class RandomSlots:
         mean = self.clicks / np.maximum(self.shown, 1)
         alpha = first[0] * slope / slope[0]
         beta = mean - alpha * (mean[0] - first[1]) / first[0]
-        return TrustCurves(alpha if theta is None else theta, alpha, np.clip(beta, 0.0, 1.0))
+        return TrustCurves(alpha if theta is None else theta, alpha, beta)
 
 
 def shuffled_curves(
