@@ -18,7 +18,7 @@ from unskew.errors import ConfigError, DataError
 from unskew.learning.losses import sigmoid_loss
 from unskew.learning.methods import ApproximatedDR, Context, MethodModule, Naive
 from unskew.learning.methods.approximated_dr import between, published, published_loss, repaired_loss
-from unskew.learning.model import Model
+from unskew.learning.model import Model, build_tower
 from unskew.learning.rankers.apart import DoublyRobustMLP
 from unskew.learning.rankers.networks import MLP, network
 from unskew.running.choosing import impression_likelihood
@@ -64,6 +64,64 @@ def test_no_gradient_passes_between_the_parts() -> None:
     imputed, affine, _ = relevance.detach().sigmoid().unbind(-1)
     repaired_loss(between(imputed, affine, z), batch, 1e-3).backward()
     torch.testing.assert_close(relevance.grad[..., 2], z.grad)
+
+
+def test_the_published_combination_keeps_its_parts_apart() -> None:
+    """y = tanh(z) y_imp + y_aff in the loss, and the gradient of i and a is that of their own terms alone."""
+    torch.manual_seed(0)
+    relevance = torch.randn(6, 1, 3, requires_grad=True)
+    batch = batch_of(torch.tensor([1.0, 0.0, 1.0, 0.0, 0.0, 1.0]))
+    method = ApproximatedDR(centred=False, combination="published").build(Context(1))
+    loss = method(relevance, batch)
+    loss.backward()
+    assert relevance.grad is not None
+    total = 0.0
+    for (i, a, z), click in zip(
+        relevance.detach().squeeze(1).tolist(), batch.clicks.flatten().tolist(), strict=True
+    ):
+        imputed, affine = 1 / (1 + math.exp(-i)), 1 / (1 + math.exp(-a))
+        y = math.tanh(z) * imputed + affine
+        outside = max(y - 1, -y, 0.0)
+        for p in (imputed, affine, min(max(y, 1e-3), 1 - 1e-3)):
+            total -= math.log(p if click else 1 - p)
+        total += outside
+    assert loss.item() == pytest.approx(total / 6, rel=1e-5)
+    expected = (relevance.detach()[..., :2].sigmoid() - batch.clicks.unsqueeze(-1)) / 6
+    torch.testing.assert_close(relevance.grad[..., :2], expected)
+
+
+def test_what_is_ranked_by_is_what_is_learned() -> None:
+    """After training y is that of outputs from their mean; z starts at 0, so y is the affine estimate at first."""
+    method = ApproximatedDR().build(Context(1)).eval()
+    method.centre.copy_(torch.tensor([0.4, -0.3]))
+    method.levels.data.copy_(torch.tensor([-1.0, -2.0]))
+    relevance, where = torch.tensor([[[0.5, 1.0, 0.2], [1.5, -1.0, -0.7], [9.0, 9.0, 9.0]]]), torch.ones(1, 3) > 0
+    where[0, 2] = False
+
+    def y(i: float, a: float, z: float) -> float:
+        imputed, affine = (1 / (1 + math.exp(-x)) for x in (i - 0.4 - 1.0, a + 0.3 - 2.0))
+        return affine + math.tanh(z) * (imputed - affine)
+
+    expected = [y(0.5, 1.0, 0.2), y(1.5, -1.0, -0.7), 0.0]
+    assert method.score(relevance, where).tolist() == [pytest.approx(expected, abs=1e-6)]
+    outputs = build_tower(MLP(sizes=(4,)), 5, method)(torch.randn(7, 5))
+    assert (outputs[:, 2] == 0).all()
+    assert (outputs[:, :2] != 0).all()
+
+
+def test_networks_of_features_and_of_clicks_share_nothing() -> None:
+    """The first output reads the first features, the others the last, each by weights of its own."""
+    torch.manual_seed(0)
+    tower = DoublyRobustMLP(tracked=2, imputation=(4,), sizes=(4,)).build(5, 3)
+    documents = torch.randn(6, 5, requires_grad=True)
+    for output, read in ((0, [1, 1, 1, 0, 0]), (1, [0, 0, 0, 1, 1]), (2, [0, 0, 0, 1, 1])):
+        (gradient,) = torch.autograd.grad(tower(documents)[:, output].sum(), documents)
+        assert [int(bool(moved)) for moved in (gradient != 0).any(0)] == read
+    weights = list(tower.parameters())
+    shares = [torch.autograd.grad(tower(documents)[:, at].sum(), weights, allow_unused=True) for at in (1, 2)]
+    used = [{at for at, gradient in enumerate(each) if gradient is not None and gradient.any()} for each in shares]
+    assert used[0]
+    assert not used[0] & used[1]
 
 
 def test_the_coefficient_is_found() -> None:

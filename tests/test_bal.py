@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -155,6 +156,41 @@ def test_encodings_of_every_kind() -> None:
             assert log_p.exp().sum().item() == pytest.approx(1.0, abs=1e-5)
 
 
+def test_the_density_of_a_number_sums_to_one() -> None:
+    torch.manual_seed(0)
+    model = Influence([Variable("x", "continuous", 0)])
+    with torch.no_grad():
+        for weight in model.conditionals[0].parameters():
+            weight.mul_(2.0)
+        x = torch.linspace(-7.9, 7.9, 4000)
+        values, r = {"x": x}, torch.full_like(x, 0.7)
+        density = model.log_density(0, r, model.encoding(values), values, torch.tensor([[1.0, 0.0]])).exp()
+    assert torch.trapezoid(density, x).item() == pytest.approx(1.0, abs=1e-3)
+
+
+def test_a_density_depends_on_its_parents_alone() -> None:
+    torch.manual_seed(0)
+    model = Influence([Variable(name, "continuous", 0) for name in ("x", "y")])
+    values = {"x": torch.tensor([0.3]), "y": torch.tensor([-0.4])}
+
+    def density(r: float, y: float, parents: list[float]) -> float:
+        moved = values | {"y": torch.tensor([y])}
+        rows = torch.tensor([parents, parents])
+        return model.log_density(0, torch.tensor([r]), model.encoding(moved), values, rows).item()
+
+    for parents, by_r, by_y in (([1.0, 0.0, 0.0], True, False), ([0.0, 0.0, 1.0], False, True)):
+        plain = density(0.5, -0.4, parents)
+        assert (density(1.5, -0.4, parents) != plain) == by_r
+        assert (density(0.5, 0.9, parents) != plain) == by_y
+
+
+def test_what_stands_for_relevance_is_standardised_over_impressions() -> None:
+    score = torch.tensor([[1.0, 4.0, 1e6]])
+    found = Seen(score, {}, torch.zeros(1, 3), torch.tensor([[3.0, 1.0, 0.0]])).relevance
+    mean, deviation = (3 * 1 + 4) / 4, math.sqrt((3 * 0.75**2 + 2.25**2) / 4)
+    assert found[0, :2].tolist() == pytest.approx([(1 - mean) / deviation, (4 - mean) / deviation])
+
+
 # ---- graphs during training ----
 
 
@@ -206,6 +242,25 @@ def test_no_weights_without_confounding() -> None:
     assert weights.mean().item() == pytest.approx(1.0)
     assert not weights.requires_grad
     assert loss.requires_grad
+
+
+def test_the_networks_of_the_page_learn_what_it_shows() -> None:
+    """Relevance decides the rank: after some steps it is likelier, given relevance, than by chance."""
+    names = ("relevance", "position", "click")
+    known = graph_of(names, [("relevance", "position"), ("position", "click")])
+    causes = PageCauses([Variable("position", "ordinal", 7)], known, QUICK)
+    rank = torch.arange(5).expand(40, 5)
+    page = Seen(-rank.float(), {"position": rank}, torch.zeros(40, 5), torch.ones(40, 5))
+    optimizer = torch.optim.Adam(causes.parameters(), lr=0.05)
+    losses = []
+    for _ in range(60):
+        _, loss = causes.weigh(page, grid=4, clip=5.0)
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[0] > math.log(3)
+    assert losses[-1] < math.log(1.5)
 
 
 # ---- the method ----
@@ -275,6 +330,52 @@ def test_gradients_reach_the_ranker_through_its_score_alone(log: Log) -> None:
     ratio = (relevance.grad[..., 0] / expected)[batch.where]  # w of each result, and nothing through p(x | r)
     assert (ratio > 0).all()
     assert ratio.mean().item() == pytest.approx(1.0, abs=1e-3)
+
+
+def test_each_impression_counts_by_its_weight(log: Log) -> None:
+    """sum w ce / pages, and the loss of the networks; w as the graph asks for, held constant."""
+    relevance, batch, method = batch_of(log, FBBAL(factors=FACTORS, warmup=0, centred=False))
+    shown = batch.impressions.where(batch.where, 0.0)
+    page = Seen(relevance[..., 0].detach(), method.values(batch), batch.clicks, shown)
+    weights, shaping = method.causes.weigh(page, grid=method.config.grid, clip=method.config.clip)
+    assert weights is not None
+    assert weights[batch.where].std() > 0.01
+    z, total = relevance[..., 0] + method.get_parameter("level"), 0.0
+    for b, k in batch.where.nonzero().tolist():
+        p, c, n = z[b, k].sigmoid().item(), batch.clicks[b, k].item(), shown[b, k].item()
+        total -= weights[b, k].item() * (c * math.log(p) + (n - c) * math.log(1 - p))
+    assert method(relevance, batch).item() == pytest.approx(total / len(batch.where) + shaping.item(), rel=1e-4)
+
+
+def test_clicks_depend_on_their_causes_alone_and_not_in_the_warm_start(log: Log) -> None:
+    """relevance -> serp_height, serp_media -> click: of the page, media alone, and nothing at first."""
+    graph = (("relevance", "serp_height"), ("serp_media", "click"))
+    relevance, batch, method = batch_of(log, BAL(factors=FACTORS, warmup=3, graph=graph))
+    torch.manual_seed(4)
+    for parameter in method.page.parameters():
+        parameter.data = torch.randn_like(parameter)
+
+    def moved(name: str, step: int) -> bool:
+        method.step.fill_(step)
+        column = batch.serp[name]
+        other = replace(batch, serp=batch.serp | {name: column.flip(0) if name == "serp_media" else column + 1.5})
+        with torch.no_grad():
+            found = [method.eval().logits(relevance, each)[batch.where] for each in (batch, other)]
+        return not torch.equal(*found)
+
+    assert [moved(name, 3) for name in ("serp_media", "serp_height")] == [True, False]
+    assert not moved("serp_media", 2)
+
+
+def test_ranks_are_told_apart_to_the_last(log: Log) -> None:
+    relevance, batch, method = batch_of(log, PBBAL(warmup=0))
+    torch.manual_seed(4)
+    for parameter in method.page.parameters():
+        parameter.data = torch.randn_like(parameter)
+    with torch.no_grad():
+        found = method.eval().logits(torch.zeros_like(relevance), batch)[batch.where]
+    by_rank = dict(zip(batch.position[batch.where].tolist(), found.tolist(), strict=True))
+    assert len(set(by_rank.values())) == method.positions == len(by_rank)
 
 
 def test_a_better_score_never_lowers_the_click(log: Log) -> None:

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 import unskew
 from unskew.clicks.counts.batches import Batches
+from unskew.clicks.lists.inputs import Vectors
 from unskew.clicks.lists.scaling import fit_scaler
 from unskew.clicks.presentation import fit_presentation
 from unskew.clicks.simulate import Mixture, PositionBias, Shown, simulate
@@ -30,6 +31,7 @@ from unskew.learning.methods import (
     METHODS,
     PAL,
     Additive,
+    Context,
     EDot,
     EInter,
     LBDLips,
@@ -40,10 +42,11 @@ from unskew.learning.methods import (
 from unskew.learning.methods.regression_em import logit_of_product
 from unskew.learning.model import Model, build
 from unskew.learning.rankers import Linear
+from unskew.learning.rankers.contract import by_rate
 from unskew.measuring import interaction_metric
 from unskew.running.data import LogData
 from unskew.terminal.main import app
-from unskew.types import Array, Lists, Log
+from unskew.types import Array, ClickBatch, Lists, Log
 
 torch.set_num_threads(1)
 
@@ -317,6 +320,43 @@ def test_em_with_two_factors_by_hand() -> None:
     assert second == pytest.approx(b * (1 - a * g) / (1 - a * b * g), rel=1e-5)
     product = logit_of_product(parts).item()
     assert product == pytest.approx(math.log(a * b / (1 - a * b)), rel=1e-5)
+
+
+def test_observation_takes_the_factors_of_each_result() -> None:
+    """log o = log sig(h + b_rank + b_media), with t = 0: each result by its own media, at its own rank."""
+    presentation = fit_presentation({"media": np.array(["a", "b"])}, ["media"])
+    method = LBD(factors=("media",), strength=0.0, drop=0.0).build(Context(3, presentation=presentation)).eval()
+    rank, media = [0.5, -0.5, -1.0], [0.3, -0.8, 0.0, 0.0]
+    for name, values in (("position", rank), ("media", media)):
+        method.level.tables[name].data.copy_(torch.tensor(values))
+    rows, one = torch.arange(3), torch.ones(1, 3)
+    batch = ClickBatch(Vectors(torch.zeros(3, 1)), rows, rows, rows[None] + 1, 0 * one, one, one > 0)
+    batch = replace(batch, serp={"media": torch.tensor([[1, 0, 1]])})
+    outputs = torch.tensor([[[0.2, 0.1, 0.0, 0.0], [0.7, 0.0, 0.4, 0.0], [-0.3, 0.0, 0.0, -0.2]]])
+    logits = [0.1 + 0.5 - 0.8, 0.4 - 0.5 + 0.3, -0.2 - 1.0 - 0.8]
+    expected = [r - math.log(1 + math.exp(-z)) for r, z in zip((0.2, 0.7, -0.3), logits, strict=True)]
+    assert method.click_scores(outputs, batch).tolist() == [pytest.approx(expected, abs=1e-6)]
+
+
+def test_a_tower_takes_a_tenth_of_the_step_of_a_table() -> None:
+    rates = {}
+    for bias in ("table", "tower"):
+        method = PAL(bias=bias).build(Context(3))  # type: ignore[arg-type]
+        found = {id(weight): factor for factor, weights in by_rate(method).items() for weight in weights}
+        rates[bias] = {found[id(weight)] for weight in method.seen.parameters()}
+        assert found[id(method.level)] == 1.0
+    assert rates == {"table": {1.0}, "tower": {0.1}}
+
+
+def test_a_number_is_shown_at_its_mean_and_a_deviation_to_either_side() -> None:
+    factors = Factors(2, fit_presentation({"height": np.array([0.5, 1.5])}, ["height"], bins=0))
+    values, names = factors.each("height")
+    assert dict(zip(names, values["height"].tolist(), strict=True)) == {
+        "a deviation below the mean": -1.0,
+        "the mean": 0.0,
+        "a deviation above": 1.0,
+    }
+    assert values["position"].tolist() == [0, 0, 0]  # at the reference of the others
 
 
 # ---- what is refused -------------------------------------------------------------------------------------------

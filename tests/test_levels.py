@@ -11,8 +11,10 @@ from torch import Tensor
 
 from unskew.clicks.counts.batches import Batches
 from unskew.clicks.counts.reduction import Facts, reduce_log
+from unskew.clicks.lists.inputs import Vectors
 from unskew.clicks.lists.synthetic import make_lists
 from unskew.clicks.simulate import PositionBias, simulate
+from unskew.learning.factors import BiasTower
 from unskew.learning.methods import IPW, METHODS, Context, MethodConfig, Naive
 from unskew.learning.methods.skeletons import LevelConfig, Levelled, shown_mean
 from unskew.running.data import LogData
@@ -136,3 +138,53 @@ def test_every_method_that_fits_levels_can_be_centred(log: Log) -> None:
         method = kind().build(LogData(log).context(kind()))
         if method.fits_levels:
             assert isinstance(kind(), LevelConfig), name
+
+
+BY_RANK = np.array([[900.0, 800.0, 700.0], [270.0, 120.0, 35.0]])
+SHOWN = Facts(pages=900, impressions=2400, clicks=425, queries=3, clickless=500, by_rank=BY_RANK)
+STARTS = ("additive", "gradient_reversal", "tower_dropout", "edot", "einter", "pal", "tal", "regression_em")
+
+
+def rates_by_hand() -> list[float]:
+    """Clicks over impressions of each rank, with ten more impressions at the rate of the log."""
+    rate = 425 / 2400
+    return [(c + 10 * rate) / (n + 10) for n, c in BY_RANK.T.tolist()]
+
+
+def one_page(ranks: int) -> ClickBatch:
+    """A page of results at every rank."""
+    one = torch.ones(1, ranks)
+    rows = torch.arange(ranks)
+    return ClickBatch(Vectors(torch.zeros(ranks, 1)), rows, rows, rows[None] + 1, 0 * one, one, one > 0)
+
+
+@pytest.mark.parametrize("name", STARTS)
+@pytest.mark.parametrize("bias", ["table", "tower"])
+def test_before_training_every_rank_is_clicked_as_often_as_in_the_log(name: str, bias: str) -> None:
+    """Relevance 0 everywhere: what is clicked how often is no matter of relevance from the first step on."""
+    config = METHODS[name](**{"bias": bias} | ({"form": "gradient"} if name == "regression_em" else {}))
+    method = config.build(Context(3, SHOWN)).eval()
+    if bias == "tower":  # its network is drawn; where it adds nothing
+        for module in method.modules():
+            if isinstance(module, BiasTower):
+                module.layers[-1].weight.data.zero_()
+                module.layers[-1].bias.data.zero_()
+    if name == "einter":
+        method.rank_weight.data.zero_()
+    found = method.click_probability(torch.zeros(1, 3, method.outputs), one_page(3))
+    assert found.flatten().tolist() == pytest.approx(rates_by_hand(), rel=2e-3)
+
+
+@pytest.mark.parametrize("name", ["naive", "bal", "approximated_dr"])
+def test_one_level_starts_at_the_mean_rate(name: str) -> None:
+    config = METHODS[name](**({"loss": "sigmoid"} if name == "naive" else {}))
+    method = config.build(Context(3, SHOWN)).eval()
+    found = method.click_probability(torch.zeros(1, 3, method.outputs), one_page(3))
+    assert found.flatten().tolist() == pytest.approx([sum(rates_by_hand()) / 3] * 3, rel=1e-4)
+
+
+def test_a_log_without_a_click_has_a_level_that_is_finite() -> None:
+    nothing = Facts(pages=9, impressions=18, clicks=0, queries=1, clickless=9, by_rank=np.array([[9, 9], [0, 0]]))
+    every = Facts(pages=9, impressions=18, clicks=18, queries=1, clickless=0, by_rank=np.array([[9, 9], [9, 9]]))
+    for facts in (nothing, every):
+        assert Context(2, facts).click_rates().logit().isfinite().all()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -248,6 +250,33 @@ def test_the_logging_ranker_has_a_network_of_its_own() -> None:
     assert method.outputs == 1
     assert tower(torch.zeros(2, 6)).shape == (2, 4)
     assert {id(p) for p in tower.side.parameters()}.isdisjoint(id(p) for p in tower.ranker.parameters())
+
+
+# ---- a small world in which the logging ranker has a wrong favourite
+
+
+@pytest.fixture(scope="module")
+def confounded() -> Callable[[str], float]:
+    """nDCG@10 that a method reaches on other queries, learned from 40,000 pages of 200; each learned once."""
+    lists, test = (make_lists(queries=200, features=8, seed=seed) for seed in (1, 1001))
+    log = simulate(lists, PositionBias(), pages=40_000, seed=0, randomized=0.1)
+
+    @cache
+    def learned(name: str) -> float:
+        asked = {"ranker": MLP(sizes=(32,)), "steps": 250, "seed": 0, "threads": 1, "validate_on": "nothing"}
+        scores = unskew.learn(log, name, **asked).score(test)  # type: ignore[arg-type]
+        return float(np.nanmean(ndcg_metric(scores, test.labels, offsets=test.offsets, at=10)))
+
+    return learned
+
+
+@pytest.mark.parametrize(
+    ("name", "margin"),
+    [("upe", 0.1), ("doubly_robust", 0.1), ("tower_dropout", 0.04), ("gradient_reversal", 0.04)],
+)
+def test_beats_naive_in_a_confounded_world(name: str, margin: float, confounded: Callable[[str], float]) -> None:
+    """Over four seeds of lists and clicks they gained 0.14, 0.15, 0.09 and 0.07 at least."""
+    assert confounded(name) > confounded("naive") + margin
 
 
 @pytest.mark.slow

@@ -69,6 +69,7 @@ def test_a_warm_up_belongs_to_the_first_round() -> None:
         ([0.0, 1.0, 2.0, 1.7], True, True),  # worse by less than a quarter of what was gained
         ([0.0, 1.0, 1.9], False, True),
         ([0.0, 1.0, 1.5], True, True),  # a third of all that was gained is not enough
+        ([0.0, 2.0, 1.0, 1.9], True, True),  # more than the round before, and nothing beyond the best
         ([math.nan, 1.0, 2.0], False, True),
         ([0.0, 1.0, math.nan], False, False),
         ([math.nan], True, False),  # nothing is known, so nothing is to be gained

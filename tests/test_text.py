@@ -289,6 +289,25 @@ def test_what_each_output_looks_at(tiny: str, lists: Lists) -> None:
         assert torch.equal(zero(documents)[:, 2], torch.zeros(20))
 
 
+def test_a_second_network_reads_with_the_encoder_and_does_not_teach_it(tiny: str, lists: Lists) -> None:
+    """Of text and features, beside any tower: its loss moves its own weights alone."""
+    torch.manual_seed(0)
+    tower = CrossEncoder(model=tiny).build(2, 1)
+    side = tower.side((4, 3))
+    documents = tower.encoder.read(lists, lists.features).gather(torch.arange(20))
+    other_text, other_features = documents.clone(), documents.clone()
+    other_text[:, 2:] = documents[:, 2:].flip(0)
+    other_features[:, :2] += 1
+    tower.eval()
+    before = side(documents)
+    assert before.shape == (20, 3)
+    assert not torch.equal(side(other_text), before)
+    assert not torch.equal(side(other_features), before)
+    before.square().sum().backward()
+    assert all(weight.grad is None for weight in tower.parameters())
+    assert all(weight.grad is not None for weight in side.parameters())
+
+
 def test_mixtures_need_features(tiny: str) -> None:
     with pytest.raises(ConfigError, match="vanilla_mix mixes text with features, and the documents have none"):
         VanillaMix(model=tiny).build(0, 1)

@@ -398,6 +398,26 @@ def test_the_network_beside_the_trees_is_trained_jointly(method: MethodConfig, l
     assert any(not torch.equal(a, b) for a, b in zip(before, after, strict=True))
 
 
+def test_the_network_beside_the_trees_takes_shrunken_steps(log: Log) -> None:
+    """0.01 * 0.2, those of the method ten times 0.01; a network beside the ranker is not meant."""
+    trees = SMALL.model_copy(update={"learning_rate": 0.2})
+    trainer, _ = boosting(log, LBD(), trees, learning_rate=0.01)
+    rates = {id(p): group["base"] for group in trainer.optimizer.param_groups for p in group["params"]}
+    assert isinstance(trainer.ranker, WithSide)
+    assert [rates[id(p)] for p in trainer.ranker.side.parameters()] == pytest.approx([0.002] * 6)
+    assert [rates[id(p)] for p in trainer.method.parameters()] == pytest.approx([0.1])
+    other, _ = boosting(log, Vectorization(schedule="joint"), trees, learning_rate=0.01)
+    bases = {id(p): group["base"] for group in other.optimizer.param_groups for p in group["params"]}
+    assert {bases[id(p)] for p in other.ranker.side.parameters()} == {0.01}  # type: ignore[union-attr]
+
+
+def test_lightgbm_is_told_what_was_asked_for() -> None:
+    asked = Trees(leaves=7, learning_rate=0.3, min_data_in_leaf=9, feature_fraction=0.4, l2=2.5)
+    told = asked.parameters(threads=3)
+    expected = {"num_leaves": 7, "learning_rate": 0.3, "min_data_in_leaf": 9, "feature_fraction": 0.4}
+    assert told | expected | {"lambda_l2": 2.5, "num_threads": 3, "objective": "none"} == told
+
+
 def test_same_seed_same_trees(log: Log) -> None:
     found = [
         learn(log, DLA(), ranker=SMALL, validation=log.lists, threads=1, seed=seed).score(log.lists)
