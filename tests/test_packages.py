@@ -142,6 +142,26 @@ def test_held_out_clicks_choose_the_number_of_trees(name: str, log: Log, fresh: 
 
 
 @pytest.mark.parametrize("name", PACKAGES)
+@pytest.mark.parametrize("turned", [False, True])
+def test_as_many_trees_are_kept_as_validation_lists_like_best(
+    name: str, turned: bool, log: Log, fresh: Lists
+) -> None:
+    """nDCG@10 after every tree, by our metric; with grades turned round few trees are best."""
+    grades = fresh.labels.max() - fresh.labels if turned else fresh.labels
+    lists = replace(fresh, labels=grades)
+    whole = grown(name, log, None, 5, **SMALL)
+    found = []
+    for trees in range(1, 7):
+        scores = replace(whole, kept=[trees]).score(lists)
+        found.append(np.nanmean(ndcg_metric(scores, lists.labels, offsets=lists.offsets, at=10)))
+    kept = grown(name, log, lists, 5, **SMALL).kept[0]
+    assert found[kept - 1] == pytest.approx(max(found), abs=1e-9)
+    assert max(found) - min(found) > 1e-3
+    if turned:
+        assert kept < 6
+
+
+@pytest.mark.parametrize("name", PACKAGES)
 def test_labels_are_never_read(name: str, log: Log) -> None:
     garbage = np.random.default_rng(1).integers(-7, 99, len(log.lists.labels)).astype(np.int16)
     poisoned = replace(log, lists=replace(log.lists, labels=garbage))
@@ -361,6 +381,22 @@ def test_a_log_without_pairs_is_named(log: Log) -> None:
 
 
 # ------------------------------------------------------------------------------------------- groups
+
+
+def test_pages_that_are_clicked_wholly_or_not_at_all_are_left_out() -> None:
+    lists = Lists(np.eye(3, dtype=np.float32), np.array([0, 3]), np.zeros(3, np.int16), np.array([0]))
+    pages = [([0, 1], [0, 0]), ([1, 2], [1, 1]), ([2, 0], [0, 1]), ([0, 1], [1, 0])]
+    log = Log(
+        lists,
+        query=np.zeros(4, np.int64),
+        offsets=np.arange(5) * 2,
+        row=np.concatenate([rows for rows, _ in pages]),
+        position=np.tile([1, 2], 4).astype(np.int16),
+        click=np.concatenate([clicks for _, clicks in pages]).astype(np.uint8),
+    )
+    found = page_groups(log, lists.features, pages=9, seed=0)
+    assert found.features.argmax(1).tolist() == [2, 0, 0, 1]
+    assert (found.labels.tolist(), found.sizes.tolist()) == ([0, 1, 1, 0], [2, 2])
 
 
 def backwards(log: Log) -> Log:

@@ -411,6 +411,17 @@ def test_the_network_beside_the_trees_takes_shrunken_steps(log: Log) -> None:
     assert {bases[id(p)] for p in other.ranker.side.parameters()} == {0.01}  # type: ignore[union-attr]
 
 
+def test_several_outputs_start_apart() -> None:
+    """Products of equal outputs have equal gradients, and would grow the same trees for ever."""
+    torch.manual_seed(0)
+    ranker = Trees().build(3, 4)
+    start = ranker.start
+    assert len(start.unique()) == 4
+    assert torch.equal(ranker(torch.zeros(2, 3)), start.expand(2, 4))  # what it gives without a tree
+    assert start.abs().max() < 1
+    assert Trees().build(3, 1).start.tolist() == [0.0]
+
+
 def test_lightgbm_is_told_what_was_asked_for() -> None:
     asked = Trees(leaves=7, learning_rate=0.3, min_data_in_leaf=9, feature_fraction=0.4, l2=2.5)
     told = asked.parameters(threads=3)
