@@ -1012,6 +1012,17 @@ def test_base_vectors_from_labels_by_hand() -> None:
     assert nothing.isfinite().all()
 
 
+def test_documents_are_projected_on_what_labels_asked_for() -> None:
+    """Grades 2, 1, 5 of embeddings (1, 0), (0, 1), (2, 1): b = (2, 1); before that the mean of o."""
+    method = Vectorization(dimension=2, project="labels").build(Context(3)).eval()
+    assign(method.common.mean, [0.5, -1.0])
+    r, where = torch.tensor([[[1.0, 0.0], [0.0, 1.0], [2.0, 1.0]]]), torch.ones(1, 3) > 0
+    assert method.score(r, where).tolist() == [[0.5, -1.0, 0.0]]
+    method.settle(r, torch.tensor([[2.0, 1.0, 5.0]]), where)
+    assert method.score(r, where).tolist() == [pytest.approx([2.0, 1.0, 5.0], abs=1e-3)]
+    assert method.score_weights().tolist() == pytest.approx([2.0, 1.0], abs=1e-3)
+
+
 def test_vectorization_by_labels_needs_them_and_says_so(log: Log) -> None:
     with pytest.raises(ConfigError, match="vectorization as it is set needs labelled lists"):
         unskew.learn(log, Vectorization(project="labels"), steps=1)

@@ -14,6 +14,7 @@ from unskew.clicks.counts.reduction import Facts
 from unskew.clicks.lists.inputs import Vectors
 from unskew.learning.bias import randomized_propensity
 from unskew.learning.methods import (
+    DLA,
     IPW,
     Affine,
     Context,
@@ -52,6 +53,51 @@ def sig(x: float) -> float:
 
 def outputs(scores: list[list[float]] = SCORES) -> Tensor:
     return torch.tensor(scores).unsqueeze(-1)
+
+
+def lsoft(rows: list[list[float]], labels: list[list[float]]) -> float:
+    """- sum u log softmax(z) / sum u."""
+    pairs = [(z, u, row) for row, own in zip(rows, labels, strict=True) for z, u in zip(row, own, strict=True)]
+    return -sum(u * (z - math.log(sum(map(math.exp, row)))) for z, u, row in pairs) / sum(u for _, u, _ in pairs)
+
+
+# ---- dla and ipw
+
+
+@pytest.mark.parametrize("limit", [None, 1.2])
+@pytest.mark.parametrize("link", ["softmax", "sigmoid"])
+def test_dla_weighs_by_its_link_and_clips(link: str, limit: float | None) -> None:
+    """w = p_1 / p_k of each list, p = exp(z) or sig(z - mean z), and at most the limit; both losses."""
+    e, s = [0.5, 0.1, -0.6], [[2.0, 1.0, 0.5], [0.5, 1.0, -0.5], [1.0, -1.0, 0.0]]
+    method = DLA(link=link, max_weight=limit).build(Context(3))  # type: ignore[arg-type]
+    method.bias.tables["position"].data.copy_(torch.tensor(e))
+
+    def weights(z: list[float]) -> list[float]:
+        p = [math.exp(x) if link == "softmax" else sig(x - sum(z) / 3) for x in z]
+        return [min(p[0] / x, limit or math.inf) for x in p]
+
+    by_e = [[c * w for c, w in zip(row, weights(e), strict=True)] for row in CLICKS]
+    by_s = [[c * w for c, w in zip(row, weights(z), strict=True)] for row, z in zip(CLICKS, s, strict=True)]
+    expected = lsoft(s, by_e) + lsoft([e] * 3, by_s)
+    assert method(outputs(s), example()).item() == pytest.approx(expected, rel=1e-5)
+
+
+def test_ipw_weighs_clicks_under_every_loss() -> None:
+    """Weights 1, 2, 4 by rank: pointwise as labels, pairs by their clicked result."""
+    weights, total, pairs, weight = [1.0, 2.0, 4.0], 0.0, 0.0, 0.0
+    for s, c in zip(SCORES, CLICKS, strict=True):
+        for k in range(3):
+            label = weights[k] * c[k]
+            total -= label * math.log(sig(s[k])) + (1 - label) * math.log(1 - sig(s[k]))
+        for i, j in ((i, j) for i in range(3) for j in range(3) if c[i] > c[j]):
+            pairs += weights[i] * math.log(1 + math.exp(s[j] - s[i]))
+            weight += weights[i]
+    theta = (0.8, 0.4, 0.2)
+    pointwise = IPW(propensity=theta, loss="sigmoid", centred=False).build(Context(3, FACTS))
+    pointwise.level.data.zero_()
+    assert pointwise(outputs(), example()).item() == pytest.approx(total / 3, rel=1e-5)
+    pairwise = IPW(propensity=theta, loss="pairwise").build(Context(3, FACTS))
+    assert pairwise(outputs(), example()).item() == pytest.approx(pairs / weight, rel=1e-5)
 
 
 # ---- pair_debias
