@@ -14,6 +14,7 @@ such as `.run.4711-1a2b3c4d.part` is removed without being looked at: copies tha
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import json
@@ -25,7 +26,9 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -213,18 +216,65 @@ def points(job: Job, folder: Path) -> Iterator[dict[str, Any]]:
         yield {"point": number, "before": what} | tried[state]
 
 
+def full(job: Job, folder: Path) -> Iterator[dict[str, Any]]:
+    """What a command says and leaves when the disk is full from some point on: nothing more is opened or made."""
+    copies = folder.with_name(folder.name + ".copies")
+    must(job.begin)
+    if job.old is not None:
+        must(job.old)
+    old = must(lambda: found_in(job))
+    shutil.copytree(folder, copies / "old")
+    before = names(folder)
+    load(must(lambda: (job.new(), [*sys.modules])[1]))
+    for number in count(1):
+        put_back(copies / "old", folder)
+        status, answer = forked(partial(until_full, job, folder, number))
+        if status or answer[0] == "done":
+            yield {"point": number, "status": status, "said": answer}
+            return
+        reads = "old" if must(lambda: found_in(job)) == old else "neither"
+        left = [
+            name for name in names(folder) if name not in before and not name.startswith(("run.partial", "tmp"))
+        ]
+        told = {"before": answer[2], "said": answer[1], "status": answer[0]}
+        yield {"point": number, "reads": reads, "left": left} | told
+
+
+def until_full(job: Job, folder: Path, number: int) -> tuple[Any, list[str], str]:
+    """Run a command whose disk takes nothing from its operation of that number on: its status, what it says."""
+    said, seen = io.StringIO(), list[str]()
+    watching = Copies(folder, folder)
+
+    def hook(event: str, given: tuple[Any, ...]) -> None:
+        if event in ("open", "os.mkdir") and (what := watching.operation(event, given)) is not None:
+            seen.append(what)
+            if len(seen) >= number:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), os.fsdecode(given[0]))
+
+    sys.addaudithook(hook)
+    sys.stderr = said
+    try:
+        job.new()
+    except SystemExit as left:
+        return left.code, said.getvalue().splitlines(), seen[number - 1]
+    except Exception as error:  # in Python
+        return 1, [f"unskew: {error}"], seen[number - 1]
+    return "done", [], ""
+
+
 def main() -> None:
-    """Print what is found at each point of some jobs."""
+    """Print what is found at each point of some jobs; after the word `full`, when the disk is full from there."""
     from stopped_jobs import JOBS
 
-    base = Path(sys.argv[1]).resolve()
-    for name in sys.argv[2:]:
+    base, asked = Path(sys.argv[1]).resolve(), sys.argv[2:]
+    look = full if asked[0] == "full" else points
+    for name in asked[look is full :]:
         folder = base / name.replace(" ", "_")
         folder.mkdir(parents=True)
         os.chdir(folder)
         (folder / "tmp").mkdir()
         os.environ |= {"UNSKEW_CACHE": str(folder / "cache"), "TMPDIR": str(folder / "tmp")}
-        for found in points(JOBS[name], folder):
+        for found in look(JOBS[name], folder):
             print(json.dumps({"job": name} | found), flush=True)
 
 

@@ -25,8 +25,8 @@ FEWEST = 10
 """Points that every command has at least; with fewer the hook would not have seen them."""
 
 
-def tried(folder: Path, jobs: tuple[str, ...]) -> dict[str, list[dict[str, object]]]:
-    command = [sys.executable, str(HERE / "stops.py"), str(folder), *jobs]
+def tried(folder: Path, jobs: tuple[str, ...], *how: str) -> dict[str, list[dict[str, object]]]:
+    command = [sys.executable, str(HERE / "stops.py"), str(folder), *how, *jobs]
     given = os.environ | {"OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, capture_output=True, text=True, timeout=1200, check=False, env=given)
     assert done.returncode == 0, done.stderr[-3000:]
@@ -64,3 +64,21 @@ def test_a_killed_command_loses_nothing(quick: dict[str, list[dict[str, object]]
 @pytest.mark.parametrize("job", SLOW)
 def test_a_killed_larger_command_loses_nothing(tmp_path: Path, job: str) -> None:
     check(tried(tmp_path, (job,))[job])
+
+
+@pytest.mark.parametrize("job", ["save", "ingest", pytest.param("learn", marks=pytest.mark.slow)])
+def test_a_full_disk_is_one_line_and_loses_nothing(tmp_path: Path, job: str) -> None:
+    """From each of its operations on nothing more can be opened or made."""
+    points = tried(tmp_path, (job,), "full")[job]
+    last = points.pop()
+    assert last["status"] == 0, last
+    assert len(points) >= 3
+    for point in points:
+        assert point["reads"] == "old", point
+        assert point["left"] == [], point
+        said = point["said"]
+        assert isinstance(said, list)
+        assert point["status"] == 1, point
+        assert said[-1].startswith("unskew: "), point
+        assert "No space left on device" in said[-1], point
+        assert not any("Traceback" in line for line in said), point

@@ -198,9 +198,6 @@ def test_where_the_cache_lies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert cache_root() == tmp_path / "xdg" / "unskew"
     monkeypatch.delenv("XDG_CACHE_HOME")
     assert cache_root() == tmp_path / "home" / ".cache" / "unskew"
-    (tmp_path / "file").write_text("")
-    with pytest.raises(DataError, match="cannot make the cache folder"):
-        cache_root(tmp_path / "file")
 
 
 def test_growing_matrix(tmp_path: Path) -> None:

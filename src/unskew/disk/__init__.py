@@ -13,6 +13,7 @@ from unskew.disk.writing import (
     refuse_existing,
     remove,
     restore,
+    told_of_disks,
     write_json,
     write_text,
 )
@@ -39,6 +40,7 @@ __all__ = [
     "remove",
     "restore",
     "scratch_folder",
+    "told_of_disks",
     "unpacked",
     "write_json",
     "write_text",

@@ -23,6 +23,8 @@ EXPANSION = 200
 """How many times its size a compressed file may grow to once past FREE; more is taken for a bomb."""
 XZ_MEMORY = 128 * 2**20
 """Memory that an xz stream may ask for; the strongest preset needs 65 MB, a hostile header 4 GB."""
+LARGEST_JSON = 32 * 2**20
+"""Bytes of a JSON file of ours."""
 WRITERS: Mapping[str, Callable[..., Any]] = {"": open, ".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
 """How to open a file for writing, by the end of its name."""
 PACKED = (".gz", ".bz2", ".xz", ".zst")
@@ -35,10 +37,12 @@ PathLike = str | Path
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON object."""
     try:
+        if (size := path.stat().st_size) > LARGEST_JSON:
+            raise DataError(f"{size:,} bytes, where a file of this kind has at most {LARGEST_JSON:,}", path=path)
         content = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise DataError(f"cannot be read: {error.strerror or error}", path=path) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"damaged, not JSON ({error})", path=path) from error
     if not isinstance(content, dict):
         raise DataError("damaged, not a JSON object", path=path)

@@ -24,8 +24,10 @@ from typing import Any
 from unskew.disk.locks import remove_dead_locks
 from unskew.disk.ours import ASIDE, Ours
 from unskew.disk.swapping import exchange
-from unskew.errors import DataError, RunError, printable
+from unskew.errors import DataError, RunError, UnskewError, printable
 
+UNWRITABLE = ("No space left on device", "Disk quota exceeded", "Read-only file system", "File too large")
+"""What systems and libraries say of a disk that takes no more."""
 TRIES = 20
 """How often a folder is put in its place, where other writers of the place are at it too."""
 _ours: set[str] = set()  # what this process is writing now
@@ -63,7 +65,7 @@ def complete_file(path: Path) -> Iterator[Path]:
     """A name to write to; what was written gets its own name only when the block ends without an error."""
     if not path.parent.is_dir():
         raise DataError("the folder does not exist", path=path.parent, hint="create it first")
-    with beside(path) as ready:
+    with told_of_disks(path), beside(path) as ready:
         ready.touch()
         mode = ready.stat().st_mode
         yield ready
@@ -78,8 +80,9 @@ def complete_folder(place: Path, *, force: bool = False, ours: Ours | None = Non
     Of several writers each has a folder of its own; without force the first to end has the place.
     """
     refuse_existing(place, force=force, ours=ours)
-    place.parent.mkdir(parents=True, exist_ok=True)
-    with beside(place) as working:
+    with told_of_disks(place):
+        place.parent.mkdir(parents=True, exist_ok=True)
+    with told_of_disks(place), beside(place) as working:
         working.mkdir()
         yield working
         publish(working, place, force=force, ours=ours)
@@ -119,6 +122,22 @@ def _replace(working: Path, ready: Path, place: Path) -> None:
         with suppress(FileNotFoundError):
             ready.rename(working)
         raise
+
+
+@contextmanager
+def told_of_disks(place: Path) -> Iterator[None]:
+    """Whatever library finds a disk full or not to be written, it is one error that names the place."""
+    try:
+        yield
+    except UnskewError:
+        raise
+    except Exception as error:
+        said = str(error).strip().partition("\n")[0]
+        if not any(reason in said for reason in UNWRITABLE):
+            raise
+        raise RunError(
+            f"{printable(place)} was not written, what was there stays: {said}; make room, or choose another disk"
+        ) from error
 
 
 def write_text(path: Path, text: str) -> None:

@@ -163,6 +163,21 @@ def load(folder: Path | str) -> Scorer:
     return load_scorer(folder) if card.ranker is None else load_model(folder, card)
 
 
+def check_size(
+    method: MethodConfig, ranker: Ranker, scaler: Scaler, card: Card, context: Context, held: int
+) -> None:
+    """Refuse a model that says it is larger than its weights, before there is memory for it."""
+    try:
+        with torch.device("meta"):  # shapes without memory
+            planned = build(method, ranker, scaler, card.features, context)
+    except (NotImplementedError, RuntimeError):  # where numbers are needed to build it
+        return
+    modules = nn.ModuleDict({"ranker": planned.ranker, "method": planned.method})
+    wanted = sum(value.numel() for value in modules.state_dict().values())
+    if wanted > held:
+        raise ConfigError(f"model.json asks for {wanted:,} weights, and there are {held:,}")
+
+
 def load_model(folder: Path, card: Card) -> Model:
     """The ranker and method in a folder."""
     with readable(folder):
@@ -172,13 +187,13 @@ def load_model(folder: Path, card: Card) -> Model:
         tensors = load_file(folder / "weights.safetensors")
         scaling = {name: value.numpy() for name, value in below(tensors, "scaler.").items()}
         ranker = table_of("ranker", card.ranker, RANKERS)
-        model = build(
-            table_of("method", card.method, METHODS),
-            ranker.kept_in(folder) if isinstance(ranker, TextRanker) else ranker,
-            Scaler.from_arrays(card.scaling, scaling),
-            card.features,
-            Context(positions=card.positions, presentation=Presentation.from_dict(card.presentation)),
-        )
+        method = table_of("method", card.method, METHODS)
+        ranker = ranker.kept_in(folder) if isinstance(ranker, TextRanker) else ranker
+        scaler = Scaler.from_arrays(card.scaling, scaling)
+        context = Context(positions=card.positions, presentation=Presentation.from_dict(card.presentation))
+        if not isinstance(ranker, TextRanker):
+            check_size(method, ranker, scaler, card, context, sum(value.numel() for value in tensors.values()))
+        model = build(method, ranker, scaler, card.features, context)
         model.ranker.load_state_dict(below(tensors, "ranker."))
         model.method.load_state_dict(below(tensors, "method."))
         for trees in tree_rankers(model.ranker):

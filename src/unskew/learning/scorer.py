@@ -31,6 +31,8 @@ from unskew.types import Array, Lists, ListTexts
 FORMAT = 1
 MODEL = Ours("model.json", ("weights.safetensors", "trees_*.txt", "trees_*.json", "text/*"))
 """What lies in a model folder."""
+MOST = {"features": 10_000_000, "positions": 1_000_000}
+"""Sizes that are believed of a model."""
 _CHUNK = 65_536  # documents scored at once
 LINEAR = "score.weights"
 """Name of w, where the score is relevance . w."""
@@ -60,7 +62,11 @@ class Card:
             content = read_json(folder / "model.json")
             if content["format"] != FORMAT:
                 raise RunError(f"{folder}: written in format {content['format']}, this version reads {FORMAT}")
-            return cls(**{name: content[name] for name in cls.__dataclass_fields__})
+            card = cls(**{name: content[name] for name in cls.__dataclass_fields__})
+            for name, most in MOST.items():
+                if type(size := getattr(card, name)) is not int or not 0 <= size <= most:
+                    raise DataError(f"model.json: {name} must be a whole number to {most:,}, not {str(size)[:40]}")
+            return card
 
 
 class Scorer(ABC):

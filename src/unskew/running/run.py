@@ -21,8 +21,8 @@ from __future__ import annotations
 import json
 import time
 import warnings
-from collections.abc import Mapping
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 
-from unskew.disk import write_json
+from unskew.disk import told_of_disks, write_json
 from unskew.errors import ConfigError, DataError, RunError
 from unskew.learning.curves import Curve
 from unskew.learning.fitting.checkpoint import FILE as CHECKPOINT
@@ -157,7 +157,7 @@ def run(
     warn_if_filtered(asked.method, data)
     fitter = prepare(asked, data, test)
     asked = fitter.asked
-    with claimed(place, force) if place is not None and leads else nullcontext() as folder:
+    with writing(place, force) if place is not None and leads else nullcontext() as folder:
         if folder is not None:
             fitter.identity["data"] = data.fingerprint(labels=asked.method.target == "labels")
         if place is not None:
@@ -170,6 +170,13 @@ def run(
             write_run(folder, asked, data, done, began, fitter.identity["data"])
             publish(folder, place)
     return done
+
+
+@contextmanager
+def writing(place: Path, force: bool) -> Iterator[Path]:
+    """The folder that a run works in, until it is published."""
+    with told_of_disks(place), claimed(place, force) as folder:
+        yield folder
 
 
 def prepare(asked: Settings, data: TrainingData, test: Lists | None = None) -> Fitter:

@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperCommand
 
 from unskew import __version__
-from unskew.errors import UnskewError
+from unskew.errors import UnskewError, printable
 from unskew.terminal.about import behaviours, methods
 from unskew.terminal.diagnosis import causes
 from unskew.terminal.flags import flat
@@ -85,9 +85,13 @@ def main() -> None:
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     try:
         app()
-    except (UnskewError, OSError) as error:
+    except UnskewError as error:
         print(f"unskew: {error}", file=sys.stderr)
-        sys.exit(getattr(error, "status", 1))
+        sys.exit(error.status)
+    except OSError as error:
+        named = "" if error.filename is None else f"{printable(os.fsdecode(error.filename))}: "
+        print(f"unskew: {named}{error.strerror or error}", file=sys.stderr)
+        sys.exit(1)
 
 
 def _version(asked: bool) -> None:

@@ -18,8 +18,9 @@ Legend: R rows of a shard, K results of a page, D features.
 
 from __future__ import annotations
 
-import json
+import atexit
 import math
+import warnings
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -32,6 +33,7 @@ from unskew.clicks.counts.reduction import Counts
 from unskew.clicks.counts.shard_writing import (
     ABOUT,
     FACTS,
+    NARROW,
     SERP,
     ShardSource,
     check_columns,
@@ -41,11 +43,13 @@ from unskew.clicks.counts.shard_writing import (
 from unskew.clicks.lists.feature_table import count_values, is_table, table_files
 from unskew.clicks.lists.letor import read_letor
 from unskew.clicks.lists.scaling import SCALINGS, Range, Scaler, fit_scaler
-from unskew.clicks.lists.store import cache_root, content_digest, entry_key, fetch_entry
+from unskew.clicks.lists.store import UnwritableCache, cache_root, content_digest, entry_key, fetch_entry
 from unskew.clicks.presentation import Presentation
+from unskew.disk import Scratch, read_json
 from unskew.errors import DataError
 from unskew.types import Array, Lists
 
+ANEW = "delete its folder, and run again"
 SHARD_FORMAT = 3
 """To be raised when what is written changes, so that shards of an earlier version are not taken for ours."""
 
@@ -100,7 +104,9 @@ class Shards:
         try:
             arrays = load_file(path)
         except (OSError, SafetensorError) as error:
-            raise DataError(f"damaged ({error})", path=path, hint="delete its folder, and run again") from error
+            raise DataError(f"damaged ({error})", path=path, hint=ANEW) from error
+        if lost := {"offsets", "features", *NARROW} - arrays.keys():
+            raise DataError(f"damaged ({min(lost)} is missing)", path=path, hint=ANEW)
         offsets, features = arrays["offsets"], arrays["features"]
         labels, queries = np.zeros(len(features), np.int16), np.arange(len(offsets) - 1)
         return Counts(
@@ -135,20 +141,36 @@ def open_shards(source: ShardSource, *, cache: bool | str | Path = True) -> Shar
         "lists": len(files),
     }
     key = entry_key(digests, {"kind": "shards", "format": SHARD_FORMAT} | options)
-    fetch_entry(root, key, lambda folder: write_shards(source, folder))
+    root = _where_written(root, key, source)
     folder = root / "entries" / key
-    about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
-    return Shards(
-        folder,
-        key,
-        facts=np.array(about["facts"], np.int64),
-        by_rank=np.array(about["by_rank"]),
-        range=np.array(about["range"]),
-        presentation=Presentation.from_dict(about["presentation"]),
-        name=str(source.log or source.counts),
-        weighted=about["weighted"],
-        missing=about["missing"],
-    )
+    try:
+        about = read_json(folder / ABOUT)
+        return Shards(
+            folder,
+            key,
+            facts=np.array(about["facts"], np.int64),
+            by_rank=np.array(about["by_rank"]),
+            range=np.array(about["range"]),
+            presentation=Presentation.from_dict(about["presentation"]),
+            name=str(source.log or source.counts),
+            weighted=about["weighted"],
+            missing=about["missing"],
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataError(f"damaged ({error})", path=folder / ABOUT, hint=ANEW) from error
+
+
+def _where_written(root: Path, key: str, source: ShardSource) -> Path:
+    """The cache with the shards, or where it cannot be written a folder that goes with this process."""
+    try:
+        fetch_entry(root, key, lambda folder: write_shards(source, folder))
+    except UnwritableCache as error:
+        warnings.warn(f"{error}; shards are written anew each time, set UNSKEW_CACHE to keep them", stacklevel=4)
+        scratch = Scratch()
+        atexit.register(scratch.close)
+        root = cache_root(scratch.path)
+        fetch_entry(root, key, lambda folder: write_shards(source, folder))
+    return root
 
 
 def shards_for(memory: int, source: ShardSource) -> int:

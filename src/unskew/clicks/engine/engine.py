@@ -26,6 +26,7 @@ import pyarrow as pa
 from unskew.checking import byte_count, known
 from unskew.clicks.engine.parquet import Paths, parquet_files, plain_name
 from unskew.disk import Scratch, complete_folder
+from unskew.disk.writing import UNWRITABLE
 from unskew.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -198,6 +199,8 @@ class DuckEngine(Engine):
         import duckdb
 
         super().__exit__(kind, error, trace)
+        if isinstance(error, duckdb.IOException) and any(reason in str(error) for reason in UNWRITABLE):
+            raise ConfigError(f"{first_line(error)}; make room, or name another folder with scratch=") from error
         if isinstance(error, duckdb.OutOfMemoryException):
             raise ConfigError(
                 f"DuckDB ran out of memory, although it spills to disk ({first_line(error)}); give it more with "

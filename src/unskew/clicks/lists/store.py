@@ -15,7 +15,9 @@ import hashlib
 import json
 import math
 import os
+import re
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -24,8 +26,8 @@ from typing import Any
 
 import numpy as np
 
-from unskew.disk import CACHED, complete_folder, read_json, scratch_folder, write_json
-from unskew.errors import DataError, RunError
+from unskew.disk import CACHED, beside, complete_folder, read_json, scratch_folder, write_json
+from unskew.errors import DataError, RunError, UnskewError
 from unskew.types import Array
 
 FORMAT = 2
@@ -34,10 +36,17 @@ RACY_NS = 2_000_000_000
 """A file changed less than this long before it was hashed is hashed again next time."""
 HEADER = 128
 """Bytes kept free for the header of a growing .npy file."""
+_NPY = re.compile(
+    rb"\x93NUMPY.{4}\{'descr': '([<>|=]?[a-zA-Z]\d+)', 'fortran_order': False, 'shape': \(([\d, ]*)\)", re.DOTALL
+)
+
+
+class UnwritableCache(DataError):
+    """The cache does not have what is looked for, and takes nothing."""
 
 
 def cache_root(cache: bool | str | Path = True) -> Path:
-    """The cache folder, made if need be: the given one, or the one that the environment names."""
+    """The cache folder, made if that can be: the given one, or the one that the environment names."""
     if not isinstance(cache, bool):
         root = Path(cache)
     elif os.environ.get("UNSKEW_CACHE"):
@@ -46,13 +55,21 @@ def cache_root(cache: bool | str | Path = True) -> Path:
         root = Path(os.environ["XDG_CACHE_HOME"]) / "unskew"
     else:
         root = Path.home() / ".cache" / "unskew"
-    try:
+    with suppress(OSError):  # one that cannot be written is passed over
         for part in ("index", "entries"):
             (root / part).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        hint = "set UNSKEW_CACHE to a folder that can be written, or pass cache=False"
-        raise DataError(f"cannot make the cache folder: {error.strerror}", path=root, hint=hint) from None
     return root.absolute()
+
+
+def unwritable(folder: Path) -> str | None:
+    """Why nothing can be written to a folder; None where it can."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with beside(folder / "try") as path:
+            path.touch()
+    except OSError as error:
+        return error.strerror or str(error)
+    return None
 
 
 def content_digest(path: Path, root: Path) -> str:
@@ -73,7 +90,8 @@ def content_digest(path: Path, root: Path) -> str:
     with open(path, "rb") as file:
         digest = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=20)).hexdigest()
     if _state(path) == state:
-        write_json(note, {"path": absolute, "state": state, "made": made, "digest": digest})
+        with suppress(OSError, UnskewError):  # without a note it is hashed again
+            write_json(note, {"path": absolute, "state": state, "made": made, "digest": digest})
     return digest
 
 
@@ -105,6 +123,9 @@ def parsed_files(
                     raise DataError("changed while it was read", path=file, hint="read it again")
 
         return fetch_entry(root, entry_key(digests, options), write_unchanged)
+    except UnwritableCache as error:
+        warnings.warn(f"{error}; files are parsed anew each time", stacklevel=4)
+        return parsed_files(files, options, False, write)
     except OSError as error:
         place = error.filename or root
         raise DataError(f"cannot be read or written: {error.strerror or error}", path=place) from error
@@ -117,6 +138,8 @@ def fetch_entry(root: Path, key: str, write: Callable[[Path], None]) -> dict[str
         damaged = final.exists()  # asked first: what another process puts there from now on is whole
         if (found := open_entry(final)) is not None:
             return found
+        if (why := unwritable(final.parent)) is not None:
+            raise UnwritableCache(f"cannot be written ({why})", path=root)
         # where another process is faster, what it wrote is as good as ours
         with suppress(RunError), complete_folder(final, force=damaged, ours=CACHED) as working:
             write(working)
@@ -157,10 +180,19 @@ def seal_entry(folder: Path) -> None:
     """Write meta.json, which makes a folder of files, some of them .npy, an entry."""
     facts = {}
     for path in sorted(folder.glob("*.npy")):
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
-        facts[path.stem] = {"shape": list(array.shape), "dtype": array.dtype.str}
+        facts[path.stem] = _npy_facts(path)
     files = {path.name: path.stat().st_size for path in sorted(folder.iterdir())}
     write_json(folder / "meta.json", {"format": FORMAT, "arrays": facts, "files": files})
+
+
+def _npy_facts(path: Path) -> dict[str, Any]:
+    """Shape and type of a .npy file; NumPy parses its header with `ast`, which is not safe in threads."""
+    with path.open("rb") as file:
+        found = _NPY.match(file.read(HEADER * 2))
+    if found is None:
+        raise DataError("not an array of numbers", path=path)
+    shape = [int(size) for size in found[2].split(b",") if size.strip()]
+    return {"shape": shape, "dtype": found[1].decode()}
 
 
 def _state(path: Path) -> dict[str, int]:
