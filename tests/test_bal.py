@@ -65,6 +65,13 @@ def test_weights_are_clipped_and_finite() -> None:
     assert nothing.tolist() == [0.0, 0.0]
 
 
+def test_the_product_of_weights_is_clipped() -> None:
+    """Two variables that each ask for 4: together 16, and 5 at most."""
+    log_target = torch.tensor([[4.0, 1.0], [4.0, 1.0]]).log()
+    found = confounding_weights(log_target, torch.zeros(2, 2), shown=torch.ones(2), clip=5.0)
+    assert found[0] / found[1] == pytest.approx(5.0)
+
+
 def test_quantiles_count_impressions() -> None:
     r, shown = torch.tensor([[2.0, 1.0, 3.0, 99.0]]), torch.tensor([[1.0, 2.0, 1.0, 0.0]])
     assert spread(r, shown, 4).tolist() == [1.0, 1.0, 2.0, 3.0]

@@ -17,9 +17,9 @@ from unskew.clicks.log import write_log
 from unskew.clicks.ordinal import order_scores
 from unskew.clicks.simulate import WholePage, simulate
 from unskew.diagnosis.causal import independence
-from unskew.diagnosis.causal.discovery import Discovery, Pool, discover, read_edges
+from unskew.diagnosis.causal.discovery import Discovery, Pool, discover, read_edges, with_frequencies
 from unskew.diagnosis.causal.graph import CausalGraph, Edge, graph_of
-from unskew.diagnosis.causal.independence import TooSlow
+from unskew.diagnosis.causal.independence import TieredTests, TooSlow
 from unskew.diagnosis.causal.sampling import sample_log, sample_table
 from unskew.diagnosis.causal.variables import variables_of
 from unskew.errors import ConfigError, DataError
@@ -168,11 +168,11 @@ def test_bad_columns_are_named_and_break_nothing(test: str) -> None:
 @pytest.mark.slow
 def test_fastkci_takes_categories_and_gives_the_same_graph_again() -> None:
     """The slowest of the tests, on few impressions."""
-    columns = {name: column for name, column in world().items() if name != "serp_other"}
+    columns = {name: column for name, column in world().items() if name in ("relevance", "click")}
     columns["serp_site"] = np.array([f"site{n}" for n in np.random.default_rng(1).integers(200, size=400)])
-    first, again = (found(columns, test="fastkci", sample=60, seed=3) for _ in range(2))
+    first, again = (found(columns, test="fastkci", sample=50, seed=3) for _ in range(2))
     assert first == again
-    assert first.variables == ("relevance", "position", "serp_site", "click")
+    assert first.variables == ("relevance", "serp_site", "click")
 
 
 def test_a_log_that_tells_nothing() -> None:
@@ -191,6 +191,59 @@ def test_a_test_that_cannot_be_computed_leaves_its_edge(monkeypatch: pytest.Monk
     graph = found(world())
     assert len(graph.edges) == 6
     assert "could not be tested: taken as dependent" in graph.notes[0]
+
+
+def test_rare_categories_are_taken_as_one() -> None:
+    sites = np.concatenate([np.repeat(np.arange(19), 18), np.arange(19, 77)])  # 19 common ones, 58 seen once
+    columns = {name: column[: len(sites)] for name, column in world().items()}
+    made = variables_of(columns | {"serp_site": np.array([f"s{site:02d}" for site in sites])})
+    assert sorted(np.bincount(made.codes["serp_site"]).tolist()) == [18] * 19 + [58]
+
+
+def test_tiers_decide_what_is_tested() -> None:
+    """Which pairs are asked for at all, of which sample, and that no pair is asked for once it is parted."""
+    made = variables_of(world())
+    tests = TieredTests((made, made), "gsq", alpha=0.05, seconds=None, end=None)
+    r, other, position, click = (made.names.index(n) for n in ("relevance", "serp_other", "position", "click"))
+    calls: list[tuple[str, set[int], tuple[int, ...]]] = []
+
+    def asked(sample: str, p: float) -> Any:
+        return lambda x, y, given: calls.append((sample, {x, y}, given)) or p
+
+    tests._of_page, tests._of_click = asked("page", 0.01), asked("click", 0.2)
+    assert tests.p_value(r, click, ()) == 0.0
+    assert tests.p_value(r, position, (click,)) == 0.0
+    assert calls == []
+    assert tests.p_value(r, position, (other,)) == 0.01
+    assert tests.p_value(position, r, (other,)) == 0.01  # known by now
+    assert tests.p_value(other, click, ()) == 0.2
+    assert tests.p_value(other, click, (position,)) == 0.0  # parted
+    assert calls == [("page", {r, position}, (other,)), ("click", {other, click}, ())]
+
+
+def test_samples_of_a_pool() -> None:
+    """All impressions as they are, and as many of which half are clicked; clicks that were added are in one."""
+    click = np.concatenate([np.arange(400) % 10 == 0, np.ones(200, bool)]).astype(int)
+    extra = np.arange(600) >= 400
+    pool = Pool.of({"click": click, "relevance": np.random.default_rng(0).normal(size=600)}, extra)
+    every, half = pool.samples(200, np.random.default_rng(0))
+    assert not extra[every.rows].any()
+    assert click[every.rows].mean() == pytest.approx(0.1, abs=0.08)
+    assert (len(every), len(half), click[half.rows].sum()) == (200, 200, 100)
+    assert len(set(half.rows.tolist())) == 200
+
+
+def test_frequencies_by_hand() -> None:
+    """An edge with a direction counts where it has it, one without wherever it is."""
+    names = ("serp_a", "serp_b", "serp_c")
+    edges = (Edge("serp_a", "serp_b"), Edge("serp_b", "serp_c", directed=False))
+    found = [
+        CausalGraph(names, (Edge("serp_a", "serp_b"), Edge("serp_c", "serp_b"))),
+        CausalGraph(names, (Edge("serp_b", "serp_a"),)),
+        CausalGraph(names, ()),
+        CausalGraph(names, (Edge("serp_a", "serp_b", directed=False), Edge("serp_b", "serp_c"))),
+    ]
+    assert [edge.frequency for edge in with_frequencies(edges, found)] == [0.25, 0.5]
 
 
 # ---- discovery ----

@@ -150,6 +150,15 @@ def test_relevant_from():
         assert ap[q] == pytest.approx(plain_ap(grades, 100, 3) if max(grades, default=0) >= 3 else 0)
 
 
+def test_a_query_without_a_document_that_counts_as_relevant_is_skipped():
+    """Grade 1 is relevant to the graded metrics, and not to binary ones that begin at 2."""
+    for metric in (mrr_metric, map_metric, precision_metric):
+        values = metric([2, 1, 2, 1], [1, 0, 2, 0], offsets=[0, 2, 4], at=2, relevant_from=2)
+        assert math.isnan(values[0])
+        assert values[1] == (0.5 if metric is precision_metric else 1)
+    assert not np.isnan(ndcg_metric([2, 1, 2, 1], [1, 0, 2, 0], offsets=[0, 2, 4])).any()
+
+
 def test_err_scale_follows_the_largest_label():
     assert one_list(err_metric, [5, 0], at=1) == pytest.approx(31 / 32)
     assert one_list(err_metric, [1, 0], at=1) == pytest.approx(1 / 16)
