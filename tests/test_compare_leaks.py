@@ -362,6 +362,7 @@ def test_a_runs_fingerprint_has_all_that_it_learns_from_and_is_chosen_by(log: Lo
     half = np.arange(len(log)) % 2 == 0
     train, held = log.take(half), log.take(~half)
     other = replace(held, click=1 - held.click)
+    kinds = np.array(["text", "image", None], object)[np.arange(len(train.row)) % 3]
     regraded = replace(VALIDATION, labels=VALIDATION.labels[::-1].copy())
     made = {
         "clicks": LogData(train),
@@ -371,6 +372,10 @@ def test_a_runs_fingerprint_has_all_that_it_learns_from_and_is_chosen_by(log: Lo
         "other grades": LogData(train, None, regraded),
         "other features": LogData(train, None, replace(VALIDATION, features=VALIDATION.features + 1)),
         "moved": LogData(replace(train, position=train.position + 1)),
+        "columns": LogData(replace(train, columns={"serp_media": kinds})),
+        "other columns": LogData(replace(train, columns={"serp_media": kinds[::-1]})),
+        "columns of another name": LogData(replace(train, columns={"serp_kind": kinds})),
+        "numbers": LogData(replace(train, columns={"serp_height": np.arange(len(kinds)) / 2})),
         "shown otherwise": LogData(replace(train, row=train.row[::-1].copy())),
         "other lists": LogData(replace(train, lists=replace(TRAIN, features=TRAIN.features * 2))),
     }

@@ -31,7 +31,7 @@ RUN = Ours(MARKER, ("config.json", "metrics.json", "curve.jsonl", CHECKPOINT, MO
 
 
 def fingerprint(*parts: Log | Lists | None, labels: bool = False) -> str:
-    """A hash of clicks and of the features they point at; of a log's grades only where they are read."""
+    """A hash of clicks, columns and the features they point at; of a log's grades only where they are read."""
     digest = hashlib.blake2b(digest_size=16)
     seen: list[Lists] = []  # pages that were held out share their lists with the others
     for part in parts:
@@ -45,6 +45,9 @@ def fingerprint(*parts: Log | Lists | None, labels: bool = False) -> str:
         if isinstance(part, Log):
             arrays += [part.query, part.offsets, part.row, part.position, part.click]
             arrays += [] if part.randomized is None else [part.randomized]
+            for name, column in sorted(part.columns.items()):
+                digest.update(name.encode())
+                arrays.append(column.astype(str) if column.dtype.kind == "O" else column)
         for array in arrays:
             digest.update(f"{array.shape}{array.dtype.str}".encode())
             digest.update(np.ascontiguousarray(array).data)
