@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import runpy
 import shlex
 from pathlib import Path
 
@@ -56,6 +57,13 @@ def test_the_tree_names_every_module_and_no_other() -> None:
     assert {name for name in tree if name.endswith(".py")} - modules == set(), "named, but not there"
     bare = [name for name, purpose in tree.items() if not purpose and not name.endswith("__init__.py")]
     assert bare == [], "named without a line that says what for"
+
+
+def test_faults_quote_the_code_as_it_is_and_name_tests_that_exist() -> None:
+    """Where this fails, the code that a fault of tests/faults quotes has changed: quote it anew."""
+    script = runpy.run_path(str(ROOT / "tests" / "faults" / "run.py"))
+    wrong = script["problems"](script["read_faults"]())
+    assert wrong == [], "\n".join(wrong)
 
 
 def test_every_module_says_what_it_is_for() -> None:

@@ -100,6 +100,28 @@ def faulty(fault: Fault, source: Path) -> str:
     return text.replace(fault.old, fault.new)
 
 
+def problems(faults: list[Fault], root: Path = ROOT) -> list[str]:
+    """What is wrong with faults: they do not fit the sources, are no Python, or name tests that are not there."""
+    wrong = []
+    for fault in faults:
+        try:
+            compile(faulty(fault, root / "src" / "unskew"), fault.file, "exec")
+        except ValueError as error:
+            wrong.append(str(error))
+        except SyntaxError as error:
+            wrong.append(f"{fault.id}: {error}")
+        wrong += [f"{fault.id}: there is no test {test}" for test in fault.test if not exists(test, root)]
+    return wrong
+
+
+def exists(test: str, root: Path) -> bool:
+    """Whether there is such a test; of a module, with tests in its docstrings, only the file is looked for."""
+    path, _, name = test.partition("::")
+    if path.startswith("src/") or not (root / path).is_file():
+        return (root / path).is_file()
+    return f"\ndef {name.partition('[')[0]}(" in (root / path).read_text(encoding="utf-8")
+
+
 def chosen(faults: list[Fault], names: list[str]) -> list[Fault]:
     """Those of an area, with a name, or that match a pattern; all where nothing is asked for."""
     unknown = [name for name in names if not any(matches(fault, name) for fault in faults)]
