@@ -1,4 +1,4 @@
-"""Click tracking: a month counted against bare queries, and an hour on top of 1, 7 and 28 days.
+"""Click tracking: a month counted against bare queries, and hours of several sizes on top of 1, 7 and 28 days.
 
 The log is a simulated search engine's, with few pages an hour, so hours reduce it little. The bare side is what
 one would write by hand in DuckDB, sorted and written with the same options, without any check, in two ways:
@@ -15,6 +15,7 @@ from __future__ import annotations
 import shutil
 import statistics
 import tempfile
+from datetime import date
 from pathlib import Path
 
 import numpy as np
@@ -29,10 +30,11 @@ from unskew.clicks.tracking.sums import SUMS as TRACKED
 from unskew.clicks.tracking.track import track
 
 MOST = 1.5
-HISTORIES, HOURS = (1, 7, 28), 4
+HISTORIES, SIZES = (1, 7, 28), (10_000, 40_000, 160_000, 640_000)
 PAGES = """
 create temp table pages as select page_id, min(timestamp) as start,
 min(position) filter (click = 1) as first_click, max(position) filter (click = 1) as last_click,
+bit_or(1::bigint << least(position, 40)) as ranks,
 epoch_ms(min(timestamp)) // 3600000 as hour from '{log}' group by page_id"""
 SUMS = """count(*) as displays, sum(click)::bigint as clicks,
 count(*) filter (click = 1 and position = first_click) as first_clicks,
@@ -53,7 +55,7 @@ group by all order by query_id, doc_id, position) to '{out}' ({copy})"""
 HOURLY = """
 copy (select hour // 24 as day, hour, query_id, doc_id, position, {sums} from '{log}' join pages using (page_id)
 group by all) to '{out}' ({copy}, partition_by (day))"""
-LEDGER = "copy (select hour // 24 as day, hour, page_id from pages) to '{out}' ({copy}, partition_by (day))"
+LEDGER = "copy (select hour // 24 as day, hour, page_id, ranks from pages) to '{out}' ({copy}, partition_by (day))"
 MERGED = """
 copy (select query_id, doc_id, position, {sums} from read_parquet('{parts}/*/*.parquet')
 where hour >= epoch_ms(timestamp '{end}') // 3600000 - {hours}
@@ -67,21 +69,22 @@ def tracking(options: Options) -> list[Row]:
     pages = 30_000 if options.quick else 300_000
     with tempfile.TemporaryDirectory(prefix="unskew-tracking-") as name:
         folder = Path(name)
-        log = write(folder, pages)
-        return [*building(folder, log, options.repeats), *updating(folder, log)]
+        lists = unskew.make_lists(max(500, pages // 60), documents=(10, 20), seed=0)
+        log = write(folder / "whole.parquet", lists, unskew.Traffic(pages=pages, days=28, seed=0))
+        sizes = SIZES[:2] if options.quick else SIZES
+        return [*building(folder, log, options.repeats), *updating(folder, lists, log, sizes, options.repeats)]
 
 
-def write(folder: Path, pages: int) -> pa.Table:
-    """A log of 28 days and some hours, in the order of time."""
-    lists = unskew.make_lists(max(500, pages // 60), documents=(10, 20), seed=0)
-    made = unskew.Traffic(pages=pages * 29 // 28, days=29, seed=0).draw(lists)
+def write(path: Path, lists: unskew.Lists, traffic: unskew.Traffic) -> pa.Table:
+    """A log with examination, in the order of time."""
+    made = traffic.draw(lists)
     columns = dict(made.columns) | {"examination": np.round(made.columns["true_examination"].astype(float), 3)}
     columns = {key: column for key, column in columns.items() if not key.startswith("true_")}
     whole = unskew.Log(
         lists, made.query, made.offsets, made.row, made.position, made.click, made.randomized, columns
     )
-    unskew.write_log(whole, folder / "whole.parquet")
-    return pq.read_table(folder / "whole.parquet")
+    unskew.write_log(whole, path)
+    return pq.read_table(path)
 
 
 def between(log: pa.Table, first: float, last: float, path: Path) -> Path:
@@ -158,19 +161,38 @@ def same(folder: Path, bare: Path) -> None:
             assert ours[column].equals(filled.cast(ours[column].type)), (name, column)
 
 
-def updating(folder: Path, log: pa.Table) -> list[Row]:
-    """Single hours on top of a history; week and month are not due, the day is."""
-    rows = []
-    hours = [between(log, 672 + hour, 673 + hour, folder / f"hour-{hour}.parquet") for hour in range(HOURS)]
-    sizes = [pq.read_metadata(path).num_rows for path in hours]
-    first: float | None = None
+def updating(folder: Path, lists: unskew.Lists, log: pa.Table, sizes: tuple[int, ...], repeats: int) -> list[Row]:
+    """An hour of each size on top of each history; week and month are not due, the day is."""
+    hours = {}
+    for size in sizes:
+        hour = unskew.Traffic(pages=size // 10, days=1 / 24, start=date(2024, 1, 29), seed=1)
+        hours[size] = folder / f"hour-{size}.parquet"
+        write(hours[size], lists, hour)
+    found: dict[int, list[float]] = {size: [] for size in sizes}
     for days in HISTORIES:
         store = folder / f"store-{days}"
         track(between(log, (28 - days) * 24, 672, folder / "history.parquet"), store, threads=1)
-        times = [timed(lambda path=path, store=store: track(path, store, threads=1)).cpu for path in hours]
-        middle = statistics.median(times)
-        first = middle if first is None else first
-        what = f"an hour of {statistics.median(sizes):,.0f} impressions on top of {days} days"
-        growth = f"{middle / first:.2f} times the first" if days > HISTORIES[0] else ""
-        rows.append(Row(what, f"{middle:.2f} s", f"{spread(times)}; {growth}", "flat", middle < 1.5 * first))
+        for size, path in hours.items():
+            found[size].append(statistics.median(_update(path, store, folder / "copy") for _ in range(repeats)))
+    rows = [
+        Row(
+            f"an hour of {size:,} impressions on top of {', '.join(map(str, HISTORIES))} days",
+            ", ".join(f"{each:.2f}" for each in times) + " s",
+            f"{max(times) / min(times):.2f} between them",
+            "flat",
+            times[-1] < 1.5 * times[0],
+        )
+        for size, times in found.items()
+    ]
+    for place, days in enumerate(HISTORIES):
+        slope, constant = np.polyfit(sizes, [found[size][place] for size in sizes], 1)
+        said = f"{constant:.2f} s and {1e6 * slope:.2f} s a million impressions"
+        rows.append(Row(f"an hour on top of {days} days", said, "", "", None))
     return rows
+
+
+def _update(path: Path, store: Path, copy: Path) -> float:
+    """Processor seconds of one hour on a fresh copy of a store."""
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(store, copy)
+    return timed(lambda: track(path, copy, threads=1)).cpu

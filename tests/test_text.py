@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+from safetensors.torch import load_file
 
 import unskew
 from unskew.clicks.lists.texts import read_texts, with_texts
@@ -559,3 +562,55 @@ def test_a_run_file_without_texts_is_refused(tiny: str, log: Log, tmp_path: Path
     (tmp_path / "run.toml").write_text('out = "run"\n[data]\nlog = "log.parquet"\n')
     with pytest.raises(ConfigError, match=r"data.lists: missing"):
         unskew.learn(tmp_path / "run.toml")
+
+
+# ---- several processes
+
+
+TWO = """
+out = "{out}"
+[data]
+log = "log.parquet"
+texts = "texts.parquet"
+[method]
+name = "naive"
+loss = "sigmoid"
+[ranker]
+name = "cross_encoder"
+model = {model}
+pretraining = {pretraining}
+[training]
+steps = 6
+batch = 8
+workers = 2
+validate_every = 3
+optimizer = "sgd"
+"""
+
+
+@pytest.mark.slow
+def test_two_processes_learn_what_one_does(tiny: str, lists: Lists, log: Log, tmp_path: Path) -> None:
+    """torchrun with two processes, against one process that takes both parts of every step; with dropout."""
+    assert lists.texts is not None
+    query = np.repeat(np.arange(len(lists)), lists.sizes)
+    columns = {"query_id": query, "doc_id": lists.document_ids(), "query_text": lists.texts.query[query]}
+    pq.write_table(pa.table(columns | {"title": lists.texts.document}), tmp_path / "texts.parquet")
+    unskew.write_log(log.take(np.arange(400)), tmp_path / "log.parquet")
+    for out in ("one", "two"):
+        text = TWO.format(out=out, model=json.dumps(tiny), pretraining=2)
+        (tmp_path / f"{out}.toml").write_text(text)
+    unskew.learn(tmp_path / "one.toml")
+    run = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    settings = os.environ | {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
+    words = [*run, "-m", "unskew", "learn", str(tmp_path / "two.toml"), "--quiet"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, env=settings, timeout=300)
+    assert done.returncode == 0, done.stderr
+    one, two = (load_file(tmp_path / name / "weights.safetensors") for name in ("one", "two"))
+    assert one.keys() == two.keys()
+    start = transformers.BertModel.from_pretrained(tiny).state_dict()
+    moved = False
+    for name, value in one.items():
+        torch.testing.assert_close(value, two[name], rtol=1e-5, atol=1e-6)
+        known = start.get(name.split("model.")[-1])
+        moved |= known is not None and known.shape == value.shape and not torch.equal(known, value)
+    assert moved, "the encoder has learned"
