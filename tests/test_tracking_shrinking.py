@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -106,6 +107,17 @@ def test_what_was_put_in_is_recovered() -> None:
     plain, _ = learned(tallies, imputed, "affine")
     assert plain.bias == 0.0
     assert plain.scale > pull.scale  # ê explains some of the clicks
+
+
+def test_what_was_never_shown_teaches_nothing() -> None:
+    tallies, _, imputed = world(4, pairs=200)
+    more = replace(tallies, pairs=tallies.pairs + 3)
+    guesses = np.append(imputed, [0.1, 0.5, 0.9])
+    (pull, noise), (other, _) = learned(tallies, imputed), learned(more, guesses)
+    assert pull == other
+    found = shrunken(more, TRUE, noise, guesses, pull)
+    assert found.relevance[-3:].tolist() == [0.1, 0.5, 0.9]
+    assert found.standard_error[-3:] == pytest.approx(np.sqrt(pull.off))
 
 
 def test_it_is_nearer_than_both_where_much_and_little_was_shown() -> None:

@@ -130,11 +130,11 @@ def learn_pull(
     for tallies, imputation in parts():
         share = chance_share(tallies, noise, bias)
         found = terms(tallies, curves, estimator, _guess(estimator, imputation, share))
-        v, d = imputed_variance(tallies, curves, imputation), tallies.displays
-        shown = d > 0
-        spread.add((found.mean - imputation)[shown] ** 2, v[shown])
+        shown = tallies.displays > 0
+        v, d = imputed_variance(tallies, curves, imputation)[shown], tallies.displays[shown]
+        spread.add((found.mean - imputation)[shown] ** 2, v)
         seen += float(found.within[shown].sum())
-        expected += float(((d - 1) * d * v)[shown].sum())
+        expected += float(((d - 1) * d * v).sum())
     scale = seen / expected if seen > 0 and expected > 0 else 1.0
     return Pull(bias, scale, spread.excess(scale))
 
