@@ -57,6 +57,7 @@ def read_options():
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--methods", type=lambda text: text.split(","), default=ARMS)
+    parser.add_argument("--rankers", type=lambda text: text.split(","), default=["linear", "mlp"])
     return parser.parse_args()
 
 
@@ -72,16 +73,24 @@ def main():
         found["logging ranker", ""].append(ndcg(logging_scores(lists, seed=seed), lists))
         training = {"steps": options.steps, "seed": seed, "threads": 1}
         for arm in options.methods:
-            for ranker in RANKERS:
+            for ranker in (ranker for ranker in RANKERS if ranker.name in options.rankers):
                 run = unskew.learn(log, method_of(arm), ranker=ranker, scaling=options.scaling, **training)
                 found[arm, ranker.name].append(ndcg(run.score(lists), lists))
                 standing = run.metrics["standing"]["verdict"]
                 said[arm, ranker.name][standing] += 1
                 print(f"seed {seed} {arm} {ranker.name} {found[arm, ranker.name][-1]:.4f} {standing}", flush=True)
-    print(f"\n| {'method':<18} | ranker | nDCG@10 | training says |\n|---|---|---:|---|")
-    for key, values in found.items():
-        verdicts = ", ".join(f"{verdict} ({count})" for verdict, count in said[key].items())
-        print(f"| `{key[0]}` | {key[1]} | {np.mean(values):.3f} ± {np.std(values):.3f} | {verdicts} |")
+    report(found, said)
+
+
+def report(found, said):
+    """Each arm's nDCG@10 over seeds, and how far it is from list-wise naive, seed by seed."""
+    print(f"\n| {'method':<18} | ranker | nDCG@10 | less naive | training says |\n|---|---|---:|---:|---|")
+    for (arm, ranker), values in found.items():
+        verdicts = ", ".join(f"{verdict} ({count})" for verdict, count in said[arm, ranker].items())
+        ahead = np.subtract(values, found.get(("naive", ranker), np.nan))
+        error = np.std(ahead, ddof=1) / len(ahead) ** 0.5 if len(ahead) > 1 else np.nan
+        mean = f"{np.mean(values):.3f} ± {np.std(values):.3f}"
+        print(f"| `{arm}` | {ranker} | {mean} | {np.mean(ahead):+.3f} ± {error:.3f} | {verdicts} |")
 
 
 if __name__ == "__main__":

@@ -410,7 +410,7 @@ def test_affine_list_is_vectorization_with_a_constant_coordinate() -> None:
 
 
 def test_vectorization_in_one_dimension_is_a_product() -> None:
-    method, o = Vectorization(dimension=1, project="pca").build(Context(3)), [1.0, 0.6, -0.2]
+    method, o = Vectorization(dimension=1, project="pca", levels=False).build(Context(3)), [1.0, 0.6, -0.2]
     assign(method.observation.tables["position"], [[x] for x in o])
     r = torch.tensor(SCORES).unsqueeze(-1)
     outputs = torch.cat([r, torch.zeros(2, 3, 2)], dim=-1)
@@ -420,10 +420,30 @@ def test_vectorization_in_one_dimension_is_a_product() -> None:
     torch.testing.assert_close(method(outputs, example()), expected)
 
 
+def test_vectorization_has_a_level_apart_from_relevance() -> None:
+    """z = r . o + l; l starts at the click rates, is not in the score, and relevance starts at 0."""
+    facts = LogData(unskew.simulate(unskew.make_lists(20, 4, 6, seed=0), pages=500, seed=0, cutoff=3)).facts()
+    context = Context(3, facts)
+    method = Vectorization(dimension=2, project="pca").build(context)
+    torch.testing.assert_close(method.level.tables["position"].detach(), context.click_rates().log())
+    assign(method.level.tables["position"], [0.5, -1.0, 2.0])
+    assign(method.observation.tables["position"], [[1.0, 2.0], [0.5, 0.0], [3.0, -1.0]])
+    r = torch.tensor([[[0.3, 0.1], [1.0, 2.0], [-1.0, 0.5]]])
+    batch, where = example([[1.0, 0.0, 0.0]]), everywhere(r[..., 0])
+    z = method.click_scores(r, batch)[0].tolist()
+    assert z == pytest.approx([0.3 + 0.2 + 0.5, 0.5 - 1.0, -3.0 - 0.5 + 2.0])
+    before = method.score(r, where)
+    assign(method.level.tables["position"], [9.0, 9.0, -9.0])
+    torch.testing.assert_close(method.score(r, where), before)
+    tower = build_tower(MLP(sizes=(4,)), 5, method)
+    assert (tower(torch.randn(7, 5)) == 0).all()
+    assert Vectorization(levels=False).build(context).level is None
+
+
 def test_vectorization_contains_trust_bias() -> None:
     """Section 4.4: r = (g, 1), o = theta (eps+ - eps-, eps-) gives theta (eps+ g + eps- (1 - g))."""
     theta, plus, minus = [0.68, 0.61, 0.48], [0.98, 0.95, 0.9], [0.65, 0.4, 0.2]
-    method = Vectorization(dimension=2).build(Context(3))
+    method = Vectorization(dimension=2, levels=False).build(Context(3))
     o = [[t * (a - b), t * b] for t, a, b in zip(theta, plus, minus, strict=True)]
     assign(method.observation.tables["position"], o)
     g = [[0.1, 0.9, 0.5], [0.0, 1.0, 0.3]]
@@ -517,9 +537,10 @@ def test_joint_schedule_holds_o_at_ones_first() -> None:
 def test_the_joint_schedule_penalises_the_weights_of_the_base_model_from_the_first_step() -> None:
     losses = []
     for penalty in (0.0, 0.5):
-        method = Vectorization(dimension=1, schedule="joint", freeze=1, penalty=penalty, base=(256, 64)).build(
-            Context(3)
+        config = Vectorization(
+            dimension=1, schedule="joint", freeze=1, penalty=penalty, base=(256, 64), levels=False
         )
+        method = config.build(Context(3))
         tower = build_tower(MLP(sizes=(4,)), 6, method)
         assert isinstance(tower, WithSide)
         assert not any("tower" in name for name, _ in method.named_parameters())  # they are the ranker's
@@ -536,6 +557,7 @@ def test_the_base_loss_does_not_move_what_it_describes() -> None:
     """o and r have the gradient of the click loss alone, with a base model or without."""
     gradients = []
     for config in (Vectorization(schedule="joint", freeze=0), Vectorization(), Vectorization(project="pca")):
+        torch.manual_seed(0)
         method = config.build(Context(3)).train()
         outputs = torch.randn(2, 3, 9, generator=torch.Generator().manual_seed(0), requires_grad=True)
         method(outputs, example()).backward()
@@ -556,7 +578,9 @@ def factored(**settings: Any) -> MethodModule:
 def test_factors_add_their_embeddings() -> None:
     method = factored()
     tables = method.observation.tables
-    assert tables["position"].tolist() == [[1, 1], [1, 1]]
+    assert (tables["position"][0] == tables["position"][1]).all()
+    assert tables["position"][0, 0] != tables["position"][0, 1]  # apart, so that r fills both
+    assert factored(levels=False).observation.tables["position"].tolist() == [[1, 1], [1, 1]]
     assert (tables["serp_device"] == 0).all()  # at first nothing is told apart
     assign(tables["position"], [[1.0, 2.0], [3.0, 4.0]])
     assign(tables["serp_device"], [[0.1, 0.2], [0.3, 0.4], [0.5, 0.6]])
@@ -574,7 +598,8 @@ def test_observation_may_be_a_network_on_all_factors() -> None:
     assert isinstance(tower, BiasTower)
     values = method.factors.of(batch)
     hidden = tower.bias + tower.codes(values)
-    torch.testing.assert_close(method.embedding(batch), 1.0 + tower.layers(hidden))
+    start = tower.start.tables["position"][0]
+    torch.testing.assert_close(method.embedding(batch), start + tower.layers(hidden))
     other = replace(batch, serp={"serp_device": torch.tensor([[1, 1]])})
     at = [method.embedding(each) for each in (batch, other)]
     swapped = method.embedding(replace(other, position=torch.tensor([[2, 2]])))

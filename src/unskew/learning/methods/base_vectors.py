@@ -18,6 +18,13 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
+from unskew.learning.factors import Factors, Values
+
+
+def moments(outputs: Tensor, d: int) -> tuple[Tensor, Tensor]:
+    """mu and v, [B, K, d] each, which come after r."""
+    return outputs[..., d : 2 * d], outputs[..., 2 * d :].clamp(-10, 10)
+
 
 def base_vector(mu: Tensor, v: Tensor, where: Tensor) -> Tensor:
     """The most likely observation embedding common to the documents of each list, [B, d] (Eq. 8).
@@ -44,6 +51,13 @@ def likely_value(logits: Tensor, where: Tensor) -> Tensor:
     """
     log_p = torch.log_softmax(logits, dim=-1)
     return torch.where(where.unsqueeze(-1), log_p, 0.0).sum(-2).argmax(-1)
+
+
+def likely_values(outputs: Tensor, factors: Factors, where: Tensor) -> Values:
+    """The most likely value of every factor of each list, [B] each; numbers at their mean."""
+    logits = by_factor(outputs, factors.sizes).items()
+    numbers = {name: outputs.new_zeros(len(outputs)) for name in factors.numbers}
+    return {name: likely_value(each, where) for name, each in logits} | numbers
 
 
 def by_factor(outputs: Tensor, sizes: Mapping[str, int]) -> dict[str, Tensor]:

@@ -169,6 +169,18 @@ def bias_model(config: MethodConfig, factors: Factors, starts: dict[str, Tensor]
     return BiasTable(factors, starts)
 
 
+def apart(dimension: int, around: float = 1.0) -> Tensor:
+    """Where embeddings of bias start, [d]: apart, so that the coordinates of r, which start at 0, part too."""
+    return around + 0.3 * torch.randn(dimension)
+
+
+def embeddings(config: MethodConfig, factors: Factors, start: Tensor) -> Bias:
+    """Vectors [d] by factor: those of the first start here, the others at 0."""
+    sizes = factors.sizes.items()
+    starts = {name: (at == 0) * start.expand(n, -1) for at, (name, n) in enumerate(sizes)}
+    return bias_model(config, factors, starts, start)
+
+
 def seen_model(
     config: MethodConfig, context: Context, factors: Factors, top: float = 0.9, *, trained: bool = True
 ) -> tuple[Bias, nn.Parameter]:

@@ -8,9 +8,9 @@ With further factors v and l are sums over them, or with `bias = "tower"` a netw
 ranked at the first value of each.
 
 Differences from the paper: sizes of the towers and d are not given there; v is a free table unless
-`bias = "tower"`. It starts at ones plus noise, so that the model begins as a sum of outputs. l_k, a level
-per rank that starts at the click rates, is ours: without it the relevance outputs must say first that little is
-clicked.
+`bias = "tower"`. r starts at 0 and v at one number for each coordinate, around 1 and the same at all ranks: a
+random r would teach v, whose steps are larger, before it has learned. l_k, a level per rank that starts at the
+click rates, is ours: without it the relevance outputs must say first that little is clicked.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from torch import Tensor
 
 from unskew.learning.curves import ODDS
 from unskew.learning.factors import Values
-from unskew.learning.methods.biased import BiasConfig, Biased, bias_model
+from unskew.learning.methods.biased import BiasConfig, Biased, apart, bias_model
 from unskew.learning.methods.contract import Context, ImpressionConfig
 from unskew.learning.methods.skeletons import ClickLogits, LevelConfig
 from unskew.types import ClickBatch
@@ -33,19 +33,18 @@ class EDotMethod(ClickLogits, Biased):
     """Cross-entropy of r . v."""
 
     start = 1.0
-    """Where v starts at each rank."""
+    """What v starts around."""
 
     def __init__(self, config: EmbeddingConfig, context: Context) -> None:
         super().__init__(config, context)
         self.outputs, self.canonical = config.dimension, min(config.canonical, context.positions)
+        self.at_zero = slice(0, self.outputs)
         levels = self.factors.shares(context.click_rates().logit())
-        starts = {}
+        v, starts = apart(config.dimension, self.start), {}
         for index, (name, level) in enumerate(levels.items()):
-            v = (self.start if index == 0 else 0.0) + 0.1 * torch.randn(len(level), config.dimension)
-            starts[name] = torch.cat([v, level.unsqueeze(-1)], dim=-1)
-        middle = torch.cat(
-            [torch.full((config.dimension,), self.start), context.click_rates().mean().logit()[None]]
-        )
+            own = (v if index == 0 else torch.zeros_like(v)).expand(len(level), -1)
+            starts[name] = torch.cat([own, level.unsqueeze(-1)], dim=-1)
+        middle = torch.cat([v, context.click_rates().mean().logit()[None]])
         self.bias = bias_model(config, self.factors, starts, middle)
         self.centre = torch.zeros(config.dimension)
 

@@ -2,17 +2,20 @@
 
 Reference: Chen et al., "Scalar is Not Enough: Vectorization-based Unbiased Learning to Rank", KDD 2022.
 
-    z_k = r(x_k) . o(t_k)        r, o in R^d, t the bias factors        (Eq. 2)
+    z_k = r(x_k) . o(t_k) + l(t_k)        r, o in R^d, t the bias factors        (Eq. 2 with l = 0)
     stage 1: list softmax loss of z on clicks                           (Eq. 9)
     stage 2: base model o | x ~ N(mu(x), diag exp v(x)), by likelihood  (Eq. 10)
     rank by  r(x_i) . b                                                 (Eq. 3)
     b by the base model (Eq. 8), or as `project` says                   (base_vectors.py)
 
-Differences from the paper: o starts at ones and lambda ||W||^2 / 2 joins means, as in the published code, which
-trains both stages together from step 500 of 15,000 on (`schedule = "joint"`). In two stages the base model learns
-beside stage 1 too, gradients and clipping apart, so that validation ranks as the model will; then it goes on
-alone, and where labels choose, so do they among its weights. v is kept within [-10, 10]. Several factors add their
-embeddings, or go into a network together (`bias = "tower"`). Before there is a base model, b is the mean of o.
+Differences from the paper: l, which starts at the click rates, is ours: without it a constant of r must say
+through o which ranks are clicked more, and o may turn its sign on the way. r starts at 0 and o around 1, as a
+random r misleads o, whose steps are larger. `levels = false` is as published: no l, r drawn, o at ones. lambda
+||W||^2 / 2 joins means, as in the published code, which trains both stages together from step 500 of 15,000 on
+(`schedule = "joint"`). In two stages the base model learns beside stage 1 too, gradients and clipping apart, so
+that validation ranks as the model will; then it goes on alone, and where labels choose, so do they among its
+weights. v is kept within [-10, 10]. Several factors add up, or go into a network together (`bias = "tower"`).
+Before there is a base model, b is the mean of o.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ from torch import Tensor
 from unskew.errors import ConfigError
 from unskew.learning.losses import softmax_loss
 from unskew.learning.methods import base_vectors as to
-from unskew.learning.methods.biased import BiasConfig, bias_model
+from unskew.learning.methods.biased import BiasConfig, apart, bias_model, embeddings
 from unskew.learning.methods.contract import Context, ListConfig, MethodModule, Side
 from unskew.types import ClickBatch
 
@@ -42,11 +45,12 @@ class VectorizationMethod(MethodModule):
         super().__init__(config, context)
         self.outputs = d = config.dimension
         self.factors = config.factors_in(context)
-        sizes = self.factors.sizes
-        starts = {name: torch.full((n, d), float(at == 0)) for at, (name, n) in enumerate(sizes.items())}
-        self.observation = bias_model(config, self.factors, starts, torch.ones(d))
+        self.observation = embeddings(config, self.factors, apart(d) if config.levels else torch.ones(d))
+        rates, self.at_zero = context.click_rates().log(), slice(0, d if config.levels else 0)
+        level = bias_model(config, self.factors, self.factors.shares(rates), rates.mean())
+        self.level = level if config.levels else None
         self.common = to.CommonVector(d, config.project)
-        width = {"gaussian": 2 * d, "factor": sum(sizes.values())}.get(config.project)
+        width = {"gaussian": 2 * d, "factor": sum(self.factors.sizes.values())}.get(config.project)
         if width == 0:
             raise ConfigError('project = "factor" needs the rank, or a column of few values')
         if width is not None:
@@ -54,26 +58,22 @@ class VectorizationMethod(MethodModule):
         self.register_buffer("ready", torch.zeros(()))  # 1 once the base model has learned
         self.register_buffer("step", torch.zeros((), dtype=torch.int64))
 
-    def parts(self, relevance: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """r, mu and v, [B, K, d] each."""
-        r, mu, v = relevance.split(self.config.dimension, dim=-1)  # type: ignore[no-untyped-call]
-        return r, mu, v.clamp(-10, 10)
-
     def embedding(self, batch: ClickBatch) -> Tensor:
         """o of each shown result, [B, K, d]."""
         o: Tensor = self.observation(self.factors.of(batch))
         return torch.ones_like(o) if self.frozen else o
 
     def click_scores(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
-        """r . o."""
-        return (relevance[..., : self.outputs] * self.embedding(batch)).sum(-1)
+        """r . o + l."""
+        z = (relevance[..., : self.outputs] * self.embedding(batch)).sum(-1)
+        return z if self.level is None else z + self.level(self.factors.of(batch))
 
     def forward(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """The click loss and, once o may move, the base loss."""
         relevance = relevance.where(batch.where.unsqueeze(-1), 0.0)
         loss = softmax_loss(self.click_scores(relevance, batch), batch.clicks, where=batch.where)
-        if self.side is not None and not self.frozen:
-            loss = loss + self.side_loss(relevance, batch)
+        both = self.side is not None and not self.frozen
+        loss = loss + self.side_loss(relevance, batch) if both else loss
         if self.training:
             self.note(relevance[..., : self.outputs], batch)
         return loss
@@ -96,8 +96,9 @@ class VectorizationMethod(MethodModule):
         if self.config.project == "factor":
             logits = to.by_factor(relevance[..., self.outputs :], self.factors.sizes)
             return to.factor_loss(logits, self.factors.of(batch), where=where, weights=n)
-        _, mu, v = self.parts(relevance)
-        return to.base_loss(mu, v, self.embedding(batch).detach(), where=where, weights=n)
+        return to.base_loss(
+            *to.moments(relevance, self.outputs), self.embedding(batch).detach(), where=where, weights=n
+        )
 
     def settle(self, relevance: Tensor, labels: Tensor, where: Tensor) -> None:
         """Solve for the base vector that labels ask for."""
@@ -112,11 +113,9 @@ class VectorizationMethod(MethodModule):
         if self.side is None or self.ready == 0:
             return torch.as_tensor(self.common()).expand(len(relevance), -1)
         if self.config.project == "gaussian":
-            return to.base_vector(*self.parts(relevance)[1:], where)
-        logits = to.by_factor(relevance[..., self.outputs :], self.factors.sizes)
-        likely = {name: to.likely_value(each, where) for name, each in logits.items()}
-        numbers = {name: relevance.new_zeros(len(relevance)) for name in self.factors.numbers}
-        return torch.as_tensor(self.observation(likely | numbers))
+            return to.base_vector(*to.moments(relevance, self.outputs), where)
+        likely = to.likely_values(relevance[..., self.outputs :], self.factors, where)
+        return torch.as_tensor(self.observation(likely))
 
     def score(self, relevance: Tensor, where: Tensor) -> Tensor:
         """r . b with the base vector of each list."""
@@ -131,6 +130,8 @@ class Vectorization(BiasConfig, ListConfig):
     name: Literal["vectorization"] = "vectorization"
     dimension: int = Field(3, ge=1)
     """d, the length of the embeddings; 1 is a scalar model."""
+    levels: bool = True
+    """l, a level of clicks by factor, and relevance that starts at 0 (docs/records/levels.md), or as published."""
     schedule: Literal["two_stage", "joint"] = "two_stage"
     """Train the base model after the embeddings, as the paper says, or with them, as its code does."""
     freeze: int = Field(33, ge=0)

@@ -4,7 +4,9 @@ The shape is LayerNorm -> Linear -> ELU per layer with no activation after the l
 experiments; a linear ranker is the same with no hidden layer. The published rankers normalise the raw feature
 vector too (`input_norm = true`). That throws away each document's overall level, which relevance may depend on;
 docs/records/input_norm.md shows what it costs, so it is off unless asked for. Weights start Glorot-uniform, biases
-at 0 (the published code draws biases too; a constant added to every score of a list changes no ranking).
+at 0 (the published code draws biases too; a constant added to every score of a list changes no ranking). Those of
+a linear ranker start at 0: what is drawn stays in the score for hundreds of steps, and what methods learn of bias
+makes up for it meanwhile (docs/records/levels.md).
 
 Legend: n documents, D features, O outputs.
 """
@@ -50,8 +52,8 @@ class Linear(RankerConfig):
     """Normalise each document's feature vector first, as published."""
 
     def build(self, features: int, outputs: int, at_zero: slice = slice(0, 0)) -> nn.Module:
-        """The layer, weights drawn from torch's current random state; outputs `at_zero` start as 0."""
-        return network(features, (outputs,), MLP(sizes=(), input_norm=self.input_norm), at_zero)
+        """The layer, all of which starts at 0."""
+        return network(features, (outputs,), MLP(sizes=(), input_norm=self.input_norm), slice(None))
 
 
 def network(

@@ -136,8 +136,7 @@ def space_of(model: Model, lists: Lists) -> Space:
         where = torch.from_numpy(np.arange(int(sizes.max())) < sizes[:, None])
         padded = flat.new_zeros(*where.shape, flat.shape[-1])
         padded[where] = flat
-        r, mu, v = method.parts(padded)
-        base = base_vector(mu, v, where)
+        base, r = base_vector(*moments(padded, method.outputs), where), padded[..., : method.outputs]
         observation = method.observation(method.factors.ranks())
     return Space(r[where].numpy(), observation.detach().numpy(), base.numpy())
 
