@@ -2,8 +2,8 @@
 
 With all pages shuffled nothing is confounded, and no method may rank much below list-wise `naive`. With few
 shuffled pages none may rank below the logging ranker, unless training says that the data cannot tell. The worlds
-are small; `experiments/levels.py` has larger ones. Sizes and allowances were set with the results in view: this
-guards what was reached, it does not show it.
+are small; `experiments/levels.py` has larger ones. Sizes were set with the results in view: this guards what was
+reached, it does not show it.
 """
 
 from __future__ import annotations
@@ -84,13 +84,8 @@ class World:
 SLOW = pytest.mark.slow
 EVERY = pytest.mark.parametrize("arm", ARMS)
 EITHER = pytest.mark.parametrize("ranker", RANKERS)
-SHORT: dict[str, float] = {
-    **dict.fromkeys(("doubly_robust", "vectorization", "edot"), 0.25),
-    "approximated_dr": 0.15,
-    "affine_list": 0.1,
-    **dict.fromkeys(("lbd", "lbd_lips", "lbd_ber", "unlimited", "upe"), 0.06),
-}
-"""Who falls short of the margin, and by how much at most, as was seen here; the reasons were not looked into."""
+SHORT = {"approximated_dr": 0.06}
+"""Who falls short of the margin: it leans on tracked statistics of documents, of which these logs have none."""
 
 
 @pytest.fixture(scope="module")

@@ -601,7 +601,7 @@ def test_the_time_of_ranking_is_taken_in_turns(tmp_path: Path, monkeypatch: pyte
 
 def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("mine")
-    with pytest.raises(RunError, match=r"has no reproduce\.json"):
+    with pytest.raises(RunError, match="is not ours"):
         reproduce("vectorization-table-1", tmp_path, on=["generated"], quick=True)
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 

@@ -181,6 +181,12 @@ def embeddings(config: MethodConfig, factors: Factors, start: Tensor) -> Bias:
     return bias_model(config, factors, starts, start)
 
 
+def list_levels(config: MethodConfig, context: Context, factors: Factors) -> Bias:
+    """A level of clicks by factor that starts at the click rates, for a loss that sees ratios of them."""
+    rates = context.click_rates().log()
+    return bias_model(config, factors, factors.shares(rates), rates.mean())
+
+
 def seen_model(
     config: MethodConfig, context: Context, factors: Factors, top: float = 0.9, *, trained: bool = True
 ) -> tuple[Bias, nn.Parameter]:

@@ -17,11 +17,11 @@ alone, and in between the less was seen, the more of R remains. y is never negat
 
 Differences from the paper: trust bias is not modelled (beta = 0); propensities are those of `ipw`, relative to
 rank 1, so R is the click rate at rank 1; ranker and regression (a network of its own, with a level that starts
-from the click rate) are trained together, with a softmax loss and not by policy gradient. The loss is least where
-s = log y, so s starts from log R and the ranker learns what clicks say beyond it; the published ranker starts from
-a pre-trained one. The published loss of R is a cross-entropy with weights (C / n) / max(a, tau) and
-(a - C / n) / max(a, tau), the latter of either sign (`fit = "weighted"`). Of the documents that were never shown
-`candidates` are drawn for each query, each standing for its share of all of them.
+from the click rate, and an L2 penalty) are trained together, with a softmax loss and not by policy gradient. The
+loss is least where s = log y, so s starts from log R and the ranker learns what clicks say beyond it; the
+published ranker starts from a pre-trained one. The published loss of R is a cross-entropy with weights (C / n) /
+max(a, tau) and (a - C / n) / max(a, tau), the latter of either sign (`fit = "weighted"`). Of the documents that
+were never shown `candidates` are drawn for each query, each standing for its share of all of them.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class DoublyRobustMethod(KnownPropensity):
         pages = 1 if context.facts is None else max(context.facts.pages, 1)
         self.register_buffer("tau", torch.tensor(min(1.0, config.clip / pages**0.5)))
         self.level = nn.Parameter(context.click_rates()[0].logit())
-        self.side, self.at_zero = Side(config.regression, 1, later=False, penalty=0.0), slice(0, 1)
+        self.side, self.at_zero = Side(config.regression, 1, later=False, penalty=config.penalty), slice(0, 1)
 
     def forward(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """The ranking loss on corrected labels and the regression loss on weighted clicks."""
@@ -126,6 +126,9 @@ class DoublyRobust(Propensities, ImpressionConfig):
     """Documents of each query that were never shown and are learned from; drawn where there are more."""
     regression: Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(strict=False)] = (32, 32)
     """Hidden units of the regression."""
+    penalty: float = Field(0.01, ge=0)
+    """Weight of the L2 penalty on the regression, which speaks alone of documents that were never shown: without
+    one it extrapolates ever more wildly as training goes on (docs/records/doubly_robust.md)."""
     fit: Literal["likelihood", "weighted"] = "likelihood"
     """How the regression is fitted: by the likelihood of the clicks, or by the published cross-entropy."""
 

@@ -29,7 +29,7 @@ from torch import Tensor
 from unskew.errors import ConfigError
 from unskew.learning.losses import softmax_loss
 from unskew.learning.methods import base_vectors as to
-from unskew.learning.methods.biased import BiasConfig, apart, bias_model, embeddings
+from unskew.learning.methods.biased import BiasConfig, apart, embeddings, list_levels
 from unskew.learning.methods.contract import Context, ListConfig, MethodModule, Side
 from unskew.types import ClickBatch
 
@@ -46,9 +46,8 @@ class VectorizationMethod(MethodModule):
         self.outputs = d = config.dimension
         self.factors = config.factors_in(context)
         self.observation = embeddings(config, self.factors, apart(d) if config.levels else torch.ones(d))
-        rates, self.at_zero = context.click_rates().log(), slice(0, d if config.levels else 0)
-        level = bias_model(config, self.factors, self.factors.shares(rates), rates.mean())
-        self.level = level if config.levels else None
+        self.level = list_levels(config, context, self.factors) if config.levels else None
+        self.at_zero = slice(0, d * config.levels)
         self.common = to.CommonVector(d, config.project)
         width = {"gaussian": 2 * d, "factor": sum(self.factors.sizes.values())}.get(config.project)
         if width == 0:
@@ -72,8 +71,8 @@ class VectorizationMethod(MethodModule):
         """The click loss and, once o may move, the base loss."""
         relevance = relevance.where(batch.where.unsqueeze(-1), 0.0)
         loss = softmax_loss(self.click_scores(relevance, batch), batch.clicks, where=batch.where)
-        both = self.side is not None and not self.frozen
-        loss = loss + self.side_loss(relevance, batch) if both else loss
+        if self.side is not None and not self.frozen:
+            loss = loss + self.side_loss(relevance, batch)
         if self.training:
             self.note(relevance[..., : self.outputs], batch)
         return loss

@@ -17,7 +17,7 @@ import torch
 from unskew import __version__
 from unskew.checking import checked, table_of
 from unskew.learning.fitting.training import Training
-from unskew.learning.methods.base_vectors import base_vector, principal_direction
+from unskew.learning.methods.base_vectors import base_vector, moments, principal_direction
 from unskew.learning.methods.vectorization import Vectorization, VectorizationMethod
 from unskew.learning.model import Model, load_model
 from unskew.learning.rankers import RANKERS
