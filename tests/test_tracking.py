@@ -403,3 +403,11 @@ def test_pages_from_until_on_wait_for_the_next_delivery(duckdb: Engine, tmp_path
         assert store.manifest.clock == START + 5
         again = put(duckdb, store, rows, end=START + 6)
         assert (again["counted"], again["repeated"]) == (1, 1)
+
+
+def test_a_window_ends_before_its_last_hour(duckdb: Engine, tmp_path: Path) -> None:
+    with writing(tmp_path / "store") as store:
+        put(duckdb, store, page("a", 0.5, [1]) + page("b", 1.5, [0]) + page("c", 2.5, [0]))
+        for since, until, displays, clicks in ((0, 1, 1, 1), (1, 2, 1, 0), (0, 2, 2, 1), (1, 3, 2, 0)):
+            found = fetched(duckdb, window_sums(duckdb, store, START + since, START + until))["q", 10, 1]
+            assert (found["displays"], found["clicks"]) == (displays, clicks)
