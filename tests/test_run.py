@@ -273,6 +273,10 @@ def test_the_fingerprint_sees_one_click(log: Log) -> None:
     flipped[1234] ^= 1
     assert fingerprint(log) == fingerprint(make_log())
     assert fingerprint(log) != fingerprint(replace(log, click=flipped))
+    times = np.full(len(log.row), np.datetime64("2024-01-01T00:00:00", "us"))
+    timed = replace(log, columns={**log.columns, "timestamp": times})
+    later = replace(log, columns={**log.columns, "timestamp": times + np.timedelta64(1, "s")})
+    assert len({fingerprint(log), fingerprint(timed), fingerprint(later)}) == 3
     features = log.lists.features.copy()
     features[3, 2] += 1
     assert fingerprint(log) != fingerprint(replace(log, lists=replace(log.lists, features=features)))

@@ -50,7 +50,8 @@ def fingerprint(*parts: Log | Lists | None, labels: bool = False) -> str:
                 arrays.append(column.astype(str) if column.dtype.kind == "O" else column)
         for array in arrays:
             digest.update(f"{array.shape}{array.dtype.str}".encode())
-            digest.update(np.ascontiguousarray(array).data)
+            plain = array.view(np.int64) if array.dtype.kind in "mM" else array  # times have no buffer
+            digest.update(np.ascontiguousarray(plain).data)
     return digest.hexdigest()
 
 
