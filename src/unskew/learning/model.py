@@ -6,6 +6,7 @@ Legend: n documents, D features.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,7 @@ from unskew.learning.curves import Curve
 from unskew.learning.methods import METHODS, Context, MethodConfig, MethodModule
 from unskew.learning.rankers import RANKERS, Ranker, Trees
 from unskew.learning.rankers.beside import WithSide
-from unskew.learning.rankers.networks import MLP, network
+from unskew.learning.rankers.networks import MLP, Linear, network
 from unskew.learning.rankers.text.encoder import TextEncoder, encoders
 from unskew.learning.rankers.text.rankers import CrossEncoder, TextTower
 from unskew.learning.rankers.text.settings import TextRanker
@@ -163,17 +164,12 @@ def load(folder: Path | str) -> Scorer:
     return load_scorer(folder) if card.ranker is None else load_model(folder, card)
 
 
-def check_size(
-    method: MethodConfig, ranker: Ranker, scaler: Scaler, card: Card, context: Context, held: int
-) -> None:
-    """Refuse a model that says it is larger than its weights, before there is memory for it."""
-    try:
-        with torch.device("meta"):  # shapes without memory
-            planned = build(method, ranker, scaler, card.features, context)
-    except (NotImplementedError, RuntimeError):  # where numbers are needed to build it
+def check_size(ranker: Ranker, features: int, held: int) -> None:
+    """Refuse a network that is said to be larger than its weights, before there is memory for it."""
+    if not isinstance(ranker, MLP | Linear):
         return
-    modules = nn.ModuleDict({"ranker": planned.ranker, "method": planned.method})
-    wanted = sum(value.numel() for value in modules.state_dict().values())
+    widths = [features, *(ranker.sizes if isinstance(ranker, MLP) else (1,))]
+    wanted = sum(one * other for one, other in pairwise(widths))
     if wanted > held:
         raise ConfigError(f"model.json asks for {wanted:,} weights, and there are {held:,}")
 
@@ -191,8 +187,7 @@ def load_model(folder: Path, card: Card) -> Model:
         ranker = ranker.kept_in(folder) if isinstance(ranker, TextRanker) else ranker
         scaler = Scaler.from_arrays(card.scaling, scaling)
         context = Context(positions=card.positions, presentation=Presentation.from_dict(card.presentation))
-        if not isinstance(ranker, TextRanker):
-            check_size(method, ranker, scaler, card, context, sum(value.numel() for value in tensors.values()))
+        check_size(ranker, card.features, sum(value.numel() for value in tensors.values()))
         model = build(method, ranker, scaler, card.features, context)
         model.ranker.load_state_dict(below(tensors, "ranker."))
         model.method.load_state_dict(below(tensors, "method."))

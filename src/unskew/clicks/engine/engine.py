@@ -178,6 +178,8 @@ class DuckEngine(Engine):
         options = COPY + (f', PARTITION_BY ("{by}")' if by else ", PER_THREAD_OUTPUT true" if several else "")
         if not several and "://" not in folder:
             os.makedirs(folder, exist_ok=True)
+        if "\\" in place:
+            raise ConfigError(f"{place}: DuckDB takes a backslash in a name for a slash; choose another name")
         quoted = place.replace("'", "''")
         self.con.raw_sql(f"COPY ({self._typed(table)}) TO '{quoted}' ({options})")
 
