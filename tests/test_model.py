@@ -73,6 +73,27 @@ def test_a_linear_model_scores_as_written(log: Log, lists: Lists) -> None:
     np.testing.assert_allclose(model.score(lists), expected, rtol=1e-3, atol=1e-4)
 
 
+def test_scores_have_no_dropout(log: Log, lists: Lists) -> None:
+    """Not even in the middle of training, where validations score."""
+    config = METHODS["dla"]()
+    ranker, scaler = MLP(sizes=(8,), dropout=0.5), fit_scaler("standard", log.lists)
+    model = build(config, ranker, scaler, log.lists.dim, LogData(log).context(config))
+    scores = []
+    for _ in range(2):
+        model.ranker.train()
+        scores.append(model.score(lists))
+    assert np.array_equal(*scores)
+
+
+def test_a_network_is_trained_on_what_it_is_asked_about(log: Log, lists: Lists) -> None:
+    """The features of a batch, row by row, are those that a score is made of."""
+    model = small_model(log)
+    trained = model.input(lists).gather(torch.arange(len(lists.features))).numpy()
+    assert np.array_equal(trained, model.prepared(lists))
+    features = np.asarray(lists.features, float)
+    np.testing.assert_allclose(trained, (features - features.mean(0)) / features.std(0), rtol=1e-3, atol=1e-4)
+
+
 def test_rank_is_best_first_and_keeps_the_order_of_ties(log: Log, lists: Lists) -> None:
     model = small_model(log)
     two = lists.features[:2]
