@@ -22,6 +22,9 @@ from unskew.clicks.log import write_log
 from unskew.clicks.simulate import PositionBias, simulate
 from unskew.learning.methods import IPW, DoublyRobust, MethodModule
 from unskew.learning.methods.doubly_robust import doubly_robust_label
+from unskew.learning.model import build_tower
+from unskew.learning.rankers import MLP
+from unskew.learning.rankers.beside import WithSide, penalty_of
 from unskew.measuring import ndcg_metric
 from unskew.running.data import LogData
 from unskew.types import Array, ClickBatch, Log
@@ -211,6 +214,16 @@ def test_documents_are_ranked_by_regression_and_ranker(log: Log) -> None:
     level = method.level.item()
     expected = [f + math.log(1 / (1 + math.exp(-(g + level)))) for f, g in ((0.5, 1.0), (0.7, -2.0))]
     assert method.score(relevance, where).tolist() == [pytest.approx([*expected, 0.0], abs=1e-6)]
+
+
+def test_the_regression_is_penalised_as_asked_for(log: Log) -> None:
+    """penalty sum ||W||^2 / 2 over its weights, and nothing of the ranker or of biases."""
+    config = DoublyRobust(propensity=THETA, penalty=0.3, regression=(3,))
+    method = config.build(LogData(log).context(config))
+    tower = build_tower(MLP(sizes=(2,)), 4, method)
+    assert isinstance(tower, WithSide)
+    total = sum(w.square().sum().item() for w in tower.side.parameters() if w.ndim > 1)
+    assert torch.as_tensor(penalty_of(tower)).item() == pytest.approx(0.3 * total / 2, rel=1e-5)
 
 
 def ranker_gradient(config: IPW | DoublyRobust, log: Log, outputs: Tensor) -> Tensor:
