@@ -121,6 +121,13 @@ def test_nothing_held_out_says_so() -> None:
     assert found.sentence.endswith("no click was held out.")
 
 
+def test_pages_of_one_result_have_no_order() -> None:
+    log = world(0.2)
+    found = judged(log.lists.labels.astype(float), log.keep(log.position == 1))
+    assert found.verdict == "cannot tell"
+    assert found.sentence.endswith("their pages have one result each.")
+
+
 def test_one_query_is_not_enough() -> None:
     log = world(0.5, queries=1)
     found = judged(log.lists.labels.astype(float), log)

@@ -55,6 +55,8 @@ def standing(scorer: Scorer, pages: HeldOut) -> Standing:
     part = pages.shuffled or pages.usual
     if part is None or not part.clicks.any():
         return Standing("cannot tell", f"{_CANNOT}: no click was held out.")
+    if int(part.where.sum(1).max()) < 2:
+        return Standing("cannot tell", f"{_CANNOT}: their pages have one result each.")
     fair = pages.shuffled is not None
     learned = discounts(_scores(scorer, part), part.row)
     shown = usual_discounts(part, pages.usual) if fair else discounts(-part.position, part.row)
