@@ -135,7 +135,9 @@ def test_a_sample_of_the_faults_is_caught() -> None:
     words = [sys.executable, str(RUN), "--sample", "5", "--jobs", "1"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "5 of 5 killed" in done.stdout or len(ALL) < 5
+    results = [line.split()[0] for line in done.stdout.splitlines()[1:6]]
+    assert set(results) <= {"killed", "skipped"}, done.stdout  # skipped: what its test needs is not installed
+    assert "killed" in results
 
 
 # ------------------------------------------------------------------------------------------- what tests may take

@@ -259,7 +259,7 @@ def without_faults(faults: list[Fault], place: Path) -> dict[str, str]:
     found: dict[str, str] = {}
     for slow in {fault.slow for fault in faults}:
         tests = sorted({test for fault in faults if fault.slow == slow for test in fault.test})
-        code = wait(start(place, tests, slow), PATIENCE * 10)
+        code = wait(start(place, tests, slow), PATIENCE * len(tests))
         if not (place / "outcomes.json").exists() or code not in (0, 1):
             raise SystemExit((place / "printed").read_text() + "\nthe tests do not run, even without a fault")
         found |= json.loads((place / "outcomes.json").read_text())
