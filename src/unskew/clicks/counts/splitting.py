@@ -21,7 +21,7 @@ from unskew.clicks.lists.feature_table import blocks, damage_named
 from unskew.errors import DataError
 from unskew.types import Array
 
-BUFFERED = 256 * 2**20
+BUFFERED = 64 * 2**20
 """Bytes that wait in memory, over all parts."""
 
 
