@@ -196,3 +196,23 @@ def test_a_log_without_a_click_has_a_level_that_is_finite() -> None:
     every = Facts(pages=9, impressions=18, clicks=18, queries=1, clickless=0, by_rank=np.array([[9, 9], [9, 9]]))
     for facts in (nothing, every):
         assert Context(2, facts).click_rates().logit().isfinite().all()
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_linear_ranker_has_no_opinion_before_it_learns(name: str, log: Log) -> None:
+    """What is drawn would stay in the score for hundreds of steps."""
+    method = METHODS[name]().build(Context(6, LogData(log).facts(), propensities=np.ones(6)))
+    tower = Linear().build(4, method.outputs, method.at_zero)
+    assert (tower(torch.randn(5, 4)) == 0).all()
+
+
+@pytest.mark.parametrize("name", ["edot", "einter", "vectorization"])
+def test_embeddings_start_apart_and_their_relevance_at_nothing(name: str, log: Log) -> None:
+    """Coordinates of relevance start alike: were those of bias alike too, all but one would stay unused."""
+    method = METHODS[name]().build(LogData(log).context(METHODS[name]()))
+    tower = MLP(sizes=(8,)).build(4, method.outputs, method.at_zero)
+    assert (tower(torch.randn(5, 4)) == 0).all()
+    table = next(iter((method.bias if name != "vectorization" else method.observation).tables.values())).detach()
+    d = method.config.dimension
+    assert len(set(table[0, :d].tolist())) == d
+    assert (table[:, :d] == table[0, :d]).all()  # and says nothing of ranks yet
