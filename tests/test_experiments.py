@@ -18,6 +18,7 @@ SMALL = {
     "lbd_theorems.py": "--etas 0.1,0.5 --queries 40 --features 12 --pairs 200",
     "tracking.py": "--queries 150 --pages 3000 --seeds 1",
     "doubly_robust.py": "--queries 20 --documents 15 --pages 200 --steps 3 --seeds 0 2",
+    "starts.py": "--behaviours position --queries 20 --pages 400 --methods naive --seeds 0 2",
     "projections.py": "--behaviours position --queries 20 --pages 200 --steps 3 --labelled 5 --seeds 0 2",
     "upe.py": "--queries 20 --pages 400 --steps 3 --seeds 0 2",
     "vectorization.py": f"{LISTS} --features 5 --checked 20 --tested 20 --sizes 4 --steps 4 --every 2",
