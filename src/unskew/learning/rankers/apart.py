@@ -37,8 +37,8 @@ class ClickNetworks(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        """What each network says."""
-        return torch.cat([one(x) for one in self.each], dim=-1)
+        """What each network says; nothing, [n, 0], where the first output is the only one."""
+        return torch.cat([x[:, :0], *(one(x) for one in self.each)], dim=-1)
 
 
 class DoublyRobustTower(nn.Module):
