@@ -12,7 +12,7 @@ from unskew.checking import read_toml
 from unskew.errors import ConfigError
 from unskew.learning.methods import DLA, IPW
 from unskew.learning.rankers import MLP, Linear
-from unskew.running.settings import read_run_file, settings
+from unskew.running.settings import read_run_file, run_folder, settings
 
 PLAIN = 'out = "run"\n[data]\nlog = "log.parquet"\nlists = "lists.txt"\n'
 
@@ -104,7 +104,7 @@ def test_wrong_types_and_values(tmp_path: Path, wrong: str, message: str) -> Non
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ("", r"out: missing; data: missing"),
+        ("", r"data: missing"),
         (PLAIN.replace('log = "log.parquet"\n', ""), r"data\.log: missing"),
         (PLAIN + "[method]\nmax_weight = 3.0\n", r"method\.name: missing\. Known: additive, "),
         (
@@ -163,3 +163,14 @@ def test_settings_from_python() -> None:
     ):
         with pytest.raises(ConfigError, match=message):
             settings(*arguments, None, {}, None)
+
+
+def test_a_run_goes_where_the_call_says_else_where_the_file_does(tmp_path: Path) -> None:
+    path = write(tmp_path, PLAIN)
+    file, _ = read_run_file(path)
+    assert run_folder(path, file, None) == tmp_path / str(file.out)
+    assert run_folder(path, file, "there") == Path("there")
+    nowhere = file.model_copy(update={"out": None})
+    assert run_folder(path, nowhere, "there") == Path("there")
+    with pytest.raises(ConfigError, match="out: missing; say it there, or give out="):
+        run_folder(path, nowhere, None)

@@ -45,7 +45,7 @@ from unskew.running.data import HeldOut, TrainingData, split
 from unskew.running.files import open_data
 from unskew.running.fitters import FITTERS, Fitter
 from unskew.running.folder import claimed, publish, refuse_to_overwrite, versions
-from unskew.running.settings import RunFile, Settings, read_run_file, settings, settled
+from unskew.running.settings import RunFile, Settings, read_run_file, run_folder, settings, settled
 from unskew.running.standing import standing, warn_if_worse
 from unskew.types import Array, Lists, Log
 
@@ -116,8 +116,7 @@ def learn(
             raise ConfigError(f"{(wrong or ['method'])[0]}: change the run file, which says it already")
         path, seed = Path(source), options.get("seed")
         file, asked = read_run_file(path, method=method, seed=seed)
-        place = path.parent / file.out if out is None else Path(out)
-        return learn_file(path.parent, file, asked, place, force=force, report=report)
+        return learn_file(path.parent, file, asked, run_folder(path, file, out), force=force, report=report)
     asked = settings("dla" if method is None else method, ranker, scaling, training, options, validation)
     return run(asked, split(source, validation, asked), test=test, out=out, force=force, report=report)
 

@@ -24,6 +24,7 @@ Unknown keys, wrong types and missing values are errors that name the key and, w
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
@@ -105,7 +106,8 @@ class DataFiles(Config):
 class RunFile(Config):
     """A whole run file."""
 
-    out: str
+    out: str | None = None
+    """Run folder, from the folder of the file; the command or call may name another."""
     data: DataFiles
     method: Table = Field(default_factory=lambda: Table(name="dla"))
     ranker: Table | None = None
@@ -167,6 +169,13 @@ def settled(asked: Settings, queries: int) -> Settings:
         return asked
     decay = decay_for(queries) if isinstance(asked.ranker, MLP | Linear | DoublyRobustMLP) else 0.0
     return asked.model_copy(update={"training": asked.training.model_copy(update={"weight_decay": decay})})
+
+
+def run_folder(path: Path, file: RunFile, out: Path | str | None) -> Path:
+    """Where a run goes: as given, else as its file says."""
+    if out is None and file.out is None:
+        raise ConfigError(f"{path}: out: missing; say it there, or give out=")
+    return Path(os.path.normpath(path.parent / str(file.out))) if out is None else Path(out)
 
 
 def read_run_file(path: Path, *, method: str | None = None, seed: int | None = None) -> tuple[RunFile, Settings]:

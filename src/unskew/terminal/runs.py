@@ -24,10 +24,10 @@ def learn(
     from unskew.reporting.console import training_bar
     from unskew.reporting.summaries import run_page
     from unskew.running.run import learn_file
-    from unskew.running.settings import read_run_file
+    from unskew.running.settings import read_run_file, run_folder
 
     file, asked = read_run_file(run_file, method=method, seed=seed)
-    place = out or Path(os.path.normpath(run_file.parent / file.out))
+    place = run_folder(run_file, file, out)
     leads = os.environ.get("RANK", "0") == "0"  # of torchrun's processes the first one speaks
     with training_bar(asked.method.name, asked.steps, messages(quiet=quiet or not leads)) as report:
         done = learn_file(run_file.parent, file, asked, place, force=force, report=report)
