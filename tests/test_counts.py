@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from unskew.clicks.counts import reduction as reducing
@@ -100,6 +100,9 @@ def check_against(counts: Counts, table: dict, *, serp: bool = False, pairs: boo
     assert not table
 
 
+@example(
+    [(1, [(4, 1, 1, 0.5), (5, 2, 0, 0.5)]), (1, [(4, 11, 0, 0.5), (5, 12, 1, 0.5)])]
+)  # on another page of results
 @given(pages())
 @settings(max_examples=80, deadline=None)
 def test_counts_are_what_a_dictionary_counts(made: list[tuple[int, Page]]) -> None:
