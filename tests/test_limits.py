@@ -104,7 +104,7 @@ def _rows(folder: Path) -> list[tuple[object, ...]]:
 
 @pytest.mark.slow
 def test_memory_of_shards_bounds_the_process(tmp_path: Path) -> None:
-    """`data.memory` counts the shards; Python, torch and blocks on their way take some 750 MB more."""
+    """`data.memory` counts the shards; Python, torch and blocks on their way take up to 1 GB more."""
     rng, queries, documents, width = np.random.default_rng(0), 20_000, 20, 100
     rows = queries * documents
     features = {f"f{at}": rng.random(rows, dtype=np.float32) for at in range(width)}  # 160 MB
@@ -128,5 +128,5 @@ def test_memory_of_shards_bounds_the_process(tmp_path: Path) -> None:
         (tmp_path / f"{out}.toml").write_text(run.format(out=out, memory=memory))
         os.environ["UNSKEW_CACHE"] = str(tmp_path / f"cache-{out}")
         peaks[out] = peak("learn", tmp_path / f"{out}.toml", "--quiet")
-    assert peaks["small"] < 40 + 800
+    assert peaks["small"] < 40 + 1000
     assert peaks["large"] > peaks["small"]

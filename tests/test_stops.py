@@ -19,7 +19,7 @@ QUICK = ("simulate", "ingest", "split", "split in two renames", "counts", "track
 """Commands by name, all in one process."""
 SLOW = (
     *("learn afresh", "learn in two renames", "learn mlp", "learn trees", "learn package", "learn shards"),
-    *("compare", "compare afresh"),
+    "compare",
 )
 FEWEST = 10
 """Points that every command has at least; with fewer the hook would not have seen them."""
