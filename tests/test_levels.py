@@ -17,7 +17,6 @@ from unskew.clicks.simulate import PositionBias, simulate
 from unskew.learning.factors import BiasTower
 from unskew.learning.methods import IPW, METHODS, Context, MethodConfig, Naive
 from unskew.learning.methods.skeletons import LevelConfig, Levelled, shown_mean
-from unskew.learning.model import build_tower
 from unskew.learning.rankers import MLP, Linear
 from unskew.running.data import LogData
 from unskew.types import ClickBatch, Log
@@ -183,12 +182,6 @@ def test_one_level_starts_at_the_mean_rate(name: str) -> None:
     method = config.build(Context(3, SHOWN)).eval()
     found = method.click_probability(torch.zeros(1, 3, method.outputs), one_page(3))
     assert found.flatten().tolist() == pytest.approx([sum(rates_by_hand()) / 3] * 3, rel=1e-4)
-
-
-@pytest.mark.parametrize(("name", "ranker"), [("edot", MLP(sizes=(4,))), ("dla", Linear()), ("lbd", Linear())])
-def test_relevance_starts_at_nothing_where_bias_would_learn_from_it(name: str, ranker: MLP | Linear) -> None:
-    tower = build_tower(ranker, 5, METHODS[name]().build(Context(3, SHOWN)))
-    assert (tower(torch.randn(7, 5)) == 0).all()
 
 
 def test_a_log_without_a_click_has_a_level_that_is_finite() -> None:

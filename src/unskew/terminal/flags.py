@@ -16,6 +16,12 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Seed = Annotated[int, typer.Option("--seed", min=0)]
 Impressions = Annotated[Path, typer.Argument(help="Parquet file, or a folder of them.")]
 OutFolder = Annotated[Path | None, typer.Option("--out", help="Folder to write, instead of the usual one.")]
+AnyLists = Annotated[list[str], typer.Option("--lists", help="LETOR file (may be repeated), or synthetic.")]
+LogFile = Annotated[Path, typer.Option("--out", help="Parquet file to write.")]
+Logger = Annotated[str, typer.Option("--logger", help="What ranked the pages: svm, random, oracle, feature.")]
+Queries = Annotated[int, typer.Option("--queries", min=1, help="Synthetic lists: queries.")]
+Features = Annotated[int, typer.Option("--features", min=4, help="Synthetic lists: features.")]
+Documents = Annotated[int, typer.Option("--documents", min=2, help="Synthetic lists: documents a query.")]
 DocIds = Annotated[bool, typer.Option("--doc-ids", help="Take document ids from the comments of the files.")]
 Tracked = Annotated[
     Path | None,

@@ -7,20 +7,34 @@ from typing import Annotated
 
 import typer
 
-from unskew.terminal.flags import DocIds, EngineOptions, Force, Impressions, Json, Seed, passed
+from unskew.terminal.flags import (
+    AnyLists,
+    DocIds,
+    Documents,
+    EngineOptions,
+    Features,
+    Force,
+    Impressions,
+    Json,
+    LogFile,
+    Logger,
+    Queries,
+    Seed,
+    passed,
+)
 from unskew.terminal.printing import show_facts, show_result
 
 
 def simulate(
-    lists: Annotated[list[str], typer.Option(help="LETOR file (may be repeated), or synthetic.")],
-    out: Annotated[Path, typer.Option(help="Parquet file to write.")],
+    lists: AnyLists,
+    out: LogFile,
     behaviour: Annotated[
         str, typer.Option("--behaviour", "--behavior", help="How people click; see `unskew behaviours`.")
     ] = "position",
     pages: Annotated[int | None, typer.Option(min=1, help="Result pages to show.")] = None,
     clicks: Annotated[int | None, typer.Option(min=1, help="Stop at this many clicks instead.")] = None,
     seed: Seed = 0,
-    logger: Annotated[str, typer.Option(help="What ranked the pages: svm, random, oracle, feature.")] = "svm",
+    logger: Logger = "svm",
     config: Annotated[Path | None, typer.Option(help="TOML with [behaviour] and [logger] settings.")] = None,
     cutoff: Annotated[int | None, typer.Option(min=0, help="Results per page; 0 shows the whole list.")] = None,
     randomized: Annotated[float, typer.Option(min=0, max=1, help="Share of pages with a shuffled list.")] = 0.0,
@@ -30,9 +44,9 @@ def simulate(
     truth: Annotated[
         bool, typer.Option("--truth", help="Add columns true_examination and true_relevance.")
     ] = False,
-    queries: Annotated[int, typer.Option(min=1, help="Synthetic lists: queries.")] = 2000,
-    features: Annotated[int, typer.Option(min=4, help="Synthetic lists: features.")] = 40,
-    documents: Annotated[int, typer.Option(min=2, help="Synthetic lists: documents a query.")] = 24,
+    queries: Queries = 2000,
+    features: Features = 40,
+    documents: Documents = 24,
     doc_ids: DocIds = False,
     force: Force = False,
     as_json: Json = False,

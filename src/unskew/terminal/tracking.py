@@ -7,13 +7,28 @@ from typing import Annotated
 
 import typer
 
-from unskew.terminal.flags import DocIds, EngineOptions, Force, Impressions, Json, Seed, Tracked, passed
+from unskew.terminal.flags import (
+    AnyLists,
+    DocIds,
+    Documents,
+    EngineOptions,
+    Features,
+    Force,
+    Impressions,
+    Json,
+    LogFile,
+    Logger,
+    Queries,
+    Seed,
+    Tracked,
+    passed,
+)
 from unskew.terminal.printing import show_facts, show_result
 
 
 def traffic(
-    lists: Annotated[list[str], typer.Option(help="LETOR file (may be repeated), or synthetic.")],
-    out: Annotated[Path, typer.Option(help="Parquet file to write.")],
+    lists: AnyLists,
+    out: LogFile,
     pages: Annotated[int, typer.Option(min=1, help="Result pages to show.")],
     days: Annotated[float | None, typer.Option(min=0, help="Days that they are spread over; 60.")] = None,
     start: Annotated[str | None, typer.Option(help="First day, as 2024-01-01.")] = None,
@@ -22,12 +37,12 @@ def traffic(
     random_top: Annotated[
         float | None, typer.Option(min=0, max=1, help="Share of pages with a random first result; 0.02.")
     ] = None,
-    logger: Annotated[str, typer.Option(help="What ranked the pages: svm, random, oracle, feature.")] = "svm",
+    logger: Logger = "svm",
     truth: Annotated[bool, typer.Option("--truth", help="Add columns of what is true.")] = False,
     seed: Seed = 0,
-    queries: Annotated[int, typer.Option(min=1, help="Synthetic lists: queries.")] = 2000,
-    features: Annotated[int, typer.Option(min=4, help="Synthetic lists: features.")] = 40,
-    documents: Annotated[int, typer.Option(min=2, help="Synthetic lists: documents a query.")] = 24,
+    queries: Queries = 2000,
+    features: Features = 40,
+    documents: Documents = 24,
     doc_ids: DocIds = False,
     force: Force = False,
     as_json: Json = False,

@@ -47,7 +47,7 @@ class VectorizationMethod(MethodModule):
         self.factors = config.factors_in(context)
         self.observation = embeddings(config, self.factors, apart(d) if config.levels else torch.ones(d))
         self.level = list_levels(config, context, self.factors) if config.levels else None
-        self.at_zero = slice(0, d * config.levels)
+        self.at_zero = slice(0, d if config.levels else 0)
         self.common = to.CommonVector(d, config.project)
         width = {"gaussian": 2 * d, "factor": sum(self.factors.sizes.values())}.get(config.project)
         if width == 0:
