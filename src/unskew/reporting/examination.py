@@ -41,7 +41,7 @@ def examination_page(facts: Mapping[str, Any]) -> Page:
 def _below(facts: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The curve below the last click, with words for where a result stands."""
     rows = facts["below_last_click"]
-    return [{**row, "below": f"{row['below']} below" if row["below"] else "the click"} for row in rows]
+    return [{**row, "below": str(row["below"]) if row["below"] else "click"} for row in rows]
 
 
 def _curve(title: str, rows: Sequence[Mapping[str, Any]], key: str, axis: str) -> Section:
