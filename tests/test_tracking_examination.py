@@ -130,7 +130,7 @@ def test_the_commands(log: Path, tmp_path: Path) -> None:
     made = CliRunner().invoke(app, ["examination", str(log), "--out", str(tmp_path / "model"), "--trees", "20"])
     assert made.exit_code == 0, made.output
     assert "Below the last click" in made.stdout
-    assert re.search(r"the click █+ .*\n *1 below █", made.stdout)
+    assert re.search(r"click █+ .*\n *1 █", made.stdout)
     page = (tmp_path / "model" / "report.html").read_text()
     assert "mean examination" in page
     told = track(log, tmp_path / "store", examination=tmp_path / "model", refresh="all")
