@@ -72,11 +72,11 @@ def test_every_module_says_what_it_is_for() -> None:
 
 
 def test_the_table_of_methods_is_complete() -> None:
-    text = (ROOT / "docs" / "methods.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "explanation" / "methods.md").read_text(encoding="utf-8")
     rows = dict(re.findall(r"^\| `(\w+)` \|(.*)\|$", text, re.MULTILINE))
     assert set(rows) == set(LEARNERS)
     for name, config in LEARNERS.items():
-        linked = re.search(r"\(\.\./(src/\S+\.py)\)", rows[name])
+        linked = re.search(r"\((?:\.\./)+(src/\S+\.py)\)", rows[name])
         assert linked is not None, f"the row of {name} links no file"
         assert (ROOT / linked[1]).read_text(encoding="utf-8").count(f"class {config.__name__}(") == 1
 

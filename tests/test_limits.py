@@ -1,6 +1,6 @@
 """Files made to break a reader end in an error within a stated memory and time, and promised bounds are kept.
 
-The peak is that of the process, not the setting of an engine. docs/faults.md states the limits.
+The peak is that of the process, not the setting of an engine. docs/explanation/faults.md states the limits.
 """
 
 from __future__ import annotations

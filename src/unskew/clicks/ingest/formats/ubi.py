@@ -2,7 +2,7 @@
 
 A query becomes a page: its hit ids in order, whether anything was clicked or not. Events whose action is a click
 become clicks of that page. Both kinds may stand in one file or in several, as JSON lines, JSON arrays, search
-answers, dumps with `_source` or bulk requests; docs/formats.md says how each field is used.
+answers, dumps with `_source` or bulk requests; docs/reference/formats.md says how each field is used.
 """
 
 from __future__ import annotations
