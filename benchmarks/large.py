@@ -27,7 +27,7 @@ RUN = """
 out = "run"
 [data]
 counts = "counts"
-lists = "features"
+features = "features"
 memory = "1GB"
 [method]
 name = "dla"

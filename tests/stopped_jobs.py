@@ -78,7 +78,7 @@ def write_run_files(data: str, method: str, ranker: str) -> Callable[[], None]:
     def begin() -> None:
         write_log()
         Path("run.toml").write_text(
-            f'out = "run"\n[data]\nlog = "{LOG}"\nlists = "{LISTS}"\n{data}\n'
+            f'out = "run"\n[data]\nlog = "{LOG}"\nfeatures = "{LISTS}"\n{data}\n'
             f'[method]\nname = "{method}"\n{ranker}\n'
             '[training]\nvalidate_on = "nothing"\n'
             + "steps = 2\nvalidate_every = 1\ncheckpoint_every = 1\n"

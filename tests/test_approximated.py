@@ -338,7 +338,7 @@ def test_what_cannot_be_learned_from_is_said(log: Log, lists: Lists, tmp_path: P
         unskew.learn(log, "dla", learn_from="randomized")
     unskew.write_log(log, tmp_path / "log.parquet")
     unskew.write_letor(lists, tmp_path / "lists.txt")
-    data = '[data]\nlog = "log.parquet"\nlists = "lists.txt"\nshards = 2\n'
+    data = '[data]\nlog = "log.parquet"\nfeatures = "lists.txt"\nshards = 2\n'
     (tmp_path / "run.toml").write_text(f'out = "run"\n{data}[training]\nlearn_from = "displayed"\n')
     with pytest.raises(ConfigError, match=r"training.learn_from takes a log in memory, not data.shards"):
         unskew.learn(tmp_path / "run.toml")

@@ -97,7 +97,7 @@ def write_run_file(
 ) -> Path:
     path = folder / f"{name}.toml"
     path.write_text(
-        f'out = "{name}"\n[data]\nlog = "log.parquet"\nlists = "log.train.txt"\n'
+        f'out = "{name}"\n[data]\nlog = "log.parquet"\nfeatures = "log.train.txt"\n'
         f'validation = "log.validation.txt"\ntest = "log.test.txt"\n[method]\nname = "{method}"\n'
         f'[ranker]\nname = "mlp"\nsizes = [8]\n'
         f"[training]\nsteps = {steps}\nbatch = 16\nvalidate_every = {steps // 2}\n{more}"

@@ -14,7 +14,7 @@ from unskew.learning.methods import DLA, IPW
 from unskew.learning.rankers import MLP, Linear
 from unskew.running.settings import read_run_file, run_folder, settings
 
-PLAIN = 'out = "run"\n[data]\nlog = "log.parquet"\nlists = "lists.txt"\n'
+PLAIN = 'out = "run"\n[data]\nlog = "log.parquet"\nfeatures = "lists.txt"\n'
 
 
 def write(tmp_path: Path, text: str) -> Path:
@@ -29,7 +29,7 @@ def refused(path: Path, message: str, **options: Any) -> None:
 
 def test_defaults(tmp_path: Path) -> None:
     file, asked = read_run_file(write(tmp_path, PLAIN))
-    assert (file.out, file.data.log, file.data.lists) == ("run", "log.parquet", "lists.txt")
+    assert (file.out, file.data.log, file.data.features) == ("run", "log.parquet", "lists.txt")
     assert asked.method == DLA()
     assert asked.ranker == MLP()
     assert (asked.scaling, asked.training.validate_on) == ("standard", "clicks")
@@ -43,7 +43,7 @@ def test_everything_said(tmp_path: Path) -> None:
         '[training]\nsteps = 7\noptimizer = "adagrad"\nseed = 3\n'
     )
     file, asked = read_run_file(write(tmp_path, text))
-    assert file.data.lists == ("a.txt", "b.txt")
+    assert file.data.features == ("a.txt", "b.txt")
     assert (file.data.validation, file.data.test, file.data.doc_ids) == ("v.txt", ("t.txt",), True)
     assert asked.method == IPW(propensity=(1.0, 0.5), max_weight=10.0)
     assert asked.ranker == MLP(sizes=(8, 4), dropout=0.1)
@@ -81,9 +81,9 @@ def test_unknown_keys(tmp_path: Path, wrong: str, message: str) -> None:
         (PLAIN.replace('"run"', "3"), r"out: input should be a valid string, not 3"),
         (
             PLAIN.replace('"lists.txt"', "3"),
-            r"data\.lists: input should be a valid string, not 3; .*list",
+            r"data\.features: input should be a valid string, not 3; .*list",
         ),
-        (PLAIN.replace('"lists.txt"', '["a", 3]'), r".*data\.lists\.1: input should be a valid string, not 3"),
+        (PLAIN.replace('"lists.txt"', '["a", 3]'), r".*data\.features\.1: input should be a valid string, not 3"),
         (PLAIN + 'doc_ids = "yes"\n', r"data\.doc_ids: input should be a valid boolean, not 'yes'"),
         ('method = "dla"\n' + PLAIN, r"method: input should be a table, not 'dla'"),
         (PLAIN + "[method]\nname = 3\n", r"method\.name: unknown name 3\."),

@@ -53,7 +53,7 @@ def run_file(folder: Path, name: str, method: str = "dla", data: str = "", **tra
     path = folder / f"{name}.toml"
     settings = {"steps": 12, "batch": 16, "workers": 2, "validate_every": 6, "optimizer": "sgd"} | training
     path.write_text(
-        f'out = "{name}"\n[data]\nlog = "log.parquet"\nlists = "features.parquet"\n{data}\n'
+        f'out = "{name}"\n[data]\nlog = "log.parquet"\nfeatures = "features.parquet"\n{data}\n'
         f'[method]\nname = "{method}"\n[ranker]\nname = "mlp"\nsizes = [6]\ndropout = 0.1\n[training]\n'
         + "".join(f"{key} = {json.dumps(value)}\n" for key, value in settings.items())
     )

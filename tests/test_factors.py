@@ -260,7 +260,7 @@ def test_a_page_number_from_the_shell(tmp_path: Path) -> None:
     csv.write_csv(pa.table(columns), tmp_path / "log.csv")
     unskew.write_letor(log.lists, tmp_path / "lists.txt")
     (tmp_path / "run.toml").write_text(
-        'out = "run"\n[data]\nlog = "log"\nlists = "lists.txt"\nscaling = "none"\n[method]\nname = "pal"\n'
+        'out = "run"\n[data]\nlog = "log"\nfeatures = "lists.txt"\nscaling = "none"\n[method]\nname = "pal"\n'
         'factors = ["page_number"]\n[ranker]\nname = "linear"\n[training]\nsteps = 300\nlearning_rate = 0.05\n'
     )
     ingest = ["ingest", tmp_path / "log.csv", "--keep", "page_number", "--out", tmp_path / "log"]
@@ -421,7 +421,7 @@ RUN = """
 out = "{name}"
 [data]
 log = "log.parquet"
-lists = "lists.parquet"
+features = "lists.parquet"
 shards = 2
 [method]
 {method}

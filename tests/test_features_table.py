@@ -153,7 +153,7 @@ def folder(lists: Lists, tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("shards", ["", "shards = 2\n"])
 def test_impressions_without_features(folder: Path, shards: str) -> None:
-    given = f'{shards}log = "log"\nlists = "fewer.parquet"\n'
+    given = f'{shards}log = "log"\nfeatures = "fewer.parquet"\n'
     file, asked = read_run_file(run_file(folder, given))
     with pytest.raises(
         DataError, match=r"\d+ of \d+ impressions have no features .* of them of unknown queries\).*drop"
@@ -162,7 +162,7 @@ def test_impressions_without_features(folder: Path, shards: str) -> None:
     file, asked = read_run_file(run_file(folder, given + 'missing_features = "drop"'))
     with pytest.warns(UserWarning, match=r"impressions have no features.*were left out"):
         data, _ = open_data(folder, file.data, asked)
-    whole, asked = read_run_file(run_file(folder, f'{shards}log = "log"\nlists = "all.parquet"'))
+    whole, asked = read_run_file(run_file(folder, f'{shards}log = "log"\nfeatures = "all.parquet"'))
     complete, _ = open_data(folder, whole.data, asked)
     assert type(complete) is type(data)
 
@@ -170,14 +170,14 @@ def test_impressions_without_features(folder: Path, shards: str) -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        ('lists = "a.parquet"', r"data\.log: missing"),
-        ('log = "l"\ncounts = "c"\nlists = "a"', r"give data\.log or data\.counts, not both"),
-        ('log = "l"\nlists = "a"\nshards = 2\nmemory = "2GB"', r"give data\.shards or data\.memory, not both"),
-        ('log = "l"\nlists = "a"\nmemory = "much"', r'data\.memory="much": write it like 4GB'),
-        ('log = "l"\nlists = "a"\nshards = 0', r"data\.shards"),
-        ('log = "l"\nlists = "a"\nmissing_features = "keep"', r"data\.missing_features"),
+        ('features = "a.parquet"', r"data\.log: missing"),
+        ('log = "l"\ncounts = "c"\nfeatures = "a"', r"give data\.log or data\.counts, not both"),
+        ('log = "l"\nfeatures = "a"\nshards = 2\nmemory = "2GB"', r"give data\.shards or data\.memory, not both"),
+        ('log = "l"\nfeatures = "a"\nmemory = "much"', r'data\.memory="much": write it like 4GB'),
+        ('log = "l"\nfeatures = "a"\nshards = 0', r"data\.shards"),
+        ('log = "l"\nfeatures = "a"\nmissing_features = "keep"', r"data\.missing_features"),
         (
-            'log = "l"\nlists = "a"\nshards = 2\n[method]\nname = "labeled"',
+            'log = "l"\nfeatures = "a"\nshards = 2\n[method]\nname = "labeled"',
             "labeled reads grades of a log in memory",
         ),
     ],

@@ -169,7 +169,7 @@ def test_a_run_file_names_the_column(log: Log, tmp_path: Path, extra: str) -> No
     unskew.write_letor(log.lists, tmp_path / "lists.txt")
     run_file = tmp_path / "run.toml"
     run_file.write_text(
-        f'out = "run"\n[data]\nlog = "log.parquet"\nlists = "lists.txt"\nfeedback = "spent"\n{extra}'
+        f'out = "run"\n[data]\nlog = "log.parquet"\nfeatures = "lists.txt"\nfeedback = "spent"\n{extra}'
         '[method]\nname = "dla"\n[training]\nsteps = 3\nvalidate_on = "nothing"\n'
     )
     assert unskew.learn(run_file).fit.step == 3

@@ -529,7 +529,8 @@ def test_from_files_to_a_model_in_python(tmp_path: Path) -> None:
     assert 0 < counted["pages"] < made["pages"]
     assert sum(split["visits"].values()) > 40
     (tmp_path / "run.toml").write_text(
-        'out = "run"\n[data]\ncounts = "counts"\nlists = "features.parquet"\nshards = 2\n[method]\nname = "dla"\n'
+        'out = "run"\n[data]\ncounts = "counts"\nfeatures = "features.parquet"\nshards = 2\n'
+        '[method]\nname = "dla"\n'
         '[ranker]\nname = "linear"\n[training]\nsteps = 4\nvalidate_on = "nothing"\n'
     )
     model = unskew.learn(tmp_path / "run.toml", seed=3)

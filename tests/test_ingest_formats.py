@@ -231,7 +231,7 @@ def test_a_ranker_is_learned_from_the_folder_that_ingest_wrote(tmp_path: Path) -
     }
     pq.write_table(pa.table(columns), tmp_path / "features.parquet")
     (tmp_path / "run.toml").write_text(
-        'out = "run"\n[data]\nlog = "log"\nlists = "features.parquet"\n[method]\nname = "naive"\n'
+        'out = "run"\n[data]\nlog = "log"\nfeatures = "features.parquet"\n[method]\nname = "naive"\n'
         "[ranker]\nname = 'linear'\n[training]\nsteps = 2\nbatch = 2\nvalidate_on = 'nothing'\n"
     )
     ended = CliRunner().invoke(app, ["learn", str(tmp_path / "run.toml"), "--quiet"])

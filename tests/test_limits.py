@@ -120,7 +120,7 @@ def test_memory_of_shards_bounds_the_process(tmp_path: Path) -> None:
     }
     pq.write_table(pa.table(log), tmp_path / "log.parquet")
     run = (
-        'out = "{out}"\n[data]\nlog = "log.parquet"\nlists = "features.parquet"\nmemory = "{memory}"\n'
+        'out = "{out}"\n[data]\nlog = "log.parquet"\nfeatures = "features.parquet"\nmemory = "{memory}"\n'
         '[method]\nname = "naive"\n[ranker]\nname = "linear"\n[training]\nsteps = 40\n'
     )
     peaks = {}

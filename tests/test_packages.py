@@ -233,7 +233,7 @@ def written(folder: Path, log: Log, fresh: Lists, method: str, rest: str = "", d
     write_log(log, folder / "log.parquet")
     path = folder / "run.toml"
     source = data or 'log = "log.parquet"'
-    text = f'out = "run"\n[data]\n{source}\nlists = "lists.txt"\ntest = "test.txt"\n[method]\n{method}\n{rest}'
+    text = f'out = "run"\n[data]\n{source}\nfeatures = "lists.txt"\ntest = "test.txt"\n[method]\n{method}\n{rest}'
     path.write_text(text)
     return path
 

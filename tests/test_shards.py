@@ -281,7 +281,7 @@ def run_file(folder: Path, name: str, data: str = "shards = 4", method: str = "d
     path = folder / f"{name}.toml"
     settings = {"steps": 24, "batch": 16, "validate_every": 6, "checkpoint_every": 5} | training
     path.write_text(
-        f'out = "{name}"\n[data]\nlists = "features.parquet"\nshard_steps = 3\nlog = "log"\n{data}\n'
+        f'out = "{name}"\n[data]\nfeatures = "features.parquet"\nshard_steps = 3\nlog = "log"\n{data}\n'
         f'[method]\nname = "{method}"\n[ranker]\nname = "mlp"\nsizes = [6]\n[training]\n'
         + "".join(f"{key} = {value!r}\n" for key, value in settings.items())
     )

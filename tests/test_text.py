@@ -560,7 +560,7 @@ def test_a_run_file_without_texts_is_refused(tiny: str, log: Log, tmp_path: Path
     with pytest.raises(ConfigError, match=r"rankers that read take the texts of a log in memory, not data.shards"):
         unskew.learn(tmp_path / "run.toml")
     (tmp_path / "run.toml").write_text('out = "run"\n[data]\nlog = "log.parquet"\n')
-    with pytest.raises(ConfigError, match=r"data.lists: missing"):
+    with pytest.raises(ConfigError, match=r"data.features: missing"):
         unskew.learn(tmp_path / "run.toml")
 
 

@@ -18,7 +18,7 @@ from unskew.errors import ConfigError, DataError
 from unskew.terminal.main import app
 from unskew.types import Lists, Log
 
-RUN = 'out = "{out}"\n[data]\nlog = "{log}"\nlists = "lists.txt"\ntracked = "store"\n'
+RUN = 'out = "{out}"\n[data]\nlog = "{log}"\nfeatures = "lists.txt"\ntracked = "store"\n'
 RANKER = '[ranker]\nname = "mlp"\nsizes = [16, 8]\n'
 REST = '[method]\nname = "naive"\nloss = "sigmoid"\n' + RANKER + "[training]\nsteps = {steps}\n"
 

@@ -126,7 +126,7 @@ def _translated(error: ValidationError, model: type[BaseModel], key: str) -> Con
 
 
 def _sentence(model: type[BaseModel], key: str, item: Any) -> str:
-    # a value of several possible types has the type that it is not in its place: data.lists.str
+    # a value of several possible types has the type that it is not in its place: data.features.str
     parts = [str(part) for part in item["loc"] if not re.search(r"^(str|int|float|bool)$|\[", str(part))]
     place = ".".join([key, *parts] if key else parts)
     if item["type"] == "extra_forbidden":

@@ -73,10 +73,10 @@ def open_data(base: Path, files: DataFiles, asked: Settings) -> tuple[TrainingDa
     validation, test = open_lists(files.validation), open_lists(files.test)
     labelled = validation if asked.training.validate_on == "labels" else None
     if files.counts is not None or files.shards is not None or files.memory is not None:
-        return open_shard_data(base, files, within(files.lists), asked, labelled), test
+        return open_shard_data(base, files, within(files.features), asked, labelled), test
     assert files.log is not None, "a run file has a log or counts"
     impressions = impressions_in(base / files.log)
-    lists = open_lists(files.lists, impressions)
+    lists = open_lists(files.features, impressions)
     lists = lists or tracked(read_texts(texts_for(within(files.texts), [impressions])))
     log = open_log(impressions, lists, drop=files.missing_features == "drop", feedback=files.feedback)
     if files.tracked is not None:

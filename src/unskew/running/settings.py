@@ -4,7 +4,7 @@
 
     [data]
     log = "log.parquet"              # impressions
-    lists = "log.train.txt"          # features of its documents, Parquet or LETOR
+    features = "log.train.txt"       # features of its documents, Parquet or LETOR
     validation = "log.validation.txt"
     test = "log.test.txt"
     scaling = "standard"
@@ -75,7 +75,7 @@ class DataFiles(Config):
     """Impressions: a Parquet file, or a folder of them."""
     counts: str | None = None
     """In the place of a log: a folder of counts, as `unskew counts` writes it."""
-    lists: Paths | None = None
+    features: Paths | None = None
     """Features of the documents: a Parquet table (or a folder of part files), or LETOR files. A ranker that reads
     needs none: its documents are those of the texts, or of the log."""
     texts: Paths | None = None
@@ -220,7 +220,7 @@ IN_MEMORY = (
 def check_data_files(path: Path, data: DataFiles, asked: Settings) -> None:
     """Refuse settings of the data that exclude each other."""
     reads = asked.ranker is not None and asked.ranker.reads
-    for name, given in (("log", data.log or data.counts), ("lists", data.lists or reads)):
+    for name, given in (("log", data.log or data.counts), ("features", data.features or reads)):
         if not given:
             raise ConfigError(f"{path}: data.{name}: missing")
     for one, other in (("log", "counts"), ("shards", "memory")):
