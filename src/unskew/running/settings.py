@@ -87,7 +87,7 @@ class DataFiles(Config):
     """Labelled lists to choose weights by; without them held-out clicks choose."""
     test: Paths | None = None
     """Labelled lists to measure the result on."""
-    scaling: str | None = None
+    scaling: str | None = Field(None, json_schema_extra={"choices": [*SCALINGS]})
     """How features are scaled: `standard` unless given, and `none` where the method is a package."""
     doc_ids: bool = False
     """Take document ids from the comments of the LETOR files."""
@@ -110,9 +110,11 @@ class RunFile(Config):
     """Run folder, from the folder of the file; the command or call may name another."""
     data: DataFiles
     method: Table = Field(default_factory=lambda: Table(name="dla"))
+    """How bias is modelled: the name of a method, and its settings."""
     ranker: Table | None = None
     """`mlp` unless given; a package takes none."""
     training: Table = Field(default_factory=dict)
+    """How it is trained: settings of `Training`."""
 
 
 def settings(

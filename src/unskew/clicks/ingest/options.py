@@ -88,7 +88,9 @@ class Robots(Config):
     """When somebody is taken for a program."""
 
     clicks_per_minute: int = Field(default=30, ge=1)
+    """More clicks than this in a minute."""
     queries_per_minute: int = Field(default=20, ge=1)
+    """More queries than this in a minute."""
 
 
 class Rules(Config):

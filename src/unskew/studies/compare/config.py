@@ -69,7 +69,7 @@ class CompareData(Config):
     """Labelled lists that settings are chosen on, besides held-out clicks."""
     test: Paths | None = None
     """Labelled lists that every arm is measured on, and nothing is chosen on."""
-    preset: str | None = None
+    preset: str | None = Field(None, json_schema_extra={"choices": [*PRESETS]})
     """A public data set by its name."""
     folder: str | None = None
     """Where its files lie."""
@@ -77,9 +77,9 @@ class CompareData(Config):
     """Which of its folds."""
     synthetic: SyntheticLists | None = None
     """Lists made up."""
-    scaled: str = "none"
+    scaled: str = Field("none", json_schema_extra={"choices": [*SCALINGS]})
     """How features are scaled before anything else, simulation too: fitted on all parts together, as published."""
-    scaling: str = "standard"
+    scaling: str = Field("standard", json_schema_extra={"choices": [*SCALINGS]})
     """How features are scaled for the ranker."""
     label_scale: int = Field(1, ge=1)
     """Grades are multiplied by this: 2 makes 0, 1, 2 into 0, 2, 4, the range that behaviours expect."""
@@ -93,12 +93,18 @@ class CompareFile(LogOptions):
     """A whole compare file, as written; every log is as long as it says."""
 
     out: str = "comparison"
+    """Folder to write, from the folder of the file; the command may name another."""
     data: CompareData
     behaviours: list[Table] = Field(min_length=1)
+    """How people click: the name of a behaviour, its settings, and a label where a name is there twice."""
     methods: list[Table] = Field(min_length=1)
+    """What is compared: the name of a method, its settings, and a label where a name is there twice."""
     logger: Table = Field(default_factory=lambda: Table(name="svm"))
+    """What ranks the pages: the name of a logging ranker, and its settings."""
     ranker: Table = Field(default_factory=lambda: Table(name="mlp"))
+    """What scores documents: the name of a ranker, and its settings."""
     training: Table = Field(default_factory=dict)
+    """How all are trained: settings of `Training`."""
     grid: Table = Field(default_factory=dict)
     """`grid.training`: training settings that every method is tried with."""
     seeds: Annotated[int, Field(ge=1)] | Annotated[list[Seed], Field(min_length=1)] = 3
