@@ -675,6 +675,12 @@ def test_propensities_from_shuffled_pages_by_hand() -> None:
         columns={"true_examination": np.concatenate([0.8 / np.arange(1, len(c) + 1) for c, _ in pages])},
     )
     assert randomized_propensity(log).tolist() == pytest.approx([1, 3 / 5, 1 / 2])
+    second = log.position == 2
+    thin = replace(log, click=np.where(second, 0, log.click).astype(np.uint8))
+    with pytest.warns(UserWarning, match="too few clicks for each of 3 ranks"):  # 2 and 3 share 1 / (5 + 2)
+        assert randomized_propensity(thin).tolist() == pytest.approx([1, 1 / 7, 1 / 7])
+    with pytest.raises(DataError, match="no click below rank 1"):
+        randomized_propensity(replace(log, click=np.where(log.position > 1, 0, 1).astype(np.uint8)))
     assert oracle_propensity(log).tolist() == pytest.approx([1, 1 / 2, 1 / 3])
 
 

@@ -131,6 +131,6 @@ def test_a_table_is_run_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert all(row["gain"] == 0 and row["measured"] > 0 for row in naive)
     assert "all queries: 60 queries" in (tmp_path / "out" / "table.md").read_text()
     assert len(done.judged) == 24
-    few = reproduce("adr-table-2", tmp_path / "few", on=["generated"], quick=True, seeds=1, pages=300)
-    assert "ipw, seed 0: no click" in few.page.failed[0]  # too few shuffled pages; the others have results
+    few = reproduce("adr-table-2", tmp_path / "few", on=["generated"], quick=True, seeds=1, pages=60)
+    assert any("seed 0" in told and "no click" in told for told in few.page.failed)  # the others have results
     assert "cannot be tested" in (tmp_path / "few" / "table.md").read_text()

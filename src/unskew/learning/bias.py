@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import json
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -55,12 +56,32 @@ def randomized_propensity(log: Log) -> Array:
     rank = log.position[used] - 1
     clicks = np.bincount(rank, weights=log.click[used])
     at_top = np.bincount(rank, weights=top_click[page[used]])  # clicks at rank 1 of the lists that reach rank k
-    if not len(clicks) or (clicks == 0).any() or (at_top == 0).any():
-        thin = np.flatnonzero((clicks == 0) | (at_top == 0)) + 1
-        place = f"at rank {thin[0]}" if len(thin) else "at rank 1"
-        raise DataError(f"no click {place} in the randomized pages", hint="randomize more pages")
-    ratio: Array = clicks / at_top
-    return ratio
+    for place, some in (("at", clicks[:1]), ("below", clicks[1:] if len(clicks) > 1 else clicks)):
+        if not some.any():
+            raise DataError(f"no click {place} rank 1 in the randomized pages", hint="randomize more pages")
+    starts = pooled_ranks(clicks, at_top)
+    if len(starts) < len(clicks):
+        warnings.warn(
+            f"the randomized pages have too few clicks for each of {len(clicks)} ranks: some share their "
+            f"examination with their neighbours, {len(starts)} values in all; randomize more pages",
+            stacklevel=2,
+        )
+    shared: Array = np.add.reduceat(clicks, starts) / np.add.reduceat(at_top, starts)
+    return np.repeat(shared, np.diff([*starts, len(clicks)]))
+
+
+def pooled_ranks(clicks: Array, at_top: Array) -> list[int]:
+    """Where ranks [P] are cut so that every part has clicks and clicks at the top: 0, then from rank 2 on.
+
+    >>> pooled_ranks(np.array([8, 2, 0, 1, 0]), np.array([8, 8, 8, 4, 4]))
+    [0, 1, 2]
+    """
+    starts, enough = [0], True
+    for rank in range(1, len(clicks)):
+        if enough:
+            starts.append(rank)
+        enough = bool(clicks[starts[-1] : rank + 1].any() and at_top[starts[-1] : rank + 1].any())
+    return starts if enough else starts[:-1]
 
 
 def read_propensities(path: Path) -> Array:
