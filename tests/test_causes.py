@@ -387,28 +387,28 @@ def test_a_run_can_stand_for_relevance(tmp_path: Path, log: Log) -> None:
     write_log(log, tmp_path / "log.parquet")
     unskew.write_letor(log.lists, tmp_path / "lists.txt")
     graph = unskew.causes(
-        tmp_path / "log.parquet", run=tmp_path / "run", lists=[str(tmp_path / "lists.txt")], sample=200, columns=[]
+        tmp_path / "log.parquet", run=tmp_path / "run", lists=[str(tmp_path / "lists.txt")], sample=200, factors=[]
     )
     assert graph.variables == ("relevance", "position", "click")
     assert graph.has("relevance", "position")
 
 
 def test_without_relevance_it_is_said(log: Log) -> None:
-    graph = unskew.causes(log, columns=["serp_media"], sample=100)
+    graph = unskew.causes(log, factors=["serp_media"], sample=100)
     assert graph.variables == ("position", "serp_media", "click")
     assert "nothing stands for relevance" in graph.notes[-1]
 
 
 def test_errors_name_what_was_given(tmp_path: Path, log: Log) -> None:
     with pytest.raises(DataError, match="no column serp_colour; it has"):
-        unskew.causes(log, columns=["serp_colour"])
+        unskew.causes(log, factors=["serp_colour"])
     with pytest.raises(ConfigError, match="give run= with lists="):
         unskew.causes(log, run="run")
     with pytest.raises(ConfigError, match="alpha"):
         unskew.causes(log, alpha=2.0)
     write_log(log, tmp_path / "log.parquet")
     with pytest.raises(DataError, match="serp_colour"):
-        unskew.causes(tmp_path / "log.parquet", columns=["serp_colour"])
+        unskew.causes(tmp_path / "log.parquet", factors=["serp_colour"])
 
 
 def test_pages_and_figures(tmp_path: Path) -> None:

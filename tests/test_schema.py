@@ -110,7 +110,7 @@ def test_further_columns_of_any_type(log: Log, path: Path) -> None:
     log = replace(log, columns=columns, randomized=None)
     write_log(log, path)
     assert_same(log, read_log(path, log.lists))
-    few = read_log(path, log.lists, columns=["serp_height"])
+    few = read_log(path, log.lists, keep=["serp_height"])
     assert set(few.columns) == {"serp_height", "page_id"}
 
 

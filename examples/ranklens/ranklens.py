@@ -37,7 +37,7 @@ def prepare(events: Path, out: Path, plan: Plan) -> Data:
     names = write_features(read_movies(out / "log" / "items"), impressions, table, common=plan.common)
     lists = unskew.read_features(table, cache=False)
     whole, train, validation, test = (
-        unskew.read_log(path, lists, columns=["visit_id"])
+        unskew.read_log(path, lists, keep=["visit_id"])
         for path in (impressions, *(out / "parts" / part for part in ("train", "validation", "test")))
     )
     return Data(whole, train, validation, test, names, {"ingest": summary, "split": split})

@@ -15,11 +15,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from unskew.clicks.joining import encodable, encode, join_lists
+from unskew.clicks.naming import Columns, told_by_their_names
+from unskew.clicks.opening import open_table
 from unskew.clicks.schema import (
     REQUIRED,
     check_pages,
     check_values,
-    open_table,
     read_feedback,
     refuse_missing,
     required,
@@ -82,16 +83,27 @@ def pick(ids: Any, rows: Array) -> Any:
 
 
 def read_log(
-    path: Path | str, lists: Lists, *, columns: Sequence[str] | None = None, feedback: str | None = None
+    path: Path | str,
+    lists: Lists,
+    *,
+    keep: Sequence[str] | None = None,
+    columns: Columns | None = None,
+    feedback: str | None = None,
 ) -> Log:
     """Read a log from a Parquet file, or from a folder of them, and join it to its lists.
 
-    `columns` names the further columns to keep; None keeps all but texts, which are the lists' (`with_texts`).
+    `keep` names the further columns to keep; None keeps all but texts, which are the lists' (`with_texts`).
+    `columns` says theirs for ours where a file has other names, {"position": "rank"}.
     `feedback` is the column to learn from in the place of `click`: numbers from 0, such as purchases or seconds.
     Impressions are sorted by page and position
     where they are not already. Page ids other than 0, 1, 2, ... are kept as the column `page_id`.
     """
-    table = open_table(Path(path), columns, feedback)
+    with told_by_their_names(columns):
+        return _read(open_table(Path(path), keep, feedback, columns=columns), lists, feedback, path)
+
+
+def _read(table: Any, lists: Lists, feedback: str | None, path: Path | str) -> Log:
+    """A table under our names as a log."""
     page, names = page_codes(table, path)
     position, click = whole_numbers(table, "position", path), read_feedback(table, feedback, path)
     check_values(position, click, path)

@@ -8,16 +8,12 @@ column `label` may be in a file; it is never read here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from unskew.checking import require_columns
-from unskew.clicks.engine.parquet import impressions_in
 from unskew.errors import ConfigError, DataError
 from unskew.types import Array
 
@@ -43,29 +39,15 @@ OPTIONAL = {
     "label": "int, for evaluation only; never read into a log",
 }
 """Columns that mean something where they are present; serp_* and any other column are carried along."""
+OURS = {
+    **REQUIRED,
+    **OPTIONAL,
+    "visit_id": "string or int, a visit that spans several pages",
+    "user_id": "string or int, who saw the page",
+}
+"""Columns that have a meaning, besides serp_*."""
 TEXT = ("query_text", "title", "abstract")
 """Columns of text. They say the same for every impression of a document, so they belong to the lists."""
-
-
-def open_table(
-    path: Path, columns: Sequence[str] | None, feedback: str | None = None, *, texts: bool = False
-) -> Any:
-    """The wanted columns of the file, never `label`, after a check that the required ones are there.
-
-    `feedback` is the column that stands in the place of `click`. Texts are read where asked for or named.
-    """
-    needed = required(feedback)
-    if not path.exists():
-        raise DataError("there is no such log", path=path, hint="write one with write_log, or check the name")
-    path = impressions_in(path)
-    try:
-        present = pq.read_schema(path).names if path.is_file() else pq.ParquetDataset(path).schema.names
-    except (pa.ArrowInvalid, OSError, IndexError) as error:
-        raise DataError(f"not a Parquet file ({error})", path=path, hint="a log is read from Parquet") from error
-    require_columns([*needed, *(columns or ())], present, path=path)
-    usual = [name for name in present if texts or name not in TEXT]
-    wanted = usual if columns is None else [*needed, "randomized", *columns]
-    return pq.read_table(path, columns=[name for name in present if name in wanted and name != "label"])
 
 
 def required(feedback: str | None) -> list[str]:

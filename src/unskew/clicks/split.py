@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from unskew.checking import require_columns, second_count
 from unskew.clicks.engine.engine import Engine, connect
-from unskew.clicks.engine.parquet import impressions_in
+from unskew.clicks.engine.impressions import read_impressions
+from unskew.clicks.naming import Columns, told_by_their_names
 from unskew.clicks.visits import add_visits, find_visits, number_pages, require
 from unskew.disk import Ours, complete_folder, parts, write_json
 from unskew.errors import ConfigError, DataError
@@ -35,6 +36,7 @@ def split(
     by: Sequence[str] = (),
     validation: float = 0.1,
     test: float = 0.1,
+    columns: Columns | None = None,
     force: bool = False,
     engine: str = "duckdb",
     **options: Any,
@@ -42,14 +44,17 @@ def split(
     """Find visits and split a log by time into OUT/train, OUT/validation and OUT/test; what was found.
 
     Visits are found from the columns `by`; without them those of the log stay, else they come from user_id, and a
-    log with neither is split by page. `options` go to `connect`.
+    log with neither is split by page. `columns` says theirs for ours, as for `ingest`. `options` go to `connect`.
     """
     impressions, out = Path(impressions), Path(out)
     with (
         complete_folder(out, force=force, ours=CUT) as working,
+        told_by_their_names(columns),
         connect(engine, **options) as running,
     ):
-        split = find_and_split(running, impressions, second_count("gap", gap), by, validation, test)
+        log = read_impressions(running, impressions, columns)
+        seconds = second_count("gap", gap)
+        split = find_and_split(running, log, seconds, by, validation, test, impressions)
         for name, part in split.parts.items():
             running.write_parquet(part, working / name)
         summary = {"out": str(out), "split by": split.unit, split.unit.replace("_id", "s"): split.units}
@@ -59,10 +64,9 @@ def split(
 
 
 def find_and_split(
-    engine: Engine, path: Path, gap: int, by: Sequence[str], validation: float, test: float
+    engine: Engine, log: Table, gap: int, by: Sequence[str], validation: float, test: float, path: Path
 ) -> Split:
     """The split of a log, with visits where they can be found."""
-    log = engine.read_parquet(impressions_in(path))
     if "page_id" in by:
         raise ConfigError("by=: page_id is what visits are made of; leave it out to split by page")
     if not by and ("visit_id" in log.columns or "user_id" not in log.columns):

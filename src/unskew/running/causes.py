@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from unskew.checking import checked
 from unskew.clicks.engine.engine import connect
-from unskew.clicks.engine.parquet import impressions_in
+from unskew.clicks.engine.impressions import read_impressions
 from unskew.clicks.joining import join_lists
+from unskew.clicks.naming import told_by_their_names
 from unskew.diagnosis.causal.discovery import Discovery, Pool, discover
 from unskew.diagnosis.causal.graph import CLICK, POSITION, RELEVANCE, CausalGraph
 from unskew.diagnosis.causal.sampling import sample_log, sample_table, shown_columns, to_columns
@@ -32,7 +33,8 @@ NO_RELEVANCE = "nothing stands for relevance, so what it causes is not told apar
 def causes(
     impressions: Log | Path | str,
     *,
-    columns: Sequence[str] | None = None,
+    factors: Sequence[str] | None = None,
+    columns: Mapping[str, str] | None = None,
     relevance: str | None = None,
     run: Path | str | None = None,
     lists: Sequence[str] | None = None,
@@ -48,7 +50,8 @@ def causes(
 ) -> CausalGraph:
     """Find what on a result page causes clicks, from a log in memory or on disk, of any size.
 
-    `columns` are the `serp_*` columns to look at, all unless given; the position always is. Relevance is what a
+    `factors` are the `serp_*` columns to look at, all unless given; the position always is. `columns` says theirs
+    for ours where a file has other names. Relevance is what a
     column says (`relevance`, or `logging_score` where the log has it), or the score of a `run` for the `lists` of
     the log. `options` are fields of `Discovery`: test, alpha, sample, repeats, seconds, seed. With `out` a folder
     is written: `graph.json` and `graph.dot`.
@@ -59,12 +62,13 @@ def causes(
     if out is not None:
         refuse_existing(Path(out), force=force, ours=CAUSES)
     if isinstance(impressions, Log):
-        found, extra = _of_log(impressions, columns, relevance, asked)
+        found, extra = _of_log(impressions, factors, relevance, asked)
     else:
         place = Path(impressions)
-        with connect(engine, spark_master=spark_master, memory=memory, threads=threads, scratch=scratch) as opened:
-            log = opened.read_parquet(impressions_in(place))
-            names = shown_columns(log.columns, columns)
+        options_of: dict[str, Any] = {"spark_master": spark_master, "memory": memory, "threads": threads}
+        with told_by_their_names(columns), connect(engine, scratch=scratch, **options_of) as opened:
+            log = read_impressions(opened, place, columns)
+            names = shown_columns(log.columns, factors)
             score = relevance or (USUAL if USUAL in log.columns and run is None else None)
             wanted = [*names, *([] if score is None else [score])]
             table, extra = sample_table(opened, log, wanted, asked.pool, seed=asked.seed, place=place)
@@ -80,9 +84,9 @@ def causes(
 
 
 def _of_log(
-    log: Log, columns: Sequence[str] | None, relevance: str | None, asked: Discovery
+    log: Log, factors: Sequence[str] | None, relevance: str | None, asked: Discovery
 ) -> tuple[dict[str, Array], Array]:
-    names = shown_columns(list(log.columns), columns)
+    names = shown_columns(list(log.columns), factors)
     score = relevance or (USUAL if USUAL in log.columns else None)
     for name in (*names, *([] if score is None else [score])):
         if name not in log.columns:

@@ -13,8 +13,9 @@ import numpy as np
 
 from unskew.checking import require_columns
 from unskew.clicks.engine.engine import connect
-from unskew.clicks.engine.parquet import impressions_in
+from unskew.clicks.engine.impressions import read_impressions
 from unskew.clicks.joining import encodable, match
+from unskew.clicks.naming import Columns, told_by_their_names
 from unskew.clicks.schema import to_array
 from unskew.errors import ConfigError, DataError
 from unskew.measuring.frequency import frequency_buckets
@@ -27,11 +28,13 @@ NAMES = ("head", "middle", "tail")
 class QueryFrequency:
     """How often each query was asked, and the bucket that it falls into."""
 
-    def __init__(self, log: Log | Path | str, lists: Lists, buckets: int | None = None) -> None:
+    def __init__(
+        self, log: Log | Path | str, lists: Lists, buckets: int | None = None, columns: Columns | None = None
+    ) -> None:
         buckets = len(NAMES) if buckets is None else buckets
         if not 1 <= buckets <= len(lists):
             raise ConfigError(f"buckets={buckets}: give one to as many as the lists have queries, {len(lists)}")
-        self.pages = pages_per_query(log, lists)
+        self.pages = pages_per_query(log, lists, columns)
         """[Q] pages of the log."""
         self.bucket = frequency_buckets(self.pages, buckets)
         """[Q] from 0 for the most frequent."""
@@ -47,13 +50,14 @@ class QueryFrequency:
         }
 
 
-def pages_per_query(log: Log | Path | str, lists: Lists) -> Array:
+def pages_per_query(log: Log | Path | str, lists: Lists, columns: Columns | None = None) -> Array:
     """Pages of a log for each query of the lists, [Q]; counted on the engine where it is in files."""
     if isinstance(log, Log):
         ids, pages = encodable(log.lists.query_ids), np.bincount(log.query, minlength=len(log.lists))
     else:
-        with connect() as engine:
-            table = engine.read_parquet(impressions_in(log))
+        keys = {name: theirs for name, theirs in (columns or {}).items() if name in ("page_id", "query_id")}
+        with told_by_their_names(keys), connect() as engine:
+            table = read_impressions(engine, log, keys)
             require_columns(("page_id", "query_id"), table.columns, path=log)
             counted = table.group_by("query_id").aggregate(pages=table["page_id"].nunique())
             found = engine.to_arrow(counted.filter(counted["query_id"].notnull()))

@@ -14,6 +14,7 @@ from unskew.checking import known
 from unskew.clicks.counts.batches import Batches
 from unskew.clicks.counts.reduction import reduce_log
 from unskew.clicks.log import read_log
+from unskew.clicks.naming import Columns
 from unskew.errors import ConfigError, DataError
 from unskew.learning.model import Model, load
 from unskew.learning.scorer import Scorer
@@ -57,6 +58,7 @@ def measure(
     buckets: int | None = None,
     doc_ids: bool = False,
     tracked: Path | str | None = None,
+    columns: Columns | None = None,
 ) -> dict[str, Any]:
     """Ranking metrics of a run on labelled lists; a paired comparison and click metrics where asked for.
 
@@ -65,6 +67,7 @@ def measure(
     installs, that the pages are measured by besides clicks. `by_frequency` is a log that says how often each query
     is asked: metrics then come for so many `buckets` of queries too; the usual three are head, middle and tail.
     `tracked` is a tracking store whose clicks are features of the lists, as those that the run was trained with.
+    `columns` says theirs for ours where the files of a log have other names.
     """
     if buckets is not None and by_frequency is None:
         raise ConfigError("buckets= are of queries by frequency: give by_frequency= too")
@@ -83,11 +86,11 @@ def measure(
         compared = {name: _paired(report.per_query[name], other.per_query[name]) for name in report.per_query}
         result["against"] = {"run": _name(against), "metrics": compared}
     if by_frequency is not None:
-        frequency = QueryFrequency(by_frequency, lists, buckets)
+        frequency = QueryFrequency(by_frequency, lists, buckets, columns)
         both = report.per_query, None if against is None else other.per_query
         result["frequency"] = measure_buckets(frequency, *both)
     if log is not None:
-        shown = log if isinstance(log, Log) else read_log(Path(log), lists)
+        shown = log if isinstance(log, Log) else read_log(Path(log), lists, columns=columns)
         pages = measure_pages(model, shown, outcomes)
         result["pages"] = {name: finite(found.mean) for name, found in pages.items()}
         if against is not None:

@@ -7,14 +7,14 @@ from typing import Annotated
 
 import typer
 
-from unskew.terminal.flags import DocIds, EngineOptions, Force, Impressions, Json, Seed, passed
+from unskew.terminal.flags import Column, DocIds, EngineOptions, Force, Impressions, Json, Seed, passed
 from unskew.terminal.printing import show_result, tell
 
 
 def causes(
     impressions: Impressions,
     connection: EngineOptions,
-    column: Annotated[
+    factor: Annotated[
         list[str] | None, typer.Option(help="Column that says how a result looks; repeatable. All serp_* if none.")
     ] = None,
     relevance: Annotated[
@@ -30,18 +30,19 @@ def causes(
     repeats: Annotated[int, typer.Option(min=0, help="Other samples, to see how often an edge is found.")] = 0,
     seconds: Annotated[float, typer.Option(help="Time limit.")] = 300.0,
     seed: Seed = 0,
+    column: Column = None,
     out: Annotated[Path | None, typer.Option(help="Folder for graph.json, graph.dot and the report.")] = None,
     doc_ids: DocIds = False,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Find what on a result page causes clicks besides relevance: rank, media, height, whatever the log says."""
-    given = passed(locals(), "as_json", "column")
+    given = passed(locals(), "as_json", "factor")
     from unskew.reporting.causes import causes_page
     from unskew.reporting.page import write_page
     from unskew.running.causes import causes
 
-    graph = causes(columns=column, **given)
+    graph = causes(factors=factor, **given)
     if out is not None:
         write_page(causes_page(graph), out)
         tell(f"Open {out / 'report.html'}; graph.json and graph.dot are beside it.")

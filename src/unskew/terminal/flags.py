@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
@@ -23,6 +23,10 @@ Queries = Annotated[int, typer.Option("--queries", min=1, help="Synthetic lists:
 Features = Annotated[int, typer.Option("--features", min=4, help="Synthetic lists: features.")]
 Documents = Annotated[int, typer.Option("--documents", min=2, help="Synthetic lists: documents a query.")]
 DocIds = Annotated[bool, typer.Option("--doc-ids", help="Take document ids from the comments of the files.")]
+Column = Annotated[
+    list[str] | None,
+    typer.Option("--column", help="OURS=THEIRS, as position=rank, where a file has other names; repeatable."),
+]
 Tracked = Annotated[
     Path | None,
     typer.Option("--tracked", help="Store of `unskew track` whose clicks are features, as the run had them."),
@@ -71,8 +75,31 @@ def flat(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def passed(given: Mapping[str, Any], *but: str) -> dict[str, Any]:
-    """The arguments of a command as its function takes them: groups opened, and none that was not given."""
+    """The arguments of a command as its function takes them: groups opened, and none that was not given.
+
+    What `--column` names becomes `columns`.
+    """
     opened: dict[str, Any] = {}
     for name, value in given.items():
         opened |= vars(value) if is_dataclass(value) else {name: value}
+    if "column" in opened:
+        opened["columns"] = renames(opened.pop("column"))
     return {name: value for name, value in opened.items() if value is not None and name not in but}
+
+
+def renames(given: Sequence[str] | None) -> dict[str, str] | None:
+    """Our names to theirs, as `--column` has them; None where it was not given."""
+    pairs = [_pair(text) for text in given or ()]
+    ours = [name for name, _ in pairs]
+    for name in ours:
+        if ours.count(name) > 1:
+            raise typer.BadParameter(f"{name}: named twice", param_hint="--column")
+    return dict(pairs) or None
+
+
+def _pair(text: str) -> tuple[str, str]:
+    """OURS=THEIRS, taken apart."""
+    ours, sign, theirs = (part.strip() for part in text.partition("="))
+    if not sign or not ours or not theirs:
+        raise typer.BadParameter(f"{text}: write it like position=rank", param_hint="--column")
+    return ours, theirs

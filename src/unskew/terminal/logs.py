@@ -9,6 +9,7 @@ import typer
 
 from unskew.terminal.flags import (
     AnyLists,
+    Column,
     DocIds,
     Documents,
     EngineOptions,
@@ -68,6 +69,7 @@ def split(
     ] = None,
     validation: Annotated[float, typer.Option(min=0, max=1, help="Share of visits, before the test's.")] = 0.1,
     test: Annotated[float, typer.Option(min=0, max=1, help="Share of visits, the latest.")] = 0.1,
+    column: Column = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -89,6 +91,7 @@ def counts(
     feedback: Annotated[
         str | None, typer.Option(help="Column of weights to add up in the place of clicks, as purchases.")
     ] = None,
+    column: Column = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -99,14 +102,6 @@ def counts(
     show_facts(counts(**given), as_json)
 
 
-def _pair(text: str) -> tuple[str, str]:
-    """OURS=THEIRS, taken apart."""
-    ours, sign, theirs = text.partition("=")
-    if not sign or not ours or not theirs:
-        raise typer.BadParameter(f"{text}: write it like position=rank", param_hint="--column")
-    return ours.strip(), theirs.strip()
-
-
 def ingest(
     source: Annotated[list[str], typer.Argument(help="File, folder or pattern; may be several.")],
     out: Annotated[Path, typer.Option(help="Folder to write.")],
@@ -115,7 +110,7 @@ def ingest(
         str | None, typer.Option(help="parquet, csv, tsv, jsonl, ubi, baidu, tiangong, yandex, ranklens.")
     ] = None,
     mapping: Annotated[Path | None, typer.Option(help="TOML: columns, time, positions, rules, reader.")] = None,
-    column: Annotated[list[str] | None, typer.Option(help="OURS=THEIRS, as position=rank; repeatable.")] = None,
+    column: Column = None,
     keep: Annotated[list[str] | None, typer.Option(help="Further column to keep; repeatable.")] = None,
     clicks: Annotated[list[str] | None, typer.Option(help="Click events in files of their own.")] = None,
     page_columns: Annotated[
@@ -133,10 +128,9 @@ def ingest(
     as_json: Json = False,
 ) -> None:
     """Read a click log into impressions: checked, cleaned, and written whole or not at all."""
-    given = passed(locals(), "as_json", "column", "page_columns")
+    given = passed(locals(), "as_json", "page_columns")
     from unskew.clicks.ingest.logs import ingest
     from unskew.reporting.summaries import ingest_page
 
-    given["columns"] = dict(map(_pair, column or ()))
     given["page_columns"] = [name.strip() for name in page_columns.split(",") if name.strip()]
     show_result(ingest(**given), as_json, lambda made: ingest_page(out, made))

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from unskew.terminal.flags import DocIds, Force, Json, OutFolder, Quiet, Tracked, passed
+from unskew.terminal.flags import Column, DocIds, Force, Json, OutFolder, Quiet, Tracked, passed
 from unskew.terminal.printing import messages, show, show_result, tell
 
 
@@ -62,6 +62,7 @@ def measure(
     buckets: Annotated[
         int | None, typer.Option(min=1, help="How many buckets of queries by frequency, in the place of three.")
     ] = None,
+    column: Column = None,
     doc_ids: DocIds = False,
     tracked: Tracked = None,
     as_json: Json = False,

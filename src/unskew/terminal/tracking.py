@@ -9,6 +9,7 @@ import typer
 
 from unskew.terminal.flags import (
     AnyLists,
+    Column,
     DocIds,
     Documents,
     EngineOptions,
@@ -84,6 +85,7 @@ def examination(
     ] = False,
     trees: Annotated[int, typer.Option(min=1, help="Trees to grow.")] = 100,
     seed: Seed = 0,
+    column: Column = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -112,6 +114,7 @@ def track(
     max_rejected: Annotated[
         float, typer.Option(min=0, max=1, help="Share of broken pages past which nothing is counted.")
     ] = 0.01,
+    column: Column = None,
     as_json: Json = False,
 ) -> None:
     """Count clicks per query and document over the last day, week and month; every page once."""
@@ -141,6 +144,7 @@ def judge(
     shrink: Annotated[
         bool, typer.Option("--shrink/--no-shrink", help="Trust the imputation more where little was seen.")
     ] = True,
+    column: Column = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:

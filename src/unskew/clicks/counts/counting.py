@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 from unskew.checking import require_columns
 from unskew.clicks.counts.folder import COUNTED, write_counts
 from unskew.clicks.engine.engine import Engine, connect
-from unskew.clicks.engine.parquet import impressions_in
+from unskew.clicks.engine.impressions import read_impressions
+from unskew.clicks.naming import Columns, told_by_their_names
 from unskew.clicks.schema import required
 from unskew.disk import refuse_existing
 from unskew.errors import DataError
@@ -89,20 +90,22 @@ def counts(
     serp: Sequence[str] = (),
     pairs: bool = False,
     feedback: str | None = None,
+    columns: Columns | None = None,
     force: bool = False,
     engine: str = "duckdb",
     **options: Any,
 ) -> dict[str, Any]:
     """Reduce a log to counts in the folder `out`; what was counted. `options` go to `connect`.
 
-    `feedback` is a column of weights from 0 to add up in the place of clicks.
+    `feedback` is a column of weights from 0 to add up in the place of clicks. `columns` says theirs for
+    ours, as for `ingest`.
     """
     impressions, out = Path(impressions), Path(out)
     refuse_existing(out, force=force, ours=COUNTED)  # before minutes of counting
-    with connect(engine, **options) as running:
+    with told_by_their_names(columns), connect(engine, **options) as running:
         rankings = count_rankings(
             running,
-            running.read_parquet(impressions_in(impressions)),
+            read_impressions(running, impressions, columns),
             serp=serp,
             pairs=pairs,
             feedback=feedback,

@@ -254,7 +254,7 @@ def _reduce(
         kind: Literal["counts", "pairs"] = "pairs" if source.reduction == "pairs" else "counts"
         counts = read_counts(own, lists, kind, presentation=presentation)
         return counts, int(counts.impressions.max(1).sum()), False
-    log = read_log(featured, lists, columns=[*source.serp, *source.averaged()], feedback=source.feedback)
+    log = read_log(featured, lists, keep=[*source.serp, *source.averaged()], feedback=source.feedback)
     for path in {part, featured}:
         path.unlink()
     clicked = np.add.reduceat(log.click, log.offsets[:-1])  # a page in a file has a row

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from unskew.checking import did_you_mean, require_columns
 from unskew.clicks.engine.engine import Engine
 from unskew.clicks.ingest.functions import left
-from unskew.clicks.ingest.options import IDS, OURS, IngestOptions
+from unskew.clicks.ingest.options import IDS, IngestOptions
 from unskew.clicks.ingest.text import FILE, ROW
 from unskew.clicks.ingest.times import as_utc
-from unskew.clicks.schema import REQUIRED
+from unskew.clicks.schema import OURS, REQUIRED
 from unskew.errors import DataError
 
 if TYPE_CHECKING:

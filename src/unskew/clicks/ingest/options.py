@@ -24,15 +24,8 @@ from zoneinfo import ZoneInfo
 from pydantic import Field, field_validator
 
 from unskew.checking import Config, did_you_mean
-from unskew.clicks.schema import OPTIONAL, REQUIRED
+from unskew.clicks.schema import OURS
 
-OURS = {
-    **REQUIRED,
-    **OPTIONAL,
-    "visit_id": "string or int, a visit that spans several pages",
-    "user_id": "string or int, who saw the page",
-}
-"""Columns that are kept without being asked for, besides serp_*."""
 IDS = ("page_id", "query_id", "doc_id")
 RULES: Mapping[str, str] = {
     "duplicate_events": "the same document at the same position of the same page, told again",

@@ -12,8 +12,9 @@ import pyarrow as pa
 
 from unskew.checking import checked, require_columns
 from unskew.clicks.engine.engine import Engine, connect
-from unskew.clicks.engine.parquet import impressions_in
+from unskew.clicks.engine.impressions import read_impressions
 from unskew.clicks.ingest.functions import finite
+from unskew.clicks.naming import Columns, told_by_their_names
 from unskew.clicks.tracking.examination import Examination, ExaminationModel, TraceCounts, fit_examination
 from unskew.clicks.tracking.traces import TRACE, with_traces
 from unskew.disk import refuse_existing
@@ -32,6 +33,7 @@ def examination(
     impressions: Path | str,
     out: Path | str,
     *,
+    columns: Columns | None = None,
     force: bool = False,
     engine: str = "duckdb",
     settings: Examination | None = None,
@@ -43,15 +45,16 @@ def examination(
 ) -> dict[str, Any]:
     """Learn examination from a log with display times, into the folder `out`; what was measured.
 
-    `settings`, or single fields of it by name, say how.
+    `settings`, or single fields of it by name, say how; `columns` says theirs for ours, as for `ingest`.
     """
     from unskew.clicks.tracking.examination import EXAMINATION
 
     asked = checked(Examination, (settings or Examination()).model_dump() | learned, "")
     refuse_existing(Path(out), force=force, ours=EXAMINATION)
-    place = impressions_in(impressions)
-    with connect(engine, spark_master=spark_master, memory=memory, threads=threads, scratch=scratch) as running:
-        log = running.read_parquet(place)
+    place = Path(impressions)
+    options: dict[str, Any] = {"spark_master": spark_master, "memory": memory, "threads": threads}
+    with told_by_their_names(columns), connect(engine, scratch=scratch, **options) as running:
+        log = read_impressions(running, place, columns)
         model = learn_examination(running, log, asked, place)
         model.facts |= examination_curves(running, add_examination(running, log, model))
     model.save(out, force=force)

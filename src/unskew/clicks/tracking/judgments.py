@@ -22,8 +22,10 @@ import pyarrow.parquet as pq
 
 from unskew.checking import known, require_columns
 from unskew.clicks.engine.engine import Engine, connect
+from unskew.clicks.engine.impressions import under_our_names
 from unskew.clicks.engine.parquet import parquet_files
 from unskew.clicks.ingest.functions import finite
+from unskew.clicks.naming import Columns
 from unskew.clicks.tracking.batches import Batch, pair_batches
 from unskew.clicks.tracking.estimators import (
     Estimate,
@@ -59,6 +61,7 @@ def judge(
     curves: str = "shuffled",
     first: Sequence[float] = (1.0, 0.0),
     imputation: Path | str | None = None,
+    columns: Columns | None = None,
     shrink: bool = True,
     force: bool = False,
     engine: str = "duckdb",
@@ -69,7 +72,7 @@ def judge(
     `estimator` is ipw, affine or doubly_robust, which needs an `imputation` (Parquet or CSV) and is the usual one
     where there is one. `curves` is shuffled (from random slots; `first` is alpha and beta of rank 1), em, or a
     JSON file with alpha, beta and theta. With `shrink` an estimate is pulled towards the imputation by how little
-    was seen, see `shrinking`. `options` go to `connect`.
+    was seen, see `shrinking`. `columns` says theirs for the columns of the imputation. `options` go to `connect`.
     """
     out = Path(out)
     chosen = known("estimator=", estimator or ("doubly_robust" if imputation else "affine"), ESTIMATORS)
@@ -84,7 +87,7 @@ def judge(
             raise DataError(
                 f"the window {window} was never written", path=opened.path, hint="track with refresh=all"
             )
-        guesses = None if imputation is None else read_imputation(running, Path(imputation), table)
+        guesses = None if imputation is None else read_imputation(running, Path(imputation), table, columns)
         judging = prepared(running, opened, window, guesses)
         judging = replace(judging, estimator=chosen, shrink=shrink)
         assumed, noise = judging.assumed(curves, (first[0], first[1]))
@@ -111,8 +114,8 @@ def prepared(engine: Engine, store: TrackingStore, window: str, guesses: Table |
     return Judging(parquet_files(place), ranks, float(mean or 0.0))
 
 
-def read_imputation(engine: Engine, path: Path, window: Table) -> Table:
-    """query_id, doc_id and imputation, in the types of the window."""
+def read_imputation(engine: Engine, path: Path, window: Table, columns: Columns | None = None) -> Table:
+    """query_id, doc_id and imputation, in the types of the window; `columns` says theirs for these."""
     if path.suffix == ".csv":
         try:
             read = engine.from_arrow(pacsv.read_csv(path))
@@ -120,7 +123,9 @@ def read_imputation(engine: Engine, path: Path, window: Table) -> Table:
             raise DataError(f"cannot be read as CSV ({error})", path=path) from error
     else:
         read = engine.read_parquet(path)
-    require_columns(("query_id", "doc_id", "relevance"), read.columns, path=path)
+    wanted = ("query_id", "doc_id", "relevance")
+    read = under_our_names(read, columns, path, wanted)
+    require_columns(wanted, read.columns, path=path)
     ids = {name: read[name].cast(window[name].type()) for name in ("query_id", "doc_id")}
     guesses = read.select(**ids, imputation=finite(read.relevance, engine.name))
     if engine.count(guesses) != engine.count(guesses.select(*ids).distinct()):

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from unskew.checking import known
 from unskew.clicks.engine.engine import Engine, connect
-from unskew.clicks.engine.parquet import impressions_in
+from unskew.clicks.engine.impressions import read_impressions
+from unskew.clicks.naming import Columns, told_by_their_names
 from unskew.clicks.tracking.examination import load_examination
 from unskew.clicks.tracking.examining import add_examination
 from unskew.clicks.tracking.pages import (
@@ -50,6 +51,7 @@ def track(
     until: str | None = None,
     refresh: str = "due",
     max_rejected: float = 0.01,
+    columns: Columns | None = None,
     engine: str = "duckdb",
     **options: Any,
 ) -> dict[str, Any]:
@@ -60,14 +62,16 @@ def track(
     pages from it on do not count yet, and windows end there. Without it they end with the last hour that has a
     page, and pages from after the present hour do not count. `refresh` is which windows to write: those that are
     due, all, or none. A delivery of which more than the share `max_rejected` is broken is refused as a whole.
-    `options` go to `connect`.
+    `columns` says theirs for ours, as for `ingest`. `options` go to `connect`.
     """
     known("refresh=", refresh, REFRESH)
     end = None if until is None else hour_of(until)
     model = None if examination is None else load_examination(examination)
-    with connect(engine, **options) as running:
-        place = impressions_in(impressions)
-        log = running.read_parquet(place)  # before there is a store, so that a wrong name leaves none
+    place = Path(impressions)
+    with told_by_their_names(columns), connect(engine, **options) as running:
+        log = read_impressions(
+            running, place, columns
+        )  # before there is a store, so that a wrong name leaves none
         judged = log if model is None else add_examination(running, log, model)
         with writing(Path(out)) as store:
             counts = deliver(running, store, judged, end, refresh, max_rejected, place)

@@ -18,7 +18,8 @@ import pyarrow as pa
 
 from unskew.checking import require_columns
 from unskew.clicks.log import log_tables
-from unskew.clicks.schema import REQUIRED, open_table
+from unskew.clicks.opening import open_table
+from unskew.clicks.schema import REQUIRED
 from unskew.disk import complete_file
 from unskew.errors import DataError
 from unskew.types import Log
