@@ -17,7 +17,7 @@ from unskew.clicks.presentation import fit_presentation
 from unskew.clicks.simulate import WholePage, simulate
 from unskew.diagnosis.causal.discovery import Discovery
 from unskew.diagnosis.causal.graph import graph_of
-from unskew.diagnosis.causal.influence import Encoding, Influence, Variable, page_variables, spread
+from unskew.diagnosis.causal.influence import Influence, PageEncoding, Variable, page_variables, spread
 from unskew.diagnosis.causal.page import Memory, PageCauses, Seen
 from unskew.diagnosis.causal.weights import confounding_weights, effective_share
 from unskew.errors import ConfigError
@@ -148,7 +148,7 @@ def test_encodings_of_every_kind() -> None:
         ("serp_h", "continuous", 0),
     ]
     values = {"position": [0, 3, 9], "serp_rows": [0, 2, 4], "serp_media": [0, 1, 3], "serp_h": [-1.0, 1.0, 99.0]}
-    found = Encoding(variables)({name: torch.tensor(value) for name, value in values.items()})
+    found = PageEncoding(variables)({name: torch.tensor(value) for name, value in values.items()})
     assert found.shape == (3, 4, 4)
     assert found[0, 0, 0] < found[1, 0, 0]  # ranks in order
     assert found[2, 1].tolist() == [0, 0, 0, 0]  # missing

@@ -32,11 +32,47 @@ class ListTexts:
 
 
 @dataclass(frozen=True)
+class Columns:
+    """What the features of documents are called, and which of them are categories.
+
+    >>> Columns(("price", "brand"), {"brand": ("acme", "bolt")}).numbers
+    ('price',)
+    """
+
+    names: tuple[str, ...]
+    categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The values of each category; a document has the index of one of them, or NaN."""
+    flags: tuple[str, ...] = ()
+    """Columns of 0 and 1 that an encoding made; scaling leaves them as they are."""
+
+    def __post_init__(self) -> None:
+        twice = [] if not self._repeats else [name for name in self.names if self.names.count(name) > 1]
+        if twice:
+            raise DataError(f"two features are called {twice[0]}", hint="give each a name of its own")
+        if lost := sorted({*self.categories, *self.flags} - {*self.names}):
+            raise DataError(f"no feature is called {lost[0]}")
+
+    @property
+    def _repeats(self) -> bool:
+        return len(set(self.names)) < len(self.names)
+
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        """The features that are numbers."""
+        return tuple(name for name in self.names if name not in self.categories)
+
+    def plus(self, *names: str) -> Columns:
+        """With further numbers after them."""
+        return replace(self, names=(*self.names, *names))
+
+
+@dataclass(frozen=True)
 class Lists:
     """Queries, each with a list of documents: feature vectors, grades and ids, laid out one list after another."""
 
     features: Array
-    """[N, D] float32; absent entries are 0. May be memory-mapped."""
+    """[N, D] float32; absent entries are 0. May be memory-mapped. Where `columns` names them, a missing number is
+    NaN, and a category the index of its value, NaN where missing."""
     offsets: Array
     """[Q + 1] int64; documents of query q are rows offsets[q] to offsets[q + 1]."""
     labels: Array
@@ -52,11 +88,15 @@ class Lists:
     confounder: int | None = None
     """Index of a feature that the logging ranker likes and relevance does not, where one was planted."""
     name: str = "lists"
+    columns: Columns | None = None
+    """What the features are called; None where they have no names, as in LETOR files."""
 
     def __post_init__(self) -> None:
         documents = len(self.features)
         if self.features.ndim != 2:
             raise DataError(f"features must be a matrix [documents, features], not of shape {self.features.shape}")
+        if self.columns is not None and len(self.columns.names) != self.dim:
+            raise DataError(f"{self.dim} features have {len(self.columns.names)} names", path=self.name)
         if len(self.offsets) != len(self.query_ids) + 1 or self.offsets[0] != 0 or self.offsets[-1] != documents:
             raise DataError(
                 f"offsets must run from 0 to {documents} documents in {len(self.query_ids)} + 1 steps",

@@ -21,7 +21,7 @@ from unskew.clicks.counts.splitting import part_of, split_table
 from unskew.clicks.engine.parquet import impressions_in
 from unskew.clicks.joining import Missing, encodable
 from unskew.clicks.lists.feature_table import damage_named, is_table, layout_of, table_files
-from unskew.clicks.lists.features import keep_featured, write_arrays
+from unskew.clicks.lists.features import keep_featured, lists_of, write_arrays
 from unskew.clicks.lists.letor import read_letor
 from unskew.clicks.lists.scaling import Range, measure_range, merge_ranges
 from unskew.clicks.log import read_log
@@ -212,7 +212,7 @@ def _lists_of(source: ShardSource, spill: Path) -> Callable[[int], Lists]:
         path.unlink()
         arrays = {each.stem: np.load(each, allow_pickle=False) for each in own.glob("*.npy")}
         shutil.rmtree(own)
-        return Lists(**arrays, name=source.lists[0])
+        return lists_of(arrays, source.lists[0])
 
     return lists
 

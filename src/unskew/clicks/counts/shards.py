@@ -42,7 +42,7 @@ from unskew.clicks.counts.shard_writing import (
 )
 from unskew.clicks.lists.feature_table import count_values, is_table, table_files
 from unskew.clicks.lists.letor import read_letor
-from unskew.clicks.lists.scaling import SCALINGS, Range, Scaler, fit_scaler
+from unskew.clicks.lists.scaling import SCALINGS, Range, Scaler, fit_scaler, fitted_scaler
 from unskew.clicks.lists.store import UnwritableCache, cache_root, content_digest, entry_key, fetch_entry
 from unskew.clicks.presentation import Presentation
 from unskew.disk import Scratch, read_json
@@ -122,10 +122,8 @@ class Shards:
 
     def fit_scaler(self, kind: str, *others: Lists) -> Scaler:
         """As `clicks.scaling.fit_scaler` on all training documents, from the numbers kept."""
-        scaling, fitted = SCALINGS[kind], Range(*self.range)
-        if scaling.statistics is None or not scaling.all_sets:
-            statistics = {} if scaling.statistics is None else scaling.statistics(fitted)
-            return Scaler(kind, self.dim, statistics)
+        if not SCALINGS[kind].all_sets:
+            return fitted_scaler(kind, Range(*self.range))
         ends = Lists(self.range[:2], np.array([0, 2]), np.zeros(2, np.int16), np.array([0]), name=self.name)
         return fit_scaler(kind, ends, *others)
 

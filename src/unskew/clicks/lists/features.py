@@ -10,6 +10,7 @@ matrix is written once into the cache (`store.py`) and memory-mapped from there,
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -27,7 +28,7 @@ from unskew.clicks.lists.svmlight import HIGHEST_GRADE
 from unskew.clicks.schema import refuse_missing, to_array
 from unskew.disk import PathLike
 from unskew.errors import DataError
-from unskew.types import Array, Lists
+from unskew.types import Array, Columns, Lists
 
 LONGEST_ID = 1000
 
@@ -46,8 +47,15 @@ def read_features(
     """
     files = table_files(path_or_paths)
     write = partial(write_arrays, files, layout_of(files))
-    arrays: dict[str, Any] = parsed_files(files, {"kind": "features"}, cache, write)
-    return Lists(**arrays, name=name or files[0].name)
+    arrays: dict[str, Any] = parsed_files(files, {"kind": "features", "names": True}, cache, write)
+    return lists_of(arrays, name or files[0].name)
+
+
+def lists_of(arrays: dict[str, Any], name: str) -> Lists:
+    """The lists that `write_arrays` wrote."""
+    about = json.loads(arrays.pop("columns").tobytes())
+    categories = {each: tuple(values) for each, values in about["categories"].items()}
+    return Lists(**arrays, name=name, columns=Columns(tuple(about["names"]), categories))
 
 
 # ---- from files to arrays ----
@@ -79,10 +87,13 @@ def write_arrays(files: Sequence[Path], layout: Layout, folder: Path) -> None:
     del heads
     for column, values in columns.items():
         np.save(folder / f"{column}.npy", values, allow_pickle=False)
-    _write_matrix(files, layout, folder / "features.npy", len(labels), place)
+    width = _write_matrix(files, layout, folder / "features.npy", len(labels), place)
+    single = [f"{layout.columns[0]}[{at}]" for at in range(width)]
+    about = {"names": single if layout.single else list(layout.columns), "categories": {}}
+    np.save(folder / "columns.npy", np.frombuffer(json.dumps(about).encode(), np.uint8))
 
 
-def _write_matrix(files: Sequence[Path], layout: Layout, out: Path, rows: int, place: Array | None) -> None:
+def _write_matrix(files: Sequence[Path], layout: Layout, out: Path, rows: int, place: Array | None) -> int:
     matrix, start = None, 0
     for path in files:
         row = 0
@@ -98,6 +109,7 @@ def _write_matrix(files: Sequence[Path], layout: Layout, out: Path, rows: int, p
             start, row = start + len(values), row + len(values)
     assert matrix is not None
     matrix.flush()
+    return int(matrix.shape[1])
 
 
 def _values(batch: Any, layout: Layout, path: Path, first: int) -> Array:

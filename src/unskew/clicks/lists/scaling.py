@@ -10,6 +10,9 @@
 | `ultra`        | 2 (v - min) / (max - min) - 1 to 6 digits where the file names the entry, else 0         |
 | `ultra_log`    | the same with g(x) = log10(1 + x) around both differences, as used for Istella           |
 
+Columns of 0 and 1 that an encoding made (`Columns.flags`) stay as they are under `standard` and `minmax`: divided
+by its deviation, a rare one would be huge.
+
 A feature that is constant in the data that a scaler was fitted on (for `query_minmax`: in its query) becomes 0
 there. `ultra` takes min and max over all sets passed to `fit_scaler`, an absent entry counting as 0; the others
 are fitted on the first set alone. Legend: N documents, Q queries, D features.
@@ -25,7 +28,7 @@ import numpy as np
 
 from unskew.checking import known
 from unskew.errors import DataError
-from unskew.types import Array, Lists
+from unskew.types import Array, Columns, Lists
 
 BLOCK_VALUES = 2**22
 """Matrix entries held as float64 at once."""
@@ -235,7 +238,20 @@ def fit_scaler(kind: str, lists: Lists, *others: Lists) -> Scaler:
     if not len(lists.features):
         raise DataError("no documents to fit a scaler on", path=lists.name)
     sets = (lists, *others) if scaling.all_sets else (lists,)
-    return Scaler(kind, lists.dim, scaling.statistics(measure_range(sets, lists.dim)))
+    return fitted_scaler(kind, measure_range(sets, lists.dim), lists.columns)
+
+
+def fitted_scaler(kind: str, fitted: Range, columns: Columns | None = None) -> Scaler:
+    """A scaler from the statistics of each feature."""
+    scaling = _scaling(kind)
+    statistics = {} if scaling.statistics is None else scaling.statistics(fitted)
+    if columns is not None and columns.flags and "shift" in statistics:
+        flags = np.isin(columns.names, columns.flags)
+        statistics = {
+            "shift": np.where(flags, 0.0, statistics["shift"]),
+            "scale": np.where(flags, 1.0, statistics["scale"]),
+        }
+    return Scaler(kind, len(fitted.low), statistics)
 
 
 def measure_range(sets: Sequence[Lists], width: int) -> Range:

@@ -32,7 +32,9 @@ def with_tracked(lists: Lists, store: Path | str) -> Lists:
     _, row = find_rows(found, lists)
     known = row >= 0
     features[row[known]] = np.column_stack([to_array(found[name])[known] for name in FEATURES])
-    return replace(lists, features=np.concatenate([lists.features, features], axis=1), present=None)
+    columns = None if lists.columns is None else lists.columns.plus(*FEATURES)
+    both = np.concatenate([lists.features, features], axis=1)
+    return replace(lists, features=both, present=None, columns=columns)
 
 
 def tracked_until(store: Path | str) -> int:

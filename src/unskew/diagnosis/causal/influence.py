@@ -52,7 +52,7 @@ def page_variables(positions: int, presentation: Presentation, names: Sequence[s
     return (Variable(POSITION, "ordinal", positions + 2), *columns)
 
 
-class Encoding(nn.Module):
+class PageEncoding(nn.Module):
     """What each variable goes into a network as."""
 
     def __init__(self, variables: Sequence[Variable]) -> None:
@@ -116,7 +116,7 @@ class Influence(nn.Module):
     def __init__(self, variables: Sequence[Variable]) -> None:
         super().__init__()
         self.variables = tuple(variables)
-        self.encoding = Encoding(variables)
+        self.encoding = PageEncoding(variables)
         self.conditionals = nn.ModuleList(Conditional(variable, len(variables)) for variable in variables)
 
     def log_density(

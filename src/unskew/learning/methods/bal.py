@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from unskew.diagnosis.causal.discovery import Discovery, Edges
 from unskew.diagnosis.causal.graph import CLICK, POSITION, RELEVANCE, CausalGraph, graph_of
-from unskew.diagnosis.causal.influence import HIDDEN, WIDTH, Encoding, page_variables
+from unskew.diagnosis.causal.influence import HIDDEN, WIDTH, PageEncoding, page_variables
 from unskew.diagnosis.causal.page import PageCauses, Seen, names_of
 from unskew.learning.losses import page_count
 from unskew.learning.methods.contract import Context, ImpressionConfig
@@ -45,7 +45,7 @@ class BALMethod(ClickLogits):
         super().__init__(config, context)
         variables = page_variables(context.positions, context.presentation, config.factors)
         known = config.known(names_of(variables))
-        self.causes, self.encoding = PageCauses(variables, known, config.discovery), Encoding(variables)
+        self.causes, self.encoding = PageCauses(variables, known, config.discovery), PageEncoding(variables)
         self.page = nn.Sequential(nn.Linear(len(variables) * WIDTH, HIDDEN), nn.Tanh(), nn.Linear(HIDDEN, 2))
         for parameter in self.page[2].parameters():
             nn.init.zeros_(parameter)

@@ -34,7 +34,7 @@ from unskew.studies.reproduce.data import DataSet
 from unskew.studies.reproduce.gains import Measured, gain_section
 from unskew.studies.reproduce.recipe import Recipe, SearchEngine
 from unskew.studies.reproduce.trying import How, Tried
-from unskew.types import Array, Lists, Log
+from unskew.types import Array, Columns, Lists, Log
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,8 @@ def draw_world(traffic: Traffic, lists: Lists, engine: SearchEngine, folder: Pat
     judged, until = folder / "examination", f"{end}Z"
     track(folder / "log.parquet", folder / "store", examination=judged, until=until, refresh="all", threads=1)
     both = with_tracked(lists, folder / "store")
-    clicks = replace(both, features=np.ascontiguousarray(both.features[:, -len(FEATURES) :]))
+    tracked = np.ascontiguousarray(both.features[:, -len(FEATURES) :])
+    clicks = replace(both, features=tracked, columns=Columns(FEATURES))
     searches = np.bincount(before.query, minlength=len(lists))
     return World({"features": lists, "clicks": clicks, "both": both}, log.take(later), searches)
 

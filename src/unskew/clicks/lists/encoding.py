@@ -1,0 +1,235 @@
+"""Features as they are, made finite numbers for every ranker: categories one-hot, gaps filled and marked.
+
+A category becomes one column of 0 and 1 for each of its frequent values (`brand=acme`), one for the rare ones
+together (`brand is other`) and one for missing ones (`brand is missing`), these two where training had such. A
+value that training did not have counts as rare; where nothing was rare, it is none of the known ones. A missing
+number becomes the mean of training, and where training had gaps a column says so (`price is missing`).
+
+An encoding is fitted on the lists of the training log and saved with the model. Features go by name, so other
+lists may have them in another order, among others, and with other values. Lists without names go by place.
+
+Legend: N documents, n of them in a block, D features as they are, E encoded ones, V values of a category.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from pydantic import Field
+
+from unskew.checking import Config, did_you_mean
+from unskew.clicks.lists.fields import CategoryField, Gaps, NumberField
+from unskew.errors import DataError
+from unskew.types import Array, Columns, Lists
+
+BLOCK_VALUES = 2**22
+"""Matrix entries encoded at once."""
+AS_TRAINED = "give the features that the model was trained on"
+
+
+class EncodingRules(Config):
+    """How features become numbers."""
+
+    missing_values: Gaps = "indicator"
+    """What a missing value becomes: the mean with a column that says so, the mean alone, or an error."""
+    most_categories: int = Field(100, ge=1, le=100_000)
+    """Most values of a category that have a column of their own, the most frequent ones."""
+    least_share: float = Field(0.001, ge=0, le=1)
+    """Share of the documents below which a value is rare."""
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """What each feature becomes; make one with `fit_encoding`."""
+
+    fields: tuple[NumberField | CategoryField, ...] = ()
+    """The features as they are, in the order of training; none where they have no names and no gaps."""
+    missing_values: Gaps = "indicator"
+
+    @cached_property
+    def names(self) -> tuple[str, ...] | None:
+        """The features as they are; None where they have no names."""
+        return tuple(field.name for field in self.fields) or None
+
+    @cached_property
+    def columns(self) -> Columns:
+        """The encoded features."""
+        names = tuple(name for field in self.fields for name in field.columns)
+        return Columns(names, flags=tuple(name for field in self.fields for name in field.flags))
+
+    @cached_property
+    def origins(self) -> Array:
+        """[E] which feature, as it is, each encoded one comes from."""
+        widths = [len(field.columns) for field in self.fields]
+        return np.repeat(np.arange(len(widths)), widths)
+
+    @property
+    def identity(self) -> bool:
+        """Whether numbers stay what they are."""
+        return not self.columns.flags and not self.categories
+
+    @property
+    def categories(self) -> tuple[CategoryField, ...]:
+        """The features that are categories."""
+        return tuple(field for field in self.fields if isinstance(field, CategoryField))
+
+    def apply(self, lists: Lists) -> Lists:
+        """The lists with encoded features, finite ones; those that are so already, and memory maps, stay."""
+        if not self.fields:
+            _refuse_gaps(lists)
+            return lists
+        if not self.identity and lists.columns == self.columns:
+            return lists
+        places = self.places(lists)
+        if self.identity and places == list(range(lists.dim)) and not has_gaps(lists):
+            return lists if lists.columns == self.columns else replace(lists, columns=self.columns)
+        out = np.empty((len(lists.features), len(self.columns.names)), np.float32)
+        values = [field.mapping(lists, at) for field, at in zip(self.fields, places, strict=True)]
+        unused: dict[str, int] = {}
+        for rows in row_blocks(*lists.features.shape):
+            self._encode(lists, rows, places, values, out[rows], unused)
+        if unused:
+            told = ", ".join(f"{name} ({count})" for name, count in unused.items())
+            what = "take the mean" if not self.categories else "take the mean, and categories none of their values"
+            warnings.warn(f"{lists.name}: missing where training had no gaps: {told}; they {what}", stacklevel=3)
+        return replace(lists, features=out, columns=self.columns, present=None)
+
+    def _encode(
+        self,
+        lists: Lists,
+        rows: slice,
+        places: Sequence[int],
+        values: Sequence[Array | None],
+        out: Array,
+        unused: dict[str, int],
+    ) -> None:
+        """Some rows, field by field; `unused` counts gaps that training had no place for."""
+        block, start = np.asarray(lists.features[rows]), 0
+        for field, at, mapping in zip(self.fields, places, values, strict=True):
+            column = block[:, at] if mapping is None else np.append(mapping, np.nan)[codes(block[:, at])]
+            missing = np.isnan(column)
+            if np.isinf(column).any():
+                raise DataError(f"{field.name} is infinite", path=lists.name, hint="remove or clip such values")
+            if missing.any() and self.missing_values == "refuse":
+                row = rows.start + int(np.flatnonzero(missing)[0])
+                hint = 'fill it, or set missing_values = "indicator"'
+                raise DataError(f"row {row}: {field.name} is missing", path=lists.name, hint=hint)
+            if missing.any() and not field.gaps:
+                unused[field.name] = unused.get(field.name, 0) + int(missing.sum())
+            stop = start + len(field.columns)
+            field.fill(column, missing, out[:, start:stop])
+            start = stop
+
+    def places(self, lists: Lists) -> list[int]:
+        """Where each feature is among those of the lists."""
+        names = self.names or ()
+        if lists.columns is None:
+            if self.categories:
+                what = (
+                    f"{self.categories[0].name} is a category, and the features of these documents have no names"
+                )
+                raise DataError(what, path=lists.name, hint="give a table with named columns")
+            if lists.dim != len(names):
+                what = f"the model was trained on {len(names)} features, these documents have {lists.dim}"
+                raise DataError(what, path=lists.name, hint=AS_TRAINED)
+            return list(range(lists.dim))
+        there = {name: at for at, name in enumerate(lists.columns.names)}
+        if missing := [name for name in names if name not in there]:
+            more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
+            what = f"missing features: {', '.join(missing[:5])}{more}. {did_you_mean(missing[0], there)}"
+            raise DataError(what, path=lists.name, hint=AS_TRAINED)
+        return [there[name] for name in names]
+
+    def to_dict(self) -> dict[str, Any]:
+        """For model.json."""
+        return {"missing_values": self.missing_values, "features": [field.to_dict() for field in self.fields]}
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> Encoding:
+        """What `to_dict` gave."""
+        kinds: dict[bool, Any] = {True: CategoryField, False: NumberField}
+        fields = tuple(kinds["values" in each].from_dict(each) for each in content["features"])
+        return cls(fields, content["missing_values"])
+
+
+def fit_encoding(lists: Lists, rules: EncodingRules | None = None) -> Encoding:
+    """The encoding of training lists.
+
+    >>> names = Columns(("price", "brand"), {"brand": ("acme", "bolt")})
+    >>> values = np.array([[1.0, 0.0], [np.nan, 0.0], [3.0, 1.0]], np.float32)
+    >>> raw = Lists(values, np.array([0, 3]), np.zeros(3, np.int16), np.array([7]), columns=names)
+    >>> encoded = fit_encoding(raw).apply(raw)
+    >>> encoded.columns.names
+    ('price', 'price is missing', 'brand=acme', 'brand=bolt')
+    >>> encoded.features.tolist()
+    [[1.0, 0.0, 1.0, 0.0], [2.0, 1.0, 1.0, 0.0], [3.0, 0.0, 0.0, 1.0]]
+    """
+    rules = rules or EncodingRules()
+    columns = lists.columns
+    if columns is None:
+        if not has_gaps(lists):
+            return Encoding(missing_values=rules.missing_values)
+        columns = Columns(tuple(f"feature {at + 1}" for at in range(lists.dim)))
+    total, missing = np.zeros(lists.dim), np.zeros(lists.dim, np.int64)
+    counts = {name: np.zeros(len(values), np.int64) for name, values in columns.categories.items()}
+    for rows in row_blocks(*lists.features.shape):
+        block = np.asarray(lists.features[rows], np.float64)
+        gaps = np.isnan(block)
+        missing += gaps.sum(0)
+        total += np.where(gaps, 0.0, block).sum(0)
+        for name, seen in counts.items():
+            column = block[:, columns.names.index(name)]
+            seen += np.bincount(column[~np.isnan(column)].astype(np.int64), minlength=len(seen))
+    means = total / np.maximum(len(lists.features) - missing, 1)
+    marked, fields = rules.missing_values == "indicator", list[NumberField | CategoryField]()
+    for name, mean, gap in zip(columns.names, means, missing > 0, strict=True):
+        if name in counts:
+            frequent = _frequent(columns.categories[name], counts[name], rules)
+            rare = len(frequent) < int((counts[name] > 0).sum())
+            fields.append(CategoryField(name, frequent, rare=rare, gaps=bool(gap), marked=marked))
+        else:
+            fields.append(NumberField(name, float(np.float32(mean)), gaps=bool(gap), marked=marked))
+    encoding = Encoding(tuple(fields), rules.missing_values)
+    if not encoding.columns.names:
+        raise DataError("no feature is left to learn from", path=lists.name, hint="give numbers or categories")
+    return encoding
+
+
+def _frequent(values: Sequence[str], counts: Array, rules: EncodingRules) -> tuple[str, ...]:
+    """The values with a column of their own, the most frequent first."""
+    least = max(rules.least_share * counts.sum(), 1)
+    order = sorted(np.flatnonzero(counts >= least).tolist(), key=lambda at: (-counts[at], values[at]))
+    return tuple(values[at] for at in order[: rules.most_categories])
+
+
+def codes(column: Array) -> Array:
+    """Indices [n] of a category's values, -1 where missing."""
+    return np.where(np.isnan(column), -1, column).astype(np.int64)
+
+
+def has_gaps(lists: Lists) -> bool:
+    """Whether a feature is not a finite number."""
+    blocks = row_blocks(*lists.features.shape)
+    return any(not np.isfinite(np.asarray(lists.features[rows])).all() for rows in blocks)
+
+
+def _refuse_gaps(lists: Lists) -> None:
+    """Features without names have no gaps, since training had none."""
+    for rows in row_blocks(*lists.features.shape):
+        broken = ~np.isfinite(np.asarray(lists.features[rows]))
+        if broken.any():
+            row, feature = np.argwhere(broken)[0]
+            what = f"document {rows.start + row}: feature {feature + 1} is missing or not finite"
+            raise DataError(what, path=lists.name, hint="fill it: training had no gaps")
+
+
+def row_blocks(rows: int, width: int) -> Iterator[slice]:
+    """Rows in blocks of a bounded size."""
+    step = max(1, BLOCK_VALUES // max(1, width))
+    for start in range(0, rows, step):
+        yield slice(start, min(rows, start + step))
