@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DEMO := demo-run
 
-.PHONY: demo test check style types habits faults bench clean
+.PHONY: demo test check docs style types habits faults bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/unskew demo --out $(DEMO) --force
@@ -16,6 +16,11 @@ test: $(VENV)/.installed-dev
 check: $(VENV)/.installed-dev
 	+$(MAKE) --no-print-directory --jobs 2 style types habits
 
+# the documentation site, for a browser: site/index.html
+docs: $(VENV)/.installed-dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "open site/index.html"
+
 style:
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -24,7 +29,7 @@ types:
 	$(BIN)/mypy
 
 habits:
-	$(BIN)/python -m pytest -q tests/test_imports.py tests/test_docs.py
+	$(BIN)/python -m pytest -q tests/test_imports.py tests/test_docs.py tests/test_site.py
 
 # faults put into a copy of the sources, one at a time: which of them do tests kill? NAME=comparing runs some
 faults: $(VENV)/.installed-dev
@@ -34,7 +39,7 @@ bench: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/bench.py
 
 clean:
-	rm -rf $(VENV) $(DEMO) .pytest_cache .mypy_cache .ruff_cache .hypothesis dist
+	rm -rf $(VENV) $(DEMO) .pytest_cache .mypy_cache .ruff_cache .hypothesis dist site
 
 $(VENV)/.created:
 	$(PYTHON) -c 'import sys; sys.exit("unskew needs Python 3.11 or newer" if sys.version_info < (3, 11) else 0)'

@@ -13,7 +13,7 @@ import typer
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite what is there.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Seed = Annotated[int, typer.Option("--seed", min=0)]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Of whatever is drawn.")]
 Impressions = Annotated[Path, typer.Argument(help="Parquet file, or a folder of them.")]
 OutFolder = Annotated[Path | None, typer.Option("--out", help="Folder to write, instead of the usual one.")]
 AnyLists = Annotated[list[str], typer.Option("--lists", help="LETOR file (may be repeated), or synthetic.")]

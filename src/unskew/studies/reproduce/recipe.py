@@ -130,22 +130,35 @@ class Recipe(Config):
     """A table or figure of a paper."""
 
     title: str
+    """Heading of its report."""
     reference: str
+    """The paper, and which of its tables or figures."""
     says: str
     """What the paper claims, in our words."""
     kind: Literal["table", "sweep", "inference", "embedding", "page", "search_engine"] = "table"
+    """How it is tried and shown."""
     metrics: list[str]
+    """What is measured, such as `ndcg@10`."""
     metric: str = "ndcg@10"
     """The one that figures show and that comes first."""
     notes: list[str] = Field(default_factory=list)
+    """What a reader of the report should know."""
     compare: Toml = Field(default_factory=dict)
+    """The content of a compare file, without data."""
     panels: list[Panel] = Field(default_factory=lambda: [Panel()])
+    """Parts of the table, each with what is other in its comparison."""
     on: dict[str, Toml] = Field(default_factory=dict)
+    """What is other in the comparison on one data set, by its name."""
     paper: list[Printed] = Field(default_factory=list)
+    """Numbers that the paper prints."""
     claims: list[Claim] = Field(default_factory=list)
+    """Orders of methods that are looked for."""
     sweep: Sweep | None = None
+    """Of a line figure: what is on its x axis."""
     inference: Inference | None = None
+    """Of a table of times: how ranking is timed."""
     search_engine: SearchEngine | None = None
+    """Of a recipe with traffic: the search engine that makes it."""
 
     def printed(self, data: str, panel: str, behaviour: str, method: str, metric: str) -> PaperNumber | None:
         """The paper's number of this data set, else of the first that has one."""

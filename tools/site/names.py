@@ -1,0 +1,108 @@
+"""The page of Python names: everything public of `unskew`, with signatures and docstrings as in the code."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any
+
+from markdown_parts import prose, table
+from pydantic import BaseModel
+from settings import setting_table
+
+import unskew
+from unskew.terminal.describing import settings_of
+
+LONGEST = 90
+"""Letters of a signature on one line."""
+
+
+def names_page() -> str:
+    """Functions first, then classes, then tables and modules of names."""
+    found = {name: getattr(unskew, name) for name in vars(unskew)["__all__"]}
+    functions = {name: each for name, each in found.items() if inspect.isfunction(each)}
+    classes = {name: each for name, each in found.items() if inspect.isclass(each)}
+    rest = {name: each for name, each in found.items() if name not in functions and name not in classes}
+    lines = ["# Python", "", "`import unskew`; a name is imported when it is first used.", ""]
+    for title, things in (("Functions", functions), ("Classes", classes), ("Tables and modules", rest)):
+        lines += [f"## {title}", ""]
+        for name, thing in things.items():
+            lines += [f"### {name}", "", *_described(f"unskew.{name}", thing)]
+    return "\n".join(lines)
+
+
+def _described(name: str, thing: Any) -> list[str]:
+    """What stands under the heading of a name."""
+    if inspect.isfunction(thing):
+        return [*_call(name, thing), *prose(thing.__doc__)]
+    if inspect.isclass(thing) and issubclass(thing, BaseModel):
+        return [*prose(thing.__doc__), *setting_table(settings_of(thing)), *_members(name, thing, BaseModel)]
+    if inspect.isclass(thing):
+        return [*_call(name, thing), *prose(thing.__doc__), *_members(name, thing, object)]
+    if isinstance(thing, ModuleType):
+        inside = [(f"`{name}.{each}`", _first(getattr(thing, each).__doc__)) for each in _public(thing)]
+        return [*prose(thing.__doc__), *table(("name", ""), inside)]
+    known = f"By name: {', '.join(f'`{each}`' for each in thing)}." if isinstance(thing, Mapping) else repr(thing)
+    return [known, ""]
+
+
+def _public(module: ModuleType) -> list[str]:
+    """Classes and functions that a module offers, by name."""
+    names = getattr(module, "__all__", None) or [name for name in vars(module) if not name.startswith("_")]
+    found = {name: getattr(module, name) for name in names}
+    ours = {
+        name: each for name, each in found.items() if str(getattr(each, "__module__", "")).startswith("unskew.")
+    }
+    return sorted(name for name, each in ours.items() if inspect.isclass(each) or inspect.isfunction(each))
+
+
+def _members(name: str, thing: type, base: type) -> list[str]:
+    """Public methods and properties, inherited ones too, without those of the base."""
+    lines: list[str] = []
+    for each, member in inspect.getmembers_static(thing):
+        plain = member.__func__ if isinstance(member, classmethod | staticmethod) else member
+        if each.startswith("_") or hasattr(base, each):
+            continue
+        heading = [f"#### {name.removeprefix('unskew.')}.{each}", ""]
+        if inspect.isfunction(plain):
+            lines += [*heading, *_call(f".{each}", plain), *prose(plain.__doc__)]
+        elif isinstance(member, property) and member.fget:
+            lines += [*heading, f"`.{each}: {_type(inspect.signature(member.fget).return_annotation)}`", ""]
+            lines += prose(member.__doc__)
+    return lines
+
+
+def _call(name: str, thing: Any) -> list[str]:
+    """The signature as code, an argument on a line where it is long."""
+    signature = inspect.signature(thing)
+    given, keyword_only = [], False
+    for each in signature.parameters.values():
+        if each.name in ("self", "cls"):
+            continue
+        if each.kind is each.KEYWORD_ONLY and not keyword_only:
+            keyword_only = True
+            given.append("*")
+        given.append(_parameter(each))
+    returned = signature.return_annotation
+    after = "" if returned is signature.empty or inspect.isclass(thing) else f" -> {_type(returned)}"
+    line = f"{name}({', '.join(given)}){after}"
+    if len(line) > LONGEST:
+        line = f"{name}(\n" + "".join(f"    {each},\n" for each in given) + f"){after}"
+    return ["```python", *line.splitlines(), "```", ""]
+
+
+def _parameter(each: inspect.Parameter) -> str:
+    stars = "*" if each.kind is each.VAR_POSITIONAL else "**" if each.kind is each.VAR_KEYWORD else ""
+    kind = "" if each.annotation is each.empty else f": {_type(each.annotation)}"
+    default = "" if each.default is each.empty else f" = {each.default!r}" if kind else f"={each.default!r}"
+    return f"{stars}{each.name}{kind}{default}"
+
+
+def _type(annotation: Any) -> str:
+    """A type as it was written."""
+    return annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+
+
+def _first(doc: str | None) -> str:
+    return " ".join(inspect.cleandoc(doc or "").split("\n\n")[0].split())
