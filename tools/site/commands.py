@@ -81,6 +81,7 @@ def _row(option: Any, annotation: Any) -> tuple[str, str, str, str]:
 def takes_words(annotation: Any) -> str:
     """What an option takes: a type in words, and its bounds or choices.
 
+    >>> from typing import Annotated
     >>> takes_words(Annotated[int | None, typer.Option(min=1)])
     'whole number, >= 1'
     """
