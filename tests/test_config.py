@@ -12,7 +12,8 @@ from unskew.checking import read_toml
 from unskew.errors import ConfigError
 from unskew.learning.methods import DLA, IPW
 from unskew.learning.rankers import MLP, Linear
-from unskew.running.settings import read_run_file, run_folder, settings
+from unskew.running.run_files import read_run_file, run_folder
+from unskew.running.settings import settings
 
 PLAIN = 'out = "run"\n[data]\nlog = "log.parquet"\nfeatures = "lists.txt"\n'
 

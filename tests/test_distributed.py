@@ -27,7 +27,7 @@ from unskew.errors import ConfigError
 from unskew.learning.fitting.distributed import RowGroup, row_parts
 from unskew.learning.fitting.loop import Progress
 from unskew.running.run import learn_file
-from unskew.running.settings import read_run_file
+from unskew.running.run_files import read_run_file
 from unskew.types import Log
 
 torch.set_num_threads(1)

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import unskew
 from unskew.clicks.simulate import BEHAVIOURS
 from unskew.learning.methods import LEARNERS
-from unskew.running.settings import read_run_file
+from unskew.running.run_files import read_run_file
 from unskew.terminal.main import app
 
 torch.set_num_threads(1)

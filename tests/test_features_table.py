@@ -14,7 +14,7 @@ import torch
 import unskew
 from unskew.errors import ConfigError, DataError
 from unskew.running.files import open_data, read_lists
-from unskew.running.settings import read_run_file
+from unskew.running.run_files import read_run_file
 from unskew.types import Lists
 
 torch.set_num_threads(1)

@@ -28,7 +28,8 @@ from unskew.measuring import ndcg_metric
 from unskew.running.data import LogData, split
 from unskew.running.fitters import NetworkFitter, PackageFitter
 from unskew.running.run import run
-from unskew.running.settings import read_run_file, settings
+from unskew.running.run_files import read_run_file
+from unskew.running.settings import settings
 from unskew.terminal.main import app
 from unskew.types import Array, Lists, Log
 

@@ -35,7 +35,7 @@ from unskew.clicks.presentation import fit_presentation
 from unskew.errors import ConfigError, DataError
 from unskew.learning.fitting.loop import Progress
 from unskew.running.run import learn_file
-from unskew.running.settings import read_run_file
+from unskew.running.run_files import read_run_file
 from unskew.types import ClickBatch, Lists, Log
 
 torch.set_num_threads(1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
@@ -147,17 +147,8 @@ class LogData(TrainingData):
         return Batches(counts, documents, size=CHECKED, device=device)
 
     def held_out_pages(self) -> HeldOut:
-        """The held-out pages, reduced; shuffled are those of which every slot was filled at random."""
-        log = self.held_out
-        if log is None or not len(log.row):
-            return HeldOut(None, None)
-        if log.randomized is None:
-            return HeldOut(reduce_log(log), None)
-        page = np.repeat(np.arange(len(log)), log.sizes)
-        shuffled = np.bincount(page, log.randomized, minlength=len(log)) == log.sizes
-        filled = log.sizes > 0
-        parts = (log.take(part & filled) for part in (~shuffled, shuffled))
-        return HeldOut(*(reduce_log(part) if len(part) else None for part in parts))
+        """The held-out pages, reduced."""
+        return pages_of(self.held_out)
 
     def fingerprint(self, *, labels: bool) -> str:
         """A hash of clicks and features, and of the log's grades where they are read."""
@@ -173,6 +164,27 @@ class LogData(TrainingData):
         if key not in self._prepared or self._prepared[key].features.device != device:
             self._prepared[key] = model.input(lists, device)
         return self._prepared[key]
+
+
+def pages_of(log: Log | None) -> HeldOut:
+    """The pages of a log, reduced; shuffled are those of which every slot was filled at random."""
+    if log is None or not len(log.row):
+        return HeldOut(None, None)
+    if log.randomized is None:
+        return HeldOut(reduce_log(log), None)
+    page = np.repeat(np.arange(len(log)), log.sizes)
+    shuffled = np.bincount(page, log.randomized, minlength=len(log)) == log.sizes
+    filled = log.sizes > 0
+    parts = (log.take(part & filled) for part in (~shuffled, shuffled))
+    return HeldOut(*(reduce_log(part) if len(part) else None for part in parts))
+
+
+def own_lists(log: Log) -> Log:
+    """The log with the lists of its own queries alone, where those of all would not fit into memory."""
+    queries, place = np.unique(log.query, return_inverse=True)
+    lists, page = log.lists.take(queries), np.repeat(np.arange(len(log)), log.sizes)
+    row = log.row - log.lists.offsets[log.query[page]] + lists.offsets[place[page]]
+    return replace(log, lists=lists, query=place, row=row)
 
 
 def differs_on_pages(column: Array, offsets: Array) -> bool:

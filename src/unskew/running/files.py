@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -26,8 +27,10 @@ from unskew.errors import ConfigError, DataError
 from unskew.learning.fitting.processes import first_process_first, workers_of
 from unskew.learning.methods import MethodConfig
 from unskew.learning.scorer import Scorer
-from unskew.running.data import TrainingData, split
-from unskew.running.settings import IN_MEMORY, DataFiles, Paths, Settings
+from unskew.running.data import TrainingData, own_lists, split
+from unskew.running.parts import RunLogs, logs_of
+from unskew.running.run_files import IN_MEMORY
+from unskew.running.settings import DataFiles, Paths, Settings
 from unskew.running.shards import ShardData
 from unskew.types import Lists, Log
 
@@ -55,33 +58,69 @@ def texts_for(*sources: Sequence[str | Path]) -> Sequence[str | Path]:
     )
 
 
-def open_data(base: Path, files: DataFiles, asked: Settings) -> tuple[TrainingData, Lists | None]:
-    """What a run file learns from and is chosen by, and its test lists."""
-    reads = asked.ranker is not None and asked.ranker.reads
-
-    def within(paths: Paths | None) -> tuple[Path, ...]:
-        return tuple(base / path for path in ((paths,) if isinstance(paths, str) else paths or ()))
-
-    def open_lists(paths: Paths | None, *log: Path) -> Lists | None:
-        place = within(paths)
-        texts = texts_for(within(files.texts), place, log) if place and reads else None
-        return tracked(read_lists(place, files.doc_ids, texts)) if place else None
-
-    def tracked(lists: Lists) -> Lists:
-        return lists if files.tracked is None else with_tracked(lists, base / files.tracked)
-
-    validation, test = open_lists(files.validation), open_lists(files.test)
-    labelled = validation if asked.training.validate_on == "labels" else None
+def open_data(base: Path, files: DataFiles, asked: Settings) -> tuple[TrainingData, Lists | Log | None]:
+    """What a run file learns from and is chosen by, and what it is measured on: lists, or a log."""
+    opening = RunFiles(base, files, asked)
+    logs = opening.logs
+    validation: Lists | Log | None = None
+    if asked.training.validate_on != "nothing" and logs.validation is not None:
+        validation = opening.log(logs.validation)
+    elif asked.training.validate_on == "labels":
+        validation = opening.lists(files.validation)
+    test = opening.lists(files.test) if logs.test is None else opening.log(logs.test)
     if files.counts is not None or files.shards is not None or files.memory is not None:
-        return open_shard_data(base, files, within(files.features), asked, labelled), test
-    assert files.log is not None, "a run file has a log or counts"
-    impressions = impressions_in(base / files.log)
-    lists = open_lists(files.features, impressions)
-    lists = lists or tracked(read_texts(texts_for(within(files.texts), [impressions])))
-    log = open_log(impressions, lists, drop=files.missing_features == "drop", feedback=files.feedback)
+        return open_shard_data(opening, validation), test
+    log = opening.log(logs.train)
+    assert log is not None, "a run file has a log or counts"
     if files.tracked is not None:
         warn_of_overlap(log, base / files.tracked)
-    return split(log, labelled, asked), test
+    return split(log, validation, asked), test
+
+
+@dataclass(frozen=True)
+class RunFiles:
+    """The files of a run, opened when they are asked for."""
+
+    base: Path
+    """What paths are relative to."""
+    files: DataFiles
+    asked: Settings
+
+    @cached_property
+    def logs(self) -> RunLogs:
+        """Which of them are logs."""
+        return logs_of(self.base, self.files)
+
+    @cached_property
+    def documents(self) -> Lists:
+        """What the logs show."""
+        shown = [] if self.logs.train is None else [impressions_in(self.logs.train)]
+        if self.files.features is None:
+            return self.tracked(read_texts(texts_for(self.within(self.files.texts), shown)))
+        lists = self.lists(self.files.features, *shown)
+        assert lists is not None
+        return lists
+
+    def log(self, path: Path | None) -> Log | None:
+        """One of the logs, joined to its documents."""
+        if path is None:
+            return None
+        drop, feedback = self.files.missing_features == "drop", self.files.feedback
+        return open_log(impressions_in(path), self.documents, drop=drop, feedback=feedback)
+
+    def lists(self, paths: Paths | None, *log: Path) -> Lists | None:
+        """Lists from these files, with texts where the ranker reads."""
+        place, reads = self.within(paths), self.asked.ranker is not None and self.asked.ranker.reads
+        texts = texts_for(self.within(self.files.texts), place, log) if place and reads else None
+        return self.tracked(read_lists(place, self.files.doc_ids, texts)) if place else None
+
+    def tracked(self, lists: Lists) -> Lists:
+        """With tracked clicks, where they are features."""
+        return lists if self.files.tracked is None else with_tracked(lists, self.base / self.files.tracked)
+
+    def within(self, paths: Paths | None) -> tuple[Path, ...]:
+        """Paths from the working folder."""
+        return tuple(self.base / path for path in ((paths,) if isinstance(paths, str) else paths or ()))
 
 
 def tracked_lists(model: Scorer, lists: Lists, store: Path | str | None) -> Lists:
@@ -126,19 +165,17 @@ def warn_of_overlap(log: Log, store: Path) -> None:
         )
 
 
-def open_shard_data(
-    base: Path, files: DataFiles, lists: tuple[Path, ...], asked: Settings, labelled: Lists | None
-) -> ShardData:
+def open_shard_data(opening: RunFiles, validation: Lists | Log | None) -> ShardData:
     """The shards that a run file asks for, written by the first process where they are not there yet."""
-    method = asked.method
+    base, files, asked, method = opening.base, opening.files, opening.asked, opening.asked.method
     if not isinstance(method, MethodConfig):
         raise ConfigError(f"{method.name}: {IN_MEMORY}")
     source = ShardSource(
-        log=None if files.log is None else str(base / files.log),
+        log=None if opening.logs.train is None else str(opening.logs.train),
         counts=None if files.counts is None else str(base / files.counts),
-        lists=tuple(map(str, lists)),
+        lists=tuple(map(str, opening.within(files.features))),
         shards=files.shards or 1,
-        held_out=asked.training.validate_on == "clicks",
+        held_out=asked.training.validate_on == "clicks" and validation is None,
         reduction=method.reduction,
         unseen=method.unseen,
         averages=method.averages,
@@ -157,4 +194,6 @@ def open_shard_data(
         warnings.warn(
             f"{shards.name}: {shards.missing} impressions have no features and were left out", stacklevel=2
         )
-    return ShardData(shards, len(shards) if source.held_out else None, labelled, files.shard_steps)
+    if isinstance(validation, Log):
+        return ShardData(shards, own_lists(validation), None, files.shard_steps)
+    return ShardData(shards, len(shards) if source.held_out else None, validation, files.shard_steps)

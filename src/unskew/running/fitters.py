@@ -29,7 +29,8 @@ from unskew.learning.rankers.text.pretraining import pretrain
 from unskew.learning.scorer import Scorer
 from unskew.running.choosing import click_choice, click_ndcg, label_choice
 from unskew.running.data import LogData, TrainingData
-from unskew.running.settings import IN_MEMORY, Settings
+from unskew.running.run_files import IN_MEMORY
+from unskew.running.settings import Settings
 from unskew.types import Lists
 
 PRETRAINING_REPORTS = 10

@@ -26,7 +26,11 @@ from unskew.types import Lists, Log
 
 MARKER = "run.json"
 """What makes a folder a run, which force may replace."""
-RUN = Ours(MARKER, ("config.json", "metrics.json", "curve.jsonl", CHECKPOINT, MODEL.marker, *MODEL.names))
+RUN_FILE = "run.toml"
+"""The run file that does a run again."""
+RUN = Ours(
+    MARKER, ("config.json", "metrics.json", "curve.jsonl", RUN_FILE, CHECKPOINT, MODEL.marker, *MODEL.names)
+)
 """What lies in a run folder."""
 
 

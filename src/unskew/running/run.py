@@ -4,6 +4,7 @@ A run folder holds
 
     config.json            what was asked for, every default spelled out
     run.json               status, seed, versions, fingerprint of the data, times
+    run.toml               a run file that does it again, where the data are files
     model.json             what `unskew.load` needs besides weights
     weights.safetensors    ranker, method and scaling
     trees_0.txt, ...       where there are trees: LightGBM's text, one file for each relevance output of theirs
@@ -21,7 +22,7 @@ from __future__ import annotations
 import json
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -41,12 +42,13 @@ from unskew.learning.methods import LEARNERS, Learner
 from unskew.learning.rankers import Ranker
 from unskew.learning.scorer import Scorer
 from unskew.measuring import measure_ranking
-from unskew.running.data import HeldOut, TrainingData, split
+from unskew.running.asking import Files, ask, run_toml
+from unskew.running.data import HeldOut, TrainingData, pages_of, split
 from unskew.running.files import open_data
 from unskew.running.fitters import FITTERS, Fitter
-from unskew.running.folder import claimed, publish, refuse_to_overwrite, versions
-from unskew.running.settings import RunFile, Settings, read_run_file, run_folder, settings, settled
-from unskew.running.standing import standing, warn_if_worse
+from unskew.running.folder import RUN_FILE, claimed, publish, refuse_to_overwrite, versions
+from unskew.running.settings import RunFile, Settings, settings, settled
+from unskew.running.standing import Standing, standing, warn_if_worse
 from unskew.types import Array, Lists, Log
 
 
@@ -86,17 +88,21 @@ def learn(
     source: Log | Path | str,
     method: str | Learner | None = None,
     *,
+    features: Files | None = None,
     ranker: str | Ranker | None = None,
     scaling: str | None = None,
-    validation: Lists | Log | None = None,
-    test: Lists | None = None,
+    validation: Lists | Log | Files | None = None,
+    test: Lists | Log | Files | None = None,
+    columns: Mapping[str, str] | None = None,
+    feedback: str | None = None,
+    factors: Sequence[str] = (),
     training: Training | None = None,
     out: Path | str | None = None,
     force: bool = False,
     report: Report | None = None,
     **options: Any,
 ) -> Run:
-    """Learn a ranker from clicks: of a log in memory, or as a run file says.
+    """Learn a ranker from clicks: of a log in memory or on disk, or as a run file says.
 
     `options` are fields of `Training` such as steps= and seed=. The method is `dla` unless given, the ranker an
     `mlp` on features of scaling `standard`. A package such as `lightgbm_position` takes no ranker: it grows its
@@ -104,21 +110,35 @@ def learn(
 
     Weights are chosen on `validation`: labelled lists by nDCG@10, a log by the likelihood of its clicks (packages:
     by nDCG@10 on them). Without it a tenth of the log's queries is held out for that; packages keep every tree.
+    `test` is measured in the end: labelled lists by ranking metrics, a log by where the run stands on its pages.
     With `out` a run folder is written, and an interrupted run found there goes on where it stopped.
 
-    For a run file `method`, `out` and `seed` stand in for the file's, and the rest is the file's to say.
+    A log on disk needs `features`, files of them; in a folder that `split` wrote, its parts are used as such. For a
+    run file, which ends in .toml, what is given here stands in for what the file says. `columns` says theirs for
+    ours in the tables of features, `feedback` the column to learn from in the place of click, `factors` the columns
+    that bias depends on besides the rank.
     """
     if not isinstance(source, Log):
-        given = {"ranker": ranker, "scaling": scaling, "validation": validation} | options
-        given |= {"test": test, "training": training}
-        wrong = [name for name, value in given.items() if value is not None and name != "seed"]
-        if wrong or not (method is None or isinstance(method, str)):
-            raise ConfigError(f"{(wrong or ['method'])[0]}: change the run file, which says it already")
-        path, seed = Path(source), options.get("seed")
-        file, asked = read_run_file(path, method=method, seed=seed)
-        return learn_file(path.parent, file, asked, run_folder(path, file, out), force=force, report=report)
-    asked = settings("dla" if method is None else method, ranker, scaling, training, options, validation)
-    return run(asked, split(source, validation, asked), test=test, out=out, force=force, report=report)
+        asking = ask(
+            source,
+            features=features,
+            method=method,
+            ranker=ranker,
+            scaling=scaling,
+            validation=on_disk("validation", validation),
+            test=on_disk("test", test),
+            columns=columns,
+            feedback=feedback,
+            factors=factors,
+            training=training,
+            options=options,
+        )
+        return learn_file(
+            asking.base, asking.file, asking.settings, asking.folder(out), force=force, report=report
+        )
+    chosen, measured = in_memory("validation", validation), in_memory("test", test)
+    asked = settings(method or "dla", ranker, scaling, training, options, chosen, factors)
+    return run(asked, split(source, chosen, asked), test=measured, out=out, force=force, report=report)
 
 
 def learn_file(
@@ -128,21 +148,38 @@ def learn_file(
     refuse_to_overwrite(out, force)  # before minutes of reading
     with process_group(asked.training):
         data, test = open_data(base, file.data, asked)
-        return run(asked, data, test=test, out=out, force=force, report=report)
+        again = run_toml(base, file, asked, out)
+        return run(asked, data, test=test, out=out, force=force, report=report, run_file=again)
+
+
+def on_disk(name: str, given: Lists | Log | Files | None) -> Files | None:
+    """What a run on files takes: files."""
+    if isinstance(given, Lists | Log):
+        raise ConfigError(f"{name}=: the log is on disk, so give files here too, or a log in memory")
+    return given
+
+
+def in_memory(name: str, given: Lists | Log | Files | None) -> Lists | Log | None:
+    """What a run on a log in memory takes: data in memory."""
+    if given is None or isinstance(given, Lists | Log):
+        return given
+    raise ConfigError(f"{name}=: the log is in memory, so read the file first, with read_log or read_features")
 
 
 def run(
     asked: Settings,
     data: TrainingData,
     *,
-    test: Lists | None = None,
+    test: Lists | Log | None = None,
     out: Path | str | None = None,
     force: bool = False,
     report: Report | None = None,
+    run_file: str | None = None,
 ) -> Run:
     """Train as asked; the model with its best weights, and how training went.
 
-    Under torchrun every process calls this; the first validates and writes the run folder.
+    Under torchrun every process calls this; the first validates and writes the run folder, with the text of a run
+    file where there is one.
     """
     place = None if out is None else Path(out).resolve()
     if place is not None:
@@ -151,10 +188,11 @@ def run(
     if world()[1] > 1:
         workers = {"workers": workers_of(asked.training)}
         asked = asked.model_copy(update={"training": asked.training.model_copy(update=workers)})
-    check_data(data, test)
+    lists = test if isinstance(test, Lists) else None
+    check_data(data, lists)
     check_feedback(asked.method, data)
     warn_if_filtered(asked.method, data)
-    fitter = prepare(asked, data, test)
+    fitter = prepare(asked, data, lists)
     asked = fitter.asked
     with writing(place, force) if place is not None and leads else nullcontext() as folder:
         if folder is not None:
@@ -162,13 +200,21 @@ def run(
         if place is not None:
             _resume(fitter, folder)
         model, fit = fitter.fit(report, folder)
-        stands = standing(model, data.held_out_pages() if leads else HeldOut(None, None))
+        stands = stand(model, data, test) if leads else standing(model, HeldOut(None, None))
         warn_if_worse(stands)
-        done = Run(model, fit, measures(asked, data, model, fit, test) | {"standing": stands.to_dict()}, place)
+        done = Run(model, fit, measures(asked, data, model, fit, lists) | {"standing": stands.to_dict()}, place)
         if folder is not None and place is not None:
             write_run(folder, asked, data, done, began, fitter.identity["data"])
+            if run_file is not None:
+                (folder / RUN_FILE).write_text(run_file, encoding="utf-8")
             publish(folder, place)
     return done
+
+
+def stand(model: Scorer, data: TrainingData, test: Lists | Log | None) -> Standing:
+    """Where the model stands, by the clicks of a test log if there is one, else by those held out."""
+    tested = isinstance(test, Log)
+    return standing(model, pages_of(test) if isinstance(test, Log) else data.held_out_pages(), tested=tested)
 
 
 @contextmanager

@@ -1,41 +1,20 @@
 """Settings of a run, from Python arguments or from a TOML file, checked strictly.
 
-    out = "runs/dla"
-
-    [data]
-    log = "log.parquet"              # impressions
-    features = "log.train.txt"       # features of its documents, Parquet or LETOR
-    validation = "log.validation.txt"
-    test = "log.test.txt"
-    scaling = "standard"
-
-    [method]
-    name = "dla"
-
-    [ranker]
-    name = "mlp"
-    sizes = [64, 32]
-
-    [training]
-    steps = 1000
-
 Unknown keys, wrong types and missing values are errors that name the key and, where one is close, what was meant.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 
 from pydantic import Field, SerializeAsAny
 
-from unskew.checking import Config, Table, byte_count, checked, known, named, read_toml, table_of
+from unskew.checking import Config, Table, checked, known, named
 from unskew.clicks.lists.scaling import SCALINGS
 from unskew.errors import ConfigError
 from unskew.learning.fitting.training import Training, decay_for
-from unskew.learning.methods import LEARNERS, PACKAGES, Learner, PackageConfig
+from unskew.learning.methods import LEARNERS, Learner
 from unskew.learning.rankers import MLP, RANKERS, DoublyRobustMLP, Linear, Ranker
 from unskew.learning.rankers.trees import Growing
 from unskew.types import Lists, Log
@@ -72,21 +51,24 @@ class DataFiles(Config):
     """Where a run's data lie; relative paths are relative to the run file."""
 
     log: str | None = None
-    """Impressions: a Parquet file, or a folder of them."""
+    """Impressions: a Parquet file, or a folder of them. In a folder that `unskew split` wrote, the run learns from
+    train, clicks of validation choose, and clicks of test say where it stands."""
     counts: str | None = None
     """In the place of a log: a folder of counts, as `unskew counts` writes it."""
     features: Paths | None = None
-    """Features of the documents: a Parquet table (or a folder of part files), or LETOR files. A ranker that reads
-    needs none: its documents are those of the texts, or of the log."""
+    """Features of the documents: tables (Parquet, CSV, folders of part files) of items, of queries or of both, which
+    are joined; or LETOR files. A ranker that reads needs none: its documents are those of the texts, or of the log."""
+    columns: dict[str, str] = Field(default_factory=dict)
+    """Our names of columns to theirs, in the tables of features: doc_id = "sku"."""
     texts: Paths | None = None
     """Parquet with query_id, doc_id, query_text, title and abstract, for rankers that read; without it the columns
     of the lists, of the log, or of validation and test themselves."""
     tracked: str | None = None
     """A tracking store, as `unskew track` writes it: what was clicked before, as further features of all lists."""
     validation: Paths | None = None
-    """Labelled lists to choose weights by; without them held-out clicks choose."""
+    """What to choose weights by: labelled lists, or a log, whose clicks choose; without it held-out clicks do."""
     test: Paths | None = None
-    """Labelled lists to measure the result on."""
+    """What to measure the result on: labelled lists, or a log, whose clicks say where the run stands."""
     scaling: str | None = Field(None, json_schema_extra={"choices": [*SCALINGS]})
     """How features are scaled: `standard` unless given, and `none` where the method is a package."""
     doc_ids: bool = False
@@ -124,9 +106,13 @@ def settings(
     training: Training | None,
     options: Mapping[str, object],
     validation: Lists | Log | None,
+    factors: Sequence[str] = (),
 ) -> Settings:
     """Settings from what `learn` was called with."""
     method = named("method", method, LEARNERS) if isinstance(method, str) else method
+    if factors:
+        given = method.model_dump(exclude_unset=True) | {"factors": tuple(factors)}
+        method = checked(type(method), given, "method")
     on = method.usual_choice(labels=isinstance(validation, Lists), clicks=validation is not None)
     if training is None:
         training = checked(Training, {"validate_on": on} | dict(options), "training")
@@ -171,75 +157,3 @@ def settled(asked: Settings, queries: int) -> Settings:
         return asked
     decay = decay_for(queries) if isinstance(asked.ranker, MLP | Linear | DoublyRobustMLP) else 0.0
     return asked.model_copy(update={"training": asked.training.model_copy(update={"weight_decay": decay})})
-
-
-def run_folder(path: Path, file: RunFile, out: Path | str | None) -> Path:
-    """Where a run goes: as given, else as its file says."""
-    if out is None and file.out is None:
-        raise ConfigError(f"{path}: out: missing; say it there, or give out=")
-    return Path(os.path.normpath(path.parent / str(file.out))) if out is None else Path(out)
-
-
-def read_run_file(path: Path, *, method: str | None = None, seed: int | None = None) -> tuple[RunFile, Settings]:
-    """Read and check a run file; a method or seed given here stands in for the file's.
-
-    Where the method given here is a package, the file's ranker and the training settings that packages do not take
-    are left out with the file's method.
-    """
-    content = read_toml(path)
-    if method is not None:
-        content["method"] = {"name": method}
-    try:
-        file = checked(RunFile, content, "")
-        if method in PACKAGES:
-            taken = {name: value for name, value in file.training.items() if name in PackageConfig.trains_with}
-            file = file.model_copy(update={"ranker": None, "training": taken})
-        learner = table_of("method", file.method, LEARNERS).located(path.parent)
-        on = learner.usual_choice(labels=file.data.validation is not None)
-        given = {} if seed is None else {"seed": seed}
-        asked = suited(
-            learner,
-            None if file.ranker is None else table_of("ranker", file.ranker, RANKERS).located(path.parent),
-            file.data.scaling,
-            checked(Training, {"validate_on": on} | file.training | given, "training"),
-            "data.scaling",
-        )
-    except ConfigError as error:
-        raise ConfigError(f"{path}: {error}") from None
-    check_data_files(path, file.data, asked)
-    if asked.training.validate_on == "labels" and file.data.validation is None:
-        raise ConfigError(f'{path}: training.validate_on = "labels" needs data.validation')
-    return file, asked
-
-
-IN_MEMORY = (
-    "trees grow from a log in memory, in one process; choose another ranker, or for a package another method, for "
-    "shards, counts or torchrun"
-)
-"""What those who grow trees are told of larger data."""
-
-
-def check_data_files(path: Path, data: DataFiles, asked: Settings) -> None:
-    """Refuse settings of the data that exclude each other."""
-    reads = asked.ranker is not None and asked.ranker.reads
-    for name, given in (("log", data.log or data.counts), ("features", data.features or reads)):
-        if not given:
-            raise ConfigError(f"{path}: data.{name}: missing")
-    for one, other in (("log", "counts"), ("shards", "memory")):
-        if getattr(data, one) is not None and getattr(data, other) is not None:
-            raise ConfigError(f"{path}: give data.{one} or data.{other}, not both")
-    if data.feedback is not None and data.log is None:
-        raise ConfigError(f"{path}: data.feedback: counts have it already; name it where they are counted")
-    if data.memory is not None and byte_count(f"{path}: data.memory", data.memory) < 2**20:
-        raise ConfigError(f"{path}: data.memory: at least 1MB, not {data.memory}")
-    in_shards = [name for name in ("counts", "shards", "memory") if getattr(data, name) is not None]
-    if in_shards and asked.method.target == "labels":
-        raise ConfigError(f"{path}: {asked.method.name} reads grades of a log in memory, not data.{in_shards[0]}")
-    if in_shards and data.tracked is not None:
-        raise ConfigError(f"{path}: data.tracked joins a log in memory, not data.{in_shards[0]}")
-    if in_shards and reads:
-        raise ConfigError(f"{path}: rankers that read take the texts of a log in memory, not data.{in_shards[0]}")
-    if in_shards and asked.training.learn_from != "everything":
-        raise ConfigError(f"{path}: training.learn_from takes a log in memory, not data.{in_shards[0]}")
-    if in_shards and asked.fitted_by != "steps":
-        raise ConfigError(f"{path}: data.{in_shards[0]}: {IN_MEMORY}")

@@ -19,10 +19,10 @@ from unskew.learning.fitting.loop import Draws
 from unskew.learning.fitting.training import Training
 from unskew.learning.methods.contract import Context, Learner, MethodConfig
 from unskew.learning.model import Model
-from unskew.running.data import CHECKED, HeldOut, LogData, TrainingData, check_compared
+from unskew.running.data import CHECKED, HeldOut, LogData, TrainingData, check_compared, pages_of
 from unskew.running.folder import fingerprint
-from unskew.running.settings import IN_MEMORY
-from unskew.types import Lists
+from unskew.running.run_files import IN_MEMORY
+from unskew.types import Lists, Log
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,8 @@ class ShardData(TrainingData):
     """What a run learns from and is chosen by, on disk."""
 
     shards: Shards
-    held_out: int | None
-    """The shard whose clicks choose weights."""
+    held_out: int | Log | None
+    """Whose clicks choose weights: a shard, or a log in memory."""
     validation: Lists | None
     """Labelled lists, to choose weights by nDCG@10."""
     stay: int = 32
@@ -92,7 +92,9 @@ class ShardData(TrainingData):
         return draws(0) if workers == 1 else Parts(shares, draws, device)
 
     def held_out_batches(self, model: Model, device: torch.device) -> Batches | None:
-        """The shard whose clicks choose weights."""
+        """The shard or the log whose clicks choose weights."""
+        if isinstance(self.held_out, Log):
+            return LogData(self.held_out, self.held_out).held_out_batches(model, device)
         if self.held_out is None or not self.shards.facts[self.held_out, FACTS.index("clicks")]:
             return None
         counts = self.shards.load(self.held_out)
@@ -101,12 +103,15 @@ class ShardData(TrainingData):
 
     def held_out_pages(self) -> HeldOut:
         """The held-out shard; which pages were shuffled is not kept, nor their order in rows of whole queries."""
+        if isinstance(self.held_out, Log):
+            return pages_of(self.held_out)
         counts = None if self.held_out is None else self.shards.load(self.held_out)
         return HeldOut(None if counts is None or counts.shown_at is not None else counts, None)
 
     def fingerprint(self, *, labels: bool) -> str:
-        """The key of the shards, which is a hash of their sources, and a hash of the validation lists."""
-        return f"{self.shards.key}-{self.stay}-{fingerprint(self.validation)}"
+        """The key of the shards, which is a hash of their sources, and a hash of what weights are chosen by."""
+        chosen_by = self.held_out if isinstance(self.held_out, Log) else self.validation
+        return f"{self.shards.key}-{self.stay}-{fingerprint(chosen_by)}"
 
     def in_numbers(self) -> dict[str, int]:
         """Pages, impressions, clicks, queries and shards."""

@@ -41,6 +41,8 @@ class Standing:
     """95 % interval of learned - shown."""
     shuffled: bool = False
     """Whether the clicks are those of shuffled pages."""
+    tested: bool = False
+    """Whether they are those of a test log, which played no part in choosing weights."""
     queries: int = 0
     never_shown: float | None = None
     """Share of the documents of the held-out lists that no held-out page shows."""
@@ -50,8 +52,8 @@ class Standing:
         return asdict(self)
 
 
-def standing(scorer: Scorer, pages: HeldOut) -> Standing:
-    """How the clicks of held-out pages judge a model."""
+def standing(scorer: Scorer, pages: HeldOut, *, tested: bool = False) -> Standing:
+    """How the clicks of held-out pages judge a model; `tested` where they are those of a test log."""
     part = pages.shuffled or pages.usual
     if part is None or not part.clicks.any():
         return Standing("cannot tell", f"{_CANNOT}: no click was held out.")
@@ -67,11 +69,12 @@ def standing(scorer: Scorer, pages: HeldOut) -> Standing:
     missing = never_shown(pages)
     return Standing(
         verdict,
-        sentence(verdict, means, (low, high), len(clicks), missing, fair=fair),
+        sentence(verdict, means, (low, high), len(clicks), missing, fair=fair, tested=tested),
         learned=means[0],
         shown=means[1],
         interval=None if np.isinf(low) else (low, high),
         shuffled=fair,
+        tested=tested,
         queries=len(clicks),
         never_shown=missing,
     )
@@ -162,9 +165,11 @@ def sentence(
     missing: float,
     *,
     fair: bool,
+    tested: bool = False,
 ) -> str:
     """The verdict with its numbers."""
-    where = f"{'shuffled' if fair else 'held-out'} pages of {queries} quer{'y' if queries == 1 else 'ies'}"
+    kind = "shuffled test" if fair and tested else "shuffled" if fair else "test" if tested else "held-out"
+    where = f"{kind} pages of {queries} quer{'y' if queries == 1 else 'ies'}"
     said = f"{_SAID[verdict]}: a click counts {means[0]:.3f} in its order and {means[1]:.3f} in that one"
     if np.isfinite(interval[0]):
         said += f" (difference {interval[0]:+.3f} to {interval[1]:+.3f}, {where})"
