@@ -12,6 +12,7 @@ from unskew.checking import read_toml
 from unskew.errors import ConfigError
 from unskew.learning.methods import DLA, IPW
 from unskew.learning.rankers import MLP, Linear
+from unskew.running.asking import ask
 from unskew.running.run_files import read_run_file, run_folder
 from unskew.running.settings import settings
 
@@ -25,7 +26,7 @@ def write(tmp_path: Path, text: str) -> Path:
 
 def refused(path: Path, message: str, **options: Any) -> None:
     with pytest.raises(ConfigError, match=re.escape(f"{path}: ") + message):
-        read_run_file(path, **options)
+        ask(path, **options)
 
 
 def test_defaults(tmp_path: Path) -> None:
@@ -55,11 +56,14 @@ def test_everything_said(tmp_path: Path) -> None:
 
 def test_method_and_seed_given_beside_the_file(tmp_path: Path) -> None:
     path = write(tmp_path, PLAIN + '[method]\nname = "dla"\nmax_weight = 3.0\n[training]\nseed = 1\nsteps = 9\n')
-    _, asked = read_run_file(path, method="ipw", seed=5)
+    asked = ask(path, method="ipw", options={"seed": 5}).settings
     assert asked.method == IPW()
     assert (asked.training.seed, asked.training.steps) == (5, 9)
-    refused(path, r"method\.name: unknown name 'dlaa'\. Did you mean dla\?", method="dlaa")
-    refused(write(tmp_path, "training = 3\n" + PLAIN), r"training: input should be a table, not 3", seed=5)
+    with pytest.raises(ConfigError, match=r"^method=: unknown name 'dlaa'\. Did you mean dla\?"):
+        ask(path, method="dlaa")
+    refused(
+        write(tmp_path, "training = 3\n" + PLAIN), r"training: input should be a table, not 3", options={"seed": 5}
+    )
 
 
 @pytest.mark.parametrize(

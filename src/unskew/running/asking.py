@@ -1,8 +1,7 @@
-"""A run asked for without a run file, or with other settings than its file's: the content of one, made and written.
+"""A run asked for without a run file, or with other settings than its file's: its content, made and written.
 
-What is said in arguments stands over what a file says. Every key of a run file can be set, `training.batch=256`, and
-errors name the argument that said the key. The content goes into the run folder as `run.toml`, which can be learned
-from again.
+What is said in arguments stands over what a file says. Every key of a run file can be set, training.batch=256 and
+errors name the argument that said it. The content goes into the run folder as run.toml, which can be run again.
 """
 
 from __future__ import annotations
@@ -28,6 +27,8 @@ from unskew.running.settings import RunFile, Settings
 Files = str | Path | Sequence[str | Path]
 PATHS = ("log", "counts", "features", "texts", "tracked", "validation", "test")
 """Keys of [data] that name files."""
+ARGUMENTS = {f"data.{name}": f"{name}=" for name in ("features", "validation", "test", "scaling", "feedback")}
+"""What says a key where there is no run file."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,8 @@ def ask(
     try:
         file, asked = check_run(content, base, f"{source}: " if from_file else "")
     except ConfigError as error:
-        raise ConfigError(as_said(str(error), said, f"{source}: ")) from None
+        known = said if from_file else ARGUMENTS | said
+        raise ConfigError(as_said(str(error), known, f"{source}: ")) from None
     return Request(file, asked, base, source, said)
 
 
@@ -115,7 +117,7 @@ def put(content: Table, key: str, value: object) -> None:
     for name in tables:
         inside = at.get(name, usual.get(name, {}) if at is content else {})
         if not isinstance(inside, dict):
-            raise ConfigError(f"settings={key}: {name} is a value, not a table")
+            return  # the check of the whole says that it must be a table
         at[name] = dict(inside)
         at = at[name]
     if not last or not all(tables):
@@ -126,8 +128,8 @@ def put(content: Table, key: str, value: object) -> None:
 def parse_setting(text: str) -> tuple[str, object]:
     """Key and value of table.key=value; a value that is no TOML is a text.
 
-    >>> parse_setting("training.batch=256"), parse_setting("ranker.sizes=[64, 32]"), parse_setting("method.name=ipw")
-    (('training.batch', 256), ('ranker.sizes', [64, 32]), ('method.name', 'ipw'))
+    >>> parse_setting("training.batch=256"), parse_setting("ranker.sizes=[64, 32]"), parse_setting("out=runs/a")
+    (('training.batch', 256), ('ranker.sizes', [64, 32]), ('out', 'runs/a'))
     """
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
@@ -189,7 +191,9 @@ def run_toml(base: Path, file: RunFile, asked: Settings, folder: Path) -> str:
     for name, config in (("method", asked.method), ("ranker", asked.ranker)):
         found = {} if config is None else config.model_dump(mode="json")
         for key, value in tables[name].items():
-            if isinstance(value, str) and found.get(key, value) != value:  # a file, found from the folder of the run file
+            if (
+                isinstance(value, str) and found.get(key, value) != value
+            ):  # a file, found from the folder of the run file
                 tables[name] = tables[name] | {key: moved(str(found[key]))}
     tables["training"] = {"seed": asked.training.seed, **file.training}
     return "\n".join(_lines(name, table) for name, table in tables.items() if table)

@@ -113,10 +113,10 @@ def learn(
     `test` is measured in the end: labelled lists by ranking metrics, a log by where the run stands on its pages.
     With `out` a run folder is written, and an interrupted run found there goes on where it stopped.
 
-    A log on disk needs `features`, files of them; in a folder that `split` wrote, its parts are used as such. For a
-    run file, which ends in .toml, what is given here stands in for what the file says. `columns` says theirs for
-    ours in the tables of features, `feedback` the column to learn from in the place of click, `factors` the columns
-    that bias depends on besides the rank.
+    A log on disk needs `features`, files of them; in a folder that `split` wrote, its parts are used as such. For
+    a run file, which ends in .toml, what is given here stands in for what the file says. `columns` says theirs for
+    ours, `feedback` is the column to learn from in the place of click, `factors` are columns that bias depends on
+    besides the rank.
     """
     if not isinstance(source, Log):
         asking = ask(

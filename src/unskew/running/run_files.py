@@ -28,6 +28,7 @@ import os
 from pathlib import Path
 
 from unskew.checking import Table, byte_count, checked, read_toml, table_of
+from unskew.clicks.schema import required
 from unskew.errors import ConfigError
 from unskew.learning.fitting.training import Training
 from unskew.learning.methods import LEARNERS, PACKAGES, PackageConfig
@@ -43,14 +44,9 @@ def run_folder(path: Path, file: RunFile, out: Path | str | None) -> Path:
     return Path(os.path.normpath(path.parent / str(file.out))) if out is None else Path(out)
 
 
-def read_run_file(path: Path, *, method: str | None = None, seed: int | None = None) -> tuple[RunFile, Settings]:
-    """Read and check a run file; a method or seed given here stands in for the file's."""
-    content = read_toml(path)
-    if method is not None:
-        content = with_method(content, {"name": method})
-    if seed is not None:
-        content["training"] = {**content.get("training", {}), "seed": seed}
-    return check_run(content, path.parent, f"{path}: ")
+def read_run_file(path: Path) -> tuple[RunFile, Settings]:
+    """Read and check a run file."""
+    return check_run(read_toml(path), path.parent, f"{path}: ")
 
 
 def with_method(content: Table, method: Table) -> Table:
@@ -69,7 +65,7 @@ def with_method(content: Table, method: Table) -> Table:
 
 
 def check_run(content: Table, base: Path, place: str) -> tuple[RunFile, Settings]:
-    """The content of a run file, checked; its paths are relative to `base`, and `place` is what errors begin with."""
+    """The content of a run file, checked; paths are relative to `base`, and errors begin with `place`."""
     try:
         file = checked(RunFile, content, "")
         learner = table_of("method", file.method, LEARNERS).located(base)
@@ -107,6 +103,10 @@ def check_data_files(data: DataFiles, asked: Settings) -> None:
     for one, other in (("log", "counts"), ("shards", "memory")):
         if getattr(data, one) is not None and getattr(data, other) is not None:
             raise ConfigError(f"give data.{one} or data.{other}, not both")
+    try:
+        required(data.feedback)
+    except ConfigError as error:
+        raise ConfigError(f"data.{error}") from None
     if data.feedback is not None and data.log is None:
         raise ConfigError("data.feedback: counts have it already; name it where they are counted")
     if data.memory is not None and byte_count("data.memory", data.memory) < 2**20:

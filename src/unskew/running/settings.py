@@ -56,10 +56,11 @@ class DataFiles(Config):
     counts: str | None = None
     """In the place of a log: a folder of counts, as `unskew counts` writes it."""
     features: Paths | None = None
-    """Features of the documents: tables (Parquet, CSV, folders of part files) of items, of queries or of both, which
-    are joined; or LETOR files. A ranker that reads needs none: its documents are those of the texts, or of the log."""
+    """Features of the documents: tables (Parquet, CSV, folders of part files) of items, queries, or documents
+    of queries, which are joined; or LETOR files. A ranker that reads needs none: its documents are those of the
+    texts, or of the log."""
     columns: dict[str, str] = Field(default_factory=dict)
-    """Our names of columns to theirs, in the tables of features: doc_id = "sku"."""
+    """Our names of columns to theirs, where a table has other names: doc_id = "sku"."""
     texts: Paths | None = None
     """Parquet with query_id, doc_id, query_text, title and abstract, for rankers that read; without it the columns
     of the lists, of the log, or of validation and test themselves."""

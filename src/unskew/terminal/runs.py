@@ -8,35 +8,86 @@ from typing import Annotated
 
 import typer
 
-from unskew.terminal.flags import Column, DocIds, Force, Json, OutFolder, Quiet, Tracked, passed
-from unskew.terminal.printing import messages, show, show_result, tell
+from unskew.terminal.flags import Column, DocIds, Force, Json, OutFolder, Quiet, Tracked, passed, renames
+from unskew.terminal.printing import messages, show_result, tell
 
 
 def learn(
-    run_file: Annotated[Path, typer.Argument(help="TOML run file.", metavar="RUN.toml")],
+    source: Annotated[Path, typer.Argument(help="Log to learn from, or a TOML run file.", metavar="LOG|RUN.toml")],
+    features: Annotated[
+        list[str] | None,
+        typer.Option(help="Features of documents: a table (Parquet, CSV) or LETOR file; repeatable, and joined."),
+    ] = None,
     out: OutFolder = None,
-    method: Annotated[str | None, typer.Option(help="Method with its defaults, instead of the file's.")] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Seed, instead of the file's.")] = None,
+    method: Annotated[
+        str | None, typer.Option(help="Method with its defaults; `unskew methods` lists them. dla unless given.")
+    ] = None,
+    ranker: Annotated[str | None, typer.Option(help="What scores documents: mlp unless given.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed of all that is drawn at random; 0.")] = None,
+    steps: Annotated[
+        int | None, typer.Option(min=1, help="Training steps, rounds of trees; enough of them unless given.")
+    ] = None,
+    scaling: Annotated[str | None, typer.Option(help="How features are scaled: standard unless given.")] = None,
+    feedback: Annotated[
+        str | None, typer.Option(help="Column to learn from in the place of click, such as purchases.")
+    ] = None,
+    factor: Annotated[
+        list[str] | None, typer.Option(help="Column that bias depends on besides the rank; repeatable.")
+    ] = None,
+    validation: Annotated[
+        list[str] | None, typer.Option(help="Labelled lists, or a log, to choose weights by; repeatable.")
+    ] = None,
+    test: Annotated[
+        list[str] | None, typer.Option(help="Labelled lists, or a log, to measure the result on; repeatable.")
+    ] = None,
+    column: Column = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", help="KEY=VALUE of a run file, as training.batch=256; repeatable.", metavar="KEY=VALUE"
+        ),
+    ] = None,
     force: Force = False,
     quiet: Quiet = False,
+    as_json: Json = False,
 ) -> None:
-    """Learn a ranker as a run file says; an interrupted run goes on where it stopped."""
+    """Learn a ranker from a log, or as a run file says; an interrupted run goes on where it stopped."""
     from unskew.reporting.console import training_bar
     from unskew.reporting.summaries import run_page
+    from unskew.running.asking import ask, parse_setting
+    from unskew.running.parts import logs_of
     from unskew.running.run import learn_file
-    from unskew.running.settings import read_run_file, run_folder
 
-    file, asked = read_run_file(run_file, method=method, seed=seed)
-    place = run_folder(run_file, file, out)
+    asking = ask(
+        source,
+        features=features,
+        method=method,
+        ranker=ranker,
+        scaling=scaling,
+        validation=validation,
+        test=test,
+        columns=renames(column),
+        feedback=feedback,
+        factors=factor or (),
+        options=passed({"seed": seed, "steps": steps}),
+        settings=dict(map(parse_setting, settings or ())),
+    )
+    asked, place = asking.settings, asking.folder(out)
     leads = os.environ.get("RANK", "0") == "0"  # of torchrun's processes the first one speaks
+    logs = logs_of(asking.base, asking.file.data)
+    if leads and (logs.validation or logs.test):
+        tell(f"{str(logs)[0].upper()}{str(logs)[1:]}.")
     with training_bar(asked.method.name, asked.steps, messages(quiet=quiet or not leads)) as report:
-        done = learn_file(run_file.parent, file, asked, place, force=force, report=report)
+        done = learn_file(asking.base, asking.file, asked, place, force=force, report=report)
     if not leads:
         return
-    show(run_page(place, done.fit.status, done.metrics))
-    if done.fit.status == "interrupted":
+    status = done.fit.status
+    found = {"run": str(place), "status": status, **done.metrics}
+    show_result(found, as_json, lambda _: run_page(place, status, done.metrics))
+    if status == "interrupted":
         tell(f"Run the same command again {'without --force to go on' if force else 'to go on'}.")
         raise typer.Exit(130)
+    tell(f"To do it again: unskew learn {place / 'run.toml'} --out FOLDER")
 
 
 def measure(
