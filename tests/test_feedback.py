@@ -135,7 +135,7 @@ def test_what_is_no_weight_is_refused(log: Log, tmp_path: Path, wrong: float) ->
     spent = log.click.astype(float)
     spent[7] = wrong
     table_of(log, tmp_path / "log.parquet", spent)
-    with pytest.raises(DataError, match="1 rows have a spent that is no weight, first row 7"):
+    with pytest.raises(DataError, match="1 rows have a spent that is no weight, first row 8"):
         read_log(tmp_path / "log.parquet", log.lists, feedback="spent")
     with pytest.raises(DataError, match="1 rows have a spent that is no weight"):
         unskew.counts(tmp_path / "log.parquet", tmp_path / "counts", feedback="spent")

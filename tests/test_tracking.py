@@ -337,7 +337,7 @@ def test_the_command(tmp_path: Path) -> None:
 
 def test_errors_say_what_and_where(duckdb: Engine, tmp_path: Path) -> None:
     log = tmp_path / "log.parquet"
-    with pytest.raises(DataError, match=r"log\.parquet: there is no such file"):
+    with pytest.raises(DataError, match=r"log\.parquet: there is no such log"):
         track(log, tmp_path / "store")
     assert not (tmp_path / "store").exists()
     pq.write_table(table_of(page("a", 0, [1])).drop_columns(["timestamp"]), log)

@@ -81,6 +81,25 @@ def known(key: str, name: object, names: Collection[str]) -> str:
     return name
 
 
+def no_such(path: Path | str, what: str = "file or folder") -> DataError:
+    """The error of a path that is not there, with the names beside it that may be meant."""
+    place = Path(path)
+    parent = next((folder for folder in place.parents if folder.is_dir()), Path())
+    if parent != place.parent:
+        missing = place.parent if place.parent.parent == parent else place.parts[len(parent.parts)]
+        return DataError(f"there is no such {what}: no folder {missing}", path=path, hint="check the name")
+    try:
+        beside = sorted(each.name for each in parent.iterdir() if each.name[0] != ".")
+    except OSError:
+        beside = []
+    lowered = {name.lower(): name for name in beside}
+    close = difflib.get_close_matches(place.name.lower(), lowered, n=3, cutoff=0.6)
+    close += [low for low, name in lowered.items() if Path(name).stem == place.stem and low not in close]
+    meant = " or ".join(str(place.parent / lowered[name]) for name in close[:3])
+    hint = f"did you mean {meant}?" if meant else "check the name"
+    return DataError(f"there is no such {what}", path=path, hint=hint)
+
+
 def require_columns(
     names: Iterable[str],
     present: Collection[str],

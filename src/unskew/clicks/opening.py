@@ -9,10 +9,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from unskew.checking import require_columns
-from unskew.clicks.engine.parquet import impressions_in
+from unskew.clicks.engine.parquet import impressions_in, parquet_files
 from unskew.clicks.naming import Columns, their_columns
+from unskew.clicks.recognizing import refuse_other, require_log
 from unskew.clicks.schema import TEXT, required
+from unskew.clicks.unifying import alike, read_unified, unified
 from unskew.errors import DataError
 
 
@@ -30,19 +31,21 @@ def open_table(
     stands in the place of `click`. Texts are read where asked for or named.
     """
     needed = required(feedback)
-    if not path.exists():
-        raise DataError("there is no such log", path=path, hint="write one with write_log, or check the name")
+    refuse_other(path)
     path = impressions_in(path)
+    files = parquet_files(path)
+    several = len(alike(files)) > 1
     try:
-        present = pq.read_schema(path).names if path.is_file() else pq.ParquetDataset(path).schema.names
+        present = unified(files).names if several else pq.ParquetDataset(path).schema.names
     except (pa.ArrowInvalid, OSError, IndexError) as error:
         raise DataError(f"not a Parquet file ({error})", path=path, hint="a log is read from Parquet") from error
     named = their_columns(columns, present, path)
     ours = {theirs: name for name, theirs in named.items()}
     # their own column of one of our names is not the one that is meant
     read = {name: ours.get(name, name) for name in present if name in ours or name not in named}
-    require_columns([*needed, *(keep or ())], read.values(), path=path)
+    require_log([*needed, *(keep or ())], list(read.values()), path, columns)
     usual = [name for name in read.values() if texts or name not in TEXT]
     wanted = usual if keep is None else [*needed, "randomized", *keep]
     taken = [theirs for theirs, name in read.items() if name in wanted and name != "label"]
-    return pq.read_table(path, columns=taken).rename_columns([read[theirs] for theirs in taken])
+    table = read_unified(files, taken) if several else pq.read_table(path, columns=taken)
+    return table.rename_columns([read[theirs] for theirs in taken])

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from unskew.errors import ConfigError, DataError
 from unskew.types import Array
@@ -46,6 +47,7 @@ OURS = {
     "user_id": "string or int, who saw the page",
 }
 """Columns that have a meaning, besides serp_*."""
+NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
 TEXT = ("query_text", "title", "abstract")
 """Columns of text. They say the same for every impression of a document, so they belong to the lists."""
 
@@ -75,7 +77,7 @@ def refuse_missing(table: Any, name: str, path: Path | str) -> None:
 def whole_numbers(table: Any, name: str, path: Path | str) -> Array:
     """A required column of whole numbers, [N]; booleans and floats without a fraction will do."""
     refuse_missing(table, name, path)
-    values = to_array(table[name])
+    values = to_array(number_column(table[name], name, path))
     if values.dtype.kind == "b":
         return values.astype(np.uint8)
     if values.dtype.kind == "f":
@@ -86,6 +88,19 @@ def whole_numbers(table: Any, name: str, path: Path | str) -> Array:
     if values.dtype.kind not in "iu":
         raise DataError(f"{name} is of type {table[name].type}", path=path, hint=f"make it {REQUIRED[name]}")
     return values
+
+
+def number_column(column: Any, name: str, path: Path | str) -> Any:
+    """A column whose numbers may be written as text."""
+    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+        return column
+    text = pc.utf8_trim_whitespace(column)
+    wrong = pc.invert(pc.match_substring_regex(text, NUMBER))
+    if (many := pc.sum(wrong).as_py() or 0) == 0:
+        return text.cast(pa.float64())
+    row = pc.index(wrong, True).as_py()
+    what = f"{many:,} rows have a {name} that is no number, such as {column[row].as_py()[:100]!r} in row {row + 1}"
+    raise DataError(what, path=path, hint=f"make it {OURS.get(name, 'a number from 0')}")
 
 
 def read_feedback(table: Any, name: str | None, path: Path | str) -> Array:
@@ -100,7 +115,8 @@ def read_feedback(table: Any, name: str | None, path: Path | str) -> Array:
     values = np.nan_to_num(to_array(table[name]).astype(np.float64), nan=0.0, posinf=np.inf, neginf=-np.inf)
     wrong = np.flatnonzero((values < 0) | np.isinf(values))
     if len(wrong):
-        what = f"{len(wrong)} rows have a {name} that is no weight, first row {wrong[0]} with {values[wrong[0]]:g}"
+        first = f"first row {wrong[0] + 1} with {values[wrong[0]]:g}"
+        what = f"{len(wrong)} rows have a {name} that is no weight, {first}"
         raise DataError(what, path=path, hint="feedback is a number from 0; clip or repair it")
     return values.astype(np.uint8 if np.isin(values, (0, 1)).all() else np.float32)
 
@@ -119,7 +135,7 @@ def check_values(position: Array, click: Array, path: Path | str) -> None:
     for values, low, high, (what, hint) in ((click, 0, 1, clicks), (position, 1, np.iinfo(np.int16).max, ranks)):
         if len(values) and (values.min() < low or values.max() > high):
             wrong = np.flatnonzero((values < low) | (values > high))
-            what = f"{len(wrong)} rows have {what}, first row {wrong[0]} with {values[wrong[0]]}"
+            what = f"{len(wrong)} rows have {what}, first row {wrong[0] + 1} with {values[wrong[0]]}"
             raise DataError(what, path=path, hint=hint)
 
 

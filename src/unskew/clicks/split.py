@@ -52,7 +52,7 @@ def split(
         told_by_their_names(columns),
         connect(engine, **options) as running,
     ):
-        log = read_impressions(running, impressions, columns)
+        log = read_impressions(running, impressions, columns, ["timestamp", *by])
         seconds = second_count("gap", gap)
         split = find_and_split(running, log, seconds, by, validation, test, impressions)
         for name, part in split.parts.items():

@@ -12,6 +12,7 @@ from unskew.clicks.engine.engine import connect
 from unskew.clicks.engine.impressions import read_impressions
 from unskew.clicks.joining import join_lists
 from unskew.clicks.naming import told_by_their_names
+from unskew.clicks.schema import REQUIRED
 from unskew.diagnosis.causal.discovery import Discovery, Pool, discover
 from unskew.diagnosis.causal.graph import CLICK, POSITION, RELEVANCE, CausalGraph
 from unskew.diagnosis.causal.sampling import sample_log, sample_table, shown_columns, to_columns
@@ -67,7 +68,7 @@ def causes(
         place = Path(impressions)
         options_of: dict[str, Any] = {"spark_master": spark_master, "memory": memory, "threads": threads}
         with told_by_their_names(columns), connect(engine, scratch=scratch, **options_of) as opened:
-            log = read_impressions(opened, place, columns)
+            log = read_impressions(opened, place, columns, [*REQUIRED, *(factors or ())])
             names = shown_columns(log.columns, factors)
             score = relevance or (USUAL if USUAL in log.columns and run is None else None)
             wanted = [*names, *([] if score is None else [score])]

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from unskew.checking import require_columns
 from unskew.clicks.engine.engine import connect
 from unskew.clicks.engine.impressions import read_impressions
 from unskew.clicks.joining import encodable, match
@@ -57,8 +56,7 @@ def pages_per_query(log: Log | Path | str, lists: Lists, columns: Columns | None
     else:
         keys = {name: theirs for name, theirs in (columns or {}).items() if name in ("page_id", "query_id")}
         with told_by_their_names(keys), connect() as engine:
-            table = read_impressions(engine, log, keys)
-            require_columns(("page_id", "query_id"), table.columns, path=log)
+            table = read_impressions(engine, log, keys, ("page_id", "query_id"))
             counted = table.group_by("query_id").aggregate(pages=table["page_id"].nunique())
             found = engine.to_arrow(counted.filter(counted["query_id"].notnull()))
         ids, pages = found["query_id"], to_array(found["pages"])

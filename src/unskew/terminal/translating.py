@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -22,20 +23,20 @@ def as_flags(message: str, flags: Mapping[str, str]) -> str:
         flag, value = flags.get(found[1]), found[2]
         if flag is None:
             return found[0]
-        return flag if value in (None, "True") else f"{flag} {_word(value)}"
+        return flag if value in (None, "True") else " ".join(f"{flag} {word}" for word in _words(value))
 
     return _GIVEN.sub(said, message)
 
 
-def _word(value: str) -> str:
-    """A value of Python as it is written behind a flag: ["a", "b"] as a,b and {"a": "b"} as a=b."""
+def _words(value: str) -> list[str]:
+    """A value of Python as it is written behind a flag: ["a", "b"] as a,b; of {"a": "b"} each pair as a=b."""
     try:
         meant = json.loads(value)
     except ValueError:
-        return value
+        return [value]
     if isinstance(meant, dict):
-        return ",".join(f"{name}={each}" for name, each in meant.items())
-    return ",".join(map(str, meant)) if isinstance(meant, list) else str(meant)
+        return [shlex.quote(f"{name}={each}") for name, each in meant.items()]
+    return [",".join(map(str, meant)) if isinstance(meant, list) else str(meant)]
 
 
 def flags_of(options: Iterable[Any]) -> dict[str, str]:

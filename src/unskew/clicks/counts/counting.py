@@ -105,7 +105,7 @@ def counts(
     with told_by_their_names(columns), connect(engine, **options) as running:
         rankings = count_rankings(
             running,
-            read_impressions(running, impressions, columns),
+            read_impressions(running, impressions, columns, [*required(feedback), *serp]),
             serp=serp,
             pairs=pairs,
             feedback=feedback,

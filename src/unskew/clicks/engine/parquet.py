@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from unskew.checking import no_such
 from unskew.disk import restore
 from unskew.errors import DataError
 
@@ -23,7 +24,7 @@ def parquet_files(paths: Paths) -> list[str]:
             continue
         place = restore(Path(path))
         if not place.exists():
-            raise DataError("there is no such file or folder", path=place, hint="check the name")
+            raise no_such(place)
         inside = [place] if place.is_file() else sorted(place.rglob("*.parquet"))
         visible = [file for file in inside if file.is_file() and not _hidden(file.relative_to(place))]
         if not visible:

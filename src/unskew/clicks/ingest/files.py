@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
 
-from unskew.checking import known
+from unskew.checking import known, no_such
 from unskew.clicks.engine.parquet import impressions_in
 from unskew.disk import PACKED, unpacked
 from unskew.errors import DataError
@@ -98,7 +98,7 @@ def _meant(source: str | Path) -> Iterator[tuple[Path, bool]]:
                 elif match.is_file():
                     yield match, False
         else:
-            raise DataError("there is no such file or folder", path=source, hint="check the name")
+            raise no_such(source)
     except (OSError, ValueError) as error:
         raise DataError(f"cannot be read: {error}", path=repr(str(source))[:200]) from error
 

@@ -54,7 +54,7 @@ def examination(
     place = Path(impressions)
     options: dict[str, Any] = {"spark_master": spark_master, "memory": memory, "threads": threads}
     with told_by_their_names(columns), connect(engine, scratch=scratch, **options) as running:
-        log = read_impressions(running, place, columns)
+        log = read_impressions(running, place, columns, [*NEEDED, "display_time"])
         model = learn_examination(running, log, asked, place)
         model.facts |= examination_curves(running, add_examination(running, log, model))
     model.save(out, force=force)

@@ -19,6 +19,7 @@ from unskew.checking import known
 from unskew.clicks.engine.engine import Engine, connect
 from unskew.clicks.engine.impressions import read_impressions
 from unskew.clicks.naming import Columns, told_by_their_names
+from unskew.clicks.schema import REQUIRED
 from unskew.clicks.tracking.examination import load_examination
 from unskew.clicks.tracking.examining import add_examination
 from unskew.clicks.tracking.pages import (
@@ -69,9 +70,8 @@ def track(
     model = None if examination is None else load_examination(examination)
     place = Path(impressions)
     with told_by_their_names(columns), connect(engine, **options) as running:
-        log = read_impressions(
-            running, place, columns
-        )  # before there is a store, so that a wrong name leaves none
+        # before there is a store, so that a wrong name leaves none
+        log = read_impressions(running, place, columns, [*REQUIRED, "timestamp"])
         judged = log if model is None else add_examination(running, log, model)
         with writing(Path(out)) as store:
             counts = deliver(running, store, judged, end, refresh, max_rejected, place)
