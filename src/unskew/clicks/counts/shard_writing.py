@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -20,17 +21,19 @@ from unskew.clicks.counts.reduction import Counts, Reduction, rank_counts, reduc
 from unskew.clicks.counts.splitting import part_of, split_table
 from unskew.clicks.engine.parquet import impressions_in
 from unskew.clicks.joining import Missing, encodable
-from unskew.clicks.lists.feature_table import damage_named, is_table, layout_of, table_files
-from unskew.clicks.lists.features import keep_featured, lists_of, write_arrays
+from unskew.clicks.lists.assembling import assemble, candidate_pairs
+from unskew.clicks.lists.feature_table import KEYS, damage_named, is_table, table_files
+from unskew.clicks.lists.features import keep_featured, lists_of, read_features
 from unskew.clicks.lists.letor import read_letor
-from unskew.clicks.lists.scaling import Range, measure_range, merge_ranges
+from unskew.clicks.lists.surveying import Survey, merge_surveys, survey
+from unskew.clicks.lists.tables import FeatureTable, Notes, TablePart, feature_files, open_tables
 from unskew.clicks.log import read_log
 from unskew.clicks.presentation import Kind, Presentation, fit_tallies
 from unskew.clicks.schema import required, to_array
 from unskew.clicks.tallies import merge_tallies, tally_columns
 from unskew.disk import read_json
 from unskew.errors import ConfigError, DataError
-from unskew.types import Array, Lists
+from unskew.types import Array, Columns, Lists
 
 ABOUT = "shards.json"
 FACTS = ("pages", "impressions", "clicks", "queries", "positions", "clickless")
@@ -77,6 +80,8 @@ class ShardSource:
     missing: Literal["error", "drop"] = "error"
     """What to do with impressions without features."""
     doc_ids: bool = False
+    names: Mapping[str, str] = field(default_factory=dict)
+    """Our names of the columns of features to theirs."""
 
     @property
     def held(self) -> float:
@@ -102,7 +107,7 @@ class ShardSource:
 
     def files(self) -> list[Path]:
         """Every file that is read."""
-        lists = table_files(self.lists) if is_table(self.lists[0]) else [Path(path) for path in self.lists]
+        lists = [file for path in self.lists for file in (feature_files(path) if is_table(path) else [Path(path)])]
         pairs = self.counts is not None and self.reduction == "pairs"
         return self.pages() + lists + (table_files(Path(self.counts or "") / "pairs") if pairs else [])
 
@@ -113,34 +118,37 @@ def write_shards(source: ShardSource, folder: Path) -> None:
     parts = split_table(source.pages(), source.columns, spill / "pages", source.shards, source.held)
     presentation = _fit_parts(source, [part for part in parts[:-1] if part is not None])
     facts = np.zeros((source.shards + 1, len(FACTS)), np.int64)
-    ranges: list[tuple[int, Range]] = []
+    surveys: list[Survey] = []
+    columns: Columns | None = None
     ranks = np.zeros((2, 0))
     open_lists = _lists_of(source, spill)
     weighted = counted_weights(source)
     for shard, part in enumerate(parts):
         if part is None:
             continue
-        lists = open_lists(shard)
+        lists = open_lists(shard, part)
         counts, clickless, weights = _reduce(source, part, lists, missing, presentation)
         if counts is None:
             continue
         weighted = source.feedback if weights else weighted
         facts[shard] = [*facts_of(counts), clickless]
         if shard < source.shards:
-            ranges.append((len(lists.features), measure_range((lists,), lists.dim)))
+            surveys.append(survey(lists))
+            columns = lists.columns
             ranks = added_ranks(ranks, rank_counts(counts.position, counts.impressions, counts.clicks))
             counts = counts if source.unseen is None else by_query(counts, source.unseen)
         save_shard(counts, shard_file(folder, shard))
     shutil.rmtree(spill)
-    if missing.lost and (source.missing == "error" or not ranges):
+    if missing.lost and (source.missing == "error" or not surveys):
         hint = 'add their features, or set data.missing_features = "drop"'
         raise DataError(str(missing), path=source.log or source.counts, hint=hint)
-    if not ranges:
+    if not surveys:
         raise DataError("there is nothing to learn from", path=source.log or source.counts)
     about = {
         "facts": facts.tolist(),
         "by_rank": ranks.tolist(),
-        "range": np.stack(merge_ranges(ranges)).tolist(),
+        "survey": merge_surveys(surveys).to_dict(),
+        "columns": None if columns is None else [columns.names, dict(columns.categories)],
         "presentation": presentation.to_dict(),
         "missing": missing.lost,
         "weighted": weighted,
@@ -195,26 +203,52 @@ def check_columns(source: ShardSource) -> None:
         require_columns(source.columns, present, path=path)
 
 
-def _lists_of(source: ShardSource, spill: Path) -> Callable[[int], Lists]:
-    """A function from a shard to the lists of its queries, in memory."""
+def _lists_of(source: ShardSource, spill: Path) -> Callable[[int, Path], Lists]:
+    """A function from a shard, and the part of the log that it shows, to the lists of its queries, in memory."""
     if not is_table(source.lists[0]):
-        whole = read_letor(list(source.lists), doc_ids=source.doc_ids)
-        part = part_of(encodable(whole.query_ids), source.shards, source.held)
-        return lambda shard: whole.take(part == shard)
-    files = split_table(table_files(source.lists), None, spill / "features", source.shards, source.held)
+        return _taken(source, read_letor(list(source.lists), doc_ids=source.doc_ids))
+    notes: Notes = []
+    tables = open_tables(source.lists, source.names, notes)
+    pairs = [table for table in tables if table.kind == "pair"]
+    if len(pairs) > 1 or any(
+        part.table is not None or not _own_keys(part) for each in pairs for part in each.parts
+    ):
+        return _taken(source, read_features(list(source.lists), columns=source.names))
+    for note in notes:
+        warnings.warn(note, stacklevel=6)
+    others = [table for table in tables if table.kind != "pair"]
+    dealt: list[Path | None] = [None] * (source.shards + 1)
+    for table in pairs:
+        files = [Path(part.path) for part in table.parts]
+        dealt = split_table(files, None, spill / "features", source.shards, source.held)
 
-    def lists(shard: int) -> Lists:
-        path, own = files[shard], spill / f"lists-{shard}"
-        if path is None:
+    def lists(shard: int, part: Path) -> Lists:
+        path = dealt[shard]
+        if pairs and path is None:
             return Lists(np.zeros((0, 0)), np.zeros(1, np.int64), np.zeros(0), np.zeros(0, np.int64))
-        own.mkdir()
-        write_arrays([path], layout_of([path]), own)
-        path.unlink()
-        arrays = {each.stem: np.load(each, allow_pickle=False) for each in own.glob("*.npy")}
-        shutil.rmtree(own)
+        own = [replace(table, parts=(replace(table.parts[0], path=path),)) for table in pairs if path is not None]
+        whole: list[FeatureTable] = (
+            [own[0] if table.kind == "pair" else table for table in tables] if own else others
+        )
+        arrays = assemble(
+            whole, None if own else candidate_pairs(part), [], lambda shape: np.empty(shape, np.float32)
+        )
+        if path is not None:
+            path.unlink()
         return lists_of(arrays, source.lists[0])
 
     return lists
+
+
+def _taken(source: ShardSource, whole: Lists) -> Callable[[int, Path], Lists]:
+    """The queries of each shard, taken from all lists, which are memory-mapped."""
+    part = part_of(encodable(whole.query_ids), source.shards, source.held)
+    return lambda shard, _: whole.take(part == shard)
+
+
+def _own_keys(part: TablePart) -> bool:
+    """Whether a file has our names for its keys, and so can be dealt out."""
+    return all(part.theirs[key] == key for key in KEYS)
 
 
 def _fit_parts(source: ShardSource, parts: Sequence[Path]) -> Presentation:

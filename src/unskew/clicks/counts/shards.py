@@ -4,7 +4,8 @@
                                and where each query starts (offsets)
     KEY/shards.json            facts: [shards + 1, 6] pages, impressions, clicks, queries, last rank, pages
                                without a click; the last row is the shard held out for validation
-                               range: [4, D] lowest, highest, mean and deviation of every training feature
+                               survey: numbers and gaps of every training feature; columns: their names and
+                               categories. Features stay as they are, and are encoded when a shard is loaded
                                presentation: how the columns serp_* were encoded
                                missing: impressions left out for want of features
 
@@ -21,6 +22,7 @@ from __future__ import annotations
 import atexit
 import math
 import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -40,17 +42,20 @@ from unskew.clicks.counts.shard_writing import (
     shard_file,
     write_shards,
 )
-from unskew.clicks.lists.feature_table import count_values, is_table, table_files
+from unskew.clicks.lists.encoding import Encoding
+from unskew.clicks.lists.feature_table import count_values, is_table
 from unskew.clicks.lists.letor import read_letor
 from unskew.clicks.lists.scaling import SCALINGS, Range, Scaler, fit_scaler, fitted_scaler
 from unskew.clicks.lists.store import UnwritableCache, cache_root, content_digest, entry_key, fetch_entry
+from unskew.clicks.lists.surveying import Survey, encoded_range
+from unskew.clicks.lists.tables import feature_files
 from unskew.clicks.presentation import Presentation
 from unskew.disk import Scratch, read_json
 from unskew.errors import DataError
-from unskew.types import Array, Lists
+from unskew.types import Array, Columns, Lists
 
 ANEW = "delete its folder, and run again"
-SHARD_FORMAT = 3
+SHARD_FORMAT = 4
 """To be raised when what is written changes, so that shards of an earlier version are not taken for ours."""
 
 
@@ -65,7 +70,10 @@ class Shards:
     """[shards + 1, 6] int64, see FACTS."""
     by_rank: Array
     """[2, P] impressions and clicks of the training shards at each rank."""
-    range: Array
+    survey: Survey
+    """The training documents in numbers, as they are."""
+    columns: Columns | None
+    """What the features are called, as they are."""
     presentation: Presentation
     """How the presentation columns are encoded, fitted on the training shards."""
     name: str = "shards"
@@ -73,6 +81,8 @@ class Shards:
     """The column of weights that stands in the place of clicks; None where feedback is clicks."""
     missing: int = 0
     """Impressions that were left out for want of features."""
+    encoding: Encoding | None = None
+    """What the features of a shard become when it is loaded."""
 
     def __len__(self) -> int:
         return len(self.facts) - 1
@@ -80,7 +90,13 @@ class Shards:
     @property
     def dim(self) -> int:
         """Number of features."""
-        return int(self.range.shape[1])
+        return len(self.range.low)
+
+    @property
+    def range(self) -> Range:
+        """Lowest, highest, mean and deviation of every feature, encoded where an encoding is set."""
+        encoded = self.encoding is not None and self.encoding.fields
+        return encoded_range(self.encoding, self.survey) if self.encoding and encoded else self.survey.range()
 
     @property
     def pages(self) -> Array:
@@ -109,8 +125,9 @@ class Shards:
             raise DataError(f"damaged ({min(lost)} is missing)", path=path, hint=ANEW)
         offsets, features = arrays["offsets"], arrays["features"]
         labels, queries = np.zeros(len(features), np.int16), np.arange(len(offsets) - 1)
+        lists = Lists(features, offsets, labels, queries, name=self.name, columns=self.columns)
         return Counts(
-            lists=Lists(features, offsets, labels, queries, name=self.name),
+            lists=lists if self.encoding is None else self.encoding.apply(lists),
             **{name: arrays[name].astype(np.int64) for name in ("query", "row", "position")},
             clicks=arrays["clicks"],
             impressions=arrays["impressions"],
@@ -123,8 +140,11 @@ class Shards:
     def fit_scaler(self, kind: str, *others: Lists) -> Scaler:
         """As `clicks.scaling.fit_scaler` on all training documents, from the numbers kept."""
         if not SCALINGS[kind].all_sets:
-            return fitted_scaler(kind, Range(*self.range))
-        ends = Lists(self.range[:2], np.array([0, 2]), np.zeros(2, np.int16), np.array([0]), name=self.name)
+            columns = self.columns if self.encoding is None else self.encoding.columns
+            return fitted_scaler(kind, self.range, columns)
+        ends = Lists(
+            np.stack(self.range[:2]), np.array([0, 2]), np.zeros(2, np.int16), np.array([0]), name=self.name
+        )
         return fit_scaler(kind, ends, *others)
 
 
@@ -148,7 +168,8 @@ def open_shards(source: ShardSource, *, cache: bool | str | Path = True) -> Shar
             key,
             facts=np.array(about["facts"], np.int64),
             by_rank=np.array(about["by_rank"]),
-            range=np.array(about["range"]),
+            survey=Survey.from_dict(about["survey"]),
+            columns=None if about["columns"] is None else columns_of(*about["columns"]),
             presentation=Presentation.from_dict(about["presentation"]),
             name=str(source.log or source.counts),
             weighted=about["weighted"],
@@ -156,6 +177,11 @@ def open_shards(source: ShardSource, *, cache: bool | str | Path = True) -> Shar
         )
     except (ValueError, KeyError, TypeError) as error:
         raise DataError(f"damaged ({error})", path=folder / ABOUT, hint=ANEW) from error
+
+
+def columns_of(names: Sequence[str], categories: Mapping[str, Sequence[str]]) -> Columns:
+    """The names of features, from JSON."""
+    return Columns(tuple(names), {name: tuple(values) for name, values in categories.items()})
 
 
 def _where_written(root: Path, key: str, source: ShardSource) -> Path:
@@ -175,7 +201,8 @@ def shards_for(memory: int, source: ShardSource) -> int:
     """How many shards let two of them, or one that is being written, be in so many bytes of memory."""
     slots = sum(int(pq.read_metadata(path).num_rows) for path in source.pages())
     if is_table(source.lists[0]):
-        features = 4 * sum(count_values(pq.read_metadata(path)) for path in table_files(source.lists))
+        files = [path for each in source.lists for path in feature_files(each)]
+        features = 4 * sum(count_values(pq.read_metadata(path)) for path in files)
     else:
         features = read_letor(list(source.lists), doc_ids=source.doc_ids).features.nbytes
     beside = features // 2 if source.unseen is not None else 0  # 32 bytes for each document, besides its features

@@ -14,7 +14,7 @@ Legend: N documents, n of them in a block, D features as they are, E encoded one
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -24,11 +24,10 @@ from pydantic import Field
 
 from unskew.checking import Config, did_you_mean
 from unskew.clicks.lists.fields import CategoryField, Gaps, NumberField
+from unskew.clicks.lists.surveying import Survey, row_blocks, survey
 from unskew.errors import DataError
 from unskew.types import Array, Columns, Lists
 
-BLOCK_VALUES = 2**22
-"""Matrix entries encoded at once."""
 AS_TRAINED = "give the features that the model was trained on"
 
 
@@ -170,34 +169,25 @@ def fit_encoding(lists: Lists, rules: EncodingRules | None = None) -> Encoding:
     [[1.0, 0.0, 1.0, 0.0], [2.0, 1.0, 1.0, 0.0], [3.0, 0.0, 0.0, 1.0]]
     """
     rules = rules or EncodingRules()
-    columns = lists.columns
-    if columns is None:
-        if not has_gaps(lists):
-            return Encoding(missing_values=rules.missing_values)
-        columns = Columns(tuple(f"feature {at + 1}" for at in range(lists.dim)))
-    total, missing = np.zeros(lists.dim), np.zeros(lists.dim, np.int64)
-    counts = {name: np.zeros(len(values), np.int64) for name, values in columns.categories.items()}
-    for rows in row_blocks(*lists.features.shape):
-        block = np.asarray(lists.features[rows], np.float64)
-        gaps = np.isnan(block)
-        missing += gaps.sum(0)
-        total += np.where(gaps, 0.0, block).sum(0)
-        for name, seen in counts.items():
-            column = block[:, columns.names.index(name)]
-            seen += np.bincount(column[~np.isnan(column)].astype(np.int64), minlength=len(seen))
-    means = total / np.maximum(len(lists.features) - missing, 1)
+    if lists.columns is not None:
+        return encoding_of(survey(lists), lists.columns, rules)
+    if not has_gaps(lists):
+        return Encoding(missing_values=rules.missing_values)
+    return encoding_of(survey(lists), Columns(tuple(f"feature {at + 1}" for at in range(lists.dim))), rules)
+
+
+def encoding_of(found: Survey, columns: Columns, rules: EncodingRules) -> Encoding:
+    """The encoding of features of which this is known."""
     marked, fields = rules.missing_values == "indicator", list[NumberField | CategoryField]()
-    for name, mean, gap in zip(columns.names, means, missing > 0, strict=True):
-        if name in counts:
-            frequent = _frequent(columns.categories[name], counts[name], rules)
-            rare = len(frequent) < int((counts[name] > 0).sum())
-            fields.append(CategoryField(name, frequent, rare=rare, gaps=bool(gap), marked=marked))
+    for at, (name, gaps) in enumerate(zip(columns.names, found.gaps.tolist(), strict=True)):
+        if name in found.counts:
+            counts = found.counts[name]
+            frequent = _frequent(columns.categories[name], counts, rules)
+            rare = len(frequent) < int((counts > 0).sum())
+            fields.append(CategoryField(name, frequent, rare=rare, gaps=gaps, marked=marked))
         else:
-            fields.append(NumberField(name, float(np.float32(mean)), gaps=bool(gap), marked=marked))
-    encoding = Encoding(tuple(fields), rules.missing_values)
-    if not encoding.columns.names:
-        raise DataError("no feature is left to learn from", path=lists.name, hint="give numbers or categories")
-    return encoding
+            fields.append(NumberField(name, float(np.float32(found.mean[at])), gaps=gaps, marked=marked))
+    return Encoding(tuple(fields), rules.missing_values)
 
 
 def _frequent(values: Sequence[str], counts: Array, rules: EncodingRules) -> tuple[str, ...]:
@@ -226,10 +216,3 @@ def _refuse_gaps(lists: Lists) -> None:
             row, feature = np.argwhere(broken)[0]
             what = f"document {rows.start + row}: feature {feature + 1} is missing or not finite"
             raise DataError(what, path=lists.name, hint="fill it: training had no gaps")
-
-
-def row_blocks(rows: int, width: int) -> Iterator[slice]:
-    """Rows in blocks of a bounded size."""
-    step = max(1, BLOCK_VALUES // max(1, width))
-    for start in range(0, rows, step):
-        yield slice(start, min(rows, start + step))

@@ -1,176 +1,111 @@
-"""Features by (query_id, doc_id) from Parquet, as lists: one file, several, or a folder of part files.
+"""Features by item, by query and by pair of both, joined into lists: from Parquet, CSV, folders, or frames.
 
-    query_id, doc_id          string or int
-    label                     int from 0, optional, for evaluation only
-    anything else             one number per column; or one single column with a list of numbers
+    query_id, doc_id          string or int: which of them a table has says what its rows are
+    label                     int from 0, optional, for evaluation only, in a table of pairs
+    query_text, title, ...    what rankers read (`texts.py`), no features
+    anything else             a number, a date, a category, or a list of numbers (`values.py`)
 
-Rows may come in any order; documents of a query are brought together in the order in which they appear. The
-matrix is written once into the cache (`store.py`) and memory-mapped from there, so it is never whole in memory.
+The documents of a query are the pairs that tables of pairs have. Where there is no such table, they are those of
+`candidates`: the pairs that a log shows. A pair without a row in the table of items is left out, so that a log
+says which impressions have no features; a query without a row has missing values. Rows may come in any order.
+From files the matrix is written once into the cache (`store.py`) and memory-mapped, never whole in memory.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from functools import partial
+import warnings
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from unskew.clicks.joining import Missing, encode, find_rows
-from unskew.clicks.lists.feature_table import KEYS, Layout, blocks, damage_named, layout_of, table_files
+from unskew.clicks.frames import is_frame
+from unskew.clicks.joining import Missing, find_rows
+from unskew.clicks.lists.assembling import assemble, candidate_pairs
+from unskew.clicks.lists.feature_table import table_files
 from unskew.clicks.lists.store import parsed_files
-from unskew.clicks.lists.svmlight import HIGHEST_GRADE
-from unskew.clicks.schema import refuse_missing, to_array
+from unskew.clicks.lists.tables import Notes, Source, feature_files, open_tables
 from unskew.disk import PathLike
 from unskew.errors import DataError
-from unskew.types import Array, Columns, Lists
-
-LONGEST_ID = 1000
+from unskew.types import Columns, Lists
 
 
 def read_features(
-    path_or_paths: PathLike | Sequence[PathLike], *, cache: bool | PathLike = True, name: str | None = None
+    sources: Source | Sequence[Source],
+    *,
+    columns: Mapping[str, str] | None = None,
+    candidates: Source | None = None,
+    cache: bool | PathLike = True,
+    name: str | None = None,
 ) -> Lists:
-    """Read lists from a Parquet table of features by query_id and doc_id.
+    """Read lists from tables of features: of items, of queries, of pairs, joined by query_id and doc_id.
 
-    >>> import tempfile
-    >>> path = Path(tempfile.mkdtemp()) / "features.parquet"
-    >>> pq.write_table(pa.table({"query_id": ["b", "a", "b"], "doc_id": [1, 1, 2], "bm25": [3.0, 1.0, 2.0]}), path)
-    >>> lists = read_features(path, cache=False)
+    A source is a file of Parquet, CSV or TSV (plain or compressed), a folder of them, a data frame, an Arrow table
+    or a dict of columns. `columns` are our names to theirs: {"doc_id": "sku"}. `candidates` is a table with
+    query_id and doc_id, such as a log: its pairs are the documents where no table of features has pairs.
+
+    >>> items = {"doc_id": ["a", "b"], "price": [3.0, None], "brand": ["acme", "bolt"]}
+    >>> shown = {"query_id": ["wing", "wing", "rudder"], "doc_id": ["b", "a", "a"]}
+    >>> lists = read_features(items, candidates=shown)
+    >>> lists.columns.names, lists.columns.categories
+    (('price', 'brand'), {'brand': ('acme', 'bolt')})
     >>> lists.query_ids.tolist(), lists.offsets.tolist(), lists.features.tolist()
-    (['b', 'a'], [0, 2, 3], [[3.0], [2.0], [1.0]])
+    (['rudder', 'wing'], [0, 1, 3], [[3.0, 0.0], [3.0, 0.0], [nan, 1.0]])
     """
-    files = table_files(path_or_paths)
-    write = partial(write_arrays, files, layout_of(files))
-    arrays: dict[str, Any] = parsed_files(files, {"kind": "features", "names": True}, cache, write)
-    return lists_of(arrays, name or files[0].name)
+    several = list(sources) if isinstance(sources, list | tuple) else [sources]
+    if not several:
+        raise DataError("no features were named")
+    if any(is_frame(source) for source in several) or is_frame(candidates):
+        arrays, first = in_memory(several, columns, candidates), "features"
+    else:
+        files = [path for source in several for path in feature_files(source)]
+        asked = [] if candidates is None else table_files(candidates)
+        options = {"kind": "features", "columns": dict(columns or {}), "files": len(files)}
+
+        def write(folder: Path) -> None:
+            write_arrays(several, columns, candidates, folder)
+
+        arrays, first = dict(parsed_files([*files, *asked], options, cache, write)), files[0].name
+    return lists_of(arrays, name or first)
 
 
 def lists_of(arrays: dict[str, Any], name: str) -> Lists:
-    """The lists that `write_arrays` wrote."""
+    """The lists that `assemble` made, after its notes are told."""
     about = json.loads(arrays.pop("columns").tobytes())
+    for note in about["notes"]:
+        warnings.warn(note, stacklevel=3)
     categories = {each: tuple(values) for each, values in about["categories"].items()}
     return Lists(**arrays, name=name, columns=Columns(tuple(about["names"]), categories))
 
 
-# ---- from files to arrays ----
+def in_memory(sources: Sequence[Source], columns: Mapping[str, str] | None, candidates: Source | None) -> Any:
+    """The arrays of `Lists`, in memory."""
+    notes: Notes = []
+    tables = open_tables(sources, columns, notes)
+    pairs = None if candidates is None else candidate_pairs(candidates, columns)
+    return assemble(tables, pairs, notes, lambda shape: np.empty(shape, np.float32))
 
 
-def write_arrays(files: Sequence[Path], layout: Layout, folder: Path) -> None:
+def write_arrays(
+    sources: Sequence[Source], columns: Mapping[str, str] | None, candidates: Source | None, folder: Path
+) -> None:
     """Write the arrays of `Lists` into a folder, the matrix block after block."""
-    wanted = [*KEYS, *(["label"] if layout.labelled else [])]
-    with damage_named(files[0]):
-        heads = pa.concat_tables(
-            [pq.read_table(path, columns=wanted) for path in files], promote_options="permissive"
-        )
-    if not len(heads):
-        raise DataError("the table has no rows", path=files[0])
-    for key in KEYS:
-        refuse_missing(heads, key, files[0])
-    query, query_ids = encode(heads["query_id"])
-    doc_ids = _plain_ids(heads["doc_id"])
-    _refuse_twins(query, heads, files[0])
-    order = None if (np.diff(query) >= 0).all() else np.argsort(query, kind="stable")
-    place = None if order is None else np.argsort(order, kind="stable")  # [N] where each row of the files goes
-    labels = _labels(heads, files[0]) if layout.labelled else np.zeros(len(heads), np.int16)
-    columns = {
-        "offsets": np.concatenate([[0], np.cumsum(np.bincount(query))]).astype(np.int64),
-        "query_ids": _plain_ids(pa.array(query_ids)),
-        "doc_ids": doc_ids if order is None else doc_ids[order],
-        "labels": labels if order is None else labels[order],
-    }
-    del heads
-    for column, values in columns.items():
+    notes: Notes = []
+    tables = open_tables(sources, columns, notes)
+    pairs = None if candidates is None else candidate_pairs(candidates, columns)
+    arrays = assemble(
+        tables,
+        pairs,
+        notes,
+        lambda shape: np.lib.format.open_memmap(folder / "features.npy", "w+", np.float32, shape),
+    )
+    del arrays["features"]  # closed, it is on disk
+    for column, values in arrays.items():
         np.save(folder / f"{column}.npy", values, allow_pickle=False)
-    width = _write_matrix(files, layout, folder / "features.npy", len(labels), place)
-    single = [f"{layout.columns[0]}[{at}]" for at in range(width)]
-    about = {"names": single if layout.single else list(layout.columns), "categories": {}}
-    np.save(folder / "columns.npy", np.frombuffer(json.dumps(about).encode(), np.uint8))
-
-
-def _write_matrix(files: Sequence[Path], layout: Layout, out: Path, rows: int, place: Array | None) -> int:
-    matrix, start = None, 0
-    for path in files:
-        row = 0
-        for batch in blocks(path, list(layout.columns)):
-            values = _values(batch, layout, path, row)
-            if matrix is None:
-                matrix = np.lib.format.open_memmap(out, "w+", np.float32, (rows, values.shape[1]))
-            if values.shape[1] != matrix.shape[1]:
-                what = f"lists of {values.shape[1]} numbers, where those before have {matrix.shape[1]}"
-                raise DataError(what, path=path, line=row, hint="make them of equal length")
-            span = slice(start, start + len(values))
-            matrix[span if place is None else place[span]] = values
-            start, row = start + len(values), row + len(values)
-    assert matrix is not None
-    matrix.flush()
-    return int(matrix.shape[1])
-
-
-def _values(batch: Any, layout: Layout, path: Path, first: int) -> Array:
-    """[n, D] float32, all of them finite."""
-    if layout.single:
-        column = batch.column(0)
-        lengths = np.diff(pc.list_value_length(column).fill_null(-1).to_numpy(zero_copy_only=False), prepend=0)
-        width = int(lengths[0])
-        if width < 1 or lengths[1:].any():
-            row = first + (int(np.flatnonzero(lengths[1:])[0]) + 1 if width >= 1 else 0)
-            raise DataError("list is missing, empty or of another length", path=path, line=row)
-        values = _floats(pc.list_flatten(column)).reshape(len(batch), width)
-    else:
-        values = np.column_stack([_floats(column) for column in batch.columns])
-    broken = ~np.isfinite(values)
-    if broken.any():
-        row, feature = np.argwhere(broken)[0]
-        name = f"{layout.columns[0]}[{feature}]" if layout.single else layout.columns[feature]
-        hint = "fill missing values, and keep within 32-bit floats"
-        raise DataError(f"row {first + row}: {name} is missing or not finite", path=path, hint=hint)
-    return values
-
-
-def _floats(column: Any) -> Array:
-    column = column.cast(pa.uint8()) if pa.types.is_boolean(column.type) else column
-    with np.errstate(over="ignore", invalid="ignore"):
-        values: Array = column.to_numpy(zero_copy_only=False).astype(np.float32)
-    return values
-
-
-def _plain_ids(column: Any) -> Array:
-    """Ids as integers or as strings of fixed width."""
-    values = to_array(column)
-    if values.dtype.kind in "iu":
-        return values.astype(np.int64)
-    longest = max((len(value) for value in values), default=0)
-    if longest > LONGEST_ID:
-        raise DataError(f"an id has {longest:,} characters", hint=f"ids have up to {LONGEST_ID:,}")
-    return values.astype(np.str_)
-
-
-def _labels(heads: Any, path: Path) -> Array:
-    values = to_array(heads["label"])
-    if values.dtype.kind not in "iuf" or not ((values >= 0) & (values <= HIGHEST_GRADE) & (values % 1 == 0)).all():
-        raise DataError("a label is not a whole number from 0", path=path, hint="map the grades to 0, 1, 2, ...")
-    return values.astype(np.int16)
-
-
-def _refuse_twins(query: Array, heads: Any, path: Path) -> None:
-    """One row for each document of a query."""
-    document, _ = encode(heads["doc_id"])
-    pair = query.astype(np.int64) * (int(document.max()) + 1) + document
-    found, first, times = np.unique(pair, return_index=True, return_counts=True)
-    if len(found) < len(pair):
-        twice = int(first[times > 1].min())
-        example = f"query {heads['query_id'][twice].as_py()}, document {heads['doc_id'][twice].as_py()}"
-        raise DataError(
-            f"{len(pair) - len(found)} rows repeat a document of their query, first {example}",
-            path=path,
-            hint="keep one row for each query_id and doc_id",
-        )
 
 
 def keep_featured(log: Path, lists: Lists, out: Path, missing: Missing) -> Path:
