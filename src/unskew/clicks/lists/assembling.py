@@ -101,27 +101,37 @@ def assemble(
 
 
 def candidate_pairs(source: Any, columns: Mapping[str, str] | None = None) -> Any:
-    """The distinct pairs of query_id and doc_id that a log or table has, sorted."""
+    """The distinct pairs of query_id and doc_id that a log or table, or several of them, have, sorted."""
+    several = list(source) if isinstance(source, list | tuple) else [source]
+    found = alike([_pairs_of(each, columns or {}) for each in several])
+    if len(several) > 1:
+        found = found.group_by(list(KEYS)).aggregate([])
+    return found.sort_by([(key, "ascending") for key in KEYS])
+
+
+def _pairs_of(source: Any, columns: Mapping[str, str]) -> Any:
+    path = type(source).__name__ if is_frame(source) else source
     if is_frame(source) or set(feature_files(impressions_in(source)).values()) != {"parquet"}:
         table = arrow_table(source)
-        path: Path | str = type(source).__name__ if is_frame(source) else source
-        theirs = {ours: name for ours, name in (columns or {}).items() if name in table.column_names}
-        table = renamed(table, theirs, path)
-        require_columns(KEYS, table.column_names, path=path, hint="candidates have query_id and doc_id")
-        found = table.select(list(KEYS)).group_by(list(KEYS)).aggregate([])
+        theirs = _their_keys(columns, table.column_names, path)
+        found = renamed(table.select(list(theirs.values())), theirs, path).group_by(list(KEYS)).aggregate([])
     else:
-        path = source
         with connect("duckdb") as engine:
-            told = engine.read_parquet([str(file) for file in table_files(impressions_in(source))])
-            there = {name: (columns or {}).get(name, name) for name in KEYS}
-            there = {ours: theirs if theirs in told.columns else ours for ours, theirs in there.items()}
-            require_columns(there.values(), told.columns, path=path, hint="candidates have query_id and doc_id")
+            shown = engine.read_parquet([str(file) for file in table_files(impressions_in(source))])
+            theirs = _their_keys(columns, shown.columns, path)
             found = engine.to_arrow(
-                told.select(**{ours: told[theirs] for ours, theirs in there.items()}).distinct()
+                shown.select(**{ours: shown[name] for ours, name in theirs.items()}).distinct()
             )
     for key in KEYS:
         refuse_missing(found, key, path)
-    return found.sort_by([(key, "ascending") for key in KEYS])
+    return found
+
+
+def _their_keys(columns: Mapping[str, str], names: Sequence[str], path: Path | str) -> dict[str, str]:
+    """What query_id and doc_id are called in a table with these columns."""
+    theirs = {key: columns[key] if columns.get(key) in names else key for key in KEYS}
+    require_columns(theirs.values(), names, path=path, hint="candidates have query_id and doc_id")
+    return theirs
 
 
 def documents_of(heads: Sequence[Any], paths: Sequence[Path | str]) -> Documents:

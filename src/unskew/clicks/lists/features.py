@@ -23,10 +23,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from unskew.clicks.engine.parquet import impressions_in
 from unskew.clicks.frames import is_frame
 from unskew.clicks.joining import Missing, find_rows
 from unskew.clicks.lists.assembling import assemble, candidate_pairs
-from unskew.clicks.lists.feature_table import table_files
+from unskew.clicks.lists.feature_table import KEYS
 from unskew.clicks.lists.store import parsed_files
 from unskew.clicks.lists.tables import Notes, Source, feature_files, open_tables
 from unskew.disk import PathLike
@@ -38,7 +39,7 @@ def read_features(
     sources: Source | Sequence[Source],
     *,
     columns: Mapping[str, str] | None = None,
-    candidates: Source | None = None,
+    candidates: Source | Sequence[Source] | None = None,
     cache: bool | PathLike = True,
     name: str | None = None,
 ) -> Lists:
@@ -46,7 +47,8 @@ def read_features(
 
     A source is a file of Parquet, CSV or TSV (plain or compressed), a folder of them, a data frame, an Arrow table
     or a dict of columns. `columns` are our names to theirs: {"doc_id": "sku"}. `candidates` is a table with
-    query_id and doc_id, such as a log: its pairs are the documents where no table of features has pairs.
+    query_id and doc_id, such as a log, or several of them: their pairs are the documents where no table of
+    features has pairs.
 
     >>> items = {"doc_id": ["a", "b"], "price": [3.0, None], "brand": ["acme", "bolt"]}
     >>> shown = {"query_id": ["wing", "wing", "rudder"], "doc_id": ["b", "a", "a"]}
@@ -56,14 +58,15 @@ def read_features(
     >>> lists.query_ids.tolist(), lists.offsets.tolist(), lists.features.tolist()
     (['rudder', 'wing'], [0, 1, 3], [[3.0, 0.0], [3.0, 0.0], [nan, 1.0]])
     """
-    several = list(sources) if isinstance(sources, list | tuple) else [sources]
+    several = _several(sources)
     if not several:
         raise DataError("no features were named")
-    if any(is_frame(source) for source in several) or is_frame(candidates):
+    if any(is_frame(source) for source in [*several, *_several(candidates)]):
         arrays, first = in_memory(several, columns, candidates), "features"
     else:
         files = [path for source in several for path in feature_files(source)]
-        asked = [] if candidates is None else table_files(candidates)
+        shown = [] if candidates is None else _several(candidates)
+        asked = [path for source in shown for path in feature_files(impressions_in(source))]
         options = {"kind": "features", "columns": dict(columns or {}), "files": len(files)}
 
         def write(folder: Path) -> None:
@@ -71,6 +74,10 @@ def read_features(
 
         arrays, first = dict(parsed_files([*files, *asked], options, cache, write)), files[0].name
     return lists_of(arrays, name or first)
+
+
+def _several(sources: Source | Sequence[Source] | None) -> list[Source]:
+    return list(sources) if isinstance(sources, list | tuple) else [sources]
 
 
 def lists_of(arrays: dict[str, Any], name: str) -> Lists:
@@ -85,7 +92,7 @@ def lists_of(arrays: dict[str, Any], name: str) -> Lists:
 def in_memory(sources: Sequence[Source], columns: Mapping[str, str] | None, candidates: Source | None) -> Any:
     """The arrays of `Lists`, in memory."""
     notes: Notes = []
-    tables = open_tables(sources, columns, notes)
+    tables = open_tables(sources, columns, notes, () if candidates is None else KEYS)
     pairs = None if candidates is None else candidate_pairs(candidates, columns)
     return assemble(tables, pairs, notes, lambda shape: np.empty(shape, np.float32))
 
@@ -95,7 +102,7 @@ def write_arrays(
 ) -> None:
     """Write the arrays of `Lists` into a folder, the matrix block after block."""
     notes: Notes = []
-    tables = open_tables(sources, columns, notes)
+    tables = open_tables(sources, columns, notes, () if candidates is None else KEYS)
     pairs = None if candidates is None else candidate_pairs(candidates, columns)
     arrays = assemble(
         tables,

@@ -151,13 +151,19 @@ def feature_files(source: Source) -> dict[Path, str]:
     return files
 
 
-def open_tables(sources: Sequence[Source], columns: Mapping[str, str] | None, notes: Notes) -> list[FeatureTable]:
-    """The tables of these sources, with their features surveyed; `columns` are our names to theirs."""
+def open_tables(
+    sources: Sequence[Source], columns: Mapping[str, str] | None, notes: Notes, keys: Sequence[str] = ()
+) -> list[FeatureTable]:
+    """The tables of these sources, with their features surveyed; `columns` are our names to theirs.
+
+    `keys` are columns that candidates have, so that the tables need not.
+    """
     parts = [part for source in sources for part in _parts(source, columns or {})]
-    unknown = [theirs for ours, theirs in (columns or {}).items() if not any(ours in p.theirs for p in parts)]
+    there = {*keys, *(name for part in parts for name in part.theirs)}
+    unknown = [theirs for ours, theirs in (columns or {}).items() if ours not in there and theirs not in there]
     if unknown:
-        there = ", ".join(dict.fromkeys(name for part in parts for name in part.theirs.values()))
-        raise DataError(f"there is no column {unknown[0]}; there are {there[:500]}", path=parts[0].path)
+        listed = ", ".join(dict.fromkeys(name for part in parts for name in part.theirs.values()))[:500]
+        raise DataError(f"there is no column {unknown[0]}; there are {listed}", path=parts[0].path)
     tables: dict[tuple[TableKind, frozenset[str]], list[TablePart]] = {}
     for part in parts:
         tables.setdefault((_kind(part), frozenset(part.schema.names)), []).append(part)
