@@ -136,18 +136,19 @@ def test_help_is_printed_whole(command: Callable[..., None]) -> None:
     for parameter in inspect.signature(flat(command)).parameters.values():
         told = getattr(parameter.annotation, "__metadata__", ())
         texts += [about.help for about in told if about.help]
-    shown = CliRunner().invoke(app, [command.__name__, "--help"], env={"COLUMNS": "500"}).stdout
+    shown = "".join(CliRunner().invoke(app, [command.__name__, "-h"]).stdout.split())  # lines are broken anywhere
     for text in texts:
-        assert text in shown
+        assert "".join(text.split()) in shown
 
 
 def test_every_command_is_a_verb_or_a_list_of_names_in_python() -> None:
     for command in COMMANDS:
-        name = "Traffic" if command.__name__ == "traffic" else command.__name__  # a world with methods of its own
+        apart = {"traffic": "Traffic", "scalings": "SCALINGS"}  # a world with methods of its own, and a bare table
+        name = apart.get(command.__name__, command.__name__)
         assert name in unskew.__all__
         there = getattr(unskew, name)
-        assert callable(there) or there.__name__ in ("unskew.learning.methods", "unskew.clicks.simulate")
-    assert 30 <= len(unskew.__all__) <= 45
+        assert callable(there) or name in ("methods", "rankers", "behaviours", "SCALINGS")
+    assert 30 <= len(unskew.__all__) <= 60
     assert set(unskew.__all__) <= set(dir(unskew))
     assert unskew.methods.METHODS is unskew.METHODS
     assert isinstance(unskew.behaviours.PositionBias(), unskew.BEHAVIOURS["position"])
@@ -347,7 +348,7 @@ def test_results_go_to_standard_output_and_progress_to_standard_error(world: Pat
     loud = in_its_own_process("learn", write_run_file(world, "loud"))
     assert loud.status == 0, loud.error
     assert loud.out.startswith(f"finished: {world / 'loud'}\n")
-    assert "6/6" in loud.error
+    assert loud.error.startswith("To do it again: ")  # a bar is for terminals
     assert "docs/s" not in loud.out
     (world / "loud.toml").write_text((world / "loud.toml").read_text().replace("steps = 6", "stepps = 6"))
     refused(in_its_own_process("learn", world / "loud.toml", "--force"), "Did you mean steps?")

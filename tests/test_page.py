@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from unskew.learning.fitting.loop import Progress
-from unskew.reporting.console import grid_bar, print_page, training_bar
+from unskew.reporting.console import Lines, grid_bar, print_page, training_bar
 from unskew.reporting.numbers import number, p_value
 from unskew.reporting.page import PAGE_FILES, Figure, Page, Section, Table, html, html_table, markdown, write_page
 from unskew.reporting.summaries import measure_page, run_page
@@ -163,8 +163,31 @@ def test_a_bar_comes_with_the_first_progress() -> None:
         with grid_bar(console) as tell:
             assert tell is not None
             tell(1, 2, ["position: dla, seed 0", "[a]"])
-        assert "1/2" in bar_of(stream.getvalue())[-1]
-        assert "position: dla" in bar_of(stream.getvalue())[-1]
+        drawn = bar_of(stream.getvalue())
+        assert ("1/2" in drawn[-1] and "position: dla" in drawn[-1]) if terminal else drawn == []
+
+
+def test_where_no_terminal_is_progress_is_a_line_every_ten_seconds() -> None:
+    now, said = [0.0], list[str]()
+    tell = Lines("dla", said.append, clock=lambda: now[0])
+    for now[0], done in ((1.0, 10), (9.9, 100), (10.5, 200), (15.0, 300), (20.4, 400), (20.6, 500), (24.0, 800)):
+        tell(done, 800, f"loss {done}")
+    assert said == [
+        "unskew: dla: 200 of 800, 10 s, about 32 s left; loss 200",
+        "unskew: dla: 500 of 800, 21 s, about 12 s left; loss 500",
+        "unskew: dla: 800 of 800, 24 s; loss 800",
+    ]
+    brief = list[str]()
+    Lines("naive", brief.append, clock=lambda: 3.0)(800, 800, "")
+    assert brief == []  # what is over at once says nothing
+
+
+def test_rounds_without_an_end_are_counted_up() -> None:
+    now, said = [0.0], list[str]()
+    tell = Lines("cells", said.append, clock=lambda: now[0])
+    now[0] = 11.0
+    tell(3, None, "")
+    assert said == ["unskew: cells: 3, 11 s"]
 
 
 def test_nobody_is_told_nothing() -> None:

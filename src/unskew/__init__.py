@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from unskew.clicks.lists.letor import read_letor as read_letor
     from unskew.clicks.lists.letor import write_letor as write_letor
     from unskew.clicks.lists.presets import read_preset as read_preset
+    from unskew.clicks.lists.scaling import SCALINGS as SCALINGS
     from unskew.clicks.lists.synthetic import make_lists as make_lists
     from unskew.clicks.lists.texts import read_texts as read_texts
     from unskew.clicks.lists.texts import with_texts as with_texts
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from unskew.studies.compare.compare import compare as compare
     from unskew.studies.demo import demo as demo
     from unskew.studies.reproduce.reproduce import reproduce as reproduce
+    from unskew.terminal.doctor import doctor as doctor
     from unskew.types import ClickBatch as ClickBatch
     from unskew.types import Lists as Lists
     from unskew.types import Log as Log

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from textwrap import wrap
 from typing import TYPE_CHECKING, Literal
 
@@ -100,10 +102,49 @@ def grid_bar(console: Console | None) -> Iterator[Tell | None]:
 
 @contextmanager
 def _bar(name: str, console: Console | None) -> Iterator[Callable[[int, int | None, str], None]]:
+    """How far it is: a bar on a terminal, else a line every ten seconds, in a file or in the log of a server."""
+    if console is None:
+        yield lambda done, total, note: None
+    elif console.is_terminal:
+        with _drawn_bar(name, console) as tell:
+            yield tell
+    else:
+        yield Lines(name, lambda line: say(console, line))
+
+
+@dataclass
+class Lines:
+    """Progress as lines of text: one every ten seconds, and one at the end of what took that long."""
+
+    name: str
+    write: Callable[[str], None]
+    clock: Callable[[], float] = time.monotonic
+    every: float = 10.0
+    began: float = field(init=False)
+    told: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        """The first line comes after as long as all others."""
+        self.began = self.told = self.clock()
+
+    def __call__(self, done: int, total: int | None, note: str) -> None:
+        """Say how far it is, if it is time."""
+        now = self.clock()
+        last = done == total and self.told > self.began
+        if now - self.told < self.every and not last:
+            return
+        self.told = now
+        of = "" if total is None else f" of {total:,}"
+        left = (now - self.began) * (total - done) / done if total is not None and done else 0
+        ahead = f", about {left:.0f} s left" if left >= 1 else ""
+        more = f"; {note.strip()}" if note.strip() else ""
+        self.write(f"unskew: {self.name}: {done:,}{of}, {now - self.began:.0f} s{ahead}{more}")
+
+
+@contextmanager
+def _drawn_bar(name: str, console: Console) -> Iterator[Callable[[int, int | None, str], None]]:
     """A bar that appears with the first progress, so that none stands above the message of a failed check."""
-    note_width = max(
-        (console.width if console else 80) - 44, 12
-    )  # in a narrow window the note is cut, not the bar
+    note_width = max(console.width - 44, 12)  # in a narrow window the note is cut, not the bar
     bar = Bar(
         TextColumn("{task.description:<13}", table_column=rich.table.Column(no_wrap=True)),
         BarColumn(bar_width=6, table_column=rich.table.Column(min_width=6)),

@@ -83,6 +83,8 @@ class Demo:
 
     results: list[DemoResult]
     page: Page
+    numbers: dict[str, Any]
+    """What results.json holds."""
 
 
 def demo(
@@ -112,9 +114,10 @@ def demo(
             models[name] = done.model
         results = measure_arms(world, models)
         page = demo_page(world, results, seed)
-        write_json(folder / "results.json", in_numbers(world, results, seed))
+        numbers = in_numbers(world, results, seed)
+        write_json(folder / "results.json", numbers)
         write_page(page, folder)
-    return Demo(results, page)
+    return Demo(results, page, numbers)
 
 
 def make_world(seed: int, queries: int, pages: int) -> DemoWorld:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from unskew.terminal.completing import one_of
 from unskew.terminal.flags import Column, DocIds, EngineOptions, Force, Impressions, Json, Seed, passed
 from unskew.terminal.printing import show_result, tell
 
@@ -24,7 +25,13 @@ def causes(
     lists: Annotated[
         list[str] | None, typer.Option(help="Features of the log's documents, for --run; repeatable.")
     ] = None,
-    test: Annotated[str, typer.Option(help="kci, rcit, fastkci, or gsq for discrete columns.")] = "kci",
+    test: Annotated[
+        str,
+        typer.Option(
+            help="kci, rcit, fastkci, or gsq for discrete columns.",
+            autocompletion=one_of("kci", "rcit", "fastkci", "gsq"),
+        ),
+    ] = "kci",
     alpha: Annotated[float, typer.Option(help="Level of the tests.")] = 0.05,
     sample: Annotated[int, typer.Option(min=50, help="Impressions to test on.")] = 1000,
     repeats: Annotated[int, typer.Option(min=0, help="Other samples, to see how often an edge is found.")] = 0,

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import typer
 
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")]
+from unskew.terminal.completing import names_of, one_of
+from unskew.terminal.printing import working
+
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on standard error.")]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite what is there.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Of whatever is drawn.")]
@@ -18,7 +22,14 @@ Impressions = Annotated[Path, typer.Argument(help="Parquet file, or a folder of 
 OutFolder = Annotated[Path | None, typer.Option("--out", help="Folder to write, instead of the usual one.")]
 AnyLists = Annotated[list[str], typer.Option("--lists", help="LETOR file (may be repeated), or synthetic.")]
 LogFile = Annotated[Path, typer.Option("--out", help="Parquet file to write.")]
-Logger = Annotated[str, typer.Option("--logger", help="What ranked the pages: svm, random, oracle, feature.")]
+Logger = Annotated[
+    str,
+    typer.Option(
+        "--logger",
+        help="What ranked the pages: svm, random, oracle, feature.",
+        autocompletion=names_of("loggers"),
+    ),
+]
 Queries = Annotated[int, typer.Option("--queries", min=1, help="Synthetic lists: queries.")]
 Features = Annotated[int, typer.Option("--features", min=4, help="Synthetic lists: features.")]
 Documents = Annotated[int, typer.Option("--documents", min=2, help="Synthetic lists: documents a query.")]
@@ -41,21 +52,28 @@ Jobs = Annotated[
 class EngineOptions:
     """The engine that a log is read with."""
 
-    engine: Annotated[str, typer.Option(help="duckdb or spark.")] = "duckdb"
+    engine: Annotated[str, typer.Option(help="duckdb or spark.", autocompletion=one_of("duckdb", "spark"))] = (
+        "duckdb"
+    )
     spark_master: Annotated[str | None, typer.Option(help="local[N], spark://host:port, sc://host:port.")] = None
     memory: Annotated[str | None, typer.Option(help="Memory for the engine, such as 4GB.")] = None
     threads: Annotated[int | None, typer.Option(min=1, help="Threads of the engine.")] = None
     scratch: Annotated[Path | None, typer.Option(help="Folder to spill to, instead of the system's.")] = None
 
 
-def flat(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with an option for each field of the groups that it takes."""
+def flat(command: Callable[..., None], *, progress: bool = False) -> Callable[..., None]:
+    """The command with an option for each field of the groups that it takes.
+
+    With `progress`, a command that shows none of its own says now and then that it is at work, and takes --quiet.
+    """
     hints = get_type_hints(command, include_extras=True)
     groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
+    hushed = progress and "quiet" not in hints
 
     def run(**given: Any) -> None:
         made = {name: kind(**{f.name: given.pop(f.name) for f in fields(kind)}) for name, kind in groups.items()}
-        command(**given, **made)
+        with working(command.__name__, quiet=given.pop("quiet")) if hushed else nullcontext():
+            command(**given, **made)
 
     parameters = []
     for parameter in inspect.signature(command).parameters.values():
@@ -68,6 +86,10 @@ def flat(command: Callable[..., None]) -> Callable[..., None]:
             inspect.Parameter(f.name, parameter.kind, default=f.default, annotation=inside[f.name])
             for f in fields(group)
         ]
+    if hushed:
+        parameters.append(
+            inspect.Parameter("quiet", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Quiet)
+        )
     run.__name__, run.__doc__ = command.__name__, command.__doc__
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]

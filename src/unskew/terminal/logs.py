@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from unskew.terminal.completing import names_of
 from unskew.terminal.flags import (
     AnyLists,
     Column,
@@ -30,7 +31,13 @@ def simulate(
     lists: AnyLists,
     out: LogFile,
     behaviour: Annotated[
-        str, typer.Option("--behaviour", "--behavior", help="How people click; see `unskew behaviours`.")
+        str,
+        typer.Option(
+            "--behaviour",
+            "--behavior",
+            help="How people click; see `unskew behaviours`.",
+            autocompletion=names_of("behaviours"),
+        ),
     ] = "position",
     pages: Annotated[int | None, typer.Option(min=1, help="Result pages to show.")] = None,
     clicks: Annotated[int | None, typer.Option(min=1, help="Stop at this many clicks instead.")] = None,

@@ -4,77 +4,100 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 from unskew import __version__
 from unskew.errors import UnskewError, printable
-from unskew.terminal.about import behaviours, methods
+from unskew.terminal.about import behaviours, doctor, methods, rankers, scalings
 from unskew.terminal.diagnosis import causes
 from unskew.terminal.flags import flat
 from unskew.terminal.logs import counts, ingest, simulate, split
+from unskew.terminal.printing import warn
 from unskew.terminal.runs import learn, measure
 from unskew.terminal.studies import compare, demo, reproduce
 from unskew.terminal.tracking import examination, impute, judge, track, traffic
 from unskew.terminal.translating import as_flags, flags_of
 
-COMMANDS = (
-    demo,
-    simulate,
-    traffic,
-    ingest,
-    split,
-    examination,
-    track,
-    impute,
-    judge,
-    counts,
-    causes,
-    learn,
-    measure,
-    compare,
-    reproduce,
-    methods,
-    behaviours,
-)
+PANELS: dict[str, tuple[Callable[..., None], ...]] = {
+    "Make data": (ingest, split, counts, simulate, traffic, examination, track),
+    "Learn": (causes, learn, impute),
+    "Measure": (measure, judge),
+    "Studies": (demo, compare, reproduce),
+    "About": (methods, rankers, scalings, behaviours, doctor),
+}
+"""The commands by the stage of the pipeline that they belong to, as the help lists them."""
+COMMANDS = tuple(command for panel in PANELS.values() for command in panel)
+STATUSES = """
+Exit status: 0 done, 1 refused or failed (the message says why), 2 the command line is wrong, 130 interrupted with
+Ctrl-C (the same command goes on where it can).
+"""
+
+
+class Panels(TyperGroup):
+    """All commands; the help lists them by stage."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """A section for each panel, the second columns under each other."""
+        longest = max(map(len, self.commands))
+        for panel, commands in PANELS.items():
+            names = [command.__name__ for command in commands]
+            about = [str(self.commands[name].help).split("\n\n")[0] for name in names]
+            with formatter.section(panel):
+                formatter.write_dl([(name.ljust(longest), text) for name, text in zip(names, about, strict=True)])
+
 
 app = typer.Typer(
+    cls=Panels,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # rich takes longer to import than all the rest of the help
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 115},
     help="Unbiased learning to rank: turn biased click logs into rankings you can trust.",
+    epilog=STATUSES,
 )
 
 
 class Command(TyperCommand):
-    """A command whose errors speak of flags where the library speaks of arguments, with help as it is written."""
-
-    def __init__(self, *given: Any, **named: Any) -> None:
-        """What stands in brackets in a help text is not markup."""
-        super().__init__(*given, **named)
-        if self.rich_markup_mode == "rich":
-            told: list[Any] = [self, *self.params]
-            for one in told:
-                one.help = plain(getattr(one, "help", None))
+    """A command whose errors and warnings speak of flags where the library speaks of arguments."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run it."""
+        _flags.set(flags_of(self.params))
         try:
             return super().invoke(ctx)
         except UnskewError as error:
-            error.args = (as_flags(str(error), flags_of(self.params)),)
+            error.args = (as_flags(str(error), _flags.get()),)
             raise
 
 
-def plain(text: str | None) -> str | None:
-    """A text that rich prints as it stands: a backslash before a bracket, so that it opens no tag."""
-    return None if text is None else text.replace("[", "\\[")
+_flags: ContextVar[dict[str, str]] = ContextVar("_flags", default={})  # noqa: B039
+"""The flags of the command that runs."""
+
+for panel, commands in PANELS.items():
+    for command in commands:
+        app.command(cls=Command)(flat(command, progress=panel != "About"))
 
 
-for command in COMMANDS:
-    app.command(cls=Command)(flat(command))
+@contextmanager
+def told_warnings() -> Iterator[None]:
+    """Warnings as one line on standard error, without the line of code that they come from."""
+    before = warnings.showwarning
+
+    def tell_warning(message: Warning | str, *_: object, **__: object) -> None:
+        warn(as_flags(str(message), _flags.get()))
+
+    warnings.showwarning = tell_warning
+    try:
+        yield
+    finally:
+        warnings.showwarning = before
 
 
 def main() -> None:
@@ -84,7 +107,8 @@ def main() -> None:
     if os.environ.get("WORLD_SIZE", "1") != "1":  # torchrun: torch advises on speed, once in every process
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     try:
-        app()
+        with told_warnings():
+            app()
     except UnskewError as error:
         print(f"unskew: {error}", file=sys.stderr)
         sys.exit(error.status)

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from pathlib import Path
+import math
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -12,11 +16,17 @@ if TYPE_CHECKING:
 
     from unskew.reporting.page import Page
 
+EVERY = 10.0
+"""Seconds between two lines that say that a command is still at work, where no terminal shows a running one."""
+_SOON = 2.0  # seconds before a terminal shows it
+_CLEAR = "\r\x1b[K"
+
 
 def results() -> Console:
     """Standard output."""
     from rich.console import Console
 
+    _Work.stop()
     return Console(soft_wrap=False)
 
 
@@ -24,29 +34,32 @@ def messages(*, quiet: bool = False) -> Console | None:
     """Standard error; none for who asked for quiet."""
     from rich.console import Console
 
+    _Work.stop()
     return None if quiet else Console(stderr=True, soft_wrap=False)
 
 
 def tell(text: str) -> None:
     """A message, in one line."""
-    import sys
-
+    _Work.stop()
     print(text, file=sys.stderr)
 
 
-def show(page: Page, out: Path | None = None, numbers: str = "") -> None:
-    """The page, and where it was written."""
-    from unskew.reporting.console import print_page, say
+def warn(text: str) -> None:
+    """A warning, in one line."""
+    tell(f"unskew: warning: {' '.join(text.split())}")
+
+
+def show(page: Page) -> None:
+    """A page in letters."""
+    from unskew.reporting.console import print_page
 
     print_page(page, results())
-    if out is not None:
-        say(results(), f"Open {out / 'report.html'}; all numbers are in {out / numbers}.")
 
 
 def show_result(result: Mapping[str, Any], as_json: bool, page: Callable[[Mapping[str, Any]], Page]) -> None:
     """What a command found: as a page, or as JSON."""
     if as_json:
-        print(json.dumps(result, indent=2))
+        show_json(result)
     else:
         show(page(result))
 
@@ -54,10 +67,76 @@ def show_result(result: Mapping[str, Any], as_json: bool, page: Callable[[Mappin
 def show_facts(facts: Mapping[str, Any], as_json: bool) -> None:
     """What a command did: one line for each number, or JSON."""
     if as_json:
-        print(json.dumps(facts, indent=2))
+        show_json(facts)
         return
+    _Work.stop()
     for key, value in facts.items():
         each = value.items() if isinstance(value, dict) else [("", value)]
         for name, number in each:
             shown = f"{number:,}" if isinstance(number, int) else number
             print(f"{f'{key} {name}'.strip():<22}{shown}")
+
+
+def show_json(value: object) -> None:
+    """One JSON document."""
+    _Work.stop()
+    print(json.dumps(jsonable(value), indent=2, allow_nan=False))
+
+
+def jsonable(value: object) -> object:
+    """The value as JSON has it: a number that is none is null, and what has no form there is text.
+
+    >>> jsonable({"a": (1, math.nan), "b": ValueError("c")})
+    {'a': [1, None], 'b': 'c'}
+    """
+    if isinstance(value, Mapping):
+        return {str(key): jsonable(each) for key, each in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [jsonable(each) for each in value]
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    return value if value is None or isinstance(value, str | int) else str(value)
+
+
+@contextmanager
+def working(name: str, *, quiet: bool = False) -> Iterator[None]:
+    """Say on standard error, now and then, that the command is at work, until it has something to say itself."""
+    if not quiet:
+        _Work.begin(name)
+    try:
+        yield
+    finally:
+        _Work.stop()
+
+
+class _Work:
+    """The command that is at work, and the thread that says so."""
+
+    _thread: threading.Thread | None = None
+    _over = threading.Event()
+
+    @classmethod
+    def begin(cls, name: str) -> None:
+        cls.stop()
+        cls._over = threading.Event()
+        cls._thread = threading.Thread(target=_keep_saying, args=(name, cls._over), daemon=True)
+        cls._thread.start()
+
+    @classmethod
+    def stop(cls) -> None:
+        thread, cls._thread = cls._thread, None
+        if thread is not None:
+            cls._over.set()
+            thread.join()
+
+
+def _keep_saying(name: str, over: threading.Event) -> None:
+    """How long it has taken: a running line on a terminal, else a line every ten seconds."""
+    began, shown, terminal = time.monotonic(), False, sys.stderr.isatty()
+    while not over.wait(1.0 if shown else _SOON if terminal else EVERY):
+        seconds = round(time.monotonic() - began)
+        shown = terminal
+        text = f"{_CLEAR}{name}: {seconds} s" if terminal else f"unskew: {name}: at work for {seconds} s\n"
+        print(text, end="", file=sys.stderr, flush=True)
+    if shown:
+        print(_CLEAR, end="", file=sys.stderr, flush=True)

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from unskew.terminal.completing import names_of
 from unskew.terminal.flags import Column, DocIds, Force, Json, OutFolder, Quiet, Tracked, passed, renames
 from unskew.terminal.printing import messages, show_result, tell
 
@@ -20,14 +21,24 @@ def learn(
     ] = None,
     out: OutFolder = None,
     method: Annotated[
-        str | None, typer.Option(help="Method with its defaults; `unskew methods` lists them. dla unless given.")
+        str | None,
+        typer.Option(
+            help="Method with its defaults; `unskew methods` lists them. dla unless given.",
+            autocompletion=names_of("methods"),
+        ),
     ] = None,
-    ranker: Annotated[str | None, typer.Option(help="What scores documents: mlp unless given.")] = None,
+    ranker: Annotated[
+        str | None,
+        typer.Option(help="What scores documents: mlp unless given.", autocompletion=names_of("rankers")),
+    ] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Seed of all that is drawn at random; 0.")] = None,
     steps: Annotated[
         int | None, typer.Option(min=1, help="Training steps, rounds of trees; enough of them unless given.")
     ] = None,
-    scaling: Annotated[str | None, typer.Option(help="How features are scaled: standard unless given.")] = None,
+    scaling: Annotated[
+        str | None,
+        typer.Option(help="How features are scaled: standard unless given.", autocompletion=names_of("scalings")),
+    ] = None,
     feedback: Annotated[
         str | None, typer.Option(help="Column to learn from in the place of click, such as purchases.")
     ] = None,
@@ -87,7 +98,8 @@ def learn(
     if status == "interrupted":
         tell(f"Run the same command again {'without --force to go on' if force else 'to go on'}.")
         raise typer.Exit(130)
-    tell(f"To do it again: unskew learn {place / 'run.toml'} --out FOLDER")
+    if not quiet:
+        tell(f"To do it again: unskew learn {place / 'run.toml'} --out FOLDER")
 
 
 def measure(

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from unskew.terminal.flags import Force, Jobs, OutFolder, Quiet, Seed, passed
-from unskew.terminal.printing import messages, results, show, tell
+from unskew.terminal.completing import names_of, one_of
+from unskew.terminal.flags import Force, Jobs, Json, OutFolder, Quiet, Seed, passed
+from unskew.terminal.printing import messages, show, show_json, tell
 
 if TYPE_CHECKING:
     from unskew.reporting.console import Tell
@@ -24,16 +26,19 @@ def demo(
     steps: Annotated[int, typer.Option(min=1, help="Training steps of each method.")] = 800,
     force: Force = False,
     quiet: Quiet = False,
+    as_json: Json = False,
 ) -> None:
     """Make a world where clicks mislead, learn with and without debiasing, and show the difference."""
-    given = passed(locals(), "quiet")
+    given = passed(locals(), "quiet", "as_json")
     from unskew.studies.demo import demo
 
     try:
-        show(demo(**given, console=messages(quiet=quiet)).page, out, "results.json")
+        done = demo(**given, console=messages(quiet=quiet))
     except KeyboardInterrupt:
         tell("Interrupted; nothing was written.")
         raise typer.Exit(130) from None
+    _show(done.page, done.numbers if as_json else None)
+    _tell_where(out, "results.json", quiet)
 
 
 def compare(
@@ -42,28 +47,37 @@ def compare(
     jobs: Jobs = None,
     force: Force = False,
     quiet: Quiet = False,
+    as_json: Json = False,
 ) -> None:
     """Compare methods over behaviours, settings and seeds, and say whether debiasing is worth it."""
-    given = passed(locals(), "quiet")
+    given = passed(locals(), "quiet", "as_json")
     from unskew.studies.compare.compare import compare
     from unskew.studies.compare.report import comparison_page
 
-    def run(tell: Tell | None) -> tuple[Page, Path, str]:
+    def run(tell: Tell | None) -> Done:
         result = compare(**given, tell=tell)
-        return comparison_page(result), result.out, "results.parquet"
+        verdicts = {behaviour: result.verdict(behaviour) for behaviour in result.behaviours}
+        found = {"out": result.out, "verdicts": verdicts, "notes": result.notes, "cells": result.records()}
+        return comparison_page(result), result.out, "results.parquet", found
 
-    _study(run, force=force, quiet=quiet)
+    _study(run, force=force, quiet=quiet, as_json=as_json)
 
 
 def reproduce(
-    name: Annotated[str | None, typer.Argument(help="Recipe; without one they are listed.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(help="Recipe; without one they are listed.", autocompletion=names_of("recipes")),
+    ] = None,
     data: Annotated[
         list[Path] | None,
         typer.Option(help="Folder with data sets; may be repeated. Without it UNSKEW_DATA names one."),
     ] = None,
     on: Annotated[
         list[str] | None,
-        typer.Option(help="Data set: yahoo, istella, mq2008, mslr, generated; may be repeated."),
+        typer.Option(
+            help="Data set: yahoo, istella, mq2008, mslr, generated; may be repeated.",
+            autocompletion=one_of("yahoo", "istella", "mq2008", "mslr", "generated"),
+        ),
     ] = None,
     out: OutFolder = None,
     seeds: Annotated[int | None, typer.Option(min=1, help="How many, instead of the recipe's.")] = None,
@@ -76,36 +90,69 @@ def reproduce(
     list_all: Annotated[bool, typer.Option("--list", help="List the recipes.")] = False,
     force: Force = False,
     quiet: Quiet = False,
+    as_json: Json = False,
 ) -> None:
     """Try a table or figure of a paper again, and show its numbers beside what comes out."""
-    given = passed(locals(), "quiet", "list_all", "queries", "features")
-    from unskew.reporting.console import say
-    from unskew.studies.reproduce.reproduce import recipes, reproduce
+    given = passed(locals(), "quiet", "list_all", "queries", "features", "as_json")
+    from unskew.studies.reproduce.reproduce import reproduce
 
     if name is None or list_all:
-        for each, recipe in recipes().items():
-            say(results(), f"{each:<24}{recipe.title}")
+        _list_recipes(as_json)
         return
     given["size"] = passed({"queries": queries, "features": features})
 
-    def run(tell: Tell | None) -> tuple[Page, Path, str]:
+    def run(tell: Tell | None) -> Done:
         result = reproduce(**given, tell=tell)
-        return result.page, result.out, "numbers.parquet"
+        claims = [{"claim": each.text, **asdict(each)} for each in result.judged]
+        found = {"out": result.out, "lead": result.page.lead, "numbers": result.records, "claims": claims}
+        return result.page, result.out, "numbers.parquet", found
 
-    _study(run, force=force, quiet=quiet)
+    _study(run, force=force, quiet=quiet, as_json=as_json)
 
 
-def _study(run: Callable[[Tell | None], tuple[Page, Path, str]], *, force: bool, quiet: bool) -> None:
+def _list_recipes(as_json: bool) -> None:
+    from unskew.studies.reproduce.reproduce import recipes
+
+    told = {
+        name: {"title": recipe.title, "reference": recipe.reference, "says": recipe.says}
+        for name, recipe in recipes().items()
+    }
+    if as_json:
+        show_json(told)
+        return
+    for name, recipe in told.items():
+        print(f"{name:<24}{recipe['title']}")
+
+
+Done = tuple["Page", Path, str, Mapping[str, object]]
+"""What a study came to: its page, its folder, the file of all numbers, and the same for JSON."""
+
+
+def _study(run: Callable[[Tell | None], Done], *, force: bool, quiet: bool, as_json: bool) -> None:
     """Run a study with a bar over its cells, and show its page; it fails where a cell did."""
     from unskew.reporting.console import grid_bar
 
     try:
         with grid_bar(messages(quiet=quiet)) as told:
-            page, out, numbers = run(told)
+            page, out, numbers, found = run(told)
     except KeyboardInterrupt:
         again = "without --force to go on" if force else "again to go on"
         tell(f"Interrupted. What is done is kept: run the same command {again}.")
         raise typer.Exit(130) from None
-    show(page, out, numbers)
+    _show(page, {**found, "failed": page.failed} if as_json else None)
+    _tell_where(out, numbers, quiet)
     if page.failed:
         raise typer.Exit(1)
+
+
+def _show(page: Page, found: Mapping[str, object] | None) -> None:
+    """A study as JSON where there is some, else as its page."""
+    if found is None:
+        show(page)
+    else:
+        show_json(found)
+
+
+def _tell_where(out: Path, numbers: str, quiet: bool) -> None:
+    if not quiet:
+        tell(f"Open {out / 'report.html'}; all numbers are in {out / numbers}.")

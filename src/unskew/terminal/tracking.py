@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from unskew.terminal.completing import one_of
 from unskew.terminal.flags import (
     AnyLists,
     Column,
@@ -110,7 +111,10 @@ def track(
     until: Annotated[
         str | None, typer.Option(help="End of the last full hour, as 2024-03-01T14:00:00Z; later pages wait.")
     ] = None,
-    refresh: Annotated[str, typer.Option(help="Windows to write anew: due, all or none.")] = "due",
+    refresh: Annotated[
+        str,
+        typer.Option(help="Windows to write anew: due, all or none.", autocompletion=one_of("due", "all", "none")),
+    ] = "due",
     max_rejected: Annotated[
         float, typer.Option(min=0, max=1, help="Share of broken pages past which nothing is counted.")
     ] = 0.01,
@@ -129,9 +133,15 @@ def judge(
     out: Annotated[Path, typer.Option(help="File to write, .csv or .parquet.")],
     connection: EngineOptions,
     estimator: Annotated[
-        str | None, typer.Option(help="ipw, affine, or doubly_robust, the usual one with an imputation.")
+        str | None,
+        typer.Option(
+            help="ipw, affine, or doubly_robust, the usual one with an imputation.",
+            autocompletion=one_of("ipw", "affine", "doubly_robust"),
+        ),
     ] = None,
-    window: Annotated[str, typer.Option(help="day, week or month.")] = "month",
+    window: Annotated[
+        str, typer.Option(help="day, week or month.", autocompletion=one_of("day", "week", "month"))
+    ] = "month",
     curves: Annotated[
         str, typer.Option(help="shuffled (from random slots), em, or a JSON file with alpha, beta, theta.")
     ] = "shuffled",
