@@ -377,8 +377,9 @@ def test_damaged_models_are_named(damage: str, log: Log, tmp_path: Path) -> None
 
 
 def test_a_log_without_pairs_is_named(log: Log) -> None:
+    wholly = np.repeat(np.arange(len(log)) % 2, log.sizes).astype(np.uint8)
     with pytest.raises(DataError, match="both a clicked and an unclicked"):
-        unskew.learn(replace(log, click=np.zeros_like(log.click)), "lightgbm", validate_on="nothing")
+        unskew.learn(replace(log, click=wholly), "lightgbm", validate_on="nothing")
 
 
 # ------------------------------------------------------------------------------------------- groups

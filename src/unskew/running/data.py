@@ -23,6 +23,7 @@ from unskew.learning.methods.contract import Choice, Context, Learner, LearnFrom
 from unskew.learning.model import Model
 from unskew.running.folder import fingerprint
 from unskew.running.settings import Settings
+from unskew.running.worth import warn_of_one_query
 from unskew.types import Array, Lists, Log
 
 CHECKED = 4096
@@ -214,6 +215,10 @@ def split(log: Log, validation: Lists | Log | None, asked: Settings) -> LogData:
         return LogData(log, validation=validation)
     if validation is not None:
         return LogData(log, validation)
+    if len(log) > 1 and (log.query == log.query[0]).all() and asked.method.target == "clicks":
+        warn_of_one_query(log.lists.name)
+        apart = held_pages(log, asked.training.seed)
+        return LogData(log.take(~apart), log.take(apart))
     held = held_queries(log, asked.training.seed)
     apart = np.isin(log.query, held)
     if asked.method.target == "labels":  # it may read labels, and clicks would choose the wrong weights
@@ -236,6 +241,13 @@ def selected(log: Log, what: LearnFrom) -> Log:
     if not mask.any():
         raise DataError(f"no impression is {what}", path=log.lists.name, hint=ELSE)
     return log.keep(mask)
+
+
+def held_pages(log: Log, seed: int) -> Array:
+    """A tenth of the pages, drawn by the seed, as flags [S]."""
+    held = np.zeros(len(log), bool)
+    held[np.random.default_rng([seed, 7]).choice(len(log), size=max(1, len(log) // 10), replace=False)] = True
+    return held
 
 
 def held_queries(log: Log, seed: int) -> Array:

@@ -49,6 +49,7 @@ from unskew.running.fitters import FITTERS, Fitter
 from unskew.running.folder import RUN_FILE, claimed, publish, refuse_to_overwrite, versions
 from unskew.running.settings import RunFile, Settings, settings, settled
 from unskew.running.standing import Standing, standing, warn_if_worse
+from unskew.running.worth import check_worth
 from unskew.types import Array, Lists, Log
 
 
@@ -190,6 +191,8 @@ def run(
         asked = asked.model_copy(update={"training": asked.training.model_copy(update=workers)})
     lists = test if isinstance(test, Lists) else None
     check_data(data, lists)
+    drawn = asked.training.learn_from == "randomized"
+    check_worth(asked.method, data.facts(), data.documents.name, drawn=drawn)
     check_feedback(asked.method, data)
     warn_if_filtered(asked.method, data)
     fitter = prepare(asked, data, lists)
