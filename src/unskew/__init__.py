@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from unskew.clicks.simulate import Traffic as Traffic
     from unskew.clicks.simulate import simulate as simulate
     from unskew.clicks.split import split as split
+    from unskew.clicks.tables import lists_from_table as lists_from_table
+    from unskew.clicks.tables import log_from_table as log_from_table
     from unskew.clicks.tracking.examination import Examination as Examination
     from unskew.clicks.tracking.examining import examination as examination
     from unskew.clicks.tracking.judgments import judge as judge
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from unskew.running.causes import causes as causes
     from unskew.running.impute import impute as impute
     from unskew.running.measure import measure as measure
+    from unskew.running.propensity import propensity as propensity
     from unskew.running.run import Run as Run
     from unskew.running.run import learn as learn
     from unskew.studies.compare.compare import compare as compare

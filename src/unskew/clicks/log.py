@@ -99,11 +99,11 @@ def read_log(
     where they are not already. Page ids other than 0, 1, 2, ... are kept as the column `page_id`.
     """
     with told_by_their_names(columns):
-        return _read(open_table(Path(path), keep, feedback, columns=columns), lists, feedback, path)
+        return log_of(open_table(Path(path), keep, feedback, columns=columns), lists, feedback, path)
 
 
-def _read(table: Any, lists: Lists, feedback: str | None, path: Path | str) -> Log:
-    """A table under our names as a log."""
+def log_of(table: Any, lists: Lists, feedback: str | None, path: Path | str) -> Log:
+    """An Arrow table of impressions under our names, joined to its lists; `path` is what errors name."""
     page, names = page_codes(table, path)
     position, click = whole_numbers(table, "position", path), read_feedback(table, feedback, path)
     check_values(position, click, path)

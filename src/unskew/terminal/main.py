@@ -20,6 +20,7 @@ from unskew.terminal.diagnosis import causes
 from unskew.terminal.flags import flat
 from unskew.terminal.logs import counts, ingest, simulate, split
 from unskew.terminal.printing import warn
+from unskew.terminal.results import propensity
 from unskew.terminal.runs import learn, measure
 from unskew.terminal.studies import compare, demo, reproduce
 from unskew.terminal.tracking import examination, impute, judge, track, traffic
@@ -28,7 +29,7 @@ from unskew.terminal.translating import as_flags, flags_of
 PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Make data": (ingest, split, counts, simulate, traffic, examination, track),
     "Learn": (causes, learn, impute),
-    "Measure": (measure, judge),
+    "Measure": (measure, propensity, judge),
     "Studies": (demo, compare, reproduce),
     "About": (methods, rankers, scalings, behaviours, doctor),
 }

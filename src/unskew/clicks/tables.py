@@ -1,0 +1,125 @@
+"""Logs and lists from tables in memory: a data frame of pandas or polars, an Arrow table, a dict of columns."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from unskew.checking import did_you_mean
+from unskew.clicks.frames import arrow_table, is_frame
+from unskew.clicks.ingest.tables import ingest_table
+from unskew.clicks.joining import Missing, find_rows
+from unskew.clicks.lists.feature_table import is_table
+from unskew.clicks.lists.features import read_features
+from unskew.clicks.lists.letor import read_letor
+from unskew.clicks.log import log_of
+from unskew.clicks.naming import told_by_their_names
+from unskew.errors import ConfigError, DataError
+from unskew.types import Lists, Log
+
+MissingFeatures = Literal["error", "drop"]
+TABLE = "the table"
+"""What errors call a table without a name."""
+
+
+def log_from_table(
+    source: object,
+    features: object,
+    *,
+    columns: Mapping[str, str] | None = None,
+    keep: Sequence[str] = (),
+    feedback: str | None = None,
+    missing_features: MissingFeatures = "error",
+    **options: Any,
+) -> Log:
+    """A log from a table of impressions and the features of its documents, by the checks and rules of `ingest`.
+
+    `features` are `Lists`, or tables of features (frames or files, one or several: see `read_features`). `columns`
+    says theirs for ours in all of these tables. `keep` names further columns of the log, `feedback` the one to
+    learn from in the place of click; `missing_features="drop"` leaves out impressions without features.
+    `options` are those of `ingest`, such as off=, positions_from= and page_gap=. What was found is the log's
+    `summary`; what rules removed is warned of.
+    """
+    table = arrow_table(source)
+    tables = (
+        [] if isinstance(features, Lists) else [arrow_table(each) for each in several(features) if is_frame(each)]
+    )
+    check_names(columns, [table, *tables])
+    kept = dict.fromkeys([*keep, *([] if feedback is None else [feedback])])
+    named = named_in(columns, table)
+    shown, summary = ingest_table(table, columns=named, keep=[*kept], **options)
+    warn_of_rules(summary)
+    lists = lists_for(features, columns, shown.select(["query_id", "doc_id"]))
+    with told_by_their_names(columns):
+        if missing_features == "drop":
+            shown = featured(shown, lists)
+        log = log_of(shown, lists, feedback, TABLE)
+    return replace(log, summary=summary)
+
+
+def lists_from_table(source: object, *, columns: Mapping[str, str] | None = None, name: str = "table") -> Lists:
+    """Lists from one or several tables of features by query_id and doc_id: see `read_features`."""
+    tables = [arrow_table(each) if is_frame(each) else each for each in several(source)]
+    check_names(columns, [table for table in tables if isinstance(table, pa.Table)])
+    return read_features(tables, columns=columns, name=name)
+
+
+def lists_for(features: object, columns: Mapping[str, str] | None, candidates: Any) -> Lists:
+    """The documents of a log: lists, LETOR files, or tables of features for the pairs that it shows."""
+    if isinstance(features, Lists):
+        return features
+    sources: list[Any] = several(features)
+    if all(isinstance(each, str | Path) and not is_table(each) for each in sources):
+        return read_letor(sources)
+    return read_features(sources, columns=columns, candidates=candidates)
+
+
+def featured(table: Any, lists: Lists) -> Any:
+    """The impressions whose document has features; the others are counted, and warned of."""
+    query, row = find_rows(table, lists)
+    missing = Missing()
+    missing.note(table, query, row)
+    if not missing.lost:
+        return table
+    warnings.warn(f"{missing}; they were left out", stacklevel=4)
+    if missing.lost == missing.impressions:
+        raise DataError("no impression has features", hint="query_id and doc_id must be those of the features")
+    return table.filter(pa.array(row >= 0))
+
+
+def several(given: object) -> list[object]:
+    """One or several sources as a list."""
+    return list(given) if isinstance(given, list | tuple) else [given]
+
+
+def named_in(columns: Mapping[str, str] | None, table: Any) -> dict[str, str]:
+    """Of `columns` what this table has."""
+    return {ours: theirs for ours, theirs in (columns or {}).items() if theirs in table.column_names}
+
+
+def check_names(columns: Mapping[str, str] | None, tables: Sequence[Any]) -> None:
+    """Every column that is named is there, in one of the tables."""
+    present = list(dict.fromkeys(name for table in tables for name in table.column_names))
+    for ours, theirs in (columns or {}).items():
+        if theirs not in present:
+            raise ConfigError(
+                f"columns=: there is no column {theirs!r} for {ours}. {did_you_mean(theirs, present[:50])}"
+            )
+
+
+def warn_of_rules(summary: Mapping[str, Any]) -> None:
+    """Say what of a table is not in the log, and what else is odd about it."""
+    rules = {name: rule["rows"] for name, rule in summary["rules"].items() if rule["on"] and rule.get("rows")}
+    broken = summary["rejected"]["rows"]
+    found = [f"{count:,} {name.replace('_', ' ')}" for name, count in rules.items()]
+    found += [f"{broken:,} broken"] if broken else []
+    if found:
+        lost = f"{summary['rows_read'] - summary['impressions']:,} of {summary['rows_read']:,} rows were left out"
+        warnings.warn(f"{lost}: {', '.join(found)}; the log's summary has all of it", stacklevel=4)
+    for text in summary.get("warnings", ()):
+        warnings.warn(str(text), stacklevel=4)

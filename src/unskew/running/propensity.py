@@ -1,0 +1,164 @@
+"""`unskew propensity`: examination by rank, as a run learned it or a log shows it, with weights for any learner.
+
+The weight of a click at rank k is 1 / examination, relative to rank 1: what LightGBM and others take as the weight
+of a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from unskew.checking import known
+from unskew.clicks.frames import is_frame
+from unskew.clicks.joining import encode
+from unskew.clicks.log import in_order, page_codes
+from unskew.clicks.naming import told_by_their_names
+from unskew.clicks.opening import open_table
+from unskew.clicks.schema import check_values, read_feedback, whole_numbers
+from unskew.disk import complete_file
+from unskew.errors import ConfigError, DataError
+from unskew.learning.bias import randomized_propensity
+from unskew.learning.scorer import Scorer, load_scorer
+from unskew.learning.swaps import swap_propensity
+from unskew.running.run import Run
+from unskew.types import Array, Lists, Log
+
+By = Literal["shuffled", "swaps"]
+WAYS: Mapping[str, str] = {
+    "shuffled": "shuffled pages of the log",
+    "swaps": "documents that the log shows at several ranks",
+}
+"""How examination is measured on a log."""
+
+
+@dataclass(frozen=True)
+class PropensityTable:
+    """Examination by rank, and the weight of a click there."""
+
+    examination: Array
+    """[P] relative to rank 1."""
+    weight: Array
+    """[P] 1 / examination, clipped where asked for."""
+    found_by: str
+    """What they come from."""
+
+    @property
+    def position(self) -> Array:
+        """[P] ranks from 1."""
+        return np.arange(1, len(self.examination) + 1)
+
+    def to_arrow(self) -> Any:
+        """A table with position, examination and weight."""
+        return pa.table({"position": self.position, "examination": self.examination, "weight": self.weight})
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON, and as a file for the method `ipw`."""
+        return {"found_by": self.found_by, **self.to_arrow().to_pydict()}
+
+    def weights(self, position: Array) -> Array:
+        """The weight of a click at each of these ranks; ranks past the last one take its weight."""
+        weights: Array = self.weight[np.clip(np.asarray(position), 1, len(self.weight)) - 1]
+        return weights
+
+    def csv_text(self) -> str:
+        """As CSV, which the method `ipw` takes too."""
+        rows = zip(self.position.tolist(), self.examination.tolist(), self.weight.tolist(), strict=True)
+        return "position,examination,weight\n" + "".join(f"{k},{seen:.6g},{w:.6g}\n" for k, seen, w in rows)
+
+    def write_csv(self, path: Path | str) -> None:
+        """Write `csv_text` to a file."""
+        with complete_file(Path(path)) as ready:
+            ready.write_text(self.csv_text(), encoding="utf-8")
+
+
+def propensity(
+    source: Run | Scorer | Log | Path | str | Any,
+    *,
+    by: By | None = None,
+    max_weight: float | None = None,
+    feedback: str | None = None,
+    columns: Mapping[str, str] | None = None,
+) -> PropensityTable:
+    """Examination by rank of a run or a log (in memory, a table, or a path), with weights of clicks.
+
+    On a log it is measured `by` its shuffled pages where it has any, else by documents that it shows at several
+    ranks (swaps). `max_weight` clips the weights, as it does for the method `ipw`. `columns` says theirs for ours.
+    """
+    if max_weight is not None and not max_weight >= 1:
+        raise ConfigError(f"max_weight={max_weight}: at least 1")
+    if by is not None:
+        known("by=", by, WAYS)
+    if isinstance(source, str | Path):
+        model = load_scorer(source) if (Path(source) / "model.json").exists() else None
+    else:
+        model = source.model if isinstance(source, Run) else source if isinstance(source, Scorer) else None
+    if model is not None:
+        if by is not None:
+            raise ConfigError(f'by="{by}" is for logs; this is a run, which learned its own')
+        theta, found_by = of_run(model, source), f"method {model.card.method['name']}"
+    else:
+        theta, found_by = of_log(as_log(source, feedback, columns), by)
+    weight = theta[0] / theta
+    return PropensityTable(theta, weight if max_weight is None else np.minimum(weight, max_weight), found_by)
+
+
+def of_run(model: Scorer, source: object) -> Array:
+    """What a method learned."""
+    theta = model.propensity()
+    if theta is None:
+        name = model.card.method["name"]
+        place = source if isinstance(source, str | Path) else None
+        raise DataError(
+            f"{name} learns no examination by rank",
+            path=place,
+            hint="take a run of dla, ipw or regression_em, or the log itself",
+        )
+    return np.asarray(theta, np.float64)
+
+
+def of_log(log: Log, by: By | None) -> tuple[Array, str]:
+    """Examination measured on a log, and how."""
+    shuffled = log.randomized is not None and bool(log.randomized.astype(bool).any())
+    if by == "shuffled" or (by is None and shuffled):
+        theta, how = randomized_propensity(log), WAYS["shuffled"]
+    else:
+        query = np.repeat(log.query, log.sizes)
+        theta, how = swap_propensity(_pair(query, log.row), log.position, log.click), WAYS["swaps"]
+    return np.asarray(theta, np.float64), how
+
+
+def as_log(source: Any, feedback: str | None, columns: Mapping[str, str] | None) -> Log:
+    """A log without features: pages, ranks, clicks, and for its rows the ids of documents."""
+    if isinstance(source, Log):
+        return source
+    with told_by_their_names(columns):
+        if is_frame(source):
+            from unskew.clicks.ingest.tables import ingest_table
+
+            keep = [] if feedback is None else [feedback]
+            table, path = ingest_table(source, columns=columns, keep=keep)[0], "the table"
+        else:
+            table, path = open_table(Path(source), [], feedback, columns=columns), str(source)
+        page, names = page_codes(table, path)
+        position, click = whole_numbers(table, "position", path), read_feedback(table, feedback, path)
+        check_values(position, click, path)
+        (query, ids), (row, _) = encode(table["query_id"]), encode(table["doc_id"])
+        columns_of = {"row": row, "position": position, "click": click}
+        if "randomized" in table.column_names:
+            columns_of["shuffled"] = np.asarray(table["randomized"].fill_null(False))
+        nothing = Lists(np.zeros((0, 0), np.float32), np.zeros(len(ids) + 1, np.int64), np.zeros(0, np.int16), ids)
+        log = in_order(nothing, page, query, columns_of, names, path)[0]
+    extra = dict(log.columns)
+    return Log(log.lists, log.query, log.offsets, log.row, log.position, log.click, extra.pop("shuffled", None))
+
+
+def _pair(query: Array, row: Array) -> Array:
+    """A number for every query and document."""
+    pairs: Array = query.astype(np.int64) * (int(row.max(initial=0)) + 1) + row
+    return pairs

@@ -1,0 +1,45 @@
+"""The commands that take something from a run: propensity."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from unskew.terminal.flags import Column, Json, passed
+from unskew.terminal.printing import show_facts, tell
+
+
+def propensity(
+    source: Annotated[Path, typer.Argument(help="Run folder, or a log.", metavar="RUN|LOG")],
+    csv: Annotated[
+        str | None, typer.Option(help="Write CSV to this file, - for standard output.", metavar="FILE")
+    ] = None,
+    by: Annotated[
+        str | None, typer.Option(help="How a log is measured: shuffled (pages), or swaps (of documents).")
+    ] = None,
+    max_weight: Annotated[float | None, typer.Option(min=1, help="Clip weights at this value.")] = None,
+    feedback: Annotated[str | None, typer.Option(help="Column in the place of click.")] = None,
+    column: Column = None,
+    as_json: Json = False,
+) -> None:
+    """Say how likely each rank is looked at, by a run or from a log, and what a click there weighs."""
+    given = passed(locals(), "as_json", "csv")
+    from unskew.running.propensity import propensity
+
+    found = propensity(**given)
+    if csv == "-":
+        sys.stdout.write(found.csv_text())
+        return
+    if csv is not None:
+        found.write_csv(csv)
+        tell(f"{len(found.position)} ranks, by {found.found_by}, in {csv}.")
+    if as_json:
+        show_facts(found.to_dict(), as_json)
+    elif csv is None:
+        tell(f"By {found.found_by}.")
+        print(f"{'position':>8}  {'examination':>11}  {'weight':>8}")
+        for rank, seen, weight in zip(found.position, found.examination, found.weight, strict=True):
+            print(f"{rank:>8}  {seen:>11.4f}  {weight:>8.3f}")
