@@ -14,7 +14,7 @@ from unskew.checking import did_you_mean
 from unskew.clicks.frames import arrow_table, is_frame
 from unskew.clicks.ingest.tables import ingest_table
 from unskew.clicks.joining import Missing, find_rows
-from unskew.clicks.lists.feature_table import is_table
+from unskew.clicks.lists.feature_table import NOT_FEATURES, is_table
 from unskew.clicks.lists.features import read_features
 from unskew.clicks.lists.letor import read_letor
 from unskew.clicks.log import log_of
@@ -76,7 +76,8 @@ def lists_for(features: object, columns: Mapping[str, str] | None, candidates: A
     sources: list[Any] = several(features)
     if all(isinstance(each, str | Path) and not is_table(each) for each in sources):
         return read_letor(sources)
-    return read_features(sources, columns=columns, candidates=candidates)
+    of_features = {ours: theirs for ours, theirs in (columns or {}).items() if ours in NOT_FEATURES}
+    return read_features(sources, columns=of_features, candidates=candidates)
 
 
 def featured(table: Any, lists: Lists) -> Any:

@@ -1,0 +1,131 @@
+"""Tables in memory: logs by the rules of ingest, lists of joined features, and runs from them."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+
+import unskew
+from unskew.errors import ConfigError, DataError
+
+torch.set_num_threads(1)
+pd = pytest.importorskip("pandas")
+pl = pytest.importorskip("polars")
+
+COLUMNS = {"page_id": "page", "query_id": "term", "doc_id": "sku", "position": "rank", "click": "clicked"}
+THETA = 1 / np.arange(1, 6)
+
+
+@pytest.fixture(autouse=True)
+def _without_pandas_trouble() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=DeprecationWarning, module="pandas|polars|pyarrow")
+        yield
+
+
+@pytest.fixture(scope="module")
+def items() -> Any:
+    rng = np.random.default_rng(1)
+    price = rng.random(30)
+    price[3] = np.nan
+    brand = rng.choice(["acme", "bolt", "cord"], 30)
+    return pd.DataFrame({"sku": [f"s{each}" for each in range(30)], "price": price, "brand": brand})
+
+
+@pytest.fixture(scope="module")
+def shown(items: Any) -> Any:
+    """1,500 pages of five, ranks from 0; the cheaper the more clicked."""
+    rng = np.random.default_rng(0)
+    want = 0.8 * (1 - items["price"].fillna(0.5).to_numpy())
+    document = np.argsort(rng.random((1500, 30)), axis=1)[:, :5]
+    click = rng.random((1500, 5)) < THETA * want[document]
+    query = rng.integers(12, size=1500)
+    return pd.DataFrame(
+        {
+            "page": np.repeat(np.arange(1500), 5),
+            "term": [f"q{each}" for each in np.repeat(query, 5)],
+            "sku": [f"s{each}" for each in document.ravel()],
+            "rank": np.tile(np.arange(5), 1500),
+            "clicked": click.ravel(),
+            "device": np.repeat(rng.choice(["phone", "desk"], 1500), 5),
+        }
+    )
+
+
+def frame_of(kind: str, frame: Any) -> Any:
+    """The frame as another kind of table."""
+    made = {"pandas": lambda: frame, "polars": lambda: pl.from_pandas(frame)}
+    made |= {
+        "arrow": lambda: pa.Table.from_pandas(frame),
+        "dict": lambda: {name: frame[name].to_numpy() for name in frame},
+    }
+    return made[kind]()
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "arrow", "dict"])
+def test_a_log_from_any_table(shown: Any, items: Any, kind: str) -> None:
+    log = unskew.Log.from_table(frame_of(kind, shown), frame_of(kind, items), columns=COLUMNS, keep=["device"])
+    assert (len(log), len(log.row)) == (1500, 7500)
+    assert (log.position.min(), log.position.max()) == (1, 5)  # ranks from 0 were found
+    assert log.click.sum() == shown["clicked"].sum()
+    assert log.summary is not None
+    assert (log.summary["positions_from"], log.summary["rows_read"]) == (0, 7500)
+    assert set(log.columns["device"]) == {"phone", "desk"}
+    assert log.lists.columns is not None
+    assert log.lists.columns.names == ("price", "brand")
+    ids = log.lists.document_ids()[log.row]
+    order = np.lexsort((shown["rank"], log.columns.get("page_id", shown["page"])))
+    assert ids.tolist() == shown["sku"].to_numpy()[order].tolist()
+
+
+def test_rules_are_those_of_ingest_and_are_told(shown: Any, items: Any) -> None:
+    double = pd.concat([shown, shown.iloc[:10]])
+    with pytest.warns(UserWarning, match=r"10 of 7,510 rows were left out: 10 duplicate events"):
+        log = unskew.Log.from_table(double, items, columns=COLUMNS)
+    assert len(log.row) == 7500
+    assert log.summary is not None
+    assert log.summary["rules"]["duplicate_events"]["rows"] == 10
+
+
+def test_what_is_wrong_is_told_of_the_table(shown: Any, items: Any) -> None:
+    broken = shown.assign(clicked=shown["clicked"].astype(int))
+    broken.loc[:200, "clicked"] = 7
+    with pytest.raises(
+        DataError, match=r"(?s)201 of 7,500 rows are broken.*row 0: page_id=0.*\nRepair them, or raise"
+    ) as told:
+        unskew.Log.from_table(broken, items, columns=COLUMNS)
+    assert ".scratch" not in str(told.value)
+    with pytest.raises(ConfigError, match="there is no column 'rnak' for position. Did you mean rank?"):
+        unskew.Log.from_table(shown, items, columns=COLUMNS | {"position": "rnak"})
+    with pytest.raises(DataError, match="click"):
+        unskew.Log.from_table(shown.drop(columns="clicked"), items, columns={**COLUMNS, "click": "sku"})
+
+
+def test_documents_without_features_are_an_error_or_left_out(shown: Any, items: Any) -> None:
+    fewer = items.iloc[:-1]
+    with pytest.raises(DataError, match="have no features"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        unskew.Log.from_table(shown, fewer, columns=COLUMNS)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        log = unskew.Log.from_table(shown, fewer, columns=COLUMNS, missing_features="drop")
+    assert "impressions have no features (0 of them of unknown queries)" in " ".join(
+        str(one.message) for one in told
+    )
+    assert len(log.row) == (shown["sku"] != "s29").sum()
+
+
+def test_lists_from_a_table(items: Any) -> None:
+    pairs = pl.DataFrame(
+        {"query_id": [2, 1, 2], "sku": ["s1", "s1", "s2"], "label": [0, 1, 2], "bm25": [1.0, 2.0, None]}
+    )
+    lists = unskew.Lists.from_table([pairs, items], columns={"doc_id": "sku"})
+    assert lists.columns is not None
+    assert set(lists.columns.names) == {"bm25", "price", "brand"}
+    assert sorted(lists.labels.tolist()) == [0, 1, 2]
