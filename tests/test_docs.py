@@ -103,6 +103,23 @@ def test_every_record_is_listed_and_names_its_command() -> None:
         assert re.search(r"^    +(python|unskew|make) ", text, re.MULTILINE), f"{name} names no command"
 
 
+def test_the_numbers_of_the_decision_table_stand_where_it_points() -> None:
+    page = ROOT / "docs" / "explanation" / "which_method.md"
+    parts = re.split(r"\n(?=[|\-\d#])|\n\n", page.read_text(encoding="utf-8"))
+    told = 0
+    for part in parts:
+        linked = re.findall(r"\]\(\.\./(records/\w+\.md)\)", part)
+        texts = "".join((ROOT / "docs" / link).read_text(encoding="utf-8") for link in linked)
+        there = [float(number) for number in re.findall(r"\d+\.\d+", texts)]
+        for number in re.findall(r"\d+\.\d{2,}", part):
+            near = 0.5 * 10.0 ** -len(number.partition(".")[2]) + 1e-9
+            assert any(abs(each - float(number)) <= near for each in there), (number, part)
+            told += 1
+    assert told > 60
+    names = re.findall(r"`(\w+)`", page.read_text(encoding="utf-8").split("## Where naive")[0])
+    assert len(set(names) & set(LEARNERS)) >= 15
+
+
 def test_the_findings_are_a_page() -> None:
     assert len((ROOT / "EXPERIMENTS.md").read_text(encoding="utf-8").splitlines()) < 100
 

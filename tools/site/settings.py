@@ -20,7 +20,8 @@ def catalogue_pages() -> dict[str, str]:
         "methods.md": _named_page(
             "Methods",
             "`method=` of `unskew.learn` and `[method]` of a run file: a name, and settings. "
-            "What each assumes: [methods](../explanation/methods.md).",
+            "What each assumes: [methods](../explanation/methods.md). How to choose: "
+            "[which method when](../explanation/which_method.md).",
             all_of["methods"],
         ),
         "rankers.md": _named_page(
