@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from unskew.clicks.tracking.judgments import judge as judge
     from unskew.clicks.tracking.track import track as track
     from unskew.clicks.tracking.windows import Lookup as Lookup
+    from unskew.diagnosis import models as _click_models
     from unskew.learning import methods as methods
     from unskew.learning import rankers as rankers
     from unskew.learning.fitting.training import Training as Training
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from unskew.types import Log as Log
 
     behaviours = _behaviours  # a type checker exports an import only under its own name
+    click_models = _click_models
 else:
     import ast
     import importlib
