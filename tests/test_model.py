@@ -182,7 +182,7 @@ def test_a_model_is_data_and_not_code(log: Log, tmp_path: Path) -> None:
     for path in (tmp_path / "model").iterdir():
         content = path.read_bytes()
         assert not content.startswith((b"\x80", b"PK"))  # a pickle, or torch.save's archive of one
-    assert json.loads((tmp_path / "model" / "model.json").read_text())["format"] == 1
+    assert json.loads((tmp_path / "model" / "model.json").read_text())["format"] == 2
 
 
 def test_saving_does_not_overwrite_unless_told(log: Log, lists: Lists, tmp_path: Path) -> None:
@@ -218,7 +218,7 @@ def test_truncated_weights(saved: Path) -> None:
         load(saved)
 
 
-@pytest.mark.parametrize("text", ["", "{", "[1]", "3", "{}", '{"format": 1}', b"\xff\xfe"])
+@pytest.mark.parametrize("text", ["", "{", "[1]", "3", "{}", '{"format": 2}', b"\xff\xfe"])
 def test_broken_json(saved: Path, text: str | bytes) -> None:
     (saved / "model.json").write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(RunError, match=r"run: the model cannot be read"):
@@ -226,8 +226,8 @@ def test_broken_json(saved: Path, text: str | bytes) -> None:
 
 
 def test_a_future_format(saved: Path) -> None:
-    edit(saved, format=2)
-    with pytest.raises(RunError, match=r"written in format 2, this version reads 1"):
+    edit(saved, format=3)
+    with pytest.raises(RunError, match=r"written in format 3, this version reads 2"):
         load(saved)
 
 

@@ -59,7 +59,7 @@ class Model(Scorer):
 
     def input(self, lists: Lists, device: str | torch.device = "cpu") -> Vectors | Tokens:
         """Documents as the ranker takes them, by row."""
-        features = self.scaler.apply(lists).features
+        features = self.scaler.apply(self.encoded(lists)).features
         for encoder in encoders(self.ranker):
             return encoder.read(lists, features, device)
         return Vectors.of(features, device)

@@ -21,6 +21,9 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
+from unskew.clicks.frames import is_frame
+from unskew.clicks.lists.by_name import table_lists
+from unskew.clicks.lists.encoding import Encoding
 from unskew.clicks.lists.scaling import Scaler
 from unskew.disk import Ours, complete_file, complete_folder, digest_of, read_json, restore, write_json
 from unskew.errors import ConfigError, DataError, RunError
@@ -28,7 +31,7 @@ from unskew.learning.boosters import TREE_FORMATS, Package, TreeFormat
 from unskew.learning.curves import Curve
 from unskew.types import Array, Lists, ListTexts
 
-FORMAT = 1
+FORMAT = 2
 MODEL = Ours("model.json", ("weights.safetensors", "trees_*.txt", "trees_*.json", "text/*"))
 """What lies in a model folder."""
 MOST = {"features": 10_000_000, "positions": 1_000_000}
@@ -47,11 +50,14 @@ class Card:
     """None where the method is a package, whose trees are its own."""
     scaling: str
     features: int
+    """How many the ranker takes, encoded."""
     positions: int
     presentation: Mapping[str, Any] = field(default_factory=dict)
     """How columns that are bias factors are encoded."""
     trees: Package | None = None
     """Whose trees score, where trees alone do."""
+    encoding: Encoding | None = None
+    """What features as they are become; None while training, when they are encoded already."""
 
     @classmethod
     def read(cls, folder: Path) -> Card:
@@ -62,11 +68,17 @@ class Card:
             content = read_json(folder / "model.json")
             if content["format"] != FORMAT:
                 raise RunError(f"{folder}: written in format {content['format']}, this version reads {FORMAT}")
-            card = cls(**{name: content[name] for name in cls.__dataclass_fields__})
+            told = {name: content[name] for name in cls.__dataclass_fields__}
+            encoding = None if told["encoding"] is None else Encoding.from_dict(told["encoding"])
+            card = cls(**told | {"encoding": encoding})
             for name, most in MOST.items():
                 if type(size := getattr(card, name)) is not int or not 0 <= size <= most:
                     raise DataError(f"model.json: {name} must be a whole number to {most:,}, not {str(size)[:40]}")
             return card
+
+    def to_dict(self) -> dict[str, Any]:
+        """For model.json."""
+        return vars(self) | {"encoding": None if self.encoding is None else self.encoding.to_dict()}
 
 
 class Scorer(ABC):
@@ -77,16 +89,30 @@ class Scorer(ABC):
 
     @property
     def features(self) -> int:
-        """Number of features of a document."""
-        return self.card.features
+        """Number of features of a document, as they are."""
+        return self.card.features if self.names is None else len(self.names)
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """What the features are called; None where training had no names."""
+        return None if self.card.encoding is None else self.card.encoding.names
+
+    def encoded(self, lists: Lists) -> Lists:
+        """The lists with finite features, as in training: by name, or by place where they have no names."""
+        encoding = self.card.encoding
+        if encoding is not None and encoding.fields:
+            return encoding.apply(lists)
+        if lists.dim != self.features:
+            raise DataError(f"the model was trained on {self.features} features, these documents have {lists.dim}")
+        return lists if encoding is None else encoding.apply(lists)
 
     @abstractmethod
     def score_prepared(self, documents: Array, sizes: Array) -> Array:
         """Scores [n] of whole lists, one after another, whose documents were `prepared` already."""
 
     def prepared(self, lists: Lists) -> Array:
-        """Documents as the ranker takes them: scaled features [n, D], and tokens after them where it reads."""
-        features: Array = np.require(self.scaler.apply(lists).features, np.float32, ["C", "W"])
+        """Documents as the ranker takes them: encoded and scaled [n, D], and tokens after where it reads."""
+        features: Array = np.require(self.scaler.apply(self.encoded(lists)).features, np.float32, ["C", "W"])
         return features
 
     @property
@@ -110,10 +136,20 @@ class Scorer(ABC):
     def write_files(self, folder: Path) -> None:
         """Write what is not numbers: trees, or a tokenizer, where there is one."""
 
-    def score(self, documents: Lists | Array) -> Array:
-        """Scores, higher is better: of every document of Lists [N], of one list [n, D], or of lists [B, K, D]."""
+    def score(self, documents: object) -> Array:
+        """Scores, higher is better: of every document of Lists [N], of one list [n, D], or of lists [B, K, D].
+
+        A table (a data frame, an Arrow table or a dict of columns) has a score for each row: its columns go by
+        name, in any order, and others are passed over. It is one list, unless it has a column query_id. Missing
+        values are prepared as in training, or refused where the rule says so.
+        """
         if isinstance(documents, Lists):
             return self._score(documents)
+        if is_frame(documents):
+            lists, rows = self._table(documents)
+            scores = np.zeros(len(rows), np.float32)
+            scores[rows] = self._score(lists)
+            return scores
         documents = np.asarray(documents, dtype=np.float32)
         if documents.ndim == 3:
             rows, width, dim = documents.shape
@@ -129,10 +165,26 @@ class Scorer(ABC):
         texts = ListTexts(np.array([query], object), np.array([*documents, ""], object)[:-1])
         return self._score(replace(_lists(features, np.array([0, len(documents)])), texts=texts))
 
-    def rank(self, documents: Array) -> Array:
-        """The order to show one list [n, D] in: indices of its documents, best first; ties keep their order."""
+    def rank(self, documents: object) -> Array:
+        """The order to show one list [n, D] in: indices of its documents, best first; ties keep their order.
+
+        Of a table with query_id: rows query after query, those of a query best first.
+        """
+        if isinstance(documents, Lists):
+            return self._ranked(documents)
+        if is_frame(documents):
+            lists, rows = self._table(documents)
+            return rows[self._ranked(lists)]
         order: Array = np.argsort(-self.score(documents), kind="stable")
         return order
+
+    def _ranked(self, lists: Lists) -> Array:
+        """Rows of lists, query after query, best first."""
+        order: Array = np.lexsort((-self._score(lists), np.repeat(np.arange(len(lists)), lists.sizes)))
+        return order
+
+    def _table(self, documents: object) -> tuple[Lists, Array]:
+        return table_lists(documents, self.card.encoding or Encoding())
 
     def save(self, folder: Path | str, *, force: bool = False) -> None:
         """Write a model folder; it appears whole or not at all, and with force the old one stays until then."""
@@ -145,11 +197,9 @@ class Scorer(ABC):
         with complete_file(folder / "weights.safetensors") as ready:
             save_file(self.numbers() | scaling, ready)
         self.write_files(folder)
-        write_json(folder / "model.json", {"format": FORMAT, "files": digests(folder)} | vars(self.card))
+        write_json(folder / "model.json", {"format": FORMAT, "files": digests(folder)} | self.card.to_dict())
 
     def _score(self, lists: Lists) -> Array:
-        if lists.dim != self.features:
-            raise DataError(f"the model was trained on {self.features} features, these documents have {lists.dim}")
         scores = np.zeros(len(lists.features), dtype=np.float32)
         for first, last in _chunks(lists.offsets):
             part = lists.take(slice(first, last))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Protocol, Self, TypeVar, cast
 
 import numpy as np
 import torch
@@ -11,6 +11,7 @@ import torch
 from unskew.clicks.counts.batches import Batches
 from unskew.clicks.counts.reduction import Counts, Facts, reduce_log
 from unskew.clicks.counts.shards import Shards
+from unskew.clicks.lists.encoding import Encoding, EncodingRules, fit_encoding
 from unskew.clicks.lists.inputs import Tokens, Vectors
 from unskew.clicks.lists.scaling import Scaler, fit_scaler
 from unskew.clicks.presentation import fit_presentation
@@ -61,6 +62,12 @@ class TrainingData(Protocol):
     def facts(self) -> Facts:
         """The training part in numbers."""
 
+    def fit_encoding(self, rules: EncodingRules) -> Encoding:
+        """What the features of the training documents become."""
+
+    def encoded(self, encoding: Encoding) -> Self:
+        """The same with encoded features."""
+
     def fit_scaler(self, kind: str, *others: Lists) -> Scaler:
         """A scaling fitted on the training documents."""
 
@@ -110,6 +117,18 @@ class LogData(TrainingData):
         if not self._facts:
             self._facts.append(Facts.of(self.train))
         return self._facts[0]
+
+    def fit_encoding(self, rules: EncodingRules) -> Encoding:
+        """What the features of the training lists become."""
+        return fit_encoding(self.train.lists, rules)
+
+    def encoded(self, encoding: Encoding) -> Self:
+        """The same with encoded features; lists that the pages share are encoded once."""
+        train, held = encoded(self.train, encoding), self.held_out
+        if held is not None and held.lists is self.train.lists:
+            held = replace(held, lists=train.lists)
+        validation = encoded(self.validation, encoding)
+        return replace(self, train=train, held_out=encoded(held, encoding), validation=validation)
 
     def fit_scaler(self, kind: str, *others: Lists) -> Scaler:
         """A scaling fitted on the training lists."""
@@ -186,6 +205,17 @@ def own_lists(log: Log) -> Log:
     lists, page = log.lists.take(queries), np.repeat(np.arange(len(log)), log.sizes)
     row = log.row - log.lists.offsets[log.query[page]] + lists.offsets[place[page]]
     return replace(log, lists=lists, query=place, row=row)
+
+
+Held = TypeVar("Held", bound=Lists | Log | None)
+
+
+def encoded(part: Held, encoding: Encoding) -> Held:
+    """Lists, or the lists of a log, with encoded features."""
+    if isinstance(part, Log):
+        lists = encoding.apply(part.lists)
+        return part if lists is part.lists else replace(part, lists=lists)
+    return cast(Held, encoding.apply(part)) if isinstance(part, Lists) else part
 
 
 def differs_on_pages(column: Array, offsets: Array) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +15,7 @@ from unskew.clicks.counts.shard_writing import ShardSource
 from unskew.clicks.counts.shards import open_shards, shards_for
 from unskew.clicks.engine.parquet import impressions_in
 from unskew.clicks.joining import Missing
-from unskew.clicks.lists.feature_table import is_table
+from unskew.clicks.lists.feature_table import NOT_FEATURES, is_table
 from unskew.clicks.lists.features import keep_featured, read_features
 from unskew.clicks.lists.letor import read_letor
 from unskew.clicks.lists.texts import has_texts, read_texts, with_texts
@@ -35,14 +35,26 @@ from unskew.running.shards import ShardData
 from unskew.types import Lists, Log
 
 
-def read_lists(files: Sequence[str | Path], doc_ids: bool, texts: Sequence[str | Path] | None = None) -> Lists:
-    """One set of lists from one or several files: Parquet by its ending, else LETOR; with `texts` from there."""
+def read_lists(
+    files: Sequence[str | Path],
+    doc_ids: bool,
+    texts: Sequence[str | Path] | None = None,
+    *,
+    columns: Mapping[str, str] | None = None,
+    candidates: Sequence[Path] = (),
+) -> Lists:
+    """One set of lists from one or several files: tables by their ending, else LETOR; with `texts` from there.
+
+    `columns` are our names to theirs in tables, and `candidates` logs that say which documents a query has where
+    the tables do not.
+    """
     if not is_table(files[0]):
         lists = read_letor(files[0] if len(files) == 1 else list(files), doc_ids=doc_ids)
     elif has_texts(files, alone=True):
         return read_texts(files)
     else:
-        lists = read_features(list(files))
+        keys = {name: theirs for name, theirs in (columns or {}).items() if name in NOT_FEATURES}
+        lists = read_features(list(files), columns=keys, candidates=list(candidates) or None)
     return lists if texts is None else with_texts(lists, texts)
 
 
@@ -94,7 +106,8 @@ class RunFiles:
     @cached_property
     def documents(self) -> Lists:
         """What the logs show."""
-        shown = [] if self.logs.train is None else [impressions_in(self.logs.train)]
+        logs = (self.logs.train, self.logs.validation, self.logs.test)
+        shown = [impressions_in(log) for log in logs if log is not None]
         if self.files.features is None:
             return self.tracked(read_texts(texts_for(self.within(self.files.texts), shown)))
         lists = self.lists(self.files.features, *shown)
@@ -112,7 +125,11 @@ class RunFiles:
         """Lists from these files, with texts where the ranker reads."""
         place, reads = self.within(paths), self.asked.ranker is not None and self.asked.ranker.reads
         texts = texts_for(self.within(self.files.texts), place, log) if place and reads else None
-        return self.tracked(read_lists(place, self.files.doc_ids, texts)) if place else None
+        columns, candidates = self.files.columns, [path for path in log if path.exists()]
+        if not place:
+            return None
+        read = read_lists(place, self.files.doc_ids, texts, columns=columns, candidates=candidates)
+        return self.tracked(read)
 
     def tracked(self, lists: Lists) -> Lists:
         """With tracked clicks, where they are features."""
@@ -184,6 +201,7 @@ def open_shard_data(opening: RunFiles, validation: Lists | Log | None) -> ShardD
         bins=method.bins,
         missing=files.missing_features,
         doc_ids=files.doc_ids,
+        names={name: theirs for name, theirs in files.columns.items() if name in NOT_FEATURES},
     )
     count = source.shards if files.memory is None else shards_for(byte_count("data.memory", files.memory), source)
     workers = workers_of(asked.training)

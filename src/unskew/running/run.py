@@ -24,13 +24,14 @@ import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError
 
+from unskew.clicks.lists.encoding import EncodingRules
 from unskew.disk import told_of_disks, write_json
 from unskew.errors import ConfigError, DataError, RunError
 from unskew.learning.curves import Curve
@@ -43,7 +44,7 @@ from unskew.learning.rankers import Ranker
 from unskew.learning.scorer import Scorer
 from unskew.measuring import measure_ranking
 from unskew.running.asking import Files, ask, run_toml
-from unskew.running.data import HeldOut, TrainingData, pages_of, split
+from unskew.running.data import HeldOut, TrainingData, encoded, pages_of, split
 from unskew.running.files import open_data
 from unskew.running.fitters import FITTERS, Fitter
 from unskew.running.folder import RUN_FILE, claimed, publish, refuse_to_overwrite, versions
@@ -64,12 +65,12 @@ class Run:
     folder: Path | None
     """Where it was written, if anywhere."""
 
-    def score(self, documents: Lists | Array) -> Array:
+    def score(self, documents: object) -> Array:
         """Scores, higher is better: see `Scorer.score`."""
         return self.model.score(documents)
 
-    def rank(self, documents: Array) -> Array:
-        """The order to show one list [n, D] in, best first."""
+    def rank(self, documents: object) -> Array:
+        """The order to show one list in, best first: see `Scorer.rank`."""
         return self.model.rank(documents)
 
     def propensity(self) -> Array | None:
@@ -97,6 +98,7 @@ def learn(
     columns: Mapping[str, str] | None = None,
     feedback: str | None = None,
     factors: Sequence[str] = (),
+    encoding: EncodingRules | None = None,
     training: Training | None = None,
     out: Path | str | None = None,
     force: bool = False,
@@ -117,7 +119,7 @@ def learn(
     A log on disk needs `features`, files of them; in a folder that `split` wrote, its parts are used as such. For
     a run file, which ends in .toml, what is given here stands in for what the file says. `columns` says theirs for
     ours, `feedback` is the column to learn from in the place of click, `factors` are columns that bias depends on
-    besides the rank.
+    besides the rank, `encoding` how categories and missing values of features become numbers.
     """
     if not isinstance(source, Log):
         asking = ask(
@@ -133,12 +135,14 @@ def learn(
             factors=factors,
             training=training,
             options=options,
+            settings=told_rules(encoding),
         )
         return learn_file(
             asking.base, asking.file, asking.settings, asking.folder(out), force=force, report=report
         )
     chosen, measured = in_memory("validation", validation), in_memory("test", test)
     asked = settings(method or "dla", ranker, scaling, training, options, chosen, factors)
+    asked = asked if encoding is None else asked.model_copy(update={"encoding": encoding})
     return run(asked, split(source, chosen, asked), test=measured, out=out, force=force, report=report)
 
 
@@ -151,6 +155,12 @@ def learn_file(
         data, test = open_data(base, file.data, asked)
         again = run_toml(base, file, asked, out)
         return run(asked, data, test=test, out=out, force=force, report=report, run_file=again)
+
+
+def told_rules(encoding: EncodingRules | None) -> dict[str, object]:
+    """Rules of the encoding as keys of a run file."""
+    given = {} if encoding is None else encoding.model_dump(exclude_unset=True)
+    return {f"encoding.{name}": value for name, value in given.items()}
 
 
 def on_disk(name: str, given: Lists | Log | Files | None) -> Files | None:
@@ -189,6 +199,8 @@ def run(
     if world()[1] > 1:
         workers = {"workers": workers_of(asked.training)}
         asked = asked.model_copy(update={"training": asked.training.model_copy(update=workers)})
+    encoding = data.fit_encoding(asked.encoding)
+    data, test = data.encoded(encoding), encoded(test, encoding)
     lists = test if isinstance(test, Lists) else None
     check_data(data, lists)
     drawn = asked.training.learn_from == "randomized"
@@ -203,6 +215,7 @@ def run(
         if place is not None:
             _resume(fitter, folder)
         model, fit = fitter.fit(report, folder)
+        model.card = replace(model.card, encoding=encoding)
         stands = stand(model, data, test) if leads else standing(model, HeldOut(None, None))
         warn_if_worse(stands)
         done = Run(model, fit, measures(asked, data, model, fit, lists) | {"standing": stands.to_dict()}, place)

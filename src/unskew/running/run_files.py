@@ -78,7 +78,7 @@ def check_run(content: Table, base: Path, place: str) -> tuple[RunFile, Settings
             file.data.scaling,
             checked(Training, {"validate_on": on} | file.training, "training"),
             "data.scaling",
-        )
+        ).model_copy(update={"encoding": file.encoding})
         check_data_files(file.data, asked)
         if asked.training.validate_on == "labels" and not labels:
             raise ConfigError('training.validate_on = "labels" needs data.validation to be labelled lists')

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from pydantic import Field, SerializeAsAny
 
 from unskew.checking import Config, Table, checked, known, named
+from unskew.clicks.lists.encoding import EncodingRules
 from unskew.clicks.lists.scaling import SCALINGS
 from unskew.errors import ConfigError
 from unskew.learning.fitting.training import Training, decay_for
@@ -31,6 +32,8 @@ class Settings(Config):
     """How features are scaled."""
     training: Training
     """How it is trained."""
+    encoding: EncodingRules = EncodingRules()
+    """How categories and missing values of features become numbers."""
 
     @property
     def fitted_by(self) -> Literal["steps", "rounds", "package"]:
@@ -98,6 +101,8 @@ class RunFile(Config):
     """`mlp` unless given; a package takes none."""
     training: Table = Field(default_factory=dict)
     """How it is trained: settings of `Training`."""
+    encoding: EncodingRules = EncodingRules()
+    """How categories and missing values of features become numbers."""
 
 
 def settings(

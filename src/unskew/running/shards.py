@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 import torch
 
@@ -11,6 +12,7 @@ from unskew.clicks.counts.reduction import Facts
 from unskew.clicks.counts.shard_batches import ShardedBatches
 from unskew.clicks.counts.shard_writing import FACTS
 from unskew.clicks.counts.shards import Shards
+from unskew.clicks.lists.encoding import Encoding, EncodingRules, encoding_of
 from unskew.clicks.lists.inputs import Vectors
 from unskew.clicks.lists.scaling import Scaler
 from unskew.errors import ConfigError, DataError
@@ -19,7 +21,7 @@ from unskew.learning.fitting.loop import Draws
 from unskew.learning.fitting.training import Training
 from unskew.learning.methods.contract import Context, Learner, MethodConfig
 from unskew.learning.model import Model
-from unskew.running.data import CHECKED, HeldOut, LogData, TrainingData, check_compared, pages_of
+from unskew.running.data import CHECKED, HeldOut, LogData, TrainingData, check_compared, encoded, pages_of
 from unskew.running.folder import fingerprint
 from unskew.running.run_files import IN_MEMORY
 from unskew.types import Lists, Log
@@ -48,6 +50,19 @@ class ShardData(TrainingData):
         names = ("pages", "impressions", "clicks", "queries", "clickless")
         numbers = {name: about[name] for name in names}
         return Facts(**numbers, by_rank=self.shards.by_rank, weighted=self.shards.weighted)
+
+    def fit_encoding(self, rules: EncodingRules) -> Encoding:
+        """What the features of the training shards become."""
+        columns = self.shards.columns
+        if columns is None:
+            return Encoding(missing_values=rules.missing_values)
+        return encoding_of(self.shards.survey, columns, rules)
+
+    def encoded(self, encoding: Encoding) -> Self:
+        """The same with encoded features, once a shard is loaded."""
+        shards, held = replace(self.shards, encoding=encoding), self.held_out
+        held = encoded(held, encoding) if isinstance(held, Log) else held
+        return replace(self, shards=shards, held_out=held, validation=encoded(self.validation, encoding))
 
     def fit_scaler(self, kind: str, *others: Lists) -> Scaler:
         """A scaling fitted on the documents of all training shards."""

@@ -13,6 +13,7 @@ Legend: N documents, n of them in a block, D features as they are, E encoded one
 
 from __future__ import annotations
 
+import difflib
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,7 +23,7 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
-from unskew.checking import Config, did_you_mean
+from unskew.checking import Config
 from unskew.clicks.lists.fields import CategoryField, Gaps, NumberField
 from unskew.clicks.lists.surveying import Survey, row_blocks, survey
 from unskew.errors import DataError
@@ -89,13 +90,13 @@ class Encoding:
             return lists if lists.columns == self.columns else replace(lists, columns=self.columns)
         out = np.empty((len(lists.features), len(self.columns.names)), np.float32)
         values = [field.mapping(lists, at) for field, at in zip(self.fields, places, strict=True)]
-        unused: dict[str, int] = {}
+        unused: dict[str, None] = {}
         for rows in row_blocks(*lists.features.shape):
             self._encode(lists, rows, places, values, out[rows], unused)
         if unused:
-            told = ", ".join(f"{name} ({count})" for name, count in unused.items())
             what = "take the mean" if not self.categories else "take the mean, and categories none of their values"
-            warnings.warn(f"{lists.name}: missing where training had no gaps: {told}; they {what}", stacklevel=3)
+            told = f"missing where training had no gaps: {', '.join(unused)}; they {what}"
+            warnings.warn(f"{lists.name}: {told}", stacklevel=3)
         return replace(lists, features=out, columns=self.columns, present=None)
 
     def _encode(
@@ -105,9 +106,9 @@ class Encoding:
         places: Sequence[int],
         values: Sequence[Array | None],
         out: Array,
-        unused: dict[str, int],
+        unused: dict[str, None],
     ) -> None:
-        """Some rows, field by field; `unused` counts gaps that training had no place for."""
+        """Some rows, field by field; `unused` names gaps that training had no place for."""
         block, start = np.asarray(lists.features[rows]), 0
         for field, at, mapping in zip(self.fields, places, values, strict=True):
             column = block[:, at] if mapping is None else np.append(mapping, np.nan)[codes(block[:, at])]
@@ -119,7 +120,7 @@ class Encoding:
                 hint = 'fill it, or set missing_values = "indicator"'
                 raise DataError(f"row {row}: {field.name} is missing", path=lists.name, hint=hint)
             if missing.any() and not field.gaps:
-                unused[field.name] = unused.get(field.name, 0) + int(missing.sum())
+                unused[field.name] = None
             stop = start + len(field.columns)
             field.fill(column, missing, out[:, start:stop])
             start = stop
@@ -140,7 +141,10 @@ class Encoding:
         there = {name: at for at, name in enumerate(lists.columns.names)}
         if missing := [name for name in names if name not in there]:
             more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
-            what = f"missing features: {', '.join(missing[:5])}{more}. {did_you_mean(missing[0], there)}"
+            close = difflib.get_close_matches(missing[0], there, n=1)
+            meant = f" (did you mean {close[0]}?)" if close else ""
+            listed = ", ".join(there)[:500] or "none"
+            what = f"missing features: {', '.join(missing[:5])}{more}{meant}; there are {listed}"
             raise DataError(what, path=lists.name, hint=AS_TRAINED)
         return [there[name] for name in names]
 

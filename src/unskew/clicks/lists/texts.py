@@ -18,8 +18,10 @@ import pyarrow.parquet as pq
 
 from unskew.checking import require_columns
 from unskew.clicks.engine.engine import connect
+from unskew.clicks.frames import TEXT_FILES
 from unskew.clicks.joining import encode, find_rows
 from unskew.clicks.lists.feature_table import KEYS, NOT_FEATURES, damage_named, table_files
+from unskew.clicks.lists.tables import feature_files
 from unskew.clicks.schema import TEXT, refuse_missing, to_array
 from unskew.disk import PathLike
 from unskew.errors import DataError
@@ -73,7 +75,10 @@ def with_texts(lists: Lists, paths: PathLike | Sequence[PathLike]) -> Lists:
 
 def has_texts(paths: PathLike | Sequence[PathLike], *, alone: bool = False) -> bool:
     """Whether a Parquet table has columns of text; if `alone`, and none of features."""
-    file = table_files(paths)[0]
+    several = [paths] if isinstance(paths, str | Path) else list(paths)
+    file, kind = next(iter(feature_files(several[0]).items()))
+    if kind in TEXT_FILES:
+        return False
     with damage_named(file):
         columns = {*pq.read_schema(file).names}
     return bool({*TEXT} & columns) and not (alone and columns - {*NOT_FEATURES})
