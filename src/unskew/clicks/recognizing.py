@@ -26,12 +26,13 @@ FOLDERS = {
 }
 """What a folder is, by what lies in it."""
 PARTS = ("train", "validation", "test")
+GZIP, BZIP2, XZ, ZSTD = (f"a file compressed by {name}" for name in ("gzip", "bzip2", "xz", "Zstandard"))
 MAGIC = {
     b"PAR1": "Parquet",
-    b"\x1f\x8b": "a file compressed by gzip",
-    b"BZh": "a file compressed by bzip2",
-    b"\xfd7zXZ": "a file compressed by xz",
-    b"\x28\xb5\x2f\xfd": "a file compressed by Zstandard",
+    b"\x1f\x8b": GZIP,
+    b"BZh": BZIP2,
+    b"\xfd7zXZ": XZ,
+    b"\x28\xb5\x2f\xfd": ZSTD,
     b"PK\x03\x04": "an Excel workbook or a zip archive",
     b"\xd0\xcf\x11\xe0": "an Excel workbook of the old kind",
     b"ARROW1": "an Arrow (Feather) file",

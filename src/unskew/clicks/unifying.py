@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,11 +32,16 @@ def alike(files: Sequence[Path | str]) -> list[list[Path | str]]:
     return list(groups.values())
 
 
-def unified(files: Sequence[Path | str]) -> Any:
-    """The columns of all files: numbers as wide as any, whole numbers and text as text; else the file is named."""
+def unified(files: Sequence[Path | str], wanted: Collection[str] | None = None) -> Any:
+    """The columns of all files: numbers as wide as any, whole numbers and text as text; else the file is named.
+
+    Where only some are `wanted`, the others may differ.
+    """
     kinds: dict[str, tuple[Any, Path | str]] = {}
     for file in files:
         for each in schema_of(file):
+            if wanted is not None and each.name not in wanted:
+                continue
             before, where = kinds.get(each.name, (each.type, file))
             kind = _common(before, each.type)
             if kind is None:

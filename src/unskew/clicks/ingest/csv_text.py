@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterator
+import shlex
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,11 +33,16 @@ Reject = Callable[[int, str, str], None]
 """Takes the row, the reason and the text."""
 
 
-def csv_columns(path: Path, kind: str, texts: Texts) -> list[str]:
-    """The names in the header."""
+def csv_columns(path: Path, kind: str, texts: Texts, wanted: Collection[str] = ()) -> list[str]:
+    """The names in the header; one that is wanted stands there once."""
     with opened(path, texts.max_expansion) as file:
         header = _header(_first_line(file, path), path, kind, texts)
-        return header.names[: header.named]
+    for name in header.repeated:
+        places = [str(at + 1) for at, each in enumerate(header.given) if each == name]
+        if name in wanted or name.startswith("serp_"):
+            what = f"{name} names {len(places)} columns, {' and '.join(places)}"
+            raise DataError(what, path=path, line=1, hint="rename those that are not meant")
+    return header.names[: header.named]
 
 
 class Header(NamedTuple):
@@ -45,6 +52,13 @@ class Header(NamedTuple):
     named: int
     """How many there are before the last ones, which are empty."""
     delimiter: str
+    given: list[str]
+    """The names as they stand there."""
+
+    @property
+    def repeated(self) -> list[str]:
+        """Names that stand there more than once."""
+        return [name for name, count in Counter(self.given).items() if name and count > 1]
 
 
 def _first_line(file: Guarded, path: Path) -> str:
@@ -70,13 +84,17 @@ def _header(line: str, path: Path, kind: str, texts: Texts) -> Header:
             names = next(csv.reader([line], delimiter=delimiter, quotechar=texts.quote))
         except (csv.Error, StopIteration, ValueError, TypeError) as error:
             raise DataError(f"the header cannot be read ({error})", path=path, line=1) from error
+    if MARK in line:
+        hint = f"write the file in UTF-8: iconv -f LATIN1 -t UTF-8 {shlex.quote(str(path))} > NEW"
+        shown = line[:200].replace(MARK, "\ufffd")
+        raise DataError(f"the header is not UTF-8: {shown}", path=path, line=1, hint=hint)
     seen: set[str] = set()
     unique = []
     for at, name in enumerate(each.strip() for each in names):
-        unique.append(name if name not in seen and MARK not in name else f"column {at + 1}")
+        unique.append(name if name not in seen else f"column {at + 1}")
         seen.add(name)
     named = max((at + 1 for at, name in enumerate(names) if name.strip()), default=0)
-    return Header(unique, named, delimiter)
+    return Header(unique, named, delimiter, [name.strip() for name in names])
 
 
 def csv_batches(
@@ -85,7 +103,7 @@ def csv_batches(
     """Batches of text columns with the number of each row, the header being row 1."""
     with opened(path, texts.max_expansion) as file:
         header = _header(_first_line(file, path), path, kind, texts)
-    names, _, delimiter = header
+    names, delimiter = header.names, header.delimiter
     taken = set(wanted)
     present = [name for name in names if name in taken]
     rows, seen = _Rows(header, reject), 1  # the header

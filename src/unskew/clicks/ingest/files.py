@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import os
+import shlex
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +12,7 @@ from threading import Lock
 
 from unskew.checking import known, no_such
 from unskew.clicks.engine.parquet import impressions_in
+from unskew.clicks.recognizing import BZIP2, GZIP, XZ, ZSTD, magic_of
 from unskew.disk import PACKED, unpacked
 from unskew.errors import DataError
 
@@ -25,6 +27,8 @@ ENDINGS = {
 }
 """What a file holds, by the end of its name."""
 KINDS = tuple(dict.fromkeys(ENDINGS.values()))
+COMPRESSED = {".gz": GZIP, ".bz2": BZIP2, ".xz": XZ, ".zst": ZSTD}
+"""What a compressed file is, by the end of its name."""
 MARK = "\ufdd0"
 """Stands for bytes that are no UTF-8; a code point that Unicode keeps free of meaning."""
 
@@ -51,18 +55,45 @@ def find_files(sources: Sequence[str | Path], kind: str | None = None) -> dict[P
     found: dict[Path, str] = {}
     for source in sources:
         for path, named in _meant(source):
-            holds = kind or kind_of(path)
-            if holds is None and named:
-                hint = f"give format=, one of {', '.join(KINDS)}"
-                raise DataError("the name does not say what the file holds", path=path, hint=hint)
-            if holds is not None:
+            if (holds := _content(path, kind, named)) is not None:
                 found[path] = holds
         if not found:
             endings = " ".join(ENDINGS)
             raise DataError(f"no files that end in {endings} (or compressed)", path=source, hint="give format=")
-    if "parquet" in (kinds := set(found.values())) and len(kinds) > 1:
-        raise DataError(f"{', '.join(sorted(kinds))} together", hint="ingest Parquet and text one after the other")
     return found
+
+
+def _content(path: Path, asked: str | None, named: bool) -> str | None:
+    """What a file holds: as asked or as its name says, where its first bytes do not say otherwise."""
+    holds, magic = asked or kind_of(path), magic_of(path)
+    if (holds is None and not named) or (not named and not path.stat().st_size):
+        return None
+    if magic == "Parquet" and asked in (None, "parquet"):
+        return "parquet"
+    if holds is None:
+        hint = f"give format=, one of {', '.join(KINDS)}"
+        raise DataError("the name does not say what the file holds", path=path, hint=hint)
+    refuse_disguised(path, holds, magic)
+    return holds
+
+
+def refuse_disguised(path: Path, holds: str, magic: str | None) -> None:
+    """Refuse a file whose first bytes are not of what it is said to hold."""
+    packed = COMPRESSED.get(path.suffix.lower())
+    if not path.stat().st_size:
+        raise DataError("the file is empty", path=path, hint="write it again, or leave it out")
+    if packed is not None and magic != packed:
+        hint = f"rename it to {path.with_suffix('').name}" if magic is None else f"this is {magic}"
+        raise DataError(f"not {packed}, whatever its name says", path=path, hint=hint)
+    if packed is None and magic in COMPRESSED.values():
+        ending = next(ending for ending, kind in COMPRESSED.items() if kind == magic)
+        raise DataError(f"this is {magic}", path=path, hint=f"rename it to {path.name}{ending}")
+    if holds == "parquet" and magic is None:
+        hint = 'rename it, as .csv, or give format="csv"'
+        raise DataError("not a Parquet file, whatever its name says", path=path, hint=hint)
+    if packed is None and magic is not None:
+        hint = "leave format= out" if magic == "Parquet" else "export it as CSV or Parquet"
+        raise DataError(f"this is {magic}", path=path, hint=hint)
 
 
 def all_files(sources: Sequence[str | Path]) -> list[Path]:
@@ -113,6 +144,13 @@ def _inside(folder: Path) -> Iterator[Path]:
                 yield path
 
 
+MARKS = {
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+"""Encodings by their byte order marks; that of UTF-32 begins as that of UTF-16 does."""
 codecs.register_error("unskew-mark", lambda error: (MARK, getattr(error, "end", 0)))
 
 
@@ -164,10 +202,34 @@ class Guarded:
             self.blocks.close()
 
 
+def _in_utf8(blocks: Generator[bytes, None, None], path: Path) -> Generator[bytes, None, None]:
+    """Blocks of UTF-16 or UTF-32 as UTF-8, where a byte order mark says so; other blocks as they are."""
+    first = next(blocks, b"")
+    encoding = next((name for mark, name in MARKS.items() if first.startswith(mark)), None)
+    if encoding is None:
+        refuse_wide(first[:4000], path)
+        yield first
+        yield from blocks
+        return
+    decoder = codecs.getincrementaldecoder(encoding)(errors="unskew-mark")
+    yield decoder.decode(first).encode()
+    for block in blocks:
+        yield decoder.decode(block).encode()
+    yield decoder.decode(b"", final=True).encode()
+
+
+def refuse_wide(head: bytes, path: Path) -> None:
+    """Text has no zero bytes, unless every letter of it takes two."""
+    if head.count(0) * 4 > len(head):
+        encoding = "UTF-16LE" if head[1::2].count(0) > head[::2].count(0) else "UTF-16BE"
+        hint = f"write it in UTF-8: iconv -f {encoding} -t UTF-8 {shlex.quote(str(path))} > NEW"
+        raise DataError(f"looks like {encoding} without a byte order mark", path=path, line=1, hint=hint)
+
+
 @contextmanager
 def opened(path: Path, max_expansion: int) -> Iterator[Guarded]:
-    """The text of a file, decompressed by the end of its name."""
-    text = Guarded(unpacked(path, expansion=max_expansion))
+    """The text of a file, decompressed by the end of its name; UTF-8, or what a byte order mark says."""
+    text = Guarded(_in_utf8(unpacked(path, expansion=max_expansion), path))
     try:
         yield text
     finally:

@@ -18,6 +18,7 @@ from unskew.clicks.ingest.files import KINDS, all_files, find_files
 from unskew.clicks.ingest.options import IngestOptions
 from unskew.clicks.ingest.text import FILE, ROW, stage_text
 from unskew.clicks.schema import REQUIRED
+from unskew.clicks.unifying import alike, unified
 from unskew.errors import ConfigError, DataError, printable
 
 if TYPE_CHECKING:
@@ -114,15 +115,58 @@ def _open_files(
 ) -> LogSource:
     """Files as one table, its columns as they are."""
     files = find_files(sources, kind)
-    if "parquet" in files.values():
+    texts = {path: holds for path, holds in files.items() if holds != "parquet"}
+    columnar = [path for path in files if path not in texts]
+    if not texts:
         if options.time.format is not None:
             raise ConfigError("time.format is for text files; Parquet holds times as times, numbers or ISO text")
-        table = _read_parquet(engine, list(files))
-        return LogSource(table, files=_one_schema(list(files)), columns=tuple(table.columns))
-    text = stage_text(files, options, scratch)
+        return _open_parquet(engine, columnar, options)
+    text = stage_text(texts, options, scratch)
     lost = () if text.rejected is None else (text.rejected,)
     table = engine.read_parquet(text.folder).select(FILE, ROW, *text.read)
-    return LogSource(table, None, True, lost, text.lost, notes=text.notes, columns=text.columns)
+    opened = LogSource(table, None, True, lost, text.lost, notes=text.notes, columns=text.columns)
+    return opened if not columnar else _together(opened, _open_parquet(engine, columnar, options), options)
+
+
+def _open_parquet(engine: Engine, files: list[Path], options: IngestOptions) -> LogSource:
+    """Parquet files as one table; of files that differ the columns that are wanted, in types that hold all."""
+    import ibis
+
+    groups = alike(files)
+    tables = [_read_parquet(engine, [Path(file) for file in group]) for group in groups]
+    if len(groups) == 1:
+        return LogSource(tables[0], files=_one_schema(files), columns=tuple(tables[0].columns))
+    every = tuple(dict.fromkeys(name for table in tables for name in table.columns))
+    kinds = dict(ibis.Schema.from_pyarrow(unified(files, options.wanted(list(every)))).items())
+    notes = [
+        f"{printable(group[0])} has no {', '.join(name for name in kinds if name not in table.columns)}"
+        for group, table in zip(groups, tables, strict=True)
+        if any(name not in table.columns for name in kinds)
+    ]
+    notes = [*notes, f"files of {len(groups)} kinds, by columns and types, were read as one"]
+    return LogSource(ibis.union(*(_cast(table, kinds) for table in tables)), columns=every, notes=tuple(notes))
+
+
+def _together(text: LogSource, columnar: LogSource, options: IngestOptions) -> LogSource:
+    """Text and Parquet as one table of text, whose types are then made as those of text are."""
+    import ibis
+
+    names = (*text.columns, *columnar.columns)
+    kinds = dict.fromkeys(options.wanted(list(names)), "string")
+    tables = [_cast(each.impressions, kinds) for each in (text, columnar)]
+    notes = (*text.notes, *columnar.notes, "text files and Parquet were read together")
+    return replace(text, impressions=ibis.union(*tables), columns=tuple(dict.fromkeys(names)), notes=notes)
+
+
+def _cast(table: Table, kinds: Mapping[str, Any]) -> Table:
+    """These columns in these types, empty where there is none, and the place of every row."""
+    import ibis
+
+    def column(name: str) -> Any:
+        return table[name] if name in table.columns else ibis.null()
+
+    wanted = {FILE: "string", ROW: "int64", **kinds}
+    return table.select(**{name: column(name).cast(kind) for name, kind in wanted.items()})
 
 
 def _same_columns(raw: Table, typed_table: Table) -> bool:

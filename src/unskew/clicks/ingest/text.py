@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -43,16 +43,22 @@ class Text:
 
 def stage_text(files: Mapping[Path, str], options: IngestOptions, folder: Path) -> Text:
     """Write the wanted columns of text files as part files of one schema."""
-    present: dict[str, None] = {}
-    for path, kind in files.items():
-        found = json_columns(path, options.files) if kind == "jsonl" else csv_columns(path, kind, options.files)
-        present |= dict.fromkeys(found)
+    headers = {
+        path: json_columns(path, options.files)
+        if kind == "jsonl"
+        else csv_columns(path, kind, options.files, options.known())
+        for path, kind in files.items()
+    }
+    present = dict.fromkeys(name for names in headers.values() for name in names)
     wanted = options.wanted(list(present))
     if not wanted:
         some = ", ".join(list(present)[:20])[:500] or "none"
         raise DataError(
-            f"no column is one of ours; there are: {some}", hint='name them with columns={"OURS": "THEIRS"}'
+            f"no column is one of ours; there are: {some}",
+            path=next(iter(files)),
+            hint='name them with columns={"OURS": "THEIRS"}',
         )
+    lacking = differing(headers, wanted, options)
     # a key of JSON may come first in any line, so known ones are always looked for
     maybe = [name for name in options.known() if name not in wanted] if "jsonl" in files.values() else []
     seen: set[str] = set()
@@ -86,14 +92,40 @@ def stage_text(files: Mapping[Path, str], options: IngestOptions, folder: Path) 
     staged = stage.close()
     found = [name for name in maybe if name in seen]
     begun = f"{', '.join(sorted(late)[:20])}; name them in `keep`"
+    not_read = f"not read, since they begin after the first {BLOCK >> 20} MB: {begun}"
     return Text(
         folder=parts,
         rejected=staged.rejected,
         columns=(*present, *found),
         lost=staged.rejected_rows,
         read=(*wanted, *found),
-        notes=(f"not read, since they begin after the first {BLOCK >> 20} MB: {begun}",) if late else (),
+        notes=(*lacking, *([not_read] if late else [])),
     )
+
+
+def differing(
+    headers: Mapping[Path, Sequence[str]], wanted: Sequence[str], options: IngestOptions
+) -> tuple[str, ...]:
+    """Which files lack a column that others have, as notes; a file that lacks a required one is refused.
+
+    Files of click events may lack any, and a line of JSON may lack what others have.
+    """
+    events = any((options.events.column or "event") in names for names in headers.values())
+    needed = [options.source(name) for name in ("query_id", "doc_id", "position", "click")]
+    notes = []
+    for path, names in headers.items():
+        missing = [name for name in wanted if name not in names and not name.startswith("/")]
+        lost = [name for name in missing if name in needed]
+        if lost and not events:
+            other = next(each for each, theirs in headers.items() if lost[0] in theirs)
+            there = ", ".join(names)[:500] or "none"
+            raise DataError(
+                f"no column {lost[0]}, which {printable(other)} has; there are: {there}",
+                path=path,
+                hint="name the column alike in all files, or ingest the file apart",
+            )
+        notes += [f"{printable(path)} has no {', '.join(missing)}"] if missing else []
+    return tuple(notes[:20])
 
 
 def _checked(batch: Any, numbers: Any, reject: Reject) -> Any:
