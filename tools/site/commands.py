@@ -9,7 +9,7 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
 import typer
-from markdown_parts import prose, table
+from markdown_parts import prose, settings, table
 
 from unskew.terminal.main import app
 
@@ -58,7 +58,7 @@ def _section(name: str, command: Any) -> list[str]:
         "```",
         "",
         *table(("argument", ""), ((f"`{_metavar(param)}`", unmarked(param.help)) for param, _ in arguments)),
-        *table(("option", "takes", "default", ""), (_row(param, kind) for param, kind in options)),
+        *settings(("option", "takes", "default", ""), (_row(param, kind) for param, kind in options)),
     ]
 
 

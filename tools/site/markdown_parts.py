@@ -18,6 +18,12 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     return [f"| {' | '.join(head)} |", "|" + "---|" * len(head), *lines, ""] if lines else []
 
 
+def settings(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """A table whose rows a phone shows below each other."""
+    lines = table(head, rows)
+    return ['<div class="settings" markdown>', "", *lines, "</div>", ""] if lines else []
+
+
 def cell(text: str) -> str:
     """A text on one line, whose bars end no cell."""
     return " ".join(text.split()).replace("|", "\\|")

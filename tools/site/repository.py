@@ -52,8 +52,7 @@ class Site:
             return f"{found[1]}({os.path.relpath(target, os.path.dirname(place) or '.')}{found[3] or ''})"
 
         line = LINK.sub(there, line)
-        # a bar within code is escaped in a table of the repository's page, and is not on the site
-        return re.sub(r"`[^`]*`", lambda code: code[0].replace("\\|", "|"), line) if line[:1] == "|" else line
+        return _row(line) if line.startswith("|") else line
 
     def _place_of(self, path: str) -> str | None:
         """Where a file of the repository is on the site."""
@@ -80,6 +79,12 @@ class Site:
         text = (self.root / path).read_text(encoding="utf-8")
         head = f"---\ntitle: {Path(path).name}\nsearch: {{exclude: true}}\n---\n# {path}\n\n"
         return f"{head}````{language}\n{text}````\n"
+
+
+def _row(line: str) -> str:
+    """A row of a table: a bar within code is not escaped on the site, and a spread stays with its mean."""
+    line = re.sub(r"`[^`]*`", lambda code: code[0].replace("\\|", "|"), line)
+    return line.replace(" ± ", "\u00a0±\u00a0")
 
 
 def lines_of_code(markdown: str) -> Iterator[tuple[str, bool]]:

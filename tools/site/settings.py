@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from markdown_parts import code, prose, table
+from markdown_parts import code, prose
+from markdown_parts import settings as settings_table
 
 from unskew.studies.reproduce.recipe import Recipe, recipe_names
 from unskew.terminal.describing import Described, Setting, catalogue, described
@@ -104,7 +105,7 @@ def _run_file_page(file: Described, training: Described) -> str:
 
 def setting_table(settings: Iterable[Setting], before: str = "") -> list[str]:
     """The table of settings, those of inner tables by their whole key."""
-    return table(HEAD, (_row(key, setting) for key, setting in flattened(settings, before)))
+    return settings_table(HEAD, (_row(key, setting) for key, setting in flattened(settings, before)))
 
 
 def flattened(settings: Iterable[Setting], before: str = "") -> Iterator[tuple[str, Setting]]:
