@@ -13,13 +13,6 @@ from markdown_parts import prose, settings, table
 
 from unskew.terminal.main import app
 
-STATUSES = {
-    0: "done",
-    1: "not done: the message says what is wrong with a file, a setting or a folder, and what to do",
-    2: "the command was not understood: an unknown option, a missing argument, a value out of range",
-    130: "interrupted by Ctrl-C; where work can go on, the same command goes on",
-}
-"""What a command may end with."""
 WORDS = {Path: "path", str: "text", int: "whole number", float: "number"}
 
 
@@ -35,11 +28,6 @@ def command_page() -> str:
     for name, command in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]
         lines += _section(name, command)
     return "\n".join(lines)
-
-
-def status_table() -> list[str]:
-    """The exit statuses and what they mean."""
-    return table(("status", "meaning"), ((str(status), about) for status, about in STATUSES.items()))
 
 
 def _section(name: str, command: Any) -> list[str]:

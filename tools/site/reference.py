@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from commands import command_page, status_table
+from commands import command_page
+from markdown_parts import prose
 from names import names_page
 from settings import catalogue_pages
+
+from unskew.terminal.main import STATUSES
 
 ABOUT = {
     "commands.md": "every command, with its arguments and options",
@@ -41,8 +44,7 @@ def _index() -> str:
             "",
             "## Exit statuses",
             "",
-            *status_table(),
-            "",
+            *prose(STATUSES),
             "A result goes to standard output; progress, warnings and errors go to standard error.",
             "",
         ]
