@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DEMO := demo-run
 
-.PHONY: demo test check docs style types habits faults bench clean
+.PHONY: demo test check docs dist style types habits faults bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/unskew demo --out $(DEMO) --force
@@ -20,6 +20,12 @@ check: $(VENV)/.installed-dev
 docs: $(VENV)/.installed-dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "open site/index.html"
+
+# wheel and source archive in dist/, the wheel tried in an environment of its own
+dist: $(VENV)/.installed-dev
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/python tools/try_wheel.py dist
 
 style:
 	$(BIN)/ruff check .

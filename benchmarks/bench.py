@@ -19,11 +19,13 @@ from large import large
 from rich.console import Console
 from rich.table import Table
 from score import score
+from start import starting
 from step import one_or_two, step
 from tracking import tracking
 from training import training
 
 PARTS: dict[str, Callable[[Options], list[Row]]] = {
+    "start": starting,
     "step": step,
     "threads": one_or_two,
     "score": score,

@@ -102,11 +102,15 @@ def words_of(command: str, folder: Path) -> list[object]:
         "learn": (folder / "run.toml",),
         "impute": (folder / "run", *lists, "--out", again / "imputed.csv"),
         "measure": (folder / "run", *lists),
+        "predict": (folder / "run", "--features", folder / "log.train.txt", "--out", again / "scores.parquet"),
+        "propensity": (log,),
         "judge": (again / "store", "--out", again / "judged.csv", "--curves", folder / "curves.json"),
         "demo": ("--out", again / "demo", "--queries", 20, "--pages", 1000, "--steps", 2),
         "compare": (folder / "compare.toml", "--jobs", 1),
         "reproduce": (),
     }
+    alone = [each.__name__ for each in PANELS["About"]]
+    assert command in given or command in alone, f"say here how {command} is called"
     return [command, *given.get(command, ())]
 
 

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from unskew.learning.model import Model as Model
     from unskew.learning.model import load as load
     from unskew.learning.scorer import Scorer as Scorer
+    from unskew.learning.scorer import load_scorer as load_scorer
     from unskew.measuring import measure_ranking as measure_ranking
     from unskew.running.causes import causes as causes
     from unskew.running.impute import impute as impute

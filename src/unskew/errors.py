@@ -49,8 +49,8 @@ class RunError(UnskewError):
 class MissingExtra(UnskewError):
     """An optional dependency is not installed.
 
-    >>> str(MissingExtra("serve", "fastapi"))
-    "fastapi is not installed; run: pip install 'unskew[serve]'"
+    >>> str(MissingExtra("trees", "lightgbm"))
+    "lightgbm is not installed; run: pip install 'unskew[trees]'"
     """
 
     def __init__(self, extra: str, package: str) -> None:

@@ -117,6 +117,9 @@ def main() -> None:
         named = "" if error.filename is None else f"{printable(os.fsdecode(error.filename))}: "
         print(f"unskew: {named}{error.strerror or error}", file=sys.stderr)
         sys.exit(1)
+    except ImportError as error:
+        print(f"unskew: {error}; `unskew doctor` says what is missing and how to get it", file=sys.stderr)
+        sys.exit(1)
 
 
 def _version(asked: bool) -> None:
