@@ -128,3 +128,46 @@ def test_lists_from_a_table(items: Any) -> None:
     assert lists.columns is not None
     assert set(lists.columns.names) == {"bm25", "price", "brand"}
     assert sorted(lists.labels.tolist()) == [0, 1, 2]
+
+
+# ---- runs ----
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars"])
+def test_learn_from_frames(shown: Any, items: Any, kind: str) -> None:
+    """The same as from the log that is made of them; it knows what people want, and what was left out."""
+    given: dict[str, Any] = {"ranker": "linear", "steps": 60, "seed": 1}
+    run = unskew.learn(frame_of(kind, shown), "dla", features=frame_of(kind, items), columns=COLUMNS, **given)
+    assert run.ingested is not None
+    assert run.ingested["impressions"] == 7500
+    log = unskew.Log.from_table(shown, items, columns=COLUMNS)
+    assert unskew.learn(log, "dla", **given).propensity() == pytest.approx(run.propensity())
+    two = pd.DataFrame({"brand": ["acme", "acme"], "price": [0.9, 0.1]})
+    assert run.rank(two).tolist() == [1, 0]
+
+
+def test_validation_and_test_may_be_frames(shown: Any, items: Any) -> None:
+    early, late = shown[shown["page"] < 1000], shown[shown["page"] >= 1000]
+    given: dict[str, Any] = {"features": items, "columns": COLUMNS, "ranker": "linear", "steps": 10}
+    run = unskew.learn(
+        early, "dla", validation=late[late["page"] < 1200], test=late[late["page"] >= 1200], **given
+    )
+    assert run.metrics["standing"]["tested"]
+    labelled = pd.DataFrame({"term": ["q1"] * 3, "sku": ["s1", "s2", "s4"], "label": [0, 2, 1]})
+    run = unskew.learn(early, "dla", test=labelled.merge(items, on="sku"), **given)
+    assert run.metrics["test"]["queries"] == 1
+
+
+def test_factors_of_a_frame_are_kept(shown: Any, items: Any) -> None:
+    run = unskew.learn(shown, "pal", features=items, columns=COLUMNS, factors=["device"], ranker="linear", steps=5)
+    assert "device" in {curve.factor for curve in run.curves()}
+
+
+def test_learn_says_what_is_missing(shown: Any, items: Any) -> None:
+    with pytest.raises(ConfigError, match="features=: missing; give the table"):
+        unskew.learn(shown, columns=COLUMNS)
+    with pytest.raises(ConfigError, match="no doc_id and position"):
+        unskew.learn(items, features=items, columns={"doc_id": "sku"})
+    log = unskew.Log.from_table(shown, items, columns=COLUMNS)
+    with pytest.raises(ConfigError, match="features=: the log has it already"):
+        unskew.learn(log, features=items)

@@ -46,20 +46,47 @@ def log_from_table(
     `summary`; what rules removed is warned of.
     """
     table = arrow_table(source)
-    tables = (
-        [] if isinstance(features, Lists) else [arrow_table(each) for each in several(features) if is_frame(each)]
-    )
-    check_names(columns, [table, *tables])
+    frames = [] if isinstance(features, Lists) else [each for each in several(features) if is_frame(each)]
+    check_names(columns, [table, *map(arrow_table, frames)])
+    shown, summary = shown_in(table, columns=columns, keep=keep, feedback=feedback, **options)
+    lists = lists_for(features, columns, [pairs_of(shown)])
+    return joined(shown, lists, columns=columns, feedback=feedback, missing=missing_features, summary=summary)
+
+
+def shown_in(
+    table: Any,
+    *,
+    columns: Mapping[str, str] | None,
+    keep: Sequence[str] = (),
+    feedback: str | None = None,
+    **options: Any,
+) -> tuple[Any, dict[str, Any]]:
+    """The impressions of a table after the rules, and their summary; what was left out is warned of."""
     kept = dict.fromkeys([*keep, *([] if feedback is None else [feedback])])
-    named = named_in(columns, table)
-    shown, summary = ingest_table(table, columns=named, keep=[*kept], **options)
+    shown, summary = ingest_table(table, columns=named_in(columns, table), keep=[*kept], **options)
     warn_of_rules(summary)
-    lists = lists_for(features, columns, shown.select(["query_id", "doc_id"]))
+    return shown, summary
+
+
+def joined(
+    shown: Any,
+    lists: Lists,
+    *,
+    columns: Mapping[str, str] | None,
+    feedback: str | None,
+    missing: MissingFeatures,
+    summary: Mapping[str, Any] | None = None,
+) -> Log:
+    """Impressions with the features of their documents."""
     with told_by_their_names(columns):
-        if missing_features == "drop":
+        if missing == "drop":
             shown = featured(shown, lists)
-        log = log_of(shown, lists, feedback, TABLE)
-    return replace(log, summary=summary)
+        return replace(log_of(shown, lists, feedback, TABLE), summary=summary)
+
+
+def pairs_of(shown: Any) -> Any:
+    """The documents of queries that impressions show."""
+    return shown.select(["query_id", "doc_id"])
 
 
 def lists_from_table(source: object, *, columns: Mapping[str, str] | None = None, name: str = "table") -> Lists:
@@ -69,7 +96,7 @@ def lists_from_table(source: object, *, columns: Mapping[str, str] | None = None
     return read_features(tables, columns=columns, name=name)
 
 
-def lists_for(features: object, columns: Mapping[str, str] | None, candidates: Any) -> Lists:
+def lists_for(features: object, columns: Mapping[str, str] | None, candidates: Sequence[Any] = ()) -> Lists:
     """The documents of a log: lists, LETOR files, or tables of features for the pairs that it shows."""
     if isinstance(features, Lists):
         return features
@@ -77,7 +104,7 @@ def lists_for(features: object, columns: Mapping[str, str] | None, candidates: A
     if all(isinstance(each, str | Path) and not is_table(each) for each in sources):
         return read_letor(sources)
     of_features = {ours: theirs for ours, theirs in (columns or {}).items() if ours in NOT_FEATURES}
-    return read_features(sources, columns=of_features, candidates=candidates)
+    return read_features(sources, columns=of_features, candidates=list(candidates) or None)
 
 
 def featured(table: Any, lists: Lists) -> Any:

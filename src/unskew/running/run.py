@@ -32,6 +32,7 @@ import torch
 from safetensors import SafetensorError
 
 from unskew.clicks.lists.encoding import EncodingRules
+from unskew.clicks.tables import MissingFeatures
 from unskew.disk import told_of_disks, write_json
 from unskew.errors import ConfigError, DataError, RunError
 from unskew.learning.curves import Curve
@@ -43,13 +44,14 @@ from unskew.learning.methods import LEARNERS, Learner
 from unskew.learning.rankers import Ranker
 from unskew.learning.scorer import Scorer
 from unskew.measuring import measure_ranking
-from unskew.running.asking import Files, ask, run_toml
+from unskew.running.asking import ask, run_toml
 from unskew.running.data import HeldOut, TrainingData, encoded, pages_of, split
 from unskew.running.files import open_data
 from unskew.running.fitters import FITTERS, Fitter
 from unskew.running.folder import RUN_FILE, claimed, publish, refuse_to_overwrite, versions
 from unskew.running.settings import RunFile, Settings, settings, settled
 from unskew.running.standing import Standing, standing, warn_if_worse
+from unskew.running.tables import TableReader, kept_columns, on_disk
 from unskew.running.worth import check_worth
 from unskew.types import Array, Lists, Log
 
@@ -64,6 +66,8 @@ class Run:
     """What metrics.json has: validation, propensity, curves and, where test lists were given, test."""
     folder: Path | None
     """Where it was written, if anywhere."""
+    ingested: Mapping[str, Any] | None = None
+    """What `ingest` found in the table that was learned from, where it was one in memory."""
 
     def score(self, documents: object) -> Array:
         """Scores, higher is better: see `Scorer.score`."""
@@ -87,17 +91,18 @@ class Run:
 
 
 def learn(
-    source: Log | Path | str,
+    source: Any,
     method: str | Learner | None = None,
     *,
-    features: Files | None = None,
+    features: Any = None,
     ranker: str | Ranker | None = None,
     scaling: str | None = None,
-    validation: Lists | Log | Files | None = None,
-    test: Lists | Log | Files | None = None,
+    validation: Any = None,
+    test: Any = None,
     columns: Mapping[str, str] | None = None,
     feedback: str | None = None,
     factors: Sequence[str] = (),
+    missing_features: MissingFeatures | None = None,
     encoding: EncodingRules | None = None,
     training: Training | None = None,
     out: Path | str | None = None,
@@ -105,7 +110,7 @@ def learn(
     report: Report | None = None,
     **options: Any,
 ) -> Run:
-    """Learn a ranker from clicks: of a log in memory or on disk, or as a run file says.
+    """Learn a ranker from clicks: of a log in memory or on disk, of a data frame, or as a run file says.
 
     `options` are fields of `Training` such as steps= and seed=. The method is `dla` unless given, the ranker an
     `mlp` on features of scaling `standard`. A package such as `lightgbm_position` takes no ranker: it grows its
@@ -116,34 +121,40 @@ def learn(
     `test` is measured in the end: labelled lists by ranking metrics, a log by where the run stands on its pages.
     With `out` a run folder is written, and an interrupted run found there goes on where it stopped.
 
-    A log on disk needs `features`, files of them; in a folder that `split` wrote, its parts are used as such. For
-    a run file, which ends in .toml, what is given here stands in for what the file says. `columns` says theirs for
-    ours, `feedback` is the column to learn from in the place of click, `factors` are columns that bias depends on
-    besides the rank, `encoding` how categories and missing values of features become numbers.
+    A table (a data frame of pandas or polars, an Arrow table, a dict of columns) is read by the checks and rules
+    of `ingest`, counted in the run's `ingested`; `validation` and `test` may be tables too. It needs `features`,
+    as a log on disk does: tables in memory or files, which are joined (`read_features`). In a folder that `split`
+    wrote, the parts are used as such. For a run file, which ends in .toml, what is given here stands in for what
+    the file says. `columns` says theirs for ours, `feedback` is the column to learn from in the place of click,
+    `factors` are columns that bias depends on besides the rank, `encoding` how categories and missing values of
+    features become numbers; `missing_features="drop"` leaves out impressions without features.
     """
-    if not isinstance(source, Log):
+    if isinstance(source, str | Path) and on_disk(features, validation, test):
         asking = ask(
             source,
             features=features,
             method=method,
             ranker=ranker,
             scaling=scaling,
-            validation=on_disk("validation", validation),
-            test=on_disk("test", test),
+            validation=validation,
+            test=test,
             columns=columns,
             feedback=feedback,
             factors=factors,
             training=training,
             options=options,
-            settings=told_rules(encoding),
+            settings=told(missing_features, encoding),
         )
         return learn_file(
             asking.base, asking.file, asking.settings, asking.folder(out), force=force, report=report
         )
-    chosen, measured = in_memory("validation", validation), in_memory("test", test)
-    asked = settings(method or "dla", ranker, scaling, training, options, chosen, factors)
+    reader = TableReader(columns, feedback, kept_columns(factors, method), missing_features or "error")
+    data = reader.given(source, features, validation, test)
+    asked = settings(method or "dla", ranker, scaling, training, options, data.validation, factors)
     asked = asked if encoding is None else asked.model_copy(update={"encoding": encoding})
-    return run(asked, split(source, chosen, asked), test=measured, out=out, force=force, report=report)
+    learned_from = split(data.log, data.validation, asked)
+    done = run(asked, learned_from, test=data.test, out=out, force=force, report=report)
+    return replace(done, ingested=data.log.summary)
 
 
 def learn_file(
@@ -157,24 +168,11 @@ def learn_file(
         return run(asked, data, test=test, out=out, force=force, report=report, run_file=again)
 
 
-def told_rules(encoding: EncodingRules | None) -> dict[str, object]:
-    """Rules of the encoding as keys of a run file."""
-    given = {} if encoding is None else encoding.model_dump(exclude_unset=True)
-    return {f"encoding.{name}": value for name, value in given.items()}
-
-
-def on_disk(name: str, given: Lists | Log | Files | None) -> Files | None:
-    """What a run on files takes: files."""
-    if isinstance(given, Lists | Log):
-        raise ConfigError(f"{name}=: the log is on disk, so give files here too, or a log in memory")
-    return given
-
-
-def in_memory(name: str, given: Lists | Log | Files | None) -> Lists | Log | None:
-    """What a run on a log in memory takes: data in memory."""
-    if given is None or isinstance(given, Lists | Log):
-        return given
-    raise ConfigError(f"{name}=: the log is in memory, so read the file first, with read_log or read_features")
+def told(missing_features: str | None, encoding: EncodingRules | None) -> dict[str, object]:
+    """What was said of features, as keys of a run file."""
+    rules = {} if encoding is None else encoding.model_dump(exclude_unset=True)
+    missing = {} if missing_features is None else {"data.missing_features": missing_features}
+    return missing | {f"encoding.{name}": value for name, value in rules.items()}
 
 
 def run(
