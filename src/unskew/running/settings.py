@@ -119,6 +119,9 @@ def settings(
     if factors:
         given = method.model_dump(exclude_unset=True) | {"factors": tuple(factors)}
         method = checked(type(method), given, "method")
+    ranker = named("ranker", ranker, RANKERS) if isinstance(ranker, str) else ranker
+    if options.get("steps") is not None:
+        options, method, ranker = _in_rounds(options, method, ranker)
     on = method.usual_choice(labels=isinstance(validation, Lists), clicks=validation is not None)
     if training is None:
         training = checked(Training, {"validate_on": on} | dict(options), "training")
@@ -126,13 +129,25 @@ def settings(
         raise ConfigError(f"give training= or {', '.join(options)}, not both")
     elif "validate_on" not in training.model_fields_set:
         training = training.model_copy(update={"validate_on": on})
-    ranker = named("ranker", ranker, RANKERS) if isinstance(ranker, str) else ranker
     asked = suited(method, ranker, scaling, training, "scaling")
     if training.validate_on == "clicks" and isinstance(validation, Lists):
         raise ConfigError('validate_on = "clicks" needs validation to be a log, not lists')
     if training.validate_on == "labels" and not isinstance(validation, Lists) and asked.method.target == "clicks":
         raise ConfigError('validate_on = "labels" needs validation to be labelled lists')
     return asked
+
+
+def _in_rounds(
+    options: Mapping[str, object], method: Learner, ranker: Ranker | None
+) -> tuple[Mapping[str, object], Learner, Ranker | None]:
+    """Trees are grown in rounds: a number of steps is theirs."""
+    fewer = {name: value for name, value in options.items() if name != "steps"}
+    rounds = {"rounds": options["steps"]}
+    if isinstance(method, Growing):
+        return fewer, checked(type(method), method.model_dump(exclude_unset=True) | rounds, "method"), ranker
+    if isinstance(ranker, Growing):
+        return fewer, method, checked(type(ranker), ranker.model_dump(exclude_unset=True) | rounds, "ranker")
+    return options, method, ranker
 
 
 def suited(method: Learner, ranker: Ranker | None, scaling: str | None, training: Training, key: str) -> Settings:

@@ -1,0 +1,3 @@
+"""Rankers as scikit-learn has estimators."""
+
+from unskew.sklearn.ranker import Ranker as Ranker
