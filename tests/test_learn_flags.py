@@ -100,7 +100,8 @@ def test_a_run_from_flags_can_be_run_again_from_its_folder(world: World, tmp_pat
     out = tmp_path / "runs" / "one"
     status, printed, told = learn(
         world.path("log.parquet"), "--features", world.path("lists.txt"), "--out", out, "--method", "dla",
-        "--ranker", "linear", "--seed", 2, "--steps", 20, "--set", "training.batch=64", "--json", "--quiet",
+        "--ranker", "linear", "--seed", 2, "--steps", 20, "--set", "training.batch=64",
+        "--set", "encoding.missing_values=mean", "--json",
     )  # fmt: skip
     assert status == 0, told
     metrics = json.loads(printed)
@@ -109,6 +110,7 @@ def test_a_run_from_flags_can_be_run_again_from_its_folder(world: World, tmp_pat
     assert f"unskew learn {out / 'run.toml'} --out FOLDER" in told
     written = tomllib.loads((out / "run.toml").read_text())
     assert written["training"] == {"seed": 2, "steps": 20, "batch": 64}
+    assert written["encoding"] == {"missing_values": "mean"}
     assert not Path(written["data"]["log"]).is_absolute()
     status, again, told = learn(out / "run.toml", "--out", tmp_path / "two", "--json", "--quiet")
     assert status == 0, told

@@ -196,6 +196,7 @@ def run_toml(base: Path, file: RunFile, asked: Settings, folder: Path) -> str:
             ):  # a file, found from the folder of the run file
                 tables[name] = tables[name] | {key: moved(str(found[key]))}
     tables["training"] = {"seed": asked.training.seed, **file.training}
+    tables["encoding"] = file.encoding.model_dump(mode="json", exclude_unset=True)
     return "\n".join(_lines(name, table) for name, table in tables.items() if table)
 
 

@@ -32,7 +32,7 @@ from unskew.learning.methods import Learner
 from unskew.learning.rankers import Ranker as RankerConfig
 from unskew.measuring import measure_ranking
 from unskew.running.run import learn
-from unskew.sklearn.shown import Shown, shown_log
+from unskew.sklearn.shown import ShownRows, shown_log
 from unskew.types import Array, Columns, Lists
 
 FEW_QUERIES = 10
@@ -90,7 +90,7 @@ class Ranker(BaseEstimator):  # type: ignore[misc]
             raise ValueError("Ranker requires y to be passed, but the target y is None")
         X, said = self._taken(X)
         features, y = self._features(X, y, reset=True)
-        shown = Shown.of(
+        shown = ShownRows.of(
             len(y),
             query=_one("groups", groups, qid, said.get("query")),
             position=_one("position", position, said.get("position")),
@@ -129,7 +129,7 @@ class Ranker(BaseEstimator):  # type: ignore[misc]
         query = _one("groups", groups, qid, self._taken(X)[1].get("query"))
         scores, y = self.predict(X), column_or_1d(y)
         check_consistent_length(scores, y)
-        shown = Shown.of(len(y), query=query)
+        shown = ShownRows.of(len(y), query=query)
         found = measure_ranking(scores[shown.order], (np.asarray(y)[shown.order], shown.query_offsets), "ndcg@10")
         return float(found.means["ndcg@10"])
 
@@ -151,7 +151,7 @@ class Ranker(BaseEstimator):  # type: ignore[misc]
         names = getattr(self, "feature_names_in_", None)
         return None if names is None else Columns(tuple(map(str, names)))
 
-    def _lists(self, features: Any, shown: Shown) -> Lists:
+    def _lists(self, features: Any, shown: ShownRows) -> Lists:
         """A list for each query, its documents in the order of `shown`."""
         if isinstance(features, pa.Table):
             ids = {"query_id": shown.query, "doc_id": np.arange(len(shown.query))}

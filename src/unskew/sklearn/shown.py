@@ -13,7 +13,7 @@ from unskew.types import Array, Lists, Log
 
 
 @dataclass(frozen=True)
-class Shown:
+class ShownRows:
     """How rows [n] were shown; sorted by query, page and rank they are in `order`."""
 
     query: Array
@@ -28,7 +28,7 @@ class Shown:
     @classmethod
     def of(
         cls, rows: int, *, query: Array | None = None, position: Array | None = None, page: Array | None = None
-    ) -> Shown:
+    ) -> ShownRows:
         """From what was said of so many rows; without a query all are one list."""
         for name, column in (("groups", query), ("position", position), ("page", page)):
             if column is not None and (column.ndim != 1 or len(column) != rows):
@@ -52,7 +52,7 @@ class Shown:
         return np.concatenate([[0], np.cumsum(np.bincount(self.query))]).astype(np.int64)
 
 
-def shown_log(lists: Lists, click: Array, shown: Shown) -> Log:
+def shown_log(lists: Lists, click: Array, shown: ShownRows) -> Log:
     """The log of rows whose documents are those of the lists, in the order of `shown`."""
     page = shown.page[shown.order]
     starts = np.flatnonzero(np.concatenate([[True], page[1:] != page[:-1]]))
