@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 from collections.abc import Mapping
+from dataclasses import is_dataclass
+from itertools import pairwise
 from types import ModuleType
 from typing import Any
 
-from markdown_parts import prose, table
+from markdown_parts import prose, settings, table
 from pydantic import BaseModel
 from settings import setting_table
 
@@ -39,7 +42,7 @@ def _described(name: str, thing: Any) -> list[str]:
     if inspect.isclass(thing) and issubclass(thing, BaseModel):
         return [*prose(thing.__doc__), *setting_table(settings_of(thing)), *_members(name, thing, BaseModel)]
     if inspect.isclass(thing):
-        return [*_call(name, thing), *prose(thing.__doc__), *_members(name, thing, object)]
+        return [*_call(name, thing), *prose(thing.__doc__), *_fields(thing), *_members(name, thing, object)]
     if isinstance(thing, ModuleType):
         inside = [(f"`{name}.{each}`", _first(getattr(thing, each).__doc__)) for each in _public(thing)]
         return [*prose(thing.__doc__), *table(("name", ""), inside)]
@@ -55,6 +58,19 @@ def _public(module: ModuleType) -> list[str]:
         name: each for name, each in found.items() if str(getattr(each, "__module__", "")).startswith("unskew.")
     }
     return sorted(name for name, each in ours.items() if inspect.isclass(each) or inspect.isfunction(each))
+
+
+def _fields(thing: type) -> list[str]:
+    """The fields of a dataclass that have a sentence below them."""
+    if not is_dataclass(thing):
+        return []
+    body = ast.parse(inspect.cleandoc(inspect.getsource(thing))).body[0]
+    rows = []
+    for field, below in pairwise(body.body if isinstance(body, ast.ClassDef) else ()):
+        said = below.value.value if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant) else None
+        if isinstance(field, ast.AnnAssign) and said is not None:
+            rows.append((f"`{ast.unparse(field.target)}`", f"`{ast.unparse(field.annotation)}`", str(said)))
+    return settings(("field", "type", ""), rows)
 
 
 def _members(name: str, thing: type, base: type) -> list[str]:
