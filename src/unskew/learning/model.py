@@ -28,6 +28,7 @@ from unskew.learning.rankers.text.encoder import TextEncoder, encoders
 from unskew.learning.rankers.text.rankers import CrossEncoder, TextTower
 from unskew.learning.rankers.text.settings import TextRanker
 from unskew.learning.rankers.trees import TreeRanker, tree_rankers
+from unskew.learning.raw_trees import Forest
 from unskew.learning.scorer import LINEAR, Card, Scorer, below, load_scorer, readable, unchanged
 from unskew.types import Array, Lists
 
@@ -104,6 +105,15 @@ class Model(Scorer):
         weights = self.method.score_weights()
         tensors |= {} if weights is None else {LINEAR: weights}
         return {name: value.detach().cpu().contiguous().numpy() for name, value in tensors.items()}
+
+    def forest(self) -> Forest:
+        """The trees whose sum is the score."""
+        weights = self.method.score_weights()
+        if weights is None or not isinstance(self.ranker, TreeRanker):
+            return super().forest()
+        trees, kept = self.ranker, self.ranker.kept.tolist()
+        start, weight = (each.detach().cpu().numpy() for each in (trees.start, weights))
+        return Forest(trees.format.texts(trees.boosters, kept), kept, start, weight)
 
     def write_files(self, folder: Path) -> None:
         """Write trees in the text of their package, and the tokenizer of a ranker that reads."""

@@ -29,6 +29,7 @@ from unskew.disk import Ours, complete_file, complete_folder, digest_of, read_js
 from unskew.errors import ConfigError, DataError, RunError
 from unskew.learning.boosters import TREE_FORMATS, Package, TreeFormat
 from unskew.learning.curves import Curve
+from unskew.learning.raw_trees import Forest, RawTrees, raw_trees
 from unskew.types import Array, Lists, ListTexts
 
 FORMAT = 2
@@ -127,6 +128,16 @@ class Scorer(ABC):
     def curves(self) -> tuple[Curve, ...]:
         """All that the method learned of bias, each under its name."""
         return ()
+
+    def forest(self) -> Forest:
+        """The trees whose sum is the score."""
+        trees = self.card.trees
+        whose = "its trees are XGBoost's" if trees == "xgboost" else "its score is not a sum of trees"
+        raise ConfigError(f"{whose}; learn with ranker trees or method lightgbm for a LightGBM model")
+
+    def raw_trees(self) -> RawTrees:
+        """The trees as a LightGBM model that takes features as they are: see `learning/raw_trees.py`."""
+        return raw_trees(self.forest(), self.card.encoding, self.scaler)
 
     @abstractmethod
     def numbers(self) -> dict[str, Array]:
@@ -238,6 +249,12 @@ class TreeScorer(Scorer):
     def write_files(self, folder: Path) -> None:
         """Write the trees in use."""
         self._format.write(folder, self.boosters, self.kept)
+
+    def forest(self) -> Forest:
+        """The trees whose sum is the score."""
+        if self.card.trees != "lightgbm":
+            return super().forest()
+        return Forest(self._format.texts(self.boosters, self.kept), self.kept, self.start, self.weights)
 
     def compact(self) -> TreeScorer:
         """The same with the trees in use alone; others, and the training data, are let go."""

@@ -1,0 +1,273 @@
+"""Trees that take features as they are: the LightGBM text of a model, with encoding and scaling worked into it.
+
+The trees of a model split encoded, scaled features. Each split becomes one of the raw feature:
+
+| split of              | becomes                                                                              |
+|-----------------------|--------------------------------------------------------------------------------------|
+| a number, scaled <= t | raw <= r, with r such that every value, rounded to a 32-bit float, goes the same way |
+| `price is missing`    | NaN to one side, all else to the other                                               |
+| `brand=acme`          | the code of acme to one side, all other codes and NaN to the other                   |
+| `brand is other`      | codes from the number of known values on to one side, all else to the other          |
+| `brand is missing`    | NaN to one side, all else to the other                                               |
+
+A missing number goes where the mean of training goes. Several outputs of a model become one sum: their trees
+follow one another, their leaves times the weight of the output. Scalings that look at other documents
+(`query_minmax`) or at which entries a file names (`ultra`) cannot be worked in.
+
+Legend: T splits of one feature, V known values of a category.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from unskew.clicks.lists.encoding import Encoding
+from unskew.clicks.lists.fields import CategoryField, NumberField
+from unskew.clicks.lists.scaling import Scaler
+from unskew.errors import ConfigError
+from unskew.types import Array
+
+ALWAYS = 1e300
+"""A threshold above every number."""
+CATEGORY, LEFT, NAN = 1, 2, 8
+"""Bits of a decision of LightGBM: by category; NaN goes left; NaN is known apart from numbers."""
+MONOTONE = ("none", "standard", "minmax", "log1p")
+WHY_NOT = {
+    "query_minmax": "it scales within a query, and a tree sees one document",
+    "ultra": "it depends on which entries a file names",
+    "ultra_log": "it depends on which entries a file names",
+}
+_UNSAFE = str.maketrans(dict.fromkeys(' \t\r\n",:[]{}=', "_"))
+
+
+@dataclass(frozen=True)
+class Forest:
+    """The trees of a model whose score is linear in their outputs."""
+
+    texts: Sequence[str]
+    """LightGBM's text for each output, of the trees in use."""
+    kept: Sequence[int]
+    """How many those are."""
+    start: Array
+    """Each output before the first tree."""
+    weights: Array
+    """The score is outputs . weights."""
+
+
+@dataclass(frozen=True)
+class RawTrees:
+    """A LightGBM model on features as they are."""
+
+    text: str
+    """Of the model."""
+    features: list[dict[str, Any]]
+    """What it takes: name, the name in the text, and for categories the code of each value and of all others."""
+
+
+def raw_trees(forest: Forest, encoding: Encoding | None, scaler: Scaler) -> RawTrees:
+    """The trees with encoding and scaling worked in."""
+    if scaler.kind not in MONOTONE:
+        raise ConfigError(
+            f"scaling {scaler.kind} cannot be worked into trees: {WHY_NOT[scaler.kind]}; learn with one of "
+            f"{', '.join(MONOTONE)}"
+        )
+    if encoding is None or not encoding.fields:
+        fields = tuple(NumberField(f"feature_{at + 1}", 0.0, False, False) for at in range(scaler.width))
+        encoding = Encoding(fields)
+    splits = [_Column(encoding, scaler, at) for at in range(scaler.width)]
+    blocks: list[dict[str, str]] = []
+    constant = float(np.dot(forest.start, forest.weights))
+    for text, kept, weight in zip(forest.texts, forest.kept, forest.weights, strict=False):
+        for tree in list(_trees(text))[:kept]:
+            blocks.append(_rewritten(tree, splits, float(weight), constant if not blocks else 0.0))
+    blocks = blocks or [{"num_leaves": "1", "num_cat": "0", "leaf_value": repr(constant), "is_linear": "0"}]
+    names = text_names([field.name for field in encoding.fields])
+    return RawTrees(_text(blocks, names), _told(encoding, names))
+
+
+def text_names(names: Sequence[str]) -> list[str]:
+    """Names that LightGBM takes, each another.
+
+    >>> text_names(["unit price", "unit_price", "vector[0]"])
+    ['unit_price', 'unit_price_2', 'vector_0_']
+    """
+    taken: list[str] = []
+    for name in names:
+        plain = name.translate(_UNSAFE) or "_"
+        number, unique = 2, plain
+        while unique in taken:
+            unique, number = f"{plain}_{number}", number + 1
+        taken.append(unique)
+    return taken
+
+
+def _told(encoding: Encoding, names: Sequence[str]) -> list[dict[str, Any]]:
+    told: list[dict[str, Any]] = []
+    for field, name in zip(encoding.fields, names, strict=True):
+        about: dict[str, Any] = {"name": field.name, "in_text": name}
+        if isinstance(field, CategoryField):
+            about["codes"] = {value: code for code, value in enumerate(field.values)}
+            about["other"] = len(field.values)
+        told.append(about)
+    return told
+
+
+# ---- one split ----
+
+
+class _Column:
+    """What becomes of splits of one encoded feature."""
+
+    def __init__(self, encoding: Encoding, scaler: Scaler, at: int) -> None:
+        self.origin = int(encoding.origins[at])
+        self.field = encoding.fields[self.origin]
+        first = int(np.flatnonzero(encoding.origins == self.origin)[0])
+        self.place = at - first
+        statistics = {name: values[at : at + 1] for name, values in scaler.statistics.items()}
+        self.scaler = Scaler(scaler.kind, 1, statistics)
+        self.found: dict[float, float] = {}
+        """Raw thresholds, by scaled ones; they repeat."""
+
+    def scaled(self, values: Array) -> Array:
+        """Raw values [T] as trees see them, float32."""
+        return self.scaler.transform(values[:, None])[:, 0]
+
+    def split(self, threshold: float) -> tuple[int, float, int | None, bool]:
+        """Decision and threshold of a raw split, the category that it is of, and whether its sides change."""
+        if self.place == 0 and isinstance(self.field, NumberField):
+            mean = float(self.scaled(np.array([self.field.mean], np.float32))[0])
+            if threshold not in self.found:
+                self.found[threshold] = self.raw(threshold)
+            return NAN | (LEFT if mean <= threshold else 0), self.found[threshold], None, False
+        off, on = (float(each) <= threshold for each in self.scaled(np.array([0.0, 1.0], np.float32)))
+        if off == on:  # a split that all documents pass on one side
+            return NAN | (LEFT if off else 0), ALWAYS if off else -ALWAYS, None, False
+        kind = self.kind()
+        if kind == "missing":
+            return NAN, ALWAYS, None, False
+        if kind == "other":
+            assert isinstance(self.field, CategoryField)
+            return NAN | LEFT, len(self.field.values) - 0.5, None, False
+        return CATEGORY, 0.0, self.place, True
+
+    def kind(self) -> str:
+        """Which of the columns of its feature this is."""
+        if isinstance(self.field, NumberField):
+            return "missing"
+        known = len(self.field.values)
+        if self.place < known:
+            return "value"
+        return "other" if self.field.rare and self.place == known else "missing"
+
+    def raw(self, threshold: float) -> float:
+        """The largest number that goes left: rounded to a 32-bit float and scaled, it is <= threshold."""
+        low, high = -(2**31) + 2**23, 2**31 - 2**23  # 32-bit floats in order, the finite ones
+        while high - low > 1:
+            middle = (low + high) // 2
+            if float(self.scaled(np.array([_ordered(middle)]))[0]) <= threshold:
+                low = middle
+            else:
+                high = middle
+        if high == 2**31 - 2**23:
+            return ALWAYS
+        if low == -(2**31) + 2**23:
+            return -ALWAYS
+        last, following = float(_ordered(low)), float(_ordered(high))
+        halfway = (last + following) / 2  # exact; ties go to the even one
+        return halfway if np.float32(halfway) == np.float32(last) else float(np.nextafter(halfway, -np.inf))
+
+
+def _ordered(index: int) -> np.float32:
+    """The 32-bit float of this place in their order; 0 is 0.0."""
+    bits = np.uint32(index if index >= 0 else 2**31 - index)
+    return bits.view(np.float32)
+
+
+# ---- whole trees ----
+
+
+def _trees(text: str) -> Iterator[dict[str, str]]:
+    """The fields of each tree of a LightGBM text."""
+    body = text.partition("\n\nTree=0\n")[2].partition("\nend of trees")[0]
+    for block in ("Tree=0\n" + body).split("Tree=")[1:]:
+        lines = block.strip().split("\n")[1:]
+        yield dict(line.split("=", 1) for line in lines)
+
+
+def _rewritten(tree: dict[str, str], splits: Sequence[_Column], weight: float, added: float) -> dict[str, str]:
+    """A tree on raw features, its leaves times the weight plus a constant."""
+    leaves = [float(value) * weight + added for value in tree["leaf_value"].split()]
+    tree = tree | {"leaf_value": " ".join(map(repr, leaves))}
+    if int(tree["num_leaves"]) == 1:
+        return tree
+    split = [splits[int(each)] for each in tree["split_feature"].split()]
+    thresholds = [float(each) for each in tree["threshold"].split()]
+    left, right = tree["left_child"].split(), tree["right_child"].split()
+    decisions, sets = [], list[int]()
+    for node, (column, threshold) in enumerate(zip(split, thresholds, strict=True)):
+        decision, thresholds[node], category, swapped = column.split(threshold)
+        decisions.append(decision)
+        if category is not None:
+            thresholds[node] = len(sets)
+            sets.append(category)
+        if swapped:
+            left[node], right[node] = right[node], left[node]
+    return (
+        tree
+        | {
+            "num_cat": str(len(sets)),
+            "split_feature": " ".join(str(column.origin) for column in split),
+            "threshold": " ".join(map(repr, thresholds)),
+            "decision_type": " ".join(map(str, decisions)),
+            "left_child": " ".join(left),
+            "right_child": " ".join(right),
+        }
+        | _bits(sets)
+    )
+
+
+def _bits(sets: Sequence[int]) -> dict[str, str]:
+    """Sets of one category each, as LightGBM writes them: words of 32 bits."""
+    if not sets:
+        return {}
+    words = [[0] * (code // 32) + [1 << code % 32] for code in sets]
+    ends = np.cumsum([0, *map(len, words)])
+    return {
+        "cat_boundaries": " ".join(map(str, ends)),
+        "cat_threshold": " ".join(str(word) for each in words for word in each),
+    }
+
+
+ORDER = (
+    "num_leaves", "num_cat", "split_feature", "split_gain", "threshold", "decision_type",
+    "left_child", "right_child", "leaf_value", "leaf_weight", "leaf_count",
+    "internal_value", "internal_weight", "internal_count", "cat_boundaries", "cat_threshold",
+    "is_linear", "shrinkage",
+)  # fmt: skip
+
+
+def _text(trees: Sequence[dict[str, str]], names: Sequence[str]) -> str:
+    """A LightGBM model of these trees."""
+    blocks = []
+    for number, tree in enumerate(trees):
+        fields = {"shrinkage": "1"} | tree
+        lines = [f"{name}={fields[name]}" for name in ORDER if name in fields]
+        blocks.append("\n".join([f"Tree={number}", *lines, "", "", ""]))
+    head = [
+        "tree",
+        "version=v4",
+        "num_class=1",
+        "num_tree_per_iteration=1",
+        "label_index=0",
+        f"max_feature_idx={len(names) - 1}",
+        f"feature_names={' '.join(names)}",
+        f"feature_infos={' '.join(['[-1e+300:1e+300]'] * len(names))}",
+        f"tree_sizes={' '.join(str(len(block.encode())) for block in blocks)}",
+        "",
+        "",
+    ]
+    return "\n".join(head) + "".join(blocks) + "end of trees\n\npandas_categorical:null\n"
