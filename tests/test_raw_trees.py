@@ -16,7 +16,7 @@ import unskew
 from unskew.clicks.lists.encoding import EncodingRules
 from unskew.clicks.lists.scaling import Scaler
 from unskew.disk.trees import check_lightgbm
-from unskew.errors import ConfigError
+from unskew.errors import ConfigError, UnskewError
 from unskew.learning.methods import PACKAGES
 from unskew.learning.raw_trees import RawTrees, _Column
 from unskew.learning.scorer import Scorer, load_scorer
@@ -159,3 +159,19 @@ def test_features_without_names() -> None:
     booster = lightgbm.Booster(model_str=model.raw_trees().text)
     assert booster.feature_name() == ["feature_1", "feature_2", "feature_3", "feature_4"]
     np.testing.assert_allclose(booster.predict(lists.features), model.score(lists), rtol=1e-5, atol=1e-6)
+
+
+def test_export_writes_text_and_codes(log: Log, tmp_path: Path) -> None:
+    learned(log, "one", "standard").save(tmp_path / "run")
+    told = unskew.export(tmp_path / "run", "lightgbm", tmp_path / "out" / "trees.txt")
+    booster = lightgbm.Booster(model_file=str(tmp_path / "out" / "trees.txt"))
+    assert told["trees"] == booster.num_trees() > 0
+    about = json.loads((tmp_path / "out" / "trees.txt.features.json").read_text())
+    raw = RawTrees("", about["features"])
+    table = items(300, seed=0)
+    expected = load_scorer(tmp_path / "run").score(table)
+    np.testing.assert_allclose(booster.predict(coded(raw, table)), expected, rtol=1e-5, atol=1e-6)
+    with pytest.raises(UnskewError, match=r"trees\.txt.*exists|exists.*trees\.txt|already"):
+        unskew.export_trees(tmp_path / "run", tmp_path / "out" / "trees.txt")
+    with pytest.raises(ConfigError, match=r'to="onnxx": unknown name\. .*lightgbm'):
+        unskew.export(tmp_path / "run", "onnxx", tmp_path / "x")

@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from unskew.learning.scorer import load_scorer as load_scorer
     from unskew.measuring import measure_ranking as measure_ranking
     from unskew.running.causes import causes as causes
+    from unskew.running.exporting import export as export
+    from unskew.running.exporting import export_trees as export_trees
     from unskew.running.impute import impute as impute
     from unskew.running.measure import measure as measure
     from unskew.running.propensity import propensity as propensity
