@@ -1,12 +1,13 @@
 """Everything that unskew raises on purpose.
 
-    UnskewError
-    ├── DataError       a file, a table or an array is not what it should be; says where
-    ├── ConfigError     a setting is unknown, of the wrong type or out of range; says which
-    ├── RunError        a run folder is missing, unfinished, or would be overwritten
-    └── MissingExtra    an optional dependency is not installed; says the pip line
+    UnskewError             status
+    ├── DataError           1      a file, a table or an array is not what it should be; says where
+    │   └── LimitError      3      more of it is broken or removed than a limit allows; says the limit
+    ├── ConfigError         1      a setting is unknown, of the wrong type or out of range; says which
+    ├── RunError            1      a run folder is missing, unfinished, or would be overwritten
+    └── MissingExtra        1      an optional dependency is not installed; says the pip line
 
-The command line prints the message without a traceback and exits with its status.
+The command line prints the message without a traceback and exits with its status; `STATUSES` has them all.
 """
 
 from __future__ import annotations
@@ -14,6 +15,15 @@ from __future__ import annotations
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+
+STATUSES = {
+    0: "done",
+    1: "refused or failed; the message on standard error says what, where and what to do",
+    2: "the command line is wrong: an unknown command or flag, or a value that a flag does not take",
+    3: "the data is past a limit, such as the share of broken rows; nothing was written but what was put aside",
+    130: "interrupted by Ctrl-C; the same command goes on where it stopped, or begins again",
+}
+"""Every status that a command ends with."""
 
 
 class UnskewError(Exception):
@@ -36,6 +46,12 @@ class DataError(UnskewError):
         place = "" if path is None else printable(path) + (": " if line is None else f":{line}: ")
         super().__init__(place + message + (f"; {hint}" if hint else ""))
         self.path, self.line, self.hint = path, line, hint
+
+
+class LimitError(DataError):
+    """More of the data is broken, or removed by rules, than a limit allows."""
+
+    status = 3
 
 
 class ConfigError(UnskewError):

@@ -31,14 +31,10 @@ def open_table(
     stands in the place of `click`. Texts are read where asked for or named.
     """
     needed = required(feedback)
-    refuse_other(path)
+    present = columns_of(path)
     path = impressions_in(path)
     files = parquet_files(path)
     several = len(alike(files)) > 1
-    try:
-        present = unified(files).names if several else pq.ParquetDataset(path).schema.names
-    except (pa.ArrowInvalid, OSError, IndexError) as error:
-        raise DataError(f"not a Parquet file ({error})", path=path, hint="a log is read from Parquet") from error
     named = their_columns(columns, present, path)
     ours = {theirs: name for name, theirs in named.items()}
     # their own column of one of our names is not the one that is meant
@@ -49,3 +45,26 @@ def open_table(
     taken = [theirs for theirs, name in read.items() if name in wanted and name != "label"]
     table = read_unified(files, taken) if several else pq.read_table(path, columns=taken)
     return table.rename_columns([read[theirs] for theirs in taken])
+
+
+def columns_of(path: Path) -> list[str]:
+    """The names of all columns of a log; what is no log is refused."""
+    refuse_other(path)
+    path = impressions_in(path)
+    files = parquet_files(path)
+    try:
+        names = unified(files).names if len(alike(files)) > 1 else pq.ParquetDataset(path).schema.names
+    except (pa.ArrowInvalid, OSError, IndexError) as error:
+        raise DataError(f"not a Parquet file ({error})", path=path, hint="a log is read from Parquet") from error
+    return list(names)
+
+
+def check_log(path: Path, columns: Columns | None = None, feedback: str | None = None) -> dict[str, str]:
+    """Refuse what is no log before anything else is read; those of `columns` that it has.
+
+    Where logs and features are read with one set of names, neither need have all of them.
+    """
+    present = columns_of(path)
+    named = {ours: theirs for ours, theirs in (columns or {}).items() if theirs in present}
+    require_log(required(feedback), {*present, *named}, path, named)
+    return named

@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 
 from unskew.checking import byte_count
 from unskew.clicks.counts.shard_writing import ShardSource
@@ -21,6 +22,7 @@ from unskew.clicks.lists.letor import read_letor
 from unskew.clicks.lists.texts import has_texts, read_texts, with_texts
 from unskew.clicks.lists.tracked import tracked_until, with_tracked
 from unskew.clicks.log import read_log
+from unskew.clicks.opening import check_log, open_table
 from unskew.clicks.tracking.features import FEATURES
 from unskew.disk import scratch_folder
 from unskew.errors import ConfigError, DataError
@@ -106,8 +108,10 @@ class RunFiles:
     @cached_property
     def documents(self) -> Lists:
         """What the logs show."""
-        logs = (self.logs.train, self.logs.validation, self.logs.test)
-        shown = [impressions_in(log) for log in logs if log is not None]
+        logs = [log for log in (self.logs.train, self.logs.validation, self.logs.test) if log is not None]
+        for log in logs:
+            check_log(log, self.files.columns, self.files.feedback)
+        shown = [impressions_in(log) for log in logs]
         if self.files.features is None:
             return self.tracked(read_texts(texts_for(self.within(self.files.texts), shown)))
         lists = self.lists(self.files.features, *shown)
@@ -119,7 +123,8 @@ class RunFiles:
         if path is None:
             return None
         drop, feedback = self.files.missing_features == "drop", self.files.feedback
-        return open_log(impressions_in(path), self.documents, drop=drop, feedback=feedback)
+        named = check_log(path, self.files.columns, feedback)
+        return open_log(impressions_in(path), self.documents, drop=drop, feedback=feedback, columns=named)
 
     def lists(self, paths: Paths | None, *log: Path) -> Lists | None:
         """Lists from these files, with texts where the ranker reads."""
@@ -153,18 +158,32 @@ def tracked_lists(model: Scorer, lists: Lists, store: Path | str | None) -> List
     return lists
 
 
-def open_log(path: Path, lists: Lists, *, drop: bool = False, feedback: str | None = None) -> Log:
-    """A log joined to its lists; `drop` leaves out impressions without features, and warns of them."""
+def open_log(
+    path: Path,
+    lists: Lists,
+    *,
+    drop: bool = False,
+    feedback: str | None = None,
+    columns: Mapping[str, str] | None = None,
+) -> Log:
+    """A log joined to its lists; `drop` leaves out impressions without features, and warns of them.
+
+    `columns` says theirs for ours.
+    """
     if not drop or not path.exists():
         try:
-            return read_log(path, lists, feedback=feedback)
+            return read_log(path, lists, feedback=feedback, columns=columns)
         except DataError as error:
             if "have no features" in str(error):
                 raise DataError(f'{error}, or set data.missing_features = "drop"') from None
             raise
     missing = Missing()
     with scratch_folder() as folder:
-        featured = keep_featured(path, lists, folder / "log.parquet", missing)
+        named = path
+        if columns:
+            named = folder / "named.parquet"
+            pq.write_table(open_table(path, None, feedback, columns=columns), named)
+        featured = keep_featured(named, lists, folder / "log.parquet", missing)
         log = read_log(featured, lists, feedback=feedback)
     if missing.lost:
         warnings.warn(f"{path}: {missing}; they were left out", stacklevel=2)

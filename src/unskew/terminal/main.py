@@ -38,8 +38,8 @@ PANELS: dict[str, tuple[Callable[..., None], ...]] = {
 """The commands by the stage of the pipeline that they belong to, as the help lists them."""
 COMMANDS = tuple(command for panel in PANELS.values() for command in panel)
 STATUSES = """
-Exit status: 0 done, 1 refused or failed (the message says why), 2 the command line is wrong, 130 interrupted with
-Ctrl-C (the same command goes on where it can).
+Exit status: 0 done, 1 refused or failed (the message says why), 2 the command line is wrong, 3 the data is past a
+limit, 130 interrupted with Ctrl-C (the same command goes on where it can).
 """
 
 

@@ -203,6 +203,9 @@ class DuckEngine(Engine):
         super().__exit__(kind, error, trace)
         if isinstance(error, duckdb.IOException) and any(reason in str(error) for reason in UNWRITABLE):
             raise ConfigError(f"{first_line(error)}; make room, or name another folder with scratch=") from error
+        unreadable = duckdb.ConversionException, duckdb.OutOfRangeException, duckdb.InvalidInputException
+        if isinstance(error, unreadable):
+            raise DataError(f"a value cannot be read ({first_line(error)[:300]})", hint="repair it") from error
         if isinstance(error, duckdb.OutOfMemoryException):
             raise ConfigError(
                 f"DuckDB ran out of memory, although it spills to disk ({first_line(error)}); give it more with "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -18,6 +19,7 @@ from unskew.clicks.ingest.files import MARK
 from unskew.clicks.ingest.formats.stage import Stage
 from unskew.clicks.ingest.json_text import BLOCK, json_batches, json_columns
 from unskew.clicks.ingest.options import IngestOptions
+from unskew.clicks.naming import guess_columns, their_columns
 from unskew.errors import ConfigError, DataError, printable
 
 FILE, ROW = "unskew_file", "unskew_row"
@@ -52,11 +54,13 @@ def stage_text(files: Mapping[Path, str], options: IngestOptions, folder: Path) 
     present = dict.fromkeys(name for names in headers.values() for name in names)
     wanted = options.wanted(list(present))
     if not wanted:
+        their_columns(options.columns, list(present), next(iter(files)))
         some = ", ".join(list(present)[:20])[:500] or "none"
+        pairs = guess_columns(list(present)) or {"OURS": "THEIRS"}
         raise DataError(
             f"no column is one of ours; there are: {some}",
             path=next(iter(files)),
-            hint='name them with columns={"OURS": "THEIRS"}',
+            hint=f"name them with columns={json.dumps(pairs)}",
         )
     lacking = differing(headers, wanted, options)
     # a key of JSON may come first in any line, so known ones are always looked for

@@ -34,7 +34,7 @@ from unskew.clicks.tracking.pages import (
 from unskew.clicks.tracking.store import DAY, Delivery, Manifest, TrackingStore, numbers, writing
 from unskew.clicks.tracking.sums import hourly_sums
 from unskew.clicks.tracking.windows import LONGEST, due, publish_window
-from unskew.errors import ConfigError, DataError
+from unskew.errors import ConfigError, LimitError
 
 if TYPE_CHECKING:
     from ibis.expr.types import Table
@@ -138,7 +138,7 @@ def refuse_broken(counts: dict[str, int], most: float, place: Path | str | None)
     broken = {name: counts[name] for name in BROKEN if counts[name]}
     if sum(broken.values()) > most * counts["delivered"]:
         said = ", ".join(f"{number:,} {name}" for name, number in broken.items())
-        raise DataError(
+        raise LimitError(
             f"{sum(broken.values()):,} of {counts['delivered']:,} pages are broken ({said})",
             path=place,
             hint="repair them, or raise max_rejected=",

@@ -1,0 +1,394 @@
+"""What a stranger is told: a line for every mistake, with their files and columns, what there is and what to type.
+
+Each row of the tables below is a situation: a command line, the status that it ends with, and what the message has
+to contain. Nothing may end in a traceback, or speak of Python where the command has a flag.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+import pytest
+
+import unskew
+from unskew.errors import STATUSES, DataError, UnskewError
+from unskew.terminal import main as terminal
+
+THEIRS = {
+    "query_id": "search term",
+    "doc_id": "sku",
+    "position": "rank",
+    "click": "clicked",
+    "timestamp": "ts",
+    "user_id": "customer",
+}
+ROWS = range(60)
+RENAMED = [word for ours, theirs in THEIRS.items() for word in ("--column", f"{ours}={theirs}")]
+PAGED = [*RENAMED, "--page-columns", "user_id,query_id,timestamp"]
+TYPED = (
+    "ingest it first: unskew ingest shop.csv --out shop_log --column 'query_id=search term' --column doc_id=sku"
+)
+
+
+def shop() -> pa.Table:
+    """20 pages of 3 results, as a shop logs them."""
+    return pa.table(
+        {
+            "search term": [f"q{row // 6}" for row in ROWS],
+            "sku": [f"d{row % 3}" for row in ROWS],
+            "rank": [row % 3 + 1 for row in ROWS],
+            "clicked": [int(row % 4 == 0) for row in ROWS],
+            "ts": [1_700_000_000_000 + 60_000 * (row // 3) for row in ROWS],
+            "customer": [f"u{row // 9}" for row in ROWS],
+        }
+    )
+
+
+def ours() -> pa.Table:
+    """The same under our names, with pages."""
+    named = shop().rename_columns(list(THEIRS))
+    return named.append_column("page_id", pa.array([row // 3 for row in ROWS]))
+
+
+def changed(table: pa.Table, name: str, values: list[object]) -> pa.Table:
+    """The table with other values in a column."""
+    return table.set_column(table.column_names.index(name), name, pa.array(values))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Files of a shop, and what may become of them."""
+    place = tmp_path_factory.mktemp("shop")
+    table, log = shop(), ours()
+    pacsv.write_csv(table, place / "shop.csv")
+    text = (place / "shop.csv").read_text().replace('"', "")
+    pq.write_table(table, place / "shop.parquet")
+    pq.write_table(log, place / "log.parquet")
+    pq.write_table(changed(log, "position", ["top", *["1"] * 59]), place / "words.parquet")
+    pq.write_table(changed(log, "timestamp", ["17.11.2024", *["2024-11-17"] * 59]), place / "days.parquet")
+    pq.write_table(pa.table({"query_id": ["a"], "doc_id": ["b"], "price": [1.0]}), place / "features.parquet")
+    written = {
+        "utf16_bare.csv": text.encode("utf-16-le"),
+        "latin.csv": text.replace("q1", "caf\u00e9").encode("latin-1"),
+        "latin_header.csv": text.replace("customer", "kund\u00e9").encode("latin-1"),
+        "empty.csv": b"",
+        "header.csv": text.split("\n")[0].encode() + b"\n",
+        "is_parquet.csv": (place / "shop.parquet").read_bytes(),
+        "is_csv.parquet": text.encode(),
+        "is_csv.csv.gz": text.encode(),
+        "is_gzip.csv": gzip.compress(text.encode()),
+        "book.csv": b"PK\x03\x04 and so on",
+        "twice.csv": text.replace("customer", "rank").encode(),
+        "semicolons.csv": text.replace(",", ";").encode(),
+        "windows.csv": text.replace("\n", "\r\n").encode("utf-8-sig"),
+        "utf16.csv": text.encode("utf-16"),
+        "lists.txt": b"0 qid:1 1:0.5\n1 qid:1 1:0.7\n",
+        "notes.docx": b"words",
+    }
+    for name, data in written.items():
+        (place / name).write_bytes(data)
+    many = {
+        "mixed": {"a.csv": text.encode(), "b.parquet": (place / "shop.parquet").read_bytes()},
+        "unlike": {"a.csv": text.encode(), "b.csv": text.replace("clicked", "hit").encode()},
+        "nothing": {},
+        "strange": {"notes.docx": b"words"},
+        "run": {"model.json": b"{}", "run.json": b"{}"},
+        "parts/train": {"a.parquet": (place / "log.parquet").read_bytes()},
+        "raw": {"a.csv": text.encode()},
+    }
+    for name, files in many.items():
+        (place / name).mkdir(parents=True)
+        for file, data in files.items():
+            (place / name / file).write_bytes(data)
+    (place / "kinds").mkdir()
+    pq.write_table(log.slice(0, 30), place / "kinds" / "a.parquet")
+    numbered = changed(log, "doc_id", [row % 3 for row in ROWS])
+    pq.write_table(numbered.slice(30), place / "kinds" / "b.parquet")
+    (place / "clash").mkdir()
+    pq.write_table(log, place / "clash" / "a.parquet")
+    pq.write_table(changed(log, "click", [[1]] * 60), place / "clash" / "b.parquet")
+    return place
+
+
+@pytest.fixture
+def here(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of the shop as the working directory; OUT in a command line is a place of the test's own."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("COLUMNS", "300")
+    return tmp_path / "out"
+
+
+def run(words: list[str], out: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+    """The status of a command, and what it said on standard output and standard error, each on one line."""
+    before, sys.argv = sys.argv, ["unskew", *(word.replace("OUT", str(out)) for word in words)]
+    try:
+        terminal.main()
+        status = 0
+    except SystemExit as left:
+        status = int(left.code or 0)
+    finally:
+        sys.argv = before
+    told = capsys.readouterr()
+    return status, *(" ".join(re.sub("[│╭╮╰╯─]", " ", text).split()) for text in (told.out, told.err))
+
+
+WHERE_A_LOG_IS_WANTED = {
+    "split": ["split", "LOG", "--out", "OUT"],
+    "counts": ["counts", "LOG", "--out", "OUT"],
+    "track": ["track", "LOG", "--out", "OUT"],
+    "examination": ["examination", "LOG", "--out", "OUT"],
+    "causes": ["causes", "LOG"],
+    "propensity": ["propensity", "LOG"],
+    "learn": ["learn", "LOG", "--features", "features.parquet", "--out", "OUT"],
+}
+NOT_A_LOG = {
+    "shop.csv": TYPED,
+    "raw": "a folder of raw files such as a.csv; ingest it first: unskew ingest raw --out raw_log --column",
+    "features.parquet": "this is a table of features, not a log",
+    "lists.txt": "these are lists with features (LETOR), not a log",
+    "shpo.csv": "did you mean shop.csv",
+    "no/where.parquet": "no folder no",
+    "nothing": "the folder is empty",
+    "strange": "the folder has no *.parquet files",
+    "empty.csv": "the file is empty",
+    "is_csv.parquet": "not a Parquet file, whatever its name says",
+    "notes.docx": "ingest it first",
+}
+
+
+@pytest.mark.parametrize("command", WHERE_A_LOG_IS_WANTED)
+@pytest.mark.parametrize("given", NOT_A_LOG)
+def test_what_is_no_log(command: str, given: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = [word.replace("LOG", given) for word in WHERE_A_LOG_IS_WANTED[command]]
+    status, _, told = run(words, here, capsys)
+    assert status == 1
+    assert told.startswith(f"unskew: {given}")
+    assert NOT_A_LOG[given] in told
+    assert not here.exists()
+
+
+SITUATIONS: dict[str, tuple[list[str], int, list[str]]] = {
+    "Parquet under other names": (
+        ["counts", "shop.parquet", "--out", "OUT"],
+        1,
+        [
+            "shop.parquet: missing columns: page_id, query_id",
+            "there are search term, sku, rank",
+            "unskew ingest shop",
+        ],
+    ),
+    "names that would do": (
+        ["split", "shop.parquet", "--out", "OUT"],
+        1,
+        ["missing columns: timestamp", "where only names differ, give --column timestamp=ts"],
+    ),
+    "their column is not there": (
+        ["counts", "shop.parquet", "--out", "OUT", "--column", "position=ranks"],
+        1,
+        ["shop.parquet: there is no column 'ranks' for position. Did you mean rank? Known: clicked, customer"],
+    ),
+    "our column is not there": (
+        ["counts", "shop.parquet", "--out", "OUT", "--column", "positoin=rank"],
+        1,
+        ["--column: unknown column 'positoin'. Did you mean position?"],
+    ),
+    "a pair that is none": (["split", "log.parquet", "--out", "OUT", "--column", "rank"], 2, ["position=rank"]),
+    "parts where one log is wanted": (
+        ["counts", "parts", "--out", "OUT"],
+        1,
+        ["parts: a log that was split into train; name one of them, such as parts/train"],
+    ),
+    "a run where a log is wanted": (
+        ["split", "run", "--out", "OUT"],
+        1,
+        ["run: this is a run folder, not a log; name the log"],
+    ),
+    "words where numbers are needed": (
+        ["counts", "words.parquet", "--out", "OUT"],
+        1,
+        ["words.parquet: 1 rows have a position that cannot be read, such as 'top' in row 1; make it int"],
+    ),
+    "words in a column of theirs": (
+        ["counts", "words.parquet", "--out", "OUT", "--column", "click=position", "--column", "position=click"],
+        1,
+        ["1 rows have a position (click) that cannot be read, such as 'top' in row 1"],
+    ),
+    "days that are no times": (
+        ["split", "days.parquet", "--out", "OUT"],
+        1,
+        ["days.parquet: 1 rows have a timestamp that cannot be read, such as '17.11.2024' in row 1; write"],
+    ),
+    "types that do not go together": (
+        ["counts", "clash", "--out", "OUT"],
+        1,
+        ["clash/b.parquet: click is of type list<", "and int64 in", "clash/a.parquet"],
+    ),
+    "no file": (["ingest", "shop.cvs", "--out", "OUT"], 1, ["shop.cvs: there is no such file", "mean shop.csv"]),
+    "columns not ours": (
+        ["ingest", "shop.csv", "--out", "OUT"],
+        1,
+        [
+            "shop.csv: no column is one of ours; there are: search term, sku, rank",
+            "name them with --column 'query_id=search term' --column doc_id=sku --column position=rank",
+        ],
+    ),
+    "a column of theirs that is not there": (
+        ["ingest", "shop.csv", "--out", "OUT", "--column", "position=rnk"],
+        1,
+        ["shop.csv: there is no column 'rnk' for position. Did you mean rank?"],
+    ),
+    "UTF-16 without a mark": (
+        ["ingest", "utf16_bare.csv", "--out", "OUT", *PAGED],
+        1,
+        ["utf16_bare.csv:1: looks like UTF-16LE without a byte order mark", "iconv -f UTF-16LE -t UTF-8"],
+    ),
+    "a header in Latin 1": (
+        ["ingest", "latin_header.csv", "--out", "OUT", *PAGED],
+        1,
+        ["latin_header.csv:1: the header is not UTF-8", "iconv -f LATIN1 -t UTF-8 latin_header.csv"],
+    ),
+    "rows in Latin 1": (
+        ["ingest", "latin.csv", "--out", "OUT", *PAGED],
+        2,
+        ["6 not_utf8", "latin.csv:8: search term=caf", "--max-rejected"],
+    ),
+    "nothing in it": (["ingest", "empty.csv", "--out", "OUT"], 1, ["empty.csv: the file is empty"]),
+    "a header alone": (["ingest", "header.csv", "--out", "OUT", *PAGED], 1, ["no rows"]),
+    "a folder of nothing": (["ingest", "nothing", "--out", "OUT"], 1, ["nothing: no files that end in .parquet"]),
+    "CSV named Parquet": (
+        ["ingest", "is_csv.parquet", "--out", "OUT"],
+        1,
+        ["is_csv.parquet: not a Parquet file, whatever its name says; rename it, as .csv, or give --format csv"],
+    ),
+    "Parquet read as CSV": (
+        ["ingest", "is_parquet.csv", "--format", "csv", "--out", "OUT"],
+        1,
+        ["is_parquet.csv: this is Parquet; leave --format out"],
+    ),
+    "not compressed": (
+        ["ingest", "is_csv.csv.gz", "--out", "OUT", *PAGED],
+        1,
+        ["is_csv.csv.gz: not a file compressed by gzip, whatever its name says; rename it to is_csv.csv"],
+    ),
+    "compressed": (
+        ["ingest", "is_gzip.csv", "--out", "OUT", *PAGED],
+        1,
+        ["is_gzip.csv: this is a file compressed by gzip; rename it to is_gzip.csv.gz"],
+    ),
+    "a workbook": (
+        ["ingest", "book.csv", "--out", "OUT"],
+        1,
+        ["book.csv: this is an Excel workbook or a zip archive; export it as CSV or Parquet"],
+    ),
+    "a column named twice": (
+        ["ingest", "twice.csv", "--out", "OUT", *PAGED[:8]],
+        1,
+        ["twice.csv:1: rank names 2 columns, 3 and 6; rename those that are not meant"],
+    ),
+    "files that differ": (
+        ["ingest", "unlike", "--out", "OUT", *PAGED],
+        1,
+        ["unlike/b.csv: no column clicked, which unlike/a.csv has; there are: search term, sku, rank, hit"],
+    ),
+    "an unknown flag": (["split", "log.parquet", "--output", "OUT"], 2, ["No such option: --output"]),
+    "an unknown command": (["slpit", "log.parquet"], 2, ["No such command 'slpit'"]),
+}
+
+
+@pytest.mark.parametrize("name", SITUATIONS)
+def test_what_is_said(name: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words, expected, parts = SITUATIONS[name]
+    status, _, told = run(words, here, capsys)
+    for part in parts:
+        assert part in told
+    assert status == expected
+    assert not re.search(r"Traceback|\b\w+=(True|\{|\[|\")|unskew_", told)
+    assert not here.exists()
+
+
+READ = {
+    "UTF-16": (["ingest", "utf16.csv", *PAGED], []),
+    "a mark and carriage returns": (["ingest", "windows.csv", *PAGED], []),
+    "semicolons": (["ingest", "semicolons.csv", *PAGED], []),
+    "Parquet named CSV": (["ingest", "is_parquet.csv", *PAGED], []),
+    "ids of two types": (["ingest", "kinds"], ["files of 2 kinds"]),
+    "epoch milliseconds": (["split", "log.parquet"], ["2023-11-14T22:"]),
+    "epoch milliseconds of theirs": (["split", "shop.parquet", *RENAMED], ["2023-11-14T22:"]),
+}
+
+
+@pytest.mark.parametrize("name", READ)
+def test_what_is_read_all_the_same(name: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words, parts = READ[name]
+    status, said, told = run([*words, "--out", "OUT"], here, capsys)
+    assert status == 0, told
+    assert all(part in said for part in parts)
+    if words[0] == "ingest":
+        assert "15 clicks" in said
+        assert sum(pq.read_metadata(path).num_rows for path in (here / "impressions").iterdir()) == 60
+
+
+def test_a_folder_of_csv_and_parquet_is_one_log(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, said, told = run(["ingest", "mixed", "--out", "OUT", *PAGED], here, capsys)
+    assert status == 0, told
+    assert "text files and Parquet were read together" in said
+    assert "60 impressions from 120 rows" in said  # the rows of both are the same
+
+
+def test_files_of_two_types_in_memory(here: Path, folder: Path) -> None:
+    lines = [
+        f"0 qid:q{query} 1:{document}.5 # docid = {name}\n" for query in range(10) for document, name in NAMES
+    ]
+    (folder / "both.txt").write_text("".join(lines))
+    lists = unskew.read_letor(folder / "both.txt", doc_ids=True)
+    pages = [table.append_column("page_id", pa.array(at)) for table, at in two_kinds()]
+    (folder / "both").mkdir()
+    for number, table in enumerate(pages):
+        pq.write_table(table, folder / "both" / f"{number}.parquet")
+    log = unskew.read_log(folder / "both", lists)
+    assert (len(log), int(log.click.sum())) == (40, 30)
+
+
+NAMES = [(number, name) for number, name in enumerate(["d0", "d1", "d2", "0", "1", "2"])]
+
+
+def two_kinds() -> list[tuple[pa.Table, list[int]]]:
+    """Documents by name and by number, 20 pages each."""
+    bare = ours().drop_columns(["page_id"])
+    numbered = changed(bare, "doc_id", [row % 3 for row in ROWS])
+    return [(bare, [row // 3 for row in ROWS]), (numbered, [20 + row // 3 for row in ROWS])]
+
+
+def test_a_disk_that_cannot_be_written(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    if os.geteuid() == 0 and not Path("/proc/version").exists():
+        pytest.skip("nothing here refuses root")
+    status, _, told = run(["counts", "log.parquet", "--out", "/proc/unskew/out"], here, capsys)
+    assert status == 1
+    assert "/proc/unskew" in told
+    assert "Traceback" not in told
+
+
+def test_every_error_has_a_status_of_the_table() -> None:
+    def below(kind: type[UnskewError]) -> Iterator[type[UnskewError]]:
+        for each in kind.__subclasses__():
+            yield each
+            yield from below(each)
+
+    kinds = [UnskewError, *below(UnskewError)]
+    assert {kind.status for kind in kinds} <= {*STATUSES}
+    docs = (Path(__file__).parent.parent / "docs" / "reference" / "exit_statuses.md").read_text()
+    for status, meaning in STATUSES.items():
+        assert f"| {status} | {meaning} |" in docs
+        assert re.search(rf"\b{status} ", terminal.STATUSES)
+    public = [kind for kind in kinds[1:] if kind.__module__ == "unskew.errors"]
+    for kind in public:
+        assert f"| `{kind.__name__}` | {kind.status} |" in docs
+    assert issubclass(DataError, UnskewError)
