@@ -73,7 +73,10 @@ class ClickModelComparison:
     @property
     def level(self) -> list[str]:
         """Models that are not clearly worse than the best, which is among them."""
-        return [row.name for row in self.rows if row.behind <= CLEAR * (row.standard_error or 0.0)]
+        unsure = (
+            row for row in self.rows if row.standard_error is None or row.behind <= CLEAR * row.standard_error
+        )
+        return [row.name for row in unsure]
 
     def to_dict(self) -> dict[str, Any]:
         """All numbers, for JSON."""

@@ -13,19 +13,25 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from unskew.checking import require_columns
 from unskew.clicks.counts.counting import count_rankings
 from unskew.clicks.engine.engine import Engine, connect
-from unskew.clicks.engine.parquet import impressions_in
+from unskew.clicks.engine.impressions import read_impressions, under_our_names
 from unskew.clicks.joining import encodable, encode
 from unskew.clicks.log import page_starts
+from unskew.clicks.naming import Columns, told_by_their_names
+from unskew.clicks.schema import REQUIRED
 from unskew.errors import ConfigError, DataError
 from unskew.types import Array, Log
+
+if TYPE_CHECKING:
+    from ibis.expr.types import Table
 
 PATTERN = "clicked"
 """What the reduction calls the click that it keeps apart."""
@@ -125,27 +131,28 @@ class ClickPages:
         return rest_pages, held
 
 
-def read_pages(log: AnyLog, *, engine: str = "duckdb", **options: Any) -> ClickPages:
-    """A log as pages: in memory, an Arrow table, or Parquet files of any size; `options` go to `connect`."""
+def read_pages(
+    log: AnyLog, *, columns: Columns | None = None, engine: str = "duckdb", **options: Any
+) -> ClickPages:
+    """A log as pages: in memory, an Arrow table, or Parquet files of any size; `options` go to `connect`.
+
+    `columns` says theirs for ours, {"position": "rank"}, where files have other names.
+    """
     if isinstance(log, ClickPages):
         return log
     if isinstance(log, Log):
         return pages_of_log(log)
-    with connect(engine, **options) as running:
-        return reduced_pages(running, log)
+    with told_by_their_names(columns), connect(engine, **options) as running:
+        if isinstance(log, pa.Table):
+            return reduced_pages(running, under_our_names(running.from_arrow(log), columns, "the table"))
+        return reduced_pages(running, read_impressions(running, log, columns, list(REQUIRED)), log)
 
 
-def reduced_pages(engine: Engine, log: pa.Table | Path | str) -> ClickPages:
-    """Distinct (ranking, clicks) of a log, counted on the engine; never its labels."""
-    in_memory = isinstance(log, pa.Table)
-    place = None if in_memory else Path(log)
-    table = engine.from_arrow(log) if in_memory else engine.read_parquet(impressions_in(place or ""))
-    if "randomized" in table.columns:
-        table = table.drop("randomized")
-    if "click" in table.columns:
-        table = table.mutate(**{PATTERN: table.click})
-    counted = count_rankings(engine, table, serp=[PATTERN] if "click" in table.columns else [], place=place)
-    return _pages_of_slots(engine.to_arrow(counted.slots))
+def reduced_pages(engine: Engine, impressions: Table, place: Path | str | None = None) -> ClickPages:
+    """Distinct (ranking, clicks) of a log, counted on the engine; `place` is what errors name."""
+    require_columns(REQUIRED, impressions.columns, path=place)
+    table = impressions.select(*REQUIRED, **{PATTERN: impressions.click})
+    return _pages_of_slots(engine.to_arrow(count_rankings(engine, table, serp=[PATTERN], place=place).slots))
 
 
 def _pages_of_slots(slots: Any) -> ClickPages:
