@@ -29,7 +29,8 @@ from unskew.clicks.ingest.options import IngestOptions
 from unskew.disk import complete_file, complete_folder, write_json
 from unskew.errors import ConfigError, DataError, RunError
 from unskew.reporting.console import print_page
-from unskew.reporting.page import Page, Section, Table, html, markdown
+from unskew.reporting.page import Page, Section, Table, markdown
+from unskew.reporting.web import html
 
 HOSTILE = (
     """a'b"c`d""",

@@ -11,19 +11,33 @@ import altair as alt
 import pytest
 from rich.console import Console
 
+from unskew import __version__
 from unskew.learning.fitting.loop import Progress
 from unskew.reporting.console import Lines, grid_bar, print_page, training_bar
 from unskew.reporting.numbers import number, p_value
-from unskew.reporting.page import PAGE_FILES, Figure, Page, Section, Table, html, html_table, markdown, write_page
+from unskew.reporting.page import (
+    BEST,
+    PAGE_FILES,
+    Figure,
+    Page,
+    Section,
+    Table,
+    Term,
+    markdown,
+    markdown_table,
+    write_page,
+)
 from unskew.reporting.summaries import measure_page, run_page
+from unskew.reporting.web import html, html_table
 
 TABLE = Table(
     ("method", "one", "two", "settings"),
     [["naive", "1", "", "plain"], ["dla", "2", "", "max_weight = 5.0"]],
     "Title of it",
     text=("settings",),
-    best="dla",
     wide=("one",),
+    marks={(1, 1): BEST, (0, 3): "≈"},
+    legend="★ is best.",
 )
 
 
@@ -41,6 +55,9 @@ def page(**changes: Any) -> Page:
             Section("Unseen", figures=[Figure(chart())]),
         ],
         "notes": ["know this"],
+        "origin": "Nothing was real.",
+        "terms": [Term("dla", "Learn both; at once.", "A paper."), Term("other", "Another.", "A paper.")],
+        "command": "unskew demo --seed 1",
         "failed": ["naive, seed 0: it broke"],
     }
     return Page(**content | changes)
@@ -52,10 +69,6 @@ def printed(shown: Page, width: int = 100) -> str:
     return stream.getvalue()
 
 
-def without_scripts(text: str) -> str:
-    return re.sub(r"<script\b.*?</script>", "", text, flags=re.DOTALL)
-
-
 # ------------------------------------------------------------------------------------------- three ways
 
 
@@ -64,32 +77,54 @@ def test_every_way_says_the_same(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(PAGE_FILES)
     ways = [(tmp_path / name).read_text(encoding="utf-8") for name in ("table.md", "report.html")]
     for text in (*ways, printed(page())):
-        for part in ("What is it?", "It is so.", "First.", "Second.", "Title of it", "max_weight = 5.0"):
+        assert text.index("What is it?") < text.index("Nothing was real.") < text.index("First.")
+        for part in (
+            "What is it?",
+            "It is so.",
+            "★ 2",
+            "★ is best.",
+            "≈ plain",
+            "First.",
+            "Second.",
+            "Title of it",
+            "max_weight = 5.0",
+        ):
             assert part in text
         for part in ("unskew demo", "know this", "Failed: naive, seed 0: it broke"):
             assert part in text
-    assert "in letters" not in ways[0] + without_scripts(ways[1])
-    assert without_scripts(ways[1]).count("<div id='chart") == 2
+    assert "in letters" not in ways[0] + ways[1]
+    for text in ways:  # the terminal has `unskew methods`
+        for part in (
+            "Methods on this page",
+            "Learn both; at once.",
+            "unskew demo --seed 1",
+            f"unskew {__version__}",
+        ):
+            assert part in text
+        assert text.count("A paper.") == 1  # once for neighbours that share it
 
 
-def test_a_page_without_charts_needs_no_script(tmp_path: Path) -> None:
+def test_a_page_without_charts_has_no_figure(tmp_path: Path) -> None:
     write_page(page(sections=[Section("Tables", tables=[TABLE])]), tmp_path)
-    assert "<script" not in (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "<figure" not in (tmp_path / "report.html").read_text(encoding="utf-8")
     assert not (tmp_path / "figure.svg").exists()
 
 
 def test_html_is_escaped() -> None:
-    table = Table(("<i>", "n"), [["a & b", "<script>"], ["best", "x"]], "<c>", best="best")
-    cells = html_table(table)
+    terms = {"a & b": Term("a & b", "'><script>")}
+    table = Table(("<i>", "n"), [["a & b", "<script>"], ["b", "x"]], "'<c>", marks={(1, 1): BEST}, legend="<l>")
+    cells = html_table(table, terms)
     assert "<script>" not in cells
-    assert "<td class=text>a &amp; b</td><td>&lt;script&gt;</td>" in cells
-    assert cells.count("class=best") == 1
+    assert "<c>" not in cells
+    assert "title='&#x27;&gt;&lt;script&gt;'>a &amp; b</a></th><td>&lt;script&gt;</td>" in cells
+    assert cells.count("<td class='best'>★ x</td>") == cells.count("class='best'") == 1
     section = Section("<h>", "1 < 2\n\n3", code=["</pre>"])
-    text = html(Page("<t>", "a < b", [section], ["<n>"], ["<f>"], "</html>"))
+    text = html(Page("<t>", "a < b", [section], ["<n>"], ["<f>"], origin="<o>", command="</html>"))
     for part in (
         "<h1>&lt;t&gt;</h1>",
         "a &lt; b",
-        "<h2>&lt;h&gt;</h2>",
+        "<p class='origin'>&lt;o&gt;</p>",
+        "<h2 id='s1'>&lt;h&gt;</h2>",
         "<p>1 &lt; 2</p><p>3</p>",
         "&lt;/pre&gt;",
     ):
@@ -101,6 +136,7 @@ def test_html_is_escaped() -> None:
 def test_markdown_keeps_bars_inside_cells() -> None:
     text = markdown(Page("T", sections=[Section("s", tables=[Table(("a", "n"), [["x|y", "1"]])])]))
     assert text == "# T\n\n## s\n\n| a | n |\n| --- | ---: |\n| x\\|y | 1 |\n"
+    assert markdown_table(TABLE).endswith("| dla | **★ 2** |  | max_weight = 5.0 |")
 
 
 # ------------------------------------------------------------------------------------------- tables
@@ -110,7 +146,9 @@ def test_columns_are_left_out_and_no_row() -> None:
     less = TABLE.without_empty()
     assert (list(less.columns), less.rows[1]) == (["method", "one", "settings"], ["dla", "2", "max_weight = 5.0"])
     assert list(TABLE.without_empty(but=3).columns) == list(TABLE.columns)
-    assert list(TABLE.without(["one", "two"]).columns) == ["method", "settings"]
+    least = TABLE.without(["one", "two"])
+    assert list(least.columns) == ["method", "settings"]
+    assert least.marks == {(0, 1): "≈"}  # marks go with their column
 
 
 def test_a_narrow_terminal_does_without_wide_columns() -> None:
@@ -128,9 +166,8 @@ def test_a_narrow_terminal_does_without_wide_columns() -> None:
 def test_text_and_numbers_stand_apart() -> None:
     lines = printed(page()).splitlines()
     (row,) = [line for line in lines if "naive " in line and "│" in line]
-    assert re.search(r"│ naive  │   1 │     │ plain +│", row)
-    assert ">plain</td>" in html(page())
-    assert "<td class=text>plain" in html(page())
+    assert re.search(r"│ naive  │   1 │     │ ≈ plain +│", row)
+    assert "<td class='text'>≈ plain</td>" in html(page())
 
 
 def test_numbers() -> None:

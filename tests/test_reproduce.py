@@ -486,7 +486,15 @@ def test_a_table_is_run_written_and_resumed(tmp_path: Path, monkeypatch: pytest.
     assert all(f"| {method} |" in text for method in methods)
     assert text.count("vectorization >") == 4  # and every claim has its row
     assert (out / "figure.svg").read_text().startswith("<svg")
-    assert "vegaEmbed" in (out / "report.html").read_text()
+    page = (out / "report.html").read_text()
+    for part in (
+        "<svg class='wide'",
+        "Clicks simulated (",
+        "on generated lists; no real user",
+        "★",
+        f"reproduce {name}",
+    ):
+        assert part in page
 
     monkeypatch.setattr("unskew.reporting.page.write_drawn", lambda *_: None)
     run: list[str] = []

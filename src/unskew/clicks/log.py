@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from unskew.clicks.engine.parquet import impressions_in
 from unskew.clicks.joining import encodable, encode, join_lists
 from unskew.clicks.naming import Columns, told_by_their_names
 from unskew.clicks.opening import open_table
@@ -34,18 +35,39 @@ ROW_GROUP = 1_000_000
 """Impressions in a row group."""
 
 
-def write_log(log: Log, path: Path | str, *, row_group: int = ROW_GROUP) -> None:
+SIMULATED = b"unskew.simulated"
+"""The key in a file's metadata that says how its clicks were simulated."""
+
+
+def write_log(log: Log, path: Path | str, *, row_group: int = ROW_GROUP, simulated: str = "") -> None:
     """Write a log as one Parquet file; the file appears under its name only when it is complete.
 
-    Pages are numbered from 0, unless the log carries a column `page_id`.
+    Pages are numbered from 0, unless the log carries a column `page_id`. `simulated` is how it was, where it was;
+    the file keeps it.
     """
+    kept = {SIMULATED: simulated.encode()} if simulated else None
     with complete_file(Path(path)) as ready:
         tables = log_tables(log, row_group)
         first = next(tables)
-        with pq.ParquetWriter(ready, first.schema, compression="zstd") as writer:
+        with pq.ParquetWriter(ready, first.schema.with_metadata(kept), compression="zstd") as writer:
             writer.write_table(first, row_group_size=row_group)
             for table in tables:
                 writer.write_table(table, row_group_size=row_group)
+
+
+def simulated_by(path: Path | str) -> str | None:
+    """How a log in files was simulated, as far as they tell; None where nothing says that it was."""
+    try:
+        place = impressions_in(path)
+        file = place if place.is_file() else next(iter(sorted(place.rglob("*.parquet"))))
+        schema = pq.read_schema(file)
+    except (OSError, ValueError, StopIteration):  # not here, or not Parquet
+        return None
+    told = (schema.metadata or {}).get(SIMULATED)
+    if told is not None:
+        return str(told, errors="replace")
+    true = [name for name in schema.names if name.startswith("true_")]
+    return f"it has a column {true[0]}" if true else None
 
 
 def log_tables(log: Log, rows: int) -> Iterator[pa.Table]:

@@ -9,34 +9,36 @@ from typing import Any
 import altair as alt
 
 from unskew.diagnosis.causal.graph import CLICK, RELEVANCE, CausalGraph, Edge, tier
-from unskew.reporting.figures import INK
+from unskew.reporting.colours import INK, SOFT
 from unskew.reporting.numbers import number, p_value
 from unskew.reporting.page import Figure, Page, Section, Table
+from unskew.reporting.words import listed
 
 SIZE = (420, 260)
 """Width and height of a drawn graph."""
-CLEAR = 0.13
-"""How far from the middle of a name an arrow ends, in heights of the figure."""
+LETTER, LINE = 7.5, 20
+"""Width of a letter and height of a line, in pixels: arrows end outside of names."""
 
 
-def causes_page(graph: CausalGraph) -> Page:
-    """What was found, in a sentence, a figure and a table."""
+def causes_page(graph: CausalGraph, origin: str = "", command: str = "") -> Page:
+    """What was found, in a sentence, a figure and a table; `origin` and `command` are the page's."""
     causes = [name for name in graph.shown if graph.has(name, CLICK)]
     lead = (
-        f"Besides relevance, clicks depend on {_listed(causes)}."
-        if causes
-        else "Clicks depend on relevance alone."
+        f"Besides relevance, clicks depend on {listed(causes)}." if causes else "Clicks depend on relevance alone."
     )
     confounded = graph.confounded()
     if confounded:
-        lead += f" Relevance and clicks share {_listed(confounded)}: what is shown well is also what is relevant."
+        lead += f" Relevance and clicks share {listed(confounded)}: what is shown well is also what is relevant."
     facts = graph.facts
     how = f"{facts.get('test')} on {facts.get('impressions', 0):,} impressions, alpha {facts.get('alpha')}."
+    drawn = Figure(graph_figure(graph), [str(edge) for edge in graph.edges], scales=False)
     return Page(
         "What causes clicks",
         lead,
-        [Section("The graph", how, [_edges(graph)], [Figure(graph_figure(graph), [str(e) for e in graph.edges])])],
+        [Section("The graph", how, [_edges(graph)], [drawn])],
         notes=graph.notes,
+        origin=origin,
+        command=command,
     )
 
 
@@ -62,16 +64,17 @@ def graph_figure(graph: CausalGraph, title: str = "") -> Any:
     if lines:
         drawn = alt.Chart({"values": lines})
         width = alt.Size("weight:Q", scale=alt.Scale(domain=[0, 1], range=[0.5, 2.5]), legend=None)
-        layers.append(drawn.mark_rule(color=INK).encode(x=x, y=y, x2="x2:Q", y2="y2:Q", size=width))
+        layers.append(drawn.mark_rule(color=INK.light).encode(x=x, y=y, x2="x2:Q", y2="y2:Q", size=width))
         heads = drawn.transform_filter("datum.directed").mark_point(
-            shape="triangle", filled=True, size=90, color=INK
+            shape="triangle", filled=True, size=90, color=INK.light
         )
         turn = alt.Angle("angle:Q", scale=alt.Scale(domain=[0, 360], range=[0, 360]))
         layers.append(heads.encode(x=alt.X("x2:Q", **axis), y=alt.Y("y2:Q", **axis), angle=turn))
-        labels = drawn.transform_filter("datum.label != ''").mark_text(dy=-7, fontSize=11, color="#7b8794")
+        labels = drawn.transform_filter("datum.label != ''").mark_text(dy=-7, fontSize=11, color=SOFT.light)
         layers.append(labels.encode(x=alt.X("mx:Q", **axis), y=alt.Y("my:Q", **axis), text="label:N"))
-    layers.append(words.mark_text(fontSize=13, fontWeight="bold", color=INK))
-    return alt.layer(*layers).properties(width=SIZE[0], height=SIZE[1], title=title)
+    layers.append(words.mark_text(fontSize=13, fontWeight="bold", color=INK.light))
+    told = f"A graph of causes, from left to right: {'; '.join(str(edge) for edge in graph.edges) or 'no edges'}."
+    return alt.layer(*layers).properties(width=SIZE[0], height=SIZE[1], title=title, description=told)
 
 
 def sequence_figures(graphs: Sequence[tuple[int, CausalGraph]]) -> list[Any]:
@@ -103,16 +106,13 @@ def positions(graph: CausalGraph) -> dict[str, tuple[float, float]]:
 
 def _line(edge: Edge, place: dict[str, tuple[float, float]]) -> dict[str, Any]:
     (x, y), (x2, y2) = place[edge.cause], place[edge.effect]
-    ratio = SIZE[0] / SIZE[1]
-    across, up = (x2 - x) * ratio, y2 - y
-    length = math.hypot(across, up) or 1.0
-    cut = min(CLEAR / length, 0.3)
-    dx, dy = (x2 - x) * cut, (y2 - y) * cut
+    across, up = (x2 - x) * SIZE[0], (y2 - y) * SIZE[1]
+    first, last = (_clear(name, across, up) for name in (edge.cause, edge.effect))
     return {
-        "x": x + dx,
-        "y": y + dy,
-        "x2": x2 - dx,
-        "y2": y2 - dy,
+        "x": x + first * (x2 - x),
+        "y": y + first * (y2 - y),
+        "x2": x2 - last * (x2 - x),
+        "y2": y2 - last * (y2 - y),
         "mx": x + 0.4 * (x2 - x),
         "my": y + 0.4 * (y2 - y),
         "angle": math.degrees(math.atan2(across, up)) % 360,
@@ -122,5 +122,8 @@ def _line(edge: Edge, place: dict[str, tuple[float, float]]) -> dict[str, Any]:
     }
 
 
-def _listed(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+def _clear(name: str, across: float, up: float) -> float:
+    """The share of a line, so many pixels across and up, that lies inside the box of a name at its end."""
+    wide, high = LETTER * len(name) / 2 + 8, LINE / 2 + 4
+    sides = [half / abs(way) for half, way in ((wide, across), (high, up)) if way]
+    return min([*sides, 0.4])

@@ -30,6 +30,8 @@ Tell = Callable[[int, int, Sequence[str]], None]
 def print_page(page: Page, console: Console) -> None:
     """The page, its answer at the end, where people look; a line of text is never broken."""
     say(console, page.title, style="bold")
+    if page.origin:
+        say(console, page.origin)
     for section in page.sections:
         lines = [*filter(None, section.text.split("\n\n")), *section.code]
         lines += [line for figure in section.figures for line in figure.lines]
@@ -42,6 +44,8 @@ def print_page(page: Page, console: Console) -> None:
             if table.title:
                 say(console, table.title, style="italic")
             console.print(fitting(table, console))
+            if table.legend:
+                say(console, table.legend)
     for line in page.remarks:
         say(console, f"- {line}")
     if page.lead:
@@ -68,14 +72,18 @@ def _drawn(table: Table) -> rich.table.Table:
     made = rich.table.Table()
     for index, name in enumerate(table.columns):
         whole = index == 0 or not table.is_text(index)
-        cells = [row[index] for row in table.rows] if whole else []
+        cells = [table.cell(row, index) for row in range(len(table.rows))] if whole else []
         least = max(map(cell_len, [*cells, *name.split(), " "]))
         head = "\n".join(wrap(name, least)) if whole else name
         side: Literal["left", "right"] = "left" if table.is_text(index) else "right"
         made.add_column(head, justify=side, no_wrap=whole, min_width=least)
-    for row in table.rows:
-        made.add_row(*map(rich.text.Text, row), style="bold" if row[0] == table.best else None)
+    for row in range(len(table.rows)):
+        made.add_row(*(_cell(table, row, column) for column in range(len(table.columns))))
     return made
+
+
+def _cell(table: Table, row: int, column: int) -> rich.text.Text:
+    return rich.text.Text(table.cell(row, column), style="bold" if table.stands_out(row, column) else "")
 
 
 @contextmanager

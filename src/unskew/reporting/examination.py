@@ -13,8 +13,8 @@ from unskew.reporting.numbers import number
 from unskew.reporting.page import Figure, Page, Section, Table
 
 
-def examination_page(facts: Mapping[str, Any]) -> Page:
-    """What `examination` found."""
+def examination_page(facts: Mapping[str, Any], origin: str = "", command: str = "") -> Page:
+    """What `examination` found; `origin` and `command` are the page's."""
     lead = (
         f"On {facts['tested_on']:,} impressions of held-out pages with a clear display time the AUC is "
         f"{facts['auc']:.3f}, and the share examined is off by {facts['calibration_error']:.3f} on average."
@@ -35,6 +35,8 @@ def examination_page(facts: Mapping[str, Any]) -> Page:
             ),
         ],
         notes=[f"{facts['trained_on']:,} impressions were trained on; log loss {facts['log_loss']:.4f}."],
+        origin=origin,
+        command=command,
     )
 
 
@@ -46,13 +48,18 @@ def _below(facts: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def _curve(title: str, rows: Sequence[Mapping[str, Any]], key: str, axis: str) -> Section:
     """Mean examination along an axis, as a figure and as bars of letters."""
-    chart = alt.Chart({"values": [dict(row) for row in rows]}).mark_line(point=True, strokeWidth=2)
+    points = [
+        {**row, "says": f"{axis} {row[key]}: {row['mean']:.3f} of {row['impressions']:,} impressions"}
+        for row in rows
+    ]
+    chart = alt.Chart({"values": points}).mark_line(point=True, strokeWidth=2)
     encoded = chart.encode(
         x=alt.X(f"{key}:O", title=axis, sort=None, axis=alt.Axis(labelAngle=0)),
         y=alt.Y("mean:Q", title="mean examination", scale=alt.Scale(domain=[0, 1])),
-        tooltip=[f"{key}:O", alt.Tooltip("mean:Q", format=".3f"), alt.Tooltip("impressions:Q", format=",")],
+        description="says:N",
     )
     said = [f"{row['mean']:.3f}  {row['impressions']:,}" for row in rows]
     bars = bar_lines({row[key]: row["mean"] for row in rows}, said)
-    figure = Figure(encoded.properties(width=WIDTH, height=220, title=f"{title}: mean examination"), bars)
-    return Section(title, figures=[figure])
+    told = ", ".join(f"{row[key]}: {row['mean']:.2f}" for row in rows)
+    about = {"title": f"{title}: mean examination", "description": f"Mean examination by {axis}. {told}."}
+    return Section(title, figures=[Figure(encoded.properties(width=WIDTH, height=220, **about), bars)])

@@ -17,6 +17,19 @@ def number(value: float | None, form: str = ".4f") -> str:
     return "n/a" if value is None or isnan(value) else format(value, form)
 
 
+def metric_title(metric: str) -> str:
+    """A metric as it is written.
+
+    >>> metric_title("ndcg@10"), metric_title("arp_legacy"), metric_title("err@5")
+    ('nDCG@10', 'ARP over slots', 'ERR@5')
+    """
+    name, _, at = metric.partition("@")
+    known = {"ndcg": "nDCG", "arp_legacy": "ARP over slots"}
+    return known.get(
+        name, name.upper() if name in ("dcg", "err", "arp", "map", "mrr") else name
+    ) + f"@{at}" * bool(at)
+
+
 def p_value(p: float | None, *, equals: bool = False) -> str:
     """A p-value, with no more digits than it deserves.
 

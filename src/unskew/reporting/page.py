@@ -1,13 +1,12 @@
-"""A page: title, answer, sections of text, tables and figures; as Markdown, and as HTML that opens offline.
+"""A page: title, where its numbers come from, answer, sections of text, tables and figures; and as Markdown.
 
-Who reports describes content; how it looks is decided here and, for the terminal, in `console`.
+Who reports describes content; how it looks is decided here, in `web` for HTML and in `console` for the terminal.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from html import escape
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,29 +15,6 @@ from unskew.disk import complete_file, write_text
 
 PAGE_FILES = ("table.md", "report.html", "figure.svg")
 """What `write_page` writes."""
-_MANY = 6  # columns past which a table is set in smaller type
-_STYLE = """
-body { font: 16px/1.55 system-ui, sans-serif; color: #1f2933; max-width: 68rem; margin: 2.5rem auto }
-body { padding: 0 1.2rem }
-h1 { font-size: 1.7rem; line-height: 1.25; margin-bottom: .3rem }
-h2 { font-size: 1.2rem; margin: 2.6rem 0 .6rem; border-top: 1px solid #e4e7eb; padding-top: 1.2rem }
-p.lead { font-size: 1.1rem; color: #3e4c59 }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; margin: .4rem 0 1.2rem }
-table.many { font-size: .84em }
-caption { text-align: left; font-weight: 600; padding: .3rem 0 }
-th, td { padding: .35rem .8rem .35rem 0; border-bottom: 1px solid #e4e7eb; text-align: right; white-space: nowrap }
-th.text, td.text { text-align: left }
-td.text:not(:first-child) { white-space: normal; min-width: 8rem }
-th { color: #52606d; font-weight: 600; vertical-align: bottom; white-space: normal }
-tr.best td { font-weight: 600; background: #f0f6ff }
-.charts { display: flex; flex-wrap: wrap; gap: 1rem }
-.chart, .table { overflow-x: auto; max-width: 100% }
-code, pre { background: #f5f7fa; border-radius: 4px; padding: .1rem .35rem; font-size: .92em }
-pre { padding: .8rem 1rem; overflow-x: auto }
-.failed { color: #b42318 }
-footer { margin-top: 3rem; color: #7b8794; font-size: .88rem }
-@media (max-width: 40rem) { body { margin-top: 1rem; font-size: 15px } h1 { font-size: 1.35rem } }
-"""
 
 
 @dataclass(frozen=True)
@@ -50,22 +26,35 @@ class Table:
     title: str = ""
     text: Sequence[str] = ()
     """Columns of text besides the first; the others hold numbers and stand flush right."""
-    best: str | None = None
-    """First cell of the row that stands out."""
     wide: Sequence[str] = ()
     """Columns that a narrow terminal does without, the first of them first."""
     printed: bool = True
     """Whether a terminal shows it; a table that none is wide enough for is in the files alone."""
+    marks: Mapping[tuple[int, int], str] = field(default_factory=dict)
+    """Signs before the cells of these rows and columns, which stand out where the sign is `BEST`."""
+    legend: str = ""
+    """What stands below: what the signs mean."""
 
     def is_text(self, column: int) -> bool:
         """Whether this column holds text."""
         return column == 0 or self.columns[column] in self.text
 
+    def cell(self, row: int, column: int) -> str:
+        """What a cell says, its sign before it."""
+        return f"{self.marks.get((row, column), '')} {self.rows[row][column]}".strip()
+
+    def stands_out(self, row: int, column: int) -> bool:
+        """Whether a cell holds the best of its column."""
+        return self.marks.get((row, column)) == BEST
+
     def where(self, kept: Callable[[int], bool]) -> Table:
         """The columns whose index is kept."""
         indices = [index for index in range(len(self.columns)) if kept(index)]
         rows = [[row[index] for index in indices] for row in self.rows]
-        return replace(self, columns=[self.columns[index] for index in indices], rows=rows)
+        marks = {
+            (row, indices.index(column)): sign for (row, column), sign in self.marks.items() if column in indices
+        }
+        return replace(self, columns=[self.columns[index] for index in indices], rows=rows, marks=marks)
 
     def without_empty(self, *, but: int = 0) -> Table:
         """Without the columns that are empty in every row, `but` the first ones."""
@@ -76,12 +65,18 @@ class Table:
         return self.where(lambda index: self.columns[index] not in names)
 
 
+BEST = "★"
+"""The sign of the best of a column."""
+
+
 @dataclass(frozen=True)
 class Figure:
-    """A Vega-Lite chart, and lines that say the same where there are only letters."""
+    """A Vega-Lite chart with title and description, and lines that say the same where there are only letters."""
 
     chart: Any
     lines: Sequence[str] = ()
+    scales: bool = True
+    """Whether it may be drawn in another width; one whose angles matter is made larger and smaller as a whole."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +93,15 @@ class Section:
 
 
 @dataclass(frozen=True)
+class Term:
+    """A name that tables and figures use, and what it means."""
+
+    name: str
+    says: str
+    paper: str = ""
+
+
+@dataclass(frozen=True)
 class Page:
     """All that somebody has to report."""
 
@@ -109,17 +113,34 @@ class Page:
     """What a reader should know besides."""
     failed: Sequence[str] = ()
     """What has no result, and why."""
-    footer: str = ""
+    origin: str = ""
+    """What was simulated and what was real, in a sentence: the first line."""
+    terms: Sequence[Term] = ()
+    """The methods that the page names."""
+    command: str = ""
+    """What makes the page again."""
 
     @property
-    def charts(self) -> list[Any]:
-        """Every chart, in order."""
-        return [figure.chart for section in self.sections for figure in section.figures]
+    def figures(self) -> list[Figure]:
+        """Every figure, in order."""
+        return [figure for section in self.sections for figure in section.figures]
+
+    @property
+    def glossary(self) -> list[Term]:
+        """The terms, a paper only with the first of several in a row."""
+        before = ["", *(term.paper for term in self.terms)]
+        return [
+            replace(term, paper="" if term.paper == last else term.paper)
+            for term, last in zip(self.terms, before, strict=False)
+        ]
 
     @property
     def remarks(self) -> list[str]:
         """Notes, and a line for each thing that failed."""
         return [*self.notes, *(f"Failed: {line}" for line in self.failed)]
+
+
+METHODS_HEADING = "Methods on this page"
 
 
 def write_page(page: Page, out: Path) -> None:
@@ -131,84 +152,50 @@ def write_page(page: Page, out: Path) -> None:
 def write_drawn(page: Page, out: Path) -> None:
     """The files that have charts in them, which take longest."""
     from unskew.reporting.figures import beside, write_svg
+    from unskew.reporting.web import html
 
     write_text(out / "report.html", html(page))
-    if page.charts:
+    if page.figures:
         with complete_file(out / "figure.svg") as path:
-            write_svg(beside(page.charts), path)
+            write_svg(beside([figure.chart for figure in page.figures]), path)
 
 
 def markdown(page: Page) -> str:
     """The page without its charts."""
-    parts = [f"# {page.title}", page.lead]
+    parts = [f"# {page.title}", page.origin, page.lead]
     for section in page.sections:
         parts += [f"## {section.heading}", section.text]
         for table in section.tables:
-            parts += [f"**{table.title}**" if table.title else "", markdown_table(table)]
+            parts += [f"**{table.title}**" if table.title else "", markdown_table(table), table.legend]
         parts += ["\n".join(["```", *section.code, "```"])] if section.code else []
     parts += ["\n".join(f"- {line}" for line in page.remarks)]
+    if page.terms:
+        parts += [f"## {METHODS_HEADING}", "\n".join(map(_markdown_term, page.glossary))]
+    if page.command:
+        parts += [f"Made by `{page.command}` with unskew {__version__}."]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def markdown_table(table: Table) -> str:
-    r"""The table in Markdown, numbers flush right.
+def _markdown_term(term: Term) -> str:
+    return f"- **{term.name}**: {term.says}" + (f" {term.paper}" if term.paper else "")
 
-    >>> print(markdown_table(Table(("a", "n"), [["x|y", "1"]])))
+
+def markdown_table(table: Table) -> str:
+    r"""The table in Markdown, numbers flush right, the best of a column in bold.
+
+    >>> print(markdown_table(Table(("a", "n"), [["x|y", "1"], ["z", "2"]], marks={(1, 1): BEST})))
     | a | n |
     | --- | ---: |
     | x\|y | 1 |
+    | z | **★ 2** |
     """
     rule = ["---" if table.is_text(index) else "---:" for index in range(len(table.columns))]
-    lines = ([cell.replace("|", "\\|") for cell in line] for line in (table.columns, rule, *table.rows))
+    rows = [
+        [
+            f"**{table.cell(row, column)}**" if table.stands_out(row, column) else table.cell(row, column)
+            for column in range(len(table.columns))
+        ]
+        for row in range(len(table.rows))
+    ]
+    lines = ([cell.replace("|", "\\|") for cell in line] for line in (table.columns, rule, *rows))
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def html(page: Page) -> str:
-    """The whole page, with all that it needs inside."""
-    from unskew.reporting.figures import chart_scripts
-
-    remarks = "".join(f"<li>{escape(line)}</li>" for line in page.notes)
-    remarks += "".join(f"<li class='failed'>Failed: {escape(line)}</li>" for line in page.failed)
-    parts = [*_sections(page), f"<h2>Notes</h2>\n<ul>{remarks}</ul>" if remarks else ""]
-    footer = " · ".join(part for part in (page.footer, f"unskew {__version__}") if part)
-    return (
-        f"<!doctype html>\n<html lang='en'><head><meta charset='utf-8'><title>{escape(page.title)}</title>\n"
-        f"<meta name='viewport' content='width=device-width, initial-scale=1'><style>{_STYLE}</style>\n"
-        f"{chart_scripts() if page.charts else ''}</head>\n<body><h1>{escape(page.title)}</h1>"
-        f"<p class='lead'>{escape(page.lead)}</p>\n{''.join(parts)}\n"
-        f"<footer>{escape(footer)}</footer></body></html>\n"
-    )
-
-
-def _sections(page: Page) -> Iterator[str]:
-    from unskew.reporting.figures import chart_html, styled
-
-    drawn = 0
-    for section in page.sections:
-        charts = ""
-        for figure in section.figures:
-            charts += chart_html(styled(figure.chart), f"chart{drawn}")
-            drawn += 1
-        body = "".join(f"<p>{escape(text)}</p>" for text in section.text.split("\n\n") if text)
-        body += f"<div class='charts'>{charts}</div>" if charts else ""
-        body += "".join(map(html_table, section.tables))
-        body += f"<pre>{escape(chr(10).join(section.code))}</pre>" if section.code else ""
-        yield f"<h2>{escape(section.heading)}</h2>\n{body}\n"
-
-
-def html_table(table: Table) -> str:
-    """The table, its best row marked; a wide one scrolls.
-
-    >>> html_table(Table(("a", "n"), [["<b>", "1"]]))
-    "<div class='table'><table><tr><th class=text>a</th><th>n</th></tr><tr><td class=text>&lt;b&gt;</td>..."
-    """
-    kinds = [" class=text" if table.is_text(index) else "" for index in range(len(table.columns))]
-
-    def line(tag: str, cells: Sequence[str], kind: str = "") -> str:
-        inside = (f"<{tag}{k}>{escape(cell)}</{tag}>" for k, cell in zip(kinds, cells, strict=True))
-        return f"<tr{kind}>{''.join(inside)}</tr>"
-
-    title = f"<caption>{escape(table.title)}</caption>" if table.title else ""
-    body = (line("td", row, " class=best" if row[0] == table.best else "") for row in table.rows)
-    small = " class=many" if len(table.columns) > _MANY else ""
-    return f"<div class='table'><table{small}>{title}{line('th', table.columns)}{''.join(body)}</table></div>"

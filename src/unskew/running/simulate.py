@@ -17,6 +17,7 @@ from unskew.clicks.simulate import BEHAVIOURS, LOGGERS, ScoresLogger, Simulation
 from unskew.disk import refuse_existing
 from unskew.errors import ConfigError
 from unskew.measuring import ndcg_metric
+from unskew.reporting.origins import behaviour_words
 from unskew.running.files import read_lists
 from unskew.types import Array, Lists, Log
 
@@ -98,9 +99,16 @@ def _written(
     out.parent.mkdir(parents=True, exist_ok=True)
     for path, part in beside.items():
         write_letor(part, path)
-    write_log(log, out)
+    write_log(log, out, simulated=_how(asked))
     files = {path.suffixes[-2][1:]: str(path) for path in beside}
     return {"log": str(out)} | files | summary(log, scores)
+
+
+def _how(asked: Simulation | Traffic) -> str:
+    """What was simulated, in words."""
+    if isinstance(asked, Traffic):
+        return "a search engine with trust bias"
+    return behaviour_words(asked.behaviour)
 
 
 def configured(path: Path | None, **asked: tuple[str, Mapping[str, type[Any]]]) -> dict[str, Any]:

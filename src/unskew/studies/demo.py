@@ -26,9 +26,13 @@ from unskew.learning.scorer import Scorer
 from unskew.measuring import Interval, bootstrap_mean, gap_closed, ndcg_metric
 from unskew.reporting.console import curve_lines, training_bar
 from unskew.reporting.figures import dots_figure, examination_figure, palette
+from unskew.reporting.marking import Value, with_best
+from unskew.reporting.origins import GENERATED, simulated_on
 from unskew.reporting.page import PAGE_FILES, Figure, Page, Section, Table, write_page
+from unskew.reporting.words import command_line
 from unskew.running.folder import RUN
 from unskew.running.run import learn
+from unskew.studies.terms import FROM_CLICKS, LOGGING, method_term
 from unskew.types import Array, Lists, Log
 
 DEMO_ARMS: dict[str, MethodConfig] = {
@@ -113,7 +117,8 @@ def demo(
                 raise KeyboardInterrupt
             models[name] = done.model
         results = measure_arms(world, models)
-        page = demo_page(world, results, seed)
+        again = command_line("demo", out=out, seed=seed, queries=queries, pages=pages, steps=steps)
+        page = demo_page(world, results, again)
         numbers = in_numbers(world, results, seed)
         write_json(folder / "results.json", numbers)
         write_page(page, folder)
@@ -188,16 +193,13 @@ def in_numbers(world: DemoWorld, results: list[DemoResult], seed: int) -> dict[s
     }
 
 
-def demo_page(world: DemoWorld, results: list[DemoResult], seed: int) -> Page:
+def demo_page(world: DemoWorld, results: list[DemoResult], command: str = "") -> Page:
     """The world, what was learned, and how well each arm ranks."""
     true, learned = list(world.examination), {r.name: r.examination for r in results if r.examination is not None}
     curves = examination_figure(true, learned, palette(r.name for r in results))
     rows = [{"name": r.name, "mean": r.ndcg.mean, "low": r.ndcg.low, "high": r.ndcg.high} for r in results]
     scores = dots_figure("Does it rank better? 95 % interval", rows, "nDCG@10 on true labels")
     lines = ["Who is looked at? Bars: the truth. Letters: what was learned.", *curve_lines(true, learned)]
-    columns = ("learned from", "nDCG@10", "95 % interval", "gap closed", "what it is")
-    best = max((r for r in results if r.gap is not None), key=lambda r: r.ndcg.mean).name
-    table = Table(columns, [r.cells() for r in results], text=("what it is",), best=best)
     again = "Score with any of the runs in this folder:"
     return Page(
         "Clicks mislead: learning with and without debiasing",
@@ -205,8 +207,22 @@ def demo_page(world: DemoWorld, results: list[DemoResult], seed: int) -> Page:
         [
             Section("The world", describe(world)),
             Section("What was learned", figures=[Figure(curves, lines), Figure(scores)]),
-            Section("Test lists, true labels", tables=[table]),
+            Section("Test lists, true labels", tables=[results_table(results)]),
             Section("Next", again, code=["unskew measure dla --lists YOUR.txt"]),
         ],
-        footer=f"seed {seed}",
+        origin=simulated_on([PositionBias()], [GENERATED]),
+        terms=[*(method_term(name, config.name) for name, config in DEMO_ARMS.items()), LOGGING],
+        command=command,
     )
+
+
+def results_table(results: list[DemoResult]) -> Table:
+    """A row for each arm, the best of those that learn from clicks marked."""
+    columns = ("learned with", "nDCG@10", "95 % interval", "gap closed", "what it is")
+    learned = [r.name not in ("logging", "labeled") for r in results]
+    ndcg = [
+        Value(r.ndcg.mean, r.ndcg.mean - r.ndcg.low) if of_clicks else None
+        for r, of_clicks in zip(results, learned, strict=True)
+    ]
+    table = Table(columns, [r.cells() for r in results], text=("what it is",))
+    return with_best(table, {1: ndcg}, among=FROM_CLICKS, spread="its 95 % interval")

@@ -16,6 +16,8 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict, Union, get_a
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from unskew.learning.explaining import paper, says
+
 _SIGNS = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
 _LENGTHS = {"min_length": "at least", "max_length": "at most"}
 _WORDS = {bool: "true or false", int: "whole number", float: "number", str: "text", dict: "table"}
@@ -75,9 +77,9 @@ def described(config: type[BaseModel], name: str | None = None) -> Described:
     return {
         "name": name or config.__name__,
         "python": f"{config.__module__}.{config.__qualname__}",
-        "about": _one_line(text.split("\n\n")[0]),
+        "about": says(config),
         "help": text,
-        "reference": _reference(config),
+        "reference": paper(config) or None,
         "settings": settings_of(config),
     }
 
@@ -225,13 +227,6 @@ def _help(config: type[BaseModel], name: str) -> str:
         if field is not None and field.description:
             return _one_line(field.description)
     return ""
-
-
-def _reference(config: type[BaseModel]) -> str | None:
-    """The paper that the module of a method names."""
-    about = inspect.getdoc(inspect.getmodule(config)) or ""
-    found = re.search(r"^Reference: (.+?)\n\n", about + "\n\n", re.MULTILINE | re.DOTALL)
-    return _one_line(found[1]) if found else None
 
 
 def _one_line(text: str) -> str:

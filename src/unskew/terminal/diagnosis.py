@@ -9,7 +9,7 @@ import typer
 
 from unskew.terminal.completing import one_of
 from unskew.terminal.flags import Column, DocIds, EngineOptions, Force, Impressions, Json, Seed, passed
-from unskew.terminal.printing import show_result, tell
+from unskew.terminal.printing import show_result, tell, typed
 
 
 def causes(
@@ -46,11 +46,13 @@ def causes(
     """Find what on a result page causes clicks besides relevance: rank, media, height, whatever the log says."""
     given = passed(locals(), "as_json", "factor")
     from unskew.reporting.causes import causes_page
+    from unskew.reporting.origins import log_origin
     from unskew.reporting.page import write_page
     from unskew.running.causes import causes
 
     graph = causes(factors=factor, **given)
+    page = causes_page(graph, log_origin(impressions), typed())
     if out is not None:
-        write_page(causes_page(graph), out)
+        write_page(page, out)
         tell(f"Open {out / 'report.html'}; graph.json and graph.dot are beside it.")
-    show_result(graph.to_dict(), as_json, lambda _: causes_page(graph))
+    show_result(graph.to_dict(), as_json, lambda _: page)

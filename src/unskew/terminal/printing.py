@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 import sys
 import threading
 import time
@@ -47,6 +48,11 @@ def tell(text: str) -> None:
 def warn(text: str) -> None:
     """A warning, in one line."""
     tell(f"unskew: warning: {' '.join(text.split())}")
+
+
+def typed() -> str:
+    """The command as it was typed."""
+    return shlex.join(["unskew", *sys.argv[1:]])
 
 
 def show(page: Page) -> None:

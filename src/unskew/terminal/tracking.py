@@ -25,7 +25,7 @@ from unskew.terminal.flags import (
     Tracked,
     passed,
 )
-from unskew.terminal.printing import show_facts, show_result
+from unskew.terminal.printing import show_facts, show_result, typed
 
 
 def traffic(
@@ -94,11 +94,13 @@ def examination(
     given = passed(locals(), "as_json")
     from unskew.clicks.tracking.examining import examination
     from unskew.reporting.examination import examination_page
+    from unskew.reporting.origins import log_origin
     from unskew.reporting.page import write_page
 
     found = examination(**given)
-    write_page(examination_page(found), out)
-    show_result(found, as_json, examination_page)
+    page = examination_page(found, log_origin(impressions), typed())
+    write_page(page, out)
+    show_result(found, as_json, lambda _: page)
 
 
 def track(

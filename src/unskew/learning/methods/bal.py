@@ -1,6 +1,8 @@
 """Bias-agnostic learning: find what on the page causes clicks, take relevance out of it, and learn what is left.
 
-Reference: Mao et al., "Whole Page Unbiased Learning to Rank", WWW 2024; r the score, x the page, c the click.
+Reference: Mao et al., "Whole Page Unbiased Learning to Rank", WWW 2024.
+
+With r the score, x the page and c the click:
 
     graph     PC under tiers on a sample of (r, x, c), again every `refresh` steps     (`diagnosis/causal`)
     p(x | parents)      by networks, maximum likelihood                                (Eq. 5)

@@ -32,10 +32,12 @@ import torch
 from unskew.disk import Ours, complete_folder, is_free, locked, publish, refuse_existing, remove, write_text
 from unskew.errors import ConfigError, RunError
 from unskew.reporting.console import Tell
+from unskew.reporting.origins import simulated_on
 from unskew.reporting.page import PAGE_FILES
+from unskew.reporting.words import command_line
 from unskew.studies.compare.cell import Cell, forget, has_logging_scores, make_cell, read_cell, run_cell
 from unskew.studies.compare.config import Asked, asked_for, read_compare_file
-from unskew.studies.compare.data import ListParts, read_data
+from unskew.studies.compare.data import ListParts, lists_words, read_data
 from unskew.studies.compare.report import write_report
 from unskew.studies.compare.table import Comparison, Finding, compared
 
@@ -69,9 +71,10 @@ def compare(
     splits = read_data(asked.file.data, asked.base)
     workers = _jobs(jobs, asked, splits)
     place.parent.mkdir(parents=True, exist_ok=True)
+    again = "" if isinstance(config, Mapping) else command_line("compare", config, out=out, jobs=jobs)
     with locked(place):
         working = working_place(place, force)
-        result = compared_in(working, asked, splits, workers, tell)
+        result = compared_in(working, asked, splits, workers, tell, again)
         if working != place:
             publish(working, place, force=True, ours=COMPARISON)
     return replace(result, out=place)
@@ -86,7 +89,9 @@ def working_place(place: Path, force: bool) -> Path:
     return afresh if afresh.exists() or (force and not is_free(place)) else place
 
 
-def compared_in(place: Path, asked: Asked, splits: ListParts, jobs: int, tell: Tell | None) -> Comparison:
+def compared_in(
+    place: Path, asked: Asked, splits: ListParts, jobs: int, tell: Tell | None, command: str = ""
+) -> Comparison:
     """Run what is missing in a folder, and write what was found."""
     about, folder = asked.file.model_dump_json(indent=2) + "\n", place / "cells"
     with complete_folder(place) if is_free(place) else nullcontext(place) as begun:  # never without its mark
@@ -98,6 +103,8 @@ def compared_in(place: Path, asked: Asked, splits: ListParts, jobs: int, tell: T
     found = [Finding(cell, read_cell(folder, cell) or unrun) for cell in cells]
     notes, labels = notes_on(asked, splits), splits.validation is not None
     result = compared(place, list(asked.behaviours), found, notes, labels=labels, baselines=asked.baselines)
+    origin = simulated_on(asked.behaviours.values(), [lists_words(asked.file.data)])
+    result = replace(result, origin=origin, command=command)
     write_report(result)
     return result
 

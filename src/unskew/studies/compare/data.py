@@ -13,6 +13,8 @@ import numpy as np
 from unskew.clicks.lists.presets import read_preset
 from unskew.clicks.lists.scaling import fit_scaler
 from unskew.errors import DataError
+from unskew.reporting.origins import GENERATED, real
+from unskew.reporting.words import listed
 from unskew.running.files import read_lists
 from unskew.running.folder import fingerprint
 from unskew.running.simulate import synthetic_parts
@@ -50,6 +52,16 @@ def read_data(data: CompareData, base: Path) -> ListParts:
     graded = _scaled([None if part is None else _graded(part, data) for part in parts], data.scaled)
     hashes = tuple("" if part is None else _hash(part) for part in graded)
     return ListParts(cast(Lists, graded[0]), graded[1], cast(Lists, graded[2]), cast(tuple[str, str, str], hashes))
+
+
+def lists_words(data: CompareData) -> str:
+    """What the lists are, in a few words."""
+    if data.synthetic is not None:
+        return GENERATED
+    if data.preset is not None:
+        return real(data.preset)
+    paths = [data.lists] if isinstance(data.lists, str) else data.lists or []
+    return f"the lists of {listed([Path(path).name for path in paths])}"
 
 
 def _graded(lists: Lists, data: CompareData) -> Lists:

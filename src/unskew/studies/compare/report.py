@@ -10,12 +10,15 @@ import pyarrow.parquet as pq
 
 from unskew.disk import complete_file
 from unskew.reporting.figures import dots_figure
+from unskew.reporting.marking import Value, with_best
 from unskew.reporting.numbers import around
-from unskew.reporting.page import Figure, Page, Section, Table, write_page
+from unskew.reporting.page import Figure, Page, Section, Table, Term, write_page
+from unskew.studies.compare.arms import REFERENCES, Point
 from unskew.studies.compare.cell import MEASURED
-from unskew.studies.compare.rows import Row, columns
+from unskew.studies.compare.rows import SHOWN, Row, columns
 from unskew.studies.compare.table import VALIDATION, WAYS, Comparison
 from unskew.studies.compare.verdict import winners
+from unskew.studies.terms import FROM_CLICKS, UNLEARNED, method_term
 
 COMPARE_TITLE = "Is debiasing worth it? Methods compared"
 LEGEND = (
@@ -24,6 +27,7 @@ LEGEND = (
     "The best baseline is the one with the highest nDCG@10 here. labeled learns from true grades, random and "
     "logging do not learn."
 )
+SD_OVER_SEEDS = "one standard deviation over seeds"
 _NUMBERS = (*VALIDATION, *MEASURED, "seconds", "largest_mb")
 _COUNTS = ("seed", "clicks", "steps", "queries")
 _FLAGS = ("selected_by_clicks", "selected_by_labels")
@@ -60,7 +64,32 @@ def comparison_page(comparison: Comparison) -> Page:
     drawn = Section("nDCG@10 on the test lists", figures=[Figure(chart) for chart in charts])
     sections = [_section(comparison, behaviour) for behaviour in comparison.behaviours]
     failed = [f"{finding.cell}: {finding.error}" for finding in comparison.failed]
-    return Page(COMPARE_TITLE, lead(comparison), [drawn, *sections], [LEGEND, *comparison.notes], failed)
+    return Page(
+        COMPARE_TITLE,
+        lead(comparison),
+        [drawn, *sections],
+        [LEGEND, *comparison.notes],
+        failed,
+        origin=comparison.origin,
+        terms=terms_of(comparison),
+        command=comparison.command,
+    )
+
+
+def terms_of(comparison: Comparison) -> list[Term]:
+    """What every arm is, in the order of the tables."""
+    found = {finding.cell.arm: finding.cell.point for finding in comparison.findings}
+    last = [*REFERENCES[:1], *(arm for arm in found if arm not in REFERENCES), *REFERENCES[1:]]
+    arms = {arm: found[arm] for arm in last if arm in found}
+    return [UNLEARNED[arm] if point is None else arm_term(arm, point) for arm, point in arms.items()]
+
+
+def arm_term(label: str, point: Point) -> Term:
+    """What an arm is: its method, and where its label is another, what is set."""
+    if label == point.method.name:
+        return method_term(label, label)
+    changed = point.method.model_dump(exclude_defaults=True, exclude={"name"}, mode="json")
+    return method_term(label, point.method.name, ", ".join(f"{key} = {value}" for key, value in changed.items()))
 
 
 def _section(comparison: Comparison, behaviour: str) -> Section:
@@ -69,10 +98,13 @@ def _section(comparison: Comparison, behaviour: str) -> Section:
 
 
 def rows_table(rows: Sequence[Row], baselines: Sequence[str], how: str = "") -> Table:
-    """The rows without the columns that say nothing; the best method that beats naive stands out."""
-    best = next((row.arm for row in winners(rows)), None)
-    cells = [row.cells() for row in rows]
-    return Table(columns(rows, baselines), cells, how, ("settings",), best, _WIDE).without_empty(but=_ALWAYS)
+    """The rows without the columns that say nothing; the best of each metric stands out."""
+    table = Table(columns(rows, baselines), [row.cells() for row in rows], how, ("settings",), _WIDE)
+    metrics = {
+        index: [None if row.arm in REFERENCES[1:] else Value.of(row.metrics[name]) for row in rows]
+        for index, name in enumerate(SHOWN, start=1)
+    }
+    return with_best(table, metrics, among=FROM_CLICKS, spread=SD_OVER_SEEDS).without_empty(but=_ALWAYS)
 
 
 _ALWAYS = 7  # method, metrics, against naive and p are columns even where they are empty

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from math import isnan
 
 from unskew.measuring import PairedTest, SeedSummary, crossed_t_test, holm
-from unskew.reporting.numbers import p_value, spread
+from unskew.reporting.numbers import metric_title, p_value, spread
 from unskew.studies.compare.arms import REFERENCES
 from unskew.studies.compare.cell import MEASURED
 from unskew.types import Array
 
 SHOWN = MEASURED[:4]
-COLUMNS = ("method", *(name.replace("ndcg", "nDCG") for name in SHOWN), "against naive", "p", "settings")
+COLUMNS = ("method", *map(metric_title, SHOWN), "against naive", "p", "settings")
 LEVELS = {0.005: 2, 0.05: 1}
 """How many signs a p-value below this gets."""
 LESS_IS_BETTER = ("arp", "arp_legacy")

@@ -77,6 +77,10 @@ class Comparison:
     notes: tuple[str, ...]
     baselines: tuple[str, ...] = ("naive",)
     """Arms of which the best is what methods are tested against, besides naive."""
+    origin: str = ""
+    """What was simulated and what was real."""
+    command: str = ""
+    """What makes it again."""
 
     @property
     def failed(self) -> list[Finding]:

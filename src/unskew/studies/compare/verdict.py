@@ -7,6 +7,7 @@ from math import isnan, nan
 
 from unskew.measuring import gap_closed
 from unskew.reporting.numbers import p_value
+from unskew.reporting.words import listed
 from unskew.studies.compare.rows import Row
 
 
@@ -68,12 +69,3 @@ def _difference(row: Row) -> str:
     if against is None or isnan(against.p):
         return "too few queries to test"
     return f"{against.difference:+.4f}, {p_value(against.p, equals=True)}"
-
-
-def listed(names: Sequence[str]) -> str:
-    """Names as in a sentence.
-
-    >>> listed(["a", "b", "c"])
-    'a, b and c'
-    """
-    return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else "".join(names)

@@ -23,6 +23,7 @@ from unskew.learning.model import Model, load_model
 from unskew.learning.rankers import RANKERS
 from unskew.learning.scorer import Card
 from unskew.measuring import mean_over_seeds, ndcg_metric
+from unskew.reporting.marking import Value, with_best
 from unskew.reporting.numbers import around, spread
 from unskew.reporting.page import Figure, Section, Table
 from unskew.running.folder import status
@@ -30,12 +31,14 @@ from unskew.running.run import learn
 from unskew.studies.compare.cell import dumped, hash_of
 from unskew.studies.compare.config import Asked
 from unskew.studies.compare.data import ListParts, read_data
+from unskew.studies.compare.report import SD_OVER_SEEDS
 from unskew.studies.compare.rows import Row
 from unskew.studies.reproduce.claims import CLAIM_COLUMNS, Judged, judge, tally
 from unskew.studies.reproduce.data import DataSet
 from unskew.studies.reproduce.figures import embedding_figure, sweep_figure
 from unskew.studies.reproduce.recipe import Claim, Recipe
 from unskew.studies.reproduce.trying import How, Tried
+from unskew.studies.terms import method_term
 from unskew.types import Array, Lists
 
 BASE = "base vector"
@@ -77,7 +80,8 @@ def draw_spaces(recipe: Recipe, chosen: Sequence[DataSet], how: How) -> Tried:
     """Train a model for every data set, behaviour and seed, and look into it."""
     drawn = [found for source in chosen for found in _drawn(recipe, source, how)]
     judged = [one for found in drawn for one in found.judged]
-    return Tried([_section(found) for found in drawn], embedding_records(drawn), judged)
+    terms = [method_term("vectorization", "vectorization")]
+    return Tried([_section(found) for found in drawn], embedding_records(drawn), judged, terms=terms)
 
 
 def _drawn(recipe: Recipe, source: DataSet, how: How) -> list[Drawn]:
@@ -172,8 +176,10 @@ def _section(found: Drawn) -> Section:
     rows = [[name, spread(means[name]), *against.get(name, ["", "", "", ""])] for name in found.rows]
     columns = ("ranked by", "nDCG@10", "base ahead", *CLAIM_COLUMNS[2:4], "base vector > this")
     table = Table(columns, rows, "Projections", text=columns[-1:])
-    charts = (_space_chart(found), _projection_chart(found))
-    return Section(found.title, text, [table], [Figure(chart) for chart in charts])
+    values = {1: [Value.of(summary) for summary in means.values()]}
+    table = with_best(table, values, among="the vectors projected on", spread=SD_OVER_SEEDS)
+    figures = [Figure(_space_chart(found), scales=False), Figure(_projection_chart(found))]
+    return Section(found.title, text, [table], figures)
 
 
 def _space_chart(found: Drawn) -> Any:

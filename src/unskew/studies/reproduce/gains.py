@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from unskew.measuring import PairedTest, SeedSummary, mean_over_seeds, paired_t_test
+from unskew.reporting.numbers import metric_title
 from unskew.reporting.page import Section, Table
 from unskew.studies.compare.rows import marked
 from unskew.studies.reproduce.claims import CLAIM_COLUMNS, Judged, judge_values, tally
@@ -69,7 +70,7 @@ def gain_section(recipe: Recipe, source: DataSet, measured: Measured) -> GainTab
         values = {arm: measured.within(arm, recipe.metric, low, high) for arm in measured.values[0]}
         found = judge_values(values, list(claims_for(recipe, source.name, bucket, BEHAVIOUR)), pooled_t_test)
         if found:
-            title = f"{bucket}: orders, tested on {recipe.metric}"
+            title = f"{bucket}: orders, tested on {metric_title(recipe.metric)}"
             tables.append(Table(CLAIM_COLUMNS, [one.cells() for one in found], title, text=("here",)))
         judged += found
         texts.append(f"{bucket}: {np.mean([len(part) for part in next(iter(values.values()))]):,.0f} queries")
@@ -166,9 +167,9 @@ def _gain_tables(recipe: Recipe, bucket: str, cells: Mapping[str, _Cells]) -> li
     """The main metric, paper and here, and all others in a table for the files."""
     main, others = recipe.metric, [metric for metric in recipe.metrics if metric != recipe.metric]
     rows = [[arm, each.paper[main], each.here[main]] for arm, each in cells.items()]
-    made = [Table(("method", "paper", "here"), rows, f"{bucket}: {main}")]
+    made = [Table(("method", "paper", "here"), rows, f"{bucket}: {metric_title(main)}")]
     if others:
-        columns = [head for metric in others for head in (f"{metric}: paper", "here")]
+        columns = [head for metric in others for head in (f"{metric_title(metric)}: paper", "here")]
         rest = [
             [arm, *(cell for metric in others for cell in (each.paper[metric], each.here[metric]))]
             for arm, each in cells.items()

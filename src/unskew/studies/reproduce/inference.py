@@ -20,6 +20,7 @@ from unskew.studies.compare.data import read_data
 from unskew.studies.reproduce.data import DataSet
 from unskew.studies.reproduce.recipe import Inference, Recipe
 from unskew.studies.reproduce.trying import How, Tried
+from unskew.studies.terms import method_term
 from unskew.types import Array, Lists
 
 TIMED = ("vectorization", "scalar")
@@ -48,7 +49,8 @@ class Timed:
 def time_models(recipe: Recipe, chosen: Sequence[DataSet], how: How) -> Tried:
     """The time of both models on each data set."""
     timed = [time_ranking(recipe, source, how) for source in chosen]
-    return Tried([_section(found) for found in timed], inference_records(timed))
+    terms = [method_term("vectorization", "vectorization"), method_term("scalar", "naive")]
+    return Tried([_section(found) for found in timed], inference_records(timed), terms=terms)
 
 
 def time_ranking(recipe: Recipe, source: DataSet, how: How) -> Timed:

@@ -21,15 +21,19 @@ from unskew.learning.fitting.loop import Fit
 from unskew.measuring import SeedSummary, mean_over_seeds
 from unskew.measuring.frequency import frequency_buckets, measure_by_frequency, new_positions
 from unskew.reporting.causes import sequence_figures
-from unskew.reporting.figures import WIDTH
-from unskew.reporting.numbers import spread
+from unskew.reporting.figures import WIDTH, line_legend, palette
+from unskew.reporting.marking import Value, with_best
+from unskew.reporting.numbers import metric_title, spread
 from unskew.reporting.page import Figure, Section, Table
+from unskew.reporting.words import listed
 from unskew.running.run import learn
 from unskew.studies.compare.arms import Point
 from unskew.studies.compare.data import read_data
+from unskew.studies.compare.report import SD_OVER_SEEDS
+from unskew.studies.compare.rows import LESS_IS_BETTER
 from unskew.studies.reproduce.data import DataSet
 from unskew.studies.reproduce.recipe import Recipe
-from unskew.studies.reproduce.trying import How, Tried
+from unskew.studies.reproduce.trying import How, Tried, arm_terms
 from unskew.types import Array, Lists, Log
 
 LABELS = "labels"
@@ -53,7 +57,10 @@ class Learned:
 def follow_pages(recipe: Recipe, chosen: Sequence[DataSet], how: How) -> Tried:
     """Train every arm with every seed, and look at head and tail, positions and graphs."""
     found = [_followed(recipe, source, how) for source in chosen]
-    return Tried([section for section, _ in found], [record for _, records in found for record in records])
+    records = [record for _, records in found for record in records]
+    return Tried(
+        [section for section, _ in found], records, terms=arm_terms(how.asked(recipe, chosen[0]), labels=False)
+    )
 
 
 def _followed(recipe: Recipe, source: DataSet, how: How) -> tuple[Section, list[dict[str, Any]]]:
@@ -73,9 +80,9 @@ def _followed(recipe: Recipe, source: DataSet, how: How) -> tuple[Section, list[
         how.tell(total, total, [])
     table, records = frequency_table(recipe, source, lists, runs, buckets)
     moved = _positions(lists, runs)
-    charts = [position_figure(moved), *sequence_figures(graphs_of(runs[0].get("bal")))]
+    graphs = [Figure(chart, scales=False) for chart in sequence_figures(graphs_of(runs[0].get("bal")))]
     records += [_record(source, p["method"], f"new position of rank {p['original']}", p["over"]) for p in moved]
-    return Section(source.title, TEXT, [table], [Figure(chart) for chart in charts]), records
+    return Section(source.title, TEXT, [table], [Figure(position_figure(moved)), *graphs]), records
 
 
 def _record(source: DataSet, method: str, metric: str, over: SeedSummary) -> dict[str, Any]:
@@ -106,19 +113,23 @@ def frequency_table(
 ) -> tuple[Table, list[dict[str, Any]]]:
     """Means of head and tail over seeds, and the same as records."""
     columns = [(metric, part) for metric in recipe.metrics for part in ("head", "tail")]
-    rows, records = [], []
+    rows, records, means = [], [], list[list[Value]]()
     for name in runs[0]:
         found = [
             measure_by_frequency(run[name].scores, lists, bucket, recipe.metrics)
             for run, bucket in zip(runs, buckets, strict=True)
         ]
-        cells = []
-        for metric, part in columns:
-            over = mean_over_seeds([getattr(report, part)[metric] for report in found])
-            cells.append(spread(over))
-            records.append(_record(source, name, f"{metric} {part}", over))
-        rows.append([name, *cells])
-    return Table(["method", *(f"{metric} {part}" for metric, part in columns)], rows, "Head and tail"), records
+        over = [mean_over_seeds([getattr(report, part)[metric] for report in found]) for metric, part in columns]
+        for (metric, part), summary in zip(columns, over, strict=True):
+            records.append(_record(source, name, f"{metric} {part}", summary))
+        rows.append([name, *map(spread, over)])
+        means.append([Value.of(summary) for summary in over])
+    table = Table(
+        ["method", *(f"{metric_title(metric)} {part}" for metric, part in columns)], rows, "Head and tail"
+    )
+    by_column = dict(enumerate((list(column) for column in zip(*means, strict=True)), start=1))
+    lowest = [index for index, (metric, _) in enumerate(columns, start=1) if metric in LESS_IS_BETTER]
+    return with_best(table, by_column, among="the methods", spread=SD_OVER_SEEDS, lowest=lowest), records
 
 
 def _positions(lists: Lists, runs: Sequence[Mapping[str, Learned]]) -> list[dict[str, Any]]:
@@ -138,13 +149,27 @@ def _positions(lists: Lists, runs: Sequence[Mapping[str, Learned]]) -> list[dict
 
 def position_figure(points: Sequence[Mapping[str, Any]]) -> Any:
     """Lines of new position by original position."""
-    drawn = [{key: point[key] for key in ("method", "original", "new")} for point in points]
+    drawn = [
+        {key: point[key] for key in ("method", "original", "new")}
+        | {"says": f"{point['method']}: from {point['original']} to {point['new']:.2f}"}
+        for point in points
+    ]
+    names = list(dict.fromkeys(point["method"] for point in points))
+    colours = palette(["labeled" if name == LABELS else name for name in names])
     base = alt.Chart({"values": drawn}).encode(
         x=alt.X("original:Q", title="position under naive"),
         y=alt.Y("new:Q", title="average new position"),
-        color=alt.Color("method:N", title=None),
+        color=alt.Color(
+            "method:N",
+            scale=alt.Scale(domain=names, range=list(colours.values())),
+            sort=names,
+            legend=line_legend(),
+        ),
+        description="says:N",
     )
-    return base.mark_line(point=True).properties(width=WIDTH, height=260, title="Where documents move to")
+    told = f"Average new position by position under naive, of {listed(names)}; the numbers are in numbers.parquet."
+    about = {"title": "Where documents move to", "description": told}
+    return base.mark_line(point=True).properties(width=WIDTH, height=260, **about)
 
 
 def graphs_of(learned: Learned | None) -> list[tuple[int, CausalGraph]]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,10 @@ from unskew import __version__
 from unskew.disk import Ours, complete_file, complete_folder, is_free, locked, refuse_existing, write_json
 from unskew.errors import ConfigError
 from unskew.reporting.console import Tell
+from unskew.reporting.origins import GENERATED, real, simulated_on
 from unskew.reporting.page import Page, Section, write_page
+from unskew.reporting.words import command_line, listed
+from unskew.studies.compare.config import asked_for
 from unskew.studies.reproduce.claims import Judged, tally
 from unskew.studies.reproduce.data import DataSet, choose_sources, resized
 from unskew.studies.reproduce.embedding import draw_spaces
@@ -121,8 +124,12 @@ def reproduce(
         about = {"recipe": name, "on": [source.name for source in chosen], "quick": quick, "version": __version__}
         with complete_folder(place) if is_free(place) else nullcontext(place) as begun:  # never without its mark
             write_json(begun / REPRODUCE_MARK, about)
-        tried = KINDS_OF_RECIPE[recipe.kind](recipe, chosen, How(place, quick, changes, jobs, force, tell))
+        how = How(place, quick, changes, jobs, force, tell)
+        tried = KINDS_OF_RECIPE[recipe.kind](recipe, chosen, how)
         page = reproduction_page(recipe, chosen, tried, quick=quick, changes=changes)
+        asked = {"data": list(data), "on": list(on)} | given | {"quick": quick} | dict(size or {})
+        again = command_line("reproduce", name, **asked, out=out)
+        page = replace(page, origin=origin_of(recipe, chosen, how), command=again)
         with complete_file(place / "numbers.parquet") as path:
             pq.write_table(numbers_table(tried.records), path)
         write_page(page, place)
@@ -151,7 +158,18 @@ def reproduction_page(
         *[RANKS] * (bool(recipe.paper) and not gains),
     ]
     sections = [Section("The paper", "\n\n".join(about)), *tried.sections]
-    return Page(recipe.title, f"{QUICK} {lead}" if quick else lead, sections, notes, tried.failed)
+    answer = f"{QUICK} {lead}" if quick else lead
+    terms = list({term.name: term for term in tried.terms}.values())
+    return Page(recipe.title, answer, sections, notes, tried.failed, terms=terms)
+
+
+def origin_of(recipe: Recipe, chosen: Sequence[DataSet], how: How) -> str:
+    """What was simulated and what was real."""
+    lists = [GENERATED if source.name == "generated" else real(source.title) for source in chosen]
+    if recipe.kind == "inference":
+        return f"Models with random weights, timed on {listed(lists)}; there are no clicks."
+    asked = asked_for(how.content(recipe, recipe.panels[0], chosen[0]), Path())
+    return simulated_on(asked.behaviours.values(), lists)
 
 
 def numbers_table(records: Sequence[Mapping[str, Any]]) -> pa.Table:

@@ -33,7 +33,7 @@ from unskew.studies.compare.data import read_data
 from unskew.studies.reproduce.data import DataSet
 from unskew.studies.reproduce.gains import Measured, gain_section
 from unskew.studies.reproduce.recipe import Recipe, SearchEngine
-from unskew.studies.reproduce.trying import How, Tried
+from unskew.studies.reproduce.trying import How, Tried, arm_terms
 from unskew.types import Array, Columns, Lists, Log
 
 
@@ -57,7 +57,7 @@ def run_search_engine(recipe: Recipe, chosen: Sequence[DataSet], how: How) -> Tr
         sections.append(made.section)
         records += made.records
         judged += made.judged
-    return Tried(sections, records, judged, failed)
+    return Tried(sections, records, judged, failed, arm_terms(how.asked(recipe, chosen[0])))
 
 
 def measured(recipe: Recipe, source: DataSet, how: How, failed: list[str]) -> Measured:

@@ -9,16 +9,20 @@ from typing import Any
 
 from unskew.measuring import SeedSummary
 from unskew.reporting.figures import dots_figure
-from unskew.reporting.numbers import around, spread
-from unskew.reporting.page import Figure, Section, Table
+from unskew.reporting.marking import Column, Value, with_best
+from unskew.reporting.numbers import around, metric_title, spread
+from unskew.reporting.page import Figure, Section, Table, Term
+from unskew.studies.compare.arms import REFERENCES
 from unskew.studies.compare.compare import compare
-from unskew.studies.compare.rows import Row, marks
+from unskew.studies.compare.report import SD_OVER_SEEDS, terms_of
+from unskew.studies.compare.rows import LESS_IS_BETTER, Row, marks
 from unskew.studies.compare.table import Comparison
 from unskew.studies.reproduce.claims import CLAIM_COLUMNS, Judged, judge, tally
 from unskew.studies.reproduce.data import DataSet
 from unskew.studies.reproduce.figures import sweep_figure
 from unskew.studies.reproduce.recipe import PaperNumber, Recipe, claims_for, sources
 from unskew.studies.reproduce.trying import How, Tried
+from unskew.studies.terms import FROM_CLICKS
 
 WAY = "labels"
 """Settings are chosen on labelled validation lists, as in the papers."""
@@ -95,20 +99,21 @@ class PanelOutcome:
 
 def run_panels(recipe: Recipe, chosen: Sequence[DataSet], how: How) -> Tried:
     """Every panel on every data set as a comparison in a folder of its own."""
-    outcomes, failed = [], []
+    outcomes, failed, terms = [], [], list[Term]()
     for source in chosen:
         for panel in recipe.panels:
             content = how.content(recipe, panel, source)
             name = "-".join(part for part in (source.name, panel.name.lower()) if part)
             result = compare(content, how.out / name, force=how.force, jobs=how.jobs, tell=how.tell)
             failed += [f"{source.title}: {f.cell}: {f.error}" for f in result.failed]
+            terms += terms_of(result)
             outcomes += [outcome(recipe, source, panel.name, result, name) for name in result.behaviours]
     if recipe.sweep is not None:
         sections = sweep_sections(recipe, outcomes)
     else:
         sections = [section(recipe, found, _bars(recipe, found)) for found in outcomes]
     records = [number.record() for found in outcomes for number in found.numbers]
-    return Tried(sections, records, [one for found in outcomes for one in found.judged], failed)
+    return Tried(sections, records, [one for found in outcomes for one in found.judged], failed, terms)
 
 
 def outcome(recipe: Recipe, source: DataSet, panel: str, result: Comparison, behaviour: str) -> PanelOutcome:
@@ -142,7 +147,9 @@ def section(recipe: Recipe, found: PanelOutcome, charts: Sequence[Any]) -> Secti
     tables = [main_table(recipe, found)]
     if found.judged:
         claims = [judged.cells() for judged in found.judged]
-        tables.append(Table(CLAIM_COLUMNS, claims, f"Orders, tested on {_title(recipe.metric)}", text=("here",)))
+        tables.append(
+            Table(CLAIM_COLUMNS, claims, f"Orders, tested on {metric_title(recipe.metric)}", text=("here",))
+        )
     if len(recipe.metrics) > 1:
         tables.append(others_table(recipe, found))
     return Section(found.title, text, tables, [Figure(chart) for chart in charts])
@@ -165,21 +172,47 @@ def main_table(recipe: Recipe, found: PanelOutcome) -> Table:
         ]
         for number in main
     ]
-    title = f"{_title(recipe.metric)}, paper and here"
+    title = f"{metric_title(recipe.metric)}, paper and here"
     columns = ("method", "paper", "here", "difference", "ranks", "settings")
-    return Table(columns, rows, title, text=("settings",)).without_empty()
+    table = Table(columns, rows, title, text=("settings",))
+    return _best(table, {1: _printed(main), 2: _measured(main)}, [recipe.metric] * 2).without_empty()
+
+
+def _best(table: Table, columns: Mapping[int, Column], metrics: Sequence[str]) -> Table:
+    """The table with the best of each column, of the metrics in this order, marked."""
+    lowest = [index for index, metric in zip(columns, metrics, strict=True) if metric in LESS_IS_BETTER]
+    return with_best(table, columns, among=FROM_CLICKS, spread=SD_OVER_SEEDS, lowest=lowest)
+
+
+def _printed(numbers: Sequence[Number]) -> Column:
+    """The paper's values of the methods that learn from clicks."""
+    return [
+        None if number.paper is None or number.method in REFERENCES[1:] else Value(number.paper.value)
+        for number in numbers
+    ]
+
+
+def _measured(numbers: Sequence[Number]) -> Column:
+    """Ours of the same."""
+    return [
+        None if number.measured is None or number.method in REFERENCES[1:] else Value.of(number.measured)
+        for number in numbers
+    ]
 
 
 def others_table(recipe: Recipe, found: PanelOutcome) -> Table:
     """The same for the other metrics, values alone."""
     metrics = [metric for metric in recipe.metrics if metric != recipe.metric]
     places = {(number.method, number.metric): number for number in found.numbers}
-    columns = [head for metric in metrics for head in (f"{_title(metric)}: paper", "here")]
+    columns = [head for metric in metrics for head in (f"{metric_title(metric)}: paper", "here")]
     rows = []
     for method in dict.fromkeys(number.method for number in found.numbers):
         each = [places[method, metric] for metric in metrics]
         rows.append([method, *(cell for number in each for cell in (number.printed(), number.ours()))])
-    return Table(("method", *columns), rows, "Other metrics", printed=False)
+    table = Table(("method", *columns), rows, "Other metrics", printed=False)
+    groups = [[number for number in found.numbers if number.metric == metric] for metric in metrics]
+    pairs = [column for numbers in groups for column in (_printed(numbers), _measured(numbers))]
+    return _best(table, dict(enumerate(pairs, start=1)), [metric for metric in metrics for _ in range(2)])
 
 
 def _ranks(values: Mapping[str, float | None]) -> dict[str, int]:
@@ -196,10 +229,6 @@ def _both(theirs: int | None, ours: int | None) -> str:
     return "" if theirs is None else f"{theirs}, {'–' if ours is None else ours}"
 
 
-def _title(metric: str) -> str:
-    return metric.replace("ndcg", "nDCG").replace("arp_legacy", "ARP over slots").replace("arp", "ARP")
-
-
 def _bars(recipe: Recipe, found: PanelOutcome) -> list[Any]:
     rows = [
         around(number.measured)
@@ -207,7 +236,11 @@ def _bars(recipe: Recipe, found: PanelOutcome) -> list[Any]:
         for number in found.numbers
         if number.metric == recipe.metric and number.measured is not None
     ]
-    return [dots_figure(found.title, rows, f"test {_title(recipe.metric)}, mean ± sd over seeds")] if rows else []
+    return (
+        [dots_figure(found.title, rows, f"test {metric_title(recipe.metric)}, mean ± sd over seeds")]
+        if rows
+        else []
+    )
 
 
 def sweep_sections(recipe: Recipe, outcomes: Sequence[PanelOutcome]) -> list[Section]:
@@ -238,4 +271,4 @@ def _line(recipe: Recipe, title: str, group: Sequence[PanelOutcome]) -> list[Any
             series = "vectorization" if sweep.x == "method" and inside else number.method
             x = float(label.removeprefix(sweep.prefix)) if inside else None
             rows.append(around(number.measured) | {"series": series, "x": x})
-    return [sweep_figure(title, rows, sweep.title, _title(recipe.metric))] if rows else []
+    return [sweep_figure(title, rows, sweep.title, metric_title(recipe.metric))] if rows else []

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from unskew.reporting.console import Tell
-from unskew.reporting.page import Section
+from unskew.reporting.page import Section, Term
 from unskew.studies.compare.config import Asked, asked_for
+from unskew.studies.compare.report import arm_term
 from unskew.studies.reproduce.claims import Judged
 from unskew.studies.reproduce.data import DataSet
 from unskew.studies.reproduce.recipe import Panel, Recipe, compare_content
@@ -49,3 +50,10 @@ class Tried:
     """Every order that was tested."""
     failed: Sequence[str] = ()
     """What has no result, and why."""
+    terms: Sequence[Term] = ()
+    """What the arms are."""
+
+
+def arm_terms(asked: Asked, *, labels: bool = True) -> list[Term]:
+    """What the arms of a comparison are, those that learn from labels only where asked for."""
+    return [arm_term(arm.label, arm.points[0]) for arm in asked.arms if labels or not arm.points[0].reads_labels]

@@ -1,0 +1,50 @@
+"""Where the numbers of a page come from: what was simulated and what was real, in a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from unskew.clicks.log import simulated_by
+from unskew.clicks.simulate import BEHAVIOURS, Behaviour
+from unskew.reporting.words import listed
+
+GENERATED = "generated lists"
+BIASES = ("position", "trust", "individual")
+"""Behaviours that are called by what they are biased by."""
+NOBODY = "no real user was involved"
+
+
+def simulated_on(people: Iterable[Behaviour], lists: Sequence[str]) -> str:
+    """Clicks that were simulated, of these behaviours on these lists.
+
+    >>> simulated_on([BEHAVIOURS["cascade"]()], [GENERATED, real("MQ2008")])
+    'Clicks simulated (cascade) on generated lists and on the real lists of MQ2008; no real user was involved.'
+    """
+    said = "; ".join(dict.fromkeys(map(behaviour_words, people)))
+    return f"Clicks simulated ({said}) on {listed(list(dict.fromkeys(lists)), ' and on ')}; {NOBODY}."
+
+
+def real(name: str) -> str:
+    """Lists of a public data set."""
+    return f"the real lists of {name}"
+
+
+def behaviour_words(behaviour: Behaviour) -> str:
+    """The kind of a behaviour, whatever label it has, and how severe its bias is.
+
+    >>> behaviour_words(BEHAVIOURS["position"](severity=2.0))
+    'position bias, severity 2'
+    """
+    name = next((name for name, kind in BEHAVIOURS.items() if type(behaviour) is kind), type(behaviour).__name__)
+    severity = getattr(behaviour, "severity", None)
+    words = name.replace("_", " ") + " bias" * (name in BIASES)
+    return words + (f", severity {severity:g}" if severity is not None else "")
+
+
+def log_origin(path: Path | str) -> str:
+    """Whether a log in a file was simulated, as far as the file tells."""
+    how = simulated_by(path)
+    if how is None:
+        return f"A log as it was given, {path}: nothing in its files says that it was simulated."
+    return f"A simulated log, {path} ({how}); {NOBODY}."

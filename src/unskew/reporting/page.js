@@ -1,0 +1,34 @@
+// What a method is and what a mark of a chart stands for, in a card beside the pointer, the finger or the focus.
+const card = document.createElement("div");
+card.id = "tip";
+card.setAttribute("role", "status");
+card.hidden = true;
+document.body.append(card);
+for (const term of document.querySelectorAll("[title]")) {
+  term.dataset.says = term.title; // in the place of the browser's own, which is slow and not for the keyboard
+  term.removeAttribute("title");
+}
+
+function said(target) {
+  const told = target.closest?.("[data-says]");
+  if (told) return [told, told.dataset.says];
+  const mark = target.closest?.(".chart [role='graphics-symbol'][aria-label]");
+  return mark && mark.getAttribute("aria-roledescription") !== "axis" ? [mark, mark.getAttribute("aria-label").replaceAll("; ", "\n")] : null;
+}
+
+function show(event) {
+  const found = said(event.target);
+  card.hidden = !found;
+  if (!found) return;
+  card.textContent = found[1];
+  const box = found[0].getBoundingClientRect();
+  const left = Math.min(Math.max(8, box.left + box.width / 2 - card.offsetWidth / 2), innerWidth - card.offsetWidth - 8);
+  const above = box.top - card.offsetHeight - 8;
+  card.style.left = `${left}px`;
+  card.style.top = `${above > 4 ? above : Math.min(box.bottom + 8, innerHeight - card.offsetHeight - 8)}px`;
+}
+
+for (const kind of ["pointerover", "focusin", "pointerdown"]) document.addEventListener(kind, show);
+document.addEventListener("focusout", () => (card.hidden = true));
+document.addEventListener("scroll", () => (card.hidden = true), { capture: true, passive: true });
+document.addEventListener("keydown", (event) => event.key === "Escape" && (card.hidden = true));
