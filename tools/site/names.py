@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from settings import setting_table
 
 import unskew
+from unskew.sklearn import Ranker
 from unskew.terminal.describing import settings_of
 
 LONGEST = 90
@@ -23,7 +24,7 @@ LONGEST = 90
 
 def names_page() -> str:
     """Functions first, then classes, then tables and modules of names."""
-    found = {name: getattr(unskew, name) for name in vars(unskew)["__all__"]}
+    found = {name: getattr(unskew, name) for name in vars(unskew)["__all__"]} | {"sklearn.Ranker": Ranker}
     functions = {name: each for name, each in found.items() if inspect.isfunction(each)}
     classes = {name: each for name, each in found.items() if inspect.isclass(each)}
     rest = {name: each for name, each in found.items() if name not in functions and name not in classes}
@@ -40,9 +41,9 @@ def _described(name: str, thing: Any) -> list[str]:
     if inspect.isfunction(thing):
         return [*_call(name, thing), *prose(thing.__doc__)]
     if inspect.isclass(thing) and issubclass(thing, BaseModel):
-        return [*prose(thing.__doc__), *setting_table(settings_of(thing)), *_members(name, thing, BaseModel)]
+        return [*prose(thing.__doc__), *setting_table(settings_of(thing)), *_members(name, thing)]
     if inspect.isclass(thing):
-        return [*_call(name, thing), *prose(thing.__doc__), *_fields(thing), *_members(name, thing, object)]
+        return [*_call(name, thing), *prose(thing.__doc__), *_fields(thing), *_members(name, thing)]
     if isinstance(thing, ModuleType):
         inside = [(f"`{name}.{each}`", _first(getattr(thing, each).__doc__)) for each in _public(thing)]
         return [*prose(thing.__doc__), *table(("name", ""), inside)]
@@ -73,12 +74,13 @@ def _fields(thing: type) -> list[str]:
     return settings(("field", "type", ""), rows)
 
 
-def _members(name: str, thing: type, base: type) -> list[str]:
-    """Public methods and properties, inherited ones too, without those of the base."""
+def _members(name: str, thing: type) -> list[str]:
+    """Public methods and properties, inherited ones too, without those that are not ours."""
     lines: list[str] = []
     for each, member in inspect.getmembers_static(thing):
         plain = member.__func__ if isinstance(member, classmethod | staticmethod) else member
-        if each.startswith("_") or hasattr(base, each):
+        home = str(getattr(plain.fget if isinstance(plain, property) else plain, "__module__", ""))
+        if each.startswith("_") or not home.startswith("unskew."):
             continue
         heading = [f"#### {name.removeprefix('unskew.')}.{each}", ""]
         if inspect.isfunction(plain):
