@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from unskew.running.exporting import export_trees as export_trees
     from unskew.running.impute import impute as impute
     from unskew.running.measure import measure as measure
+    from unskew.running.predict import predict as predict
     from unskew.running.propensity import propensity as propensity
     from unskew.running.run import Run as Run
     from unskew.running.run import learn as learn

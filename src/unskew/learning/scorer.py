@@ -98,6 +98,11 @@ class Scorer(ABC):
         """What the features are called; None where training had no names."""
         return None if self.card.encoding is None else self.card.encoding.names
 
+    @property
+    def taken(self) -> dict[str, bool] | None:
+        """The features that it takes, and whether each is a category; None where training had no names."""
+        return None if self.card.encoding is None else self.card.encoding.taken
+
     def encoded(self, lists: Lists) -> Lists:
         """The lists with finite features, as in training: by name, or by place where they have no names."""
         encoding = self.card.encoding
@@ -212,7 +217,7 @@ class Scorer(ABC):
 
     def _score(self, lists: Lists) -> Array:
         scores = np.zeros(len(lists.features), dtype=np.float32)
-        for first, last in _chunks(lists.offsets):
+        for first, last in list_chunks(lists.offsets):
             part = lists.take(slice(first, last))
             scores[lists.offsets[first] : lists.offsets[last]] = self.score_prepared(
                 self.prepared(part), part.sizes
@@ -343,7 +348,7 @@ def _lists(features: Array, offsets: Array) -> Lists:
     return Lists(features, offsets, np.zeros(len(features), np.int16), np.arange(len(offsets) - 1))
 
 
-def _chunks(offsets: Array) -> Iterator[tuple[int, int]]:
+def list_chunks(offsets: Array) -> Iterator[tuple[int, int]]:
     """Ranges of whole lists with about _CHUNK documents each."""
     first, queries = 0, len(offsets) - 1
     while first < queries:

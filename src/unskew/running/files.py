@@ -44,11 +44,12 @@ def read_lists(
     *,
     columns: Mapping[str, str] | None = None,
     candidates: Sequence[Path] = (),
+    taken: Mapping[str, bool] | None = None,
 ) -> Lists:
     """One set of lists from one or several files: tables by their ending, else LETOR; with `texts` from there.
 
     `columns` are our names to theirs in tables, and `candidates` logs that say which documents a query has where
-    the tables do not.
+    the tables do not; `taken` are the features that a model takes.
     """
     if not is_table(files[0]):
         lists = read_letor(files[0] if len(files) == 1 else list(files), doc_ids=doc_ids)
@@ -56,7 +57,7 @@ def read_lists(
         return read_texts(files)
     else:
         keys = {name: theirs for name, theirs in (columns or {}).items() if name in NOT_FEATURES}
-        lists = read_features(list(files), columns=keys, candidates=list(candidates) or None)
+        lists = read_features(list(files), columns=keys, candidates=list(candidates) or None, taken=taken)
     return lists if texts is None else with_texts(lists, texts)
 
 

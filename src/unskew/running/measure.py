@@ -77,7 +77,9 @@ def measure(
     model = _model(run)
     if not isinstance(lists, Lists):
         files = [lists] if isinstance(lists, str | Path) else lists
-        lists = read_lists(files, doc_ids, texts_for(files) if model.reads else None)
+        logs = [Path(log)] if isinstance(log, str | Path) else []
+        texts = texts_for(files) if model.reads else None
+        lists = read_lists(files, doc_ids, texts, columns=columns, candidates=logs)
     lists = tracked_lists(model, lists, tracked)
     report = measure_ranking(model.score(lists), lists, metrics, empty=convention)
     result: dict[str, Any] = {"run": _name(run), "ranking": report.to_dict()}

@@ -21,7 +21,7 @@ from unskew.terminal.flags import flat
 from unskew.terminal.logs import counts, ingest, simulate, split
 from unskew.terminal.models import export
 from unskew.terminal.printing import warn
-from unskew.terminal.results import propensity
+from unskew.terminal.results import predict, propensity
 from unskew.terminal.runs import learn, measure
 from unskew.terminal.studies import compare, demo, reproduce
 from unskew.terminal.tracking import examination, impute, judge, track, traffic
@@ -31,7 +31,7 @@ PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Make data": (ingest, split, counts, simulate, traffic, examination, track),
     "Learn": (causes, learn, impute),
     "Measure": (measure, propensity, judge),
-    "Use": (export,),
+    "Use": (predict, export),
     "Studies": (demo, compare, reproduce),
     "About": (methods, rankers, scalings, behaviours, doctor),
 }

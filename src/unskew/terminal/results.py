@@ -1,15 +1,47 @@
-"""The commands that take something from a run: propensity."""
+"""The commands that take something from a run: predict and propensity."""
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from unskew.terminal.flags import Column, Json, passed
+from unskew.terminal.flags import Column, DocIds, Force, Json, Tracked, passed
 from unskew.terminal.printing import show_facts, tell
+
+
+def predict(
+    run: Annotated[Path, typer.Argument(help="Run folder.")],
+    features: Annotated[
+        list[str], typer.Option(help="Features as of training: table (Parquet, CSV) or LETOR file; repeatable.")
+    ],
+    candidates: Annotated[
+        list[str] | None,
+        typer.Option(help="Table with query_id and doc_id, as a log, where no features have both; repeatable."),
+    ] = None,
+    out: Annotated[str, typer.Option(help="File to write, .parquet or .csv; - prints CSV.")] = "-",
+    column: Column = None,
+    doc_ids: DocIds = False,
+    tracked: Tracked = None,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Score and rank the documents of queries with a run."""
+    given = passed(locals(), "as_json")
+    from unskew.running.predict import predict
+
+    if as_json and out == "-":
+        print(json.dumps(predict(**given | {"out": None}).to_pylist(), indent=2))
+        return
+    made = predict(**given)
+    if as_json:
+        show_facts(made, as_json)
+    else:
+        where = "" if out == "-" else f", in {out}"
+        tell(f"Scored {made['documents']:,} documents of {made['queries']:,} queries{where}.")
 
 
 def propensity(

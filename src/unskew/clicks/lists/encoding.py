@@ -74,6 +74,11 @@ class Encoding:
         return not self.columns.flags and not self.categories
 
     @property
+    def taken(self) -> dict[str, bool] | None:
+        """The features that training had, and whether each is a category; None where they have no names."""
+        return {field.name: isinstance(field, CategoryField) for field in self.fields} or None
+
+    @property
     def categories(self) -> tuple[CategoryField, ...]:
         """The features that are categories."""
         return tuple(field for field in self.fields if isinstance(field, CategoryField))

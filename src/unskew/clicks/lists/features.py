@@ -29,7 +29,7 @@ from unskew.clicks.joining import Missing, find_rows
 from unskew.clicks.lists.assembling import assemble, candidate_pairs
 from unskew.clicks.lists.feature_table import KEYS
 from unskew.clicks.lists.store import parsed_files
-from unskew.clicks.lists.tables import Notes, Source, feature_files, open_tables
+from unskew.clicks.lists.tables import Notes, Source, Taken, feature_files, open_tables
 from unskew.disk import PathLike
 from unskew.errors import DataError
 from unskew.types import Columns, Lists
@@ -40,6 +40,7 @@ def read_features(
     *,
     columns: Mapping[str, str] | None = None,
     candidates: Source | Sequence[Source] | None = None,
+    taken: Taken | None = None,
     cache: bool | PathLike = True,
     name: str | None = None,
 ) -> Lists:
@@ -48,7 +49,7 @@ def read_features(
     A source is a file of Parquet, CSV or TSV (plain or compressed), a folder of them, a data frame, an Arrow table
     or a dict of columns. `columns` are our names to theirs: {"doc_id": "sku"}. `candidates` is a table with
     query_id and doc_id, such as a log, or several of them: their pairs are the documents where no table of
-    features has pairs.
+    features has pairs. `taken` are the features that a model takes (`Encoding.taken`): others are passed over.
 
     >>> items = {"doc_id": ["a", "b"], "price": [3.0, None], "brand": ["acme", "bolt"]}
     >>> shown = {"query_id": ["wing", "wing", "rudder"], "doc_id": ["b", "a", "a"]}
@@ -62,15 +63,16 @@ def read_features(
     if not several:
         raise DataError("no features were named")
     if any(is_frame(source) for source in [*several, *_several(candidates)]):
-        arrays, first = in_memory(several, columns, candidates), "features"
+        arrays, first = in_memory(several, columns, candidates, taken), "features"
     else:
         files = [path for source in several for path in feature_files(source)]
         shown = [] if candidates is None else _several(candidates)
         asked = [path for source in shown for path in feature_files(impressions_in(source))]
         options = {"kind": "features", "columns": dict(columns or {}), "files": len(files)}
+        options |= {} if taken is None else {"taken": dict(taken)}
 
         def write(folder: Path) -> None:
-            write_arrays(several, columns, candidates, folder)
+            write_arrays(several, columns, candidates, taken, folder)
 
         arrays, first = dict(parsed_files([*files, *asked], options, cache, write)), files[0].name
     return lists_of(arrays, name or first)
@@ -89,20 +91,29 @@ def lists_of(arrays: dict[str, Any], name: str) -> Lists:
     return Lists(**arrays, name=name, columns=Columns(tuple(about["names"]), categories))
 
 
-def in_memory(sources: Sequence[Source], columns: Mapping[str, str] | None, candidates: Source | None) -> Any:
+def in_memory(
+    sources: Sequence[Source],
+    columns: Mapping[str, str] | None,
+    candidates: Source | None,
+    taken: Taken | None = None,
+) -> Any:
     """The arrays of `Lists`, in memory."""
     notes: Notes = []
-    tables = open_tables(sources, columns, notes, () if candidates is None else KEYS)
+    tables = open_tables(sources, columns, notes, () if candidates is None else KEYS, taken)
     pairs = None if candidates is None else candidate_pairs(candidates, columns)
     return assemble(tables, pairs, notes, lambda shape: np.empty(shape, np.float32))
 
 
 def write_arrays(
-    sources: Sequence[Source], columns: Mapping[str, str] | None, candidates: Source | None, folder: Path
+    sources: Sequence[Source],
+    columns: Mapping[str, str] | None,
+    candidates: Source | None,
+    taken: Taken | None,
+    folder: Path,
 ) -> None:
     """Write the arrays of `Lists` into a folder, the matrix block after block."""
     notes: Notes = []
-    tables = open_tables(sources, columns, notes, () if candidates is None else KEYS)
+    tables = open_tables(sources, columns, notes, () if candidates is None else KEYS, taken)
     pairs = None if candidates is None else candidate_pairs(candidates, columns)
     arrays = assemble(
         tables,

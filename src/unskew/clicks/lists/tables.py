@@ -41,6 +41,8 @@ FEW_VALUES = 50
 Source = Any
 """A path, or a table in memory."""
 Notes = list[str]
+Taken = Mapping[str, bool]
+"""The features that a model takes, and whether each is a category."""
 
 
 @dataclass(frozen=True)
@@ -152,11 +154,16 @@ def feature_files(source: Source) -> dict[Path, str]:
 
 
 def open_tables(
-    sources: Sequence[Source], columns: Mapping[str, str] | None, notes: Notes, keys: Sequence[str] = ()
+    sources: Sequence[Source],
+    columns: Mapping[str, str] | None,
+    notes: Notes,
+    keys: Sequence[str] = (),
+    taken: Taken | None = None,
 ) -> list[FeatureTable]:
     """The tables of these sources, with their features surveyed; `columns` are our names to theirs.
 
-    `keys` are columns that candidates have, so that the tables need not.
+    `keys` are columns that candidates have, so that the tables need not. `taken` are the features that a model
+    takes, which are what they were in training, whatever they look like here; others are passed over.
     """
     parts = [part for source in sources for part in _parts(source, columns or {})]
     there = {*keys, *(name for part in parts for name in part.theirs)}
@@ -168,7 +175,7 @@ def open_tables(
     for part in parts:
         tables.setdefault((_kind(part), frozenset(part.schema.names)), []).append(part)
     found = [FeatureTable(kind, tuple(several)) for (kind, _), several in tables.items()]
-    found = [_surveyed(table, notes) for table in found]
+    found = [_surveyed(table, notes, taken) for table in found]
     _refuse_shared(found)
     names = [name for table in found for name in table.names]
     if not names:
@@ -240,20 +247,22 @@ def _refuse_shared(tables: Sequence[FeatureTable]) -> None:
 # ---- what the columns are ----
 
 
-def _surveyed(table: FeatureTable, notes: Notes) -> FeatureTable:
+def _surveyed(table: FeatureTable, notes: Notes, taken: Taken | None) -> FeatureTable:
     """The table with its features: what each column is, and the values of categories."""
     kinds: dict[str, ValueKind] = {}
-    names = [name for name in table.parts[0].schema.names if name not in NOT_FEATURES]
+    names = [name for name in table.parts[0].schema.names if name not in NOT_FEATURES and _is_taken(name, taken)]
     for name in names:
         found = [kind_of_type(name, part.schema.field(name).type, part.path) for part in table.parts]
         several = sorted({kind for kind in found if kind is not None})
-        if not several:
+        if taken is not None and name in taken and (taken[name] or not several):
+            kinds[name] = "category" if taken[name] else "number"
+        elif not several:
             notes.append(f"{printable(table.path)}: {name} has no values, and is left out")
         elif len(several) > 1 and "vector" in several:
             raise DataError(f"{name} has lists in one part alone", path=table.path, hint="write all parts alike")
         else:
             kinds[name] = several[0]  # category comes first: a part may have numbers alone
-    values = _values(table, [name for name, kind in kinds.items() if kind == "category"], notes)
+    values = _values(table, [name for name, kind in kinds.items() if kind == "category"], notes, taken or {})
     features = []
     for name, kind in kinds.items():
         if kind == "vector":
@@ -263,12 +272,17 @@ def _surveyed(table: FeatureTable, notes: Notes) -> FeatureTable:
     return FeatureTable(table.kind, table.parts, tuple(features))
 
 
+def _is_taken(name: str, taken: Taken | None) -> bool:
+    """Whether a model takes a column, or the numbers of its lists."""
+    return taken is None or name in taken or f"{name}[0]" in taken
+
+
 def _width(table: FeatureTable, name: str) -> int:
     batches = (batch for part in table.parts for batch in part.blocks([name]))
     return next((width for batch in batches if (width := vector_width(batch[name]))), 0)
 
 
-def _values(table: FeatureTable, names: Sequence[str], notes: Notes) -> dict[str, tuple[str, ...]]:
+def _values(table: FeatureTable, names: Sequence[str], notes: Notes, taken: Taken) -> dict[str, tuple[str, ...]]:
     """The values of each category; those that are none, or have none, are noted and left out."""
     if not names:
         return {}
@@ -283,7 +297,9 @@ def _values(table: FeatureTable, names: Sequence[str], notes: Notes) -> dict[str
                     seen |= text_values([batch[name]])
     kept: dict[str, tuple[str, ...]] = {}
     for name, seen in found.items():
-        if not seen:
+        if name in taken:
+            kept[name] = tuple(sorted(seen))
+        elif not seen:
             notes.append(f"{printable(table.path)}: {name} has no values, and is left out")
         elif len(seen) > MOST_VALUES or len(seen) > max(FEW_VALUES, len(keys) / 2):
             more = "more than " if len(seen) > MOST_VALUES else ""
