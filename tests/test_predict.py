@@ -132,7 +132,10 @@ def test_blocks_are_one_table(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> No
     [
         (["--out", "scores.xlsx"], "--out .xlsx: unknown name"),
         ([], "--candidates"),
-        (["--column", "query_id=tern", "--candidates", "{shown}"], "tern"),
+        (
+            ["--column", "query_id=tern", "--candidates", "{shown}"],
+            "missing columns: query_id; there are page_id, term, sku",
+        ),
     ],
 )
 def test_refused(shop: Shop, words: list[str], message: str) -> None:
