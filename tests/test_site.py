@@ -16,11 +16,14 @@ import typer
 from pydantic import BaseModel
 
 import unskew
-from unskew.clicks.ingest.options import IngestOptions
+from unskew.clicks.ingest.options import RULES, IngestOptions
+from unskew.clicks.lists.scaling import SCALINGS
+from unskew.clicks.schema import OPTIONAL, REQUIRED
 from unskew.clicks.simulate import BEHAVIOURS, LOGGERS
 from unskew.learning.fitting.training import Training
 from unskew.learning.methods import LEARNERS
 from unskew.learning.rankers import RANKERS
+from unskew.measuring.ranking import METRICS
 from unskew.running.settings import RunFile
 from unskew.studies.compare.config import CompareFile
 from unskew.studies.reproduce.recipe import Recipe
@@ -165,6 +168,12 @@ def test_every_public_name_is_in_the_reference(site: Path) -> None:
         kind = getattr(unskew, name)
         own = {f"{name}.{each}" for each in dir(kind) if each[0] != "_" and callable(getattr(kind, each))}
         assert own <= set(members)
+
+
+def test_columns_rules_scalings_and_metrics_are_in_the_reference(site: Path) -> None:
+    text = (site / "reference" / "tables.html").read_text(encoding="utf-8")
+    names = [*REQUIRED, *OPTIONAL, *RULES, *SCALINGS, *METRICS]
+    assert [name for name in names if f"<code>{name}</code>" not in text] == []
 
 
 def test_every_setting_has_a_sentence() -> None:

@@ -22,7 +22,7 @@ def command_page() -> str:
         "# Commands",
         "",
         *prose(app.info.help),
-        "Exit statuses are [listed once](index.md#exit-statuses).",
+        "Exit statuses are [listed once](exit_statuses.md).",
         "",
     ]
     for name, command in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]

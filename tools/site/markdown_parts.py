@@ -50,3 +50,8 @@ def prose(doc: str | None) -> list[str]:
         else:
             lines += [*part.splitlines(), ""]
     return lines
+
+
+def first(doc: str | None) -> str:
+    """The first paragraph of a docstring, on one line."""
+    return " ".join(inspect.cleandoc(doc or "").split("\n\n")[0].split())

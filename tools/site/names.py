@@ -10,7 +10,7 @@ from itertools import pairwise
 from types import ModuleType
 from typing import Any
 
-from markdown_parts import prose, settings, table
+from markdown_parts import first, prose, settings, table
 from pydantic import BaseModel
 from settings import setting_table
 
@@ -45,7 +45,7 @@ def _described(name: str, thing: Any) -> list[str]:
     if inspect.isclass(thing):
         return [*_call(name, thing), *prose(thing.__doc__), *_fields(thing), *_members(name, thing)]
     if isinstance(thing, ModuleType):
-        inside = [(f"`{name}.{each}`", _first(getattr(thing, each).__doc__)) for each in _public(thing)]
+        inside = [(f"`{name}.{each}`", first(getattr(thing, each).__doc__)) for each in _public(thing)]
         return [*prose(thing.__doc__), *table(("name", ""), inside)]
     known = f"By name: {', '.join(f'`{each}`' for each in thing)}." if isinstance(thing, Mapping) else repr(thing)
     return [known, ""]
@@ -120,7 +120,3 @@ def _parameter(each: inspect.Parameter) -> str:
 def _type(annotation: Any) -> str:
     """A type as it was written."""
     return annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
-
-
-def _first(doc: str | None) -> str:
-    return " ".join(inspect.cleandoc(doc or "").split("\n\n")[0].split())

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from commands import command_page
-from markdown_parts import prose
 from names import names_page
 from settings import catalogue_pages
-
-from unskew.terminal.main import STATUSES
+from tables import tables_page
 
 ABOUT = {
     "commands.md": "every command, with its arguments and options",
@@ -18,7 +16,9 @@ ABOUT = {
     "compare_file.md": "every key of a compare file",
     "recipes.md": "every key of a recipe, which tries a paper's table again",
     "ingest_mapping.md": "every key of a mapping file of `unskew ingest`",
+    "tables.md": "columns of a log, rules of ingest, scalings, metrics",
     "formats.md": "fields of UBI, Baidu-ULTR, TianGong-ST, Yandex and Metarank, and what becomes of them",
+    "exit_statuses.md": "what a command may end with",
     "python.md": "every public name, with its signature",
 }
 """What each page of the reference has."""
@@ -26,7 +26,8 @@ ABOUT = {
 
 def reference_pages() -> dict[str, str]:
     """Place and text of every page that is made."""
-    pages = {"index.md": _index(), "commands.md": command_page(), "python.md": names_page(), **catalogue_pages()}
+    pages = {"index.md": _index(), "commands.md": command_page(), "python.md": names_page()}
+    pages |= {"tables.md": tables_page(), **catalogue_pages()}
     return {f"reference/{place}": text for place, text in pages.items()}
 
 
@@ -41,11 +42,6 @@ def _index() -> str:
             "| page | |",
             "|---|---|",
             *lines,
-            "",
-            "## Exit statuses",
-            "",
-            *prose(STATUSES),
-            "A result goes to standard output; progress, warnings and errors go to standard error.",
             "",
         ]
     )
