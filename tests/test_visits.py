@@ -15,7 +15,7 @@ import pytest
 import unskew
 from unskew.clicks.engine.engine import Engine, connect
 from unskew.clicks.split import find_boundaries, split_by_time
-from unskew.clicks.visits import add_visits, find_visits, number_pages
+from unskew.clicks.visits import add_visits, find_visits
 from unskew.errors import ConfigError, DataError
 
 START = datetime(2024, 3, 30, 23, 0, tzinfo=UTC)
@@ -23,8 +23,7 @@ MICRO = pa.timestamp("us", "UTC")
 
 
 def name_visits(events: Any, by: tuple[str, ...] = ("user_id",), gap: int = 1800) -> Any:
-    """The events with visit_id, and page_id where there is none."""
-    events = events if "page_id" in events.columns else number_pages(events, by=by, gap=gap)
+    """The events with visit_id."""
     return add_visits(events, find_visits(events, by=by, gap=gap))
 
 
@@ -117,32 +116,6 @@ def test_pages_of_one_moment_are_one_visit_that_one_page_opens(engine: Engine) -
     assert all(pages[f"p{page}"]["began"] == START + timedelta(seconds=at) for page, at in enumerate(moments))
     opening = sorted(row["visit_id"] for row in pages.values() if row["opens"])
     assert opening == ["//n0", "//n1", "//n2", "u/1", "u/2"]
-
-
-def test_pages_are_found_where_there_is_no_page_id(engine: Engine) -> None:
-    def row(user: str, minute: int, query: str, position: int) -> dict[str, Any]:
-        at = START + timedelta(minutes=minute)
-        return {"user_id": user, "timestamp": at, "query_id": query, "position": position, "doc_id": position}
-
-    rows = [
-        *(row("u", 0, "shoes", position) for position in (1, 2, 3)),
-        *(row("u", 0, "socks", position) for position in (1, 2)),  # another query at the same moment
-        *(row("u", 5, "socks", position) for position in (1, 2)),  # positions begin again
-        *(row("u", 70, "socks", position) for position in (3, 4)),  # positions go on, but after a pause
-        *(row("w", 0, "shoes", position) for position in (1, 2)),
-    ]
-    expected = ["u-1"] * 3 + ["u-2"] * 2 + ["u-3"] * 2 + ["u-4"] * 2 + ["w-1"] * 2
-    order = np.random.default_rng(3).permutation(len(rows))
-    table = engine.from_arrow(as_table([rows[index] for index in order]))
-    found = engine.to_arrow(number_pages(table)).to_pylist()
-    page = {
-        (each["user_id"], each["timestamp"], each["query_id"], each["position"]): each["page_id"] for each in found
-    }
-    assert [
-        page[each["user_id"], each["timestamp"], each["query_id"], each["position"]] for each in rows
-    ] == expected
-    visits = {each["page_id"]: each["visit_id"] for each in engine.to_arrow(name_visits(table)).to_pylist()}
-    assert visits == {"u-1": "u/1", "u-2": "u/1", "u-3": "u/1", "u-4": "u/2", "w-1": "w/1"}
 
 
 def expected_parts(rows: list[dict[str, Any]], unit: str, validation: float, test: float) -> dict[str, set[str]]:
@@ -249,27 +222,6 @@ def test_command_without_people_splits_by_page_and_says_what_is_missing(tmp_path
     with pytest.raises(DataError, match="missing columns: page_id"):
         unskew.split(tmp_path / "log.parquet", tmp_path / "other", threads=1)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["log.parquet", "out"]
-
-
-def test_a_page_ends_where_the_query_the_position_or_the_clock_says() -> None:
-    """Each of the three alone: another query further down, the same position again, and one second too many."""
-    seen = [
-        (0, "shoes", 1, "u-1"),
-        (1, "shoes", 2, "u-1"),
-        (2, "socks", 3, "u-2"),  # positions go on, the query does not
-        (3, "socks", 3, "u-3"),  # shown at the same place once more
-        (1803, "socks", 4, "u-3"),  # as long as a pause may be
-        (3604, "socks", 5, "u-4"),  # a second longer
-    ]
-    rows = [
-        {"user_id": "u", "timestamp": START + timedelta(seconds=at), "query_id": query, "position": position}
-        for at, query, position, _ in seen
-    ]
-    with connect(threads=1) as engine:
-        found = engine.to_arrow(number_pages(engine.from_arrow(as_table(rows)), gap=1800)).to_pylist()
-    assert [row["page_id"] for row in sorted(found, key=lambda row: row["timestamp"])] == [
-        name for *_, name in seen
-    ]
 
 
 def test_a_pause_as_long_as_the_gap_ends_no_visit() -> None:

@@ -15,7 +15,8 @@ from unskew.checking import require_columns, second_count
 from unskew.clicks.engine.engine import Engine, connect
 from unskew.clicks.engine.impressions import read_impressions
 from unskew.clicks.naming import Columns, told_by_their_names
-from unskew.clicks.visits import add_visits, find_visits, number_pages, require
+from unskew.clicks.pages import add_page_ids
+from unskew.clicks.visits import add_visits, find_visits, require
 from unskew.disk import Ours, complete_folder, parts, write_json
 from unskew.errors import ConfigError, DataError
 
@@ -75,7 +76,7 @@ def find_and_split(
     people = list(by) or ["user_id"]
     refuse_nameless(engine, log, ["page_id"] if "page_id" in log.columns else people, path)
     if "page_id" not in log.columns:
-        log = engine.keep(number_pages(log, by=people, gap=gap))
+        log = engine.keep(add_page_ids(log, engine, by=people, gap=gap))
     pages = find_visits(log, by=people, gap=gap)
     return split_by_time(engine, log, validation=validation, test=test, pages=pages)
 

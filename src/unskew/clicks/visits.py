@@ -22,34 +22,6 @@ def add_visits(events: Table, pages: Table) -> Table:
     return events.select(kept).join(pages.select("page_id", "visit_id"), "page_id")
 
 
-def number_pages(events: Table, *, by: Sequence[str] = ("user_id",), gap: int = 1800) -> Table:
-    """Add page_id: a new page begins where the query changes, the position does not grow, or after a gap.
-
-    Rows are taken in the order of a person's timestamps; those of one moment by query and position.
-    """
-    import ibis
-
-    require(events, ["timestamp", "query_id", "position", *by])
-    keys = ["timestamp", "query_id", "position", *(["doc_id"] if "doc_id" in events.columns else [])]
-    order = ibis.window(group_by=list(by), order_by=keys)
-    before = events.mutate(
-        page_before=events.timestamp.lag().over(order),
-        query_before=events.query_id.lag().over(order),
-        position_before=events.position.lag().over(order),
-    )
-    new = (
-        before.page_before.isnull()
-        | (before.query_before != before.query_id)
-        | (before.position_before >= before.position)
-        | (before.timestamp > before.page_before + ibis.interval(seconds=gap))
-    )
-    started = before.mutate(page_new=new.cast("int32"))
-    running = ibis.window(group_by=list(by), order_by=keys, preceding=None, following=0)
-    numbered = started.mutate(page_number=started.page_new.sum().over(running))
-    named = numbered.mutate(page_id=_person(numbered, by) + "-" + numbered.page_number.cast("string"))
-    return named.drop("page_before", "query_before", "position_before", "page_new", "page_number")
-
-
 def find_visits(events: Table, *, by: Sequence[str], gap: int) -> Table:
     """One row per page: page_id, `start`, visit_id, when the visit `began`, and whether the page `opens` it.
 
@@ -72,7 +44,7 @@ def find_visits(events: Table, *, by: Sequence[str], gap: int) -> Table:
         began=opened.opens.ifelse(opened.start, ibis.null(opened.start.type())).max().over(running),
     )
     known = reduce(lambda left, right: left & right, [numbered[name].notnull() for name in by])
-    person = _person(numbered, by) + "/" + numbered.number.cast("string")
+    person = person_name(numbered, by) + "/" + numbered.number.cast("string")
     own = "//" + numbered.page_id.cast("string")
     return numbered.select(
         "page_id",
@@ -83,7 +55,7 @@ def find_visits(events: Table, *, by: Sequence[str], gap: int) -> Table:
     )
 
 
-def _person(table: Table, by: Sequence[str]) -> Column:
+def person_name(table: Table, by: Sequence[str]) -> Column:
     """The columns as one string; several are escaped, so that no two people get one name."""
     texts = [table[name].cast("string") for name in by]
     if len(texts) > 1:

@@ -26,7 +26,7 @@ def ingest_page(out: Path, made: Mapping[str, Any]) -> Page:
         lines.append(f"positions count from {made['positions_from']} in the source ({how}), from 1 here")
     if made["time"] is not None:
         lines.append(f"from {made['time']['first']} to {made['time']['last']}")
-    lines += made["notes"]
+    lines += [*(f"warning: {warning}" for warning in made["warnings"]), *made["notes"]]
     lines += [f"{count:,} rows of {name} beside the log, in {out / name}" for name, count in made["sides"].items()]
     lines += [f"{count:,} {kind.replace('_', ' ')} passed over" for kind, count in made["ignored"].items()]
     ranks = made["by_position"]
@@ -52,7 +52,7 @@ def _rules(rules: Mapping[str, Mapping[str, Any]]) -> Table:
     rows = []
     for name, rule in rules.items():
         if rule["asked"]:
-            done = "" if not rule["rows"] else "removed" if rule["on"] else "kept (off)"
+            done = "" if not rule["rows"] else "removed" if rule["on"] else "kept"
             rows.append([name, f"{rule['rows']:,}", f"{rule['share']:.2%}", done])
         else:
             rows.append([name, "–", "–", "nothing to ask"])

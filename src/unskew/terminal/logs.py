@@ -24,7 +24,8 @@ from unskew.terminal.flags import (
     Seed,
     passed,
 )
-from unskew.terminal.printing import show_facts, show_result
+from unskew.terminal.printing import show_facts, show_result, warn
+from unskew.terminal.translating import FLAGS, as_flags
 
 
 def simulate(
@@ -127,9 +128,25 @@ def ingest(
     positions_from: Annotated[
         int | None, typer.Option(min=0, max=1, help="0 or 1; found from the pages unless given.")
     ] = None,
+    by: Annotated[
+        list[str] | None, typer.Option(help="Column that names a person, to find pages; repeatable.")
+    ] = None,
+    page_gap: Annotated[
+        str | None, typer.Option(help="Find pages by person, query and this pause; 30m where there is no page_id.")
+    ] = None,
+    page_number: Annotated[
+        str | None, typer.Option(help="Column of the results page, where positions begin again on each.")
+    ] = None,
+    page_size: Annotated[
+        int | None, typer.Option(min=1, help="Results on a results page; found unless given.")
+    ] = None,
     off: Annotated[list[str] | None, typer.Option(help="Rule that shall not remove; repeatable.")] = None,
     max_rejected: Annotated[
         float | None, typer.Option(min=0, max=1, help="Share of broken rows past which nothing is written; 0.01.")
+    ] = None,
+    max_removed: Annotated[
+        float | None,
+        typer.Option(min=0, max=1, help="Share that rules may remove; 0.2, of robots and duplicates 0.5."),
     ] = None,
     force: Force = False,
     as_json: Json = False,
@@ -140,4 +157,7 @@ def ingest(
     from unskew.reporting.summaries import ingest_page
 
     given["page_columns"] = [name.strip() for name in page_columns.split(",") if name.strip()]
-    show_result(ingest(**given), as_json, lambda made: ingest_page(out, made))
+    made = ingest(**given)
+    for warning in made["warnings"]:
+        warn(as_flags(warning, FLAGS.get()))
+    show_result(made, as_json, lambda made: ingest_page(out, made))

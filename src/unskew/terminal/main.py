@@ -7,7 +7,6 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import Annotated, Any
 
 import typer
@@ -25,7 +24,7 @@ from unskew.terminal.results import predict, propensity
 from unskew.terminal.runs import learn, measure
 from unskew.terminal.studies import compare, demo, reproduce
 from unskew.terminal.tracking import examination, impute, judge, track, traffic
-from unskew.terminal.translating import as_flags, flags_of
+from unskew.terminal.translating import FLAGS, as_flags, flags_of
 
 PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Make data": (ingest, split, counts, simulate, traffic, examination, track),
@@ -72,16 +71,13 @@ class Command(TyperCommand):
 
     def invoke(self, ctx: Any) -> Any:
         """Run it."""
-        _flags.set(flags_of(self.params))
+        FLAGS.set(flags_of(self.params))
         try:
             return super().invoke(ctx)
         except UnskewError as error:
-            error.args = (as_flags(str(error), _flags.get()),)
+            error.args = (as_flags(str(error), FLAGS.get()),)
             raise
 
-
-_flags: ContextVar[dict[str, str]] = ContextVar("_flags", default={})  # noqa: B039
-"""The flags of the command that runs."""
 
 for panel, commands in PANELS.items():
     for command in commands:
@@ -94,7 +90,7 @@ def told_warnings() -> Iterator[None]:
     before = warnings.showwarning
 
     def tell_warning(message: Warning | str, *_: object, **__: object) -> None:
-        warn(as_flags(str(message), _flags.get()))
+        warn(as_flags(str(message), FLAGS.get()))
 
     warnings.showwarning = tell_warning
     try:

@@ -6,8 +6,11 @@ import json
 import re
 import shlex
 from collections.abc import Iterable, Mapping
+from contextvars import ContextVar
 from typing import Any
 
+FLAGS: ContextVar[dict[str, str]] = ContextVar("FLAGS", default={})  # noqa: B039
+"""The flags of the command that runs."""
 _VALUE = r"""("[^"]*"|\[[^]]*\]|\{[^}]*\}|[\w%+-]+(?:\.\d+)?(?![\w/=]))"""
 _GIVEN = re.compile(rf"(?<![\w./-])([a-z_]+)=(?:{_VALUE}|(?=[\s,;:.)]|$))")
 

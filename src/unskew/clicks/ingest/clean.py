@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -12,10 +12,20 @@ import pyarrow as pa
 from unskew.clicks.engine.engine import Engine
 from unskew.clicks.ingest.columns import REASON
 from unskew.clicks.ingest.options import RULES, IngestOptions
-from unskew.clicks.ingest.rules import PAGE_RULES, numbered_duplicates, page_table, plain_pages, robots
+from unskew.clicks.ingest.rules import (
+    PAGE_RULES,
+    maybe_gaps,
+    numbered_duplicates,
+    page_table,
+    plain_pages,
+    robots,
+)
 
 if TYPE_CHECKING:
     from ibis.expr.types import Table
+
+LONG = 2
+"""Hours from which on a page is a long one."""
 
 
 @dataclass
@@ -29,6 +39,10 @@ class Cleaned:
     """For every rule that could be asked: pages and rows that it found."""
     pages: dict[str, Any] = field(default_factory=dict)
     """The pages that stay, in numbers."""
+    kept: tuple[str, ...] = ()
+    """Rules that find a trait of the log rather than faults, and remove nothing."""
+    judged: Table | None = None
+    """All pages, each with the rule that removes it."""
 
 
 @dataclass(frozen=True)
@@ -37,28 +51,53 @@ class PageFacts:
 
     table: Table
     twice: int
-    """PageFacts that say a position twice, or are too deep to tell."""
+    """Pages that say a position twice, or are too deep to tell."""
     from_zero: int
     from_one: int
+    pages: int = 0
+    gaps: int = 0
+    """Pages with holes."""
+    results: int = 0
+    places: int = 0
+    """Places from the first to the last position of all pages."""
+    single: int = 0
+    """Pages with one row."""
+    deepest: int = 1
+    """The last position of all."""
 
     @property
     def base(self) -> int:
         """What positions count from: what most pages begin with."""
         return 0 if self.from_zero and self.from_zero >= self.from_one else 1
 
+    @property
+    def holes_are_usual(self) -> bool:
+        """Whether most pages have holes, although most of their places are there: other things hold the rest."""
+        return 2 * self.gaps > self.pages and 2 * self.results >= self.places
+
 
 def find_pages(rows: Table, engine: Engine) -> PageFacts:
     """The one aggregation by page."""
     pages = engine.keep(page_table(rows))
-    asked = {"twice": pages.bits != pages.total, "from_zero": pages["first"] == 0, "from_one": pages["first"] == 1}
-    found = engine.rows(pages.agg(**{name: which.sum() for name, which in asked.items()}))[0]
+    asked: dict[str, Any] = {"twice": pages.bits != pages.total, "gaps": maybe_gaps(pages)}
+    asked |= {"from_zero": pages["first"] == 0, "from_one": pages["first"] == 1}
+    asked |= {"results": pages.results, "places": pages["last"] - pages["first"] + 1}
+    asked |= {"single": pages.results == 1}
+    made: dict[str, Any] = {name: each.sum() for name, each in asked.items()}
+    found = engine.rows(pages.agg(**made, pages=pages.count(), deepest=pages["last"].max()))[0]
     return PageFacts(pages, **{name: int(value or 0) for name, value in found.items()})
 
 
-def clean(rows: Table, found: PageFacts, options: IngestOptions, engine: Engine) -> Cleaned:
-    """Apply every rule that is on; those that are off are counted all the same."""
-    result = Cleaned(rows)
+def clean(
+    rows: Table, found: PageFacts, options: IngestOptions, engine: Engine, broken: Table | None = None
+) -> Cleaned:
+    """Apply every rule that is on; those that are off are counted all the same.
+
+    `broken` are rows that were put aside before: their places count as there, so that they make no holes.
+    """
+    result = Cleaned(rows, kept=("gaps_in_positions",) if found.holes_are_usual else ())
     pages = _without_duplicates(result, found, options, engine) if found.twice else plain_pages(found.table)
+    pages = pages if broken is None else engine.keep(_with_broken(pages, broken))
     flags: dict[str, Any] = {name: rule(pages) for name, rule in PAGE_RULES.items()}
     busy = robots(pages, options.rules.robots)
     if busy is not None:
@@ -74,7 +113,7 @@ def clean(rows: Table, found: PageFacts, options: IngestOptions, engine: Engine)
 def _count(result: Cleaned, flagged: Table, names: list[str], options: IngestOptions, engine: Engine) -> None:
     import ibis
 
-    on = [(flagged[name], name) for name in names if name not in options.rules.off]
+    on = [(flagged[name], name) for name in names if name not in (*options.rules.off, *result.kept)]
     judged = flagged.mutate(**{REASON: ibis.cases(*on, else_=ibis.null("string")) if on else ibis.null("string")})
     stays = judged[REASON].isnull()
     made: dict[str, Any] = {
@@ -84,9 +123,11 @@ def _count(result: Cleaned, flagged: Table, names: list[str], options: IngestOpt
         "clicks": judged.clicks.sum(where=stays),
         "queries": judged["query"].nunique(where=stays),
         "gone": (~stays).sum(),
+        "single": (stays & (judged.results == 1)).sum(),
     }
     if "at" in judged.columns:
         made |= {"first": judged["at"].min(where=stays), "last": judged["at"].max(where=stays)}
+        made["long"] = (stays & (judged.until > judged["at"] + ibis.interval(hours=LONG))).sum()
     for name in names:
         made |= {f"pages {name}": judged[name].sum(), f"rows {name}": judged.results.sum(where=judged[name])}
     numbers = _one_row(engine.to_arrow(judged.agg(**made)))
@@ -96,10 +137,18 @@ def _count(result: Cleaned, flagged: Table, names: list[str], options: IngestOpt
             "rows": int(numbers[f"rows {name}"] or 0),
         }
     result.pages = {name: numbers[name] for name in made if " " not in name}
+    result.judged = judged
     if numbers["gone"]:
         bad = engine.keep(judged.filter(~stays).select("page_id", REASON))
         result.removed.append(result.rows.drop(REASON).inner_join(bad, "page_id"))
         result.rows = result.rows.anti_join(bad, "page_id")
+
+
+def _with_broken(pages: Table, broken: Table) -> Table:
+    lost = broken.group_by("page_id").agg(lost=broken.count())
+    both = pages.left_join(lost, "page_id")
+    both = both.select(*(both[name] for name in pages.columns), both.lost)
+    return both.mutate(places=both.places + both.lost.fill_null(0)).drop("lost")
 
 
 def _one_row(table: pa.Table) -> dict[str, Any]:
@@ -142,14 +191,14 @@ def by_position(rows: Table, engine: Engine) -> list[dict[str, Any]]:
     return [{**row, "click_rate": round(row["clicks"] / row["impressions"], 6)} for row in engine.rows(table)]
 
 
-def rules_table(found: Mapping[str, Mapping[str, int]], options: IngestOptions, rows: int) -> dict[str, Any]:
+def rules_table(found: Mapping[str, Mapping[str, int]], off: Collection[str], rows: int) -> dict[str, Any]:
     """What every rule found, and whether it removed it; a rule that could not be asked says so."""
     table: dict[str, Any] = {}
     for name, what in RULES.items():
         counts = found.get(name)
         if name == "duplicate_events":
             counts = counts or {"rows": 0}
-        entry: dict[str, Any] = {"what": what, "on": name not in options.rules.off, "asked": counts is not None}
+        entry: dict[str, Any] = {"what": what, "on": name not in off, "asked": counts is not None}
         if counts is not None:
             entry |= {**counts, "share": round(counts["rows"] / rows, 6) if rows else 0.0}
         table[name] = entry

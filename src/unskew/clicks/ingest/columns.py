@@ -32,18 +32,17 @@ FLOATS = ("display_time", "dwell_time", "propensity", "logging_score")
 def renamed(raw: Table, options: IngestOptions, *, where: str) -> Table:
     """The wanted columns of a source under our names; naming a column that is not there is an error."""
     present = list(raw.columns)
-    for ours, theirs in (*options.columns.items(), *((name, name) for name in options.keep)):
+    unnamed = [*options.keep, *options.further()]
+    for ours, theirs in (*options.columns.items(), *((name, name) for name in unnamed)):
         if theirs not in present and where == "impressions":
-            to = "to keep" if ours == theirs else f"for {ours}"
+            to = f"for {ours}" if ours != theirs else "to keep" if theirs in options.keep else "to read"
             there = [name for name in present[:50] if name not in _PLACES]
             raise DataError(f"there is no column {theirs!r} {to}. {did_you_mean(theirs, there)}")
     taken: dict[str, str] = {}
-    for name in options.wanted(present):
-        ours = next((key for key, theirs in options.columns.items() if theirs == name), name)
-        if ours == name and name in options.columns:
-            continue  # their own column of this name is not the one that is meant
-        if name in present:
-            taken[ours] = name
+    for name in (name for name in options.wanted(present) if name in present):
+        named = [ours for ours, theirs in options.columns.items() if theirs == name]
+        # their own column of a name that is mapped is not the one that is meant
+        taken |= dict.fromkeys(named or ([] if name in options.columns else [name]), name)
     return raw.select(
         **{ours: raw[theirs] for ours, theirs in taken.items()},
         **{name: raw[name] for name in (FILE, ROW) if name in present},
@@ -68,17 +67,17 @@ def require(table: Table, names: tuple[str, ...], present: Sequence[str]) -> Non
     """Columns that must be there; says what to do about each that is not."""
     missing = [name for name in names if name not in table.columns]
     hint = f'name them with columns={{"{missing[0]}": "THEIRS"}}' if missing else ""
-    if missing == ["page_id"]:
-        hint = 'run `unskew split` first, or form one with page_columns=["user_id", "query_id", "timestamp"]'
     if missing == ["click"]:
         hint = 'name it with columns={"click": "THEIRS"}, or give the click events with clicks=["FILE"]'
     require_columns(missing, [name for name in present if name not in (*missing, FILE, ROW)], hint=hint)
 
 
-def typed(table: Table, options: IngestOptions, engine: str, *, events: bool = False) -> Table:
+def typed(
+    table: Table, options: IngestOptions, engine: str, *, events: bool = False, needed: Sequence[str] = ()
+) -> Table:
     """Every column of ours as its type, and why a row is broken (null where it is not).
 
-    Click events need a document or a position, impressions both.
+    Click events need a document or a position, impressions both; `needed` are further columns without gaps.
     """
     import ibis
 
@@ -120,24 +119,32 @@ def typed(table: Table, options: IngestOptions, engine: str, *, events: bool = F
             made[name] = column.try_cast("float64") if kind.is_string() else column.cast("float64")
         elif name == "randomized":
             made[name] = column if kind.is_boolean() else _click(column) == 1
+        elif name == options.positions.page_number:
+            made[name] = _position(column)
+            broken.append((made[name].isnull(), "page_number_not_a_whole_number"))
         elif name == "label":
             made[name] = _position(column) if kind.is_string() else column.cast("int32")
         else:
             made[name] = column
+    for name in (name for name in needed if name in made):
+        empty = made[name].isnull()
+        broken.append((empty | (made[name] == "") if made[name].type().is_string() else empty, f"missing_{name}"))
     reason = ibis.cases(*broken, else_=ibis.null("string"))
     places = {FILE: ibis.null("string"), ROW: ibis.null("int64")}  # where the engine cannot tell
-    return table.select(**places | made, **{REASON: reason, DETAIL: _detail(table)})
+    return table.select(**places | made, **{REASON: reason, DETAIL: _detail(table, options)})
 
 
-def _detail(table: Table) -> Any:
-    """What a row says, as text, for the rejected rows; computed only for those."""
+def _detail(table: Table, options: IngestOptions) -> Any:
+    """What a row says, as text under their names, for the rejected rows; computed only for those."""
     import ibis
 
-    names = [name for name in (*REQUIRED, "timestamp") if name in table.columns]
+    made = () if options.page else ("page_id",)
+    ours = (*made, *(name for name in REQUIRED if name != "page_id"), "timestamp", "user_id", "visit_id")
+    names = [name for name in ours if name in table.columns]
     whole: Any = ibis.literal("")
     for name in names:
         text = left(table[name].cast("string").fill_null(""), RAW)
-        whole = whole + ibis.literal(f"{' ' if name != names[0] else ''}{name}=") + text
+        whole = whole + ibis.literal(f"{' ' if name != names[0] else ''}{options.source(name)}=") + text
     return left(whole, RAW)
 
 

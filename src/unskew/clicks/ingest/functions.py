@@ -42,6 +42,12 @@ def from_micros(micros: Any, engine: str) -> Any:
     return _builtin(name, ("int64",), "timestamp")(micros)
 
 
+def to_micros(time: Any, engine: str) -> Any:
+    """Microseconds from 1970 to a timestamp in UTC."""
+    name = "unix_micros" if engine == "spark" else "epoch_us"
+    return _builtin(name, (str(time.type()),), "int64")(time)
+
+
 def from_zone(naive: Any, zone: str, engine: str) -> Any:
     """The timestamp in UTC at which clocks of a zone show `naive`."""
     if zone == "UTC":

@@ -12,20 +12,30 @@ out/
 from __future__ import annotations
 
 import shutil
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from unskew.clicks.engine.engine import Engine
-from unskew.clicks.ingest.clean import clean, find_pages, log_numbers, rules_table
+from unskew.clicks.ingest.aside import (
+    Reasons,
+    TooMuchAside,
+    over_limits,
+    page_examples,
+    put_aside,
+    refuse_broken,
+    refuse_removed,
+)
+from unskew.clicks.ingest.clean import Cleaned, clean, find_pages, log_numbers, rules_table
 from unskew.clicks.ingest.clicks import join_clicks
-from unskew.clicks.ingest.columns import DETAIL, RAW, REASON, numbers_as_such
-from unskew.clicks.ingest.formats.stage import REJECTED, SIDES
-from unskew.clicks.ingest.options import RULES, IngestOptions
+from unskew.clicks.ingest.columns import DETAIL, REASON, numbers_as_such
+from unskew.clicks.ingest.facts import moves, page_facts, suspicion, warnings_of
+from unskew.clicks.ingest.finding import pages_of_clicks
+from unskew.clicks.ingest.formats.stage import SIDES
+from unskew.clicks.ingest.options import IngestOptions
+from unskew.clicks.ingest.paging import counted_on
 from unskew.clicks.ingest.source import LogSource, engine_errors, open_source
 from unskew.clicks.ingest.text import FILE, ROW
 from unskew.clicks.schema import REQUIRED
@@ -37,14 +47,7 @@ if TYPE_CHECKING:
 
 INGESTED = Ours("summary.json", ("rejected.parquet", *parts("impressions", *SIDES)))
 """What lies in a folder of an ingested log."""
-ASIDE = pa.schema(REJECTED)
 OURS = (FILE, ROW, REASON, DETAIL)
-
-
-class TooManyRejected(DataError):
-    """More rows are broken than `max_rejected` allows."""
-
-    status = 2
 
 
 def ingest(
@@ -66,7 +69,7 @@ def ingest(
         source = open_source(engine, several, options, scratch, kind=kind, clicks=clicks)
         try:
             made = _Ingest(source, options, engine, working, aside).run()
-        except TooManyRejected:
+        except TooMuchAside:
             (working / "rejected.parquet").replace(aside)
             raise
         shutil.rmtree(scratch, ignore_errors=True)
@@ -83,34 +86,32 @@ class _Ingest:
         self.aside_file = aside
         self.source, self.options, self.engine, self.working = source, options, engine, working
         self.rows = source.lost
+        self.events = 0
+        """How many of the rows are click events."""
         self.aside: list[Table] = []
-        self.broken: Counter[str] = Counter()
+        self.broken: Table | None = None
+        """Results that are broken but name their page."""
         self.found: dict[str, dict[str, int]] = {}
+        self.notes = list(source.notes)
 
     def run(self) -> dict[str, Any]:
         """Every step in turn."""
-        rows = self.source.impressions
-        rows = self._whole(self._stored(rows, "typed") if self.source.parsed else rows)
-        if self.source.clicks is not None:
-            events = self._whole(self.engine.keep(self.source.clicks))
-            joined = join_clicks(rows, events, self.options, self.engine)
-            self.found |= {name: {"rows": count} for name, count in joined.counts.items()}
-            self.aside += joined.removed
-            rows = self._stored(joined.impressions, "joined")
-        if self.source.parsed:
-            rows = numbers_as_such(rows, self.engine)
+        rows = self._read_rows()
         pages = find_pages(rows, self.engine)
         asked = self.options.positions.base if self.source.base is None else self.source.base
         base = pages.base if asked is None else asked
         if base == 1 and pages.from_zero:
             rows = self._without_zero(rows)
             pages = find_pages(rows, self.engine)
-        cleaned = clean(rows, pages, self.options, self.engine)
+        cleaned = clean(rows, pages, self.options, self.engine, self.broken)
         for name, counts in cleaned.found.items():
             self.found[name] = {**counts, "rows": counts["rows"] + self.found.get(name, {}).get("rows", 0)}
-        self._put_aside([*self.aside, *cleaned.removed])
-        if not cleaned.pages["pages"]:
-            raise DataError(f"none of {self.read:,} rows is left", hint='see what was rejected, and off=["RULE"]')
+        if "gaps_in_positions" in cleaned.kept:
+            self.notes.append(
+                f"{pages.gaps / pages.pages:.0%} of the pages have holes between their positions: taken for "
+                "places of something else, and kept"
+            )
+        reasons = self._judged(cleaned, suspicion(pages, base, self.options))
         if self.source.files and base == 1 and cleaned.rows is self.source.impressions:
             self._copy()
         else:
@@ -118,19 +119,22 @@ class _Ingest:
         for name, folder in self.source.sides.items():
             folder.rename(self.working / name)
         written = self.engine.read_parquet(self.working / "impressions")
-        lost = sum(self.broken.values())
-        made = {
+        lost = sum(reasons.broken.values())
+        made: dict[str, Any] = {
             **log_numbers(cleaned.pages, written, self.engine),
+            "page_facts": page_facts(cleaned, pages, base),
+            "moves": moves(cleaned, written, self.engine),
             "rows_read": self.read,
             "positions_from": base if self.source.base is None else None,
             "positions_detected": asked is None,
-            "rules": rules_table(self.found, self.options, self.rows),
-            "rejected": {"rows": lost, "share": round(lost / self.read, 6), "reasons": dict(self.broken)},
+            "rules": rules_table(self.found, (*self.options.rules.off, *cleaned.kept), self.rows),
+            "rejected": {"rows": lost, "share": round(lost / self.read, 6), "reasons": dict(reasons.broken)},
             "ignored": dict(self.source.ignored),
-            "notes": list(self.source.notes),
+            "notes": self.notes,
             "columns": list(written.columns),
             "sides": {name: _row_count(self.working / name) for name in self.source.sides},
         }
+        made["warnings"] = warnings_of(made, self.options)
         write_json(self.working / "summary.json", made)
         return made
 
@@ -138,6 +142,30 @@ class _Ingest:
     def read(self) -> int:
         """Rows that were read; records, where a reader made rows of them."""
         return self.rows if self.source.records is None else self.source.records
+
+    def _read_rows(self) -> Table:
+        """The results that are not broken, with their pages and clicks."""
+        rows, finding = self.source.impressions, self.source.finding
+        rows = self._whole(self._stored(rows, "typed") if self.source.parsed else rows)
+        if self.aside and finding is None:
+            self.broken = self.aside[0]
+        if self.options.positions.page_number is not None:
+            rows, note = counted_on(rows, self.options, self.engine)
+            self.notes.append(note)
+        if finding is not None:
+            rows = self._stored(finding.add_ids(rows, self.engine), "pages")
+            self.notes.append(finding.note(self.options))
+        if self.source.clicks is not None:
+            before = self.rows
+            events = self._whole(self.engine.keep(self.source.clicks))
+            self.events = self.rows - before
+            if finding is not None:
+                events = pages_of_clicks(rows, events, finding, self.engine)
+            joined = join_clicks(rows, events, self.options, self.engine)
+            self.found |= {name: {"rows": count} for name, count in joined.counts.items()}
+            self.aside += joined.removed
+            rows = self._stored(joined.impressions, "joined")
+        return numbers_as_such(rows, self.engine) if self.source.parsed else rows
 
     def _whole(self, table: Table) -> Table:
         """The rows that are not broken; the others are counted and put aside."""
@@ -161,28 +189,19 @@ class _Ingest:
         self.engine.write_parquet(rows.mutate(**{REASON: rows[REASON].cast("string")}), folder)
         return self.engine.read_parquet(folder) if any(folder.rglob("*.parquet")) else rows
 
-    def _put_aside(self, tables: list[Table]) -> None:
-        """Write rejected.parquet, count the broken rows by reason, and stop where they are too many."""
-        import ibis
-
-        parts = [_rejected(table) for table in tables]
-        parts += [self.engine.read_parquet(folder).select(*REJECTED) for folder in self.source.rejected]
-        place = self.working / "rejected.parquet"
-        if parts:
-            folder = self.working / ".scratch" / "rejected"
-            self.engine.write_parquet(ibis.union(*parts), folder, partitions=1)
-            next(folder.rglob("*.parquet")).replace(place)
-        else:
-            pq.write_table(pa.Table.from_batches([], ASIDE), place)  # `empty_table` would load pandas
-        counted, examples = _reasons(place)
-        self.broken = Counter({name: count for name, count in counted.items() if name not in RULES})
-        lost = sum(self.broken.values())
-        if self.read and lost / self.read > self.options.max_rejected:
-            raise TooManyRejected(
-                _too_many(self.broken, examples, self.read, self.options.max_rejected, self.aside_file)
-            )
+    def _judged(self, cleaned: Cleaned, suspected: str | None) -> Reasons:
+        """Write what is put aside, and stop where it is too much."""
+        reasons = put_aside([*self.aside, *cleaned.removed], self.source.rejected, self.engine, self.working)
         if not self.read:
             raise DataError("the source has no rows")
+        refuse_broken(reasons, self.read, self.options.max_rejected, self.aside_file)
+        over = over_limits(reasons.counts, self.rows - self.events, self.events, self.options)
+        if over:
+            pages = {name: page_examples(cleaned.judged, name, self.options, self.engine) for name in over}
+            refuse_removed(over, reasons, pages, self.rows, self.aside_file, suspected)
+        if not cleaned.pages["pages"]:
+            raise DataError(f"none of {self.read:,} rows is left", hint='see what was rejected, and off=["RULE"]')
+        return reasons
 
     def _copy(self) -> None:
         """Nothing was renamed, changed or removed: the files are copied as they are, which is much faster."""
@@ -204,37 +223,6 @@ class _Ingest:
             path.rename(folder / f"part-{at:05d}.parquet")
 
 
-def _rejected(table: Table) -> Table:
-    made = table.select(file=table[FILE], row=table[ROW], reason=table[REASON], detail=table[DETAIL])
-    return made.cast({"file": "string", "row": "int64", "reason": "string", "detail": "string"})
-
-
 def _row_count(folder: Path) -> int:
     """Rows of a folder of part files."""
     return sum(pq.read_metadata(path).num_rows for path in folder.glob("*.parquet"))
-
-
-def _reasons(place: Path) -> tuple[Counter[str], dict[str, list[str]]]:
-    """How often each reason is given, and the first examples of it."""
-    counted: Counter[str] = Counter()
-    examples: dict[str, list[str]] = {}
-    with pq.ParquetFile(place) as file:
-        for batch in file.iter_batches(columns=list(ASIDE.names)):
-            for row in batch.column("reason").value_counts().to_pylist():
-                counted[row["values"]] += row["counts"]
-            if any(len(examples.get(name, [])) < 3 for name in counted) and len(batch):
-                for row in batch.slice(0, 1000).to_pylist():
-                    shown = examples.setdefault(row["reason"], [])
-                    if len(shown) < 3:
-                        where = "" if row["file"] is None else f"{row['file']}:{row['row']}: "
-                        shown.append(f"{where}{(row['detail'] or '')[:200]}")
-    return counted, examples
-
-
-def _too_many(broken: Counter[str], examples: dict[str, list[str]], read: int, most: float, aside: Path) -> str:
-    lost = sum(broken.values())
-    lines = [f"{lost:,} of {read:,} rows are broken ({lost / read:.2%}), more than {most:.2%}:"]
-    for name, count in broken.most_common():
-        lines.append(f"  {count:,} {name}")
-        lines += [f"      {' '.join(text.split())[:RAW]}" for text in examples.get(name, [])]
-    return "\n".join([*lines, f"They are kept in {aside}; repair them, or raise max_rejected="])

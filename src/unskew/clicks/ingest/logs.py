@@ -23,8 +23,13 @@ def ingest(
     page_columns: Sequence[str] = (),
     time_zone: str | None = None,
     positions_from: int | None = None,
+    by: Sequence[str] = (),
+    page_gap: str | None = None,
+    page_number: str | None = None,
+    page_size: int | None = None,
     off: Sequence[str] = (),
     max_rejected: float | None = None,
+    max_removed: float | None = None,
     force: bool = False,
     engine: str = "duckdb",
     **connection: Any,
@@ -42,13 +47,20 @@ def ingest(
         "keep": tuple(keep),
         "page": tuple(page_columns),
         "time": {} if time_zone is None else {"zone": time_zone},
-        "positions": {} if positions_from is None else {"base": positions_from},
+        "pages": _said(by=tuple(by) or None, gap=page_gap),
+        "positions": _said(base=positions_from, page_number=page_number, page_size=page_size),
         "rules": {"off": tuple(off)} if off else {},
         "max_rejected": max_rejected,
+        "max_removed": max_removed,
     }
     options = ingest_options(None if mapping is None else Path(mapping), over)
     with connect(engine, **connection) as opened:
         return read_in(source, out, opened, options, kind=format, clicks=clicks, force=force)
+
+
+def _said(**settings: Any) -> dict[str, Any]:
+    """The settings that say something."""
+    return {name: value for name, value in settings.items() if value is not None}
 
 
 def ingest_options(mapping: Path | None, over: Mapping[str, Any]) -> IngestOptions:

@@ -33,11 +33,13 @@ RULES: Mapping[str, str] = {
     "clicks_before_query": "click events earlier than their page",
     "two_queries_on_one_page": "pages whose rows name more than one query",
     "two_documents_at_one_position": "pages with two documents at one position",
-    "gaps_in_positions": "pages with a hole between their first and last position",
+    "gaps_in_positions": "pages that lack more than one result and a tenth of the places from first to last",
     "robots": "pages of somebody with too many clicks or queries in a minute",
     "everything_clicked": "pages of three results or more, all of them clicked",
 }
 """Every rule, in the order in which they are asked."""
+OFTEN: Mapping[str, float] = {"duplicate_events": 0.5, "robots": 0.5}
+"""Shares that rules may remove of a sound log, where they are larger than `max_removed`."""
 Names = Annotated[tuple[str, ...], Field(strict=False)]
 
 
@@ -60,10 +62,23 @@ class Times(Config):
 
 
 class Positions(Config):
-    """What positions count from."""
+    """What positions count from, and whether they begin again."""
 
     base: Literal[0, 1] | None = None
     """0 or 1; found from the pages unless given."""
+    page_number: str | None = None
+    """Their column of the number of a results page, where positions begin again on each; they are counted on."""
+    page_size: int | None = Field(default=None, ge=1)
+    """Results on a results page; the most that any has unless given. 1 for a column that is an offset."""
+
+
+class Pages(Config):
+    """How to find pages by person, query and pause; used where there is no page_id, or where anything is given."""
+
+    by: Names = ()
+    """Columns that name a person, by our names or theirs; visit_id, else user_id, unless given."""
+    gap: str | None = None
+    """Pause that ends a page, such as 30m (which it is unless given)."""
 
 
 class Events(Config):
@@ -92,6 +107,13 @@ class Rules(Config):
     off: Names = ()
     """Rules that count but do not remove."""
     robots: Robots = Robots()
+    limits: dict[str, float] = Field(default_factory=dict)
+    """Shares that single rules may remove, in the place of `max_removed`."""
+
+    @field_validator("limits")
+    @classmethod
+    def _known_limits(cls, limits: dict[str, float]) -> dict[str, float]:
+        return {_one_of("rule", name, RULES): limit for name, limit in limits.items()}
 
     @field_validator("off")
     @classmethod
@@ -132,6 +154,7 @@ class IngestOptions(Config):
     """Further columns to keep."""
     page: Names = ()
     """Our names of the columns that together make one page, where there is no page_id."""
+    pages: Pages = Pages()
     time: Times = Times()
     positions: Positions = Positions()
     events: Events = Events()
@@ -141,6 +164,8 @@ class IngestOptions(Config):
     """For formats with a reader of their own."""
     max_rejected: float = Field(default=0.01, ge=0, le=1, strict=False)
     """Share of broken rows past which nothing is written."""
+    max_removed: float = Field(default=0.2, ge=0, le=1, strict=False)
+    """Share of rows that a rule, and all of them, may remove; robots and duplicates may take half."""
 
     @field_validator("columns")
     @classmethod
@@ -154,7 +179,14 @@ class IngestOptions(Config):
     def known(self) -> list[str]:
         """Their names of all columns that are read where they are there; serp_* come on top."""
         ours = (self.source(name) for name in (*OURS, *self.page))
-        return list(dict.fromkeys([*self.columns.values(), *ours, *self.keep, self.events.column or "event"]))
+        further = [*self.keep, *self.further(), self.events.column or "event"]
+        return list(dict.fromkeys([*self.columns.values(), *ours, *further]))
+
+    def further(self) -> list[str]:
+        """Columns that are needed besides those that are named and kept."""
+        mapped = self.columns.values()
+        people = [name for name in self.pages.by if name not in OURS and name not in mapped]
+        return people + ([] if self.positions.page_number is None else [self.positions.page_number])
 
     def wanted(self, present: list[str]) -> list[str]:
         """The columns of a file that are needed, in its order; pointers into JSON after them."""

@@ -51,7 +51,7 @@ def page_table(rows: Table, *, exact: bool = False) -> Table:
     if (visitor := visitor_column(rows)) is not None:
         made["visitor"] = rows[visitor].min()
     if "timestamp" in rows.columns:
-        made["at"] = rows.timestamp.min()
+        made |= {"at": rows.timestamp.min(), "until": rows.timestamp.max()}
     pages = rows.group_by("page_id").agg(**made)
     if exact:
         pages = pages.inner_join(twice, "page_id")
@@ -86,8 +86,21 @@ def two_documents_at_one_position(pages: Table) -> Any:
 
 
 def gaps_in_positions(pages: Table) -> Any:
-    """A position between the first and the last of the page is missing; a page may begin at any position."""
-    return pages["last"] - pages["first"] + 1 > pages.places
+    """Of the places from first to last more than one and more than a tenth is missing; a page may begin anywhere.
+
+    A few holes are what broken rows leave, and results beside them keep their rank.
+    """
+    return _holed(pages["last"] - pages["first"] + 1, pages.places)
+
+
+def maybe_gaps(pages: Table) -> Any:
+    """The same of pages that are not looked at row by row."""
+    return _holed(pages["last"] - pages["first"] + 1, pages.results)
+
+
+def _holed(span: Any, there: Any) -> Any:
+    holes = span - there
+    return (holes > 1) & (holes * 10 > span)
 
 
 def everything_clicked(pages: Table) -> Any:

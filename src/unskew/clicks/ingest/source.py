@@ -15,6 +15,7 @@ from unskew.clicks.engine.parquet import plain_name
 from unskew.clicks.ingest.clicks import split_events
 from unskew.clicks.ingest.columns import renamed, require, typed, with_page
 from unskew.clicks.ingest.files import KINDS, all_files, find_files
+from unskew.clicks.ingest.finding import Finding, how_to_find
 from unskew.clicks.ingest.options import IngestOptions
 from unskew.clicks.ingest.text import FILE, ROW, stage_text
 from unskew.clicks.schema import REQUIRED
@@ -52,6 +53,8 @@ class LogSource:
     """Folders of the tables beside the log, such as `labels`."""
     columns: tuple[str, ...] = ()
     """Names of all columns of the source, also of those that are not read."""
+    finding: Finding | None = None
+    """How pages are found, where they have no id."""
 
 
 def open_source(
@@ -78,36 +81,43 @@ def open_source(
         added = {name: getattr(raw, name) + getattr(beside, name) for name in ("rejected", "lost", "notes")}
         raw = replace(raw, parsed=raw.parsed or beside.parsed, **added)
     other = 0 if rest is None else engine.count(rest)
-    impressions = _impressions(shown, options, engine, clicked is not None, raw.columns)
+    impressions, finding = _impressions(shown, options, engine, clicked is not None, raw.columns)
     same = clicked is None and _same_columns(raw.impressions, impressions)
     return replace(
         raw,
         impressions=impressions,
-        clicks=None if clicked is None else _clicks(clicked, options, engine),
+        clicks=None if clicked is None else _clicks(clicked, options, engine, finding),
         files=raw.files if same else (),
+        finding=finding,
         ignored={"other_event": other} if other else {},
     )
 
 
 def _impressions(
     raw: Table, options: IngestOptions, engine: Engine, joined: bool, present: Sequence[str]
-) -> Table:
+) -> tuple[Table, Finding | None]:
     table = with_page(renamed(raw, options, where="impressions"), options)
-    require(table, tuple(name for name in REQUIRED if not (joined and name == "click")), present)
-    if joined and "click" in table.columns:
-        table = table.drop("click")
-    return typed(table, options, engine.name)
+    optional = {"page_id", *(["click"] if joined else [])}
+    require(table, tuple(name for name in REQUIRED if name not in optional), present)
+    finding = how_to_find(table.columns, options)
+    dropped = [name for name in optional if name in table.columns and (name == "click" or finding)]
+    table = table.drop(*dropped) if dropped else table
+    return typed(table, options, engine.name, needed=() if finding is None else finding.needed), finding
 
 
-def _clicks(raw: Table, options: IngestOptions, engine: Engine) -> Table:
+def _clicks(raw: Table, options: IngestOptions, engine: Engine, finding: Finding | None = None) -> Table:
     import ibis
 
     table = with_page(renamed(raw, options, where="clicks"), options)
-    kept = [name for name in table.columns if name in OF_CLICKS or name.startswith("serp_")]
+    tied = OF_CLICKS if finding is None else (*OF_CLICKS[1:], "query_id", *finding.by)
+    kept = [name for name in table.columns if name in tied or name.startswith("serp_")]
     table = table.select(*kept, *(name for name in (FILE, ROW) if name in table.columns))
     if not kept:
         return table.filter(ibis.literal(False))
-    return typed(table, options, engine.name, events=True)
+    if finding is not None and "query_id" in kept and not engine.count(table.filter(table.query_id.notnull())):
+        table = table.drop("query_id")  # of the results alone, where both are rows of one table
+    needed = () if finding is None else finding.needed
+    return typed(table, options, engine.name, events=True, needed=needed)
 
 
 def _open_files(
@@ -222,9 +232,11 @@ def _named_format(
         import ibis
 
         shown = shown.mutate(click=ibis.literal(0, "int8"))  # a log without a single click
+    impressions, finding = _impressions(shown, options, engine, clicked is not None, shown.columns)
     return LogSource(
-        impressions=_impressions(shown, options, engine, clicked is not None, shown.columns),
-        clicks=None if clicked is None else _clicks(clicked, options, engine),
+        impressions=impressions,
+        clicks=None if clicked is None else _clicks(clicked, options, engine, finding),
+        finding=finding,
         rejected=() if staged.rejected is None else (staged.rejected,),
         lost=staged.rejected_rows,
         records=staged.rows_read,

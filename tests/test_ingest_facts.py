@@ -1,0 +1,90 @@
+"""Warnings about logs that cannot teach what is asked of them: from the summary, and through the command."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from unskew.clicks.ingest.facts import warnings_of
+from unskew.clicks.ingest.options import IngestOptions
+from unskew.terminal.main import app
+
+SOUND: dict[str, Any] = {
+    "impressions": 3000,
+    "clicks": 300,
+    "pages": 1000,
+    "queries": 50,
+    "pages_without_clicks": 0.7,
+    "by_position": [{"position": k, "impressions": 1000, "clicks": 100} for k in (1, 2, 3)],
+    "page_facts": {"with_one_row": 0.0, "from_the_top": 1.0, "longer_than_hours": 0.0},
+    "moves": {"queries": 50, "results": 100, "moved": 40},
+}
+
+
+def ranks(*clicks: int, shown: int = 1000) -> list[dict[str, int]]:
+    return [{"position": k, "impressions": shown, "clicks": count} for k, count in enumerate(clicks, 1)]
+
+
+CASES: dict[str, tuple[dict[str, Any], str]] = {
+    "no click": ({"clicks": 0}, "no click in this log"),
+    "clicked rows only": ({"clicks": 3000}, "no impressions without clicks. Examination cannot be learned"),
+    "one position": ({"by_position": ranks(300)}, "every result was shown at position 1"),
+    "clicks at one": ({"by_position": ranks(0, 300, 0)}, "all clicks are at position 2 of 3"),
+    "all of one": ({"by_position": ranks(100, 1000, 100)}, "at position 2 every result was clicked"),
+    "one query": ({"queries": 1}, "one query only (search)"),
+    "clicked pages only": ({"pages_without_clicks": 0.0}, "no page is without a click"),
+    "rows": ({"page_facts": {**SOUND["page_facts"], "with_one_row": 0.6}}, "60% of the pages hold one row: serp"),
+    "torn": (
+        {"page_facts": {**SOUND["page_facts"], "from_the_top": 0.2}},
+        "only 20% of the pages begin at the first",
+    ),
+    "hours": (
+        {"page_facts": {**SOUND["page_facts"], "longer_than_hours": 0.1}},
+        "last for more than 2 hours: serp",
+    ),
+    "fixed": ({"moves": {"queries": 50, "results": 100, "moved": 0}}, "no result ever moves"),
+}
+NAMES = IngestOptions(columns={"query_id": "search", "page_id": "serp"})
+
+
+def test_a_sound_log_is_not_warned_of() -> None:
+    assert warnings_of(SOUND, NAMES) == []
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_log_that_cannot_teach_says_so(name: str) -> None:
+    change, said = CASES[name]
+    (warning,) = warnings_of({**SOUND, **change}, NAMES)
+    assert said in warning
+
+
+def test_the_command_warns_on_standard_error_in_flags(tmp_path: Path) -> None:
+    """A log of clicked rows, and one with an id for every row whose pages are longer than they look."""
+    rows = [
+        {
+            "page_id": f"{at}-{k}",
+            "query_id": f"q{at}",
+            "doc_id": f"d{k}",
+            "position": k,
+            "click": int(k == at % 3 + 1),
+        }
+        for at in range(30)
+        for k in (1, 2, 3)
+    ]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "log.parquet")
+    pq.write_table(pa.Table.from_pylist([row for row in rows if row["click"]]), tmp_path / "clicked.parquet")
+    said = {}
+    for name in ("log", "clicked"):
+        words = ["ingest", str(tmp_path / f"{name}.parquet"), "--out", str(tmp_path / name), "--threads", "1"]
+        ended = CliRunner().invoke(app, words)
+        assert ended.exit_code == 0
+        assert "warning" in ended.output
+        said[name] = ended.stderr
+    assert "unskew: warning: every row is clicked: this log has no impressions without clicks" in said["clicked"]
+    assert "100% of the pages hold one row" in said["log"]
+    assert "--page-gap 30m" in said["log"]
