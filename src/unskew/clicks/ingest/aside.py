@@ -166,7 +166,7 @@ def refuse_removed(
         lines.append(f"  {found.counts[name]:,} {name}: {RULES[name]}")
         lines += map(_line, [*pages.get(name, ()), *found.examples.get(name, ())])
         lines += [] if suspected else [f"    Usual cause: {CAUSES[name]}."]
-    raise TooManyRemoved("\n".join([*lines, f"Nothing was written; what would go is in {aside}."]))
+    raise TooManyRemoved("\n".join([*lines, f"They are kept in {aside}; nothing was written."]))
 
 
 def page_examples(judged: Any, name: str, options: IngestOptions, engine: Engine) -> list[str]:

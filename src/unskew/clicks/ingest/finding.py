@@ -26,7 +26,7 @@ WHO = 'columns={"user_id": "THEIRS"} or by=["THEIRS"]'
 
 
 @dataclass(frozen=True)
-class Finding:
+class PageFinding:
     """How pages are found."""
 
     by: tuple[str, ...]
@@ -51,7 +51,7 @@ class Finding:
         return f"pages were found: the rows of one {people} and {query}, until {ends}"
 
 
-def how_to_find(columns: Sequence[str], options: IngestOptions) -> Finding | None:
+def how_to_find(columns: Sequence[str], options: IngestOptions) -> PageFinding | None:
     """How to find pages, where there is no page_id or finding is asked for; `columns` have our names."""
     asked = options.pages.by or options.pages.gap is not None
     if options.page or ("page_id" in columns and not asked):
@@ -69,7 +69,7 @@ def how_to_find(columns: Sequence[str], options: IngestOptions) -> Finding | Non
         what = "there is no page_id, and no timestamp to find pages by"
         name = 'columns={"timestamp": "THEIRS"}'
         raise DataError(f"{what}; {have}", hint=f"name it with {name}, or {_other_ways()}")
-    return Finding(by, gap)
+    return PageFinding(by, gap)
 
 
 def _other_ways() -> str:
@@ -91,7 +91,7 @@ def _duration(seconds: int) -> str:
     return f"{seconds} s"
 
 
-def pages_of_clicks(impressions: Table, clicks: Table, finding: Finding, engine: Engine) -> Table:
+def pages_of_clicks(impressions: Table, clicks: Table, finding: PageFinding, engine: Engine) -> Table:
     """Click events with the page_id of what they click, by person, query where they name one, and document.
 
     It is the page that showed it last before the click, within the pause; else one within the pause after it,

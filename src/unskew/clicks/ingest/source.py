@@ -15,7 +15,7 @@ from unskew.clicks.engine.parquet import plain_name
 from unskew.clicks.ingest.clicks import split_events
 from unskew.clicks.ingest.columns import renamed, require, typed, with_page
 from unskew.clicks.ingest.files import KINDS, all_files, find_files
-from unskew.clicks.ingest.finding import Finding, how_to_find
+from unskew.clicks.ingest.finding import PageFinding, how_to_find
 from unskew.clicks.ingest.options import IngestOptions
 from unskew.clicks.ingest.text import FILE, ROW, stage_text
 from unskew.clicks.schema import REQUIRED
@@ -53,7 +53,7 @@ class LogSource:
     """Folders of the tables beside the log, such as `labels`."""
     columns: tuple[str, ...] = ()
     """Names of all columns of the source, also of those that are not read."""
-    finding: Finding | None = None
+    finding: PageFinding | None = None
     """How pages are found, where they have no id."""
 
 
@@ -95,7 +95,7 @@ def open_source(
 
 def _impressions(
     raw: Table, options: IngestOptions, engine: Engine, joined: bool, present: Sequence[str]
-) -> tuple[Table, Finding | None]:
+) -> tuple[Table, PageFinding | None]:
     table = with_page(renamed(raw, options, where="impressions"), options)
     optional = {"page_id", *(["click"] if joined else [])}
     require(table, tuple(name for name in REQUIRED if name not in optional), present)
@@ -105,7 +105,7 @@ def _impressions(
     return typed(table, options, engine.name, needed=() if finding is None else finding.needed), finding
 
 
-def _clicks(raw: Table, options: IngestOptions, engine: Engine, finding: Finding | None = None) -> Table:
+def _clicks(raw: Table, options: IngestOptions, engine: Engine, finding: PageFinding | None = None) -> Table:
     import ibis
 
     table = with_page(renamed(raw, options, where="clicks"), options)
