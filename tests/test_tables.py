@@ -97,7 +97,7 @@ def test_what_is_wrong_is_told_of_the_table(shown: Any, items: Any) -> None:
     broken = shown.assign(clicked=shown["clicked"].astype(int))
     broken.loc[:200, "clicked"] = 7
     with pytest.raises(
-        DataError, match=r"(?s)201 of 7,500 rows are broken.*row 0: page_id=0.*\nRepair them, or raise"
+        DataError, match=r"(?s)201 of 7,500 rows are broken.*row 0: page=0.*\nRepair them, or raise"
     ) as told:
         unskew.Log.from_table(broken, items, columns=COLUMNS)
     assert ".scratch" not in str(told.value)
