@@ -179,7 +179,9 @@ def test_the_console_script() -> None:
 
 
 def test_errors_are_one_line_and_not_a_traceback(tmp_path: Path) -> None:
-    refused(in_its_own_process("learn", tmp_path / "none.toml"), f"{tmp_path / 'none.toml'}: No such file")
+    refused(
+        in_its_own_process("learn", tmp_path / "none.toml"), f"{tmp_path / 'none.toml'}: there is no such file"
+    )
 
 
 def test_errors_of_the_machine_are_one_line_too(
@@ -296,8 +298,8 @@ def test_behaviour_and_logger_from_a_file(letor: Path, tmp_path: Path) -> None:
 def test_simulate_refuses(letor: Path, tmp_path: Path) -> None:
     out = tmp_path / "log.parquet"
     base = ("simulate", "--lists", letor, "--out", out)
-    refused(unskew_command(*base), "give pages or clicks")
-    refused(unskew_command(*base, "--pages", 3, "--clicks", 3), "give pages or clicks")
+    refused(unskew_command(*base), "give --pages or --clicks")
+    refused(unskew_command(*base, "--pages", 3, "--clicks", 3), "give --pages or --clicks")
     refused(unskew_command(*base, "--pages", 3, "--behaviour", "positon"), "Did you mean position?")
     refused(unskew_command(*base, "--pages", 3, "--logger", "smv"), "Did you mean svm?")
     refused(
@@ -477,7 +479,7 @@ def test_measure_refuses(world: Path, letor: Path) -> None:
     base = ("measure", world / "dla", "--lists", world / "log.test.txt")
     refused(unskew_command(*base, "--metric", "ndgc@10"), "Did you mean ndcg?")
     refused(unskew_command(*base, "--empty", "none"), "empty: unknown name 'none'", "one, skip, zero")
-    refused(unskew_command(*base, "--against", world / "nothing"), "holds no model.json")
+    refused(unskew_command(*base, "--against", world / "nothing"), "there is no such run")
     refused(unskew_command(*base[:3], letor), "trained on 5 features", "have 2")
 
 

@@ -135,7 +135,7 @@ def test_unknown_names(tmp_path: Path, wrong: str, message: str) -> None:
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
-    refused(tmp_path / "none.toml", "No such file or directory")
+    refused(tmp_path / "none.toml", "there is no such file")
     (tmp_path / "folder.toml").mkdir()
     refused(tmp_path / "folder.toml", "Is a directory")
     refused(write(tmp_path, "out = \n"), r"not valid TOML: .*line 1")

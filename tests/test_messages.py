@@ -75,6 +75,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pq.write_table(changed(log, "position", ["top", *["1"] * 59]), place / "words.parquet")
     pq.write_table(changed(log, "timestamp", ["17.11.2024", *["2024-11-17"] * 59]), place / "days.parquet")
     pq.write_table(pa.table({"query_id": ["a"], "doc_id": ["b"], "price": [1.0]}), place / "features.parquet")
+    pq.write_table(changed(log, "timestamp", [""] * 60), place / "timeless.parquet")
     written = {
         "utf16_bare.csv": text.encode("utf-16-le"),
         "latin.csv": text.replace("q1", "caf\u00e9").encode("latin-1"),
@@ -297,6 +298,28 @@ SITUATIONS: dict[str, tuple[list[str], int, list[str]]] = {
         ["ingest", "unlike", "--out", "OUT", *PAGED],
         1,
         ["unlike/b.csv: no column clicked, which unlike/a.csv has; there are: search term, sku, rank, hit"],
+    ),
+    "a log where features are wanted": (
+        ["learn", "log.parquet", "--features", "log.parquet", "--out", "OUT"],
+        1,
+        ["log.parquet: this is a log, not a table of features: it has page_id, position, click; name the table"],
+    ),
+    "a log where a run is wanted": (
+        ["measure", "parts", "--lists", "lists.txt"],
+        1,
+        ["parts: this is a log or a table, not a run; name a folder that `unskew learn` wrote"],
+    ),
+    "no run": (["measure", "rum", "--lists", "lists.txt"], 1, ["rum: there is no such run; did you mean run"]),
+    "no run file": (["learn", "lists.toml"], 1, ["lists.toml: there is no such file; did you mean lists.txt?"]),
+    "pages or clicks": (
+        ["simulate", "--lists", "lists.txt", "--out", "OUT.parquet"],
+        1,
+        ["give --pages or --clicks, one of the two"],
+    ),
+    "no times": (
+        ["split", "timeless.parquet", "--out", "OUT"],
+        1,
+        ["timeless.parquet: 20 pages have no timestamp"],
     ),
     "an unknown flag": (["split", "log.parquet", "--output", "OUT"], 2, ["No such option: --output"]),
     "an unknown command": (["slpit", "log.parquet"], 2, ["No such command 'slpit'"]),

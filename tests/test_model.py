@@ -251,5 +251,5 @@ def test_model_json_that_says_something_else(saved: Path, changes: dict[str, obj
 
 
 def test_a_folder_without_a_model(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match=r"nothing holds no model.json"):
+    with pytest.raises(RunError, match=r"nothing: there is no such run"):
         load(tmp_path / "nothing")

@@ -53,6 +53,8 @@ def read_toml(path: Path) -> dict[str, Any]:
     """The content of a TOML file."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise ConfigError(str(no_such(path, "file"))) from error
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror or error}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

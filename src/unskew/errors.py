@@ -12,6 +12,8 @@ The command line prints the message without a traceback and exits with its statu
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -71,6 +73,23 @@ class MissingExtra(UnskewError):
 
     def __init__(self, extra: str, package: str) -> None:
         super().__init__(f"{package} is not installed; run: pip install 'unskew[{extra}]'")
+
+
+@contextmanager
+def located(path: Path | str) -> Iterator[None]:
+    """Errors of data that name no place name this one.
+
+    >>> with located("log.csv"):
+    ...     raise DataError("the source has no rows")
+    Traceback (most recent call last):
+    unskew.errors.DataError: log.csv: the source has no rows
+    """
+    try:
+        yield
+    except DataError as error:
+        if error.path is None:
+            error.path, error.args = path, (f"{printable(path)}: {error}",)
+        raise
 
 
 def optional(package: str, extra: str) -> Any:

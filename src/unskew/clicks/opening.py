@@ -66,5 +66,6 @@ def check_log(path: Path, columns: Columns | None = None, feedback: str | None =
     """
     present = columns_of(path)
     named = {ours: theirs for ours, theirs in (columns or {}).items() if theirs in present}
-    require_log(required(feedback), {*present, *named}, path, named)
+    theirs = {name: ours for ours, name in named.items()}
+    require_log(required(feedback), [theirs.get(name, name) for name in present], path, named)
     return named

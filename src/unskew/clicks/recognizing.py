@@ -14,13 +14,13 @@ from pathlib import Path
 from unskew.checking import no_such
 from unskew.clicks.naming import Columns, guess_columns
 from unskew.clicks.schema import REQUIRED
-from unskew.errors import DataError
+from unskew.errors import DataError, RunError
 
 FOLDERS = {
     "model.json": ("a run folder, not a log", "name the log that it learned from"),
     "run.json": ("a run folder, not a log", "name the log that it learned from"),
     "slots": ("counts, not a log", "name the log that was counted; `learn` takes counts as data.counts"),
-    "manifest.json": ("a tracking store, not a log", "name the log that was tracked"),
+    "store.json": ("a tracking store, not a log", "name the log that was tracked"),
     "examination.json": ("an examination model, not a log", "name the log that it was learned from"),
     "graph.json": ("a folder of causes, not a log", "name the log that they were found in"),
 }
@@ -68,6 +68,16 @@ def refuse_other(path: Path | str) -> None:
         _refuse_folder(place)
     elif (kind := magic_of(place)) != "Parquet":
         _refuse_file(place, kind)
+
+
+def not_a_run(folder: Path) -> RunError:
+    """The error of a folder that holds no model, with what it may be."""
+    if not folder.exists():
+        return RunError(str(no_such(folder, "run")))
+    logs = folder.is_file() or any((folder / name).is_dir() for name in ("impressions", *PARTS))
+    if logs or next(folder.rglob("*.parquet"), None) is not None:
+        return RunError(f"{folder}: this is a log or a table, not a run; name a folder that `unskew learn` wrote")
+    return RunError(f"{folder} holds no model.json; it is not a finished run")
 
 
 def _refuse_folder(folder: Path) -> None:

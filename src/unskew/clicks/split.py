@@ -18,7 +18,7 @@ from unskew.clicks.naming import Columns, told_by_their_names
 from unskew.clicks.pages import add_page_ids
 from unskew.clicks.visits import add_visits, find_visits, require
 from unskew.disk import Ours, complete_folder, parts, write_json
-from unskew.errors import ConfigError, DataError
+from unskew.errors import ConfigError, DataError, located
 
 if TYPE_CHECKING:
     from ibis.expr.types import Table
@@ -55,7 +55,8 @@ def split(
     ):
         log = read_impressions(running, impressions, columns, ["timestamp", *by])
         seconds = second_count("gap", gap)
-        split = find_and_split(running, log, seconds, by, validation, test, impressions)
+        with located(impressions):
+            split = find_and_split(running, log, seconds, by, validation, test, impressions)
         for name, part in split.parts.items():
             running.write_parquet(part, working / name)
         summary = {"out": str(out), "split by": split.unit, split.unit.replace("_id", "s"): split.units}

@@ -64,7 +64,9 @@ class Card:
     def read(cls, folder: Path) -> Card:
         """The card of a model that was saved."""
         if not (restore(folder) / "model.json").exists():
-            raise RunError(f"{folder} holds no model.json; it is not a finished run")
+            from unskew.clicks.recognizing import not_a_run
+
+            raise not_a_run(folder)
         with readable(folder):
             content = read_json(folder / "model.json")
             if content["format"] != FORMAT:

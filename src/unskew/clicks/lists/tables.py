@@ -29,6 +29,7 @@ from unskew.clicks.lists.values import (
     text_values,
     vector_width,
 )
+from unskew.clicks.recognizing import SHOWN
 from unskew.errors import DataError, printable
 from unskew.types import Array
 
@@ -166,6 +167,10 @@ def open_tables(
     takes, which are what they were in training, whatever they look like here; others are passed over.
     """
     parts = [part for source in sources for part in _parts(source, columns or {})]
+    for part in parts:
+        if {*SHOWN} <= {*part.theirs}:
+            what = f"this is a log, not a table of features: it has {', '.join(SHOWN)}"
+            raise DataError(what, path=part.path, hint="name the table of features")
     there = {*keys, *(name for part in parts for name in part.theirs)}
     unknown = [theirs for ours, theirs in (columns or {}).items() if ours not in there and theirs not in there]
     if unknown:

@@ -43,7 +43,7 @@ class LogOptions(Config):
     @model_validator(mode="after")
     def _one_length(self) -> Self:
         if (self.pages is None) == (self.clicks is None):
-            raise ValueError("give pages or clicks, one of the two")
+            raise ValueError("give pages= or clicks=, one of the two")
         return self
 
 
