@@ -107,16 +107,17 @@ def lists_for(features: object, columns: Mapping[str, str] | None, candidates: S
     return read_features(sources, columns=of_features, candidates=list(candidates) or None)
 
 
-def featured(table: Any, lists: Lists) -> Any:
+def featured(table: Any, lists: Lists, path: Path | str = TABLE) -> Any:
     """The impressions whose document has features; the others are counted, and warned of."""
     query, row = find_rows(table, lists)
     missing = Missing()
     missing.note(table, query, row)
     if not missing.lost:
         return table
-    warnings.warn(f"{missing}; they were left out", stacklevel=4)
+    warnings.warn(f"{path}: {missing}; they were left out", stacklevel=4)
     if missing.lost == missing.impressions:
-        raise DataError("no impression has features", hint="query_id and doc_id must be those of the features")
+        hint = "query_id and doc_id must be those of the features"
+        raise DataError("no impression has features", path=path, hint=hint)
     return table.filter(pa.array(row >= 0))
 
 

@@ -41,6 +41,8 @@ def swap_propensity(document: Array, position: Array, click: Array) -> Array:
     shown, clicks = _by_document(document, position, click)
     ranks = _tied(shown, clicks)
     shown, clicks = shown[:, :ranks].tocsr(), clicks[:, :ranks].tocsr()
+    clicked = np.asarray(clicks.sum(axis=1)) > 0  # others were clicked at ranks beyond, and tell nothing
+    shown, clicks = shown[clicked], clicks[clicked]
     total, at_rank = np.asarray(clicks.sum(axis=1)), np.asarray(clicks.sum(axis=0))
     theta = np.ones(ranks)
     for _ in range(ROUNDS):

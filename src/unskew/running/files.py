@@ -9,22 +9,21 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
 
 from unskew.checking import byte_count
 from unskew.clicks.counts.shard_writing import ShardSource
 from unskew.clicks.counts.shards import open_shards, shards_for
 from unskew.clicks.engine.parquet import impressions_in
-from unskew.clicks.joining import Missing
 from unskew.clicks.lists.feature_table import NOT_FEATURES, is_table
-from unskew.clicks.lists.features import keep_featured, read_features
+from unskew.clicks.lists.features import read_features
 from unskew.clicks.lists.letor import read_letor
 from unskew.clicks.lists.texts import has_texts, read_texts, with_texts
 from unskew.clicks.lists.tracked import tracked_until, with_tracked
-from unskew.clicks.log import read_log
+from unskew.clicks.log import log_of
+from unskew.clicks.naming import told_by_their_names
 from unskew.clicks.opening import check_log, open_table
+from unskew.clicks.tables import featured
 from unskew.clicks.tracking.features import FEATURES
-from unskew.disk import scratch_folder
 from unskew.errors import ConfigError, DataError
 from unskew.learning.fitting.processes import first_process_first, workers_of
 from unskew.learning.methods import MethodConfig
@@ -171,24 +170,14 @@ def open_log(
 
     `columns` says theirs for ours.
     """
-    if not drop or not path.exists():
+    with told_by_their_names(columns):
+        shown = open_table(path, None, feedback, columns=columns)
         try:
-            return read_log(path, lists, feedback=feedback, columns=columns)
+            return log_of(featured(shown, lists, path) if drop else shown, lists, feedback, path)
         except DataError as error:
             if "have no features" in str(error):
                 raise DataError(f'{error}, or set data.missing_features = "drop"') from None
             raise
-    missing = Missing()
-    with scratch_folder() as folder:
-        named = path
-        if columns:
-            named = folder / "named.parquet"
-            pq.write_table(open_table(path, None, feedback, columns=columns), named)
-        featured = keep_featured(named, lists, folder / "log.parquet", missing)
-        log = read_log(featured, lists, feedback=feedback)
-    if missing.lost:
-        warnings.warn(f"{path}: {missing}; they were left out", stacklevel=2)
-    return log
 
 
 def warn_of_overlap(log: Log, store: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,9 +31,12 @@ class RunLogs:
     """Whose clicks say where the run stands; None where held-out ones do."""
 
     def __str__(self) -> str:
-        said = [f"learning from {self.train}"]
-        said += [] if self.validation is None else [f"clicks of {self.validation} choose the weights"]
-        said += [] if self.test is None else [f"clicks of {self.test} say where it stands"]
+        train, validation, test = (
+            None if path is None else os.path.normpath(path) for path in (self.train, self.validation, self.test)
+        )
+        said = [f"learning from {train}"]
+        said += [] if validation is None else [f"clicks of {validation} choose the weights"]
+        said += [] if test is None else [f"clicks of {test} say where it stands"]
         return ", ".join(said)
 
 

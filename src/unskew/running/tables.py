@@ -7,17 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
-
-from unskew.clicks.engine.parquet import impressions_in, parquet_files
 from unskew.clicks.frames import arrow_table, is_frame
-from unskew.clicks.opening import open_table
+from unskew.clicks.opening import check_log, open_table
 from unskew.clicks.tables import (
     MissingFeatures,
     check_names,
     joined,
     lists_for,
-    named_in,
     pairs_of,
     several,
     shown_in,
@@ -59,7 +55,7 @@ class TableReader:
         logs = {name: self._shown(each) for name, each in (("", source), ("v", validation), ("t", test))}
         if logs[""] is None and not isinstance(source, Log):
             if isinstance(source, str | Path):
-                open_table(Path(source), None, self.feedback, columns=self.columns)  # it says what is wrong
+                check_log(Path(source), self.columns, self.feedback)  # it says what is wrong
             raise ConfigError("this is no log: it has no doc_id and position; name them with columns=")
         if isinstance(source, Log):
             for name, said in (("features", features), ("feedback", self.feedback)):
@@ -88,7 +84,8 @@ class TableReader:
     def _shown(self, source: object) -> tuple[Any, Mapping[str, Any] | None] | None:
         """Impressions and their summary, where the source is a table of them."""
         if isinstance(source, str | Path) and is_log(Path(source), self.columns):
-            return open_table(Path(source), None, self.feedback, columns=self._named(Path(source))), None
+            named = check_log(Path(source), self.columns, self.feedback)
+            return open_table(Path(source), None, self.feedback, columns=named), None
         if not is_frame(source):
             return None
         table = arrow_table(source)
@@ -97,10 +94,6 @@ class TableReader:
             return None
         keep = [name for name in self.keep if name in table.column_names]
         return shown_in(table, columns=self.columns, keep=keep, feedback=self.feedback)
-
-    def _named(self, path: Path) -> Mapping[str, str]:
-        """Of `columns` what the files of a log have."""
-        return named_in(self.columns, pq.read_schema(parquet_files(impressions_in(path))[0]).empty_table())
 
     def _log(self, found: tuple[Any, Mapping[str, Any] | None] | None, lists: Lists) -> Log:
         assert found is not None
