@@ -29,7 +29,7 @@ from unskew.terminal import doctor as doctors
 from unskew.terminal import printing
 from unskew.terminal.completing import known_names, names_of, one_of
 from unskew.terminal.flags import flat
-from unskew.terminal.main import COMMANDS, PANELS, app, told_warnings
+from unskew.terminal.main import COMMANDS, PANELS, app, main, told_warnings
 
 torch.set_num_threads(1)
 
@@ -42,9 +42,9 @@ features = "log.train.txt"
 name = "naive"
 loss = "sigmoid"
 [ranker]
-name = "linear"
-[training]
-steps = 2
+name = "trees"
+rounds = 2
+min_data_in_leaf = 2
 """
 COMPARE_FILE = """pages = 200
 seeds = 1
@@ -103,6 +103,7 @@ def words_of(command: str, folder: Path) -> list[object]:
         "impute": (folder / "run", *lists, "--out", again / "imputed.csv"),
         "measure": (folder / "run", *lists),
         "predict": (folder / "run", "--features", folder / "log.train.txt", "--out", again / "scores.parquet"),
+        "export": (folder / "run", "--out", again / "trees.txt"),
         "propensity": (log,),
         "judge": (again / "store", "--out", again / "judged.csv", "--curves", folder / "curves.json"),
         "demo": ("--out", again / "demo", "--queries", 20, "--pages", 1000, "--steps", 2),
@@ -209,6 +210,19 @@ def test_warnings_of_a_command_reach_a_person_as_one_line(world: Path, tmp_path:
     assert ended.stdout.startswith("finished: ")
 
 
+def test_a_package_that_is_broken_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "unskew.learning.methods", None)  # as where an import within it fails
+    monkeypatch.setattr("sys.argv", ["unskew", "methods"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 1
+    said = capsys.readouterr().err
+    assert said.startswith("unskew: ")
+    assert said.endswith("`unskew doctor` says what is missing and how to get it\n")
+
+
 def test_a_command_that_takes_long_says_so(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -306,6 +320,16 @@ def test_the_doctor_finds_what_is_here() -> None:
     text = "\n".join(doctors.lines(found))
     assert f"unskew {unskew.__version__}" in text
     assert "ok  engine duckdb" in text
+
+
+def test_the_doctor_reads_the_sources_where_nothing_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(name: str) -> None:
+        raise doctors.metadata.PackageNotFoundError(name)
+
+    installed = {(each["name"], each["extra"]) for each in doctors.needed_packages()}
+    monkeypatch.setattr(doctors.metadata, "requires", unknown)
+    assert {("torch", None), ("lightgbm", "trees"), ("transformers", "text")} <= installed
+    assert installed <= {(each["name"], each["extra"]) for each in doctors.needed_packages()}
 
 
 def test_the_doctor_says_what_is_missing_and_how_to_get_it(

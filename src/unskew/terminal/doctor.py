@@ -15,12 +15,14 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypedDict
 
 from packaging.requirements import Requirement
 
 from unskew import __version__
+from unskew.checking import read_toml
 
 EXTRAS = {
     "trees": "rankers and methods of boosted trees, and the examination model",
@@ -29,6 +31,7 @@ EXTRAS = {
     "text": "rankers that read query and document",
 }
 """What each extra is for; those of developers are not asked for."""
+_IMPORTED = {"trees": "lightgbm", "spark": "pyspark", "causal": "causallearn", "text": "transformers"}
 JAVA = 17
 """The oldest version of Java that Spark runs on."""
 _GET_JAVA = f"apt install openjdk-{JAVA}-jre-headless, or set JAVA_HOME"
@@ -120,11 +123,7 @@ def lines(found: dict[str, Any]) -> Iterator[str]:
 
 def needed_packages() -> Iterator[Package]:
     """What the metadata of unskew asks for, and which version of it is there."""
-    try:
-        asked = metadata.requires("unskew") or []
-    except metadata.PackageNotFoundError:  # run from a folder of sources
-        asked = []
-    for requirement in map(Requirement, asked):
+    for requirement in map(Requirement, _asked()):
         extra = _extra_of(requirement)
         if extra is not None and extra not in EXTRAS:
             continue
@@ -134,6 +133,22 @@ def needed_packages() -> Iterator[Package]:
         ok = version is not None and requirement.specifier.contains(version, prereleases=True)
         needs = str(requirement.specifier)
         yield {"name": requirement.name, "version": version, "needs": needs, "ok": ok, "extra": extra}
+
+
+def _asked() -> list[str]:
+    """The requirements of unskew: of the installed one, or of the folder of sources that it is run from."""
+    try:
+        return metadata.requires("unskew") or []
+    except metadata.PackageNotFoundError:
+        file = Path(__file__).parents[3] / "pyproject.toml"
+        project = read_toml(file)["project"] if file.exists() else {}
+    extras = project.get("optional-dependencies", {})
+    apart = [
+        f"{each}{' and' if ';' in each else ';'} extra == '{extra}'"
+        for extra in EXTRAS
+        for each in extras.get(extra, [])
+    ]
+    return [*project.get("dependencies", []), *apart]
 
 
 def _extra_of(requirement: Requirement) -> str | None:
@@ -150,6 +165,7 @@ def _version(name: str) -> str | None:
 
 def _extra(name: str, packages: list[Package]) -> dict[str, Any]:
     missing = [each["name"] for each in packages if each["extra"] == name and not each["ok"]]
+    missing += [] if find_spec(_IMPORTED[name]) else [_IMPORTED[name]]
     get = f"pip install 'unskew[{name}]'"
     return {"name": name, "ok": not missing, "missing": missing, "what": EXTRAS[name], "get": get}
 

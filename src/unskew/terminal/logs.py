@@ -115,7 +115,11 @@ def ingest(
     out: Annotated[Path, typer.Option(help="Folder to write.")],
     connection: EngineOptions,
     format: Annotated[
-        str | None, typer.Option(help="parquet, csv, tsv, jsonl, ubi, baidu, tiangong, yandex, ranklens.")
+        str | None,
+        typer.Option(
+            help="parquet, csv, tsv, jsonl, ubi, baidu, tiangong, yandex, ranklens.",
+            autocompletion=names_of("formats", "parquet", "csv", "tsv", "jsonl"),
+        ),
     ] = None,
     mapping: Annotated[Path | None, typer.Option(help="TOML: columns, time, positions, rules, reader.")] = None,
     column: Column = None,
