@@ -136,9 +136,20 @@ def ratio_interval(total: Array, weight: Array) -> tuple[float, float]:
     n, mean = len(total), total.sum() / weight.sum()
     if n < 2:
         return -np.inf, np.inf
-    error = np.sqrt(n / (n - 1) * np.square(total - mean * weight).sum()) / weight.sum()
-    reach = stdtrit(n - 1, 0.975) * error
+    reach = stdtrit(n - 1, 0.975) * ratio_error(total, weight)
     return float(mean - reach), float(mean + reach)
+
+
+def ratio_error(total: Array, weight: Array) -> float:
+    """Standard error of sum(total) / sum(weight) over queries drawn at random; none below two queries.
+
+    >>> round(ratio_error(np.array([1.0, 2.0, 3.0]), np.ones(3)), 4)  # 1 / sqrt(3)
+    0.5774
+    """
+    n, mean = len(total), total.sum() / weight.sum()
+    if n < 2:
+        return float("inf")
+    return float(np.sqrt(n / (n - 1) * np.square(total - mean * weight).sum()) / weight.sum())
 
 
 def never_shown(pages: HeldOut) -> float:

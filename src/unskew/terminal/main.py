@@ -18,7 +18,7 @@ from unskew.terminal.about import behaviours, doctor, methods, rankers, scalings
 from unskew.terminal.diagnosis import causes
 from unskew.terminal.flags import flat
 from unskew.terminal.logs import counts, ingest, simulate, split
-from unskew.terminal.models import export
+from unskew.terminal.models import export, importance
 from unskew.terminal.printing import warn
 from unskew.terminal.results import predict, propensity
 from unskew.terminal.runs import learn, measure
@@ -29,7 +29,7 @@ from unskew.terminal.translating import FLAGS, as_flags, flags_of
 PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Make data": (ingest, split, counts, simulate, traffic, examination, track),
     "Learn": (causes, learn, impute),
-    "Measure": (measure, propensity, judge),
+    "Measure": (measure, propensity, importance, judge),
     "Use": (predict, export),
     "Studies": (demo, compare, reproduce),
     "About": (methods, rankers, scalings, behaviours, doctor),

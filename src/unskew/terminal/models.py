@@ -2,13 +2,65 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from unskew.terminal.flags import Force, Json, passed
-from unskew.terminal.printing import show_facts
+from unskew.terminal.flags import Column, DocIds, Force, Json, Seed, Tracked, passed, renames
+from unskew.terminal.printing import show_facts, tell
+
+if TYPE_CHECKING:
+    from unskew.running.importance import Importances
+
+
+def importance(
+    run: Annotated[Path, typer.Argument(help="Run folder.")],
+    log: Annotated[
+        Path | None,
+        typer.Option(help="Log that the run did not learn from, to shuffle each feature on its pages."),
+    ] = None,
+    features: Annotated[
+        list[str] | None, typer.Option(help="Features of its documents, tables or LETOR files; repeatable.")
+    ] = None,
+    column: Column = None,
+    tracked: Tracked = None,
+    doc_ids: DocIds = False,
+    repeats: Annotated[int, typer.Option(min=1, help="How often each feature is shuffled.")] = 5,
+    pages: Annotated[int, typer.Option(min=1, help="Most distinct pages, drawn at random of more.")] = 20_000,
+    seed: Seed = 0,
+    csv: Annotated[
+        str | None, typer.Option(help="Write CSV to this file, - for standard output.", metavar="FILE")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Say what a run looks at, by feature: gains of trees, weights, and what clicks of a log say."""
+    given = passed(locals(), "as_json", "csv", "column")
+    from unskew.running.importance import importances
+
+    found = importances(**given, columns=renames(column))
+    if csv is not None:
+        show_csv(found, csv)
+    if as_json:
+        show_facts(found.to_dict(), as_json)
+    elif csv is None:
+        if found.measured:
+            tell(f"By {found.measured}.")
+        wide = max(len(name) for name in ("feature", *found.names))
+        print("  ".join(["feature".ljust(wide), *(f"{name:>11}" for name in found.columns)]))
+        for row in found.rows():
+            cells = ("" if row[name] is None else f"{row[name]:.5f}" for name in found.columns)
+            print("  ".join([row["feature"].ljust(wide), *(cell.rjust(11) for cell in cells)]))
+
+
+def show_csv(found: Importances, place: str) -> None:
+    """CSV to a file, or to standard output."""
+    if place == "-":
+        sys.stdout.write(found.csv_text())
+    else:
+        found.write_csv(place)
+        tell(f"{len(found.names)} features, in {place}.")
 
 
 def export(

@@ -187,16 +187,32 @@ def fit_encoding(lists: Lists, rules: EncodingRules | None = None) -> Encoding:
 
 def encoding_of(found: Survey, columns: Columns, rules: EncodingRules) -> Encoding:
     """The encoding of features of which this is known."""
+    rows = max(found.rows, 1)
     marked, fields = rules.missing_values == "indicator", list[NumberField | CategoryField]()
     for at, (name, gaps) in enumerate(zip(columns.names, found.gaps.tolist(), strict=True)):
         if name in found.counts:
-            counts = found.counts[name]
-            frequent = _frequent(columns.categories[name], counts, rules)
-            rare = len(frequent) < int((counts > 0).sum())
-            fields.append(CategoryField(name, frequent, rare=rare, gaps=gaps, marked=marked))
+            fields.append(_category(name, columns.categories[name], found, gaps, rules))
         else:
-            fields.append(NumberField(name, float(np.float32(found.mean[at])), gaps=gaps, marked=marked))
+            missing, spread = 1 - found.present[at] / rows, np.sqrt(found.square[at] / rows)
+            numbers = {
+                "mean": float(np.float32(found.mean[at])),
+                "spread": float(spread),
+                "missing": float(missing),
+            }
+            fields.append(NumberField(name, gaps=gaps, marked=marked, **numbers))
     return Encoding(tuple(fields), rules.missing_values)
+
+
+def _category(name: str, values: Sequence[str], found: Survey, gaps: bool, rules: EncodingRules) -> CategoryField:
+    counts, marked = found.counts[name], rules.missing_values == "indicator"
+    frequent = _frequent(values, counts, rules)
+    rare = len(frequent) < int((counts > 0).sum())
+    places = {value: at for at, value in enumerate(values)}
+    own = [int(counts[places[value]]) for value in frequent]
+    others = [int(counts.sum()) - sum(own)] if rare else []
+    missing = [found.rows - int(counts.sum())] if gaps and marked else []
+    shares = tuple(count / max(found.rows, 1) for count in [*own, *others, *missing])
+    return CategoryField(name, frequent, rare=rare, gaps=gaps, marked=marked, shares=shares)
 
 
 def _frequent(values: Sequence[str], counts: Array, rules: EncodingRules) -> tuple[str, ...]:

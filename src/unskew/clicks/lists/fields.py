@@ -28,6 +28,10 @@ class NumberField:
     """Whether it was missing anywhere in training."""
     marked: bool
     """Whether a column then says so."""
+    spread: float = 0.0
+    """Standard deviation in training, gaps filled."""
+    missing: float = 0.0
+    """Share of training that lacked it."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -62,7 +66,8 @@ class NumberField:
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> NumberField:
         """What `to_dict` gave."""
-        return cls(str(content["name"]), float(content["mean"]), bool(content["gaps"]), bool(content["marked"]))
+        numbers = {name: float(content[name]) for name in ("mean", "spread", "missing")}
+        return cls(str(content["name"]), gaps=bool(content["gaps"]), marked=bool(content["marked"]), **numbers)
 
 
 @dataclass(frozen=True)
@@ -78,6 +83,8 @@ class CategoryField:
     """Whether it was missing anywhere in training."""
     marked: bool
     """Whether a column then says so."""
+    shares: tuple[float, ...] = ()
+    """Share of training that each encoded column marks."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -115,14 +122,14 @@ class CategoryField:
 
     def to_dict(self) -> dict[str, Any]:
         """For model.json."""
-        return asdict(self) | {"values": list(self.values)}
+        return asdict(self) | {"values": list(self.values), "shares": list(self.shares)}
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> CategoryField:
         """What `to_dict` gave."""
         values = tuple(map(str, content["values"]))
         rare, gaps, marked = (bool(content[name]) for name in ("rare", "gaps", "marked"))
-        return cls(str(content["name"]), values, rare, gaps, marked)
+        return cls(str(content["name"]), values, rare, gaps, marked, tuple(map(float, content["shares"])))
 
 
 def _categories(lists: Lists, at: int) -> tuple[str, ...] | None:
