@@ -325,9 +325,7 @@ def test_approximated_dr_learns_from_random_slots_unless_told(log: Log) -> None:
 def test_what_cannot_be_learned_from_is_said(log: Log, lists: Lists, tmp_path: Path) -> None:
     plain = replace(log, randomized=None, columns={})
     for what, missing in (("randomized", "randomized"), ("displayed", "display_time")):
-        with pytest.raises(
-            DataError, match=f'there is no column `{missing}`; learn_from = "everything" takes all'
-        ):
+        with pytest.raises(DataError, match=f'there is no column `{missing}`; learn_from="everything" takes all'):
             selected(plain, what)  # type: ignore[arg-type]
     assert log.randomized is not None
     with pytest.raises(DataError, match="no impression is randomized"):

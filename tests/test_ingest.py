@@ -497,7 +497,7 @@ def test_the_command(tmp_path: Path) -> None:
     (tmp_path / "log.csv").write_text("s,query_id,doc_id,rank,click\n1,1,1,x,0\n")
     failed = CliRunner().invoke(app, [*words, "--force"]).exception
     assert isinstance(failed, TooManyRejected)
-    assert failed.status == 2
+    assert failed.status == 3
     assert len(pq.read_table(tmp_path / "out.rejected.parquet")) == 1
     assert len(written(tmp_path)) == 12
 

@@ -155,7 +155,7 @@ def test_an_id_of_visits_is_refused_and_a_log_is_never_eaten(engine: Engine, sho
     with pytest.raises(TooManyRemoved) as caught:
         read_in(engine, path, tmp_path / "out", columns={**NAMES, "page_id": "cookie"})
     said = str(caught.value)
-    assert caught.value.status == 2
+    assert caught.value.status == 3
     for part in ("two_queries_on_one_page", "cookie c0", "clicked=", "rank=", "log.csv:", 'page_gap="30m"'):
         assert part in said
     assert not (tmp_path / "out").exists()

@@ -134,7 +134,7 @@ def test_chunks_do_not_change_scores(
     model = small_model(log, scaling=scaling)
     whole = model.score(lists)
     monkeypatch.setattr(scorer_module, "_CHUNK", chunk)
-    ranges = list(scorer_module._chunks(lists.offsets))
+    ranges = list(scorer_module.list_chunks(lists.offsets))
     assert len(ranges) > 3
     assert [first for first, _ in ranges] == [0, *(last for _, last in ranges[:-1])]
     assert ranges[-1][1] == len(lists)

@@ -58,6 +58,20 @@ def test_other_things_stay_as_they_are(message: str) -> None:
     assert as_flags(message, FLAGS) == message
 
 
+@pytest.mark.parametrize(
+    ("python", "flags"),
+    [
+        ('give validation=, or validate_on="nothing"', "give --validation, or --set training.validate_on=nothing"),
+        ('or set data.missing_features = "drop"', "or --set data.missing_features=drop"),
+        ("training.batch = 3 is too small", "--set training.batch=3 is too small"),
+        ('learn_from="everything" takes all', "--set training.learn_from=everything takes all"),
+        ("end it, or pass force=False", "end it, or leave out --force"),
+    ],
+)
+def test_keys_of_a_run_file_are_said_with_set(python: str, flags: str) -> None:
+    assert as_flags(python, FLAGS | {"set": "--set", "validation": "--validation"}) == flags
+
+
 def test_the_flags_of_a_command() -> None:
     commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
     ingest = flags_of(commands["ingest"].params)

@@ -87,7 +87,7 @@ def located(path: Path | str) -> Iterator[None]:
     try:
         yield
     except DataError as error:
-        if error.path is None:
+        if error.path is None and not isinstance(error, LimitError):  # which shows rows of every file
             error.path, error.args = path, (f"{printable(path)}: {error}",)
         raise
 

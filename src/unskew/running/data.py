@@ -29,7 +29,7 @@ from unskew.types import Array, Lists, Log
 
 CHECKED = 4096
 """Rows of a batch of held-out clicks."""
-ELSE = 'learn_from = "everything" takes all impressions'
+ELSE = 'learn_from="everything" takes all impressions'
 
 
 @dataclass(frozen=True)

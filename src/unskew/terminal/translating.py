@@ -12,6 +12,15 @@ from typing import Any
 FLAGS: ContextVar[dict[str, str]] = ContextVar("FLAGS", default={})  # noqa: B039
 """The flags of the command that runs."""
 _VALUE = r"""("[^"]*"|\[[^]]*\]|\{[^}]*\}|[\w%+-]+(?:\.\d+)?(?![\w/=]))"""
+_SETTING = re.compile(rf"(?:set )?((?:data|training|method|ranker)\.[a-z_]+) = {_VALUE}")
+"""A key of a run file, which a command that takes --set has no other flag for."""
+KEYS = {
+    "validate_on": "training.validate_on",
+    "learn_from": "training.learn_from",
+    "missing_features": "data.missing_features",
+    "doc_ids": "data.doc_ids",
+}
+"""Arguments of Python that a command line says with --set."""
 _GIVEN = re.compile(rf"(?<![\w./-])([a-z_]+)=(?:{_VALUE}|(?=[\s,;:.)]|$))")
 
 
@@ -25,9 +34,13 @@ def as_flags(message: str, flags: Mapping[str, str]) -> str:
     def said(found: re.Match[str]) -> str:
         flag, value = flags.get(found[1]), found[2]
         if flag is None:
-            return found[0]
+            key = KEYS.get(found[1]) if "set" in flags and value is not None else None
+            return found[0] if key is None else f"--set {key}={' '.join(_words(value))}"
         return flag if value in (None, "True") else " ".join(f"{flag} {word}" for word in _words(value))
 
+    if "set" in flags:
+        message = _SETTING.sub(lambda found: f"--set {found[1]}={' '.join(_words(found[2]))}", message)
+    message = re.sub(r"pass ([a-z_]+)=False", lambda found: f"leave out {flags.get(found[1], found[1])}", message)
     return _GIVEN.sub(said, message)
 
 

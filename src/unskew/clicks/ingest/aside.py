@@ -17,11 +17,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from unskew.clicks.engine.engine import Engine
-from unskew.clicks.ingest.columns import DETAIL, RAW, REASON
+from unskew.clicks.ingest.columns import DETAIL, FLOATS, RAW, REASON
 from unskew.clicks.ingest.formats.stage import REJECTED
 from unskew.clicks.ingest.options import OFTEN, RULES, IngestOptions
 from unskew.clicks.ingest.text import FILE, ROW
-from unskew.errors import DataError
+from unskew.errors import LimitError
 
 if TYPE_CHECKING:
     from ibis.expr.types import Table
@@ -53,12 +53,23 @@ CAUSES: Mapping[str, str] = {
     'off=["everything_clicked"] keeps the pages',
 }
 """What usually is behind a rule that fires often, and what to do."""
+MENDS: Mapping[str, str] = {
+    "not_utf8": "the file is in another encoding: iconv -f LATIN1 -t UTF-8 FILE > NEW",
+    "unreadable_timestamp": "times are ISO 8601 or numbers since 1970; [time] format in mapping= reads others",
+    "position_not_a_whole_number": "positions are whole numbers, without separators: 1234, not 1,234",
+    "click_not_0_or_1": "one row is one result shown, clicked or not, not a count of clicks",
+    "position_below_1": "positions count from 0: positions_from=0",
+    "wrong_number_of_fields": "a delimiter inside a field, or another than the header's: [files] in mapping=",
+    "unclosed_quote": 'quotes that do not enclose fields: [files] quote = "" in mapping=',
+} | {
+    f"comma_in_{name}": "write numbers with a point and without separators: 1234.5, not 1.234,5 or 1,234.5"
+    for name in FLOATS
+}
+"""What usually mends rows that are broken for a reason."""
 
 
-class TooMuchAside(DataError):
+class TooMuchAside(LimitError):
     """More of a log was put aside than is allowed."""
-
-    status = 2
 
 
 class TooManyRejected(TooMuchAside):
@@ -128,6 +139,7 @@ def refuse_broken(found: Reasons, read: int, most: float, aside: Path) -> None:
     lines = [f"{lost:,} of {read:,} rows are broken ({lost / read:.2%}), more than {most:.2%}:"]
     for name, count in found.broken.most_common():
         lines += [f"  {count:,} {name}", *map(_line, found.examples.get(name, []))]
+        lines += [f"    Usual cause: {MENDS[name]}."] if name in MENDS else []
     raise TooManyRejected("\n".join([*lines, f"They are kept in {aside}; repair them, or raise max_rejected="]))
 
 

@@ -24,6 +24,8 @@ YES, NO = ("1", "1.0", "true", "t", "yes", "y"), ("0", "0.0", "false", "f", "no"
 WHOLE = r"^\s*[0-9]{1,9}(\.0*)?\s*$"
 INTEGER = r"^-?[0-9]{1,18}$"
 _PLACES = (FILE, ROW, REASON, DETAIL)
+COMMA = r"^\s*[+-]?[0-9][0-9.]*,[0-9.,]*\s*$"
+"""A number with a comma, which some read as a point and others pass over."""
 DEEPEST = 32767
 """The last position that a log can hold."""
 FLOATS = ("display_time", "dwell_time", "propensity", "logging_score")
@@ -117,6 +119,8 @@ def typed(
                 broken.append((unread, "unreadable_timestamp"))
         elif name in FLOATS:
             made[name] = column.try_cast("float64") if kind.is_string() else column.cast("float64")
+            if kind.is_string():
+                broken.append((column.re_search(COMMA).fill_null(False), f"comma_in_{name}"))
         elif name == "randomized":
             made[name] = column if kind.is_boolean() else _click(column) == 1
         elif name == options.positions.page_number:
@@ -139,7 +143,7 @@ def _detail(table: Table, options: IngestOptions) -> Any:
     import ibis
 
     made = () if options.page else ("page_id",)
-    ours = (*made, *(name for name in REQUIRED if name != "page_id"), "timestamp", "user_id", "visit_id")
+    ours = (*made, *(name for name in REQUIRED if name != "page_id"), "timestamp", "user_id", "visit_id", *FLOATS)
     names = [name for name in ours if name in table.columns]
     whole: Any = ibis.literal("")
     for name in names:
@@ -148,22 +152,27 @@ def _detail(table: Table, options: IngestOptions) -> Any:
     return left(whole, RAW)
 
 
-def numbers_as_such(table: Table, engine: Engine) -> Table:
-    """Further columns of a text file as numbers, where every value is one; else they stay text."""
+def numbers_as_such(table: Table, engine: Engine) -> tuple[Table, list[str]]:
+    """Further columns of a text file as numbers, where every value is one; else they stay text.
+
+    Those whose numbers have commas are told.
+    """
     names = [name for name, kind in table.schema().items() if kind.is_string() and name not in (*OURS, *_PLACES)]
     if not names:
-        return table
+        return table, []
     asked: dict[str, Any] = {}
     for at, name in enumerate(names):
         text: Any = table[name]
         asked |= {f"all_{at}": text.count(), f"whole_{at}": text.re_search(INTEGER).sum()}
-        asked[f"float_{at}"] = text.try_cast("float64").count()
+        asked |= {f"float_{at}": text.try_cast("float64").count(), f"comma_{at}": text.re_search(COMMA).sum()}
     counts = engine.rows(table.agg(**asked))[0]
-    casts = {}
+    casts, commas = {}, []
     for at, name in enumerate(names):
+        if counts[f"all_{at}"] and (counts[f"comma_{at}"] or 0) * 2 > counts[f"all_{at}"]:
+            commas.append(f"{name} has numbers with commas, and stays text; write 1234.5, not 1.234,5 or 1,234.5")
         if counts[f"all_{at}"] and counts[f"float_{at}"] == counts[f"all_{at}"]:
             casts[name] = "int64" if counts[f"whole_{at}"] == counts[f"all_{at}"] else "float64"
-    return table.mutate(**{name: table[name].cast(kind) for name, kind in casts.items()}) if casts else table
+    return table.mutate(**{name: table[name].cast(kind) for name, kind in casts.items()}), commas
 
 
 def _position(column: Any) -> Any:

@@ -40,7 +40,7 @@ from unskew.clicks.ingest.source import LogSource, engine_errors, open_source
 from unskew.clicks.ingest.text import FILE, ROW
 from unskew.clicks.schema import REQUIRED
 from unskew.disk import Ours, complete_folder, parts, write_json
-from unskew.errors import DataError
+from unskew.errors import DataError, located
 
 if TYPE_CHECKING:
     from ibis.expr.types import Table
@@ -64,7 +64,11 @@ def ingest(
     out, options = Path(out), options or IngestOptions()
     several = [sources] if isinstance(sources, str | Path) else list(sources)
     aside = out.with_name(out.name + ".rejected.parquet")
-    with complete_folder(out, force=force, ours=INGESTED) as working, engine_errors(several[0]):
+    with (
+        complete_folder(out, force=force, ours=INGESTED) as working,
+        located(several[0]),
+        engine_errors(several[0]),
+    ):
         scratch = working / ".scratch"
         source = open_source(engine, several, options, scratch, kind=kind, clicks=clicks)
         try:
@@ -165,7 +169,10 @@ class _Ingest:
             self.found |= {name: {"rows": count} for name, count in joined.counts.items()}
             self.aside += joined.removed
             rows = self._stored(joined.impressions, "joined")
-        return numbers_as_such(rows, self.engine) if self.source.parsed else rows
+        if self.source.parsed:
+            rows, commas = numbers_as_such(rows, self.engine)
+            self.notes += commas
+        return rows
 
     def _whole(self, table: Table) -> Table:
         """The rows that are not broken; the others are counted and put aside."""
