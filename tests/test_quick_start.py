@@ -168,6 +168,7 @@ PAGES = sorted(
 )
 
 
+@pytest.mark.filterwarnings("ignore:.*rows were left out")  # a reader is told so as well
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_does_what_it_says(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copytree(ROOT / "examples", tmp_path / "examples")

@@ -86,8 +86,9 @@ def test_a_log_from_any_table(shown: Any, items: Any, kind: str) -> None:
 
 def test_rules_are_those_of_ingest_and_are_told(shown: Any, items: Any) -> None:
     double = pd.concat([shown, shown.iloc[:10]])
-    with pytest.warns(UserWarning, match=r"10 of 7,510 rows were left out: 10 duplicate events"):
+    with pytest.warns(UserWarning, match=r"10 of 7,510 rows were left out \(found 10 duplicate events\)") as told:
         log = unskew.Log.from_table(double, items, columns=COLUMNS)
+    assert told[0].filename == __file__
     assert len(log.row) == 7500
     assert log.summary is not None
     assert log.summary["rules"]["duplicate_events"]["rows"] == 10

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -114,7 +115,7 @@ def featured(table: Any, lists: Lists, path: Path | str = TABLE) -> Any:
     missing.note(table, query, row)
     if not missing.lost:
         return table
-    warnings.warn(f"{path}: {missing}; they were left out", stacklevel=4)
+    warnings.warn(f"{path}: {missing}; they were left out", stacklevel=outside())
     if missing.lost == missing.impressions:
         hint = "query_id and doc_id must be those of the features"
         raise DataError("no impression has features", path=path, hint=hint)
@@ -144,11 +145,18 @@ def check_names(columns: Mapping[str, str] | None, tables: Sequence[Any]) -> Non
 def warn_of_rules(summary: Mapping[str, Any]) -> None:
     """Say what of a table is not in the log, and what else is odd about it."""
     rules = {name: rule["rows"] for name, rule in summary["rules"].items() if rule["on"] and rule.get("rows")}
-    broken = summary["rejected"]["rows"]
     found = [f"{count:,} {name.replace('_', ' ')}" for name, count in rules.items()]
-    found += [f"{broken:,} broken"] if broken else []
+    found += [f"{broken:,} broken"] if (broken := summary["rejected"]["rows"]) else []
     if found:
         lost = f"{summary['rows_read'] - summary['impressions']:,} of {summary['rows_read']:,} rows were left out"
-        warnings.warn(f"{lost}: {', '.join(found)}; the log's summary has all of it", stacklevel=4)
+        warnings.warn(f"{lost} (found {', '.join(found)}); the log's summary has all of it", stacklevel=outside())
     for text in summary.get("warnings", ()):
-        warnings.warn(str(text), stacklevel=4)
+        warnings.warn(str(text), stacklevel=outside())
+
+
+def outside() -> int:
+    """How many calls up from the caller the first line is that is not ours, for warnings."""
+    depth, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).startswith("unskew."):
+        depth, frame = depth + 1, frame.f_back
+    return depth

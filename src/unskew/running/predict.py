@@ -125,9 +125,8 @@ def writing(place: str) -> Iterator[Callable[[Any], None]]:
         def write(table: Any) -> None:
             if not writers:
                 csv = place == STANDARD or place.endswith(".csv")
-                plain = {"write_options": pacsv.WriteOptions(quoting_style="needed")} if csv else {}
                 made = pacsv.CSVWriter if csv else pq.ParquetWriter
-                writers.append(made(target, table.schema, **plain))
+                writers.append(made(target, table.schema))
             writers[0].write_table(table)
 
         return write
