@@ -1,6 +1,6 @@
 """The code of a page of documentation, run block by block as a reader would run it.
 
-A page opts in with a line `<!-- tested -->`; docs/your_log.md always runs. Its fenced blocks run in order, in
+A page opts in with a line `<!-- tested -->`. Its fenced blocks run in order, in
 a folder with a copy of `examples/`:
 
 - `bash`: line by line; a line that begins with `unskew` and has nothing of a shell in it runs in this process;
@@ -164,7 +164,6 @@ PAGES = sorted(
     page.relative_to(ROOT).as_posix()
     for page in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"))
     if TESTED in page.read_text(encoding="utf-8").splitlines()
-    or (page.name == "your_log.md" and any(blocks_of(page.read_text(encoding="utf-8"))))
 )
 
 

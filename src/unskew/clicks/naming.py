@@ -9,6 +9,7 @@ from pathlib import Path
 
 from unskew.checking import did_you_mean
 from unskew.clicks.schema import OURS
+from unskew.disk import read_json
 from unskew.errors import ConfigError, DataError
 
 Columns = Mapping[str, str]
@@ -62,6 +63,16 @@ def their_columns(
             what = f"there is no column {theirs!r} for {ours}. {did_you_mean(theirs, present[:50])}"
             raise DataError(what, path=path)
     return dict(columns or {})
+
+
+def names_of(log: Path) -> dict[str, str]:
+    """What the columns of a log were called before it was ingested, {ours: theirs}; none where nobody wrote it."""
+    try:
+        names = read_json(log / "summary.json").get("names")
+    except (DataError, OSError, ValueError, AttributeError):
+        return {}
+    known = isinstance(names, dict) and all(isinstance(each, str) for pair in names.items() for each in pair)
+    return dict(names) if known and isinstance(names, dict) else {}
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from unskew.checking import require_columns, second_count
 from unskew.clicks.engine.engine import Engine, connect
 from unskew.clicks.engine.impressions import read_impressions
-from unskew.clicks.naming import Columns, told_by_their_names
+from unskew.clicks.naming import Columns, names_of, told_by_their_names
 from unskew.clicks.pages import add_page_ids
 from unskew.clicks.visits import add_visits, find_visits, require
 from unskew.disk import Ours, complete_folder, parts, write_json
@@ -61,7 +61,7 @@ def split(
             running.write_parquet(part, working / name)
         summary = {"out": str(out), "split by": split.unit, split.unit.replace("_id", "s"): split.units}
         summary |= {f"{name} from": edge for name, edge in split.boundaries.items()}
-        write_json(working / "summary.json", summary)
+        write_json(working / "summary.json", summary | {"names": names_of(impressions)})
     return summary
 
 

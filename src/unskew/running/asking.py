@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from unskew.checking import Table, read_toml
+from unskew.clicks.naming import names_of
 from unskew.errors import ConfigError
 from unskew.learning.fitting.training import Training
 from unskew.learning.methods import PACKAGES, Learner
@@ -88,6 +89,8 @@ def ask(
     if ranker is not None:
         content["ranker"] = {"name": ranker} if isinstance(ranker, str) else _table(ranker)
         said |= {"ranker.name": "ranker=", "ranker": "ranker="}
+    if not from_file and not columns and features is not None:
+        columns = remembered(source)
     for name, files in (("features", features), ("validation", validation), ("test", test)):
         if files is not None:
             say(f"data.{name}", _paths(files, here=not from_file), f"{name}=")
@@ -107,6 +110,11 @@ def ask(
         known = said if from_file else ARGUMENTS | said
         raise ConfigError(as_said(str(error), known, f"{source}: ")) from None
     return Request(file, asked, base, source, said)
+
+
+def remembered(log: Path) -> dict[str, str]:
+    """What queries and documents were called when the log was ingested, for tables of features."""
+    return {ours: theirs for ours, theirs in names_of(log).items() if ours in ("query_id", "doc_id")}
 
 
 def put(content: Table, key: str, value: object) -> None:

@@ -27,6 +27,7 @@ import numpy as np
 from unskew.clicks.counts.reduction import Counts
 from unskew.clicks.engine.parquet import impressions_in
 from unskew.clicks.log import read_log
+from unskew.clicks.opening import check_log
 from unskew.disk import complete_file
 from unskew.errors import ConfigError
 from unskew.learning.inside import gains, linear_weights
@@ -34,6 +35,7 @@ from unskew.learning.scorer import Scorer, load_scorer
 from unskew.running.data import pages_of
 from unskew.running.files import read_lists, texts_for, tracked_lists
 from unskew.running.measure import finite
+from unskew.running.naming import names_for
 from unskew.running.run import Run
 from unskew.running.standing import by_query, discounts, ratio_error
 from unskew.types import Array, Lists, ListTexts, Log
@@ -99,8 +101,9 @@ def importances(
 ) -> Importances:
     """What a run looks at: by its trees or weights, and by the clicks of a log that it did not learn from.
 
-    The log is one in memory, or a path with the files of `features` beside it. Each feature is shuffled within the
-    pages `repeats` times, on at most so many distinct `pages`.
+    The log is one in memory, or a path with the files of `features` beside it; `columns` says theirs for ours,
+    those of the run unless given. Each feature is shuffled within the pages `repeats` times, on at most so many
+    distinct `pages`.
     """
     scorer = run.model if isinstance(run, Run) else run if isinstance(run, Scorer) else load_scorer(run)
     names = scorer.names or tuple(f"feature {at + 1}" for at in range(scorer.features))
@@ -112,7 +115,9 @@ def importances(
             what = "it has neither trees nor one weight for each feature"
             raise ConfigError(f"{what}: give log= and features=, whose clicks tell what matters")
         return found
-    shown = log if isinstance(log, Log) else _read(scorer, log, features, columns, tracked, doc_ids)
+    shown = (
+        log if isinstance(log, Log) else _read(scorer, log, features, names_for(run, columns), tracked, doc_ids)
+    )
     return _permuted(found, scorer, shown, repeats, pages, seed)
 
 
@@ -130,7 +135,7 @@ def _read(
     files = [features] if isinstance(features, str | Path) else list(features)
     texts = texts_for(files) if scorer.reads else None
     lists = read_lists(files, doc_ids, texts, columns=columns, candidates=[impressions_in(log)])
-    return read_log(log, tracked_lists(scorer, lists, tracked), columns=columns)
+    return read_log(log, tracked_lists(scorer, lists, tracked), columns=check_log(Path(log), columns))
 
 
 def _by_feature(scorer: Scorer, values: Array | None) -> Array | None:

@@ -15,6 +15,7 @@ from unskew.clicks.counts.batches import Batches
 from unskew.clicks.counts.reduction import reduce_log
 from unskew.clicks.log import read_log
 from unskew.clicks.naming import Columns
+from unskew.clicks.opening import check_log
 from unskew.errors import ConfigError, DataError
 from unskew.learning.model import Model, load
 from unskew.learning.scorer import Scorer
@@ -36,6 +37,7 @@ from unskew.measuring.frequency import bucket_means
 from unskew.running.choosing import click_likelihood
 from unskew.running.files import read_lists, texts_for, tracked_lists
 from unskew.running.frequency import QueryFrequency
+from unskew.running.naming import names_for
 from unskew.running.run import Run
 from unskew.types import Array, Lists, Log
 
@@ -74,7 +76,7 @@ def measure(
     if outcomes and log is None:
         raise ConfigError("outcomes= are columns of a log: give log= too")
     convention = cast(Empty, known("empty", empty, dict.fromkeys(("skip", "zero", "one"))))
-    model = _model(run)
+    model, columns = _model(run), names_for(run, columns)
     if not isinstance(lists, Lists):
         files = [lists] if isinstance(lists, str | Path) else lists
         logs = [Path(log)] if isinstance(log, str | Path) else []
@@ -92,7 +94,7 @@ def measure(
         both = report.per_query, None if against is None else other.per_query
         result["frequency"] = measure_buckets(frequency, *both)
     if log is not None:
-        shown = log if isinstance(log, Log) else read_log(Path(log), lists, columns=columns)
+        shown = log if isinstance(log, Log) else read_log(Path(log), lists, columns=check_log(Path(log), columns))
         pages = measure_pages(model, shown, outcomes)
         result["pages"] = {name: finite(found.mean) for name, found in pages.items()}
         if against is not None:

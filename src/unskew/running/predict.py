@@ -25,6 +25,7 @@ from unskew.clicks.tables import several
 from unskew.disk import complete_file, refuse_existing
 from unskew.learning.scorer import Scorer, list_chunks, load_scorer
 from unskew.running.files import read_lists, texts_for, tracked_lists
+from unskew.running.naming import names_for
 from unskew.running.parts import log_parts
 from unskew.running.run import Run
 from unskew.types import Array, Lists
@@ -49,15 +50,17 @@ def predict(
 
     `features` are `Lists`, files or tables in memory, one or several, as those that the run was trained with;
     where none of them has both query_id and doc_id, `candidates` does: a table of pairs, such as a log. `columns`
-    says theirs for ours, and theirs come back. `out` ends in .parquet or .csv, or is - for standard output.
+    says theirs for ours, those of the run unless given, and theirs come back. `out` ends in .parquet or .csv, or
+    is - for standard output.
     """
     place = None if out is None else str(out)
     if place not in (None, STANDARD):
         known("out=", Path(str(place)).suffix, KINDS)
         refuse_existing(Path(str(place)), force=force)
     model = run.model if isinstance(run, Run) else run if isinstance(run, Scorer) else load_scorer(run)
+    columns = names_for(run, columns)
     lists = documents(model, features, candidates, columns, doc_ids=doc_ids)
-    blocks = score_blocks(model, tracked_lists(model, lists, tracked), columns or {})
+    blocks = score_blocks(model, tracked_lists(model, lists, tracked), columns)
     if place is None:
         return pa.concat_tables(blocks)
     with writing(place) as write:

@@ -136,6 +136,7 @@ class _Ingest:
             "ignored": dict(self.source.ignored),
             "notes": self.notes,
             "columns": list(written.columns),
+            "names": dict(self.options.columns),
             "sides": {name: _row_count(self.working / name) for name in self.source.sides},
         }
         made["warnings"] = warnings_of(made, self.options)
