@@ -32,7 +32,7 @@ def reference_pages() -> dict[str, str]:
 
 
 def _index() -> str:
-    lines = [f"| [{place.removesuffix('.md')}]({place}) | {about} |" for place, about in ABOUT.items()]
+    lines = [f"| [{place.removesuffix('.md').replace('_', ' ')}]({place}) | {about} |" for place, about in ABOUT.items()]
     return "\n".join(
         [
             "# Reference",
