@@ -33,6 +33,7 @@ style:
 
 types:
 	$(BIN)/mypy
+	MYPYPATH=tools/site $(BIN)/mypy tools/site
 
 habits:
 	$(BIN)/python -m pytest -q tests/test_imports.py tests/test_docs.py tests/test_site.py
