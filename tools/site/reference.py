@@ -32,7 +32,8 @@ def reference_pages() -> dict[str, str]:
 
 
 def _index() -> str:
-    lines = [f"| [{place.removesuffix('.md').replace('_', ' ')}]({place}) | {about} |" for place, about in ABOUT.items()]
+    names = {place: place.removesuffix(".md").replace("_", " ") for place in ABOUT}
+    lines = [f"| [{names[place]}]({place}) | {about} |" for place, about in ABOUT.items()]
     return "\n".join(
         [
             "# Reference",
