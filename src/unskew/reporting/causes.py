@@ -16,6 +16,8 @@ from unskew.reporting.words import listed
 
 SIZE = (420, 260)
 """Width and height of a drawn graph."""
+BESIDE = 9
+"""How far from its line a number stands, in pixels."""
 LETTER, LINE = 7.5, 20
 """Width of a letter and height of a line, in pixels: arrows end outside of names."""
 
@@ -66,11 +68,11 @@ def graph_figure(graph: CausalGraph, title: str = "") -> Any:
         width = alt.Size("weight:Q", scale=alt.Scale(domain=[0, 1], range=[0.5, 2.5]), legend=None)
         layers.append(drawn.mark_rule(color=INK.light).encode(x=x, y=y, x2="x2:Q", y2="y2:Q", size=width))
         heads = drawn.transform_filter("datum.directed").mark_point(
-            shape="triangle", filled=True, size=90, color=INK.light
+            shape="triangle", filled=True, size=90, opacity=1, color=INK.light
         )
         turn = alt.Angle("angle:Q", scale=alt.Scale(domain=[0, 360], range=[0, 360]))
         layers.append(heads.encode(x=alt.X("x2:Q", **axis), y=alt.Y("y2:Q", **axis), angle=turn))
-        labels = drawn.transform_filter("datum.label != ''").mark_text(dy=-7, fontSize=11, color=SOFT.light)
+        labels = drawn.transform_filter("datum.label != ''").mark_text(fontSize=11, color=SOFT.light)
         layers.append(labels.encode(x=alt.X("mx:Q", **axis), y=alt.Y("my:Q", **axis), text="label:N"))
     layers.append(words.mark_text(fontSize=13, fontWeight="bold", color=INK.light))
     told = f"A graph of causes, from left to right: {'; '.join(str(edge) for edge in graph.edges) or 'no edges'}."
@@ -108,13 +110,15 @@ def _line(edge: Edge, place: dict[str, tuple[float, float]]) -> dict[str, Any]:
     (x, y), (x2, y2) = place[edge.cause], place[edge.effect]
     across, up = (x2 - x) * SIZE[0], (y2 - y) * SIZE[1]
     first, last = (_clear(name, across, up) for name in (edge.cause, edge.effect))
+    length, middle = math.hypot(across, up) or 1.0, (1 + first - last) / 2
+    aside = (BESIDE + BESIDE * abs(up) / length) / length  # a number is wider than high
     return {
         "x": x + first * (x2 - x),
         "y": y + first * (y2 - y),
         "x2": x2 - last * (x2 - x),
         "y2": y2 - last * (y2 - y),
-        "mx": x + 0.4 * (x2 - x),
-        "my": y + 0.4 * (y2 - y),
+        "mx": x + middle * (x2 - x) + aside * abs(up) / SIZE[0],
+        "my": y + middle * (y2 - y) - aside * across * math.copysign(1, up) / SIZE[1],
         "angle": math.degrees(math.atan2(across, up)) % 360,
         "directed": edge.directed,
         "weight": 1.0 if edge.frequency is None else edge.frequency,

@@ -27,8 +27,13 @@ def examination_page(facts: Mapping[str, Any], origin: str = "", command: str = 
         "Examination learned from display times",
         lead,
         sections=[
-            _curve("By position", facts["by_position"], "position", "rank shown"),
-            _curve("Below the last click", _below(facts), "below", "ranks below the last click"),
+            Section(
+                "Who was looked at: mean examination",
+                figures=[
+                    _curve("By position", facts["by_position"], "position", "rank shown"),
+                    _curve("Below the last click", _below(facts), "below", "ranks below the last click"),
+                ],
+            ),
             Section(
                 "Calibration on held-out pages",
                 tables=[Table(("impressions", "predicted", "examined"), rows)],
@@ -46,7 +51,7 @@ def _below(facts: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [{**row, "below": str(row["below"]) if row["below"] else "click"} for row in rows]
 
 
-def _curve(title: str, rows: Sequence[Mapping[str, Any]], key: str, axis: str) -> Section:
+def _curve(title: str, rows: Sequence[Mapping[str, Any]], key: str, axis: str) -> Figure:
     """Mean examination along an axis, as a figure and as bars of letters."""
     points = [
         {**row, "says": f"{axis} {row[key]}: {row['mean']:.3f} of {row['impressions']:,} impressions"}
@@ -61,5 +66,5 @@ def _curve(title: str, rows: Sequence[Mapping[str, Any]], key: str, axis: str) -
     said = [f"{row['mean']:.3f}  {row['impressions']:,}" for row in rows]
     bars = bar_lines({row[key]: row["mean"] for row in rows}, said)
     told = ", ".join(f"{row[key]}: {row['mean']:.2f}" for row in rows)
-    about = {"title": f"{title}: mean examination", "description": f"Mean examination by {axis}. {told}."}
-    return Section(title, figures=[Figure(encoded.properties(width=WIDTH, height=220, **about), bars)])
+    about = {"title": title, "description": f"Mean examination by {axis}. {told}."}
+    return Figure(encoded.properties(width=WIDTH, height=220, **about), [title, *bars])

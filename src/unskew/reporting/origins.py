@@ -10,8 +10,8 @@ from unskew.clicks.simulate import BEHAVIOURS, Behaviour
 from unskew.reporting.words import listed
 
 GENERATED = "generated lists"
-BIASES = ("position", "trust", "individual")
-"""Behaviours that are called by what they are biased by."""
+BIASES = {name: f"{name} bias" for name in ("position", "trust", "individual")} | {"page": "whole-page bias"}
+"""Behaviours that have another name among people."""
 NOBODY = "no real user was involved"
 
 
@@ -21,7 +21,10 @@ def simulated_on(people: Iterable[Behaviour], lists: Sequence[str]) -> str:
     >>> simulated_on([BEHAVIOURS["cascade"]()], [GENERATED, real("MQ2008")])
     'Clicks simulated (cascade) on generated lists and on the real lists of MQ2008; no real user was involved.'
     """
-    said = "; ".join(dict.fromkeys(map(behaviour_words, people)))
+    kinds: dict[str, list[float]] = {}
+    for behaviour in people:
+        kinds.setdefault(_kind(behaviour), []).extend(_severity(behaviour))
+    said = "; ".join(_words(kind, severities) for kind, severities in kinds.items())
     return f"Clicks simulated ({said}) on {listed(list(dict.fromkeys(lists)), ' and on ')}; {NOBODY}."
 
 
@@ -36,10 +39,27 @@ def behaviour_words(behaviour: Behaviour) -> str:
     >>> behaviour_words(BEHAVIOURS["position"](severity=2.0))
     'position bias, severity 2'
     """
+    return _words(_kind(behaviour), _severity(behaviour))
+
+
+def _kind(behaviour: Behaviour) -> str:
     name = next((name for name, kind in BEHAVIOURS.items() if type(behaviour) is kind), type(behaviour).__name__)
+    return BIASES.get(name, name.replace("_", " "))
+
+
+def _severity(behaviour: Behaviour) -> list[float]:
     severity = getattr(behaviour, "severity", None)
-    words = name.replace("_", " ") + " bias" * (name in BIASES)
-    return words + (f", severity {severity:g}" if severity is not None else "")
+    return [] if severity is None else [float(severity)]
+
+
+def _words(kind: str, severities: Sequence[float]) -> str:
+    """A kind, with the least and the most severe.
+
+    >>> _words("trust bias", [1.0, 0.5, 2.0])
+    'trust bias, severity 0.5 to 2'
+    """
+    ends = sorted({min(severities), max(severities)}) if severities else []
+    return kind + (f", severity {' to '.join(f'{end:g}' for end in ends)}" if ends else "")
 
 
 def log_origin(path: Path | str) -> str:

@@ -164,7 +164,8 @@ def markdown(page: Page) -> str:
     """The page without its charts."""
     parts = [f"# {page.title}", page.origin, page.lead]
     for section in page.sections:
-        parts += [f"## {section.heading}", section.text]
+        said = section.text or section.tables or section.code
+        parts += [f"## {section.heading}", section.text] if said else []
         for table in section.tables:
             parts += [f"**{table.title}**" if table.title else "", markdown_table(table), table.legend]
         parts += ["\n".join(["```", *section.code, "```"])] if section.code else []

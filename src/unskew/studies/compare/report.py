@@ -13,6 +13,7 @@ from unskew.reporting.figures import dots_figure
 from unskew.reporting.marking import Value, with_best
 from unskew.reporting.numbers import around
 from unskew.reporting.page import Figure, Page, Section, Table, Term, write_page
+from unskew.reporting.words import listed
 from unskew.studies.compare.arms import REFERENCES, Point
 from unskew.studies.compare.cell import MEASURED
 from unskew.studies.compare.rows import SHOWN, Row, columns
@@ -63,7 +64,7 @@ def comparison_page(comparison: Comparison) -> Page:
     charts = [_chart(comparison, behaviour) for behaviour in comparison.behaviours if comparison.rows(behaviour)]
     drawn = Section("nDCG@10 on the test lists", figures=[Figure(chart) for chart in charts])
     sections = [_section(comparison, behaviour) for behaviour in comparison.behaviours]
-    failed = [f"{finding.cell}: {finding.error}" for finding in comparison.failed]
+    failed = failures(comparison)
     return Page(
         COMPARE_TITLE,
         lead(comparison),
@@ -74,6 +75,17 @@ def comparison_page(comparison: Comparison) -> Page:
         terms=terms_of(comparison),
         command=comparison.command,
     )
+
+
+def failures(comparison: Comparison) -> list[str]:
+    """What has no result and why, in a line for all seeds that failed of the same."""
+    seeds: dict[tuple[str, str], list[str]] = {}
+    for finding in comparison.failed:
+        cell, seed = str(finding.cell).rsplit(", seed ", 1)
+        seeds.setdefault((cell, str(finding.error)), []).append(seed)
+    return [
+        f"{cell}, seed{'s' * (len(each) > 1)} {listed(each)}: {error}" for (cell, error), each in seeds.items()
+    ]
 
 
 def terms_of(comparison: Comparison) -> list[Term]:
@@ -89,6 +101,7 @@ def arm_term(label: str, point: Point) -> Term:
     if label == point.method.name:
         return method_term(label, label)
     changed = point.method.model_dump(exclude_defaults=True, exclude={"name"}, mode="json")
+    changed |= point.training.model_dump(include={"learn_from"}, exclude_defaults=True)
     return method_term(label, point.method.name, ", ".join(f"{key} = {value}" for key, value in changed.items()))
 
 
@@ -108,7 +121,7 @@ def rows_table(rows: Sequence[Row], baselines: Sequence[str], how: str = "") -> 
 
 
 _ALWAYS = 7  # method, metrics, against naive and p are columns even where they are empty
-_WIDE = ("nDCG@1", "nDCG@3", "nDCG@5", "p")  # what a narrow terminal does without; marks tell as much as p
+_WIDE = ("nDCG@1", "nDCG@3", "nDCG@5", "p", "settings")  # what a narrow terminal does without, first to last
 
 
 def _chart(comparison: Comparison, behaviour: str) -> Any:

@@ -10,7 +10,7 @@ Legend: S seeds, Q queries of a seed.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from math import inf, isnan, nan
 from typing import Any
@@ -18,12 +18,15 @@ from typing import Any
 import numpy as np
 
 from unskew.measuring import PairedTest, SeedSummary, mean_over_seeds, paired_t_test
+from unskew.reporting.marking import Value, with_best
 from unskew.reporting.numbers import metric_title
 from unskew.reporting.page import Section, Table
+from unskew.studies.compare.report import SD_OVER_SEEDS
 from unskew.studies.compare.rows import marked
 from unskew.studies.reproduce.claims import CLAIM_COLUMNS, Judged, judge_values, tally
 from unskew.studies.reproduce.data import DataSet
 from unskew.studies.reproduce.recipe import Recipe, claims_for
+from unskew.studies.terms import FROM_CLICKS
 from unskew.types import Array
 
 BEHAVIOUR = "search engine"
@@ -105,16 +108,18 @@ def pooled_t_test(first: Sequence[Array], second: Sequence[Array]) -> PairedTest
 class _Cells:
     """An arm in one bucket: texts by metric, and records."""
 
-    paper: dict[str, str]
-    here: dict[str, str]
-    records: list[dict[str, Any]]
+    paper: dict[str, str] = field(default_factory=dict)
+    here: dict[str, str] = field(default_factory=dict)
+    values: dict[str, tuple[Value | None, Value | None]] = field(default_factory=dict)
+    """Gains that the paper prints, and ours."""
+    records: list[dict[str, Any]] = field(default_factory=list)
 
 
 def _cells(
     recipe: Recipe, source: DataSet, measured: Measured, bucket: str, ends: tuple[float, float]
 ) -> dict[str, _Cells]:
     assert recipe.search_engine is not None
-    made = {arm: _Cells({}, {}, []) for arm in measured.values[0]}
+    made = {arm: _Cells() for arm in measured.values[0]}
     for metric in recipe.metrics:
         values = {arm: measured.within(arm, metric, *ends) for arm in made}
         marks, base = _marks(values, measured.baselines), values[recipe.search_engine.base]
@@ -124,6 +129,7 @@ def _cells(
             paper = recipe.printed(source.name, bucket, BEHAVIOUR, arm, metric)
             cells.paper[metric] = "" if paper is None else f"{paper.value:+.2f} % {paper.mark}".strip()
             cells.here[metric] = f"{_percent(gain, mean, arm == recipe.search_engine.base)} {marks[arm]}".strip()
+            cells.values[metric] = (None if paper is None else Value(paper.value), Value.of(gain))
             about = {"data": source.name, "panel": bucket, "behaviour": BEHAVIOUR, "method": arm, "metric": metric}
             printed = {"paper_gain": None if paper is None else paper.value}
             ours = {"measured": mean, "gain": gain.mean, "gain_sd": gain.sd, "seeds": gain.seeds}
@@ -166,13 +172,21 @@ def _marks(values: Mapping[str, Sequence[Array]], baselines: Sequence[str]) -> d
 def _gain_tables(recipe: Recipe, bucket: str, cells: Mapping[str, _Cells]) -> list[Table]:
     """The main metric, paper and here, and all others in a table for the files."""
     main, others = recipe.metric, [metric for metric in recipe.metrics if metric != recipe.metric]
-    rows = [[arm, each.paper[main], each.here[main]] for arm, each in cells.items()]
-    made = [Table(("method", "paper", "here"), rows, f"{bucket}: {metric_title(main)}")]
+    made = [_gain_table([main], ("paper", "here"), cells, f"{bucket}: {metric_title(main)}")]
     if others:
-        columns = [head for metric in others for head in (f"{metric_title(metric)}: paper", "here")]
-        rest = [
-            [arm, *(cell for metric in others for cell in (each.paper[metric], each.here[metric]))]
-            for arm, each in cells.items()
-        ]
-        made.append(Table(("method", *columns), rest, f"{bucket}: other metrics", printed=False))
+        heads = [f"{metric_title(metric)}: {whose}" for metric in others for whose in ("paper", "here")]
+        title = f"{bucket}: other metrics"
+        made.append(replace(_gain_table(others, heads, cells, title), printed=False))
     return made
+
+
+def _gain_table(metrics: Sequence[str], heads: Sequence[str], cells: Mapping[str, _Cells], title: str) -> Table:
+    """Gains of these metrics, paper and here, the highest of each column marked."""
+    rows = [
+        [arm, *(text for metric in metrics for text in (each.paper[metric], each.here[metric]))]
+        for arm, each in cells.items()
+    ]
+    pairs = [[each.values[metric] for each in cells.values()] for metric in metrics]
+    columns = [[pair[side] for pair in column] for column in pairs for side in (0, 1)]
+    table = Table(("method", *heads), rows, title)
+    return with_best(table, dict(enumerate(columns, start=1)), among=FROM_CLICKS, spread=SD_OVER_SEEDS)

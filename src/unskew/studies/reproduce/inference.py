@@ -15,7 +15,7 @@ from unskew.learning.fitting.runtime import threads
 from unskew.learning.methods import Context, MethodConfig, Naive, Vectorization
 from unskew.learning.model import Model, build
 from unskew.learning.rankers import MLP
-from unskew.reporting.page import Section, Table
+from unskew.reporting.page import Section, Table, Term
 from unskew.studies.compare.data import read_data
 from unskew.studies.reproduce.data import DataSet
 from unskew.studies.reproduce.recipe import Inference, Recipe
@@ -49,7 +49,8 @@ class Timed:
 def time_models(recipe: Recipe, chosen: Sequence[DataSet], how: How) -> Tried:
     """The time of both models on each data set."""
     timed = [time_ranking(recipe, source, how) for source in chosen]
-    terms = [method_term("vectorization", "vectorization"), method_term("scalar", "naive")]
+    scalar = Term("scalar", "A ranker that gives a document one number, as most methods have.")
+    terms = [method_term("vectorization", "vectorization"), scalar]
     return Tried([_section(found) for found in timed], inference_records(timed), terms=terms)
 
 

@@ -26,6 +26,7 @@ from unskew.clicks.tracking.features import FEATURES
 from unskew.clicks.tracking.track import track
 from unskew.errors import ConfigError, RunError, UnskewError
 from unskew.measuring import measure_ranking
+from unskew.reporting.page import Term
 from unskew.running.run import learn
 from unskew.studies.compare.arms import Point
 from unskew.studies.compare.config import Asked
@@ -57,7 +58,17 @@ def run_search_engine(recipe: Recipe, chosen: Sequence[DataSet], how: How) -> Tr
         sections.append(made.section)
         records += made.records
         judged += made.judged
-    return Tried(sections, records, judged, failed, arm_terms(how.asked(recipe, chosen[0])))
+    return Tried(sections, records, judged, failed, _terms(recipe, how.asked(recipe, chosen[0])))
+
+
+def _terms(recipe: Recipe, asked: Asked) -> list[Term]:
+    """What the arms are, and what they see of a document besides or in the place of its features."""
+    sees = {"clicks": " It sees tracked clicks alone.", "both": " It sees tracked clicks too."}
+    seen = asked_engine(recipe).sees
+    return [
+        replace(term, says=term.says + sees.get(seen.get(term.name, ""), ""))
+        for term in arm_terms(asked, labels=False)
+    ]
 
 
 def measured(recipe: Recipe, source: DataSet, how: How, failed: list[str]) -> Measured:

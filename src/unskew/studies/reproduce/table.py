@@ -14,7 +14,7 @@ from unskew.reporting.numbers import around, metric_title, spread
 from unskew.reporting.page import Figure, Section, Table, Term
 from unskew.studies.compare.arms import REFERENCES
 from unskew.studies.compare.compare import compare
-from unskew.studies.compare.report import SD_OVER_SEEDS, terms_of
+from unskew.studies.compare.report import SD_OVER_SEEDS, failures, terms_of
 from unskew.studies.compare.rows import LESS_IS_BETTER, Row, marks
 from unskew.studies.compare.table import Comparison
 from unskew.studies.reproduce.claims import CLAIM_COLUMNS, Judged, judge, tally
@@ -105,7 +105,7 @@ def run_panels(recipe: Recipe, chosen: Sequence[DataSet], how: How) -> Tried:
             content = how.content(recipe, panel, source)
             name = "-".join(part for part in (source.name, panel.name.lower()) if part)
             result = compare(content, how.out / name, force=how.force, jobs=how.jobs, tell=how.tell)
-            failed += [f"{source.title}: {f.cell}: {f.error}" for f in result.failed]
+            failed += [f"{source.title}: {line}" for line in failures(result)]
             terms += terms_of(result)
             outcomes += [outcome(recipe, source, panel.name, result, name) for name in result.behaviours]
     if recipe.sweep is not None:
@@ -204,7 +204,7 @@ def others_table(recipe: Recipe, found: PanelOutcome) -> Table:
     """The same for the other metrics, values alone."""
     metrics = [metric for metric in recipe.metrics if metric != recipe.metric]
     places = {(number.method, number.metric): number for number in found.numbers}
-    columns = [head for metric in metrics for head in (f"{metric_title(metric)}: paper", "here")]
+    columns = [f"{metric_title(metric)}: {whose}" for metric in metrics for whose in ("paper", "here")]
     rows = []
     for method in dict.fromkeys(number.method for number in found.numbers):
         each = [places[method, metric] for metric in metrics]
