@@ -13,7 +13,8 @@ import torch
 
 import unskew
 from unskew.errors import ConfigError, DataError
-from unskew.running.files import open_data, read_lists
+from unskew.running.files import open_data
+from unskew.running.lists import read_lists
 from unskew.running.run_files import read_run_file
 from unskew.types import Lists
 

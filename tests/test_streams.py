@@ -83,6 +83,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "compare.toml").write_text(COMPARE_FILE)
     curve = {"alpha": [0.9] * 10, "beta": [0.1] * 10, "theta": [1 / rank for rank in range(1, 11)]}
     (folder / "curves.json").write_text(json.dumps(curve))
+    made = run("learn", folder / "run.toml", "--quiet")
+    assert made.exit_code == 0, made.exception
     return folder
 
 
@@ -99,7 +101,8 @@ def words_of(command: str, folder: Path) -> list[object]:
         "examination": (traffic, "--out", again / "model", "--trees", 2),
         "track": (traffic, "--out", again / "store"),
         "causes": (log, "--factor", "position", "--relevance", "true_relevance", "--test", "gsq", "--sample", 60),
-        "learn": (folder / "run.toml",),
+        "learn": (folder / "run.toml", "--out", again / "run"),
+        "importance": (folder / "run",),
         "impute": (folder / "run", *lists, "--out", again / "imputed.csv"),
         "measure": (folder / "run", *lists),
         "predict": (folder / "run", "--features", folder / "log.train.txt", "--out", again / "scores.parquet"),
@@ -298,6 +301,19 @@ def test_help_imports_nothing_heavy(words: str) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stderr.splitlines()[-1] == "[]"
+
+
+def test_trees_are_used_and_clicks_simulated_without_torch(world: Path, tmp_path: Path) -> None:
+    scored = ("predict", world / "run", "--features", world / "log.test.txt", "--out", tmp_path / "scores.csv")
+    made = ("simulate", *SMALL, "--pages", 50, "--out", tmp_path / "log.parquet")
+    for words in (scored, made):
+        code = (
+            f"import sys\nfrom unskew.terminal.main import main\nsys.argv = ['unskew', *{[*map(str, words)]!r}]\n"
+            "try:\n    main()\nfinally:\n    assert 'torch' not in sys.modules, 'torch was imported'\n"
+        )
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+    assert (tmp_path / "scores.csv").read_text().count("\n") > 10
 
 
 def test_the_package_itself_imports_next_to_nothing() -> None:

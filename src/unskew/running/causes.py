@@ -20,7 +20,7 @@ from unskew.disk import Ours, complete_folder, refuse_existing, write_json, writ
 from unskew.errors import ConfigError, DataError
 from unskew.learning.model import load
 from unskew.reporting.page import PAGE_FILES
-from unskew.running.files import read_lists
+from unskew.running.lists import read_lists
 from unskew.types import Array, Log
 
 USUAL = "logging_score"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -14,62 +14,23 @@ from unskew.checking import byte_count
 from unskew.clicks.counts.shard_writing import ShardSource
 from unskew.clicks.counts.shards import open_shards, shards_for
 from unskew.clicks.engine.parquet import impressions_in
-from unskew.clicks.lists.feature_table import NOT_FEATURES, is_table
-from unskew.clicks.lists.features import read_features
-from unskew.clicks.lists.letor import read_letor
-from unskew.clicks.lists.texts import has_texts, read_texts, with_texts
+from unskew.clicks.lists.feature_table import NOT_FEATURES
+from unskew.clicks.lists.texts import read_texts
 from unskew.clicks.lists.tracked import tracked_until, with_tracked
 from unskew.clicks.log import log_of
 from unskew.clicks.naming import told_by_their_names
 from unskew.clicks.opening import check_log, open_table
 from unskew.clicks.tables import featured
-from unskew.clicks.tracking.features import FEATURES
 from unskew.errors import ConfigError, DataError
 from unskew.learning.fitting.processes import first_process_first, workers_of
 from unskew.learning.methods import MethodConfig
-from unskew.learning.scorer import Scorer
 from unskew.running.data import TrainingData, own_lists, split
+from unskew.running.lists import read_lists, texts_for
 from unskew.running.parts import RunLogs, logs_of
 from unskew.running.run_files import IN_MEMORY
 from unskew.running.settings import DataFiles, Paths, Settings
 from unskew.running.shards import ShardData
 from unskew.types import Lists, Log
-
-
-def read_lists(
-    files: Sequence[str | Path],
-    doc_ids: bool,
-    texts: Sequence[str | Path] | None = None,
-    *,
-    columns: Mapping[str, str] | None = None,
-    candidates: Sequence[Path] = (),
-    taken: Mapping[str, bool] | None = None,
-) -> Lists:
-    """One set of lists from one or several files: tables by their ending, else LETOR; with `texts` from there.
-
-    `columns` are our names to theirs in tables, and `candidates` logs that say which documents a query has where
-    the tables do not; `taken` are the features that a model takes.
-    """
-    if not is_table(files[0]):
-        lists = read_letor(files[0] if len(files) == 1 else list(files), doc_ids=doc_ids)
-    elif has_texts(files, alone=True):
-        return read_texts(files)
-    else:
-        keys = {name: theirs for name, theirs in (columns or {}).items() if name in NOT_FEATURES}
-        lists = read_features(list(files), columns=keys, candidates=list(candidates) or None, taken=taken)
-    return lists if texts is None else with_texts(lists, texts)
-
-
-def texts_for(*sources: Sequence[str | Path]) -> Sequence[str | Path]:
-    """Where texts come from: the first of these tables with columns of text."""
-    for source in sources:
-        if source and is_table(source[0]) and has_texts(source):
-            return source
-    raise DataError(
-        "the ranker reads text, and there is none",
-        path=next(source[0] for source in sources if source),
-        hint="name a table with query_id, doc_id, query_text, title and abstract: data.texts",
-    )
 
 
 def open_data(base: Path, files: DataFiles, asked: Settings) -> tuple[TrainingData, Lists | Log | None]:
@@ -143,19 +104,6 @@ class RunFiles:
     def within(self, paths: Paths | None) -> tuple[Path, ...]:
         """Paths from the working folder."""
         return tuple(self.base / path for path in ((paths,) if isinstance(paths, str) else paths or ()))
-
-
-def tracked_lists(model: Scorer, lists: Lists, store: Path | str | None) -> Lists:
-    """The lists as a model takes them: with the clicks of a tracking store, or an error where one is missing."""
-    if store is not None:
-        return with_tracked(lists, store)
-    if model.features == lists.dim + len(FEATURES):
-        raise DataError(
-            f"the run has {len(FEATURES)} features more than these lists, as many as tracked clicks have",
-            path=lists.name,
-            hint="give the store that it was trained with, tracked=",
-        )
-    return lists
 
 
 def open_log(

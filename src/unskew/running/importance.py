@@ -33,7 +33,7 @@ from unskew.errors import ConfigError
 from unskew.learning.inside import gains, linear_weights
 from unskew.learning.scorer import Scorer, load_scorer
 from unskew.running.data import pages_of
-from unskew.running.files import read_lists, texts_for, tracked_lists
+from unskew.running.lists import read_lists, texts_for, tracked_lists
 from unskew.running.measure import finite
 from unskew.running.naming import names_for
 from unskew.running.run import Run

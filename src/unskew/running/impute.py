@@ -21,7 +21,7 @@ from unskew.checking import known
 from unskew.disk import complete_file, refuse_existing
 from unskew.errors import ConfigError
 from unskew.learning.model import Model, load
-from unskew.running.files import read_lists, texts_for, tracked_lists
+from unskew.running.lists import read_lists, texts_for, tracked_lists
 from unskew.types import Array, ClickBatch, Lists
 
 WRITERS = {".csv": pacsv.write_csv, ".parquet": pq.write_table}

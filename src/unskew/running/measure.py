@@ -35,8 +35,8 @@ from unskew.measuring import (
 )
 from unskew.measuring.frequency import bucket_means
 from unskew.running.choosing import click_likelihood
-from unskew.running.files import read_lists, texts_for, tracked_lists
 from unskew.running.frequency import QueryFrequency
+from unskew.running.lists import read_lists, texts_for, tracked_lists
 from unskew.running.naming import names_for
 from unskew.running.run import Run
 from unskew.types import Array, Lists, Log

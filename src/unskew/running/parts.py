@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,7 +14,9 @@ import pyarrow.parquet as pq
 from unskew.clicks.engine.parquet import impressions_in, parquet_files
 from unskew.disk import restore
 from unskew.errors import ConfigError, DataError
-from unskew.running.settings import DataFiles, Paths
+
+if TYPE_CHECKING:
+    from unskew.running.settings import DataFiles, Paths
 
 PARTS = ("train", "validation", "test")
 """Folders of a log that was cut."""

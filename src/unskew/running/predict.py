@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -24,11 +24,13 @@ from unskew.clicks.lists.features import read_features
 from unskew.clicks.tables import several
 from unskew.disk import complete_file, refuse_existing
 from unskew.learning.scorer import Scorer, list_chunks, load_scorer
-from unskew.running.files import read_lists, texts_for, tracked_lists
+from unskew.running.lists import read_lists, texts_for, tracked_lists
 from unskew.running.naming import names_for
 from unskew.running.parts import log_parts
-from unskew.running.run import Run
 from unskew.types import Array, Lists
+
+if TYPE_CHECKING:
+    from unskew.running.run import Run
 
 KINDS = (".parquet", ".csv")
 STANDARD = "-"
@@ -57,7 +59,8 @@ def predict(
     if place not in (None, STANDARD):
         known("out=", Path(str(place)).suffix, KINDS)
         refuse_existing(Path(str(place)), force=force)
-    model = run.model if isinstance(run, Run) else run if isinstance(run, Scorer) else load_scorer(run)
+    opened = load_scorer(run) if isinstance(run, str | Path) else run
+    model = opened if isinstance(opened, Scorer) else opened.model
     columns = names_for(run, columns)
     lists = documents(model, features, candidates, columns, doc_ids=doc_ids)
     blocks = score_blocks(model, tracked_lists(model, lists, tracked), columns)

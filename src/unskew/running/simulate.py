@@ -18,7 +18,7 @@ from unskew.disk import refuse_existing
 from unskew.errors import ConfigError
 from unskew.measuring import ndcg_metric
 from unskew.reporting.origins import behaviour_words
-from unskew.running.files import read_lists
+from unskew.running.lists import read_lists
 from unskew.types import Array, Lists, Log
 
 SYNTHETIC = "synthetic"

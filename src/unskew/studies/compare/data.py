@@ -15,8 +15,8 @@ from unskew.clicks.lists.scaling import fit_scaler
 from unskew.errors import DataError
 from unskew.reporting.origins import GENERATED, real
 from unskew.reporting.words import listed
-from unskew.running.files import read_lists
 from unskew.running.folder import fingerprint
+from unskew.running.lists import read_lists
 from unskew.running.simulate import synthetic_parts
 from unskew.studies.compare.config import CompareData
 from unskew.types import Lists
