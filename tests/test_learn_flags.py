@@ -118,6 +118,12 @@ def test_a_run_from_flags_can_be_run_again_from_its_folder(world: World, tmp_pat
     assert (tmp_path / "two" / "weights.safetensors").read_bytes() == (out / "weights.safetensors").read_bytes()
 
 
+def test_in_python_nothing_need_be_written(world: World) -> None:
+    run = unskew.learn(world.path("log.parquet"), features=world.path("lists.txt"), ranker="linear", steps=3)
+    assert run.folder is None
+    assert run.fit.status == "finished"
+
+
 def test_a_run_file_keeps_what_flags_do_not_say(world: World) -> None:
     path = world.folder / "linear.toml"
     path.write_text(

@@ -57,6 +57,19 @@ def test_swaps_recover_examination(log_file: Path) -> None:
     assert found.weight == pytest.approx(1 / found.examination)
 
 
+def test_ipw_takes_swaps(log_file: Path) -> None:
+    features = {
+        "query_id": np.repeat(np.arange(40), 8),
+        "doc_id": np.tile(np.arange(8), 40),
+        "x": np.arange(320) / 9,
+    }
+    method = unskew.methods.IPW(propensity="swaps")
+    run = unskew.learn(log_file, method, features=features, ranker="linear", steps=2)
+    assert run.propensity() == pytest.approx(
+        unskew.propensity(log_file).examination, rel=0.1
+    )  # nine in ten queries
+
+
 def test_swaps_by_hand() -> None:
     """One document at two ranks: the ratio of its click rates."""
     position = np.array([1] * 40 + [2] * 40)

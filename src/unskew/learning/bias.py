@@ -8,13 +8,16 @@ from __future__ import annotations
 import csv
 import json
 import warnings
+from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from unskew.errors import ConfigError, DataError
+from unskew.learning.swaps import swap_propensity
 from unskew.types import Array, Log
 
 
@@ -46,7 +49,7 @@ def randomized_propensity(log: Log) -> Array:
     if log.randomized is None or not log.randomized.any():
         raise DataError(
             "the log has no randomized pages",
-            hint='simulate with randomized=0.05, or give propensities, or use method "dla"',
+            hint='mark shuffled pages, or take propensity = "swaps", numbers, or the method dla',
         )
     page = np.repeat(np.arange(len(log)), log.sizes)
     top = log.randomized & (log.position == 1)
@@ -124,5 +127,17 @@ def oracle_propensity(log: Log) -> Array:
     return ratio
 
 
-MEASURES = {"randomized": randomized_propensity, "oracle": oracle_propensity}
-"""How propensities can be measured on a log, by name."""
+def swapped_propensity(log: Log) -> Array:
+    """Examination relative to rank 1, from documents that the log shows at several ranks: see `swaps`."""
+    query = np.repeat(log.query, log.sizes).astype(np.int64)
+    return swap_propensity(query * (int(log.row.max(initial=0)) + 1) + log.row, log.position, log.click)
+
+
+Measured = Literal["randomized", "swaps", "oracle"]
+"""How propensities can be measured on a log."""
+MEASURES: dict[Measured, Callable[[Log], Array]] = {
+    "randomized": randomized_propensity,
+    "swaps": swapped_propensity,
+    "oracle": oracle_propensity,
+}
+"""What measures them, by name."""

@@ -45,8 +45,12 @@ class Request:
     said: Mapping[str, str] = field(default_factory=dict)
     """Keys that arguments said, by their names."""
 
+    def place(self, out: Path | str | None) -> Path | None:
+        """Where the run goes, if anywhere."""
+        return None if out is None and self.file.out is None else self.folder(out)
+
     def folder(self, out: Path | str | None) -> Path:
-        """Where the run goes."""
+        """Where the run goes; an error where nobody says."""
         if out is None and self.file.out is None and self.source.suffix != ".toml":
             raise ConfigError("out=: missing; say where the run is to be written")
         return run_folder(self.source, self.file, out)

@@ -23,9 +23,8 @@ from unskew.clicks.opening import open_table
 from unskew.clicks.schema import check_values, read_feedback, whole_numbers
 from unskew.disk import complete_file
 from unskew.errors import ConfigError, DataError
-from unskew.learning.bias import randomized_propensity
+from unskew.learning.bias import randomized_propensity, swapped_propensity
 from unskew.learning.scorer import Scorer, load_scorer
-from unskew.learning.swaps import swap_propensity
 from unskew.running.run import Run
 from unskew.types import Array, Lists, Log
 
@@ -128,8 +127,7 @@ def of_log(log: Log, by: By | None) -> tuple[Array, str]:
     if by == "shuffled" or (by is None and shuffled):
         theta, how = randomized_propensity(log), WAYS["shuffled"]
     else:
-        query = np.repeat(log.query, log.sizes)
-        theta, how = swap_propensity(_pair(query, log.row), log.position, log.click), WAYS["swaps"]
+        theta, how = swapped_propensity(log), WAYS["swaps"]
     return np.asarray(theta, np.float64), how
 
 
@@ -156,9 +154,3 @@ def as_log(source: Any, feedback: str | None, columns: Mapping[str, str] | None)
         log = in_order(nothing, page, query, columns_of, names, path)[0]
     extra = dict(log.columns)
     return Log(log.lists, log.query, log.offsets, log.row, log.position, log.click, extra.pop("shuffled", None))
-
-
-def _pair(query: Array, row: Array) -> Array:
-    """A number for every query and document."""
-    pairs: Array = query.astype(np.int64) * (int(row.max(initial=0)) + 1) + row
-    return pairs

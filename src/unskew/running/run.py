@@ -145,9 +145,7 @@ def learn(
             options=options,
             settings=told(missing_features, encoding),
         )
-        return learn_file(
-            asking.base, asking.file, asking.settings, asking.folder(out), force=force, report=report
-        )
+        return learn_file(asking.base, asking.file, asking.settings, asking.place(out), force=force, report=report)
     reader = TableReader(columns, feedback, kept_columns(factors, method), missing_features or "error")
     data = reader.given(source, features, validation, test)
     asked = settings(method or "dla", ranker, scaling, training, options, data.validation, factors)
@@ -158,13 +156,20 @@ def learn(
 
 
 def learn_file(
-    base: Path, file: RunFile, asked: Settings, out: Path, *, force: bool = False, report: Report | None = None
+    base: Path,
+    file: RunFile,
+    asked: Settings,
+    out: Path | None,
+    *,
+    force: bool = False,
+    report: Report | None = None,
 ) -> Run:
     """Run a run file whose paths are relative to `base`; under torchrun every process calls this."""
-    refuse_to_overwrite(out, force)  # before minutes of reading
+    if out is not None:
+        refuse_to_overwrite(out, force)  # before minutes of reading
     with process_group(asked.training):
         data, test = open_data(base, file.data, asked)
-        again = run_toml(base, file, asked, out)
+        again = None if out is None else run_toml(base, file, asked, out)
         return run(asked, data, test=test, out=out, force=force, report=report, run_file=again)
 
 

@@ -13,6 +13,7 @@ from unskew.checking import Config
 from unskew.clicks.counts.candidates import by_query
 from unskew.clicks.counts.reduction import Counts, Facts, Reduction, reduce_log
 from unskew.clicks.presentation import NO_COLUMNS, Presentation
+from unskew.learning.bias import Measured
 from unskew.learning.curves import EXAMINATION, Curve
 from unskew.types import Array, ClickBatch, Log
 
@@ -93,7 +94,7 @@ class Learner(Config):
         return False
 
     @property
-    def measured(self) -> Literal["randomized", "oracle"] | None:
+    def measured(self) -> Measured | None:
         """How the log's propensities are to be measured before training; None where the method needs none."""
         return None
 

@@ -25,7 +25,7 @@ from pydantic import Field, field_validator
 from torch import Tensor, nn
 
 from unskew.errors import DataError
-from unskew.learning.bias import at_rank, checked_propensities, read_propensities
+from unskew.learning.bias import MEASURES, Measured, at_rank, checked_propensities, read_propensities
 from unskew.learning.losses import LOSSES, softmax_loss
 from unskew.learning.methods.contract import Context, MethodConfig, MethodModule
 from unskew.learning.methods.naive import NaiveMethod
@@ -49,20 +49,20 @@ class Propensities(MethodConfig):
     """Base of the configs that need to know examination before they train."""
 
     propensity: Annotated[tuple[float, ...], Field(strict=False)] | str = "randomized"
-    """`randomized`: from the shuffled pages of the log; `oracle`: the simulator's; a .json or .csv file; or one
-    number per rank."""
+    """`randomized`: from the shuffled pages of the log; `swaps`: from documents that it shows at several ranks;
+    `oracle`: the simulator's; a .json or .csv file; or one number per rank."""
 
     @field_validator("propensity")
     @classmethod
     def _known(cls, given: tuple[float, ...] | str) -> tuple[float, ...] | str:
-        if isinstance(given, str) and given not in ("randomized", "oracle") and Path(given).suffix not in FILES:
-            raise ValueError(f"give randomized, oracle, a .json or .csv file, or numbers, not {given!r}")
+        if isinstance(given, str) and given not in MEASURES and Path(given).suffix not in FILES:
+            raise ValueError(f"give {', '.join(MEASURES)}, a .json or .csv file, or numbers, not {given!r}")
         return given
 
     @property
-    def measured(self) -> Literal["randomized", "oracle"] | None:
+    def measured(self) -> Measured | None:
         """How they are to be measured on the log; None where they are given."""
-        return self.propensity if self.propensity in ("randomized", "oracle") else None  # type: ignore[return-value]
+        return self.propensity if self.propensity in MEASURES else None
 
     def located(self, folder: Path) -> Self:
         """The same with the file taken from this folder."""
