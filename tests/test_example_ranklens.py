@@ -18,7 +18,7 @@ from unskew.clicks.ingest.options import IngestOptions
 from unskew.types import Lists, Log
 
 ROOT = Path(__file__).resolve().parent.parent
-SAMPLE = ROOT / "tests" / "samples" / "ranklens" / "events.jsonl"
+SAMPLE = ROOT / "tests" / "samples" / "metarank" / "events.jsonl"
 MOVIES, WIDTH, VISITS = 60, 12, 150
 
 
@@ -94,8 +94,8 @@ def test_runs_on_made_up_events(example: dict[str, ModuleType], tmp_path: Path) 
 
 def test_movies_of_the_sample(example: dict[str, ModuleType], tmp_path: Path) -> None:
     stage = Stage(tmp_path / "stage")
-    READERS["ranklens"]([SAMPLE], stage, IngestOptions(reader={"items": True}))
-    movies = example["ranklens_movies"].read_movies(stage.close().sides["items"])
+    READERS["metarank"]([SAMPLE], stage, IngestOptions())
+    movies = example["ranklens_movies"].read_movies(stage.close().sides["item_fields"])
     assert movies["m1"]["genres"] == ["drama", "comedy"]
     assert movies["m1"]["vote_avg"] == [6.5]
     made = example["ranklens_movies"].features([movies["m1"], {}, {"vote_cnt": [9.0], "budget": [1.0]}], common=1)

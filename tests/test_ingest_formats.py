@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
+import unskew
 from unskew.errors import ConfigError, DataError
 from unskew.terminal.main import app
 
@@ -103,13 +104,13 @@ CASES = {
         removed={"clicks_without_impression": 2},
         sides={"labels": 2},
     ),
-    "ranklens": Case(
-        "ranklens",
+    "metarank": Case(
+        "metarank",
         "",
         [("r1", "m1", 1, 0), ("r1", "m2", 2, 1), ("r1", "m3", 3, 0), ("r2", "m3", 1, 0)],
         records=7,
-        mapping="[reader]\nitems = true\nrandomized = true",
-        sides={"items": 5},
+        mapping="[reader]\nitem_fields = true\nrandomized = true",
+        sides={"items": 1, "item_fields": 5},
         further={"randomized": [True] * 4, "logging_score": [0.5, 0.25, None, None]},
     ),
 }
@@ -237,3 +238,63 @@ def test_a_ranker_is_learned_from_the_folder_that_ingest_wrote(tmp_path: Path) -
     ended = CliRunner().invoke(app, ["learn", str(tmp_path / "run.toml"), "--quiet"])
     assert ended.exception is None, ended.exception
     assert (tmp_path / "run" / "metrics.json").is_file()
+
+
+def test_items_of_metarank_are_a_table_of_features(tmp_path: Path) -> None:
+    """The latest values; few texts of a list have a column each, of many the first one counts."""
+
+    def item(doc: str, at: int, **fields: Any) -> dict[str, Any]:
+        named = [{"name": name, "value": value} for name, value in fields.items()]
+        return {
+            "event": "item",
+            "id": f"{doc}{at}",
+            "item": doc,
+            "timestamp": f"{1636907100000 + at}",
+            "fields": named,
+        }
+
+    many = [f"tag {at}" for at in range(60)]
+    events = [
+        item("m1", 0, price=3, brand="acme", genres=["drama", "comedy"], tags=many, new=True),
+        item("m1", 9, price=4.5, genres=["drama"]),
+        item("m2", 0, Brand="bolt", genres="comedy", price=[7, 8], doc_id="own"),
+        {"event": "ranking", "id": "r1", "timestamp": 1636993834000, "items": [{"id": "m1"}, {"id": "m2"}]},
+        {
+            "event": "interaction",
+            "id": "i",
+            "ranking": "r1",
+            "timestamp": 1636993835000,
+            "type": "click",
+            "item": "m1",
+        },
+    ]
+    (tmp_path / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+    made = command(tmp_path / "events.jsonl", tmp_path / "out", "metarank")
+    assert made["sides"] == {"items": 2}
+    rows = {row.pop("doc_id"): row for row in pq.read_table(tmp_path / "out" / "items").to_pylist()}
+    assert rows["m1"] == {
+        "Brand": None,
+        "brand 2": "acme",
+        "item_doc_id": None,
+        "genres=comedy": 0,
+        "genres=drama": 1,
+        "genres count": 1,
+        "new": 1,
+        "price": 4.5,
+        "price count": 1,
+        "tags": "tag 0",
+        "tags count": 60,
+    }
+    assert {
+        name: rows["m2"][name] for name in ("Brand", "item_doc_id", "genres=comedy", "price", "price count")
+    } == {
+        "Brand": "bolt",
+        "item_doc_id": "own",
+        "genres=comedy": 1,
+        "price": 7,
+        "price count": 2,
+    }
+    lists = unskew.read_features(
+        tmp_path / "out" / "items", candidates=tmp_path / "out" / "impressions", cache=False
+    )
+    assert len(lists.features) == 2

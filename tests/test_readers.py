@@ -215,8 +215,8 @@ def test_yandex(tmp_path: Path) -> None:
     assert (staged.rows_read, staged.rejected) == (10, None)
 
 
-def test_ranklens(tmp_path: Path) -> None:
-    staged = stage(tmp_path, "ranklens", "events.jsonl", reader={"items": True, "randomized": True})
+def test_metarank(tmp_path: Path) -> None:
+    staged = stage(tmp_path, "metarank", "events.jsonl", reader={"randomized": True})
     names = ("page_id", "visit_id", "user_id", "query_id", "doc_id", "position", "logging_score", "randomized")
     assert pick(rows(staged.impressions), *names) == [
         ("r1", "v1", "u1", "all", "m1", 1, 0.5, True),
@@ -227,17 +227,15 @@ def test_ranklens(tmp_path: Path) -> None:
     assert pick(rows(staged.clicks), "page_id", "doc_id", "timestamp") == [
         ("r1", "m2", datetime(2021, 11, 15, 16, 30, 39, tzinfo=UTC))
     ]
-    assert pick(rows(staged.sides["items"]), "doc_id", "name", "number", "text") == [
-        ("m1", "title", None, "A film"),
-        ("m1", "vote_avg", 6.5, None),
-        ("m1", "genres", None, "drama"),
-        ("m1", "genres", None, "comedy"),
-        ("m1", "is_new", 1.0, None),
+    assert pick(rows(staged.sides["item_fields"]), "doc_id", "name", "number", "text", "place") == [
+        ("m1", "title", None, "A film", None),
+        ("m1", "vote_avg", 6.5, None, None),
+        ("m1", "genres", None, "drama", 0),
+        ("m1", "genres", None, "comedy", 1),
+        ("m1", "is_new", 1.0, None, None),
     ]
     assert staged.ignored == {"other_interaction": 1, "click_without_ranking": 1, "user_event": 1}
-    plain = stage(tmp_path / "plain", "ranklens", "events.jsonl")
-    assert plain.ignored["item_event"] == 1
-    assert plain.sides == {}
+    plain = stage(tmp_path / "plain", "metarank", "events.jsonl")
     assert "randomized" not in rows(plain.impressions)[0]
 
 
@@ -247,7 +245,7 @@ def test_ranklens_real_data_has_the_click_rates_that_it_is_known_for(tmp_path: P
     if not path.exists():
         pytest.skip("no RankLens data")
     target = Stage(tmp_path)
-    READERS["ranklens"]([path], target, IngestOptions())
+    READERS["metarank"]([path], target, IngestOptions())
     staged = target.close()
     assert (staged.impression_rows, staged.click_rows, staged.rejected_rows) == (9_800 * 24, 46_125, 0)
     shown = pq.read_table(staged.impressions, columns=["page_id", "doc_id", "position"]).to_pydict()

@@ -31,7 +31,7 @@ GOOD = {
     "tiangong": '<session num="1">\n<interaction num="1">\n<query_id>q</query_id><results>\n'
     '<result rank="1"><docid>d</docid></result></results>\n</interaction>\n</session>',
     "yandex": "1\t0\tQ\t2\t3\t4\t5",
-    "ranklens": '{"event":"ranking","id":"r","items":[{"id":"m"}]}',
+    "metarank": '{"event":"ranking","id":"r","items":[{"id":"m"}]}',
 }
 
 
@@ -107,15 +107,15 @@ BROKEN = [
     ("yandex", b"1\t0\tQ\t2\t3" + b"\t4" * 20_000, "too_many_results"),
     ("yandex", b"1\t2\t3\t7", "bad_label"),
     ("yandex", b"1\t0\tC\t\xff", "not_utf8"),
-    ("ranklens", b"{}", "missing_event"),
-    ("ranklens", b'{"event":"dance"}', "unknown_event"),
-    ("ranklens", b'{"event":"ranking","id":"r","items":[]}', "missing_items"),
-    ("ranklens", b'{"event":"ranking","id":"r","items":["m"]}', "bad_items"),
-    ("ranklens", b'{"event":"ranking","items":[{"id":"m"}]}', "missing_id"),
-    ("ranklens", b'{"event":"ranking","id":"r","items":[{"id":"m","relevancy":"high"}]}', "bad_relevancy"),
-    ("ranklens", b'{"event":"ranking","id":"r","fields":{},"items":[{"id":"m"}]}', "bad_fields"),
-    ("ranklens", b'{"event":"interaction","ranking":"r","type":"click"}', "missing_item"),
-    ("ranklens", b'{"event":"item","item":"m","fields":[{"name":"n","value":{"a":1}}]}', "bad_fields"),
+    ("metarank", b"{}", "missing_event"),
+    ("metarank", b'{"event":"dance"}', "unknown_event"),
+    ("metarank", b'{"event":"ranking","id":"r","items":[]}', "missing_items"),
+    ("metarank", b'{"event":"ranking","id":"r","items":["m"]}', "bad_items"),
+    ("metarank", b'{"event":"ranking","items":[{"id":"m"}]}', "missing_id"),
+    ("metarank", b'{"event":"ranking","id":"r","items":[{"id":"m","relevancy":"high"}]}', "bad_relevancy"),
+    ("metarank", b'{"event":"ranking","id":"r","fields":{},"items":[{"id":"m"}]}', "bad_fields"),
+    ("metarank", b'{"event":"interaction","ranking":"r","type":"click"}', "missing_item"),
+    ("metarank", b'{"event":"item","item":"m","fields":[{"name":"n","value":{"a":1}}]}', "bad_fields"),
 ]  # fmt: skip
 
 
@@ -367,7 +367,7 @@ def test_every_reader_has_the_same_clock(tmp_path: Path, when: float | str) -> N
     ranking = {"event": "ranking", "id": "r", "items": [{"id": "m"}], "timestamp": when}
     pages = {
         "ubi": json.dumps(ubi),
-        "ranklens": json.dumps(ranking),
+        "metarank": json.dumps(ranking),
         "tiangong": GOOD["tiangong"].replace("<interaction", f'<interaction starttime="{when}"'),
     }
     for reader, text in pages.items():

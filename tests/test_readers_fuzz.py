@@ -117,7 +117,7 @@ NAMES = {
         "event_attributes.object.object_id",
         "event_attributes.position.ordinal",
     ],
-    "ranklens": ["event", "id", "items", "item", "fields", "type", "ranking", "timestamp", "user", "page"],
+    "metarank": ["event", "id", "items", "item", "fields", "type", "ranking", "timestamp", "user", "page"],
 }
 VALUES = st.sampled_from(["click", "ranking", "interaction", "item", "q", 1, 0, [], ["a", "b"], [{"id": "a"}]])
 

@@ -31,10 +31,10 @@ import unskew
 def prepare(events: Path, out: Path, plan: Plan) -> Data:
     """Ingest without the spam, split by time, and make features of the movies."""
     mapping = Path(__file__).with_suffix(".toml")
-    summary = unskew.ingest(events, out / "log", format="ranklens", mapping=mapping, threads=1)
+    summary = unskew.ingest(events, out / "log", format="metarank", mapping=mapping, threads=1)
     split = unskew.split(out / "log", out / "parts", validation=0.1, test=0.2, threads=1)
     impressions, table = out / "log" / "impressions", out / "features.parquet"
-    names = write_features(read_movies(out / "log" / "items"), impressions, table, common=plan.common)
+    names = write_features(read_movies(out / "log" / "item_fields"), impressions, table, common=plan.common)
     lists = unskew.read_features(table, cache=False)
     whole, train, validation, test = (
         unskew.read_log(path, lists, keep=["visit_id"])

@@ -1,4 +1,4 @@
-"""Movies as feature vectors: the table items/ of the log, one row per movie that was shown.
+"""Movies as feature vectors: the table item_fields/ of the log, one row per movie that was shown.
 
     popularity, vote_cnt, budget    log(1 + x): TMDB's popularity, number of votes, dollars
     vote_avg, runtime               as they are: mean vote, minutes

@@ -117,7 +117,7 @@ def ingest(
     format: Annotated[
         str | None,
         typer.Option(
-            help="parquet, csv, tsv, jsonl, ubi, baidu, tiangong, yandex, ranklens.",
+            help="parquet, csv, tsv, jsonl, ubi, baidu, tiangong, yandex, metarank.",
             autocompletion=names_of("formats", "parquet", "csv", "tsv", "jsonl"),
         ),
     ] = None,

@@ -45,7 +45,7 @@ from unskew.errors import DataError, located
 if TYPE_CHECKING:
     from ibis.expr.types import Table
 
-INGESTED = Ours("summary.json", ("rejected.parquet", *parts("impressions", *SIDES)))
+INGESTED = Ours("summary.json", ("rejected.parquet", *parts("impressions", "items", *SIDES)))
 """What lies in a folder of an ingested log."""
 OURS = (FILE, ROW, REASON, DETAIL)
 

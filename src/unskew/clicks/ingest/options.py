@@ -89,7 +89,7 @@ class Events(Config):
     impression: Names = ("impression", "view", "impress", "show")
     """Its values for a result that was shown."""
     click: Names = ("click", "clicked", "click_through")
-    """Its values for a click; also the actions that are clicks in the formats ubi and ranklens."""
+    """Its values for a click; also the actions that are clicks in the formats ubi and metarank."""
 
 
 class Robots(Config):
@@ -136,9 +136,9 @@ class ReaderOptions(Config):
     """Settings of the formats that have a reader of their own; each reader uses those that concern it."""
 
     randomized: bool = False
-    """Mark every result as shown in random order; for logs known to be shuffled, as RankLens is (ranklens)."""
-    items: bool = False
-    """Also keep the fields of the items, as the side table `items` (ranklens)."""
+    """Mark every result as shown in random order; for logs known to be shuffled, as RankLens is (metarank)."""
+    item_fields: bool = False
+    """Also keep every value of the fields of items, as the side table `item_fields` (metarank)."""
     longest_line: int = Field(default=10 * 2**20, ge=1)
     """Bytes of a record; longer ones are rejected without being held."""
     most_results: int = Field(default=10_000, ge=1, le=32_767)

@@ -25,6 +25,8 @@ from unskew.errors import ConfigError, DataError, printable
 if TYPE_CHECKING:
     from ibis.expr.types import Table
 
+    from unskew.clicks.ingest.formats.stage import Staged
+
 OF_CLICKS = ("page_id", "doc_id", "position", "timestamp", "dwell_time")
 """Columns that a click event may have, besides serp_*."""
 
@@ -243,8 +245,21 @@ def _named_format(
         ignored=dict(staged.ignored),
         notes=staged.notes,
         base=1,
-        sides={name: path for name, path in staged.sides.items() if path is not None},
+        sides=_sides(staged, options, engine, scratch),
     )
+
+
+def _sides(staged: Staged, options: IngestOptions, engine: Engine, scratch: Path) -> dict[str, Path]:
+    """Folders of the tables beside the log; the fields of items also as a table of features."""
+    sides = {name: path for name, path in staged.sides.items() if path is not None}
+    if (fields := sides.get("item_fields")) is not None:
+        from unskew.clicks.ingest.formats.items import write_items
+
+        sides["items"] = scratch / "items"
+        write_items(fields, sides["items"], engine)
+        if not options.reader.item_fields:
+            del sides["item_fields"]
+    return sides
 
 
 @contextmanager

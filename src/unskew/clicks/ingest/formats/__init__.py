@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from unskew.clicks.ingest.formats.baidu import read_baidu
-from unskew.clicks.ingest.formats.ranklens import read_ranklens
+from unskew.clicks.ingest.formats.metarank import read_metarank
 from unskew.clicks.ingest.formats.stage import Stage
 from unskew.clicks.ingest.formats.tiangong import read_tiangong
 from unskew.clicks.ingest.formats.ubi import read_ubi
@@ -18,7 +18,7 @@ Reader = Callable[[Sequence[Path], Stage, IngestOptions], None]
 
 READERS: Mapping[str, Reader] = {
     "baidu": read_baidu,
-    "ranklens": read_ranklens,
+    "metarank": read_metarank,
     "tiangong": read_tiangong,
     "ubi": read_ubi,
     "yandex": read_yandex,

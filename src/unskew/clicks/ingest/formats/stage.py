@@ -61,12 +61,13 @@ SIDES: Mapping[str, Mapping[str, Any]] = {
         "bucket": pa.int32(),
         "group": pa.string(),
     },
-    "items": {
+    "item_fields": {
         "doc_id": pa.string(),
         "timestamp": pa.timestamp("us", tz="UTC"),
         "name": pa.string(),
         "number": pa.float64(),
         "text": pa.string(),
+        "place": pa.int32(),
     },
 }
 """Columns of the tables beside the log."""
@@ -170,7 +171,7 @@ class Stage:
         self.notes.append(text)
 
     def side(self, table: str, **columns: Any) -> None:
-        """A row of a table beside the log: `labels` (grades of documents) or `items` (their fields)."""
+        """A row of a table beside the log: `labels` (grades of documents) or `item_fields`."""
         self._take()
         if table not in self._sides:
             self._sides[table] = PartFiles(self.folder / table, SIDES[table], self._batch)

@@ -1,8 +1,9 @@
-"""Metarank's JSON events, in which the RankLens data come: `ranking`, `interaction`, `item` and `user`.
+"""Metarank's JSON events, in which the RankLens data come too: `ranking`, `interaction`, `item` and `user`.
 
 A ranking is a page and its id the page_id. Interactions of a click type that name their ranking are its clicks.
 A ranking has a query where a field `query` says so; without one all pages share the query `all`, so that a
-document is one and the same wherever it is shown. Items go to the side table `items` if wanted, a row per field.
+document is one and the same wherever it is shown. Items (`metadata` in old files) go to the side table
+`item_fields`, a row for each value, of which `items.py` makes a table of features.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ NO_QUERY = "all"
 MOST_FIELDS = 10_000
 
 
-def read_ranklens(paths: Sequence[Path], stage: Stage, options: IngestOptions) -> None:
+def read_metarank(paths: Sequence[Path], stage: Stage, options: IngestOptions) -> None:
     """Stage the rankings and clicks of Metarank events."""
     each_json(paths, stage, options, _Metarank(stage, options).take)
 
@@ -39,7 +40,7 @@ class _Metarank:
             self._ranking(record)
         elif kind == "interaction":
             self._interaction(record)
-        elif kind == "item":
+        elif kind in ("item", "metadata"):
             self._item(record)
         elif kind == "user":
             self.stage.ignore("user_event")
@@ -84,15 +85,12 @@ class _Metarank:
         self.stage.click(**row)
 
     def _item(self, record: Mapping[str, Any]) -> None:
-        if not self.options.reader.items:
-            self.stage.ignore("item_event")
-            return
         doc, when = identifier(record.get("item"), "item"), time(record.get("timestamp"), self.zone)
         rows = [row for name, value in _fields(record) for row in _cells(name, value)]
         if len(rows) > MOST_FIELDS:
             raise Broken("too_many_fields")
         for row in rows or [{}]:
-            self.stage.side("items", doc_id=doc, timestamp=when, **row)
+            self.stage.side("item_fields", doc_id=doc, timestamp=when, **row)
 
 
 def _shown(item: Any) -> tuple[str, float | None]:
@@ -118,11 +116,13 @@ def _fields(record: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _cells(name: str, value: Any) -> Iterator[dict[str, Any]]:
-    """A value as rows of the table of items: a number, a text, or a list of them."""
-    for part in value if isinstance(value, list) else [value]:
+    """A value as rows of the table of fields: a number, a text, or a list of them, with the place in the list."""
+    several = isinstance(value, list)
+    for nth, part in enumerate(value if several else [value]):
+        place = nth if several else None
         if isinstance(part, bool):
-            yield {"name": name, "number": float(part)}
+            yield {"name": name, "number": float(part), "place": place}
         elif isinstance(part, int | float):
-            yield {"name": name, "number": number(part, "fields")}
+            yield {"name": name, "number": number(part, "fields"), "place": place}
         elif part is not None:
-            yield {"name": name, "text": text(part, "fields")}
+            yield {"name": name, "text": text(part, "fields"), "place": place}

@@ -1,0 +1,5 @@
+"""Fuzz the reader `metarank`."""
+
+from harness import run
+
+run("metarank")

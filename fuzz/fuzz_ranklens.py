@@ -1,5 +1,0 @@
-"""Fuzz the reader `ranklens`."""
-
-from harness import run
-
-run("ranklens")
