@@ -202,12 +202,12 @@ def test_what_readers_are_told(tmp_path: Path) -> None:
         command(path, tmp_path / "out", "ubi")
     command(path, tmp_path / "out", "ubi", '[positions]\nbase = 0\n[events]\nclick = ["tap"]')
     assert cells(impressions(tmp_path / "out")) == [("p", "a", 1, 0), ("p", "b", 2, 1), ("p", "c", 3, 0)]
-    with pytest.raises(ConfigError, match=r"reader.item: unknown key. Did you mean items"):
-        command(path, tmp_path / "out", "ubi", "[reader]\nitem = true")
+    with pytest.raises(ConfigError, match=r"reader.item_field: unknown key. Did you mean item_fields"):
+        command(path, tmp_path / "out", "ubi", "[reader]\nitem_field = true")
     with pytest.raises(ConfigError, match="there is no such time zone"):
         command(path, tmp_path / "out", "ubi", '[time]\nzone = "Mars"')
     with pytest.raises(ConfigError, match=r"\[reader\] is for formats"):
-        command(path, tmp_path / "other", "jsonl", "[reader]\nitems = true")
+        command(path, tmp_path / "other", "jsonl", "[reader]\nitem_fields = true")
 
 
 def test_labels_alone_are_no_log(tmp_path: Path) -> None:
