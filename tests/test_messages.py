@@ -428,7 +428,6 @@ def test_every_error_has_a_status_of_the_table() -> None:
     docs = (Path(__file__).parent.parent / "docs" / "reference" / "exit_statuses.md").read_text()
     for status, meaning in STATUSES.items():
         assert f"| {status} | {meaning} |" in docs
-        assert re.search(rf"\b{status} ", terminal.STATUSES)
     public = [kind for kind in kinds[1:] if kind.__module__ == "unskew.errors"]
     for kind in public:
         assert f"| `{kind.__name__}` | {kind.status} |" in docs

@@ -22,6 +22,7 @@ from unskew.clicks.ingest.files import KINDS
 from unskew.clicks.ingest.formats import READERS
 from unskew.clicks.lists.scaling import SCALINGS
 from unskew.clicks.simulate import BEHAVIOURS, LOGGERS
+from unskew.errors import STATUSES
 from unskew.learning.methods import LEARNERS
 from unskew.learning.rankers import RANKERS
 from unskew.studies.reproduce.recipe import recipe_names
@@ -180,7 +181,8 @@ def test_help_lists_commands_by_stage_and_ends_with_the_statuses() -> None:
         part = shown[shown.index(f"\n{panel}:\n") :]
         for command in commands:
             assert f"\n  {command.__name__} " in part
-    assert "Exit status: 0 done, 1 refused or failed" in " ".join(shown.split())
+    said = " ".join(shown[shown.index("\nExit status:\n") :].split())
+    assert all(f"{status} {meaning}" in said for status, meaning in STATUSES.items())
     assert run("--help").stdout == shown
 
 
@@ -224,6 +226,20 @@ def test_a_package_that_is_broken_is_one_line(
     said = capsys.readouterr().err
     assert said.startswith("unskew: ")
     assert said.endswith("`unskew doctor` says what is missing and how to get it\n")
+
+
+def test_too_little_memory_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("unskew.terminal.describing.described_all", full)
+    monkeypatch.setattr("sys.argv", ["unskew", "methods"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 1
+    assert capsys.readouterr().err.startswith("unskew: out of memory; ")
 
 
 def test_a_command_that_takes_long_says_so(

@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from unskew import __version__
-from unskew.errors import UnskewError, printable
+from unskew.errors import STATUSES, UnskewError, printable
 from unskew.terminal.about import behaviours, doctor, methods, rankers, scalings
 from unskew.terminal.diagnosis import causes
 from unskew.terminal.flags import flat
@@ -36,10 +36,6 @@ PANELS: dict[str, tuple[Callable[..., None], ...]] = {
 }
 """The commands by the stage of the pipeline that they belong to, as the help lists them."""
 COMMANDS = tuple(command for panel in PANELS.values() for command in panel)
-STATUSES = """
-Exit status: 0 done, 1 refused or failed (the message says why), 2 the command line is wrong, 3 the data is past a
-limit, 130 interrupted with Ctrl-C (the same command goes on where it can).
-"""
 
 
 class Panels(TyperGroup):
@@ -54,6 +50,11 @@ class Panels(TyperGroup):
             with formatter.section(panel):
                 formatter.write_dl([(name.ljust(longest), text) for name, text in zip(names, about, strict=True)])
 
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """What commands end with."""
+        with formatter.section("Exit status"):
+            formatter.write_dl([(str(status), meaning) for status, meaning in STATUSES.items()])
+
 
 app = typer.Typer(
     cls=Panels,
@@ -62,7 +63,6 @@ app = typer.Typer(
     rich_markup_mode=None,  # rich takes longer to import than all the rest of the help
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 115},
     help="Unbiased learning to rank: turn biased click logs into rankings you can trust.",
-    epilog=STATUSES,
 )
 
 
@@ -100,7 +100,7 @@ def told_warnings() -> Iterator[None]:
 
 
 def main() -> None:
-    """Run the command line; errors of ours are one line on standard error and exit status 1."""
+    """Run the command line; an error is one line on standard error and an exit status, one of `STATUSES`."""
     # threads that spin while they wait make a busy machine many times slower; torch reads this when it is imported
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     if os.environ.get("WORLD_SIZE", "1") != "1":  # torchrun: torch advises on speed, once in every process
@@ -114,6 +114,9 @@ def main() -> None:
     except OSError as error:
         named = "" if error.filename is None else f"{printable(os.fsdecode(error.filename))}: "
         print(f"unskew: {named}{error.strerror or error}", file=sys.stderr)
+        sys.exit(1)
+    except MemoryError:
+        print("unskew: out of memory; give the command fewer rows, or a run file data.memory", file=sys.stderr)
         sys.exit(1)
     except ImportError as error:
         print(f"unskew: {error}; `unskew doctor` says what is missing and how to get it", file=sys.stderr)
