@@ -175,6 +175,8 @@ def test_the_command(runs: dict[str, unskew.Run], folder: Path, tmp_path: Path) 
     first = json.loads(asked.stdout)["features"][0]
     assert first["feature"] == "brand"
     assert set(first) == {"feature", "permutation", "error", "gain"}
+    renamed = CliRunner().invoke(app, ["importance", str(tmp_path / "run"), *given, "--column", "doc_id=sku"])
+    assert renamed.exit_code == 0, renamed.output  # a name that no file has, where ours is there
     plain = CliRunner().invoke(app, ["importance", str(tmp_path / "run"), *given, "--csv", "-"])
     rows = list(csv.DictReader(io.StringIO(plain.stdout)))
     assert rows[0]["feature"] == "brand"

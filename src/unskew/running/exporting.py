@@ -17,6 +17,9 @@ from unskew.disk import complete_file, refuse_existing, write_json
 from unskew.learning.scorer import Scorer, load_scorer
 from unskew.running.run import Run
 
+GIVEN = {"missing": "NaN", "true and false": "1 and 0", "dates and times": "days since 1970-01-01 UTC"}
+"""How values are given to exported trees."""
+
 
 def export(run: Run | Scorer | Path | str, to: str, out: Path | str, *, force: bool = False) -> dict[str, Any]:
     """Write a model in another form, one of TARGETS; in numbers."""
@@ -38,7 +41,7 @@ def export_trees(run: Run | Scorer | Path | str, out: Path | str, *, force: bool
     out.parent.mkdir(parents=True, exist_ok=True)
     with complete_file(out) as ready:
         ready.write_text(made.text, encoding="utf-8")
-    write_json(beside, {"missing": "NaN", "features": made.features})
+    write_json(beside, {**GIVEN, "features": made.features})
     trees = made.text.count("\nTree=")
     return {"out": str(out), "features in": str(beside), "trees": trees, "features": len(made.features)}
 

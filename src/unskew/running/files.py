@@ -43,7 +43,7 @@ def open_data(base: Path, files: DataFiles, asked: Settings) -> tuple[TrainingDa
     elif asked.training.validate_on == "labels":
         validation = opening.lists(files.validation)
     test = opening.lists(files.test) if logs.test is None else opening.log(logs.test)
-    if files.counts is not None or files.shards is not None or files.memory is not None:
+    if opening.in_shards:
         return open_shard_data(opening, validation), test
     log = opening.log(logs.train)
     assert log is not None, "a run file has a log or counts"
@@ -94,8 +94,15 @@ class RunFiles:
         columns, candidates = self.files.columns, [path for path in log if path.exists()]
         if not place:
             return None
-        read = read_lists(place, self.files.doc_ids, texts, columns=columns, candidates=candidates)
+        trained = None if log or paths is None or self.in_shards else self.documents.columns
+        taken = None if trained is None else {name: name in trained.categories for name in trained.names}
+        read = read_lists(place, self.files.doc_ids, texts, columns=columns, candidates=candidates, taken=taken)
         return self.tracked(read)
+
+    @property
+    def in_shards(self) -> bool:
+        """Whether the log is not opened in memory."""
+        return any(each is not None for each in (self.files.counts, self.files.shards, self.files.memory))
 
     def tracked(self, lists: Lists) -> Lists:
         """With tracked clicks, where they are features."""

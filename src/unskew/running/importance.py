@@ -134,8 +134,9 @@ def _read(
         raise ConfigError("the log names documents: give their features= too")
     files = [features] if isinstance(features, str | Path) else list(features)
     texts = texts_for(files) if scorer.reads else None
-    lists = read_lists(files, doc_ids, texts, columns=columns, candidates=[impressions_in(log)])
-    return read_log(log, tracked_lists(scorer, lists, tracked), columns=check_log(Path(log), columns))
+    named, shown = check_log(Path(log), columns), [impressions_in(log)]
+    lists = read_lists(files, doc_ids, texts, columns=columns, candidates=shown, taken=scorer.taken)
+    return read_log(log, tracked_lists(scorer, lists, tracked), columns=named)
 
 
 def _by_feature(scorer: Scorer, values: Array | None) -> Array | None:

@@ -52,7 +52,8 @@ def impute(
     model = load(run)
     if not isinstance(model, Model):
         raise ConfigError(f"{run}: it ranks, and has no click model; {LEARN}")
-    shown = tracked_lists(model, read_lists(files, doc_ids, texts_for(files) if model.reads else None), tracked)
+    texts = texts_for(files) if model.reads else None
+    shown = tracked_lists(model, read_lists(files, doc_ids, texts, taken=model.taken), tracked)
     relevance = (click_rates(model, shown, run) - first[1]) / first[0]
     ids = {"query_id": np.repeat(shown.query_ids, shown.sizes), "doc_id": shown.document_ids()}
     out.parent.mkdir(parents=True, exist_ok=True)

@@ -81,7 +81,7 @@ def measure(
         files = [lists] if isinstance(lists, str | Path) else lists
         logs = [Path(log)] if isinstance(log, str | Path) else []
         texts = texts_for(files) if model.reads else None
-        lists = read_lists(files, doc_ids, texts, columns=columns, candidates=logs)
+        lists = read_lists(files, doc_ids, texts, columns=columns, candidates=logs, taken=model.taken)
     lists = tracked_lists(model, lists, tracked)
     report = measure_ranking(model.score(lists), lists, metrics, empty=convention)
     result: dict[str, Any] = {"run": _name(run), "ranking": report.to_dict()}

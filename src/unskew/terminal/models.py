@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from unskew.terminal.flags import Column, DocIds, Force, Json, Seed, Tracked, passed, renames
+from unskew.terminal.flags import Column, DocIds, Force, Json, Seed, Tracked, passed
 from unskew.terminal.printing import show_facts, tell
 
 if TYPE_CHECKING:
@@ -36,10 +36,10 @@ def importance(
     as_json: Json = False,
 ) -> None:
     """Say what a run looks at, by feature: gains of trees, weights, and what clicks of a log say."""
-    given = passed(locals(), "as_json", "csv", "column")
+    given = passed(locals(), "as_json", "csv")
     from unskew.running.importance import importances
 
-    found = importances(**given, columns=renames(column))
+    found = importances(**given)
     if csv is not None:
         show_csv(found, csv)
     if as_json:

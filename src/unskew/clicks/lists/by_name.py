@@ -11,7 +11,7 @@ import numpy as np
 
 from unskew.clicks.frames import arrow_table
 from unskew.clicks.joining import encode
-from unskew.clicks.lists.encoding import Encoding
+from unskew.clicks.lists.encoding import Encoding, refuse_absent
 from unskew.clicks.lists.fields import CategoryField
 from unskew.clicks.lists.values import Feature, kind_of_type, numbers_of, text_values, vector_width
 from unskew.clicks.schema import refuse_missing
@@ -28,10 +28,10 @@ def table_lists(source: object, encoding: Encoding) -> tuple[Lists, Array]:
     if encoding.names is None:
         hint = "give an array [n, D], with the features in the order of training"
         raise DataError("the model was trained on features without names", path=place, hint=hint)
-    columns, blocks = [], []
-    for feature in _features(table, encoding):
-        blocks.append(numbers_of(table[feature.name], feature, place))
-        columns.append(feature)
+    columns = _features(table, encoding)
+    there = dict.fromkeys([*table.column_names, *(name for feature in columns for name in feature.names)])
+    refuse_absent(encoding.names, there, place)
+    blocks = [numbers_of(table[feature.name], feature, place) for feature in columns]
     names = tuple(name for feature in columns for name in feature.names)
     categories = {feature.name: feature.values for feature in columns if feature.kind == "category"}
     values = np.concatenate(blocks, axis=1) if blocks else np.zeros((len(table), 0), np.float32)

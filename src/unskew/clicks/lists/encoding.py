@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import difflib
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -144,13 +144,7 @@ class Encoding:
                 raise DataError(what, path=lists.name, hint=AS_TRAINED)
             return list(range(lists.dim))
         there = {name: at for at, name in enumerate(lists.columns.names)}
-        if missing := [name for name in names if name not in there]:
-            more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
-            close = difflib.get_close_matches(missing[0], there, n=1)
-            meant = f" (did you mean {close[0]}?)" if close else ""
-            listed = ", ".join(there)[:500] or "none"
-            what = f"missing features: {', '.join(missing[:5])}{more}{meant}; there are {listed}"
-            raise DataError(what, path=lists.name, hint=AS_TRAINED)
+        refuse_absent(names, there, lists.name)
         return [there[name] for name in names]
 
     def to_dict(self) -> dict[str, Any]:
@@ -163,6 +157,17 @@ class Encoding:
         kinds: dict[bool, Any] = {True: CategoryField, False: NumberField}
         fields = tuple(kinds["values" in each].from_dict(each) for each in content["features"])
         return cls(fields, content["missing_values"])
+
+
+def refuse_absent(names: Sequence[str], there: Collection[str], path: str) -> None:
+    """Refuse what lacks features that the model takes."""
+    if missing := [name for name in names if name not in there]:
+        more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
+        close = difflib.get_close_matches(missing[0], there, n=1)
+        meant = f" (did you mean {close[0]} for {missing[0]}?)" if close else ""
+        listed = ", ".join(there)[:500] or "none"
+        what = f"missing features: {', '.join(missing[:5])}{more}{meant}; there are {listed}"
+        raise DataError(what, path=path, hint=AS_TRAINED)
 
 
 def fit_encoding(lists: Lists, rules: EncodingRules | None = None) -> Encoding:
