@@ -438,7 +438,7 @@ def test_a_killed_run_goes_on_from_its_last_checkpoint(log: Log, tmp_path: Path)
     assert process.returncode == -signal.SIGKILL
     assert (tmp_path / "run.partial").is_dir()
     assert not (tmp_path / "run").exists()  # nothing half-done under its name
-    with pytest.raises(RunError, match="not a finished run"):
+    with pytest.raises(RunError, match="there is no such run"):
         unskew.load(out)
 
     seen: list[int] = []
