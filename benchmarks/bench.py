@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 
 import torch
+from click_models import click_models
 from common import Options, Row, machine
 from data import reducing, reopening, simulating
 from ingest import ingesting
@@ -36,6 +37,7 @@ PARTS: dict[str, Callable[[Options], list[Row]]] = {
     "tracking": tracking,
     "naive": partial(training, method="naive"),
     "dla": partial(training, method="dla"),
+    "click_models": click_models,
     "large": large,
 }
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
+from typer.testing import CliRunner
 
 import unskew
 from unskew.clicks.log import log_tables
@@ -17,6 +20,7 @@ from unskew.diagnosis.models import CLICK_MODELS, ClickPages, FittedClickModel
 from unskew.diagnosis.models.comparing import paired
 from unskew.diagnosis.models.pages import grouped, same_rows
 from unskew.errors import ConfigError, DataError, RunError
+from unskew.terminal.main import app
 from unskew.types import Log
 
 models = unskew.click_models
@@ -296,6 +300,26 @@ def test_wrong_wishes_are_told(small: Log) -> None:
         models.fit_and_compare(small.take(np.arange(1)), ["pbm"], held_out=0.2)
     with pytest.raises(ConfigError, match=r"PBM\.rank: unknown key"):
         models.PBM(rank=3)
+
+
+def test_the_command_writes_the_best_model_and_its_judgments(table: pa.Table, tmp_path: Path) -> None:
+    log, out = tmp_path / "log.parquet", tmp_path / "out"
+    pq.write_table(table, log)
+    words = ["click-models", str(log), "--model", "rctr", "--model", "ubm", "--threads", "1"]
+    ended = CliRunner().invoke(app, [*words, "--out", str(out), "--json"])
+    assert ended.exit_code == 0, ended.exception
+    told = json.loads(ended.stdout)
+    assert told["best"] == "ubm"
+    assert json.loads((out / "comparison.json").read_text())["models"] == told["models"]
+    judged = pacsv.read_csv(out / "judgments.csv")
+    model = models.load_model(out / "model")
+    assert model.pages == len(table.group_by("page_id").aggregate([]))  # the whole log, not four fifths
+    assert judged["relevance"].to_pylist() == pytest.approx(model.relevance()["relevance"].to_pylist())
+    assert "ubm explains" in (out / "report.html").read_text()
+    again = CliRunner().invoke(app, [*words, "--out", str(out)])
+    assert isinstance(again.exception, RunError)
+    shown = CliRunner().invoke(app, [*words, "--held-out", str(log)])
+    assert "rctr" in shown.stdout
 
 
 def test_halves_are_a_split_of_the_pages(table: pa.Table) -> None:

@@ -30,7 +30,7 @@ from unskew.terminal import doctor as doctors
 from unskew.terminal import printing
 from unskew.terminal.completing import known_names, names_of, one_of
 from unskew.terminal.flags import flat
-from unskew.terminal.main import COMMANDS, PANELS, app, main, told_warnings
+from unskew.terminal.main import COMMANDS, PANELS, app, called, main, told_warnings
 
 torch.set_num_threads(1)
 
@@ -102,6 +102,7 @@ def words_of(command: str, folder: Path) -> list[object]:
         "examination": (traffic, "--out", again / "model", "--trees", 2),
         "track": (traffic, "--out", again / "store"),
         "causes": (log, "--factor", "position", "--relevance", "true_relevance", "--test", "gsq", "--sample", 60),
+        "click-models": (log, "--model", "pbm", "--model", "dbn", "--out", again / "models"),
         "learn": (folder / "run.toml", "--out", again / "run"),
         "importance": (folder / "run",),
         "impute": (folder / "run", *lists, "--out", again / "imputed.csv"),
@@ -128,7 +129,7 @@ def test_every_command_prints_one_json_document_and_nothing_else(world: Path) ->
     for command in COMMANDS:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of tiny data
-            ended = run(*words_of(command.__name__, world), "--json")
+            ended = run(*words_of(called(command), world), "--json")
         assert ended.exit_code == 0, (command.__name__, ended.stderr, ended.exception)
         json.loads(ended.stdout, parse_constant=no_json)
 
@@ -165,7 +166,7 @@ def test_what_stands_on_standard_error_is_not_among_the_results(world: Path) -> 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.__name__)
 def test_every_command_takes_json_and_where_it_may_take_long_quiet(command: Callable[..., None]) -> None:
-    help_text = run(command.__name__, "-h").stdout
+    help_text = run(called(command), "-h").stdout
     assert "--json" in help_text
     assert ("--quiet" in help_text) == (command not in PANELS["About"])
 
@@ -180,7 +181,7 @@ def test_help_lists_commands_by_stage_and_ends_with_the_statuses() -> None:
     for panel, commands in PANELS.items():
         part = shown[shown.index(f"\n{panel}:\n") :]
         for command in commands:
-            assert f"\n  {command.__name__} " in part
+            assert f"\n  {called(command)} " in part
     said = " ".join(shown[shown.index("\nExit status:\n") :].split())
     assert all(f"{status} {meaning}" in said for status, meaning in STATUSES.items())
     assert run("--help").stdout == shown

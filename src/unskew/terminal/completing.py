@@ -19,6 +19,7 @@ TABLES = {
     "scalings": ("clicks/lists/scaling.py", ("SCALINGS",)),
     "behaviours": ("clicks/simulate/__init__.py", ("BEHAVIOURS",)),
     "loggers": ("clicks/simulate/logger.py", ("LOGGERS",)),
+    "click_models": ("diagnosis/models/names.py", ("CLICK_MODELS",)),
     "formats": ("clicks/ingest/formats/__init__.py", ("READERS",)),
 }
 """Where each table of names stands."""

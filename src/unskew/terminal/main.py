@@ -15,6 +15,7 @@ from typer.core import TyperCommand, TyperGroup
 from unskew import __version__
 from unskew.errors import STATUSES, UnskewError, printable
 from unskew.terminal.about import behaviours, doctor, methods, rankers, scalings
+from unskew.terminal.click_models import click_models
 from unskew.terminal.diagnosis import causes
 from unskew.terminal.flags import flat
 from unskew.terminal.logs import counts, ingest, simulate, split
@@ -28,7 +29,7 @@ from unskew.terminal.translating import FLAGS, as_flags, flags_of
 
 PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Make data": (ingest, split, counts, simulate, traffic, examination, track),
-    "Learn": (causes, learn, impute),
+    "Learn": (causes, click_models, learn, impute),
     "Measure": (measure, propensity, importance, judge),
     "Use": (predict, export),
     "Studies": (demo, compare, reproduce),
@@ -38,6 +39,11 @@ PANELS: dict[str, tuple[Callable[..., None], ...]] = {
 COMMANDS = tuple(command for panel in PANELS.values() for command in panel)
 
 
+def called(command: Callable[..., None]) -> str:
+    """What is typed for a command."""
+    return command.__name__.replace("_", "-")
+
+
 class Panels(TyperGroup):
     """All commands; the help lists them by stage."""
 
@@ -45,7 +51,7 @@ class Panels(TyperGroup):
         """A section for each panel, the second columns under each other."""
         longest = max(map(len, self.commands))
         for panel, commands in PANELS.items():
-            names = [command.__name__ for command in commands]
+            names = [called(command) for command in commands]
             about = [str(self.commands[name].help).split("\n\n")[0] for name in names]
             with formatter.section(panel):
                 formatter.write_dl([(name.ljust(longest), text) for name, text in zip(names, about, strict=True)])

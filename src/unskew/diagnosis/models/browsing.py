@@ -25,7 +25,7 @@ import numpy as np
 
 from unskew.diagnosis.models.contract import RANK_PRIOR, ClickModel, last_click, rank_index, rank_rates
 from unskew.diagnosis.models.em import Expected, Parameters, Prior
-from unskew.diagnosis.models.pages import ClickPages, grouped
+from unskew.diagnosis.models.pages import ClickPages, added, grouped
 from unskew.types import Array
 
 
@@ -62,14 +62,8 @@ class CellIndex:
 
     def counts(self, weight: Array) -> CellCounts:
         """Impressions and clicks of every cell."""
-        plain = bool((weight == 1).all())
-        each = None if plain else np.broadcast_to(weight[:, None], self.cell.shape)
-        shown, clicks = (
-            np.bincount(self.cell[some], None if each is None else each[some], minlength=len(self.pair))
-            for some in (self.where, self.click)
-        )
-        sums = clicks.astype(np.float64), (shown - clicks).astype(np.float64)
-        return CellCounts(self.pair, self.condition, *sums, self.pairs, self.conditions)
+        shown, clicks = (added(self.cell, some, weight, len(self.pair)) for some in (self.where, self.click))
+        return CellCounts(self.pair, self.condition, clicks, shown - clicks, self.pairs, self.conditions)
 
 
 class ExaminedModel(ClickModel):
@@ -90,10 +84,10 @@ class ExaminedModel(ClickModel):
         """The pair and condition of every impression."""
         condition, conditions = self.condition(pages)
         occur, short = grouped(condition.ravel(), conditions)
-        codes, cell = grouped(np.maximum(pages.pair, 0).ravel() * len(occur) + short)
+        codes, cell = grouped(np.maximum(pages.pair, 0).ravel() * len(occur) + short, pages.bound * len(occur))
         pair, at = np.divmod(codes, len(occur))
         cell = cell.reshape(pages.pair.shape)
-        return CellIndex(pair, occur[at], cell, pages.where, pages.click, len(pages.pairs) + 1, conditions)
+        return CellIndex(pair, occur[at], cell, pages.where, pages.click, pages.bound, conditions)
 
     def expect(self, counts: CellCounts, parameters: Parameters) -> Expected:
         """See the module."""
@@ -150,7 +144,7 @@ class PBM(ExaminedModel):
         """Ranks by their click rates, over the highest; all pairs alike."""
         rates = rank_rates(pages, self.ranks)
         curve = rates / max(float(rates.max()), 1e-9)
-        attraction = np.full(len(pages.pairs) + 1, np.clip(rates.max(), 0.01, 0.9))
+        attraction = np.full(pages.bound, np.clip(rates.max(), 0.01, 0.9))
         return {"attractiveness": attraction, "examination": np.clip(curve, 0.02, 0.98)}
 
     def marginal(self, parameters: Parameters, pages: ClickPages) -> Array:

@@ -34,8 +34,6 @@ from unskew.diagnosis.models.pages import ClickPages
 from unskew.types import Array
 
 Counted = dict[str, tuple[Array, Array]]
-SATISFACTION = Prior(strength=10.0)
-"""The mean is found in the log; the spread is mostly hidden, so the strength was chosen, by held-out clicks."""
 
 
 class Chain(ChainModel):
@@ -47,7 +45,7 @@ class Chain(ChainModel):
 
     def start(self, pages: ClickPages) -> Parameters:
         """All pairs alike."""
-        return {"attractiveness": np.full(len(pages.pairs) + 1, 0.3)}
+        return {"attractiveness": np.full(pages.bound, 0.3)}
 
 
 class CascadeModel(Chain):
@@ -101,7 +99,7 @@ class DBN(Chain):
     """Dynamic Bayesian network: users go on until a clicked document satisfies them or they lose patience."""
 
     of_pairs: ClassVar[tuple[str, ...]] = ("attractiveness", "satisfaction")
-    satisfaction: Prior = SATISFACTION
+    satisfaction: Prior = Prior()
     """Of the chance that a clicked document satisfies."""
     continuation: Prior = RANK_PRIOR
     """Of the chance that who is not satisfied goes on."""
@@ -113,7 +111,7 @@ class DBN(Chain):
 
     def start(self, pages: ClickPages) -> Parameters:
         """Half are satisfied, most go on."""
-        satisfied = np.full(len(pages.pairs) + 1, 0.5)
+        satisfied = np.full(pages.bound, 0.5)
         return super().start(pages) | {"satisfaction": satisfied, "continuation": np.array([0.9])}
 
     def moves(self, parameters: Parameters) -> tuple[float, Array]:
@@ -155,7 +153,7 @@ class SDBN(DBN):
     def start(self, pages: ClickPages) -> Parameters:
         """Half are satisfied."""
         return {"attractiveness": super().start(pages)["attractiveness"]} | {
-            "satisfaction": np.full(len(pages.pairs) + 1, 0.5)
+            "satisfaction": np.full(pages.bound, 0.5)
         }
 
     def moves(self, parameters: Parameters) -> tuple[float, Array]:

@@ -26,7 +26,7 @@ import numpy as np
 
 from unskew.diagnosis.models.contract import ClickModel, rank_index
 from unskew.diagnosis.models.em import Expected, Parameters
-from unskew.diagnosis.models.pages import ClickPages, same_rows
+from unskew.diagnosis.models.pages import ClickPages, added, same_rows
 from unskew.types import Array
 
 
@@ -75,14 +75,9 @@ class ChainIndex:
         pages, width = self.pages, self.pages.pair.shape[1]
         end = last_slot(pages.click)
         above = np.arange(width) < end[:, None]
-        each = np.broadcast_to(weight[:, None], pages.pair.shape)
-
-        def total(index: Array, some: Array, size: int) -> Array:
-            return np.bincount(index[some], each[some], minlength=size)
-
         cells = np.bincount(self.number * (width + 1) + end + 1, weight, minlength=len(self.first) * (width + 1))
         cells = cells.reshape(-1, width + 1)
-        size = len(pages.pairs) + 1
+        size = pages.bound
         pair = pages.pair[self.first]
         return ChainCounts(
             pair=np.where(pair < 0, size, pair),
@@ -90,9 +85,9 @@ class ChainIndex:
             after=pages.after[self.first],
             none=cells[:, 0],
             last=cells[:, 1:],
-            clicks=total(pages.pair, pages.click, size),
-            skips=total(pages.pair, above & ~pages.click & pages.where, size),
-            followed=total(self.key, above & pages.click, self.keys),
+            clicks=added(pages.pair, pages.click, weight, size),
+            skips=added(pages.pair, above & ~pages.click & pages.where, weight, size),
+            followed=added(self.key, above & pages.click, weight, self.keys),
         )
 
 
@@ -129,7 +124,7 @@ class ChainModel(ClickModel):
         """What going on after a click depends on, [S, K], and how many of it there are."""
         if self.by_rank:
             return rank_index(pages.rank, self.ranks), self.ranks
-        return np.maximum(pages.pair, 0), len(pages.pairs) + 1
+        return np.maximum(pages.pair, 0), pages.bound
 
     def prepared(self, pages: ClickPages) -> ChainIndex:
         """Distinct rankings."""

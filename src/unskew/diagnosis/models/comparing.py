@@ -171,7 +171,7 @@ def paired(difference: Array, weight: Array, query: Array) -> tuple[float, float
 
 def evidence_of_pairs(pages: ClickPages) -> Array:
     """Whether each pair is on one of the pages, [P] bool."""
-    return np.bincount(pages.pair[pages.where], minlength=len(pages.pairs) + 1)[: len(pages.pairs)] > 0
+    return np.bincount(pages.pair[pages.where], minlength=pages.bound)[: len(pages.pairs)] > 0
 
 
 def notes_on(pages: ClickPages, held: ClickPages, unseen: float) -> list[str]:

@@ -21,7 +21,7 @@ from pydantic import Field
 
 from unskew.checking import Config
 from unskew.diagnosis.models.em import Assumed, Expected, Parameters, Prior
-from unskew.diagnosis.models.pages import ClickPages
+from unskew.diagnosis.models.pages import ClickPages, added
 from unskew.types import Array
 
 RANK_PRIOR = Prior(mean=0.5, strength=1.0)
@@ -120,6 +120,6 @@ def last_click(pages: ClickPages) -> Array:
 
 def rank_rates(pages: ClickPages, ranks: int) -> Array:
     """Click rate at each rank, [ranks]; 0 where nothing was shown."""
-    at, weight = rank_index(pages.rank, ranks), np.broadcast_to(pages.weight[:, None], pages.rank.shape)
-    shown, clicked = (np.bincount(at[some], weight[some], minlength=ranks) for some in (pages.where, pages.click))
+    at = rank_index(pages.rank, ranks)
+    shown, clicked = (added(at, some, pages.weight, ranks) for some in (pages.where, pages.click))
     return clicked / np.maximum(shown, 1.0)

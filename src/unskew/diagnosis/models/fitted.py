@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from unskew.diagnosis.models.contract import ClickModel
 from unskew.diagnosis.models.em import Assumed, Parameters, climb
-from unskew.diagnosis.models.pages import AnyLog, ClickPages, ShownPairs, read_pages
+from unskew.diagnosis.models.pages import AnyLog, ClickPages, ShownPairs, added, read_pages
 from unskew.errors import ConfigError, DataError
 from unskew.types import Array, Log
 
@@ -100,6 +100,11 @@ class FittedClickModel:
         curve: Array = theta.reshape(self.model.ranks, -1)[:, 0]
         return np.asarray(curve / curve[0])
 
+    @property
+    def tells_documents_apart(self) -> bool:
+        """Whether it has judgments."""
+        return self.model.relevance(self.parameters) is not None
+
     def relevance(self) -> pa.Table:
         """Judgments: a row for each query and document that was shown, best first within a query."""
         found = self.model.relevance(self.parameters)
@@ -167,10 +172,7 @@ def evidence_of(
     model: ClickModel, pages: ClickPages, counts: Any, parameters: Parameters, assumed: dict[str, Assumed]
 ) -> Evidence:
     """Impressions, clicks, examinations and standard errors of pairs."""
-    size, each = len(pages.pairs) + 1, np.broadcast_to(pages.weight[:, None], pages.pair.shape)
-    shown, clicks = (
-        np.bincount(pages.pair[some], each[some], minlength=size) for some in (pages.where, pages.click)
-    )
+    shown, clicks = (added(pages.pair, some, pages.weight, pages.bound) for some in (pages.where, pages.click))
     variance = model.variance(counts, parameters, assumed)
     expected = model.expect(counts, parameters).counts.get("attractiveness")
     error = None if variance is None else np.sqrt(variance)

@@ -103,6 +103,11 @@ class ClickPages:
         """How many pages these stand for."""
         return float(self.weight.sum())
 
+    @property
+    def bound(self) -> int:
+        """One more than the highest number of a pair: a parameter of pairs has as many entries."""
+        return len(self.pairs) + 1
+
     def take(self, pages: Array) -> ClickPages:
         """Some of the pages: a mask, or their numbers."""
         parts = {name: getattr(self, name)[pages] for name in ("pair", "rank", "click", "weight", "query")}
@@ -202,6 +207,15 @@ def _padded(pairs: ShownPairs, offsets: Array, columns: dict[str, Array], weight
         laid[name] = np.full(where.shape, -1 if name == "pair" else 0, column.dtype)
         laid[name][where] = column
     return ClickPages(pairs, **laid, weight=weight, query=pairs.query[laid["pair"][:, 0]])
+
+
+def added(index: Array, some: Array, weight: Array, size: int) -> Array:
+    """Weights [S] of the results [S, K] where `some` is true, added up by their index, [size]."""
+    chosen = index.ravel() if some.all() else index[some]
+    if (weight == 1).all():  # twice as fast, and the case of a log in memory
+        return np.bincount(chosen, minlength=size).astype(np.float64)
+    each = np.broadcast_to(weight[:, None], some.shape)
+    return np.bincount(chosen, each[some], minlength=size)
 
 
 def grouped(codes: Array, size: int | None = None) -> tuple[Array, Array]:

@@ -18,7 +18,7 @@ import numpy as np
 
 from unskew.diagnosis.models.contract import RANK_PRIOR, ClickModel, rank_index
 from unskew.diagnosis.models.em import Expected, Parameters, Prior
-from unskew.diagnosis.models.pages import ClickPages
+from unskew.diagnosis.models.pages import ClickPages, added
 from unskew.types import Array
 
 
@@ -27,18 +27,17 @@ class RateIndex:
     """Which rate every impression belongs to."""
 
     group: Array
-    """[N] int64."""
+    """[S, K] int64; any where padded."""
+    where: Array
+    """[S, K] bool."""
     click: Array
-    """[N] bool."""
-    page: Array
-    """[N] int64."""
+    """[S, K] bool."""
     size: int
 
     def counts(self, weight: Array) -> tuple[Array, Array]:
         """Clicks and impressions of every rate."""
-        each = weight[self.page]
-        clicks = np.bincount(self.group[self.click], each[self.click], minlength=self.size)
-        return clicks, np.bincount(self.group, each, minlength=self.size)
+        clicks, shown = (added(self.group, some, weight, self.size) for some in (self.click, self.where))
+        return clicks, shown
 
 
 class Rates(ClickModel):
@@ -54,8 +53,7 @@ class Rates(ClickModel):
     def prepared(self, pages: ClickPages) -> RateIndex:
         """The group of every impression."""
         group, size = self.groups(pages)
-        page = np.broadcast_to(np.arange(len(pages))[:, None], group.shape)
-        return RateIndex(group[pages.where], pages.click[pages.where], page[pages.where], size)
+        return RateIndex(group, pages.where, pages.click, size)
 
     def start(self, pages: ClickPages) -> Parameters:
         """Anything: the first round is the last."""
@@ -115,4 +113,4 @@ class DCTR(Rates):
 
     def groups(self, pages: ClickPages) -> tuple[Array, int]:
         """By pair."""
-        return pages.pair, len(pages.pairs) + 1
+        return pages.pair, pages.bound

@@ -28,6 +28,12 @@ EVIDENCE = ("impressions", "clicks", "examined", "standard_error")
 
 def save_model(fitted: FittedClickModel, folder: Path | str, *, force: bool = False) -> None:
     """Write a folder, whole or not at all."""
+    with complete_folder(Path(folder), force=force, ours=SAVED) as working:
+        write_model(fitted, working)
+
+
+def write_model(fitted: FittedClickModel, folder: Path) -> None:
+    """Write the files of a model into a folder that is there."""
     pairs = len(fitted.pairs)
     of_pairs = {name: values for name, values in fitted.parameters.items() if is_of_pairs(name)}
     shared = {name: values.tolist() for name, values in fitted.parameters.items() if name not in of_pairs}
@@ -38,9 +44,8 @@ def save_model(fitted: FittedClickModel, folder: Path | str, *, force: bool = Fa
     content: dict[str, Any] = {"kind": KIND, **{name: getattr(fitted, name) for name in OWN}}
     content |= {"model": settings_of(fitted.model), "parameters": shared, "unseen": unseen}
     content["assumed"] = {name: prior._asdict() for name, prior in fitted.assumed.items()}
-    with complete_folder(Path(folder), force=force, ours=SAVED) as working:
-        write_json(working / FILE, content)
-        pq.write_table(pa.table(columns), working / PAIRS, compression="zstd")
+    write_json(folder / FILE, content)
+    pq.write_table(pa.table(columns), folder / PAIRS, compression="zstd")
 
 
 def load_model(folder: Path | str) -> FittedClickModel:
