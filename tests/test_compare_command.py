@@ -25,7 +25,7 @@ from unskew.studies.compare import fit as fits
 from unskew.studies.compare.cell import Cell
 from unskew.studies.compare.compare import compare
 from unskew.studies.compare.config import CompareData, asked_for, read_compare_file
-from unskew.studies.compare.report import lead
+from unskew.studies.compare.report import arm_term, comparison_page, failures, lead
 from unskew.studies.compare.rows import Row, with_tests
 from unskew.studies.compare.table import Comparison, Finding, choose, compared
 from unskew.studies.compare.verdict import verdict
@@ -530,6 +530,22 @@ def test_the_command_fails_where_a_cell_does(tmp_path: Path) -> None:
     ended = command(path, "--jobs", 1, "--quiet")
     assert ended.exit_code == 1
     assert "Failed: position: ipw, seed 0: " in ended.stdout
+
+
+def test_what_the_page_says_of_arms_that_have_labels_or_no_result(done: Comparison) -> None:
+    page = comparison_page(done)
+    assert [term.name for term in page.terms][:1] == ["naive"]
+    assert {term.name for term in page.terms} == {finding.cell.arm for finding in done.findings}
+    found = next(finding for finding in done.findings if finding.cell.arm == "naive")
+    assert found.cell.point is not None
+    displayed = found.cell.point.training.model_copy(update={"learn_from": "displayed"})
+    said = arm_term("seen", replace(found.cell.point, training=displayed)).says
+    assert said.startswith("naive with learn_from = displayed: Learn from clicks")
+    broken = [
+        replace(f, content={"status": "failed", "error": "no"}) for f in done.findings if f.cell.arm == "naive"
+    ]
+    seeds = " and ".join(str(seed) for seed in sorted({f.cell.seed for f in broken}))
+    assert f"position: naive, seeds {seeds}: no" in failures(replace(done, findings=tuple(broken)))
 
 
 def test_it_never_writes_over_what_is_not_a_comparison(tmp_path: Path) -> None:

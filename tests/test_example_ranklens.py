@@ -86,7 +86,14 @@ def test_runs_on_made_up_events(example: dict[str, ModuleType], tmp_path: Path) 
     assert held["dla"] > held["any order"] + 0.05
     json.loads((out / "results.json").read_text(), parse_constant=pytest.fail)  # no NaN
     assert (out / "figure.svg").read_text().startswith("<svg")
-    assert "ordered by votes" in (out / "report.html").read_text()
+    page = (out / "report.html").read_text()
+    for part in (
+        "ordered by votes",
+        "A real log: ",
+        "nothing was simulated",
+        "Learn ranker and examination together.",
+    ):
+        assert part in page
     assert "| dla |" in (out / "table.md").read_text()
     with pytest.raises(SystemExit):  # a finished run is not overwritten
         example["ranklens"].main([str(tmp_path / "events.jsonl"), "--out", str(out)])

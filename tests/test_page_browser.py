@@ -169,6 +169,10 @@ def test_names_are_explained_to_pointer_and_keyboard(tab: Browser, written: Path
     mark = "document.querySelector('.narrow [role=graphics-symbol][aria-label^=\"dla 0\"]')"
     tab.run(f"{mark}.dispatchEvent(new PointerEvent('pointerover', {{bubbles: true}}))")
     assert tab.run(f"{card}.textContent") == "dla 0.520 (0.500 to 0.540), paper 0.600"
+    name = "[...document.querySelectorAll('.narrow .role-axis-label text')].find((each) => each.textContent == 'naive')"
+    tab.run(f"{name}.dispatchEvent(new PointerEvent('pointerover', {{bubbles: true}}))")
+    assert tab.run(f"{card}.textContent") == "What naive does."
+    assert tab.run(f"getComputedStyle({name}).pointerEvents") == "auto"
     assert tab.run("[...document.querySelectorAll('a')].every((a) => document.getElementById(a.hash.slice(1)))")
     headings = tab.run("[...document.querySelectorAll('h1, h2, h3')].map((each) => each.tagName).join(' ')")
     assert re.fullmatch(r"H1( H2)+", headings)

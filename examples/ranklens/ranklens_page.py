@@ -9,10 +9,15 @@ from typing import Any
 import altair as alt
 import numpy as np
 
-from unskew.reporting.figures import palette
+from unskew.learning.methods import LEARNERS
+from unskew.reporting.colours import TRUTH as TRUE_LINE
+from unskew.reporting.figures import line_legend, palette
+from unskew.reporting.marking import Value, with_best
 from unskew.reporting.page import Figure, Page, Section, Table, markdown, write_page
+from unskew.studies.terms import method_term
 
 TRUTH = "all pages, shuffled"
+ORIGIN = "A real log: what people clicked on shuffled pages of movies (RankLens); nothing was simulated."
 HELD_OUT = {"nDCG@10": "nDCG@10", "LL per click": "per click", "LL per impression": "per impression"}
 """Headings, and the names of the measures; LL is the mean log-likelihood."""
 
@@ -25,8 +30,10 @@ def write_report(result: Mapping[str, Any], out: Path) -> str:
         tables = (held_out_table(one), difference_table(one), curve_table(one, truth))
         sections.append(Section(_heading(one), _study_text(one), tables, [Figure(curve_chart(one, truth))]))
     lead = "Real clicks on shuffled pages of movies: how strong is position bias, and do the methods find it?"
-    footer = f"{result['plan']['seeds']} seeds, {result['plan']['refits']} refits. RankLens is CC BY-SA 4.0."
-    page = Page("RankLens with unskew", lead, sections, footer=footer)
+    size = f"{result['plan']['seeds']} seeds, {result['plan']['refits']} refits. RankLens is CC BY-SA 4.0."
+    methods = dict.fromkeys(row["method"] for one in result["studies"] for row in one["held out"])
+    terms = [method_term(name, name) for name in methods if name in LEARNERS]
+    page = Page("RankLens with unskew", lead, sections, [size], origin=ORIGIN, terms=terms)
     write_page(page, out)
     return markdown(page)
 
@@ -62,7 +69,20 @@ def held_out_table(one: Mapping[str, Any]) -> Table:
         [row["method"], *(_spread(row.get(name, {}).get("seeds"), 4) for name in HELD_OUT.values())]
         for row in one["held out"]
     ]
-    return Table(("held out", *HELD_OUT), rows)
+    values = {
+        column: [_value(row.get(name, {}).get("seeds")) for row in one["held out"]]
+        for column, name in enumerate(HELD_OUT.values(), start=1)
+    }
+    table = Table(("held out", *HELD_OUT), rows)
+    return with_best(table, values, among="all rows", spread="one standard deviation over seeds")
+
+
+def _value(seeds: Sequence[float] | None) -> Value | None:
+    return (
+        None
+        if seeds is None
+        else Value(float(np.mean(seeds)), float(np.std(seeds, ddof=1)) if len(seeds) > 1 else 0.0)
+    )
 
 
 def difference_table(one: Mapping[str, Any]) -> Table:
@@ -119,16 +139,16 @@ def curve_chart(one: Mapping[str, Any], truth: Mapping[str, Any]) -> Any:
     learned = {row["curve"]: row["values"] for row in one["curves"]}
     biased, *debiased = learned
     names = [TRUTH, *learned]
-    colours = {TRUTH: "#cbd2d9", biased: palette(["naive"])["naive"], **palette(debiased)}
+    colours = {TRUTH: TRUE_LINE.light, biased: palette(["naive"])["naive"], **palette(debiased)}
     rows = [
-        {"rank": rank, "rate": value, "curve": name}
+        {"rank": rank, "rate": value, "curve": name, "says": f"{name}, rank {rank}: {value:.3f}"}
         for name, values in {TRUTH: true, **learned}.items()
         for rank, value in enumerate(values, 1)
     ]
     bands = [{"rank": rank, "low": low, "high": high} for rank, (low, high) in enumerate(truth["bands"], 1)]
     x = alt.X("rank:Q", title="rank shown", scale=alt.Scale(domain=[1, len(true)]), axis=alt.Axis(tickMinStep=1))
     scale = alt.Scale(domain=[0, max(1.1, *(1.05 * row["rate"] for row in rows))])
-    band = alt.Chart({"values": bands}).mark_area(color="#cbd2d9", opacity=0.45)
+    band = alt.Chart({"values": bands}).mark_area(color=TRUE_LINE.light, opacity=0.3)
     lines = alt.Chart({"values": rows}).encode(
         x=x,
         y=alt.Y("rate:Q", title="clicks, rank 1 = 1", scale=scale),
@@ -136,13 +156,17 @@ def curve_chart(one: Mapping[str, Any], truth: Mapping[str, Any]) -> Any:
             "curve:N",
             scale=alt.Scale(domain=names, range=[colours[name] for name in names]),
             sort=names,
-            legend=alt.Legend(title=None, orient="bottom", columns=3, symbolType="stroke", symbolStrokeWidth=4),
+            legend=line_legend(),
         ),
-        tooltip=[alt.Tooltip("curve:N"), alt.Tooltip("rank:Q"), alt.Tooltip("rate:Q", format=".3f")],
+        description="says:N",
     )
     layers = (
         band.encode(x=x, y=alt.Y("low:Q", scale=scale), y2="high:Q"),
         lines.transform_filter(alt.datum.curve == TRUTH).mark_line(strokeWidth=6),
         lines.transform_filter(alt.datum.curve != TRUTH).mark_line(strokeWidth=2),
     )
-    return alt.layer(*layers).properties(width=400, height=260, title=f"Clicks by rank: {one['title']}")
+    ends = ", ".join(f"{name} {values[-1]:.2f}" for name, values in {TRUTH: true, **learned}.items())
+    told = f"Clicks by rank relative to rank 1; at rank {len(true)}: {ends}."
+    return alt.layer(*layers).properties(
+        width=400, height=260, title=f"Clicks by rank: {one['title']}", description=told
+    )

@@ -9,9 +9,13 @@ for (const term of document.querySelectorAll("[title]")) {
   term.removeAttribute("title");
 }
 
+const terms = new Map();
+for (const name of document.querySelectorAll("dt")) terms.set(name.textContent, name.nextElementSibling.firstChild.textContent);
+
 function said(target) {
   const told = target.closest?.("[data-says]");
   if (told) return [told, told.dataset.says];
+  if (target.closest?.(".role-axis-label") && terms.has(target.textContent)) return [target, terms.get(target.textContent)];
   const mark = target.closest?.(".chart [role='graphics-symbol'][aria-label]");
   return mark && mark.getAttribute("aria-roledescription") !== "axis" ? [mark, mark.getAttribute("aria-label").replaceAll("; ", "\n")] : null;
 }
