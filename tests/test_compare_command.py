@@ -397,7 +397,7 @@ def refuse(message: str, **changes: Any) -> None:
 
 def test_config_errors_say_where_and_what_was_meant() -> None:
     refuse("page: unknown key. Did you mean pages?", page=3)
-    refuse("give pages or clicks, one of the two", clicks=3)
+    refuse("give pages= or clicks=, one of the two", clicks=3)
     refuse("seeds", seeds=0)
     refuse("data: give one of lists, preset and synthetic; there is none", data={})
     refuse("data.test: missing", data={"lists": "a.txt"})

@@ -169,7 +169,7 @@ def test_names_are_explained_to_pointer_and_keyboard(tab: Browser, written: Path
     mark = "document.querySelector('.narrow [role=graphics-symbol][aria-label^=\"dla 0\"]')"
     tab.run(f"{mark}.dispatchEvent(new PointerEvent('pointerover', {{bubbles: true}}))")
     assert tab.run(f"{card}.textContent") == "dla 0.520 (0.500 to 0.540), paper 0.600"
-    name = "[...document.querySelectorAll('.narrow .role-axis-label text')].find((each) => each.textContent == 'naive')"
+    name = "[...document.querySelectorAll('.narrow .role-axis-label text')].find((at) => at.innerHTML == 'naive')"
     tab.run(f"{name}.dispatchEvent(new PointerEvent('pointerover', {{bubbles: true}}))")
     assert tab.run(f"{card}.textContent") == "What naive does."
     assert tab.run(f"getComputedStyle({name}).pointerEvents") == "auto"

@@ -51,7 +51,7 @@ def _edges(graph: CausalGraph) -> Table:
         known = {edge.cause, edge.effect} == {RELEVANCE, CLICK}
         row = [str(edge), "required" if known else p_value(edge.p)]
         rows.append(row + ([number(edge.frequency, ".2f")] if repeated else []))
-    legend = "-> is a cause, -- an edge whose direction the log does not tell; p is the largest of the tests that found it."
+    legend = "-> is a cause, -- an edge whose direction the log does not tell; p is the largest of its tests."
     if repeated:
         legend += " Found again is the share of other samples that have it, and the number and width of its line."
     return Table(["edge", "p", *(["found again"] if repeated else [])], rows, legend=legend)
