@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
@@ -96,3 +97,32 @@ def test_column_pairs_that_cannot_be_meant(theirs: Path, tmp_path: Path, words: 
 def test_an_unknown_name_of_ours(theirs: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"unknown column 'postion'\. Did you mean position"):
         unskew.counts(theirs, tmp_path / "out", columns={"postion": "rank"})
+
+
+def test_a_run_reads_log_and_features_under_their_names(theirs: Path, tmp_path: Path) -> None:
+    rows = [(f"q{query}", f"d{document}") for query in range(10) for document in range(3)]
+    features = {"term": [query for query, _ in rows], "sku": [doc for _, doc in rows], "price": list(range(30))}
+    pq.write_table(pa.table(features), tmp_path / "features.parquet")
+    words = [
+        "learn",
+        str(theirs),
+        "--features",
+        str(tmp_path / "features.parquet"),
+        "--out",
+        str(tmp_path / "run"),
+    ]
+    words += ["--ranker", "linear", "--method", "pal", "--steps", "3", "--quiet", *RENAMED]
+    done = CliRunner().invoke(app, words, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    words = ["impute", str(tmp_path / "run"), "--lists", str(tmp_path / "features.parquet")]
+    words += ["--out", str(tmp_path / "relevance.parquet"), "--json", *RENAMED[2:6]]
+    done = CliRunner().invoke(app, words, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    pacsv.write_csv(pq.read_table(theirs), tmp_path / "raw.csv")
+    words = ["measure", str(tmp_path / "run"), "--lists", str(tmp_path / "features.parquet")]
+    told = CliRunner().invoke(app, [*words, "--log", str(tmp_path / "raw.csv"), *RENAMED])
+    assert "raw.csv: a raw log; ingest it first: unskew ingest" in str(told.exception)
+    assert pq.read_table(tmp_path / "relevance.parquet").column_names == ["query_id", "doc_id", "relevance"]
+    wrong = OURS_TO_THEIRS | {"position": "rnk"}
+    with pytest.raises(DataError, match=r"there is no column 'rnk' for position\. Did you mean rank"):
+        unskew.learn(theirs, features=tmp_path / "features.parquet", columns=wrong, out=tmp_path / "other")

@@ -16,6 +16,9 @@ from unskew.clicks.schema import TEXT, required
 from unskew.clicks.unifying import alike, read_unified, unified
 from unskew.errors import DataError
 
+SHARED = ("query_id", "doc_id", "label", *TEXT)
+"""Columns that features may have as well."""
+
 
 def open_table(
     path: Path,
@@ -62,9 +65,10 @@ def columns_of(path: Path) -> list[str]:
 def check_log(path: Path, columns: Columns | None = None, feedback: str | None = None) -> dict[str, str]:
     """Refuse what is no log before anything else is read; those of `columns` that it has.
 
-    Where logs and features are read with one set of names, neither need have all of them.
+    Where logs and features are read with one set of names, a log need not have the names of ids and texts.
     """
     present = columns_of(path)
+    their_columns({ours: name for ours, name in (columns or {}).items() if ours not in SHARED}, present, path)
     named = {ours: theirs for ours, theirs in (columns or {}).items() if theirs in present}
     theirs = {name: ours for ours, name in named.items()}
     require_log(required(feedback), [theirs.get(name, name) for name in present], path, named)

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 import torch
 
 from unskew.checking import known
+from unskew.clicks.naming import Columns
 from unskew.disk import complete_file, refuse_existing
 from unskew.errors import ConfigError
 from unskew.learning.model import Model, load
@@ -37,12 +38,14 @@ def impute(
     *,
     first: Sequence[float] = (1.0, 0.0),
     tracked: Path | str | None = None,
+    columns: Columns | None = None,
     doc_ids: bool = False,
     force: bool = False,
 ) -> dict[str, Any]:
     """Write the relevance of every document of the lists by a run into a CSV or Parquet file; in numbers.
 
     `first` is alpha and beta of rank 1, as given to `judge`. `tracked` is the store that the run was trained with.
+    `columns` says theirs for ours where the tables have other names.
     """
     out, files = Path(out), [lists] if isinstance(lists, str | Path) else list(lists)
     known("out=", out.suffix, WRITERS)
@@ -53,7 +56,8 @@ def impute(
     if not isinstance(model, Model):
         raise ConfigError(f"{run}: it ranks, and has no click model; {LEARN}")
     texts = texts_for(files) if model.reads else None
-    shown = tracked_lists(model, read_lists(files, doc_ids, texts, taken=model.taken), tracked)
+    read = read_lists(files, doc_ids, texts, columns=columns, taken=model.taken)
+    shown = tracked_lists(model, read, tracked)
     relevance = (click_rates(model, shown, run) - first[1]) / first[0]
     ids = {"query_id": np.repeat(shown.query_ids, shown.sizes), "doc_id": shown.document_ids()}
     out.parent.mkdir(parents=True, exist_ok=True)

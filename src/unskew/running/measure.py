@@ -69,7 +69,7 @@ def measure(
     installs, that the pages are measured by besides clicks. `by_frequency` is a log that says how often each query
     is asked: metrics then come for so many `buckets` of queries too; the usual three are head, middle and tail.
     `tracked` is a tracking store whose clicks are features of the lists, as those that the run was trained with.
-    `columns` says theirs for ours where the files of a log have other names.
+    `columns` says theirs for ours where files have other names.
     """
     if buckets is not None and by_frequency is None:
         raise ConfigError("buckets= are of queries by frequency: give by_frequency= too")
@@ -77,6 +77,7 @@ def measure(
         raise ConfigError("outcomes= are columns of a log: give log= too")
     convention = cast(Empty, known("empty", empty, dict.fromkeys(("skip", "zero", "one"))))
     model, columns = _model(run), names_for(run, columns)
+    named = None if log is None or isinstance(log, Log) else check_log(Path(log), columns)
     if not isinstance(lists, Lists):
         files = [lists] if isinstance(lists, str | Path) else lists
         logs = [Path(log)] if isinstance(log, str | Path) else []
@@ -94,7 +95,7 @@ def measure(
         both = report.per_query, None if against is None else other.per_query
         result["frequency"] = measure_buckets(frequency, *both)
     if log is not None:
-        shown = log if isinstance(log, Log) else read_log(Path(log), lists, columns=check_log(Path(log), columns))
+        shown = log if isinstance(log, Log) else read_log(Path(log), lists, columns=named)
         pages = measure_pages(model, shown, outcomes)
         result["pages"] = {name: finite(found.mean) for name, found in pages.items()}
         if against is not None:

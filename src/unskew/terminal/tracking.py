@@ -64,6 +64,7 @@ def impute(
         tuple[float, float], typer.Option(help="Alpha and beta of rank 1; 1 0 is its click rate.")
     ] = (1.0, 0.0),
     tracked: Tracked = None,
+    column: Column = None,
     doc_ids: DocIds = False,
     force: Force = False,
     as_json: Json = False,
