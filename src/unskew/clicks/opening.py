@@ -65,10 +65,12 @@ def columns_of(path: Path) -> list[str]:
 def check_log(path: Path, columns: Columns | None = None, feedback: str | None = None) -> dict[str, str]:
     """Refuse what is no log before anything else is read; those of `columns` that it has.
 
-    Where logs and features are read with one set of names, a log need not have the names of ids and texts.
+    Where several logs and features are read with one set of names, some have ours and some theirs; a column that a
+    log has under neither is an error, unless features may have it.
     """
     present = columns_of(path)
-    their_columns({ours: name for ours, name in (columns or {}).items() if ours not in SHARED}, present, path)
+    lost = {ours: name for ours, name in (columns or {}).items() if ours not in (*SHARED, *present)}
+    their_columns(lost, present, path)
     named = {ours: theirs for ours, theirs in (columns or {}).items() if theirs in present}
     theirs = {name: ours for ours, name in named.items()}
     require_log(required(feedback), [theirs.get(name, name) for name in present], path, named)
