@@ -123,6 +123,6 @@ def test_a_run_reads_log_and_features_under_their_names(theirs: Path, tmp_path: 
     told = CliRunner().invoke(app, [*words, "--log", str(tmp_path / "raw.csv"), *RENAMED])
     assert "raw.csv: a raw log; ingest it first: unskew ingest" in str(told.exception)
     assert pq.read_table(tmp_path / "relevance.parquet").column_names == ["query_id", "doc_id", "relevance"]
-    wrong = OURS_TO_THEIRS | {"position": "rnk"}
-    with pytest.raises(DataError, match=r"there is no column 'rnk' for position\. Did you mean rank"):
+    wrong = OURS_TO_THEIRS | {"click": "clicks"}
+    with pytest.raises(DataError, match=r"there is no column 'clicks' for click\. Did you mean clicked"):
         unskew.learn(theirs, features=tmp_path / "features.parquet", columns=wrong, out=tmp_path / "other")
