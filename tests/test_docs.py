@@ -85,6 +85,12 @@ def test_the_readme_is_short(readme: str) -> None:
     assert len(readme.splitlines()) < 120
 
 
+def test_the_readme_names_every_page(readme: str) -> None:
+    pages = {path.relative_to(ROOT).as_posix() for path in ROOT.glob("docs/**/*.md")}
+    pages = {page for page in pages if not page.startswith("docs/records/")}
+    assert pages - set(re.findall(r"\]\(([^)#]+)", readme)) == set()
+
+
 def test_links_lead_somewhere() -> None:
     for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")):
         links = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", path.read_text(encoding="utf-8"))
