@@ -113,7 +113,7 @@ def main() -> None:
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     try:
         with told_warnings():
-            app()
+            app(prog_name="unskew")  # also where Python was asked to run the module, for completion
     except UnskewError as error:
         print(f"unskew: {error}", file=sys.stderr)
         sys.exit(error.status)
