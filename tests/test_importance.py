@@ -20,7 +20,7 @@ import unskew
 from unskew.clicks.lists.encoding import fit_encoding
 from unskew.errors import ConfigError
 from unskew.learning.methods import PACKAGES
-from unskew.running.importance import importances
+from unskew.running.importance import importance
 from unskew.terminal.main import app
 from unskew.types import Log
 
@@ -86,7 +86,7 @@ def by_name(values: Any, names: tuple[str, ...]) -> dict[str, float]:
 @pytest.mark.parametrize("name", ["trees", "xgboost"])
 def test_gains_of_columns_of_one_feature_are_added(name: str, runs: dict[str, unskew.Run], tmp_path: Path) -> None:
     run = runs[name]
-    found = importances(run)
+    found = importance(run)
     assert found.names == ("views", "price", "brand", "words")
     assert found.gain is not None
     assert found.gain.sum() == pytest.approx(1.0)
@@ -97,13 +97,13 @@ def test_gains_of_columns_of_one_feature_are_added(name: str, runs: dict[str, un
         brand = [at for at, each in enumerate(run.model.card.encoding.columns.names) if each.startswith("brand")]
         assert found.gain[2] == pytest.approx(gain[brand].sum() / gain.sum())
     run.save(tmp_path / "run")
-    again = importances(tmp_path / "run")
+    again = importance(tmp_path / "run")
     np.testing.assert_allclose(again.gain, found.gain)  # type: ignore[arg-type]
 
 
 def test_weights_are_the_spread_of_what_a_feature_adds(runs: dict[str, unskew.Run], log: Log) -> None:
     run = runs["linear"]
-    found = importances(run)
+    found = importance(run)
     assert found.weight is not None
     encoding = fit_encoding(log.lists)
     prepared = run.model.prepared(log.lists)
@@ -118,7 +118,7 @@ def test_weights_are_the_spread_of_what_a_feature_adds(runs: dict[str, unskew.Ru
 @pytest.mark.parametrize("name", ["linear", "mlp", "trees", "xgboost"])
 def test_shuffling_tells_what_matters(name: str, runs: dict[str, unskew.Run], folder: Path) -> None:
     test = read(folder, "test.parquet")
-    found = importances(runs[name], log=test, repeats=3)
+    found = importance(runs[name], log=test, repeats=3)
     assert found.permutation is not None
     assert found.error is not None
     drops, errors = by_name(found.permutation, found.names), by_name(found.error, found.names)
@@ -127,7 +127,7 @@ def test_shuffling_tells_what_matters(name: str, runs: dict[str, unskew.Run], fo
     assert drops["words"] == 0.0  # the same for all results of a page
     assert "shuffled pages" in found.measured
     assert found.rows()[0]["feature"] == "brand"
-    again = importances(runs[name], log=test, repeats=3)
+    again = importance(runs[name], log=test, repeats=3)
     np.testing.assert_array_equal(again.permutation, found.permutation)  # type: ignore[arg-type]
 
 
@@ -142,7 +142,7 @@ def test_what_a_click_counts_without_the_only_feature() -> None:
     offsets, ranks = np.arange(0, 1201, 4), np.tile(np.arange(1, 5), 300)
     log = Log(lists, np.arange(300), offsets, np.arange(1200), ranks, clicks.astype(np.uint8))
     run = unskew.learn(log, "naive", ranker="linear", steps=50)
-    found = importances(run, log=log, repeats=20)
+    found = importance(run, log=log, repeats=20)
     ladder = 1 / np.log2(np.arange(2, 6))
     order = np.argsort(-x.reshape(300, 4), axis=1)
     ranked = np.take_along_axis(clicks.reshape(300, 4), order, 1)
@@ -156,11 +156,11 @@ def test_what_cannot_be_told(runs: dict[str, unskew.Run], folder: Path) -> None:
     with pytest.raises(
         ConfigError, match="neither trees nor one weight for each feature: give log= and features="
     ):
-        importances(runs["mlp"])
+        importance(runs["mlp"])
     with pytest.raises(ConfigError, match="give their features= too"):
-        importances(runs["mlp"], log=folder / "test.parquet")
+        importance(runs["mlp"], log=folder / "test.parquet")
     with pytest.raises(ConfigError, match="features= are those of a log"):
-        importances(runs["mlp"], features=folder / "items.csv")
+        importance(runs["mlp"], features=folder / "items.csv")
 
 
 def test_the_command(runs: dict[str, unskew.Run], folder: Path, tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from unskew.running.causes import causes as causes
     from unskew.running.exporting import export as export
     from unskew.running.exporting import export_trees as export_trees
-    from unskew.running.importance import importances as importances
+    from unskew.running.importance import importance as importance
     from unskew.running.impute import impute as impute
     from unskew.running.measure import measure as measure
     from unskew.running.predict import predict as predict

@@ -87,7 +87,7 @@ class Importances:
             ready.write_text(self.csv_text(), encoding="utf-8")
 
 
-def importances(
+def importance(
     run: Run | Scorer | Path | str,
     *,
     log: Log | Path | str | None = None,

@@ -37,9 +37,9 @@ def importance(
 ) -> None:
     """Say what a run looks at, by feature: gains of trees, weights, and what clicks of a log say."""
     given = passed(locals(), "as_json", "csv")
-    from unskew.running.importance import importances
+    from unskew.running.importance import importance
 
-    found = importances(**given)
+    found = importance(**given)
     if csv is not None:
         show_csv(found, csv)
     if as_json:
