@@ -298,7 +298,6 @@ def test_the_method_of_the_command_line_leaves_the_files_network_out(
     [
         ({"ranker": "mlp"}, "ranker: lightgbm grows its own trees"),
         ({"ranker": unskew.rankers.Trees()}, "ranker: lightgbm grows its own trees"),
-        ({"steps": 5}, r"training\.steps: lightgbm grows its own trees; .* such as rounds and leaves"),
         ({"training": unskew.Training(batch=3)}, r"training\.batch: lightgbm"),
         ({"workers": 2}, r"training\.workers: lightgbm"),
         ({"rounds": 5}, r"training\.rounds: unknown key"),
