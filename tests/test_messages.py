@@ -249,6 +249,14 @@ SITUATIONS: dict[str, tuple[list[str], int, list[str]]] = {
         1,
         ["shop.csv: there is no column 'rnk' for position. Did you mean rank?"],
     ),
+    "some columns named, some not": (
+        ["ingest", "shop.csv", "--out", "OUT", "--column", "position=rank"],
+        1,
+        [
+            "missing columns: query_id, doc_id, click",
+            "--column 'query_id=search term' --column doc_id=sku --column click",
+        ],
+    ),
     "UTF-16 without a mark": (
         ["ingest", "utf16_bare.csv", "--out", "OUT", *PAGED],
         1,

@@ -41,31 +41,31 @@ def first_results(log: Log) -> Log:
     [
         (
             facts(10, 0, [10, 10]),
-            "shop: nothing is clicked in 20 impressions, so nothing says what is wanted;",
+            "nothing is clicked in 20 impressions, so nothing says what is wanted;",
         ),
-        (facts(10, 20, [10, 10]), "shop: every one of 20 impressions is clicked, so nothing says what is not"),
-        (facts(20, 3, [10, 10]), "shop: every page has one result, and naive as it is set compares the results"),
+        (facts(10, 20, [10, 10]), "every one of 20 impressions is clicked, so nothing says what is not"),
+        (facts(20, 3, [10, 10]), "every page has one result, and naive as it is set compares the results"),
     ],
 )
 def test_refused(about: Facts, said: str) -> None:
     with pytest.raises(DataError) as told:
-        check_worth(Naive(), about, "shop")
+        check_worth(Naive(), about)
     assert str(told.value).startswith(said)
-    check_worth(Labeled(), about, "shop")  # which reads labels
+    check_worth(Labeled(), about)  # which reads labels
 
 
 def test_methods_of_single_clicks_take_pages_of_one_result() -> None:
     assert compares(Naive())
     assert compares(DLA())
     assert not compares(PAL())
-    check_worth(Naive(loss="sigmoid"), facts(20, 3, [10, 10]), "shop")
+    check_worth(Naive(loss="sigmoid"), facts(20, 3, [10, 10]))
     with pytest.raises(DataError, match=r"take a method of single clicks: .*pal"):
-        check_worth(DLA(), facts(20, 3, [10, 10]), "shop")
+        check_worth(DLA(), facts(20, 3, [10, 10]))
 
 
 def test_weights_may_add_up_to_more_or_less_than_the_impressions() -> None:
-    check_worth(Naive(), facts(10, 0, [10, 10], "price"), "shop")
-    check_worth(Naive(), facts(10, 900, [10, 10], "price"), "shop")
+    check_worth(Naive(), facts(10, 0, [10, 10], "price"))
+    check_worth(Naive(), facts(10, 900, [10, 10], "price"))
 
 
 def test_one_rank_is_learned_with_a_warning_unless_it_was_drawn(log: Log) -> None:

@@ -246,7 +246,7 @@ def split(log: Log, validation: Lists | Log | None, asked: Settings) -> LogData:
     if validation is not None:
         return LogData(log, validation)
     if len(log) > 1 and (log.query == log.query[0]).all() and asked.method.target == "clicks":
-        warn_of_one_query(log.lists.name)
+        warn_of_one_query()
         apart = held_pages(log, asked.training.seed)
         return LogData(log.take(~apart), log.take(apart))
     held = held_queries(log, asked.training.seed)

@@ -34,7 +34,7 @@ from safetensors import SafetensorError
 from unskew.clicks.lists.encoding import EncodingRules
 from unskew.clicks.tables import MissingFeatures
 from unskew.disk import told_of_disks, write_json
-from unskew.errors import ConfigError, DataError, RunError
+from unskew.errors import ConfigError, DataError, RunError, located
 from unskew.learning.curves import Curve
 from unskew.learning.fitting.checkpoint import FILE as CHECKPOINT
 from unskew.learning.fitting.loop import Fit, Report
@@ -170,7 +170,8 @@ def learn_file(
     with process_group(asked.training):
         data, test = open_data(base, file.data, asked)
         again = None if out is None else run_toml(base, file, asked, out)
-        return run(asked, data, test=test, out=out, force=force, report=report, run_file=again)
+        with located(base / (file.data.log or file.data.counts or "")):
+            return run(asked, data, test=test, out=out, force=force, report=report, run_file=again)
 
 
 def told(missing_features: str | None, encoding: EncodingRules | None) -> dict[str, object]:
@@ -207,7 +208,7 @@ def run(
     lists = test if isinstance(test, Lists) else None
     check_data(data, lists)
     drawn = asked.training.learn_from == "randomized"
-    check_worth(asked.method, data.facts(), data.documents.name, drawn=drawn)
+    check_worth(asked.method, data.facts(), drawn=drawn)
     check_feedback(asked.method, data)
     warn_if_filtered(asked.method, data)
     fitter = prepare(asked, data, lists)

@@ -21,7 +21,7 @@ STACK = 4
 """Calls between a warning and the line that called `learn`."""
 
 
-def check_worth(method: Learner, facts: Facts, place: str, *, drawn: bool = False) -> None:
+def check_worth(method: Learner, facts: Facts, *, drawn: bool = False) -> None:
     """Refuse a log that the method can learn nothing from, and warn of what the log cannot tell.
 
     `drawn` says that the results learned from were put first at random, which leaves one rank and no bias of it.
@@ -31,22 +31,19 @@ def check_worth(method: Learner, facts: Facts, place: str, *, drawn: bool = Fals
     what = f"{facts.impressions:,} impressions"
     if not facts.clicks and facts.weighted is None:
         hint = 'name the column of clicks, columns={"click": "THEIRS"}, or take pages with clicks'
-        raise DataError(f"nothing is clicked in {what}, so nothing says what is wanted", path=place, hint=hint)
+        raise DataError(f"nothing is clicked in {what}, so nothing says what is wanted", hint=hint)
     if facts.weighted is None and facts.clicks >= facts.impressions:
         hint = "log what was shown and not clicked too"
-        raise DataError(
-            f"every one of {what} is clicked, so nothing says what is not wanted", path=place, hint=hint
-        )
+        raise DataError(f"every one of {what} is clicked, so nothing says what is not wanted", hint=hint)
     single = facts.pages == facts.impressions
     if single and compares(method):
         able = ", ".join(name for name in sorted(LEARNERS) if not compares(LEARNERS[name](name=name)))
         raise DataError(
             f"every page has one result, and {method.name} as it is set compares the results of a page",
-            path=place,
             hint=f"give results that were shown together one page_id, or take a method of single clicks: {able}",
         )
     if not drawn:
-        warn_of_one_rank(method, facts, place)
+        warn_of_one_rank(method, facts)
 
 
 def compares(method: Learner) -> bool:
@@ -55,21 +52,21 @@ def compares(method: Learner) -> bool:
     return not method.needs_clickless and not beside
 
 
-def warn_of_one_rank(method: Learner, facts: Facts, place: str) -> None:
+def warn_of_one_rank(method: Learner, facts: Facts) -> None:
     """Say so where all was shown at one rank."""
     shown = np.flatnonzero(facts.by_rank[0]) + 1
     if len(shown) == 1:
         warnings.warn(
-            f"{place}: everything was shown at rank {shown[0]}, so position bias cannot be known: {method.name} "
+            f"everything was shown at rank {shown[0]}, so position bias cannot be known: {method.name} "
             "learns what is clicked there, and its examination says nothing",
             stacklevel=STACK,
         )
 
 
-def warn_of_one_query(place: str) -> None:
+def warn_of_one_query() -> None:
     """Say so where pages are held out in the place of queries."""
     warnings.warn(
-        f"{place}: the log has one query, so pages of it are held out in the place of queries; how the ranker "
+        "the log has one query, so pages of it are held out in the place of queries; how the ranker "
         "does on other queries cannot be known",
         stacklevel=STACK,
     )

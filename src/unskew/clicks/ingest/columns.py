@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from unskew.clicks.ingest.functions import left
 from unskew.clicks.ingest.options import IDS, IngestOptions
 from unskew.clicks.ingest.text import FILE, ROW
 from unskew.clicks.ingest.times import as_utc
+from unskew.clicks.naming import guess_columns
 from unskew.clicks.schema import OURS, REQUIRED
 from unskew.errors import DataError
 
@@ -68,9 +70,10 @@ def with_page(table: Table, options: IngestOptions) -> Table:
 def require(table: Table, names: tuple[str, ...], present: Sequence[str]) -> None:
     """Columns that must be there; says what to do about each that is not."""
     missing = [name for name in names if name not in table.columns]
-    hint = f'name them with columns={{"{missing[0]}": "THEIRS"}}' if missing else ""
+    guess = guess_columns(list(present))
+    hint = f"name them with columns={json.dumps({name: guess.get(name, 'THEIRS') for name in missing})}"
     if missing == ["click"]:
-        hint = 'name it with columns={"click": "THEIRS"}, or give the click events with clicks=["FILE"]'
+        hint = hint.replace("them", "it") + ', or give the click events with clicks=["FILE"]'
     require_columns(missing, [name for name in present if name not in (*missing, FILE, ROW)], hint=hint)
 
 
