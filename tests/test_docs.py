@@ -91,6 +91,12 @@ def test_the_readme_names_every_page(readme: str) -> None:
     assert pages - set(re.findall(r"\]\(([^)#]+)", readme)) == set()
 
 
+def test_the_site_has_a_place_for_every_page() -> None:
+    places = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    pages = [path.relative_to(ROOT / "docs").as_posix() for path in ROOT.glob("docs/**/*.md")]
+    assert [page for page in pages if f" {page}\n" not in places] == [], "add them to nav in mkdocs.yml"
+
+
 def test_links_lead_somewhere() -> None:
     for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")):
         links = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", path.read_text(encoding="utf-8"))
