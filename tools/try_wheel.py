@@ -39,9 +39,9 @@ def main() -> None:
 
 
 def needed() -> list[Path]:
-    """What must be in the wheel: every module, the mark of types, and the recipes."""
-    package = ROOT / "src" / "unskew"
-    return [path for path in package.rglob("*") if path.suffix in (".py", ".toml") or path.name == "py.typed"]
+    """What must be in the wheel: modules, the mark of types, recipes, what pages look like."""
+    found = (ROOT / "src" / "unskew").rglob("*")
+    return [path for path in found if path.is_file() and "__pycache__" not in path.parts]
 
 
 def use(wheel: Path, folder: Path) -> None:
