@@ -156,6 +156,13 @@ def test_the_colours_are_those_of_the_screen_and_paper_is_white(tab: Browser, wr
 
 
 @needs_browser
+def test_paper_shows_all_of_a_table(tab: Browser, written: Path) -> None:
+    tab.open(written / "report.html", width=720, media="print")  # A4 within its margins
+    assert tab.run("document.documentElement.scrollWidth") <= 720
+    assert tab.run("getComputedStyle(document.querySelector('.table')).overflowX") == "visible"
+
+
+@needs_browser
 def test_names_are_explained_to_pointer_and_keyboard(tab: Browser, written: Path) -> None:
     tab.open(written / "report.html", width=400)
     tab.run("document.querySelector('a.term[href=\"#m-dla\"]').focus()")
