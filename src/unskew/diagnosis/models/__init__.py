@@ -1,8 +1,8 @@
-"""Click models of a log, without features: how people read its pages, and what they find relevant.
+"""Click models of a log alone: how people read its pages, and what they find relevant.
 
-fit               a click model, by its name or with settings, fitted to a log
-fit_and_compare   several of them, by the clicks of pages that they have not seen
-save_model        a fitted one into a folder; load_model reads it
+`fit` fits a click model, by its name or with settings. `fit_and_compare` fits several and compares them by the
+clicks of pages that they have not seen. `fit_with_features` fits PBM or UBM with attraction as a function of
+features, which holds for new documents. `save_model` writes a fitted one into a folder, `load_model` reads it.
 
 >>> import unskew
 >>> lists = unskew.make_lists(queries=20, seed=0)
@@ -27,6 +27,8 @@ from unskew.diagnosis.models.comparing import ClickModelComparison as ClickModel
 from unskew.diagnosis.models.comparing import fit_and_compare as fit_and_compare
 from unskew.diagnosis.models.contract import ClickModel as ClickModel
 from unskew.diagnosis.models.em import Prior as Prior
+from unskew.diagnosis.models.features import FeatureClickModel as FeatureClickModel
+from unskew.diagnosis.models.features import fit_with_features as fit_with_features
 from unskew.diagnosis.models.fitted import FittedClickModel as FittedClickModel
 from unskew.diagnosis.models.fitted import fit_model
 from unskew.diagnosis.models.mixture import ModelMixture as ModelMixture

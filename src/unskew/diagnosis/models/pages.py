@@ -28,7 +28,7 @@ from unskew.clicks.log import page_starts
 from unskew.clicks.naming import Columns, told_by_their_names
 from unskew.clicks.schema import REQUIRED
 from unskew.errors import ConfigError, DataError
-from unskew.types import Array, Log
+from unskew.types import Array, Lists, Log
 
 if TYPE_CHECKING:
     from ibis.expr.types import Table
@@ -187,11 +187,16 @@ def pages_of_log(log: Log) -> ClickPages:
         raise DataError("the log has no impressions", path=log.lists.name, hint="check filters and splits")
     lists = log.lists
     rows, pair = grouped(log.row, len(lists.features))
-    query = np.searchsorted(lists.offsets, rows, side="right") - 1
-    pairs = ShownPairs(encodable(lists.query_ids[query]), encodable(lists.document_ids()[rows]), query)
+    pairs = pairs_of(lists, rows)
     offsets = log.offsets[np.append(True, log.sizes > 0)]
     columns = {"pair": pair, "rank": log.position.astype(np.int64), "click": log.click > 0}
     return _padded(pairs, offsets, columns, np.ones(len(offsets) - 1))
+
+
+def pairs_of(lists: Lists, rows: Array) -> ShownPairs:
+    """Documents of lists, by their rows, as pairs."""
+    query = np.searchsorted(lists.offsets, rows, side="right") - 1
+    return ShownPairs(encodable(lists.query_ids[query]), encodable(lists.document_ids()[rows]), query)
 
 
 def _padded(pairs: ShownPairs, offsets: Array, columns: dict[str, Array], weight: Array) -> ClickPages:
