@@ -6,6 +6,7 @@ to contain. Nothing may end in a traceback, or speak of Python where the command
 
 from __future__ import annotations
 
+import errno
 import gzip
 import os
 import re
@@ -74,6 +75,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pq.write_table(log, place / "log.parquet")
     pq.write_table(changed(log, "position", ["top", *["1"] * 59]), place / "words.parquet")
     pq.write_table(changed(log, "timestamp", ["17.11.2024", *["2024-11-17"] * 59]), place / "days.parquet")
+    own = {"query_id": [f"q{row // 3}" for row in range(30)], "doc_id": [f"d{row % 3}" for row in range(30)]}
+    pq.write_table(pa.table(own | {"price": list(range(30))}), place / "own_features.parquet")
     pq.write_table(pa.table({"query_id": ["a"], "doc_id": ["b"], "price": [1.0]}), place / "features.parquet")
     pq.write_table(changed(log, "timestamp", [""] * 60), place / "timeless.parquet")
     written = {
@@ -416,12 +419,27 @@ def two_kinds() -> list[tuple[pa.Table, list[int]]]:
     return [(bare, [row // 3 for row in ROWS]), (numbered, [20 + row // 3 for row in ROWS])]
 
 
-def test_a_disk_that_cannot_be_written(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    if os.geteuid() == 0 and not Path("/proc/version").exists():
-        pytest.skip("nothing here refuses root")
-    status, _, told = run(["counts", "log.parquet", "--out", "/proc/unskew/out"], here, capsys)
+@pytest.mark.parametrize("trouble", [errno.ENOSPC, errno.EROFS, errno.EACCES])
+@pytest.mark.parametrize("command", ["ingest", "split", "counts", "track", "learn"])
+def test_a_disk_that_cannot_be_written(
+    trouble: int, command: str, here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the first folder on that is made where the result shall be."""
+    made = os.mkdir
+
+    def mkdir(path: str, *given: int, **more: int) -> None:
+        if str(here.parent) in os.path.abspath(path):
+            raise OSError(trouble, os.strerror(trouble), str(path))
+        made(path, *given, **more)
+
+    monkeypatch.setattr(os, "mkdir", mkdir)
+    words = [*WHERE_A_LOG_IS_WANTED.get(command, ["ingest", "LOG", "--out", "OUT"])]
+    log = {"features.parquet": "own_features.parquet", "LOG": "log.parquet"}
+    status, _, told = run([log.get(word, word) for word in words], here, capsys)
     assert status == 1
-    assert "/proc/unskew" in told
+    assert told.startswith("unskew: ")
+    assert str(here.parent) in told
+    assert os.strerror(trouble) in told
     assert "Traceback" not in told
 
 
