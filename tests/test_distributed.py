@@ -26,7 +26,7 @@ from unskew.clicks.counts.reduction import reduce_log
 from unskew.errors import ConfigError
 from unskew.learning.fitting.distributed import RowGroup, row_parts
 from unskew.learning.fitting.loop import Progress
-from unskew.running.run import learn_file
+from unskew.running.learn import learn_file
 from unskew.running.run_files import read_run_file
 from unskew.types import Log
 

@@ -207,7 +207,7 @@ def test_shards_have_the_features_that_memory_has(kind: str, folder: Path, log: 
     asked: dict[str, Any] = {"ranker": "linear", "steps": 40, "validate_on": "nothing", "seed": 1}
     one = unskew.learn(folder / "log.parquet", "naive", features=features, out=tmp_path / "one", **asked)
     from unskew.running.asking import ask
-    from unskew.running.run import learn_file
+    from unskew.running.learn import learn_file
 
     request = ask(
         folder / "log.parquet", features=features, method="naive", ranker="linear",

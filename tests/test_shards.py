@@ -34,7 +34,7 @@ from unskew.clicks.lists.scaling import SCALINGS, fit_scaler
 from unskew.clicks.presentation import fit_presentation
 from unskew.errors import ConfigError, DataError
 from unskew.learning.fitting.loop import Progress
-from unskew.running.run import learn_file
+from unskew.running.learn import learn_file
 from unskew.running.run_files import read_run_file
 from unskew.types import ClickBatch, Lists, Log
 

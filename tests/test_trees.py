@@ -49,7 +49,8 @@ from unskew.learning.rankers.trees import TreeRanker, Trees, tree_rankers
 from unskew.measuring import ndcg_metric
 from unskew.running.data import split
 from unskew.running.fitters import TreeFitter
-from unskew.running.run import learn, prepare
+from unskew.running.learn import learn
+from unskew.running.run import prepare
 from unskew.running.settings import settings
 from unskew.types import Array, Lists, Log
 

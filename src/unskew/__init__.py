@@ -50,11 +50,11 @@ if TYPE_CHECKING:
     from unskew.running.exporting import export_trees as export_trees
     from unskew.running.importance import importance as importance
     from unskew.running.impute import impute as impute
+    from unskew.running.learn import learn as learn
     from unskew.running.measure import measure as measure
     from unskew.running.predict import predict as predict
     from unskew.running.propensity import propensity as propensity
     from unskew.running.run import Run as Run
-    from unskew.running.run import learn as learn
     from unskew.studies.compare.compare import compare as compare
     from unskew.studies.demo import demo as demo
     from unskew.studies.reproduce.reproduce import reproduce as reproduce

@@ -31,7 +31,7 @@ from unskew.errors import UnskewError
 from unskew.learning.methods import Learner
 from unskew.learning.rankers import Ranker as RankerConfig
 from unskew.measuring import measure_ranking
-from unskew.running.run import learn
+from unskew.running.learn import learn
 from unskew.sklearn.shown import ShownRows, shown_log
 from unskew.types import Array, Columns, Lists
 

@@ -31,7 +31,7 @@ from unskew.reporting.origins import GENERATED, simulated_on
 from unskew.reporting.page import PAGE_FILES, Figure, Page, Section, Table, write_page
 from unskew.reporting.words import command_line
 from unskew.running.folder import RUN
-from unskew.running.run import learn
+from unskew.running.learn import learn
 from unskew.studies.terms import FROM_CLICKS, LOGGING, method_term
 from unskew.types import Array, Lists, Log
 

@@ -66,8 +66,8 @@ def learn(
     from unskew.reporting.console import training_bar
     from unskew.reporting.summaries import run_page
     from unskew.running.asking import ask, parse_setting
+    from unskew.running.learn import learn_file
     from unskew.running.parts import logs_of
-    from unskew.running.run import learn_file
 
     asking = ask(
         source,

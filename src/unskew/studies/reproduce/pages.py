@@ -26,7 +26,7 @@ from unskew.reporting.marking import Value, with_best
 from unskew.reporting.numbers import metric_title, spread
 from unskew.reporting.page import Figure, Section, Table
 from unskew.reporting.words import listed
-from unskew.running.run import learn
+from unskew.running.learn import learn
 from unskew.studies.compare.arms import Point
 from unskew.studies.compare.data import read_data
 from unskew.studies.compare.report import SD_OVER_SEEDS

@@ -27,7 +27,7 @@ from unskew.clicks.tracking.track import track
 from unskew.errors import ConfigError, RunError, UnskewError
 from unskew.measuring import measure_ranking
 from unskew.reporting.page import Term
-from unskew.running.run import learn
+from unskew.running.learn import learn
 from unskew.studies.compare.arms import Point
 from unskew.studies.compare.config import Asked
 from unskew.studies.compare.data import read_data
