@@ -15,6 +15,9 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
 import torch
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
 
 import unskew
 from unskew.clicks.lists.encoding import EncodingRules
@@ -225,3 +228,36 @@ def test_shards_have_the_features_that_memory_has(kind: str, folder: Path, log: 
     for name, values in one.model.scaler.statistics.items():
         np.testing.assert_allclose(two.model.scaler.statistics[name], values, rtol=1e-6)
     assert np.corrcoef(one.score(TABLE), two.score(TABLE))[0, 1] > 0.9
+
+
+def test_grades_alone_take_the_features_of_the_log(folder: Path, tmp_path: Path) -> None:
+    """A table of grades names documents; their features are those of the same items."""
+    graded = {"q": ["x", "x", "y", "y"], "doc_id": ["d1", "d2", "d3", "d4"], "label": [2, 0, 1, 0]}
+    pacsv.write_csv(pa.table(graded), tmp_path / "graded.csv")
+    run = unskew.learn(
+        folder / "log.parquet", "naive", features=folder / "items.csv", test=tmp_path / "graded.csv",
+        columns={"query_id": "q"}, ranker="linear", steps=5, out=tmp_path / "run",
+    )  # fmt: skip
+    assert run.metrics["test"]["queries"] == 2
+
+
+VALUE = st.one_of(st.none(), st.floats(-1e6, 1e6, width=32))
+WORD = st.one_of(st.none(), st.sampled_from(["acme", "bolt", "core", "new", ""]))
+
+
+@given(
+    rows=st.lists(st.tuples(VALUE, WORD, st.one_of(st.none(), st.booleans())), min_size=1, max_size=6),
+    order=st.permutations(["price", "brand", "stock", "extra"]),
+    name=st.sampled_from(["linear", "mlp", "trees", "lightgbm"]),
+)
+@hypothesis_settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.mark.filterwarnings("ignore:.*missing where training had no gaps")
+def test_any_table_has_finite_scores(rows: Any, order: Any, name: str, runs: dict[str, unskew.Run]) -> None:
+    columns: dict[str, Any] = dict(
+        zip(["price", "brand", "stock"], map(list, zip(*rows, strict=True)), strict=True)
+    )
+    columns["price"] = np.array([NAN if value is None else value for value in columns["price"]])
+    columns["extra"] = list(range(len(rows)))
+    scores = runs[name].score({each: columns[each] for each in ("price", "brand", "stock")})
+    assert np.isfinite(scores).all()
+    np.testing.assert_array_equal(runs[name].score({each: columns[each] for each in order}), scores)

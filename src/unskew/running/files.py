@@ -14,7 +14,8 @@ from unskew.checking import byte_count
 from unskew.clicks.counts.shard_writing import ShardSource
 from unskew.clicks.counts.shards import open_shards, shards_for
 from unskew.clicks.engine.parquet import impressions_in
-from unskew.clicks.lists.feature_table import NOT_FEATURES
+from unskew.clicks.lists.feature_table import KEYS, NOT_FEATURES, is_table
+from unskew.clicks.lists.tables import table_columns
 from unskew.clicks.lists.texts import read_texts
 from unskew.clicks.lists.tracked import tracked_until, with_tracked
 from unskew.clicks.log import log_of
@@ -96,8 +97,18 @@ class RunFiles:
             return None
         trained = None if log or paths is None or self.in_shards else self.documents.columns
         taken = None if trained is None else {name: name in trained.categories for name in trained.names}
+        place = place if taken is None else self.with_features(place)
         read = read_lists(place, self.files.doc_ids, texts, columns=columns, candidates=candidates, taken=taken)
         return self.tracked(read)
+
+    def with_features(self, place: tuple[Path, ...]) -> tuple[Path, ...]:
+        """Tables of grades alone, with the features of items and queries that the log's documents have too."""
+        names, features = self.files.columns, self.within(self.files.features)
+        if not all(is_table(path) for path in (*place, *features)):
+            return place
+        if any(table_columns(path, names) - {*NOT_FEATURES} for path in place):
+            return place
+        return (*place, *(path for path in features if not {*KEYS} <= table_columns(path, names)))
 
     @property
     def in_shards(self) -> bool:

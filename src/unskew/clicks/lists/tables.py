@@ -17,7 +17,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from unskew.clicks.frames import TEXT_FILES, arrow_table, is_frame, renamed
+from unskew.clicks.ingest.csv_text import csv_columns
 from unskew.clicks.ingest.files import all_files, kind_of
+from unskew.clicks.ingest.options import Texts
 from unskew.clicks.lists.feature_table import KEYS, NOT_FEATURES, blocks, damage_named
 from unskew.clicks.lists.svmlight import MOST_FEATURES
 from unskew.clicks.lists.values import (
@@ -191,6 +193,18 @@ def open_tables(
             f"{len(names):,} features are too many", path=found[0].path, hint=f"up to {MOST_FEATURES:,}"
         )
     return found
+
+
+def table_columns(source: Source, columns: Mapping[str, str] | None = None) -> set[str]:
+    """The columns of a table on disk under our names, without reading its rows."""
+    path, kind = next(iter(feature_files(source).items()))
+    if kind in TEXT_FILES:
+        names = csv_columns(path, kind, Texts())
+    else:
+        with damage_named(path):
+            names = pq.read_schema(path).names
+    theirs = {name: ours for ours, name in _own(columns or {}, names).items()}
+    return {theirs.get(name, name) for name in names}
 
 
 def _parts(source: Source, columns: Mapping[str, str]) -> Iterator[TablePart]:
