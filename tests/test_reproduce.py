@@ -117,9 +117,9 @@ def test_printed_numbers_have_the_shape_of_their_metrics(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "place", "metric", "value", "sd", "mark"),
     [
-        ("vectorization-table-1", ("yahoo", "", "real clicks", "vectorization"), "ndcg@10", 0.747, 0.001, ""),
-        ("vectorization-table-1", ("istella", "", "real clicks", "affine"), "ndcg@1", 0.637, 0.005, ""),
-        ("vectorization-table-1", ("istella", "", "real clicks", "regression_em"), "ndcg@5", 0.565, 0.012, ""),
+        ("vectorization-table-1", ("yahoo", "", "click matrix", "vectorization"), "ndcg@10", 0.747, 0.001, ""),
+        ("vectorization-table-1", ("istella", "", "click matrix", "affine"), "ndcg@1", 0.637, 0.005, ""),
+        ("vectorization-table-1", ("istella", "", "click matrix", "regression_em"), "ndcg@5", 0.565, 0.012, ""),
         ("vectorization-table-2", ("yahoo", "", "trust bias", "dla"), "ndcg@10", 0.751, 0.001, ""),
         ("lbd-table-4", ("yahoo", "DNN", "eta = 0.1", "lbd"), "ndcg@10", 0.758, None, "++"),
         ("lbd-table-4", ("istella", "Linear", "eta = 0.1", "unlimited"), "arp_legacy", 2.121, None, "-"),
@@ -151,8 +151,8 @@ def test_the_increments_that_the_paper_prints_follow_from_its_columns() -> None:
 
 def test_where_the_paper_has_no_number_for_the_data_another_set_stands_in() -> None:
     recipe = recipe_named("vectorization-table-1")
-    assert recipe.printed("mq2008", "", "real clicks", "dla", "ndcg@10") == (0.725, 0.008, "", "yahoo")
-    assert recipe.printed("mq2008", "", "real clicks", "random", "ndcg@10") is None
+    assert recipe.printed("mq2008", "", "click matrix", "dla", "ndcg@10") == (0.725, 0.008, "", "yahoo")
+    assert recipe.printed("mq2008", "", "click matrix", "random", "ndcg@10") is None
 
 
 def test_the_papers_settings_are_used_on_the_papers_data() -> None:
