@@ -154,6 +154,7 @@ WHERE_A_LOG_IS_WANTED = {
     "examination": ["examination", "LOG", "--out", "OUT"],
     "causes": ["causes", "LOG"],
     "propensity": ["propensity", "LOG"],
+    "click-models": ["click-models", "LOG"],
     "learn": ["learn", "LOG", "--features", "features.parquet", "--out", "OUT"],
 }
 NOT_A_LOG = {
@@ -212,6 +213,11 @@ SITUATIONS: dict[str, tuple[list[str], int, list[str]]] = {
         ["counts", "parts", "--out", "OUT"],
         1,
         ["parts: a log that was split into train; name one of them, such as parts/train"],
+    ),
+    "CSV beside Parquet": (
+        ["counts", "mixed", "--out", "OUT"],
+        1,
+        ["mixed: Parquet and raw files such as a.csv; ingest it first: unskew ingest mixed --out mixed_log"],
     ),
     "a run where a log is wanted": (
         ["split", "run", "--out", "OUT"],
@@ -337,6 +343,16 @@ SITUATIONS: dict[str, tuple[list[str], int, list[str]]] = {
         ["measure", "parts", "--lists", "lists.txt"],
         1,
         ["parts: this is a log or a table, not a run; name a folder that `unskew learn` wrote"],
+    ),
+    "a log where a run is scored with": (
+        ["predict", "log.parquet", "--features", "features.parquet", "--out", "OUT.csv"],
+        1,
+        ["log.parquet: this is a log or a table, not a run"],
+    ),
+    "features under other names": (
+        ["learn", "log.parquet", "--features", "shop.csv", "--out", "OUT"],
+        1,
+        ["shop.csv: has neither query_id nor doc_id", "--column 'query_id=search term' --column doc_id=sku"],
     ),
     "no run": (["measure", "rum", "--lists", "lists.txt"], 1, ["rum: there is no such run; did you mean run"]),
     "no run file": (["learn", "lists.toml"], 1, ["lists.toml: there is no such file; did you mean lists.txt?"]),

@@ -12,8 +12,10 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 from unskew.checking import no_such
+from unskew.clicks.engine.parquet import impressions_in
 from unskew.clicks.naming import Columns, guess_columns
 from unskew.clicks.schema import REQUIRED
+from unskew.disk import restore
 from unskew.errors import DataError, RunError
 
 FOLDERS = {
@@ -59,9 +61,9 @@ def magic_of(path: Path) -> str | None:
 
 def refuse_other(path: Path | str) -> None:
     """Refuse what is no log in Parquet files, and say what it is."""
-    place = Path(path)
     if "://" in str(path):
         return
+    place = restore(Path(path))
     if not place.exists():
         raise no_such(place, "log")
     if place.is_dir():
@@ -88,9 +90,12 @@ def _refuse_folder(folder: Path) -> None:
     for name, (what, hint) in FOLDERS.items():
         if name in there:
             raise DataError(f"this is {what}", path=folder, hint=hint)
-    if any(folder.rglob("*.parquet")):
-        return
     texts = sorted(each for each in folder.rglob("*") if each.suffix in TEXTS and each.name[0] not in "._")
+    if any(folder.rglob("*.parquet")):
+        rows = [each for each in texts if each.suffix in (".csv", ".tsv", ".jsonl", ".ndjson")]
+        if rows and impressions_in(folder) == folder:
+            raise _raw(folder, f"Parquet and raw files such as {rows[0].name}", _columns(rows[0]))
+        return
     if texts:
         raise _raw(folder, f"a folder of raw files such as {texts[0].name}", _columns(texts[0]))
     what = "the folder is empty" if not there else "the folder has no *.parquet files"

@@ -7,6 +7,7 @@ or a text, no category: it is left out, and a note says so.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +32,7 @@ from unskew.clicks.lists.values import (
     text_values,
     vector_width,
 )
+from unskew.clicks.naming import guess_columns
 from unskew.clicks.recognizing import SHOWN
 from unskew.errors import DataError, printable
 from unskew.types import Array
@@ -236,10 +238,12 @@ def _kind(part: TablePart) -> TableKind:
     there = [key for key in KEYS if key in part.schema.names]
     if not there:
         listed = ", ".join(part.theirs.values())[:500]
+        guess = guess_columns(list(part.theirs.values()))
+        meant = {key: guess[key] for key in KEYS if key in guess} or {"doc_id": "THEIRS"}
         raise DataError(
             f"has neither query_id nor doc_id; there are {listed}",
             path=part.path,
-            hint='name them with columns={"doc_id": "THEIRS"}',
+            hint=f"name them with columns={json.dumps(meant)}",
         )
     for key in there:
         kind = part.schema.field(key).type
