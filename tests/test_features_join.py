@@ -182,6 +182,16 @@ def test_what_is_wrong_is_named(sources: list[Any], message: str) -> None:
         unskew.read_features(sources)
 
 
+def test_named_features_can_be_simulated_on() -> None:
+    """The ranker that orders simulated pages sees categories and gaps as numbers too."""
+    rng = np.random.default_rng(0)
+    table = {"query_id": np.repeat(np.arange(20), 10), "doc_id": np.arange(200), "label": rng.integers(0, 3, 200)}
+    price = np.where(rng.random(200) < 0.2, NAN, table["label"] + rng.random(200))
+    lists = unskew.read_features(table | {"price": price, "brand": rng.choice(["a", "b"], 200).tolist()})
+    log = unskew.simulate(lists, unskew.behaviours.PositionBias(), pages=100, seed=0)
+    assert log.lists.columns == lists.columns
+
+
 def test_a_file_that_is_no_table(tmp_path: Path) -> None:
     (tmp_path / "items.json").write_text("{}")
     with pytest.raises(DataError, match=r"items\.json: not a table of features; features are read from \.parquet"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -21,7 +22,7 @@ from hypothesis import strategies as st
 
 import unskew
 from unskew.clicks.lists.encoding import EncodingRules
-from unskew.errors import DataError
+from unskew.errors import DataError, RunError
 from unskew.learning.methods import PACKAGES
 from unskew.learning.scorer import load_scorer
 from unskew.types import Log
@@ -168,6 +169,21 @@ def test_what_cannot_be_scored_is_told(runs: dict[str, unskew.Run]) -> None:
         nameless.score({"a": [1.0]})
     with pytest.raises(DataError, match="document 0: feature 2 is missing or not finite"):
         nameless.score(np.array([[1.0, NAN, 1.0, 1.0]]))
+
+
+def test_a_damaged_encoding_is_told(runs: dict[str, unskew.Run], tmp_path: Path) -> None:
+    runs["trees"].save(tmp_path / "model")
+    place = tmp_path / "model" / "model.json"
+    whole = json.loads(place.read_text())
+    fewer = whole["encoding"] | {"features": whole["encoding"]["features"][:1]}
+    for encoding, message in (
+        ({}, "cannot be read"),
+        (fewer, "the encoding gives 2 features, not 7"),
+        ([1], "read"),
+    ):
+        place.write_text(json.dumps(whole | {"encoding": encoding}))
+        with pytest.raises(RunError, match=message):
+            load_scorer(tmp_path / "model")
 
 
 def test_numbers_alone_may_go_by_place(log: Log, folder: Path) -> None:

@@ -74,6 +74,9 @@ class Card:
             told = {name: content[name] for name in cls.__dataclass_fields__}
             encoding = None if told["encoding"] is None else Encoding.from_dict(told["encoding"])
             card = cls(**told | {"encoding": encoding})
+            made = card.features if encoding is None or not encoding.fields else len(encoding.columns.names)
+            if made != card.features:
+                raise DataError(f"model.json: the encoding gives {made} features, not {card.features}")
             for name, most in MOST.items():
                 if type(size := getattr(card, name)) is not int or not 0 <= size <= most:
                     raise DataError(f"model.json: {name} must be a whole number to {most:,}, not {str(size)[:40]}")

@@ -22,6 +22,7 @@ import numpy as np
 from pydantic import Field, PlainValidator
 
 from unskew.checking import Config, named
+from unskew.clicks.lists.encoding import fit_encoding
 from unskew.errors import DataError
 from unskew.types import Array, Lists
 
@@ -72,7 +73,8 @@ class SvmLogger(Logger):
     deviations: the ranker has a wrong favourite, which a learner must not take over. 0 turns it off."""
 
     def scores(self, lists: Lists, seed: int = 0) -> Array:
-        """Train on the lists and score them."""
+        """Train on the lists and score them; categories and gaps of named features as numbers."""
+        lists = lists if lists.columns is None else fit_encoding(lists).apply(lists)
         return self.fit(lists, seed).scores(lists)
 
     def fit(self, lists: Lists, seed: int = 0) -> LinearRanker:
