@@ -7,7 +7,8 @@ of each page, results written as Parquet with the same options.
 
 Ingest is measured on two logs. One has our columns and is sound, so that we copy its files and the bare query does
 not. The other has names and types of its own, positions from 0, and one page in a thousand that must go, so that
-both sides write the rest anew.
+both sides write the rest anew. From this one pages are also found, without its page ids; the bare query begins a
+page where a position does not grow, and so takes results that come out of order for pages.
 """
 
 from __future__ import annotations
@@ -50,6 +51,16 @@ and sum(click) < count(*)"""
 INGEST = """
 copy (select log.* from {log} as log semi join sound using (page_id) where position > 0 and click in (0, 1)
 and page_id is not null and query_id is not null and doc_id is not null) to '{out}/ingest' ({copy})"""
+FOUND = """
+create temp table found as
+with before as (select *, lag(shown) over who as before, lag(rank) over who as above from '{log}'
+                window who as (partition by customer, search order by shown, rank)),
+numbered as (select *, sum((before is null or shown > before + interval 1800 second or rank <= above)::int)
+             over (partition by customer, search order by shown, rank rows unbounded preceding) as number
+             from before)
+select concat(customer, ' ', number, ' ', search) as page_id, search as query_id, product as doc_id,
+(rank + 1)::integer as position, clicked::tinyint as click, shown as timestamp, customer as user_id
+from numbered"""
 VISITS = """
 create temp table visits as
 with pages as (select page_id, min(user_id) as who, min(timestamp) as start from '{log}' group by all),
@@ -99,10 +110,10 @@ def write_log(path: Path, impressions: int, theirs: bool = False) -> None:
             ),
             "user_id": np.repeat(rng.integers(0, people, pages), PER_PAGE),
         }
-        if theirs:  # every thousandth page lost its second result
+        if theirs:  # every thousandth page lost its second and third result
             columns["position"] = columns["position"].astype(np.int64) - 1
             columns["click"] = columns["click"].astype(np.int64)
-            kept = (np.repeat(page, PER_PAGE) % 1000 != 7) | (position != 2)
+            kept = (np.repeat(page, PER_PAGE) % 1000 != 7) | ~np.isin(position, (2, 3))
             columns = {THEIRS[name]: pa.array(column).filter(pa.array(kept)) for name, column in columns.items()}
         table = pa.table(columns)
         writer = writer or pq.ParquetWriter(path, table.schema, compression="zstd")
@@ -124,6 +135,14 @@ def bare_rewrite(log: Path, out: Path) -> None:
     con.execute(RENAMED.format(log=theirs(log)))
     for query in (SOUND, INGEST):
         con.execute(query.format(log="log", out=out, copy=COPY))
+
+
+def bare_finding(log: Path, out: Path) -> None:
+    """Pages found by hand, then the same."""
+    con = _duckdb()
+    con.execute(FOUND.format(log=theirs(log)))
+    for query in (SOUND, INGEST):
+        con.execute(query.format(log="found", out=out, copy=COPY))
 
 
 def theirs(log: Path) -> Path:
@@ -174,6 +193,16 @@ def our_rewrite(log: Path, out: Path) -> None:
         ingest(theirs(log), out / "ingest", engine, IngestOptions(columns=THEIRS))
 
 
+def our_finding(log: Path, out: Path) -> None:
+    """What `unskew ingest --page-gap 30m --column ...` does."""
+    from unskew.clicks.engine.engine import connect
+    from unskew.clicks.ingest.ingest import ingest
+    from unskew.clicks.ingest.options import IngestOptions
+
+    with connect(threads=THREADS) as engine:
+        ingest(theirs(log), out / "ingest", engine, IngestOptions(columns=THEIRS, pages={"gap": "30m"}))
+
+
 def our_pages(log: Path, out: Path) -> None:
     """What `unskew split` does."""
     import unskew
@@ -191,6 +220,7 @@ def our_counts(log: Path, out: Path) -> None:
 STEPS = {
     "ingest": (our_ingest, bare_ingest),
     "ingest anew": (our_rewrite, bare_rewrite),
+    "ingest, pages found": (our_finding, bare_finding),
     "pages": (our_pages, bare_pages),
     "counts": (our_counts, bare_counts),
 }

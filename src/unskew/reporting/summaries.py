@@ -43,9 +43,44 @@ def ingest_page(out: Path, made: Mapping[str, Any]) -> Page:
             Section("The log", "\n\n".join(lines)),
             Section("Click rate by position", code=bars),
             Section("Rules", tables=[_rules(made["rules"])]),
+            *_further(made["source_columns"]),
             Section(aside, broken or "Every row could be read."),
         ],
     )
+
+
+ADVICE = {
+    "bias factor": "bias factor? --keep {name}",
+    "gives the click away": "gives the click away",
+    "begins again": "positions begin again: --page-number {name}",
+    "shuffled": "shuffled pages? --column randomized={name}",
+    "names things": "an id",
+    "says nothing": "says nothing",
+    "not a factor": "no factor as it is",
+}
+
+
+def _further(columns: Mapping[str, Mapping[str, Any]]) -> list[Section]:
+    """What the columns that are not ours could be for."""
+    rows = [
+        [
+            name,
+            about["kind"],
+            f"{about['values']:,}",
+            f"{about['missing']:.1%}",
+            f"by {about['differs']}",
+            ADVICE[about["advice"]].format(name=name),
+        ]
+        for name, about in columns.items()
+    ]
+    table = Table(
+        ("column", "kind", "values", "missing", "differs", "advice"), rows, text=("kind", "differs", "advice")
+    )
+    text = (
+        "Found from a sample of rows. What is kept can be a bias factor: `unskew learn --factor NAME`. It must be "
+        "known before the click. What gives the click away must be neither a factor nor a feature."
+    )
+    return [Section("Further columns of the source", text, [table])] if rows else []
 
 
 def _rules(rules: Mapping[str, Mapping[str, Any]]) -> Table:

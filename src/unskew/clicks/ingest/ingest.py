@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 
 from unskew.clicks.engine.engine import Engine
+from unskew.clicks.ingest.advice import advice_warnings, column_advice
 from unskew.clicks.ingest.aside import (
     Reasons,
     TooMuchAside,
@@ -139,7 +140,8 @@ class _Ingest:
             "names": dict(self.options.columns),
             "sides": {name: _row_count(self.working / name) for name in self.source.sides},
         }
-        made["warnings"] = warnings_of(made, self.options)
+        made["source_columns"] = column_advice(self.source.inputs, self.options)
+        made["warnings"] = warnings_of(made, self.options) + advice_warnings(made["source_columns"], self.options)
         write_json(self.working / "summary.json", made)
         return made
 

@@ -55,6 +55,8 @@ class LogSource:
     """Folders of the tables beside the log, such as `labels`."""
     columns: tuple[str, ...] = ()
     """Names of all columns of the source, also of those that are not read."""
+    inputs: Mapping[Path, str] = field(default_factory=dict)
+    """The files of results, and what each holds."""
     finding: PageFinding | None = None
     """How pages are found, where they have no id."""
 
@@ -90,6 +92,7 @@ def open_source(
         impressions=impressions,
         clicks=None if clicked is None else _clicks(clicked, options, engine, finding),
         files=raw.files if same else (),
+        inputs=find_files(sources, kind),
         finding=finding,
         ignored={"other_event": other} if other else {},
     )
@@ -239,6 +242,7 @@ def _named_format(
         impressions=impressions,
         clicks=None if clicked is None else _clicks(clicked, options, engine, finding),
         finding=finding,
+        inputs=dict.fromkeys(sorted(staged.impressions.glob("*.parquet")), "parquet"),
         rejected=() if staged.rejected is None else (staged.rejected,),
         lost=staged.rejected_rows,
         records=staged.rows_read,
