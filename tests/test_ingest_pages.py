@@ -86,6 +86,15 @@ def test_pages_of_a_shop_are_found_in_one_go(engine: Engine, shop: Rows, tmp_pat
     assert made["warnings"] == []
 
 
+def test_what_rules_remove_of_found_pages_is_told_in_words(engine: Engine, shop: Rows, tmp_path: Path) -> None:
+    twice = [*shop, *shop[:50]]
+    made, rows = read_in(engine, write(tmp_path / "log.csv", twice, BARE), tmp_path / "out")
+    assert same_pages(rows, shop)
+    assert made["rules"]["duplicate_events"]["rows"] == 50
+    gone = pq.read_table(tmp_path / "out" / "rejected.parquet")["detail"].to_pylist()
+    assert all("search=" in detail and "cookie=c" in detail for detail in gone)
+
+
 def test_clicks_without_a_page_go_to_the_page_that_showed_it_last(engine: Engine, tmp_path: Path) -> None:
     def shown(at: int, ranks: range, query: str = "a") -> Rows:
         fixed = {"cookie": "c", "search": query}

@@ -138,15 +138,15 @@ def typed(
         broken.append((empty | (made[name] == "") if made[name].type().is_string() else empty, f"missing_{name}"))
     reason = ibis.cases(*broken, else_=ibis.null("string"))
     places = {FILE: ibis.null("string"), ROW: ibis.null("int64")}  # where the engine cannot tell
-    return table.select(**places | made, **{REASON: reason, DETAIL: _detail(table, options)})
+    return table.select(**places | made, **{REASON: reason, DETAIL: detail(table, options)})
 
 
-def _detail(table: Table, options: IngestOptions) -> Any:
+def detail(table: Table, options: IngestOptions) -> Any:
     """What a row says, as text under their names, for the rejected rows; computed only for those."""
     import ibis
 
-    made = () if options.page else ("page_id",)
-    ours = (*made, *(name for name in REQUIRED if name != "page_id"), "timestamp", "user_id", "visit_id", *FLOATS)
+    own = () if options.page else ("page_id",)  # an id that was made says nothing that is not there
+    ours = (*own, *(name for name in REQUIRED if name != "page_id"), "timestamp", "user_id", "visit_id", *FLOATS)
     names = [name for name in ours if name in table.columns]
     whole: Any = ibis.literal("")
     for name in names:

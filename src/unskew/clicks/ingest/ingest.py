@@ -31,7 +31,7 @@ from unskew.clicks.ingest.aside import (
 )
 from unskew.clicks.ingest.clean import Cleaned, clean, find_pages, log_numbers, rules_table
 from unskew.clicks.ingest.clicks import join_clicks
-from unskew.clicks.ingest.columns import DETAIL, REASON, numbers_as_such
+from unskew.clicks.ingest.columns import DETAIL, REASON, detail, numbers_as_such
 from unskew.clicks.ingest.facts import moves, page_facts, suspicion, warnings_of
 from unskew.clicks.ingest.finding import pages_of_clicks
 from unskew.clicks.ingest.formats.stage import SIDES
@@ -160,7 +160,7 @@ class _Ingest:
             rows, note = counted_on(rows, self.options, self.engine)
             self.notes.append(note)
         if finding is not None:
-            rows = self._stored(finding.add_ids(rows, self.engine), "pages")
+            rows = self._stored(finding.add_ids(rows.drop(DETAIL), self.engine), "pages")
             self.notes.append(finding.note(self.options))
         if self.source.clicks is not None:
             before = self.rows
@@ -175,7 +175,7 @@ class _Ingest:
         if self.source.parsed:
             rows, commas = numbers_as_such(rows, self.engine)
             self.notes += commas
-        return rows
+        return rows if finding is None else rows.mutate(**{DETAIL: detail(rows, self.options)})
 
     def _whole(self, table: Table) -> Table:
         """The rows that are not broken; the others are counted and put aside."""
