@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from unskew.diagnosis.models import CLICK_MODELS, SDBN, ClickModel, ModelMixture, Prior, fit, read_pages
+from unskew.diagnosis.models import CLICK_MODELS, SDBN, ClickModel, ModelMixture, Prior, em, fit, read_pages
 from unskew.diagnosis.models.em import Assumed, moments, one_round, penalty
 from unskew.diagnosis.models.fitted import FittedClickModel, fit_model
 from unskew.diagnosis.models.names import find_model
@@ -263,6 +263,18 @@ def test_extrapolation_ends_where_plain_rounds_end_and_sooner(pages: ClickPages)
     for _ in range(3 * len(found.trace)):
         value, here = one_round(lambda p: model.expect(counts, p), here, found.assumed)
     assert found.trace[-1] >= value
+
+
+def test_a_leap_that_lowers_the_likelihood_is_not_taken(
+    pages: ClickPages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    straight = fit(pages, "dbn")
+    monkeypatch.setattr(
+        em, "extrapolated", lambda *points: {k: np.full_like(v, 0.99) for k, v in points[0].items()}
+    )
+    led_astray = fit(pages, "dbn")
+    assert np.diff(led_astray.trace).min() >= 0
+    assert led_astray.trace[-1] == pytest.approx(straight.trace[-1], rel=1e-4)
 
 
 def test_moments_find_a_beta_distribution() -> None:

@@ -93,6 +93,28 @@ def test_drawn_pages_give_the_parameters_back(name: str, shuffled: Log) -> None:
             assert float(np.abs(got - want).mean()) < (0.12 if kind == "satisfaction" else 0.05), kind
 
 
+@pytest.mark.parametrize("strength", [3.0, 20.0])
+def test_how_much_satisfaction_differs_is_found_and_intervals_cover(strength: float, lists: unskew.Lists) -> None:
+    """Satisfaction is hidden, so its spread is told by scores; two standard errors hold 95 in 100."""
+    log = unskew.simulate(lists, "position", pages=8000, seed=8, randomized=1.0, cutoff=8)
+    fitted, rng = models.fit(log, "dbn"), np.random.default_rng(8)
+    size = len(fitted.pairs) + 1
+    truth = {
+        "attractiveness": rng.beta(2, 5, size),
+        "satisfaction": rng.beta(0.4 * strength, 0.6 * strength, size),
+        "continuation": np.array([0.9]),
+    }
+    found = models.fit(replace(fitted, parameters=truth).sample(log, seed=8), "dbn")
+    mean, learned = found.assumed["satisfaction"]
+    assert mean == pytest.approx(0.4, abs=0.07)
+    assert strength / 2 < learned < 2.5 * strength
+    error = found.evidence.standard_error
+    assert error is not None
+    relevance = found.parameters["attractiveness"] * found.parameters["satisfaction"]
+    off = np.abs(relevance - truth["attractiveness"] * truth["satisfaction"])[:-1] / error[:-1]
+    assert 0.9 < float((off < 1.96).mean()) <= 1.0
+
+
 def test_examination_of_a_simulated_log_is_found(shuffled: Log) -> None:
     curve = np.asarray(unskew.behaviours.PositionBias().curve[:6])
     found = models.fit(shuffled, "pbm").examination()

@@ -99,6 +99,7 @@ class DBN(Chain):
     """Dynamic Bayesian network: users go on until a clicked document satisfies them or they lose patience."""
 
     of_pairs: ClassVar[tuple[str, ...]] = ("attractiveness", "satisfaction")
+    hidden: ClassVar[tuple[str, ...]] = ("satisfaction",)
     satisfaction: Prior = Prior()
     """Of the chance that a clicked document satisfies."""
     continuation: Prior = RANK_PRIOR
@@ -171,7 +172,7 @@ class SDBN(DBN):
 
     def _published(self, counts: ChainCounts) -> Counted:
         """Clicks over what lies above the last click, or all of a page without one; last clicks over clicks."""
-        none = np.where(counts.pair < counts.pairs, counts.none[:, None], 0.0)
+        none = np.where(counts.pair < counts.pairs, counts.none, 0.0)
         unclicked = np.bincount(counts.pair.ravel(), none.ravel(), minlength=counts.pairs + 1)[: counts.pairs]
         seen = counts.clicks + counts.skips + unclicked
         lasts = np.bincount(counts.key.ravel(), counts.last.ravel(), minlength=counts.pairs)

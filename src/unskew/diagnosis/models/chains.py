@@ -1,6 +1,7 @@
 """Users who read from the top, result after result, and may leave after each: what five click models share.
 
-Legend: R distinct rankings, K results of the longest, P pairs of query and document.
+Legend: R distinct rankings, K results of the longest, P pairs of query and document. Rounds go down the ranks, so
+arrays of rankings are [K, R].
 
     P(e_1) = 1,  P(c_k | e_k) = a_k,  P(e_{k+1} | e_k, no click) = g,  P(e_{k+1} | click at k) = d_k
 
@@ -35,15 +36,15 @@ class ChainCounts:
     """A log, reduced for models that read from the top."""
 
     pair: Array
-    """[R, K] int64 pair of each result; pairs (one more than there are) where padded."""
+    """[K, R] int64 pair of each result; pairs (one more than there are) where padded."""
     key: Array
-    """[R, K] int64 what going on after a click depends on: the pair, or the rank."""
+    """[K, R] int64 what going on after a click depends on: the pair, or the rank."""
     after: Array
-    """[R, K] bool, true where another result follows."""
+    """[K, R] bool, true where another result follows."""
     none: Array
     """[R] pages without a click."""
     last: Array
-    """[R, K] pages whose last click was here."""
+    """[K, R] pages whose last click was here."""
     clicks: Array
     """[P + 1] clicks."""
     skips: Array
@@ -76,15 +77,15 @@ class ChainIndex:
         end = last_slot(pages.click)
         above = np.arange(width) < end[:, None]
         cells = np.bincount(self.number * (width + 1) + end + 1, weight, minlength=len(self.first) * (width + 1))
-        cells = cells.reshape(-1, width + 1)
+        cells = cells.reshape(-1, width + 1).T.copy()
         size = pages.bound
-        pair = pages.pair[self.first]
+        pair = pages.pair[self.first].T
         return ChainCounts(
             pair=np.where(pair < 0, size, pair),
-            key=self.key[self.first],
-            after=pages.after[self.first],
-            none=cells[:, 0],
-            last=cells[:, 1:],
+            key=self.key[self.first].T.copy(),
+            after=pages.after[self.first].T.copy(),
+            none=cells[0],
+            last=cells[1:],
             clicks=added(pages.pair, pages.click, weight, size),
             skips=added(pages.pair, above & ~pages.click & pages.where, weight, size),
             followed=added(self.key, above & pages.click, weight, self.keys),
@@ -95,15 +96,15 @@ class Smoothed(NamedTuple):
     """What happened after the last click, given that nothing more was clicked."""
 
     log_none: Array
-    """[R, K + 1] log N."""
+    """[K + 1, R] log N."""
     log_end: Array
-    """[R, K] log P(nothing after a click here)."""
+    """[K, R] log P(nothing after a click here)."""
     click_on: Array
-    """[R, K] P(read on after the last click here)."""
+    """[K, R] P(read on after the last click here)."""
     skip_on: Array
-    """[R, K] P(read on after a skip here)."""
+    """[K, R] P(read on after a skip here)."""
     reached: Array
-    """[R, K] pages on which this was examined after the last click, expected."""
+    """[K, R] pages on which this was examined after the last click, expected."""
 
 
 class ChainModel(ClickModel):
@@ -134,18 +135,18 @@ class ChainModel(ClickModel):
         """Backwards for N, forwards for who reached what."""
         g, table = self.moves(parameters)
         skipped = np.append(np.log1p(-parameters["attractiveness"]), 0.0)[counts.pair]
-        width = skipped.shape[1]
-        log_none = np.zeros((len(skipped), width + 1))
+        width = len(skipped)
+        log_none = np.zeros((width + 1, skipped.shape[1]))
         skip_on = np.ones_like(skipped)
         for k in range(width - 1, -1, -1):
-            stay = log_none[:, k + 1]
+            stay = log_none[k + 1]
             if g < 1:
                 on = g * np.exp(stay)
                 stay = np.log(1 - g + on)
-                skip_on[:, k] = on / (1 - g + on)
-            log_none[:, k] = skipped[:, k] + stay
+                skip_on[k] = on / (1 - g + on)
+            log_none[k] = skipped[k] + stay
         d = table[counts.key]
-        on = d * np.exp(log_none[:, 1:])
+        on = d * np.exp(log_none[1:])
         end = 1 - d + on
         click_on = np.where(counts.after, on / end, 0.0)
         skip_on = np.where(counts.after, skip_on, 0.0)
@@ -158,7 +159,7 @@ class ChainModel(ClickModel):
         a, (g, d) = parameters["attractiveness"], self.moves(parameters)
         known = counts.clicks @ np.log(a) + counts.skips @ np.log1p(-a)
         known += xlogy(counts.followed, d) + xlogy(counts.skips.sum(), np.asarray(g))
-        hidden = counts.none @ found.log_none[:, 0] + float((counts.last * found.log_end).sum())
+        hidden = counts.none @ found.log_none[0] + float((counts.last * found.log_end).sum())
         return Expected(float(known + hidden), self.latent(counts, parameters, Went.of(counts, found)))
 
     def uncertain(self, counts: ChainCounts, parameters: Parameters) -> dict[str, Array]:
@@ -219,17 +220,17 @@ class Went(NamedTuple):
 
 
 def forward(begin: Array, joining: Array, on: Array) -> Array:
-    """Mass that reaches each result, [R, K]: what came down from above, and who joined there."""
+    """Mass that reaches each result, [K, R]: what came down from above, and who joined there."""
     reached = np.empty_like(joining)
     here = begin
-    for k in range(joining.shape[1]):
-        reached[:, k] = here
-        here = here * on[:, k] + joining[:, k]
+    for k in range(len(joining)):
+        reached[k] = here
+        here = here * on[k] + joining[k]
     return reached
 
 
 def by_pair(counts: ChainCounts, values: Array) -> Array:
-    """Sums of [R, K] over the pairs, [P + 1]; padding is left out."""
+    """Sums of [K, R] over the pairs, [P + 1]; padding is left out."""
     return np.bincount(counts.pair.ravel(), values.ravel(), minlength=counts.pairs + 1)[: counts.pairs]
 
 

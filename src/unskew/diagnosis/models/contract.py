@@ -41,6 +41,9 @@ class ClickModel(Config, ABC):
     of_pairs: ClassVar[tuple[str, ...]] = ("attractiveness",)
     """Kinds of parameters that every pair has one of; their product is its relevance."""
 
+    hidden: ClassVar[tuple[str, ...]] = ()
+    """Those of them whose successes are mostly hidden."""
+
     attractiveness: Prior = Prior()
     """Of the chance that an examined result is clicked."""
     ranks: Annotated[int, Field(ge=1, le=200)] = 50

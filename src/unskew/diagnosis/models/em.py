@@ -10,10 +10,11 @@ the penalised likelihood
 
     log P(clicks) + Σ_p κμ log p + κ(1 - μ) log(1 - p).
 
-Where μ or κ of a kind of parameter is not given, it is found in the first rounds by moments (a Beta-binomial
-distribution) and then held. Between rounds steps are extrapolated in log-odds (Varadhan and Roland, "Simple and
-globally convergent methods for accelerating the convergence of any EM algorithm", Scand. J. Stat. 2008, their
-S3), and taken only where they raise the penalised likelihood too, so it never falls.
+Where μ or κ of a kind of parameter is not given, it is found in the first rounds and then held: by moments (a
+Beta-binomial distribution), κ by scores where successes are mostly hidden. Between rounds steps are extrapolated
+in log-odds (Varadhan and Roland, "Simple and globally convergent methods for accelerating the convergence of any
+EM algorithm", Scand. J. Stat. 2008, their S3), and taken only where they raise the penalised likelihood too, so it
+never falls.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ Parameters = dict[str, Array]
 """Probabilities by kind, each an array."""
 SMALLEST = 1e-9
 """No parameter comes closer to 0 or 1."""
-OPENING = 12
-"""Rounds in which priors are found."""
+OPENING, LOOK = 12, 6
+"""Rounds in which priors are found; after how many of them that of hidden parameters is looked for."""
 FEW = 10
 """Parameters below which their spread is not estimated."""
 USUAL_STRENGTH = 2.0
@@ -84,9 +85,13 @@ def climb(
     *,
     rounds: int,
     tolerance: float,
+    missing: Mapping[str, Callable[[Parameters], Array]] | None = None,
 ) -> Climbed:
-    """Find the parameters; ends when three rounds gain less than `tolerance` of the penalised log-likelihood."""
-    here, assumed = opened(expect, start, priors)
+    """Find the parameters; ends when three rounds gain less than `tolerance` of the penalised log-likelihood.
+
+    `missing` says, of kinds of parameters whose successes are mostly hidden, the information that is missing.
+    """
+    here, assumed = opened(expect, start, priors, missing or {})
     trace: list[float] = []
     while len(trace) < rounds:
         points, began = [here], len(trace)
@@ -113,17 +118,51 @@ def one_round(
 
 
 def opened(
-    expect: Callable[[Parameters], Expected], start: Parameters, priors: Mapping[str, Prior]
+    expect: Callable[[Parameters], Expected],
+    start: Parameters,
+    priors: Mapping[str, Prior],
+    missing: Mapping[str, Callable[[Parameters], Array]],
 ) -> tuple[Parameters, dict[str, Assumed]]:
     """Parameters after the first rounds, and the priors that were found in them."""
     here, assumed = start, {name: assume(prior, np.zeros(0), np.zeros(0)) for name, prior in priors.items()}
     if all(prior.mean is not None and prior.strength is not None for prior in priors.values()):
         return here, assumed
-    for _ in range(OPENING):
+    spread: dict[str, float] = {}
+    for done in range(OPENING):
         expected = expect(here)
         assumed = {name: assume(prior, *expected.counts[name]) for name, prior in priors.items()}
+        if done % LOOK == LOOK - 1:
+            spread = {name: hidden_strength(expect, here, name, find) for name, find in missing.items()}
+        for name in missing:
+            strength = priors[name].strength
+            found = spread.get(name, USUAL_STRENGTH) if strength is None else strength
+            assumed[name] = Assumed(assumed[name].mean, found)
         here = updated(expected, assumed)
     return here, assumed
+
+
+def hidden_strength(
+    expect: Callable[[Parameters], Expected], here: Parameters, name: str, missing: Callable[[Parameters], Array]
+) -> float:
+    """Strength of the prior of parameters whose successes are mostly hidden, by their scores.
+
+    With all of them at one mean μ, a score U = x/μ - (n - x)/(1 - μ) has mean 0 and variance J + J²τ², where J is
+    the observed information and τ² the variance of the parameters; so τ² = Σ(U² - J) / ΣJ², κ = μ(1 - μ)/τ² - 1.
+    """
+    mean = float(here[name].mean())
+    for _ in range(3):
+        level = here | {name: np.full_like(here[name], np.clip(mean, 1e-6, 1 - 1e-6))}
+        x, n = expect(level).counts[name]
+        mean = float(x.sum() / max(n.sum(), SMALLEST))
+    mean = float(level[name][0])
+    score = x / mean - (n - x) / (1 - mean)
+    information = x / mean**2 + (n - x) / (1 - mean) ** 2 - missing(level)
+    seen = n > 0
+    total = float((information[seen] ** 2).sum())
+    if seen.sum() < FEW or total <= 0:
+        return USUAL_STRENGTH
+    variance = float((score[seen] ** 2 - information[seen]).sum()) / total
+    return float(1 / np.clip(variance / (mean * (1 - mean)), 0.01, 0.6) - 1)
 
 
 def assume(prior: Prior, successes: Array, trials: Array) -> Assumed:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -145,12 +146,17 @@ def fit_model(name: str, model: ClickModel, pages: ClickPages) -> FittedClickMod
         raise DataError("the log has no click, so there is nothing to fit", hint="give pages with clicks")
     began = time.process_time()
     counts = model.prepared(pages).counts(pages.weight)
+
+    def missing(name: str, parameters: Parameters) -> Array:
+        return model.uncertain(counts, parameters)[name]
+
     found = climb(
         lambda parameters: model.expect(counts, parameters),
         model.start(pages),
         model.priors(),
         rounds=model.rounds,
         tolerance=model.tolerance,
+        missing={name: partial(missing, name) for name in model.hidden},
     )
     expected = model.expect(counts, found.parameters)
     return FittedClickModel(
