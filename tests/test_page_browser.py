@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import altair as alt
 import pytest
 from browser import Browser, browser, installed
 
@@ -15,7 +16,7 @@ from unskew.diagnosis.causal.graph import graph_of
 from unskew.reporting import colours
 from unskew.reporting.causes import graph_figure
 from unskew.reporting.colours import FIGURES, PAGE, PAPER, Colour, ordered
-from unskew.reporting.figures import dots_figure, examination_figure, palette
+from unskew.reporting.figures import dots_figure, examination_figure, inline_svg, palette
 from unskew.reporting.marking import Value, with_best
 from unskew.reporting.page import Figure, Page, Section, Table, Term, write_page
 from unskew.studies.reproduce.figures import embedding_figure, sweep_figure
@@ -247,6 +248,13 @@ def test_every_colour_of_a_figure_has_a_counterpart(written: Path) -> None:
     used = set(re.findall(r"var\(--(\w+)\)", sheet))
     assert used - {"ground"} == set(PAGE)
     assert not re.findall(r"#[0-9a-f]{3,8}\b", sheet[sheet.index("*, *::before") :])  # colours have names
+
+
+def test_a_chart_without_colours_of_its_own_has_ours() -> None:
+    points = [{"x": k, "y": k, "name": f"model {k}"} for k in range(7)]
+    chart = alt.Chart({"values": points}).mark_point().encode(x="x:Q", y="y:Q", color="name:N")
+    drawn = inline_svg(chart, "narrow", "here", 340)
+    assert set(re.findall(r'(?:fill|stroke)="(#[^"]+)"', drawn)) <= {colour.light for colour in FIGURES}
 
 
 def test_ordered_colours_are_of_the_ramp() -> None:

@@ -22,6 +22,7 @@ TRUE = "true examination"
 WIDTH = 360
 _KNOWN = {"naive": NAIVE} | dict.fromkeys(("labeled", "random", "logging"), MUTED)
 _SYMBOL, _LETTER = 45, 7  # pixels of a legend's symbol with its gaps, and of a letter
+_USUAL = 18  # letters of a name that a chart does not tell
 
 
 def palette(names: Iterable[str]) -> dict[str, str]:
@@ -173,6 +174,7 @@ def styled(chart: Any, width: int) -> Any:
             titleColor=SOFT.light,
             titleFontWeight="normal",
         )
+        .configure_range(category=[colour.light for colour in (*SERIES, NAIVE, MUTED)])
         .configure_view(stroke=None)
     )
 
@@ -184,7 +186,8 @@ def _longest(spec: Any) -> int:
     if not isinstance(spec, Mapping):
         return 0
     colour = spec.get("color", {})
-    names = colour["scale"].get("domain", []) if isinstance(colour, Mapping) and colour.get("legend") else []
+    has_legend = isinstance(colour, Mapping) and "field" in colour and colour.get("legend", True)
+    names = colour.get("scale", {}).get("domain", ["a" * _USUAL]) if has_legend else []
     return max([*(len(str(name)) for name in names), *map(_longest, spec.values())], default=0)
 
 

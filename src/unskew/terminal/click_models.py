@@ -34,11 +34,13 @@ def click_models(
     """Fit click models to a log alone, say which explains held-out clicks best, and judge documents by it."""
     given = passed(locals(), "as_json", "model")
     from unskew.reporting.click_models import click_models_page
+    from unskew.reporting.origins import log_origin
     from unskew.reporting.page import write_page
     from unskew.running.click_models import JUDGE, JUDGMENTS, compare_click_models
 
     found = compare_click_models(models=model, **given).to_dict()
+    page = click_models_page(found, log_origin(impressions), typed())
     if out is not None:
-        write_page(click_models_page(found, command=typed()), out)
+        write_page(page, out)
         tell(f"Open {out / 'report.html'}; judgments are in {out / JUDGMENTS}, the model in {out / JUDGE}.")
-    show_result(found, as_json, click_models_page)
+    show_result(found, as_json, lambda _: page)
