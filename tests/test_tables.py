@@ -131,6 +131,11 @@ def test_lists_from_a_table(items: Any) -> None:
     assert sorted(lists.labels.tolist()) == [0, 1, 2]
 
 
+def test_examination_of_a_table(shown: Any) -> None:
+    found = unskew.propensity(pl.from_pandas(shown), columns=COLUMNS, by="swaps")
+    assert found.examination == pytest.approx(THETA, rel=0.35)  # few clicks
+
+
 # ---- runs ----
 
 
@@ -167,6 +172,8 @@ def test_factors_of_a_frame_are_kept(shown: Any, items: Any) -> None:
 def test_learn_says_what_is_missing(shown: Any, items: Any) -> None:
     with pytest.raises(ConfigError, match="features=: missing; give the table"):
         unskew.learn(shown, columns=COLUMNS)
+    with pytest.raises(ConfigError, match=r"^run\.toml: a run file takes files"):
+        unskew.learn("run.toml", features=items)
     with pytest.raises(ConfigError, match="no doc_id and position"):
         unskew.learn(items, features=items, columns={"doc_id": "sku"})
     log = unskew.Log.from_table(shown, items, columns=COLUMNS)

@@ -47,6 +47,10 @@ class TableReader:
     def given(self, source: object, features: object, validation: object, test: object) -> GivenData:
         """Logs and lists of all that was given; what is in memory already stays as it is."""
         if isinstance(source, str | Path):
+            if Path(source).suffix == ".toml":
+                raise ConfigError(
+                    f"{source}: a run file takes files: name them in features=, validation= and test="
+                )
             parts = log_parts(Path(source))
             source = parts.get("train", source)
             validation = parts.get("validation") if validation is None else validation
