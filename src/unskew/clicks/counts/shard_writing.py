@@ -22,11 +22,13 @@ from unskew.clicks.counts.splitting import part_of, split_table
 from unskew.clicks.engine.parquet import impressions_in
 from unskew.clicks.joining import Missing, encodable
 from unskew.clicks.lists.assembling import assemble, candidate_pairs
+from unskew.clicks.lists.column_kinds import Notes
 from unskew.clicks.lists.feature_table import KEYS, damage_named, is_table, table_files
 from unskew.clicks.lists.features import keep_featured, lists_of, read_features
 from unskew.clicks.lists.letor import read_letor
 from unskew.clicks.lists.surveying import Survey, merge_surveys, survey
-from unskew.clicks.lists.tables import FeatureTable, Notes, TablePart, feature_files, open_tables
+from unskew.clicks.lists.table_parts import FeatureTable, TablePart
+from unskew.clicks.lists.tables import feature_files, open_tables
 from unskew.clicks.log import read_log
 from unskew.clicks.presentation import Kind, Presentation, fit_tallies
 from unskew.clicks.schema import required, to_array

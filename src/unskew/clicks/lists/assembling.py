@@ -19,9 +19,11 @@ from unskew.clicks.engine.engine import connect
 from unskew.clicks.engine.parquet import impressions_in
 from unskew.clicks.frames import arrow_table, is_frame, renamed
 from unskew.clicks.joining import encode, match
+from unskew.clicks.lists.column_kinds import Notes
 from unskew.clicks.lists.feature_table import KEYS, table_files
 from unskew.clicks.lists.svmlight import HIGHEST_GRADE
-from unskew.clicks.lists.tables import FeatureTable, Notes, alike, feature_files
+from unskew.clicks.lists.table_parts import FeatureTable, alike
+from unskew.clicks.lists.tables import feature_files
 from unskew.clicks.schema import refuse_missing, to_array
 from unskew.errors import DataError, printable
 from unskew.types import Array

@@ -27,9 +27,10 @@ from unskew.clicks.engine.parquet import impressions_in
 from unskew.clicks.frames import is_frame
 from unskew.clicks.joining import Missing, find_rows
 from unskew.clicks.lists.assembling import assemble, candidate_pairs
+from unskew.clicks.lists.column_kinds import Notes, Taken
 from unskew.clicks.lists.feature_table import KEYS
 from unskew.clicks.lists.store import parsed_files
-from unskew.clicks.lists.tables import Notes, Source, Taken, feature_files, open_tables
+from unskew.clicks.lists.tables import Source, feature_files, open_tables
 from unskew.disk import PathLike
 from unskew.errors import DataError
 from unskew.types import Columns, Lists

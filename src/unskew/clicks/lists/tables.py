@@ -1,19 +1,16 @@
 """Tables of features as their owner has them: of items, of queries and of pairs, each one or several files.
 
 A table with doc_id alone is one of items, with query_id alone of queries, with both of pairs. Files or frames of
-one kind with the same columns are one table. A column of text that has a value of its own for most items is an id
-or a text, no category: it is left out, and a note says so.
+one kind with the same columns are one table.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -21,131 +18,17 @@ from unskew.clicks.frames import TEXT_FILES, arrow_table, is_frame, renamed
 from unskew.clicks.ingest.csv_text import csv_columns
 from unskew.clicks.ingest.files import all_files, kind_of
 from unskew.clicks.ingest.options import Texts
-from unskew.clicks.lists.feature_table import KEYS, NOT_FEATURES, blocks, damage_named
+from unskew.clicks.lists.column_kinds import Notes, Taken, surveyed
+from unskew.clicks.lists.feature_table import KEYS, damage_named
 from unskew.clicks.lists.svmlight import MOST_FEATURES
-from unskew.clicks.lists.values import (
-    Feature,
-    ValueKind,
-    as_text,
-    kind_of_type,
-    numbers_of,
-    text_values,
-    vector_width,
-)
+from unskew.clicks.lists.table_parts import FeatureTable, TableKind, TablePart
+from unskew.clicks.lists.values import kind_of_type
 from unskew.clicks.naming import guess_columns
 from unskew.clicks.recognizing import SHOWN
 from unskew.errors import DataError, printable
-from unskew.types import Array
 
-TableKind = Literal["item", "query", "pair"]
-KEYS_OF: dict[TableKind, tuple[str, ...]] = {"item": ("doc_id",), "query": ("query_id",), "pair": KEYS}
-MOST_VALUES = 100_000
-"""Distinct values past which text is no category."""
-FEW_VALUES = 50
-"""Distinct values up to which it always is."""
 Source = Any
 """A path, or a table in memory."""
-Notes = list[str]
-Taken = Mapping[str, bool]
-"""The features that a model takes, and whether each is a category."""
-
-
-@dataclass(frozen=True)
-class TablePart:
-    """One file, or one table in memory, under our names."""
-
-    path: Path | str
-    schema: Any
-    theirs: Mapping[str, str]
-    """Our names to theirs, in a file."""
-    table: Any = None
-    """Where it is in memory: all text files are."""
-
-    def blocks(self, names: Sequence[str]) -> Iterator[Any]:
-        """Some columns, block after block."""
-        if self.table is not None:
-            yield from self.table.select(list(names)).combine_chunks().to_batches(max_chunksize=65_536)
-            return
-        for batch in blocks(Path(self.path), [self.theirs[name] for name in names]):
-            columns = [batch[self.theirs[name]] for name in names]
-            yield pa.RecordBatch.from_arrays(columns, list(names))
-
-    def read(self, names: Sequence[str]) -> Any:
-        """Some columns, whole."""
-        if self.table is not None:
-            return self.table.select(list(names))
-        with damage_named(Path(self.path)):
-            found = pq.read_table(self.path, columns=[self.theirs[name] for name in names])
-        return found.select([self.theirs[name] for name in names]).rename_columns(list(names))
-
-
-@dataclass(frozen=True)
-class FeatureTable:
-    """A table of one kind, of one or several parts with the same columns."""
-
-    kind: TableKind
-    parts: tuple[TablePart, ...]
-    features: tuple[Feature, ...] = ()
-
-    @property
-    def path(self) -> Path | str:
-        """Where it is, for messages."""
-        return self.parts[0].path
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """What its rows go by."""
-        return KEYS_OF[self.kind]
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of its numbers."""
-        return tuple(name for feature in self.features for name in feature.names)
-
-    @property
-    def labelled(self) -> bool:
-        """Whether it has grades."""
-        return self.kind == "pair" and "label" in self.parts[0].schema.names
-
-    def heads(self) -> Any:
-        """Its keys, and grades where it has them."""
-        wanted = [*self.keys, *(["label"] if self.labelled else [])]
-        tables = [part.read(wanted) for part in self.parts]
-        plain = [pa.table({name: _undone(table[name]) for name in wanted}) for table in tables]
-        return alike(plain)
-
-    def values(self) -> Iterator[Array]:
-        """Its numbers, [n, w] float32, block after block in the order of `heads`."""
-        wanted = [feature.name for feature in self.features]
-        for part in self.parts:
-            row = 0
-            for batch in part.blocks(wanted):
-                yield values_of(batch, self.features, part.path, row)
-                row += len(batch)
-
-
-def values_of(batch: Any, features: Sequence[Feature], path: Path | str, first: int = 0) -> Array:
-    """The numbers of a batch, [n, w] float32."""
-    return np.concatenate([numbers_of(batch[each.name], each, path, first) for each in features], axis=1)
-
-
-def alike(tables: Sequence[Any]) -> Any:
-    """Tables of keys under one another; keys that are numbers here and text there are text."""
-    names = tables[0].column_names
-    for name in KEYS:
-        if name in names and len({pa.types.is_integer(table[name].type) for table in tables}) > 1:
-            tables = [
-                table.set_column(table.column_names.index(name), name, as_text(table[name])) for table in tables
-            ]
-    return pa.concat_tables([table.select(names) for table in tables], promote_options="permissive")
-
-
-def _undone(column: Any) -> Any:
-    """Without a dictionary."""
-    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
-
-
-# ---- opening ----
 
 
 def feature_files(source: Source) -> dict[Path, str]:
@@ -184,7 +67,7 @@ def open_tables(
     for part in parts:
         tables.setdefault((_kind(part), frozenset(part.schema.names)), []).append(part)
     found = [FeatureTable(kind, tuple(several)) for (kind, _), several in tables.items()]
-    found = [_surveyed(table, notes, taken) for table in found]
+    found = [surveyed(table, notes, taken) for table in found]
     _refuse_shared(found)
     names = [name for table in found for name in table.names]
     if not names:
@@ -265,73 +148,3 @@ def _refuse_shared(tables: Sequence[FeatureTable]) -> None:
                 raise DataError("has other columns than the first file", path=two, hint=f"compare it with {one}")
             hint = f"rename or remove the one in {two}"
             raise DataError(f"{feature.name} is a feature here and in {two}", path=one, hint=hint)
-
-
-# ---- what the columns are ----
-
-
-def _surveyed(table: FeatureTable, notes: Notes, taken: Taken | None) -> FeatureTable:
-    """The table with its features: what each column is, and the values of categories."""
-    kinds: dict[str, ValueKind] = {}
-    names = [name for name in table.parts[0].schema.names if name not in NOT_FEATURES and _is_taken(name, taken)]
-    for name in names:
-        found = [kind_of_type(name, part.schema.field(name).type, part.path) for part in table.parts]
-        several = sorted({kind for kind in found if kind is not None})
-        if taken is not None and name in taken and (taken[name] or not several):
-            kinds[name] = "category" if taken[name] else "number"
-        elif not several:
-            notes.append(f"{printable(table.path)}: {name} has no values, and is left out")
-        elif len(several) > 1 and "vector" in several:
-            raise DataError(f"{name} has lists in one part alone", path=table.path, hint="write all parts alike")
-        else:
-            kinds[name] = several[0]  # category comes first: a part may have numbers alone
-    values = _values(table, [name for name, kind in kinds.items() if kind == "category"], notes, taken or {})
-    features = []
-    for name, kind in kinds.items():
-        if kind == "vector":
-            features.append(Feature(name, kind, _width(table, name)))
-        elif kind != "category" or name in values:
-            features.append(Feature(name, kind, values=values.get(name, ())))
-    return FeatureTable(table.kind, table.parts, tuple(features))
-
-
-def _is_taken(name: str, taken: Taken | None) -> bool:
-    """Whether a model takes a column, or the numbers of its lists."""
-    return taken is None or name in taken or f"{name}[0]" in taken
-
-
-def _width(table: FeatureTable, name: str) -> int:
-    batches = (batch for part in table.parts for batch in part.blocks([name]))
-    return next((width for batch in batches if (width := vector_width(batch[name]))), 0)
-
-
-def _values(table: FeatureTable, names: Sequence[str], notes: Notes, taken: Taken) -> dict[str, tuple[str, ...]]:
-    """The values of each category; those that are none, or have none, are noted and left out."""
-    if not names:
-        return {}
-    found: dict[str, set[str]] = {name: set() for name in names}
-    keys: set[str] = set()
-    key = table.keys[-1]
-    for part in table.parts:
-        for batch in part.blocks([key, *names]):
-            keys |= text_values([batch[key]])
-            for name, seen in found.items():
-                if len(seen) <= MOST_VALUES:
-                    seen |= text_values([batch[name]])
-    kept: dict[str, tuple[str, ...]] = {}
-    for name, seen in found.items():
-        if name in taken:
-            kept[name] = tuple(sorted(seen))
-        elif not seen:
-            notes.append(f"{printable(table.path)}: {name} has no values, and is left out")
-        elif len(seen) > MOST_VALUES or len(seen) > max(FEW_VALUES, len(keys) / 2):
-            more = "more than " if len(seen) > MOST_VALUES else ""
-            count = min(len(seen), MOST_VALUES)
-            notes.append(
-                f"{printable(table.path)}: {name} has {more}{count:,} values over {len(keys):,} "
-                f"{'queries' if table.kind == 'query' else 'documents'}, an id or a text and no category; it is "
-                "left out"
-            )
-        else:
-            kept[name] = tuple(sorted(seen))
-    return kept
