@@ -45,24 +45,10 @@ class Text:
 
 def stage_text(files: Mapping[Path, str], options: IngestOptions, folder: Path) -> Text:
     """Write the wanted columns of text files as part files of one schema."""
-    headers = {
-        path: json_columns(path, options.files)
-        if kind == "jsonl"
-        else csv_columns(path, kind, options.files, options.known())
-        for path, kind in files.items()
-    }
+    headers, wanted = survey(files, options)
     present = dict.fromkeys(name for names in headers.values() for name in names)
-    wanted = options.wanted(list(present))
-    if not wanted:
-        their_columns(options.columns, list(present), next(iter(files)))
-        some = ", ".join(list(present)[:20])[:500] or "none"
-        pairs = guess_columns(list(present)) or {"OURS": "THEIRS"}
-        raise DataError(
-            f"no column is one of ours; there are: {some}",
-            path=next(iter(files)),
-            hint=f"name them with columns={json.dumps(pairs)}",
-        )
-    lacking = differing(headers, wanted, options)
+    lines = {path: names for path, names in headers.items() if files[path] != "jsonl"}
+    lacking = differing(lines, wanted, options)
     # a key of JSON may come first in any line, so known ones are always looked for
     maybe = [name for name in options.known() if name not in wanted] if "jsonl" in files.values() else []
     seen: set[str] = set()
@@ -107,12 +93,34 @@ def stage_text(files: Mapping[Path, str], options: IngestOptions, folder: Path) 
     )
 
 
+def survey(files: Mapping[Path, str], options: IngestOptions) -> tuple[dict[Path, list[str]], list[str]]:
+    """The columns of each file, and those of all that are wanted, of which there is at least one."""
+    headers = {
+        path: json_columns(path, options.files)
+        if kind == "jsonl"
+        else csv_columns(path, kind, options.files, options.known())
+        for path, kind in files.items()
+    }
+    present = dict.fromkeys(name for names in headers.values() for name in names)
+    wanted = options.wanted(list(present))
+    if not wanted:
+        their_columns(options.columns, list(present), next(iter(files)))
+        some = ", ".join(list(present)[:20])[:500] or "none"
+        pairs = guess_columns(list(present)) or {"OURS": "THEIRS"}
+        raise DataError(
+            f"no column is one of ours; there are: {some}",
+            path=next(iter(files)),
+            hint=f"name them with columns={json.dumps(pairs)}",
+        )
+    return headers, wanted
+
+
 def differing(
     headers: Mapping[Path, Sequence[str]], wanted: Sequence[str], options: IngestOptions
 ) -> tuple[str, ...]:
     """Which files lack a column that others have, as notes; a file that lacks a required one is refused.
 
-    Files of click events may lack any, and a line of JSON may lack what others have.
+    Files of click events may lack any; lines of JSON, which may too, are not asked.
     """
     events = any((options.events.column or "event") in names for names in headers.values())
     needed = [options.source(name) for name in ("query_id", "doc_id", "position", "click")]
@@ -121,7 +129,7 @@ def differing(
         missing = [name for name in wanted if name not in names and not name.startswith("/")]
         lost = [name for name in missing if name in needed]
         if lost and not events:
-            other = next(each for each, theirs in headers.items() if lost[0] in theirs)
+            other = next((each for each, theirs in headers.items() if lost[0] in theirs), "another file")
             there = ", ".join(names)[:500] or "none"
             raise DataError(
                 f"no column {lost[0]}, which {printable(other)} has; there are: {there}",
