@@ -23,7 +23,7 @@ with atheris.instrument_imports(
     from unskew.clicks.ingest.text import ROW, stage_text
 from unskew.errors import UnskewError
 
-OPTIONS = IngestOptions(reader={"items": True, "longest_line": 4_000})
+OPTIONS = IngestOptions(reader={"item_fields": True, "longest_line": 4_000})
 WRITTEN: dict[str, Any] = {}
 
 

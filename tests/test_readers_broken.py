@@ -127,7 +127,7 @@ def test_a_broken_record_is_rejected_with_its_reason_and_line(
     if reader == "tiangong":
         good = good.removesuffix(b"</session>").rstrip()  # the broken lines stand within the session
     (tmp_path / "log").write_bytes(good + b"\n\n" + line + b"\n" + GOOD[reader].encode() + b"\n")
-    staged = stage(tmp_path, reader, tmp_path / "log", reader={"items": True})
+    staged = stage(tmp_path, reader, tmp_path / "log", reader={"item_fields": True})
     found = rejected(staged)
     row = good.count(b"\n") + 3
     assert [(one["row"], one["reason"]) for one in found][:1] == [(row, reason)]

@@ -33,7 +33,7 @@ def check(reader: str, data: bytes, suffix: str = "") -> None:
         path = Path(folder) / f"log{suffix}"
         path.write_bytes(data)
         target = Stage(Path(folder) / "staged", batch=7)
-        options = IngestOptions(reader={"items": True, "longest_line": 4_000})
+        options = IngestOptions(reader={"item_fields": True, "longest_line": 4_000})
         try:
             READERS[reader]([path], target, options)
         except UnskewError:
