@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from unskew.clicks.ingest.facts import warnings_of
+from unskew.clicks.ingest.clean import PageFacts
+from unskew.clicks.ingest.facts import suspicion, warnings_of
 from unskew.clicks.ingest.options import IngestOptions
 from unskew.terminal.main import app
 
@@ -23,6 +25,7 @@ SOUND: dict[str, Any] = {
     "by_position": [{"position": k, "impressions": 1000, "clicks": 100} for k in (1, 2, 3)],
     "page_facts": {"with_one_row": 0.0, "from_the_top": 1.0, "longer_than_hours": 0.0},
     "moves": {"queries": 50, "results": 100, "moved": 40},
+    "pages_found": False,
 }
 
 
@@ -43,6 +46,10 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
         {"page_facts": {**SOUND["page_facts"], "from_the_top": 0.2}},
         "only 20% of the pages begin at the first",
     ),
+    "missing": (
+        {"page_facts": {**SOUND["page_facts"], "with_one_row": 0.6}, "pages_found": True},
+        "60% of the pages hold one row: results seem to be missing",
+    ),
     "hours": (
         {"page_facts": {**SOUND["page_facts"], "longer_than_hours": 0.1}},
         "last for more than 2 hours: serp",
@@ -61,6 +68,16 @@ def test_a_log_that_cannot_teach_says_so(name: str) -> None:
     change, said = CASES[name]
     (warning,) = warnings_of({**SOUND, **change}, NAMES)
     assert said in warning
+
+
+def test_a_log_of_clicks_alone_is_not_taken_for_torn_pages() -> None:
+    clicks = PageFacts(
+        None, 0, 0, 40, pages=100, gaps=30, results=150, places=400, clicks=150, single=60, deepest=9
+    )  # type: ignore[arg-type]
+    assert "no impressions without clicks" in (suspicion(clicks, 1, NAMES, by_person=True) or "")
+    torn = replace(clicks, clicks=20)
+    assert "serp names a row" in (suspicion(torn, 1, NAMES, by_person=False) or "")
+    assert suspicion(replace(torn, single=2, from_one=99), 1, NAMES, by_person=False) is None
 
 
 def test_the_command_warns_on_standard_error_in_flags(tmp_path: Path) -> None:

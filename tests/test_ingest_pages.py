@@ -128,7 +128,9 @@ def test_clicks_without_a_page_go_to_the_page_that_showed_it_last(engine: Engine
 def test_what_is_missing_is_said(engine: Engine, shop: Rows, tmp_path: Path) -> None:
     path = write(tmp_path / "log.csv", shop, BARE)
     nobody = {ours: theirs for ours, theirs in NAMES.items() if ours != "user_id"}
-    with pytest.raises(DataError, match=r"no page_id, and no user_id or visit_id.*there are .*by="):
+    with pytest.raises(
+        DataError, match=r"no page_id, and no user_id or visit_id.*there are cookie, .*\"user_id\": "
+    ):
         read_in(engine, path, tmp_path / "out", columns=nobody)
     timeless = {ours: theirs for ours, theirs in NAMES.items() if ours != "timestamp"}
     with pytest.raises(DataError, match="no page_id, and no timestamp"):
@@ -136,7 +138,7 @@ def test_what_is_missing_is_said(engine: Engine, shop: Rows, tmp_path: Path) -> 
     made, rows = read_in(engine, path, tmp_path / "out", columns=nobody, pages={"by": ["cookie"], "gap": "45m"})
     assert same_pages(rows, shop)
     assert "cookie" in rows[0]
-    with pytest.raises(DataError, match="there is no column 'cooky' to read"):
+    with pytest.raises(DataError, match=r"there is no column 'cooky' to read. Did you mean cookie"):
         read_in(engine, path, tmp_path / "out", columns=nobody, pages={"by": ["cooky"]})
     rows = [{**row, "cookie": "" if at % 200 == 0 else row["cookie"]} for at, row in enumerate(shop)]
     made, _ = read_in(engine, write(tmp_path / "log.csv", rows, BARE), tmp_path / "out")

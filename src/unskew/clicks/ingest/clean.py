@@ -60,6 +60,7 @@ class PageFacts:
     results: int = 0
     places: int = 0
     """Places from the first to the last position of all pages."""
+    clicks: int = 0
     single: int = 0
     """Pages with one row."""
     deepest: int = 1
@@ -82,7 +83,7 @@ def find_pages(rows: Table, engine: Engine) -> PageFacts:
     asked: dict[str, Any] = {"twice": pages.bits != pages.total, "gaps": maybe_gaps(pages)}
     asked |= {"from_zero": pages["first"] == 0, "from_one": pages["first"] == 1}
     asked |= {"results": pages.results, "places": pages["last"] - pages["first"] + 1}
-    asked |= {"single": pages.results == 1}
+    asked |= {"single": pages.results == 1, "clicks": pages.clicks}
     made: dict[str, Any] = {name: each.sum() for name, each in asked.items()}
     found = engine.rows(pages.agg(**made, pages=pages.count(), deepest=pages["last"].max()))[0]
     return PageFacts(pages, **{name: int(value or 0) for name, value in found.items()})

@@ -33,14 +33,17 @@ DEEPEST = 32767
 FLOATS = ("display_time", "dwell_time", "propensity", "logging_score")
 
 
-def renamed(raw: Table, options: IngestOptions, *, where: str) -> Table:
-    """The wanted columns of a source under our names; naming a column that is not there is an error."""
+def renamed(raw: Table, options: IngestOptions, *, where: str, known: Sequence[str] = ()) -> Table:
+    """The wanted columns of a source under our names; naming a column that is not there is an error.
+
+    `known` are all columns of the source, where only some were read.
+    """
     present = list(raw.columns)
     unnamed = [*options.keep, *options.further()]
     for ours, theirs in (*options.columns.items(), *((name, name) for name in unnamed)):
         if theirs not in present and where == "impressions":
             to = f"for {ours}" if ours != theirs else "to keep" if theirs in options.keep else "to read"
-            there = [name for name in present[:50] if name not in _PLACES]
+            there = [name for name in dict.fromkeys([*known, *present][:50]) if name not in _PLACES]
             raise DataError(f"there is no column {theirs!r} {to}. {did_you_mean(theirs, there)}")
     taken: dict[str, str] = {}
     for name in (name for name in options.wanted(present) if name in present):
@@ -141,11 +144,11 @@ def typed(
     return table.select(**places | made, **{REASON: reason, DETAIL: detail(table, options)})
 
 
-def detail(table: Table, options: IngestOptions) -> Any:
+def detail(table: Table, options: IngestOptions, *, made_id: bool = False) -> Any:
     """What a row says, as text under their names, for the rejected rows; computed only for those."""
     import ibis
 
-    own = () if options.page else ("page_id",)  # an id that was made says nothing that is not there
+    own = () if options.page or made_id else ("page_id",)  # an id that was made says nothing that is not there
     ours = (*own, *(name for name in REQUIRED if name != "page_id"), "timestamp", "user_id", "visit_id", *FLOATS)
     names = [name for name in ours if name in table.columns]
     whole: Any = ibis.literal("")

@@ -21,6 +21,12 @@ ENOUGH = 20
 FIND = 'let pages be found with page_gap="30m"'
 
 
+CLICKS_ALONE = (
+    "every row is clicked: this log has no impressions without clicks. Examination cannot be learned, nor what "
+    "people like: log the results that were shown and not clicked, too"
+)
+
+
 def page_facts(cleaned: Cleaned, found: PageFacts, base: int) -> dict[str, float | None]:
     """Shares of pages: with one row, that begin at the top, that last for hours."""
     count = int(cleaned.pages["pages"] or 0)
@@ -33,11 +39,13 @@ def page_facts(cleaned: Cleaned, found: PageFacts, base: int) -> dict[str, float
     }
 
 
-def suspicion(found: PageFacts, base: int, options: IngestOptions) -> str | None:
-    """That pages are torn apart, before any rule is asked."""
+def suspicion(found: PageFacts, base: int, options: IngestOptions, by_person: bool) -> str | None:
+    """That only clicks were logged, or that pages are torn apart, before any rule is asked."""
+    if found.clicks == found.results:
+        return CLICKS_ALONE
     top = found.from_zero if base == 0 else found.from_one
     shares = {"with_one_row": _share(found.single, found.pages), "from_the_top": _share(top, found.pages)}
-    return torn_pages(shares, found.results < 4 * found.pages, found.deepest + 1 - base, options)
+    return torn_pages(shares, found.results < 4 * found.pages, found.deepest + 1 - base, options, by_person)
 
 
 def _share(part: Any, whole: int) -> float:
@@ -86,10 +94,7 @@ def _of_clicks(made: Mapping[str, Any]) -> list[str]:
     if not clicks:
         return ["there is no click in this log: nothing can be learned from it"]
     if clicks == shown:
-        return [
-            "every row is clicked: this log has no impressions without clicks. Examination cannot be learned, nor "
-            "what people like: log the results that were shown and not clicked, too"
-        ]
+        return [CLICKS_ALONE]
     warned = []
     clicked = [row["position"] for row in ranks if row["clicks"]]
     if len(ranks) == 1:
@@ -121,7 +126,7 @@ def _of_pages(made: Mapping[str, Any], options: IngestOptions) -> list[str]:
     if made["pages"] < ENOUGH or made["clicks"] == made["impressions"]:
         return []
     short = made["impressions"] < 4 * made["pages"]
-    torn = torn_pages(facts, short, len(made["by_position"]), options)
+    torn = torn_pages(facts, short, len(made["by_position"]), options, bool(made["pages_found"]))
     long = facts["longer_than_hours"] or 0.0
     warned = [] if torn is None else [torn]
     if long > 0.05:
@@ -134,14 +139,19 @@ def _of_pages(made: Mapping[str, Any], options: IngestOptions) -> list[str]:
 
 
 def torn_pages(
-    shares: Mapping[str, float | None], short: bool, positions: int, options: IngestOptions
+    shares: Mapping[str, float | None], short: bool, positions: int, options: IngestOptions, by_person: bool
 ) -> str | None:
-    """That an id names less than a page, where it looks so."""
+    """That an id names less than a page, where it looks so; or that rows are missing, of pages found by person."""
     name = " and ".join(map(options.source, options.page)) or options.source("page_id")
+    row, part = f"{name} names a row rather than a page; {FIND}", f"{name} tears pages apart; {FIND}"
+    if by_person:
+        row = part = (
+            "results seem to be missing from the log, or the column that names people names something else"
+        )
     single, top = shares["with_one_row"] or 0.0, shares["from_the_top"] or 0.0
     if single > 0.5 and positions > 1:
-        return f"{single:.0%} of the pages hold one row: {name} names a row rather than a page; {FIND}"
+        return f"{single:.0%} of the pages hold one row: {row}"
     if top < 0.5 and short and positions > 1:
         begin = f"only {top:.0%} of the pages begin at the first position, and they are short"
-        return f"{begin}: {name} tears pages apart; {FIND}"
+        return f"{begin}: {part}"
     return None

@@ -13,6 +13,7 @@ from unskew.checking import did_you_mean, second_count
 from unskew.clicks.engine.engine import Engine
 from unskew.clicks.ingest.functions import to_micros
 from unskew.clicks.ingest.options import IngestOptions
+from unskew.clicks.naming import guess_columns
 from unskew.clicks.pages import SECOND, add_page_ids
 from unskew.clicks.schema import OURS
 from unskew.errors import DataError
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 PEOPLE = ("visit_id", "user_id")
 """Columns that name who saw a page, the finer one first."""
-WHO = 'columns={"user_id": "THEIRS"} or by=["THEIRS"]'
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,11 @@ class PageFinding:
         return f"pages were found: the rows of one {people} and {query}, until {ends}"
 
 
-def how_to_find(columns: Sequence[str], options: IngestOptions) -> PageFinding | None:
-    """How to find pages, where there is no page_id or finding is asked for; `columns` have our names."""
+def how_to_find(columns: Sequence[str], options: IngestOptions, present: Sequence[str]) -> PageFinding | None:
+    """How to find pages, where there is no page_id or finding is asked for.
+
+    `columns` have our names, `present` are all of the source, under theirs.
+    """
     asked = options.pages.by or options.pages.gap is not None
     if options.page or ("page_id" in columns and not asked):
         return None
@@ -60,14 +63,16 @@ def how_to_find(columns: Sequence[str], options: IngestOptions) -> PageFinding |
     by = tuple(_ours(name, columns, options) for name in options.pages.by) or next(
         ((name,) for name in PEOPLE if name in columns), ()
     )
-    there = [name for name in columns if not name.startswith("unskew_")]
+    there = [name for name in present if not name.startswith("unskew_")]
     have = f"there are {', '.join(there)[:300]}"
+    guess = {"user_id": "THEIRS", "timestamp": "THEIRS"} | guess_columns(there)
     if not by:
         what = "there is no page_id, and no user_id or visit_id to find pages by"
-        raise DataError(f"{what}; {have}", hint=f"name who saw the pages with {WHO}, or {_other_ways()}")
+        who = f'columns={{"user_id": "{guess["user_id"]}"}}'
+        raise DataError(f"{what}; {have}", hint=f"name who saw the pages with {who}, or {_other_ways()}")
     if "timestamp" not in columns:
         what = "there is no page_id, and no timestamp to find pages by"
-        name = 'columns={"timestamp": "THEIRS"}'
+        name = f'columns={{"timestamp": "{guess["timestamp"]}"}}'
         raise DataError(f"{what}; {have}", hint=f"name it with {name}, or {_other_ways()}")
     return PageFinding(by, gap)
 

@@ -116,7 +116,7 @@ class _Ingest:
                 f"{pages.gaps / pages.pages:.0%} of the pages have holes between their positions: taken for "
                 "places of something else, and kept"
             )
-        reasons = self._judged(cleaned, suspicion(pages, base, self.options))
+        reasons = self._judged(cleaned, suspicion(pages, base, self.options, self.source.finding is not None))
         if self.source.files and base == 1 and cleaned.rows is self.source.impressions:
             self._copy()
         else:
@@ -132,6 +132,7 @@ class _Ingest:
             "rows_read": self.read,
             "positions_from": base if self.source.base is None else None,
             "positions_detected": asked is None,
+            "pages_found": self.source.finding is not None,
             "rules": rules_table(self.found, (*self.options.rules.off, *cleaned.kept), self.rows),
             "rejected": {"rows": lost, "share": round(lost / self.read, 6), "reasons": dict(reasons.broken)},
             "ignored": dict(self.source.ignored),
@@ -175,7 +176,7 @@ class _Ingest:
         if self.source.parsed:
             rows, commas = numbers_as_such(rows, self.engine)
             self.notes += commas
-        return rows if finding is None else rows.mutate(**{DETAIL: detail(rows, self.options)})
+        return rows if finding is None else rows.mutate(**{DETAIL: detail(rows, self.options, made_id=True)})
 
     def _whole(self, table: Table) -> Table:
         """The rows that are not broken; the others are counted and put aside."""

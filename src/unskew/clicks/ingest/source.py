@@ -101,10 +101,10 @@ def open_source(
 def _impressions(
     raw: Table, options: IngestOptions, engine: Engine, joined: bool, present: Sequence[str]
 ) -> tuple[Table, PageFinding | None]:
-    table = with_page(renamed(raw, options, where="impressions"), options)
+    table = with_page(renamed(raw, options, where="impressions", known=present), options)
     optional = {"page_id", *(["click"] if joined else [])}
     require(table, tuple(name for name in REQUIRED if name not in optional), present)
-    finding = how_to_find(table.columns, options)
+    finding = how_to_find(table.columns, options, present)
     dropped = [name for name in optional if name in table.columns and (name == "click" or finding)]
     table = table.drop(*dropped) if dropped else table
     return typed(table, options, engine.name, needed=() if finding is None else finding.needed), finding
