@@ -230,7 +230,8 @@ def test_shards_have_the_features_that_memory_has(kind: str, folder: Path, log: 
 
     request = ask(
         folder / "log.parquet", features=features, method="naive", ranker="linear",
-        options={name: value for name, value in asked.items() if name != "ranker"}, settings={"data.shards": 2},
+        options={name: value for name, value in asked.items() if name != "ranker"},
+        settings={"data.shards": 2} if kind == "pairs" else {"data.memory": "1MB"},
     )  # fmt: skip
     two = learn_file(request.base, request.file, request.settings, tmp_path / "two")
     first, second = (run.model.card.encoding for run in (one, two))

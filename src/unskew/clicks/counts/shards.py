@@ -43,12 +43,12 @@ from unskew.clicks.counts.shard_writing import (
     write_shards,
 )
 from unskew.clicks.lists.encoding import Encoding
-from unskew.clicks.lists.feature_table import count_values, is_table
+from unskew.clicks.lists.feature_table import KEYS, count_values, is_table
 from unskew.clicks.lists.letor import read_letor
 from unskew.clicks.lists.scaling import SCALINGS, Range, Scaler, fit_scaler, fitted_scaler
 from unskew.clicks.lists.store import UnwritableCache, cache_root, content_digest, entry_key, fetch_entry
 from unskew.clicks.lists.surveying import Survey, encoded_range
-from unskew.clicks.lists.tables import feature_files
+from unskew.clicks.lists.tables import feature_files, table_columns
 from unskew.clicks.presentation import Presentation
 from unskew.disk import Scratch, read_json
 from unskew.errors import DataError
@@ -197,12 +197,23 @@ def _where_written(root: Path, key: str, source: ShardSource) -> Path:
     return root
 
 
+def _feature_bytes(source: ShardSource, slots: int) -> int:
+    """About how many bytes the features of all documents take, as they are; of text files, their size."""
+    columns = [table_columns(path, source.names) for path in source.lists]
+    if not any({*KEYS} <= each for each in columns):  # of items or queries: for each document that is shown
+        return 4 * slots * sum(map(len, columns))
+    files = {path: kind for each in source.lists for path, kind in feature_files(each).items()}
+    return sum(
+        4 * count_values(pq.read_metadata(path)) if kind == "parquet" else path.stat().st_size
+        for path, kind in files.items()
+    )
+
+
 def shards_for(memory: int, source: ShardSource) -> int:
     """How many shards let two of them, or one that is being written, be in so many bytes of memory."""
     slots = sum(int(pq.read_metadata(path).num_rows) for path in source.pages())
     if is_table(source.lists[0]):
-        files = [path for each in source.lists for path in feature_files(each)]
-        features = 4 * sum(count_values(pq.read_metadata(path)) for path in files)
+        features = _feature_bytes(source, slots)
     else:
         features = read_letor(list(source.lists), doc_ids=source.doc_ids).features.nbytes
     beside = features // 2 if source.unseen is not None else 0  # 32 bytes for each document, besides its features
