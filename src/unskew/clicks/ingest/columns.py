@@ -102,9 +102,7 @@ def typed(
                 made[name] = made[name].nullif("") if made[name].type().is_string() else made[name]
                 broken.append((made[name].isnull() & _position(table["position"]).isnull(), "missing_doc_id"))
             elif name in IDS:
-                broken.append((made[name].isnull(), f"missing_{name}"))
-                if made[name].type().is_string():
-                    broken.append((made[name] == "", f"missing_{name}"))
+                broken.append((_empty(made[name]), f"missing_{name}"))
         elif name == "position":
             made[name] = _position(column)
             if not either:
@@ -114,15 +112,8 @@ def typed(
             broken.append((made[name].isnull(), "click_not_0_or_1"))
         elif name == "timestamp":
             made[name] = as_utc(column, options.time.zone, engine)
-            unread = made[name].isnull()
-            if kind.is_string():
-                unread &= column.notnull() & (column != "")
-            elif kind.is_temporal():
-                unread = None
-            else:
-                unread &= column.notnull()
-            if unread is not None:
-                broken.append((unread, "unreadable_timestamp"))
+            if not kind.is_temporal():
+                broken.append((made[name].isnull() & ~_empty(column), "unreadable_timestamp"))
         elif name in FLOATS:
             made[name] = column.try_cast("float64") if kind.is_string() else column.cast("float64")
             if kind.is_string():
@@ -136,12 +127,15 @@ def typed(
             made[name] = _position(column) if kind.is_string() else column.cast("int32")
         else:
             made[name] = column
-    for name in (name for name in needed if name in made):
-        empty = made[name].isnull()
-        broken.append((empty | (made[name] == "") if made[name].type().is_string() else empty, f"missing_{name}"))
+    broken += [(_empty(made[name]), f"missing_{name}") for name in needed if name in made]
     reason = ibis.cases(*broken, else_=ibis.null("string"))
     places = {FILE: ibis.null("string"), ROW: ibis.null("int64")}  # where the engine cannot tell
     return table.select(**places | made, **{REASON: reason, DETAIL: detail(table, options)})
+
+
+def _empty(column: Any) -> Any:
+    """Whether there is nothing in a cell."""
+    return column.isnull() | (column == "") if column.type().is_string() else column.isnull()
 
 
 def detail(table: Table, options: IngestOptions, *, made_id: bool = False) -> Any:
