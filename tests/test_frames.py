@@ -60,6 +60,16 @@ def test_columns_of_text_have_the_type_of_all_their_values(tmp_path: Path) -> No
     assert kinds == ["string", "int64", "double", "bool", "timestamp[us]", "string", "int64"]
 
 
+def test_ids_are_whole_numbers_or_text(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("sku,query_id,page_id,price\n12345678901234567890,NA,7,12345678901234567890\n1e5,nan,8,1\n")
+    found = arrow_table(path, {"doc_id": "sku"})
+    assert found["doc_id"].to_pylist() == ["12345678901234567890", "1e5"]
+    assert found["query_id"].to_pylist() == ["NA", "nan"]
+    assert found["page_id"].to_pylist() == [7, 8]
+    assert str(found["price"].type) == "double"
+
+
 def test_a_matrix_is_a_column_of_lists() -> None:
     found = arrow_table({"doc_id": [1, 2], "vector": np.array([[1.0, 2.0], [3.0, 4.0]])})
     assert found["vector"].to_pylist() == [[1.0, 2.0], [3.0, 4.0]]
@@ -86,7 +96,7 @@ def test_what_is_wrong_is_named(source: Any, columns: Any, message: str) -> None
     [
         (b"a,b\n1,2\n3\n", r"t\.csv:3: wrong number of fields"),
         (b"a,b\n1,\xff\xfe\n", "b has bytes that are no UTF-8"),
-        (b"", "no header"),
+        (b"", "the file is empty"),
     ],
 )
 def test_a_broken_csv_is_refused_with_its_place(text: bytes, message: str, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ that; else it stays text.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -25,6 +25,7 @@ from unskew.errors import DataError, printable
 TEXT_FILES = ("csv", "tsv")
 MISSING = ("", "NA", "N/A", "na", "n/a", "NaN", "nan", "null", "NULL", "None", "none", "\\N")
 """What stands for a missing value among numbers."""
+IDS = ("page_id", "query_id", "doc_id", "visit_id", "user_id")
 INDEX = "__index_level_"
 """How pandas calls an index without a name."""
 
@@ -45,7 +46,7 @@ def arrow_table(source: object, columns: Mapping[str, str] | None = None) -> Any
     ['doc_id', 'price']
     """
     if isinstance(source, str | Path):
-        return renamed(read_table(Path(source)), columns, source)
+        return renamed(read_table(Path(source), ids_of(columns)), columns, source)
     return renamed(_in_memory(source), columns, type(source).__name__)
 
 
@@ -101,11 +102,16 @@ def _refuse(source: object) -> NoReturn:
 # ---- files ----
 
 
-def read_table(path: Path) -> Any:
-    """A CSV, TSV or Parquet file, or a folder of them, as one table."""
+def ids_of(columns: Mapping[str, str] | None) -> set[str]:
+    """What columns of ids are called, ours or theirs."""
+    return {*IDS, *((columns or {}).get(name, name) for name in IDS)}
+
+
+def read_table(path: Path, ids: Collection[str] = IDS) -> Any:
+    """A CSV, TSV or Parquet file, or a folder of them, as one table; `ids` are whole numbers or text."""
     parts = []
     for file, kind in find_files([path]).items():
-        parts.append(read_csv(file, kind) if kind in TEXT_FILES else _parquet(file, kind))
+        parts.append(read_csv(file, kind, ids) if kind in TEXT_FILES else _parquet(file, kind))
         if set(parts[-1].column_names) != set(parts[0].column_names):
             raise DataError("has other columns than the first file", path=file, hint="write all parts alike")
     try:
@@ -124,7 +130,7 @@ def _parquet(path: Path, kind: str) -> Any:
         raise DataError(f"not a readable Parquet file ({str(error)[:200]})", path=path) from error
 
 
-def read_csv(path: Path, kind: str = "csv") -> Any:
+def read_csv(path: Path, kind: str = "csv", ids: Collection[str] = IDS) -> Any:
     """A CSV or TSV file, plain or compressed, with columns of the type that all of their values have."""
     broken: list[tuple[int, str, str]] = []
     names = csv_columns(path, kind, Texts())
@@ -144,17 +150,25 @@ def read_csv(path: Path, kind: str = "csv") -> Any:
     if names:
         filled = np.logical_or.reduce([np.asarray(pc.is_valid(table[name])) for name in names])
         table = table if filled.all() else table.filter(pa.array(filled))  # without empty lines
-    return pa.table({name: typed(table[name]) for name in names})
+    return pa.table({name: typed(table[name], of_id=name in ids) for name in names})
 
 
-def typed(column: Any) -> Any:
+def typed(column: Any, *, of_id: bool = False) -> Any:
     """A column of text as whole numbers, numbers, booleans or times, where all of its values are such; else as is.
+
+    Ids are whole numbers or text: one of twenty digits is no measured number, and one may be called NA.
 
     >>> typed(pa.chunked_array([["1", "2.5", "NA"]])).to_pylist()
     [1.0, 2.5, None]
     >>> typed(pa.chunked_array([["007", "8"]])).to_pylist()  # an id
     ['007', '8']
     """
+    if of_id:
+        try:
+            plain = not pc.any(pc.match_substring_regex(column, r"^[+-]|^0\d|\s")).as_py()
+            return column.cast(pa.int64()) if plain else column
+        except pa.ArrowInvalid:
+            return column
     filled = pc.if_else(pc.is_in(column, pa.array(MISSING)), pa.scalar(None, pa.string()), column)
     if filled.null_count == len(filled):
         return filled

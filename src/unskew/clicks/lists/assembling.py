@@ -17,7 +17,7 @@ import pyarrow as pa
 from unskew.checking import require_columns
 from unskew.clicks.engine.engine import connect
 from unskew.clicks.engine.parquet import impressions_in
-from unskew.clicks.frames import arrow_table, is_frame, renamed
+from unskew.clicks.frames import arrow_table, ids_of, is_frame, read_table, renamed
 from unskew.clicks.joining import encode, match
 from unskew.clicks.lists.column_kinds import Notes
 from unskew.clicks.lists.feature_table import KEYS, table_files
@@ -114,7 +114,7 @@ def candidate_pairs(source: Any, columns: Mapping[str, str] | None = None) -> An
 def _pairs_of(source: Any, columns: Mapping[str, str]) -> Any:
     path = type(source).__name__ if is_frame(source) else source
     if is_frame(source) or set(feature_files(impressions_in(source)).values()) != {"parquet"}:
-        table = arrow_table(source)
+        table = arrow_table(source) if is_frame(source) else read_table(Path(source), ids_of(columns))
         theirs = _their_keys(columns, table.column_names, path)
         found = renamed(table.select(list(theirs.values())), theirs, path).group_by(list(KEYS)).aggregate([])
     else:

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from unskew.clicks.frames import TEXT_FILES, arrow_table, is_frame, renamed
+from unskew.clicks.frames import TEXT_FILES, arrow_table, ids_of, is_frame, read_csv, renamed
 from unskew.clicks.ingest.csv_text import csv_columns
 from unskew.clicks.ingest.files import all_files, kind_of
 from unskew.clicks.ingest.options import Texts
@@ -98,7 +98,7 @@ def _parts(source: Source, columns: Mapping[str, str]) -> Iterator[TablePart]:
         return
     for path, kind in feature_files(source).items():
         if kind in TEXT_FILES:
-            yield _in_memory(arrow_table(path), path, columns)
+            yield _in_memory(read_csv(path, kind, ids_of(columns)), path, columns)
             continue
         with damage_named(path):
             schema = pq.read_schema(path)
