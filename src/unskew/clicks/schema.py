@@ -19,7 +19,7 @@ from unskew.errors import ConfigError, DataError
 from unskew.types import Array
 
 REQUIRED = {
-    "page_id": "string or int, one visit to one result page",
+    "page_id": "string or int, one list of results shown once",
     "query_id": "string or int, as in the lists",
     "doc_id": "string or int, as in the lists",
     "position": "int, the rank shown, from 1",
