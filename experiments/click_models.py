@@ -75,7 +75,7 @@ def read_ranklens(events):
     """Movies [S, 24] by rank and their clicks; all pages without the spam."""
     mapping = Path(__file__).parent.parent / "examples" / "ranklens" / "ranklens.toml"
     with tempfile.TemporaryDirectory() as folder:
-        unskew.ingest(events, Path(folder) / "log", format="ranklens", mapping=mapping, threads=1)
+        unskew.ingest(events, Path(folder) / "log", format="metarank", mapping=mapping, threads=1)
         table = pq.read_table(
             Path(folder) / "log" / "impressions", columns=["page_id", "doc_id", "position", "click"]
         )
