@@ -1,0 +1,225 @@
+"""A log as the two small tables that a diagnosis reads, counted once on the engine: cells and pages.
+
+    cells   one row per (query_id, doc_id, position, shuffled, segments ...): impressions, clicks, bucket
+    pages   one row per page: page_id, query_id, results, clicks, first_position, first_click, last_click,
+            clicked_positions (their sum), shuffled (all of it), segments ..., bucket
+
+`bucket` is a hash of the query, 0 to 99, the same on every engine: leaving buckets out, or weighing them, is a
+jackknife or a bootstrap over queries without another pass over the log. Nothing is read before it is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from unskew.checking import require_columns
+from unskew.clicks.engine.engine import Engine, connect
+from unskew.clicks.engine.impressions import read_impressions, under_our_names
+from unskew.clicks.frames import arrow_table, is_frame
+from unskew.clicks.ingest.tables import storable
+from unskew.clicks.log import log_tables
+from unskew.clicks.naming import Columns, told_by_their_names
+from unskew.clicks.schema import REQUIRED
+from unskew.errors import ConfigError, DataError
+from unskew.types import Log
+
+if TYPE_CHECKING:
+    from ibis.expr.types import Table
+
+BUCKETS = 100
+"""Parts that queries are dealt into."""
+MOST_VALUES = 50
+"""Values that a segment may have; one with more is no segment but a number or a name."""
+MISSING = "(missing)"
+"""What stands for a segment that a row does not tell."""
+DIGITS = "0123456789abcdef"
+
+
+@dataclass(frozen=True)
+class LogTables:
+    """A log on an engine, as cells and pages; a context manager, which closes the engine opened for it."""
+
+    engine: Engine
+    impressions: Table
+    """page_id, query_id, doc_id, position, click (0 or 1), shuffled, segments; lazy."""
+    segments: tuple[str, ...]
+    """Columns to tell results by, as text."""
+    place: str
+    """What errors call the log."""
+    owned: bool = True
+    """Whether the engine is closed with the tables."""
+
+    @cached_property
+    def cells(self) -> Table:
+        """One row per (query_id, doc_id, position, shuffled, segments); counted when first used, then kept."""
+        shown = self.impressions
+        keys = ["query_id", "doc_id", "position", "shuffled", *self.segments]
+        counted = shown.group_by(keys).agg(impressions=shown.count(), clicks=shown.click.sum())
+        return self.engine.keep(counted.join(self.queries, "query_id"))
+
+    @cached_property
+    def pages(self) -> Table:
+        """One row per page; counted when first used, then kept."""
+        shown = self.impressions
+        clicked: Any = shown.click > 0
+        counted = shown.group_by(["page_id", "query_id"]).agg(
+            results=shown.count(),
+            clicks=shown.click.sum(),
+            first_position=shown.position.min(),
+            first_click=shown.position.min(where=clicked),
+            last_click=shown.position.max(where=clicked),
+            clicked_positions=(shown.position * shown.click).sum(),
+            shuffled=shown.shuffled.all(),
+            **{name: shown[name].max() for name in self.segments},
+        )
+        return self.engine.keep(counted.mutate(bucket=bucket_of(counted.query_id)))
+
+    @cached_property
+    def queries(self) -> Table:
+        """Every query with its bucket."""
+        return self.engine.keep(self.pages.select("query_id", "bucket").distinct())
+
+    @cached_property
+    def shuffled(self) -> str:
+        """How much of the log was shuffled: "none", "some" or "all" of the slots."""
+        totals = self.cells.group_by("shuffled").agg(n=self.cells.impressions.sum())
+        found = {bool(row["shuffled"]) for row in self.engine.rows(totals)}
+        return "some" if len(found) == 2 else "all" if found == {True} else "none"
+
+    @cached_property
+    def facts(self) -> dict[str, Any]:
+        """The log in numbers: impressions, clicks, pages, queries, query-document pairs, shuffled pages, ranks."""
+        cells, pages = self.cells, self.pages
+        shown = self.engine.rows(
+            cells.agg(impressions=cells.impressions.sum(), clicks=cells.clicks.sum(), ranks=cells.position.max())
+        )[0]
+        seen = self.engine.rows(pages.agg(pages=pages.count(), shuffled_pages=pages.shuffled.cast("int64").sum()))
+        pairs = self.engine.count(cells.select("query_id", "doc_id").distinct())
+        numbers = {**shown, **seen[0], "queries": self.engine.count(self.queries), "query_documents": pairs}
+        return {name: int(value or 0) for name, value in numbers.items()}
+
+    def close(self) -> None:
+        """Close the engine, where it was opened here."""
+        if self.owned:
+            self.engine.close()
+
+    def __enter__(self) -> LogTables:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if self.owned:
+            self.engine.__exit__(kind, error, trace)
+
+
+def open_tables(
+    source: Log | Path | str | Any,
+    *,
+    columns: Columns | None = None,
+    segments: Sequence[str] = (),
+    engine: Engine | str = "duckdb",
+    **options: Any,
+) -> LogTables:
+    """A log (Parquet files, a table in memory, a `Log`) as tables to diagnose; use it in a `with`.
+
+    `columns` says theirs for ours, {"position": "rank"}; `segments` are columns to tell results by, such as the
+    device. `engine` is duckdb, spark, or one that is open; `options` go to `connect`.
+    """
+    opened = connect(engine, **options) if isinstance(engine, str) else engine
+    try:
+        with told_by_their_names(columns):
+            shown, place = _impressions(opened, source, columns, segments)
+            shown = _typed(shown, segments)
+            _check(opened, shown, segments, place)
+    except BaseException:
+        if isinstance(engine, str):
+            opened.close()
+        raise
+    return LogTables(opened, shown, tuple(segments), place, owned=isinstance(engine, str))
+
+
+def bucket_of(query: Any) -> Any:
+    """A hash of the query to 0 ... 99, from the first five hexadecimal digits of its MD5 on every engine."""
+    import ibis
+
+    digest = query.cast("string").hexdigest("md5")
+    digits = [ibis.literal(DIGITS).find(digest.substr(place, 1)) * 16**place for place in range(5)]
+    return (sum(digits[1:], digits[0]) % BUCKETS).cast("int64")
+
+
+def _impressions(
+    engine: Engine, source: Log | Path | str | Any, columns: Columns | None, segments: Sequence[str]
+) -> tuple[Table, str]:
+    """The rows of a log on the engine under our names, and what errors call it."""
+    needed = [*REQUIRED, *segments]
+    if isinstance(source, str | Path):
+        return read_impressions(engine, source, columns, needed), str(source)
+    if isinstance(source, Log):
+        place = f"the log of {source.lists.name}"
+        shown = _from_memory(engine, pa.concat_tables(log_tables(source, max(len(source.row), 1))))
+    elif is_frame(source):
+        place = "the table"
+        shown = under_our_names(_from_memory(engine, arrow_table(source)), columns, place)
+    else:
+        hint = "give a folder or file of Parquet, a data frame, an Arrow table, or a Log"
+        raise DataError(f"cannot take a log from {type(source).__name__}", hint=hint)
+    require_columns(needed, shown.columns, path=place)
+    return shown, place
+
+
+def _from_memory(engine: Engine, table: Any) -> Table:
+    """An Arrow table on the engine; a column without any value is one of text."""
+    for at, field in enumerate(table.schema):
+        if pa.types.is_null(field.type):
+            table = table.set_column(at, field.name, table.column(at).cast(pa.string()))
+    return engine.from_arrow(storable(table))
+
+
+def _typed(shown: Table, segments: Sequence[str]) -> Table:
+    """The columns that are counted, in the types that they are counted in."""
+    import ibis
+
+    told = "randomized" in shown.columns
+    random: Any = shown.randomized.cast("boolean").fill_null(False) if told else ibis.literal(False)
+    return shown.select(
+        "page_id",
+        "query_id",
+        "doc_id",
+        position=shown.position.cast("int64"),
+        click=shown.click.cast("int64"),
+        shuffled=random,
+        **{name: shown[name].cast("string").fill_null(MISSING) for name in segments},
+    )
+
+
+def _check(engine: Engine, shown: Table, segments: Sequence[str], place: str) -> None:
+    """Refuse rows that cannot be counted, and segments that are none."""
+
+    def rows(wrong: Any) -> Any:
+        return wrong.cast("int64").sum().fill_null(0)
+
+    asked = {name: rows(shown[name].isnull()) for name in REQUIRED}
+    asked |= {"no rank": rows(shown.position < 1), "no click": rows(~shown.click.isin([0, 1]))}
+    asked |= {f"values of {name}": shown[name].nunique() for name in segments}
+    found = engine.rows(shown.agg(rows=shown.count(), **asked))[0]
+    if not found["rows"]:
+        raise DataError("the log has no impressions", path=place, hint="check filters and splits")
+    for name in REQUIRED:
+        if found[name]:
+            what = f"{found[name]:,} of {found['rows']:,} rows have no {name}"
+            raise DataError(what, path=place, hint="remove or repair them, or run `unskew ingest` first")
+    if found["no rank"]:
+        raise DataError(f"{found['no rank']:,} rows have a position below 1", path=place, hint="ranks are from 1")
+    if found["no click"]:
+        raise DataError(f"{found['no click']:,} rows have a click that is not 0 or 1", path=place)
+    for name in segments:
+        if (values := found[f"values of {name}"]) > MOST_VALUES:
+            raise ConfigError(
+                f"segments: {name} has {values:,} values, and {MOST_VALUES} is the most; give a column of few "
+                "kinds, such as the device, or cut numbers into a few ranges first"
+            )
