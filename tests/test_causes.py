@@ -376,7 +376,7 @@ def test_the_command_writes_a_graph_and_a_report(tmp_path: Path, log: Log) -> No
     assert json.loads(ended.stdout) == written
     assert CausalGraph.from_dict(written).has("relevance", "click")
     names = sorted(path.name for path in (tmp_path / "found").iterdir())
-    assert names == ["figure.svg", "graph.dot", "graph.json", "report.html", "table.md"]
+    assert names == ["figure.svg", "graph.dot", "graph.json", "page.json", "report.html", "table.md"]
     ended = CliRunner().invoke(app, words)
     assert "clicks depend on" in ended.stdout
 

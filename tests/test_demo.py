@@ -76,7 +76,7 @@ def result(name: str, mean: float, gap: float | None = None, curve: list[float] 
 
 def test_what_the_demo_writes(finished: tuple[Path, Demo]) -> None:
     out, results = finished[0], finished[1].results
-    written = {"results.json", "report.html", "figure.svg", "table.md"}
+    written = {"results.json", "report.html", "figure.svg", "table.md", "page.json"}
     assert {path.name for path in out.iterdir()} == {*DEMO_ARMS, *written}
     content = json.loads((out / "results.json").read_text())
     assert (content["seed"], content["pages"]) == (0, 6000)

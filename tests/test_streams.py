@@ -114,6 +114,7 @@ def words_of(command: str, folder: Path) -> list[object]:
         "demo": ("--out", again / "demo", "--queries", 20, "--pages", 1000, "--steps", 2),
         "compare": (folder / "compare.toml", "--jobs", 1),
         "reproduce": (),
+        "report": (folder / "run", again / "models", "--out", again / "joined.html"),
     }
     alone = [each.__name__ for each in PANELS["About"]]
     assert command in given or command in alone, f"say here how {command} is called"

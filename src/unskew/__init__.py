@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from unskew.running.measure import measure as measure
     from unskew.running.predict import predict as predict
     from unskew.running.propensity import propensity as propensity
+    from unskew.running.report import report as report
     from unskew.running.run import Run as Run
     from unskew.studies.compare.compare import compare as compare
     from unskew.studies.demo import demo as demo

@@ -50,6 +50,8 @@ PAGE = {
     "code": CODE,
     "link": LINK,
     "failed": FAILED,
+    "present": NAIVE,
+    "absent": SERIES[1],
 }
 """Those of the style sheet, by their names there."""
 _STEPS = 10

@@ -18,7 +18,7 @@ from rich.measure import Measurement
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
-from unskew.reporting.page import Page, Table
+from unskew.reporting.page import Page, Table, card_line
 
 if TYPE_CHECKING:
     from unskew.learning.fitting.loop import Progress, Report
@@ -33,7 +33,7 @@ def print_page(page: Page, console: Console) -> None:
     if page.origin:
         say(console, page.origin)
     for section in page.sections:
-        lines = [*filter(None, section.text.split("\n\n")), *section.code]
+        lines = [*filter(None, section.text.split("\n\n")), *map(card_line, section.cards), *section.code]
         lines += [line for figure in section.figures for line in figure.lines]
         tables = [table for table in section.tables if table.printed]
         if lines or tables:

@@ -36,3 +36,26 @@ for (const kind of ["pointerover", "focusin", "pointerdown"]) document.addEventL
 document.addEventListener("focusout", () => (card.hidden = true));
 document.addEventListener("scroll", () => (card.hidden = true), { capture: true, passive: true });
 document.addEventListener("keydown", (event) => event.key === "Escape" && (card.hidden = true));
+
+// A button for each series of a figure that switches it off and on.
+for (const figure of document.querySelectorAll("figure[data-series]")) {
+  const row = document.createElement("div");
+  row.className = "switches";
+  row.setAttribute("role", "group");
+  row.setAttribute("aria-label", "Show or hide");
+  for (const name of JSON.parse(figure.dataset.series)) {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.textContent = name;
+    button.setAttribute("aria-pressed", "true");
+    button.addEventListener("click", () => {
+      const shown = button.getAttribute("aria-pressed") === "false";
+      button.setAttribute("aria-pressed", String(shown));
+      for (const mark of figure.querySelectorAll("[role='graphics-symbol'][aria-label]")) {
+        if (mark.getAttribute("aria-label").startsWith(`${name}, `)) mark.classList.toggle("off", !shown);
+      }
+    });
+    row.append(button);
+  }
+  figure.querySelector(".chart").before(row);
+}

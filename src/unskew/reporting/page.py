@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from unskew import __version__
-from unskew.disk import complete_file, write_text
+from unskew.disk import complete_file, write_json, write_text
 
-PAGE_FILES = ("table.md", "report.html", "figure.svg")
+PAGE_FILES = ("table.md", "report.html", "figure.svg", "page.json")
 """What `write_page` writes."""
 
 
@@ -77,6 +77,19 @@ class Figure:
     lines: Sequence[str] = ()
     scales: bool = True
     """Whether it may be drawn in another width; one whose angles matter is made larger and smaller as a whole."""
+    series: Sequence[str] = ()
+    """Names that a reader may switch off; what their marks say begins with the name and a comma."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A finding for those who read nothing else: what, whether, why and what to do."""
+
+    name: str
+    state: str
+    """present, absent or cannot tell."""
+    text: str = ""
+    advice: str = ""
 
 
 @dataclass(frozen=True)
@@ -90,6 +103,7 @@ class Section:
     figures: Sequence[Figure] = ()
     code: Sequence[str] = ()
     """Lines to be shown as they are: a command, bars of letters."""
+    cards: Sequence[Answer] = ()
 
 
 @dataclass(frozen=True)
@@ -144,7 +158,7 @@ METHODS_HEADING = "Methods on this page"
 
 
 def write_page(page: Page, out: Path) -> None:
-    """Write table.md, report.html and, where there are charts, figure.svg, each whole or not at all."""
+    """Write table.md, page.json, report.html and, where there are charts, figure.svg, each whole or not at all."""
     write_text(out / "table.md", markdown(page))
     write_drawn(page, out)
 
@@ -152,9 +166,11 @@ def write_page(page: Page, out: Path) -> None:
 def write_drawn(page: Page, out: Path) -> None:
     """The files that have charts in them, which take longest."""
     from unskew.reporting.figures import beside, write_svg
+    from unskew.reporting.joining import SAVED, page_dict
     from unskew.reporting.web import html
 
     write_text(out / "report.html", html(page))
+    write_json(out / SAVED, page_dict(page))
     if page.figures:
         with complete_file(out / "figure.svg") as path:
             write_svg(beside([figure.chart for figure in page.figures]), path)
@@ -164,8 +180,9 @@ def markdown(page: Page) -> str:
     """The page without its charts."""
     parts = [f"# {page.title}", page.origin, page.lead]
     for section in page.sections:
-        said = section.text or section.tables or section.code
+        said = section.text or section.tables or section.code or section.cards
         parts += [f"## {section.heading}", section.text] if said else []
+        parts += ["\n".join(f"- {card_line(card)}" for card in section.cards)]
         for table in section.tables:
             parts += [f"**{table.title}**" if table.title else "", markdown_table(table), table.legend]
         parts += ["\n".join(["```", *section.code, "```"])] if section.code else []
@@ -175,6 +192,15 @@ def markdown(page: Page) -> str:
     if page.command:
         parts += [f"Made by `{page.command}` with unskew {__version__}."]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def card_line(card: Answer) -> str:
+    """A card in one line.
+
+    >>> card_line(Answer("trust bias", "absent", "One curve fits.", "Nothing to do."))
+    'trust bias: absent. One curve fits. Nothing to do.'
+    """
+    return f"{card.name}: {' '.join(filter(None, (f'{card.state}.', card.text, card.advice)))}"
 
 
 def _markdown_term(term: Term) -> str:

@@ -6,6 +6,7 @@ names and marks stand for beside the pointer. Without it nothing is missing: nam
 
 from __future__ import annotations
 
+import json
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -14,7 +15,7 @@ from importlib.resources import files
 
 from unskew import __version__
 from unskew.reporting.colours import NAIVE, PAPER, SERIES, variables
-from unskew.reporting.page import METHODS_HEADING, Page, Section, Table, Term
+from unskew.reporting.page import METHODS_HEADING, Answer, Figure, Page, Section, Table, Term
 
 MANY = 6
 """Columns past which a table is set in smaller type."""
@@ -107,11 +108,26 @@ def _place(name: str) -> str:
 
 def _section(name: str, section: Section, terms: Mapping[str, Term]) -> str:
     body = "".join(f"<p>{escape(text)}</p>" for text in section.text.split("\n\n") if text)
+    cards = "".join(map(_card, section.cards))
+    body += f"<div class='cards'>{cards}</div>" if cards else ""
     figures = "".join(_figures(name, section))
     body += f"<div class='charts'>{figures}</div>" if figures else ""
     body += "".join(html_table(table, terms) for table in section.tables)
     body += f"<pre tabindex='0'>{escape(chr(10).join(section.code))}</pre>" if section.code else ""
     return f"<section aria-labelledby='{name}'><h2 id='{name}'>{escape(section.heading)}</h2>\n{body}</section>"
+
+
+def _card(card: Answer) -> str:
+    """A finding: its state in words, by colour and by a sign."""
+    said = "".join(
+        f"<p{kind}>{escape(text)}</p>"
+        for kind, text in (("", card.text), (" class='advice'", card.advice))
+        if text
+    )
+    return (
+        f"<article class='card {card.state.replace(' ', '-')}'><h3>{escape(card.name)}</h3>"
+        f"<p class='state'>{escape(card.state)}</p>{said}</article>\n"
+    )
 
 
 def _figures(name: str, section: Section) -> Iterator[str]:
@@ -125,7 +141,12 @@ def _figures(name: str, section: Section) -> Iterator[str]:
         )
         title = caption_of(figure.chart)
         caption = f"<figcaption>{escape(title)}</figcaption>" if title not in ("", section.heading) else ""
-        yield f"<figure>{caption}<div class='chart'>{drawn}</div></figure>\n"
+        yield f"<figure{_switches(figure)}>{caption}<div class='chart'>{drawn}</div></figure>\n"
+
+
+def _switches(figure: Figure) -> str:
+    """What the script makes buttons of."""
+    return f" data-series='{escape(json.dumps(list(figure.series)))}'" if len(figure.series) > 1 else ""
 
 
 def html_table(table: Table, terms: Mapping[str, Term] | None = None) -> str:

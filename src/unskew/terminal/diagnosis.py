@@ -1,4 +1,4 @@
-"""The commands that look for bias in a log: causes."""
+"""The commands that look for bias in a log, and join what was found into a page: causes, report."""
 
 from __future__ import annotations
 
@@ -56,3 +56,24 @@ def causes(
         write_page(page, out)
         tell(f"Open {out / 'report.html'}; graph.json and graph.dot are beside it.")
     show_result(graph.to_dict(), as_json, lambda _: page)
+
+
+def report(
+    places: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Folders of runs, comparisons, diagnoses, causes, …", metavar="RUN|COMPARE|DIAGNOSIS…"
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="HTML file to write.")] = Path("report.html"),
+    title: Annotated[str, typer.Option(help="Of the page.")] = "Report",
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Join runs, comparisons and diagnoses into one page that opens offline."""
+    from unskew.reporting.joining import page_dict
+    from unskew.running.report import report
+
+    page = report(places, out=out, title=title, command=typed(), force=force)
+    tell(f"Open {out}.")
+    show_result(page_dict(page), as_json, lambda _: page)

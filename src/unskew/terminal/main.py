@@ -16,7 +16,7 @@ from unskew import __version__
 from unskew.errors import STATUSES, UnskewError, printable
 from unskew.terminal.about import behaviours, doctor, methods, rankers, scalings
 from unskew.terminal.click_models import click_models
-from unskew.terminal.diagnosis import causes
+from unskew.terminal.diagnosis import causes, report
 from unskew.terminal.flags import flat
 from unskew.terminal.logs import counts, ingest, simulate, split
 from unskew.terminal.models import export, importance
@@ -32,7 +32,7 @@ PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Learn": (causes, click_models, learn, impute),
     "Measure": (measure, propensity, importance, judge),
     "Use": (predict, export),
-    "Studies": (demo, compare, reproduce),
+    "Studies": (demo, compare, reproduce, report),
     "About": (methods, rankers, scalings, behaviours, doctor),
 }
 """The commands by the stage of the pipeline that they belong to, as the help lists them."""

@@ -1,0 +1,57 @@
+"""`unskew report`: runs, comparisons and diagnoses joined into one page; files tell what a folder holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from unskew.checking import no_such
+from unskew.disk import read_json, refuse_existing, restore, write_text
+from unskew.errors import ConfigError, DataError, RunError
+from unskew.reporting.joining import SAVED, joined, read_page
+from unskew.reporting.page import Page
+from unskew.reporting.summaries import run_page
+from unskew.reporting.web import html
+from unskew.running.folder import MARKER, status
+
+METRICS = "metrics.json"
+WANTED = "name a folder of learn, diagnose, compare, reproduce, demo, causes, click-models or examination"
+
+
+def report(
+    places: Sequence[Path | str],
+    *,
+    out: Path | str | None = None,
+    title: str = "Report",
+    command: str = "",
+    force: bool = False,
+) -> Page:
+    """Join what lies in several folders into one page, and write it as HTML to a file `out`."""
+    if not places:
+        raise ConfigError(f"nothing to report; {WANTED}")
+    if out is not None:
+        refuse_existing(Path(out), force=force)
+    page = joined([page_at(Path(place)) for place in places], title, command)
+    if out is not None:
+        write_text(Path(out), html(page))
+    return page
+
+
+def page_at(place: Path) -> Page:
+    """The page of a folder: the one that was kept there, or that of a run."""
+    if not restore(place).exists():
+        raise no_such(place)
+    if (place / SAVED).is_file():
+        return read_page(place / SAVED)
+    if place.is_dir() and (place / MARKER).is_file():
+        return _run(place)
+    raise DataError("nothing that can be reported", path=place, hint=WANTED)
+
+
+def _run(folder: Path) -> Page:
+    if not (folder / METRICS).is_file():
+        raise RunError(f"{folder}: the run has not ended; `unskew learn` with the same --out goes on")
+    try:
+        return run_page(folder, status(folder) or "", read_json(folder / METRICS))
+    except (KeyError, TypeError) as error:
+        raise DataError("damaged, numbers of the run are missing", path=folder / METRICS) from error
