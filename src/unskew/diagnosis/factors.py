@@ -1,0 +1,162 @@
+"""Which columns of the page change clicks, and by how much, at one rank and for one query and document.
+
+For a column with values v, beside a term for every rank k, within query-document pairs (`pairs`):
+
+    E[clicks] = n g_p θ_k exp(δ_v)                    the column changes how often a result is clicked
+    E[clicks] = n g_p θ_k exp(δ_v + s_v log k)        and how fast clicks fall with the rank
+
+δ is told only by pairs seen under several values; s by all. Each is tested by a Wald chi-square with errors added
+up by query; p is multiplied by the number of tests (Bonferroni). A column that never varies within a pair may
+still be the document itself: its δ is not told, and s is not its doing alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from unskew.diagnosis.pairs import SwapPairs, fit_within, rank_design, read_pairs
+from unskew.types import Array
+
+if TYPE_CHECKING:
+    from unskew.diagnosis.tables import LogTables
+
+MOST_VALUES = 6
+"""Values of a column that are compared, the most frequent ones."""
+LEAST_CLICKS = 100
+"""Clicks of a value, on pairs that tell of it, below which it is left out."""
+
+
+@dataclass(frozen=True)
+class FactorEffect:
+    """What one column does to clicks."""
+
+    name: str
+    values: tuple[str, ...]
+    """The most frequent first, which the others are relative to."""
+    effect: tuple[float | None, ...]
+    """exp(δ): clicks relative to the first value, at one rank and for one query and document."""
+    interval: tuple[tuple[float, float] | None, ...]
+    p: float | None
+    """Of no effect, corrected for the number of tests."""
+    decay: tuple[float | None, ...]
+    """s: how much slower clicks fall with the logarithm of the rank, relative to the first value."""
+    decay_interval: tuple[tuple[float, float] | None, ...]
+    decay_p: float | None
+    """Of curves that fall alike, corrected for the number of tests."""
+    pairs: int
+    """Pairs seen under several values."""
+    reason: str | None = None
+    """Why something is not told."""
+
+
+@dataclass(frozen=True)
+class FactorEffects:
+    """What columns do to clicks."""
+
+    factors: tuple[FactorEffect, ...]
+    reason: str | None = None
+    """Why there are none."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Every number, for JSON."""
+        return asdict(self)
+
+
+def factors(tables: LogTables, names: tuple[str, ...] | None = None) -> FactorEffects:
+    """What columns do to clicks: the segments that the tables were opened with, or some of them."""
+    chosen = tables.segments if names is None else names
+    if not chosen:
+        return FactorEffects((), "no columns were named; results can be told apart by rank only")
+    tests = 2 * len(chosen)
+    return FactorEffects(tuple(_factor(tables, name, tests) for name in chosen))
+
+
+def _factor(tables: LogTables, name: str, tests: int) -> FactorEffect:
+    """One column."""
+    cells: Any = tables.cells
+    counted = cells.group_by(name).agg(clicks=cells.clicks.sum())
+    rows = sorted(tables.engine.rows(counted), key=lambda row: (-row["clicks"], row[name]))
+    values = tuple(row[name] for row in rows if row["clicks"] >= LEAST_CLICKS)[:MOST_VALUES]
+    if len(values) < 2:
+        return _untold(name, values, f"fewer than two values of {name} have {LEAST_CLICKS} clicks")
+    pairs = read_pairs(tables, name, values)
+    ranks = pairs.shown.shape[1] // len(values)
+    by_value = pairs.shown.reshape(len(pairs), len(values), ranks).sum(2) > 0
+    several = int((by_value.sum(1) > 1).sum())
+    if pairs.clicks.sum() < LEAST_CLICKS:
+        return _untold(name, values, "too few documents were seen under two ranks or values")
+    level = _levels(pairs, ranks, values, tests)
+    decay = _decays(pairs, ranks, values, tests)
+    reason = None if level[2] is not None else f"{name} hardly varies within one query and document"
+    return FactorEffect(name, values, *level, *decay, several, reason)
+
+
+def _untold(name: str, values: tuple[str, ...], reason: str) -> FactorEffect:
+    none = (None,) * len(values)
+    return FactorEffect(name, values, none, none, None, none, none, None, 0, reason)
+
+
+Told = tuple[tuple[float | None, ...], tuple[tuple[float, float] | None, ...], float | None]
+
+
+def _levels(pairs: SwapPairs, ranks: int, values: tuple[str, ...], tests: int) -> Told:
+    """exp(δ), its intervals and p."""
+    plain = _rank_terms(ranks, len(values))
+    told = [
+        number for number in range(1, len(values)) if _between(pairs, ranks, number, len(values)) >= LEAST_CLICKS
+    ]
+    terms = np.zeros((len(values) * ranks, len(told)))
+    for column, number in enumerate(told):
+        terms[number * ranks : (number + 1) * ranks, column] = 1.0
+    return _told(pairs, plain, terms, told, values, tests, exponent=True)
+
+
+def _decays(pairs: SwapPairs, ranks: int, values: tuple[str, ...], tests: int) -> Told:
+    """s, its intervals and p, beside δ."""
+    plain = _rank_terms(ranks, len(values))
+    level = np.kron(np.eye(len(values))[:, 1:], np.ones((ranks, 1)))
+    slope = np.kron(np.eye(len(values))[:, 1:], np.log(np.arange(1.0, ranks + 1))[:, None])
+    told = list(range(1, len(values)))
+    return _told(pairs, np.hstack([plain, level]), slope, told, values, tests, exponent=False)
+
+
+def _rank_terms(ranks: int, values: int) -> Array:
+    """Terms of ranks that all values share."""
+    return np.vstack([rank_design(ranks, np.arange(ranks))] * values)
+
+
+def _between(pairs: SwapPairs, ranks: int, number: int, values: int) -> float:
+    """Clicks on pairs seen under this value and another one."""
+    seen = pairs.shown.reshape(len(pairs), values, ranks).sum(2) > 0
+    both = seen[:, number] & (seen.sum(1) > 1)
+    return float(pairs.clicks[both].sum())
+
+
+def _told(
+    pairs: SwapPairs,
+    plain: Array,
+    terms: Array,
+    told: list[int],
+    values: tuple[str, ...],
+    tests: int,
+    *,
+    exponent: bool,
+) -> Told:
+    """Coefficients of terms by value, with intervals and one p; the first value is the reference."""
+    effect: list[float | None] = [None] * len(values)
+    interval: list[tuple[float, float] | None] = [None] * len(values)
+    if not told or len(np.unique(pairs.cluster)) < 10:
+        return tuple(effect), tuple(interval), None
+    shape = np.exp if exponent else np.asarray
+    fit = fit_within(pairs, np.hstack([plain, terms]))
+    first = plain.shape[1]
+    effect[0], interval[0] = float(shape(0.0)), (float(shape(0.0)),) * 2
+    for column, number in enumerate(told):
+        b, error = float(fit.b[first + column]), fit.error(first + column)
+        effect[number] = float(shape(b))
+        interval[number] = (float(shape(b - 1.96 * error)), float(shape(b + 1.96 * error)))
+    p = fit.wald(np.arange(first, first + len(told)))[1]
+    return tuple(effect), tuple(interval), min(1.0, p * tests)

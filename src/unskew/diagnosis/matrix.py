@@ -1,0 +1,236 @@
+"""The matrix of click rates by relevance level and rank, its singular values, and whether rank 1 explains it.
+
+Figure 1 of M. Chen et al., "Scalar is not enough: vectorization-based unbiased learning to rank", KDD 2022, for
+any log. Under the examination hypothesis P(c) = θ_k g the matrix has rank 1: levels differ by a factor. Where a
+log has labels, levels are labels and rates are plain. Without, the displays of every query-document pair are dealt
+out to two halves; clicks of the first half over what ranks let expect put the pair into a level, clicks of the
+second half are counted. Rates of a level are then relative to what its pairs would get at rank 1, fitted within
+pairs, so that it does not matter which documents are shown where.
+
+The test: residuals R of every level and rank after the best fit of rank 1, with I their information, give
+
+    X = Σ_levels R' I⁻¹ R
+
+which is compared with X of clicks drawn from that fit (parametric bootstrap). `advice` for d, the width of vectors
+in vectorization, counts singular values that stand out of those of drawn matrices.
+
+Legend: P pairs, K ranks, L levels.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from unskew.diagnosis.pairs import SwapPairs, fit_within, rank_design, read_pairs
+from unskew.types import Array
+
+if TYPE_CHECKING:
+    from unskew.diagnosis.tables import LogTables
+
+DRAWS = 199
+"""Matrices drawn from the fit of rank 1."""
+LEVELS = 4
+"""Levels of estimated relevance."""
+LEAST_CLICKS = 200
+"""Clicks of the half that is counted below which nothing is said."""
+LEAST_AT_RANK = 20
+"""Clicks of the half that is counted below which a rank is left out."""
+
+
+@dataclass(frozen=True)
+class RateMatrix:
+    """Click rates by level and rank."""
+
+    levels: tuple[str, ...]
+    """Lowest first."""
+    ranks: tuple[int, ...]
+    rates: tuple[tuple[float, ...], ...]
+    """[L, K]."""
+    impressions: tuple[tuple[int, ...], ...]
+    """[L, K], displays that a rate is of."""
+    singular_values: tuple[float, ...]
+    null_values: tuple[float, ...]
+    """95th percentiles of these, were the rank 1."""
+    p: float | None
+    """Of rank 1."""
+    second: float | None
+    """Second singular value over the first."""
+    flatter: float | None
+    """How much slower rates fall in the upper half of levels than in the lower: a coefficient of log rank."""
+    flatter_interval: tuple[float, float] | None
+    """95 % interval of this."""
+    d: int | None
+    """Singular values that stand out: a width of vectors that is worth trying."""
+    by: str
+    """"labels" or "swaps": where levels come from."""
+    reason: str | None = None
+    """Why there is no matrix."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Every number, for JSON."""
+        return asdict(self)
+
+
+def click_matrix(tables: LogTables, *, labels: str | None = None, draws: int = DRAWS, seed: int = 0) -> RateMatrix:
+    """The matrix of a log; `labels` names the column of labels, one of the segments of the tables."""
+    if labels is None:
+        return _by_swaps(read_pairs(tables), draws, seed)
+    return _by_labels(tables, labels, draws, seed)
+
+
+def _nothing(by: str, reason: str) -> RateMatrix:
+    return RateMatrix((), (), (), (), (), (), None, None, None, None, None, by, reason)
+
+
+def _by_labels(tables: LogTables, labels: str, draws: int, seed: int) -> RateMatrix:
+    """Levels are labels: a "pair" is a label, whose rates stand for all documents of it."""
+    cells: Any = tables.cells
+    counted = cells.group_by([labels, "position"]).agg(shown=cells.impressions.sum(), clicks=cells.clicks.sum())
+    rows = [row for row in tables.engine.rows(counted) if row["position"] <= 10 and row[labels] != "(missing)"]
+    names = sorted({row[labels] for row in rows}, key=_as_number)
+    if len(names) < 2:
+        return _nothing("labels", f"{labels} has fewer than two values")
+    size = (len(names), max(int(row["position"]) for row in rows))
+    shown, clicks = np.zeros(size), np.zeros(size)
+    for row in rows:
+        at = names.index(row[labels]), int(row["position"]) - 1
+        shown[at], clicks[at] = float(row["shown"]), float(row["clicks"])
+    pairs = SwapPairs(shown, clicks, np.arange(len(names)), len(names))
+    return _tested(pairs, np.arange(len(names)), tuple(str(name) for name in names), "labels", draws, seed)
+
+
+def _as_number(value: str) -> tuple[float, str]:
+    try:
+        return float(value), value
+    except ValueError:
+        return float("inf"), value
+
+
+def _by_swaps(pairs: SwapPairs, draws: int, seed: int) -> RateMatrix:
+    """Levels from one half of the displays, rates from the other."""
+    if not len(pairs):
+        return _nothing("swaps", "no document was shown at two ranks for one query, and there are no labels")
+    first, second = pairs.halves(seed)
+    if second.clicks.sum() < LEAST_CLICKS or first.clicks.sum() < LEAST_CLICKS:
+        clicks = int(pairs.clicks.sum())
+        need = 2 * LEAST_CLICKS
+        return _nothing("swaps", f"documents shown at several ranks have {clicks} clicks; {need} are needed")
+    ranks = pairs.shown.shape[1]
+    theta = np.exp(np.append(0.0, fit_within(first, rank_design(ranks, np.arange(ranks))).b))
+    due = first.shown @ theta
+    worth = np.divide(first.totals, due, out=np.zeros(len(due)), where=due > 0)
+    usable = (due > 0) & ((second.shown > 0).sum(1) > 1)
+    second, worth = second.take(usable), worth[usable]
+    level, count = levels_of(worth, second.shown @ theta * worth.mean(), LEVELS)
+    if count < 2:
+        return _nothing("swaps", "documents cannot be told apart by their clicks")
+    names = ("low", "high") if count == 2 else tuple(f"level {number + 1}" for number in range(count))
+    return _tested(second, level, names, "swaps", draws, seed)
+
+
+def levels_of(worth: Array, weight: Array, count: int) -> tuple[Array, int]:
+    """Levels of about equal weight by ascending worth, [P], and how many there are; equal worth, equal level.
+
+    >>> levels_of(np.array([0.0, 0.0, 0.5, 0.9]), np.ones(4), 2)
+    (array([0, 0, 1, 1]), 2)
+    """
+    _, place = np.unique(worth, return_inverse=True)
+    mass = np.bincount(place, weight)
+    middle = (np.cumsum(mass) - mass / 2) / max(mass.sum(), 1e-300)
+    level = np.minimum((middle * count).astype(int), count - 1)[place]
+    found, level = np.unique(level, return_inverse=True)
+    return level, len(found)
+
+
+def _tested(pairs: SwapPairs, level: Array, names: tuple[str, ...], by: str, draws: int, seed: int) -> RateMatrix:
+    """Rates, singular values and the test."""
+    kept = np.flatnonzero(pairs.clicks.sum(0) >= LEAST_AT_RANK)
+    if len(kept) < 2:
+        return _nothing(by, f"fewer than two ranks have {LEAST_AT_RANK} clicks")
+    pairs = replace(pairs, shown=pairs.shown[:, kept], clicks=pairs.clicks[:, kept])
+    theta = np.exp(np.append(0.0, fit_within(pairs, rank_design(len(kept), np.arange(len(kept)))).b))
+    rates = _rates(pairs, level, theta)
+    values = np.linalg.svd(rates, compute_uv=False)
+    observed = _excess(pairs, level, theta)
+    rng = np.random.default_rng(seed)
+    expected = np.minimum(pairs.shown * theta * _worth(pairs, theta)[:, None], pairs.shown)
+    chance = np.divide(expected, pairs.shown, out=np.zeros_like(expected), where=pairs.shown > 0)
+    drawn, spread = np.zeros(draws), np.zeros((draws, len(values)))
+    for number in range(draws):
+        clicks = rng.binomial(pairs.shown.astype(np.int64), chance).astype(float)
+        made = replace(pairs, clicks=clicks)
+        fitted = refitted(made, theta)
+        drawn[number] = _excess(made, level, fitted)
+        spread[number] = np.linalg.svd(_rates(made, level, fitted), compute_uv=False)
+    null = np.quantile(spread, 0.95, axis=0)
+    flatter, interval = _flatter(pairs, level, len(names), kept)
+    width = 1 + int(np.cumprod(values[1:] > null[1:]).sum())
+    shown = np.stack([pairs.shown[level == one].sum(0) for one in range(len(names))])
+    return RateMatrix(
+        names, tuple(int(k) + 1 for k in kept), _rows(rates), tuple(tuple(int(n) for n in row) for row in shown),
+        tuple(values.tolist()), tuple(null.tolist()), float((1 + (drawn >= observed).sum()) / (1 + draws)),
+        float(values[1] / values[0]), flatter, interval, width, by,
+    )  # fmt: skip
+
+
+def _rows(matrix: Array) -> tuple[tuple[float, ...], ...]:
+    return tuple(tuple(float(value) for value in row) for row in matrix)
+
+
+def _worth(pairs: SwapPairs, theta: Array) -> Array:
+    """Clicks of every pair over what its ranks let expect, [P]."""
+    worth: Array = pairs.totals / np.maximum(pairs.shown @ theta, 1e-300)
+    return worth
+
+
+def refitted(pairs: SwapPairs, theta: Array, rounds: int = 3) -> Array:
+    """θ of other clicks, from a θ that is near: θ_k = clicks at k / what pairs of this worth would get there."""
+    for _ in range(rounds):
+        theta = pairs.clicks.sum(0) / np.maximum(_worth(pairs, theta) @ pairs.shown, 1e-300)
+        theta = np.maximum(theta, 1e-12) / max(theta[0], 1e-12)
+    return theta
+
+
+def _rates(pairs: SwapPairs, level: Array, theta: Array) -> Array:
+    """Rates of levels, [L, K]: worth of a level times its curve, one step from the curve of all."""
+    worth, count = _worth(pairs, theta), int(level.max()) + 1
+    due = worth[:, None] * pairs.shown * theta
+    rates = np.zeros((count, len(theta)))
+    for one in range(count):
+        some = level == one
+        mean = pairs.clicks[some].sum() / max(float((pairs.shown[some] * theta).sum()), 1e-300)
+        ratio = pairs.clicks[some].sum(0) / np.maximum(due[some].sum(0), 1e-300)
+        rates[one] = mean * theta * np.where(due[some].sum(0) > 0, ratio, 1.0)
+    return rates
+
+
+def _excess(pairs: SwapPairs, level: Array, theta: Array) -> float:
+    """X: residuals of levels over their information."""
+    weight = pairs.shown * theta
+    share = weight / np.maximum(weight.sum(1, keepdims=True), 1e-300)
+    expected, total = share * pairs.totals[:, None], 0.0
+    for one in range(int(level.max()) + 1):
+        some = level == one
+        left = (pairs.clicks[some] - expected[some]).sum(0)
+        information = np.diag(expected[some].sum(0)) - expected[some].T @ share[some]
+        total += float(left @ np.linalg.pinv(information, hermitian=True, rcond=1e-9) @ left)
+    return total
+
+
+def _flatter(
+    pairs: SwapPairs, level: Array, count: int, kept: Array
+) -> tuple[float | None, tuple[float, float] | None]:
+    """Coefficient of (upper half of levels) x log rank, within pairs, and its interval; above 0 is flatter."""
+    upper, ranks = level >= count / 2, len(kept)
+    if len(np.unique(pairs.cluster)) < 10 or upper.all() or not upper.any():
+        return None, None
+    side = np.concatenate([pairs.shown * ~upper[:, None], pairs.shown * upper[:, None]], axis=1)
+    clicks = np.concatenate([pairs.clicks * ~upper[:, None], pairs.clicks * upper[:, None]], axis=1)
+    plain = np.vstack([rank_design(ranks, np.arange(ranks))] * 2)
+    slope = np.append(np.zeros(ranks), np.log(kept + 1.0))[:, None]
+    fit = fit_within(replace(pairs, shown=side, clicks=clicks), np.hstack([plain, slope]))
+    b, error = float(fit.b[-1]), fit.error(len(fit.b) - 1)
+    return b, (b - 1.96 * error, b + 1.96 * error)

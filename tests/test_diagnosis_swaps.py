@@ -1,0 +1,207 @@
+"""Matrix, trust, factors, co-clicks and the graph over ranks, by hand and on worlds whose truth is known."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from unskew.clicks.lists.synthetic import make_lists
+from unskew.clicks.simulate import IndividualBias, Mixture, PositionBias, TrustBias, WholePage, simulate
+from unskew.diagnosis.factors import factors
+from unskew.diagnosis.identify import identify, resistance
+from unskew.diagnosis.matrix import click_matrix, levels_of
+from unskew.diagnosis.pairs import SwapPairs, fit_within, rank_design
+from unskew.diagnosis.tables import open_tables
+from unskew.diagnosis.together import together
+from unskew.diagnosis.trust import trust
+
+PEOPLE = {
+    "position": PositionBias(),
+    "trust": TrustBias(),
+    "mixture": Mixture(),
+    "individual": IndividualBias(severity=1.0, choose="random"),
+    "page": WholePage(),
+}
+
+
+@pytest.fixture(scope="module")
+def worlds():
+    lists = make_lists(queries=150, features=20, documents=14, seed=1)
+    opened = {}
+    for name, people in PEOPLE.items():
+        log = simulate(lists, people, pages=20_000, cutoff=10, randomized=0.5, seed=3)
+        coin = np.random.default_rng(0).integers(0, 2, len(log.row))
+        log.columns["serp_coin"] = np.array(["heads", "tails"])[coin]
+        segments = ["serp_coin", "serp_media"] if name == "page" else []
+        opened[name] = open_tables(log, segments=segments)
+    yield opened
+    for tables in opened.values():
+        tables.close()
+
+
+def table(rows):
+    names = ("page_id", "query_id", "doc_id", "position", "click")
+    return pa.table({name: [row[place] for row in rows] for place, name in enumerate(names)})
+
+
+def test_two_ranks_shown_equally_often_have_the_ratio_of_their_clicks():
+    shown = np.array([[10.0, 10.0], [4.0, 4.0], [7.0, 7.0]])
+    clicks = np.array([[6.0, 2.0], [1.0, 1.0], [0.0, 1.0]])
+    fit = fit_within(SwapPairs(shown, clicks, np.arange(3), 3), rank_design(2, np.arange(2)))
+    assert fit.b[0] == pytest.approx(math.log(4 / 7))
+    share = 4 / 11
+    assert fit.information[0, 0] == pytest.approx(11 * share * (1 - share))
+    left = [2 - 8 * share, 1 - 2 * share, 1 - share]
+    meat = sum(value**2 for value in left) * 3 / 2
+    assert fit.error(0) == pytest.approx(math.sqrt(meat) / (11 * share * (1 - share)))
+
+
+def test_halves_deal_out_every_display_and_click_once():
+    rng = np.random.default_rng(0)
+    shown = rng.integers(0, 9, (50, 4)).astype(float)
+    clicks = rng.binomial(shown.astype(int), 0.4).astype(float)
+    one, other = SwapPairs(shown, clicks, np.arange(50), 50).halves(1)
+    assert np.array_equal(one.shown + other.shown, shown)
+    assert np.array_equal(one.clicks + other.clicks, clicks)
+    assert (one.clicks <= one.shown).all()
+    assert (other.clicks <= other.shown).all()
+    assert abs(one.shown - other.shown).max() <= 1
+
+
+def test_resistance_of_a_chain_adds_up_and_parts_are_infinitely_far():
+    chain = np.array([[2.0, -2, 0, 0], [-2, 6, -4, 0], [0, -4, 4, 0], [0, 0, 0, 0]])
+    found = resistance(chain)
+    assert found[0, 2] == pytest.approx(1 / 2 + 1 / 4)
+    assert np.isinf(found[0, 3])
+
+
+def test_examination_within_pairs_is_that_of_the_world_and_json_holds_it(worlds):
+    found = identify(worlds["position"])
+    assert found.connected
+    assert found.components == (tuple(range(1, 11)),)
+    assert found.flat < 1e-6
+    truth = np.array(PositionBias().curve) / PositionBias().curve[0]
+    inside = [low <= value <= high for value, (low, high) in zip(truth, found.interval, strict=True)]
+    assert sum(inside) >= 9
+    assert json.loads(json.dumps(found.to_dict()))["examination"][0] == 1.0
+
+
+def test_a_log_without_swaps_is_not_connected_and_gets_a_plan():
+    rng = np.random.default_rng(0)
+    rows = [
+        (page, page % 20, f"d{rank}", rank, int(rng.random() < 0.4 / rank))
+        for page in range(400)
+        for rank in (1, 2, 3)
+    ]
+    with open_tables(table(rows)) as tables:
+        found = identify(tables, precision=0.2)
+        assert click_matrix(tables).reason
+        assert trust(tables).reason
+        assert factors(tables).reason
+    assert not found.connected
+    assert found.examination == (None,) * 3
+    assert "two ranks" in found.reason
+    assert [swap.ranks for swap in found.plan.swaps] == [(1, 2), (2, 3)]
+    clicks = np.array([[row[4] for row in rows if row[3] == rank] for rank in (1, 2, 3)]).mean(1)
+    each = clicks[0] * clicks[1] / (clicks[0] + clicks[1])
+    assert found.plan.swaps[0].pages == math.ceil(1 / (0.2**2 * each * (1 - 20 / 400)))
+
+
+def test_the_pages_of_a_plan_give_its_precision():
+    """Swapping two ranks for as many pages as are asked for gives the standard error that was asked for."""
+    rng = np.random.default_rng(1)
+
+    def page(number, swapped):
+        worth = (0.5, 0.3)
+        order = (1, 0) if swapped else (0, 1)
+        return [
+            (number, number % 10, f"d{one}", rank + 1, int(rng.random() < worth[one] * (1.0, 0.5)[rank]))
+            for rank, one in enumerate(order)
+        ]
+
+    with open_tables(table([row for number in range(500) for row in page(number, False)])) as tables:
+        pages = identify(tables, precision=0.1).plan.pages
+    swaps = [row for number in range(pages) for row in page(number, rng.random() < 0.5)]
+    with open_tables(table(swaps)) as tables:
+        low, high = identify(tables).interval[1]
+    assert (math.log(high) - math.log(low)) / (2 * 1.96) == pytest.approx(0.1, rel=0.4)
+
+
+def test_rank_one_holds_under_the_examination_hypothesis_and_not_under_trust(worlds):
+    plain, trusting = (click_matrix(worlds[name], draws=99) for name in ("position", "trust"))
+    assert plain.p > 0.01
+    assert plain.d == 1
+    assert trusting.p == pytest.approx(0.01)
+    assert trusting.d > 1
+    assert trusting.second > plain.second
+    assert trusting.flatter_interval[0] > 0
+    assert len(plain.rates) == len(plain.levels)
+    assert all(len(row) == len(plain.ranks) for row in plain.rates)
+    first = [row[0] for row in plain.rates]
+    assert first == sorted(first)
+
+
+def test_levels_from_labels_are_plain_rates():
+    rng = np.random.default_rng(0)
+    label, rank = rng.integers(0, 3, 30_000), rng.integers(1, 4, 30_000)
+    click = rng.random(30_000) < (label + 1) / 4 / rank
+    columns = {"page_id": np.arange(30_000), "query_id": label, "doc_id": label, "position": rank}
+    made = pa.table({**columns, "click": click.astype(int), "label": label})
+    with open_tables(made, segments=["label"]) as tables:
+        found = click_matrix(tables, labels="label", draws=99)
+    assert found.levels == ("0", "1", "2")
+    assert found.p > 0.01
+    assert found.by == "labels"
+    assert found.rates[2][0] == pytest.approx(click[(label == 2) & (rank == 1)].mean(), rel=0.02)
+
+
+def test_equal_worth_is_one_level():
+    level, count = levels_of(np.zeros(5), np.ones(5), 4)
+    assert count == 1
+    assert not level.any()
+
+
+def test_a_click_at_the_top_means_less_where_the_top_is_trusted(worlds):
+    plain, trusting = trust(worlds["position"]), trust(worlds["trust"])
+    assert abs(plain.slope) < 3 * plain.slope_error
+    assert trusting.slope > 5 * trusting.slope_error
+    alpha, _ = TrustBias().affine(2)
+    low, high = trusting.alpha_interval[1]
+    assert low < alpha[1] / alpha[0] < high
+    assert plain.alpha[0] == 1.0
+
+
+def test_documents_that_differ_in_their_curves_are_told_from_trust(worlds):
+    found = {name: trust(worlds[name]) for name in ("position", "trust", "individual")}
+    z = {name: one.documents / one.documents_error for name, one in found.items()}
+    assert z["individual"] > 3.5
+    assert z["position"] < 3
+    assert z["trust"] < 3
+
+
+def test_clicks_of_a_page_hang_together_where_people_are_of_several_kinds(worlds):
+    mixed, plain = together(worlds["mixture"]), together(worlds["position"])
+    assert mixed.lower > 3 * mixed.lower_error
+    assert abs(plain.lower) < 3 * plain.lower_error
+    assert np.allclose(np.diag(mixed.matrix), 1.0)
+
+
+def test_media_change_clicks_and_a_coin_does_not(worlds):
+    coin, media = factors(worlds["page"]).factors
+    assert coin.p > 0.01
+    assert media.p < 1e-6
+    assert media.effect[media.values.index("text")] < media.effect[media.values.index("video")] / 2
+
+
+def test_ten_rows_and_one_rank_tell_nothing():
+    few = table([(page, 1, page % 2, 1 + (page + page // 2) % 2, 1) for page in range(10)])
+    one = table([(page, page % 3, 1, 1, page % 2) for page in range(600)])
+    for rows in (few, one):
+        with open_tables(rows) as tables:
+            for part in (identify, click_matrix, trust, together):
+                assert part(tables).reason
+            assert set(identify(tables).examination) == {None}
