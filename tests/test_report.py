@@ -29,7 +29,7 @@ def page(title: str = "One", **changes: Any) -> Page:
     cards = [Answer("position bias", "present", "Rank 1 is seen twice as often.", "Weigh clicks.")]
     figure = Figure(chart(), ["* chart"], series=["phone", "desk"])
     content: dict[str, Any] = {
-        "sections": [Section("First", "Some text.", [table], [figure], cards=cards)],
+        "sections": [Section("First", "Some text.", [table], [figure], answers=cards)],
         "notes": ["know this"],
         "terms": [Term("dla", "Learns both.", "A paper.")],
         "command": "unskew demo",

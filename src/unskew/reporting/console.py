@@ -33,7 +33,7 @@ def print_page(page: Page, console: Console) -> None:
     if page.origin:
         say(console, page.origin)
     for section in page.sections:
-        lines = [*filter(None, section.text.split("\n\n")), *map(card_line, section.cards), *section.code]
+        lines = [*filter(None, section.text.split("\n\n")), *map(card_line, section.answers), *section.code]
         lines += [line for figure in section.figures for line in figure.lines]
         tables = [table for table in section.tables if table.printed]
         if lines or tables:

@@ -52,8 +52,8 @@ def _section_of(kept: Mapping[str, Any]) -> Section:
         Table(**{**each, "marks": {(row, column): sign for row, column, sign in each["marks"]}})
         for each in kept["tables"]
     ]
-    cards = [Answer(**card) for card in kept["cards"]]
-    return Section(**{**kept, "figures": figures, "tables": tables, "cards": cards})
+    answers = [Answer(**each) for each in kept["answers"]]
+    return Section(**{**kept, "figures": figures, "tables": tables, "answers": answers})
 
 
 def _chart_of(kept: Mapping[str, Any]) -> Any:

@@ -103,7 +103,7 @@ class Section:
     figures: Sequence[Figure] = ()
     code: Sequence[str] = ()
     """Lines to be shown as they are: a command, bars of letters."""
-    cards: Sequence[Answer] = ()
+    answers: Sequence[Answer] = ()
 
 
 @dataclass(frozen=True)
@@ -180,9 +180,9 @@ def markdown(page: Page) -> str:
     """The page without its charts."""
     parts = [f"# {page.title}", page.origin, page.lead]
     for section in page.sections:
-        said = section.text or section.tables or section.code or section.cards
+        said = section.text or section.tables or section.code or section.answers
         parts += [f"## {section.heading}", section.text] if said else []
-        parts += ["\n".join(f"- {card_line(card)}" for card in section.cards)]
+        parts += ["\n".join(f"- {card_line(card)}" for card in section.answers)]
         for table in section.tables:
             parts += [f"**{table.title}**" if table.title else "", markdown_table(table), table.legend]
         parts += ["\n".join(["```", *section.code, "```"])] if section.code else []

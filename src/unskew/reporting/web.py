@@ -108,7 +108,7 @@ def _place(name: str) -> str:
 
 def _section(name: str, section: Section, terms: Mapping[str, Term]) -> str:
     body = "".join(f"<p>{escape(text)}</p>" for text in section.text.split("\n\n") if text)
-    cards = "".join(map(_card, section.cards))
+    cards = "".join(map(_card, section.answers))
     body += f"<div class='cards'>{cards}</div>" if cards else ""
     figures = "".join(_figures(name, section))
     body += f"<div class='charts'>{figures}</div>" if figures else ""
