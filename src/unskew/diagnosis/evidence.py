@@ -1,0 +1,166 @@
+"""What a log shows of examination, added up on the engine: documents at several ranks, and shuffled pages.
+
+Legend: B buckets of queries, P ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from unskew.clicks.ingest.functions import bit_or
+from unskew.diagnosis.harvesting import FEWEST_BUCKETS
+from unskew.diagnosis.tables import BUCKETS, LogTables, bucket_of
+from unskew.types import Array
+
+if TYPE_CHECKING:
+    from ibis.expr.types import Table
+
+RANKS = 50
+"""Ranks that are looked at; further down next to nothing is clicked."""
+PAIR = ("query_id", "doc_id")
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Clicks of ranks on the same documents, by bucket of queries."""
+
+    up: Array
+    """[B, P, P]: clicks at the first rank, weighted by how much the other can tell of the same documents."""
+    clicks: Array
+    """[P] clicks at each rank on documents that were shown at others too."""
+
+    @property
+    def buckets(self) -> int:
+        """Buckets of queries that have any."""
+        return int((self.up.sum(axis=(1, 2)) > 0).sum())
+
+    def __add__(self, other: Evidence) -> Evidence:
+        return Evidence(self.up + other.up, self.clicks + other.clicks)
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """Which two ranks were swapped, [P, P] each and symmetric."""
+
+    documents: Array
+    """(query, document) pairs that were shown at both; at one rank twice: shown there."""
+    clicks: Array
+    """Clicks on them at these two ranks."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {"documents": self.documents.tolist(), "clicks": self.clicks.tolist()}
+
+
+def swap_evidence(tables: LogTables, by: str | None = None) -> tuple[dict[str, Evidence], Coverage]:
+    """What documents at several ranks tell, for each value of a segment, or under "" for the whole log; coverage.
+
+    Where only some slots were shuffled, these are left out: what they tell is told by `shuffled_evidence`.
+    """
+    cells = _natural(tables, by)
+    key = [*PAIR] if by is None else [*PAIR, by]
+    bit: Any = cells.position.cast("int64")
+    places = (bit * 0 + 1).cast("int64") << bit
+    counted = cells.group_by(key).agg(n=cells.count(), mask=bit_or(places), clicked=cells.clicks.sum())
+    documents = tables.engine.keep(counted)
+    moved = documents.filter((documents.n > 1) & (documents.clicked > 0)).select(*key)
+    part = tables.engine.keep(cells.semi_join(moved, key))
+    ranks = min(tables.facts["ranks"], RANKS)
+    sums = tables.engine.to_arrow(_pair_sums(part, key, by))
+    masks = tables.engine.to_arrow(documents.group_by("mask").agg(n=documents.count()))
+    values = [""] if by is None else [row[by] for row in tables.engine.rows(documents.select(by).distinct())]
+    up, clicks = _by_value(sums, ranks), _clicks_at(tables, part, by)
+    nothing = np.zeros((BUCKETS, ranks, ranks))
+    found = {value: Evidence(up.get(value, nothing), clicks.get(value, nothing[0, 0])) for value in sorted(values)}
+    return found, _coverage(masks, sums, ranks)
+
+
+def _natural(tables: LogTables, by: str | None) -> Table:
+    """Cells of the whole log, or of values of a segment, without single shuffled slots."""
+    cells = tables.cells.filter(tables.cells.position <= RANKS)
+    if tables.shuffled == "some":
+        cells = cells.filter(~cells.shuffled)
+    elif not tables.segments:
+        return cells.drop("shuffled")
+    keys = [*PAIR, "position", "bucket", *([] if by is None else [by])]
+    return cells.group_by(keys).agg(impressions=cells.impressions.sum(), clicks=cells.clicks.sum())
+
+
+def _pair_sums(part: Table, key: Sequence[str], by: str | None) -> Table:
+    """Clicks of every two ranks on the same documents, by bucket."""
+    import ibis
+
+    other = part.select(*key, k="position", n_k="impressions", c_k="clicks")
+    both: Any = part.join(other, [*key, part.position < other.k])
+    total = (both.impressions + both.n_k).cast("float64")
+    value = ibis.literal("") if by is None else both[by]
+    both = both.mutate(value=value, over=both.clicks * both.n_k / total, under=both.c_k * both.impressions / total)
+    return both.group_by(["value", "bucket", "position", "k"]).agg(
+        over=both.over.sum(), under=both.under.sum(), clicks=(both.clicks + both.c_k).sum()
+    )
+
+
+def _by_value(sums: Any, ranks: int) -> dict[str, Array]:
+    """The sums laid out, [B, P, P] for each value of the segment."""
+    found: dict[str, Array] = {}
+    values = np.asarray(sums["value"].to_pylist(), object)
+    bucket, j, k = (sums[name].to_numpy() - shift for name, shift in (("bucket", 0), ("position", 1), ("k", 1)))
+    for value in dict.fromkeys(sorted(set(values))):
+        some, up = values == value, np.zeros((BUCKETS, ranks, ranks))
+        np.add.at(up, (bucket[some], j[some], k[some]), sums["over"].to_numpy()[some])
+        np.add.at(up, (bucket[some], k[some], j[some]), sums["under"].to_numpy()[some])
+        found[str(value)] = up
+    return found
+
+
+def _clicks_at(tables: LogTables, part: Table, by: str | None) -> dict[str, Array]:
+    """Clicks at each rank on documents that were shown at several, [P] for each value."""
+    keys = ["position", *([] if by is None else [by])]
+    found: dict[str, Array] = {}
+    for row in tables.engine.rows(part.group_by(keys).agg(n=part.clicks.sum())):
+        value = "" if by is None else str(row[by])
+        clicks = found.setdefault(value, np.zeros(min(tables.facts["ranks"], RANKS)))
+        clicks[int(row["position"]) - 1] += float(row["n"])
+    return found
+
+
+def _coverage(masks: Any, sums: Any, ranks: int) -> Coverage:
+    """Documents by two ranks, from the sets of ranks that they were shown at, and their clicks."""
+    mask, n = (masks[name].to_numpy().astype(np.int64) for name in ("mask", "n"))
+    shown = (mask[:, None] >> np.arange(1, ranks + 1)) & 1
+    clicks = np.zeros((ranks, ranks), np.int64)
+    j, k = (sums[name].to_numpy() - 1 for name in ("position", "k"))
+    np.add.at(clicks, (j, k), sums["clicks"].to_numpy().astype(np.int64))
+    return Coverage(shown.T @ (shown * n[:, None]), clicks + clicks.T)
+
+
+def shuffled_evidence(tables: LogTables) -> Evidence | None:
+    """Clicks at every rank of wholly shuffled pages, against clicks at rank 1 of the same pages; None without any.
+
+    Ranks hold the same mix of documents there, so nothing need be held fixed. Where there are few queries, pages
+    take their place in the buckets.
+    """
+    if not tables.facts["shuffled_pages"]:
+        return None
+    pages = tables.pages.filter(tables.pages.shuffled & (tables.pages.first_position == 1))
+    few = tables.engine.count(pages.select("bucket").distinct()) < 2 * FEWEST_BUCKETS
+    part = bucket_of(pages.page_id) if few else pages.bucket
+    pages = pages.select(
+        "page_id", "query_id", part=part, top=(pages.first_click == 1).fill_null(False).cast("int64")
+    )
+    shown = tables.impressions.filter(tables.impressions.shuffled & (tables.impressions.position <= RANKS))
+    both: Any = shown.select("page_id", "query_id", "position", "click").join(pages, ["page_id", "query_id"])
+    summed = both.group_by(["part", "position"]).agg(clicks=both.click.sum(), top=both.top.sum())
+    ranks = min(tables.facts["ranks"], RANKS)
+    up = np.zeros((BUCKETS, ranks, ranks))
+    for row in tables.engine.rows(summed):
+        bucket, rank = int(row["part"]), int(row["position"]) - 1
+        if rank:
+            up[bucket, rank, 0], up[bucket, 0, rank] = row["clicks"], row["top"]
+    clicks = up[:, :, 0].sum(axis=0)
+    clicks[0] = up[:, 0, :].sum(axis=0).max(initial=0)
+    return Evidence(up, clicks)

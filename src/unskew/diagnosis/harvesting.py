@@ -1,0 +1,175 @@
+"""Examination from clicks that two ranks got from the same documents: estimators, draws and tests, in numpy.
+
+Reference: Agarwal, Zaitsev, Wang, Li, Najork, Joachims, "Estimating Position Bias without Intrusive
+Interventions", WSDM 2019. A document of a query that was shown at ranks j and k, n_j and n_k times with c_j and
+c_k clicks, says
+
+    up_jk = sum c_j n_k / (n_j + n_k),   up_kj = sum c_k n_j / (n_j + n_k),   E up_kj / E up_jk = theta_k / theta_j
+
+    pivot      theta_k = up_k1 / up_1k
+    adjacent   theta_k = theta_{k-1} up_{k,k-1} / up_{k-1,k}
+    all pairs  maximise sum over j, k of up_jk log(theta_j / (theta_j + theta_k))
+
+Differences from the paper: a document counts as much as its impressions can tell (Mantel-Haenszel), not as much as
+every other one; all pairs are a conditional likelihood, in which the relevance of each unordered pair of ranks has
+gone, so no two pairs can share a parameter. Intervals come from drawing buckets of queries again.
+
+Legend: B buckets of queries, P ranks or groups of ranks, R draws. Everything is on the scale of log theta.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from scipy.stats import f as f_distribution
+from scipy.stats import t as t_distribution
+
+from unskew.types import Array
+
+DRAWS = 400
+FEWEST_BUCKETS = 10
+"""Buckets of queries with evidence below which nothing is said of chance."""
+WIDEST = 1.0
+"""Standard error of log theta past which an estimate says nothing: its interval spans a factor of 50."""
+STEPS = 50
+
+Estimator = Callable[[Array], Array]
+"""From evidence [R, P, P] to log theta [R, P], NaN where it does not reach."""
+
+
+def pivot(up: Array) -> Array:
+    """Every rank against the first.
+
+    >>> pivot(np.array([[[0.0, 8.0], [4.0, 0.0]]])).round(3).tolist()
+    [[0.0, -0.693]]
+    """
+    found: Array = _log_ratio(up[:, :, 0], up[:, 0, :])
+    found[:, 0] = 0.0
+    return found
+
+
+def adjacent(up: Array) -> Array:
+    """Every rank against the one above, multiplied up from the first; it ends where a link is missing."""
+    ranks = np.arange(1, up.shape[1])
+    steps = _log_ratio(up[:, ranks, ranks - 1], up[:, ranks - 1, ranks])
+    return np.concatenate([np.zeros((len(up), 1)), np.cumsum(steps, axis=1)], axis=1)
+
+
+def all_pairs(up: Array) -> Array:
+    """Every rank against every other that ties it to the first, by Newton's method.
+
+    >>> up = np.array([[[0.0, 8.0, 0.0], [4.0, 0.0, 6.0], [0.0, 3.0, 0.0]]])
+    >>> np.exp(all_pairs(up)).round(3).tolist()
+    [[1.0, 0.5, 0.25]]
+    """
+    tied = _tied(up.sum(axis=0))
+    found = np.full(up.shape[:2], np.nan)
+    found[:, tied] = _newton(up[np.ix_(np.arange(len(up)), tied, tied)])
+    return found
+
+
+def _newton(up: Array) -> Array:
+    """log theta [R, P] of the first rank 0, by the likelihood of all pairs."""
+    draws, ranks = up.shape[:2]
+    total, wins = up + up.swapaxes(1, 2), up.sum(axis=2)
+    value = np.zeros((draws, ranks))
+    for _ in range(STEPS if ranks > 1 else 0):
+        share = 1 / (1 + np.exp(value[:, None, :] - value[:, :, None]))  # of j against k
+        slope = wins - (total * share).sum(axis=2)
+        bend = total * share * (1 - share)
+        curve = np.einsum("rj,jk->rjk", bend.sum(axis=2), np.eye(ranks)) - bend
+        inner = curve[:, 1:, 1:] + 1e-6 * np.eye(ranks - 1)
+        step = np.linalg.solve(inner, slope[:, 1:, None])[:, :, 0].clip(-1.0, 1.0)
+        value[:, 1:] = (value[:, 1:] + step).clip(-20.0, 20.0)
+        if np.abs(step).max() < 1e-9:
+            break
+    return value
+
+
+def _tied(up: Array) -> Array:
+    """Ranks that clicks in both directions tie to the first, by whatever way round, ascending."""
+    link = (up > 0) & (up.T > 0)
+    seen = {0}
+    fresh = [0]
+    while fresh:
+        fresh = [int(k) for k in np.flatnonzero(link[fresh].any(axis=0)) if int(k) not in seen]
+        seen |= set(fresh)
+    return np.array(sorted(seen))
+
+
+def _log_ratio(over: Array, under: Array) -> Array:
+    """log(over / under), NaN where either has nothing."""
+    some = (over > 0) & (under > 0)
+    return np.log(np.where(some, over, 1.0)) - np.log(np.where(some, under, 1.0)) + np.where(some, 0.0, np.nan)
+
+
+# ---- chance ----
+
+
+def draw_buckets(buckets: int, draws: int = DRAWS, seed: int = 0) -> Array:
+    """How often each bucket is taken when as many are drawn with replacement, [R, B]; always the same draws."""
+    rng = np.random.default_rng(seed)
+    taken: Array = rng.multinomial(buckets, np.full(buckets, 1 / buckets), size=draws).astype(np.float64)
+    return taken
+
+
+def standard_errors(drawn: Array, buckets: int) -> Array:
+    """Of every column of draws [R, P]; NaN where a tenth of the draws has nothing."""
+    lost = np.isnan(drawn).mean(axis=0) > 0.1
+    with np.errstate(invalid="ignore"):
+        safe = np.where(np.isnan(drawn).all(axis=0), 0.0, drawn)
+        spread = np.nanstd(safe, axis=0, ddof=1) * np.sqrt(buckets / max(buckets - 1, 1))
+    return np.where(lost, np.nan, spread)
+
+
+def half_width(errors: Array, buckets: int, level: float = 0.95) -> Array:
+    """Half of the interval on the scale of the errors."""
+    wide: Array = errors * t_distribution.ppf(0.5 + level / 2, max(buckets - 1, 1))
+    return wide
+
+
+def difference_test(gap: Array, drawn: Array, buckets: int) -> float | None:
+    """p of Hotelling's test that gaps [P] are chance, given draws of them [R, P]; None where nothing can be said.
+
+    At most a fifth as many gaps as buckets take part, from the top rank on.
+    """
+    usable = np.isfinite(gap) & (np.isfinite(drawn).mean(axis=0) > 0.9)
+    usable &= np.where(np.isnan(drawn), gap, drawn).std(axis=0) > 1e-6
+    usable[np.flatnonzero(usable)[max(buckets // 5, 1) :]] = False
+    size = int(usable.sum())
+    if not size or buckets < FEWEST_BUCKETS:
+        return None
+    rows = drawn[:, usable]
+    rows = rows[np.isfinite(rows).all(axis=1)]
+    spread = np.atleast_2d(np.cov(rows, rowvar=False)) * buckets / (buckets - 1)
+    spread += 1e-9 * np.trace(spread) / size * np.eye(size)
+    squared = float(gap[usable] @ np.linalg.solve(spread, gap[usable]))
+    ratio = squared * (buckets - size) / (size * (buckets - 1))
+    return float(f_distribution.sf(ratio, size, buckets - size))
+
+
+# ---- ranks that share a value ----
+
+
+def pool_ranks(clicks: Array, least: float) -> list[list[int]]:
+    """Neighbouring ranks (from 0) put together until each group has enough clicks; a rest is left out.
+
+    >>> pool_ranks(np.array([90, 40, 9, 2, 30, 1]), 30)
+    [[0], [1], [2, 3, 4]]
+    """
+    groups: list[list[int]] = [[0]]
+    open_group: list[int] = []
+    for rank in range(1, len(clicks)):
+        open_group.append(rank)
+        if clicks[open_group].sum() >= least:
+            groups.append(open_group)
+            open_group = []
+    return groups
+
+
+def sum_groups(values: Array, groups: Sequence[Sequence[int]], axes: Sequence[int]) -> Array:
+    """Ranks of these axes added up by group."""
+    for axis in axes:
+        values = np.stack([values.take(group, axis=axis).sum(axis=axis) for group in groups], axis=axis)
+    return values
