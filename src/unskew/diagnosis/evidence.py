@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from unskew.clicks.ingest.functions import bit_or
-from unskew.diagnosis.harvesting import FEWEST_BUCKETS
 from unskew.diagnosis.tables import BUCKETS, LogTables, bucket_of
 from unskew.types import Array
 
@@ -25,7 +24,7 @@ PAIR = ("query_id", "doc_id")
 
 
 @dataclass(frozen=True)
-class Evidence:
+class SwapEvidence:
     """Clicks of ranks on the same documents, by bucket of queries."""
 
     up: Array
@@ -38,8 +37,8 @@ class Evidence:
         """Buckets of queries that have any."""
         return int((self.up.sum(axis=(1, 2)) > 0).sum())
 
-    def __add__(self, other: Evidence) -> Evidence:
-        return Evidence(self.up + other.up, self.clicks + other.clicks)
+    def __add__(self, other: SwapEvidence) -> SwapEvidence:
+        return SwapEvidence(self.up + other.up, self.clicks + other.clicks)
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,7 @@ class Coverage:
         return {"documents": self.documents.tolist(), "clicks": self.clicks.tolist()}
 
 
-def swap_evidence(tables: LogTables, by: str | None = None) -> tuple[dict[str, Evidence], Coverage]:
+def swap_evidence(tables: LogTables, by: str | None = None) -> tuple[dict[str, SwapEvidence], Coverage]:
     """What documents at several ranks tell, for each value of a segment, or under "" for the whole log; coverage.
 
     Where only some slots were shuffled, these are left out: what they tell is told by `shuffled_evidence`.
@@ -75,16 +74,23 @@ def swap_evidence(tables: LogTables, by: str | None = None) -> tuple[dict[str, E
     values = [""] if by is None else [row[by] for row in tables.engine.rows(documents.select(by).distinct())]
     up, clicks = _by_value(sums, ranks), _clicks_at(tables, part, by)
     nothing = np.zeros((BUCKETS, ranks, ranks))
-    found = {value: Evidence(up.get(value, nothing), clicks.get(value, nothing[0, 0])) for value in sorted(values)}
+    found = {
+        value: SwapEvidence(up.get(value, nothing), clicks.get(value, nothing[0, 0])) for value in sorted(values)
+    }
     return found, _coverage(masks, sums, ranks)
 
 
 def _natural(tables: LogTables, by: str | None) -> Table:
-    """Cells of the whole log, or of values of a segment, without single shuffled slots."""
+    """Cells of the whole log, or of values of a segment, without single shuffled slots.
+
+    Where there are few queries, documents take their place in the buckets.
+    """
     cells = tables.cells.filter(tables.cells.position <= RANKS)
     if tables.shuffled == "some":
         cells = cells.filter(~cells.shuffled)
-    elif not tables.segments:
+    if tables.few_queries:
+        cells = cells.mutate(bucket=bucket_of(cells.doc_id))
+    if tables.shuffled != "some" and not tables.segments:
         return cells.drop("shuffled")
     keys = [*PAIR, "position", "bucket", *([] if by is None else [by])]
     return cells.group_by(keys).agg(impressions=cells.impressions.sum(), clicks=cells.clicks.sum())
@@ -138,7 +144,7 @@ def _coverage(masks: Any, sums: Any, ranks: int) -> Coverage:
     return Coverage(shown.T @ (shown * n[:, None]), clicks + clicks.T)
 
 
-def shuffled_evidence(tables: LogTables) -> Evidence | None:
+def shuffled_evidence(tables: LogTables) -> SwapEvidence | None:
     """Clicks at every rank of wholly shuffled pages, against clicks at rank 1 of the same pages; None without any.
 
     Ranks hold the same mix of documents there, so nothing need be held fixed. Where there are few queries, pages
@@ -147,8 +153,7 @@ def shuffled_evidence(tables: LogTables) -> Evidence | None:
     if not tables.facts["shuffled_pages"]:
         return None
     pages = tables.pages.filter(tables.pages.shuffled & (tables.pages.first_position == 1))
-    few = tables.engine.count(pages.select("bucket").distinct()) < 2 * FEWEST_BUCKETS
-    part = bucket_of(pages.page_id) if few else pages.bucket
+    part = bucket_of(pages.page_id) if tables.few_queries else pages.bucket
     pages = pages.select(
         "page_id", "query_id", part=part, top=(pages.first_click == 1).fill_null(False).cast("int64")
     )
@@ -163,4 +168,4 @@ def shuffled_evidence(tables: LogTables) -> Evidence | None:
             up[bucket, rank, 0], up[bucket, 0, rank] = row["clicks"], row["top"]
     clicks = up[:, :, 0].sum(axis=0)
     clicks[0] = up[:, 0, :].sum(axis=0).max(initial=0)
-    return Evidence(up, clicks)
+    return SwapEvidence(up, clicks)

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from unskew.diagnosis import harvesting as by
-from unskew.diagnosis.evidence import Coverage, Evidence, shuffled_evidence, swap_evidence
+from unskew.diagnosis.evidence import Coverage, SwapEvidence, shuffled_evidence, swap_evidence
 from unskew.diagnosis.tables import LogTables
 from unskew.types import Array
 
@@ -42,7 +42,7 @@ class ExaminationCurve:
     method: str
     examination: tuple[float | None, ...]
     interval: tuple[tuple[float, float] | None, ...]
-    """95 % each, by drawing queries again."""
+    """95 % each, by drawing queries again; documents or pages, where there are few queries."""
     reason: tuple[str | None, ...]
     """Why a rank has none."""
     pooled: tuple[tuple[int, ...], ...]
@@ -163,7 +163,7 @@ def interventions(tables: LogTables) -> Interventions:
 
 
 @dataclass(frozen=True)
-class Fit:
+class FittedCurve:
     """A curve with what tests need of it; P ranks, R draws."""
 
     curve: ExaminationCurve
@@ -174,7 +174,7 @@ class Fit:
     buckets: int
 
 
-def fit(evidence: Evidence, method: str, groups: list[list[int]] | None = None) -> Fit:
+def fit(evidence: SwapEvidence, method: str, groups: list[list[int]] | None = None) -> FittedCurve:
     """The curve of some evidence; with `groups`, ranks (from 0) are put together as given."""
     pools = by.pool_ranks(evidence.clicks, LEAST) if groups is None else groups
     up = by.sum_groups(evidence.up, pools, (1, 2))
@@ -188,7 +188,7 @@ def fit(evidence: Evidence, method: str, groups: list[list[int]] | None = None) 
     for rank, g in lone.items():
         value[rank], drawn[:, rank] = values[0, g], values[1:, g]
     curve = _curve(method, pools, values[0], by.half_width(errors, evidence.buckets), told, evidence)
-    return Fit(curve, value, drawn, evidence.buckets)
+    return FittedCurve(curve, value, drawn, evidence.buckets)
 
 
 def _told(value: float, error: float, buckets: int, clicks: float) -> str | None:
@@ -203,7 +203,7 @@ def _told(value: float, error: float, buckets: int, clicks: float) -> str | None
 
 
 def _curve(
-    method: str, pools: list[list[int]], value: Array, half: Array, told: list[str | None], evidence: Evidence
+    method: str, pools: list[list[int]], value: Array, half: Array, told: list[str | None], evidence: SwapEvidence
 ) -> ExaminationCurve:
     """Values of groups written out rank by rank."""
     ranks, clicks = len(evidence.clicks), evidence.clicks
@@ -225,7 +225,7 @@ def _curve(
 # ---- two curves ----
 
 
-def agreement(first: Fit, second: Fit) -> Agreement:
+def agreement(first: FittedCurve, second: FittedCurve) -> Agreement:
     """Whether two curves of one log tell the same."""
     names = (first.curve.method, second.curve.method)
     gap, drawn = first.value - second.value, first.drawn - second.drawn

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 BUCKETS = 100
 """Parts that queries are dealt into."""
+FEW = 20
+"""Buckets below which queries are too few to draw from."""
 MOST_VALUES = 50
 """Values that a segment may have; one with more is no segment but a number or a name."""
 MISSING = "(missing)"
@@ -84,6 +86,11 @@ class LogTables:
     def queries(self) -> Table:
         """Every query with its bucket."""
         return self.engine.keep(self.pages.select("query_id", "bucket").distinct())
+
+    @cached_property
+    def few_queries(self) -> bool:
+        """Whether queries fall into too few buckets to draw from, so that documents or pages take their place."""
+        return self.engine.count(self.queries.select("bucket").distinct()) < FEW
 
     @cached_property
     def shuffled(self) -> str:
