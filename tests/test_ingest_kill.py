@@ -27,7 +27,7 @@ def die(*_, **__):
     os.kill(os.getpid(), signal.SIGKILL)
 
 from unskew.disk import writing as disk
-from unskew.clicks.ingest import ingest as module
+from unskew.clicks.ingest import aside, ingest as module
 from unskew.clicks.engine.engine import DuckEngine, connect
 
 real, rename = disk.publish, Path.rename
@@ -40,7 +40,7 @@ def half_written(engine, table, folder, *given):
         die()
 
 if moment == "rejected":
-    module._reasons = die
+    aside._reasons = die
 elif moment == "half of the impressions":
     write, DuckEngine._write = DuckEngine._write, half_written
 elif moment == "impressions":

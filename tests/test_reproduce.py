@@ -501,7 +501,7 @@ def test_a_table_is_run_written_and_resumed(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr("unskew.studies.compare.compare.run_cell", lambda cell, folder: run.append(str(cell)))
     again = reproduce(name, out, **asked)  # type: ignore[arg-type]
     assert (run, list(again.page.failed)) == ([], [])
-    assert (out / "table.md").read_text() == text
+    assert (out / "table.md").read_text().rpartition("Made by")[0] == text.rpartition("Made by")[0]
     more = reproduce(name, out, seeds=3, **asked)  # type: ignore[arg-type]
     assert len(run) == len(methods)  # the third seed of each, and nothing of the others
     assert len(more.page.failed) == len(methods)

@@ -20,9 +20,12 @@ function said(target) {
   return mark && mark.getAttribute("aria-roledescription") !== "axis" ? [mark, mark.getAttribute("aria-label").replaceAll("; ", "\n")] : null;
 }
 
+let focused = null; // what the card speaks of where the keyboard asked: getting there may scroll the page
+
 function show(event) {
   const found = said(event.target);
   card.hidden = !found;
+  focused = event.type === "focusin" && found ? event : null;
   if (!found) return;
   card.textContent = found[1];
   const box = found[0].getBoundingClientRect();
@@ -34,7 +37,7 @@ function show(event) {
 
 for (const kind of ["pointerover", "focusin", "pointerdown"]) document.addEventListener(kind, show);
 document.addEventListener("focusout", () => (card.hidden = true));
-document.addEventListener("scroll", () => (card.hidden = true), { capture: true, passive: true });
+document.addEventListener("scroll", () => (focused && !card.hidden ? show(focused) : (card.hidden = true)), { capture: true, passive: true });
 document.addEventListener("keydown", (event) => event.key === "Escape" && (card.hidden = true));
 
 // A button for each series of a figure that switches it off and on.

@@ -7,13 +7,11 @@ With r the score, x the page and c the click:
     graph     PC under tiers on a sample of (r, x, c), again every `refresh` steps     (`diagnosis/causal`)
     p(x | parents)      by networks, maximum likelihood                                (Eq. 5)
     w = Π p(x | m) / p(x | r, m)     over the x that r causes and that cause clicks    (`weights`)
-    minimise  mean w (-log p(c | r, x; phi))     over phi and over the ranker           (Eq. 8, 9); rank by r
+    minimise  mean w (-log p(c | r, x; phi))     over phi, and the ranker by r alone    (Eq. 8, 9); rank by r
 
-Gradients reach the ranker through r alone: x is data, and w is held constant.
-
-Differences from the paper: the click model is sig(exp(a(x)) r + b(x)), a and b by a network on the parents of c,
-so that a better score never lowers the click; Eq. 8 and 9 take their steps at the same time; the warm start is the
-naive method over the first `warmup` steps, where the paper pretrains; the weights are repaired as `weights` says.
+Differences from the paper: clicks are sig(exp(a(x)) r + b(x)), a and b by a network on the parents of c, so that a
+better score never lowers the click; Eq. 8 and 9 step at the same time; the naive method over the first `warmup`
+steps is the warm start, where the paper pretrains; the weights are repaired as `weights` says.
 """
 
 from __future__ import annotations
