@@ -246,7 +246,7 @@ def test_every_colour_of_a_figure_has_a_counterpart(written: Path) -> None:
     assert f'[fill="{PAPER.light}"]{{fill:{PAPER.dark}}}' in drawn  # the figure alone is dark too
     sheet = page[page.index("<style>") : page.index("</style>")]
     used = set(re.findall(r"var\(--(\w+)\)", sheet))
-    assert used - {"ground"} == set(PAGE)
+    assert used - {"ground", "state"} == set(PAGE)  # what is set for a part of the page
     assert not re.findall(r"#[0-9a-f]{3,8}\b", sheet[sheet.index("*, *::before") :])  # colours have names
 
 
