@@ -101,6 +101,7 @@ def words_of(command: str, folder: Path) -> list[object]:
         "traffic": (*SMALL, "--pages", 50, "--out", again / "traffic.parquet"),
         "examination": (traffic, "--out", again / "model", "--trees", 2),
         "track": (traffic, "--out", again / "store"),
+        "diagnose": (log, "--out", again / "diagnosis"),
         "causes": (log, "--factor", "position", "--relevance", "true_relevance", "--test", "gsq", "--sample", 60),
         "click-models": (log, "--model", "pbm", "--model", "dbn", "--out", again / "models"),
         "learn": (folder / "run.toml", "--out", again / "run"),
@@ -114,7 +115,7 @@ def words_of(command: str, folder: Path) -> list[object]:
         "demo": ("--out", again / "demo", "--queries", 20, "--pages", 1000, "--steps", 2),
         "compare": (folder / "compare.toml", "--jobs", 1),
         "reproduce": (),
-        "report": (folder / "run", again / "models", "--out", again / "joined.html"),
+        "report": (folder / "run", again / "diagnosis", "--out", again / "joined.html"),
     }
     alone = [each.__name__ for each in PANELS["About"]]
     assert command in given or command in alone, f"say here how {command} is called"

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from unskew.learning.scorer import load_scorer as load_scorer
     from unskew.measuring import measure_ranking as measure_ranking
     from unskew.running.causes import causes as causes
+    from unskew.running.diagnosis import diagnose as diagnose
     from unskew.running.exporting import export as export
     from unskew.running.exporting import export_trees as export_trees
     from unskew.running.importance import importance as importance

@@ -52,7 +52,8 @@ HEADINGS = {
 
 def diagnosis_page(found: Mapping[str, Any], origin: str = "", command: str = "") -> Page:
     """The page of `Diagnosis.to_dict()`; `origin` and `command` are the page's."""
-    top = [Section("Verdicts", answers=_answers(found)), _seen(found), _next(found)]
+    answers = _answers(found)
+    top = [Section("Verdicts", answers=answers) if answers else None, _seen(found), _next(found)]
     below = [_engineers(found, key) for key in HEADINGS if found.get(key)]
     models = _models(found.get("models"))
     sections = [section for section in (*top, *below, *models) if section is not None]
@@ -90,7 +91,8 @@ def _seen(found: Mapping[str, Any]) -> Section | None:
     """The curve that everybody asks for."""
     chosen = _chosen(found)
     if chosen is None:
-        why = (found.get("interventions") or {}).get("reason")
+        parts = (found.get(key) or {} for key in ("interventions", "identifiability"))
+        why = next((part["reason"] for part in parts if part.get("reason")), None)
         return Section("Who is looked at", f"This log cannot tell: {why}.") if why else None
     name, points = chosen
     rank, value, low, high = points[-1]
@@ -105,7 +107,9 @@ def _chosen(found: Mapping[str, Any]) -> tuple[str, list[Point]] | None:
     if told.get("chosen"):
         curve = told["curves"][told["chosen"]]
         return str(curve["found_by"]), points_of(curve["examination"], curve["interval"])
-    return None
+    within = found.get("identifiability") or {}
+    points = points_of(within.get("examination") or (), within.get("interval"))
+    return ("documents seen at several ranks", points) if len(points) > 1 else None
 
 
 def _engineers(found: Mapping[str, Any], key: str) -> Section:
@@ -162,6 +166,18 @@ def _interventions(part: Mapping[str, Any]) -> list[Figure]:
     return [*_curves_of(part["curves"], "By estimator"), *by_context]
 
 
+def _curves(part: Mapping[str, Any]) -> list[Figure]:
+    """Click rates of the log, and of each segment by its values."""
+    whole = {"all": points_of(part["rates"]["rate"], part["rates"]["interval"])}
+    figures = [curves_figure("Click rate by rank", whole, "click rate")] if whole["all"] else []
+    for each in part["segments"]:
+        rates = {name: told for name, told in each["rates"].items() if told is not None}
+        drawn = {name: points_of(told["rate"], told["interval"]) for name, told in rates.items()}
+        kept = {name: points for name, points in drawn.items() if points}
+        figures += [curves_figure(f"Click rate by {each['segment']}", kept, "click rate")] if kept else []
+    return figures
+
+
 def _matrix(part: Mapping[str, Any]) -> list[Figure]:
     return [matrix_figure("Click rates", part["levels"], part["ranks"], part["rates"])] if part["rates"] else []
 
@@ -186,6 +202,7 @@ def _together(part: Mapping[str, Any]) -> list[Figure]:
 
 
 FIGURES: Mapping[str, Callable[[Mapping[str, Any]], list[Figure]]] = {
+    "curves": _curves,
     "interventions": _interventions,
     "matrix": _matrix,
     "trust": _trust,

@@ -1,4 +1,4 @@
-"""The commands that look for bias in a log, and join what was found into a page: causes, report."""
+"""The commands that look for bias in a log, and join what was found into a page: diagnose, causes, report."""
 
 from __future__ import annotations
 
@@ -8,8 +8,47 @@ from typing import Annotated
 import typer
 
 from unskew.terminal.completing import one_of
-from unskew.terminal.flags import Column, DocIds, EngineOptions, Force, Impressions, Json, Seed, passed
+from unskew.terminal.flags import (
+    Column,
+    DocIds,
+    EngineOptions,
+    Force,
+    Impressions,
+    Json,
+    JsonFile,
+    Seed,
+    passed,
+)
 from unskew.terminal.printing import show_result, tell, typed
+
+
+def diagnose(
+    impressions: Impressions,
+    connection: EngineOptions,
+    out: Annotated[
+        Path | None, typer.Option(help="Page to write (.html), or a folder for it, JSON and propensities.")
+    ] = None,
+    as_json: JsonFile = None,
+    propensities: Annotated[
+        Path | None, typer.Option(help="Examination by rank for ipw and other learners, .json or .csv.")
+    ] = None,
+    segment: Annotated[
+        list[str] | None, typer.Option(help="Column to tell results by, as the device; repeatable.")
+    ] = None,
+    models: Annotated[bool, typer.Option("--models", help="Fit and compare click models too.")] = False,
+    seed: Seed = 0,
+    column: Column = None,
+    force: Force = False,
+) -> None:
+    """Say which biases a log has, whether they can be removed and what to do next; the log alone is enough."""
+    given = passed(locals(), "as_json", "segment", "impressions")
+    from unskew.running.diagnosis import brief, diagnose
+
+    file = None if as_json == "-" else as_json
+    found = diagnose(impressions, segments=segment or (), json=file, command=typed(), **given)
+    if out is not None:
+        tell(f"Open {out if out.suffix == '.html' else out / 'report.html'}.")
+    show_result(found.to_dict(), as_json == "-", lambda told: brief(told))
 
 
 def causes(

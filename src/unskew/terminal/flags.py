@@ -17,6 +17,11 @@ from unskew.terminal.printing import working
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on standard error.")]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite what is there.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+MAYBE_JSON = "[FILE.json]"
+"""What an option is told by that takes a file, or nothing to mean standard output."""
+JsonFile = Annotated[
+    str | None, typer.Option("--json", help="Write JSON to a file, or print it.", metavar=MAYBE_JSON)
+]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Of whatever is drawn.")]
 Impressions = Annotated[Path, typer.Argument(help="Parquet file, or a folder of them.")]
 OutFolder = Annotated[Path | None, typer.Option("--out", help="Folder to write, instead of the usual one.")]

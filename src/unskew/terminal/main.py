@@ -16,8 +16,8 @@ from unskew import __version__
 from unskew.errors import STATUSES, UnskewError, printable
 from unskew.terminal.about import behaviours, doctor, methods, rankers, scalings
 from unskew.terminal.click_models import click_models
-from unskew.terminal.diagnosis import causes, report
-from unskew.terminal.flags import flat
+from unskew.terminal.diagnosis import causes, diagnose, report
+from unskew.terminal.flags import MAYBE_JSON, flat
 from unskew.terminal.logs import counts, ingest, simulate, split
 from unskew.terminal.models import export, importance
 from unskew.terminal.printing import warn
@@ -29,7 +29,7 @@ from unskew.terminal.translating import FLAGS, as_flags, flags_of
 
 PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Make data": (ingest, split, counts, simulate, traffic, examination, track),
-    "Learn": (causes, click_models, learn, impute),
+    "Learn": (diagnose, causes, click_models, learn, impute),
     "Measure": (measure, propensity, importance, judge),
     "Use": (predict, export),
     "Studies": (demo, compare, reproduce, report),
@@ -74,6 +74,16 @@ app = typer.Typer(
 
 class Command(TyperCommand):
     """A command whose errors and warnings speak of flags where the library speaks of arguments."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Options that take a file or none, as --json, are given - where none follows."""
+        may_lack = {name for option in self.params if option.metavar == MAYBE_JSON for name in option.opts}
+        filled = []
+        for at, word in enumerate(args):
+            filled.append(word)
+            if word in may_lack and not "".join(args[at + 1 : at + 2]).endswith(".json"):
+                filled.append("-")
+        return super().parse_args(ctx, filled)
 
     def invoke(self, ctx: Any) -> Any:
         """Run it."""

@@ -1,0 +1,127 @@
+"""`unskew diagnose` from end to end: a log in a file, a page and JSON; mistakes on the way."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import unskew
+from unskew.clicks.log import write_log
+from unskew.errors import UnskewError
+from unskew.learning.bias import read_propensities
+from unskew.reporting.diagnosis import HEADINGS
+from unskew.running.report import report
+from unskew.terminal.main import app
+
+
+@pytest.fixture(scope="module")
+def log() -> unskew.Log:
+    lists = unskew.make_lists(queries=15, documents=12, features=5, seed=0)
+    return unskew.simulate(lists, "position", pages=3000, randomized=0.5, seed=0)
+
+
+@pytest.fixture(scope="module")
+def place(log: unskew.Log, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("log") / "log.parquet"
+    write_log(log, path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def written(place: Path) -> tuple[Path, Path, Any]:
+    """A page, its JSON and how the command ended."""
+    page, numbers = place.with_name("page.html"), place.with_name("numbers.json")
+    weights = place.with_name("propensities.csv")
+    words = ["diagnose", place, "--out", page, "--json", numbers, "--propensities", weights]
+    return page, numbers, CliRunner().invoke(app, list(map(str, words)))
+
+
+def refuse(constant: str) -> None:
+    raise AssertionError(f"{constant} is not JSON")
+
+
+def test_one_command_writes_the_page_and_its_numbers(written: tuple[Path, Path, Any]) -> None:
+    page, numbers, ended = written
+    assert ended.exit_code == 0, ended.output
+    assert f"Open {page}." in ended.stderr
+    told = json.loads(numbers.read_text(), parse_constant=refuse)
+    parts = {"log", "curves", "interventions", "matrix", "trust", "factors", "together", "identifiability"}
+    assert parts | {"models", "verdicts", "advice", "version"} <= set(told)
+    assert (told["log"]["pages"], told["models"]) == (3000, None)
+    text = page.read_text(encoding="utf-8")
+    assert all(f">{HEADINGS[part]}</h2>" in text for part in parts)
+    assert f"{told['log']['impressions']:,}" in text
+
+
+def test_the_terminal_tells_the_top_of_the_page_alone(written: tuple[Path, Path, Any]) -> None:
+    shown = written[2].stdout
+    assert "Who is looked at" in shown
+    assert HEADINGS["matrix"] not in shown
+    assert len(shown.splitlines()) < 40
+
+
+def test_a_log_in_memory_tells_the_same_as_its_file(log: unskew.Log, written: tuple[Path, Path, Any]) -> None:
+    told = json.loads(written[1].read_text())
+    again = json.loads(json.dumps(unskew.diagnose(log).to_dict()))
+    assert again["interventions"]["chosen"] == told["interventions"]["chosen"] == "shuffled"
+    for part in (again, told):
+        part["seen"] = part["interventions"]["curves"]["shuffled"]["examination"]
+    assert again["seen"] == pytest.approx(told["seen"])
+    assert again["log"]["clicks"] == told["log"]["clicks"] == int(log.click.sum())
+
+
+def test_a_folder_holds_all_and_can_be_reported(place: Path) -> None:
+    folder = place.with_name("diagnosis")
+    found = unskew.diagnose(place, out=folder)
+    assert json.loads((folder / "diagnosis.json").read_text())["log"] == found.to_dict()["log"]
+    assert "What is wrong" in (folder / "report.html").read_text(encoding="utf-8")
+    assert "What is wrong" in report([folder]).sections[0].heading
+    assert (
+        read_propensities(folder / "propensities.csv")[0]
+        == read_propensities(folder / "propensities.json")[0]
+        == 1
+    )
+    with pytest.raises(UnskewError, match="diagnosis"):
+        unskew.diagnose(place, out=folder)
+
+
+def test_propensities_are_those_of_the_chosen_curve(place: Path, written: tuple[Path, Path, Any]) -> None:
+    told = json.loads(written[1].read_text())["interventions"]
+    seen = read_propensities(place.with_name("propensities.csv"))
+    assert seen.tolist() == pytest.approx(told["curves"][told["chosen"]]["examination"], rel=1e-4)
+
+
+def test_mistakes_are_told_without_a_traceback(place: Path, tmp_path: Path) -> None:
+    raw = tmp_path / "log.csv"
+    raw.write_text("page_id,query_id,doc_id,position,click\n1,a,x,1,0\n1,a,y,2,1\n")
+    with pytest.raises(UnskewError, match="unskew ingest"):
+        unskew.diagnose(raw)
+    with pytest.raises(UnskewError, match="devise"):
+        unskew.diagnose(place, segments=["devise"])
+    with pytest.raises(UnskewError, match=r"ends in \.json or \.csv"):
+        unskew.diagnose(place, propensities=tmp_path / "weights.txt")
+    with pytest.raises(UnskewError, match="nowhere"):
+        unskew.diagnose(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [("p", "q", "d", 1, 0)],
+        [(f"p{page}", "q", f"d{page}", 1, page % 2) for page in range(10)],
+        [(f"p{page}", f"q{page}", f"d{rank}", rank, int(rank == 1)) for page in range(5) for rank in (1, 2)],
+    ],
+    ids=["one row", "one position", "ten rows"],
+)
+def test_tiny_logs_get_reasons_in_the_place_of_numbers(rows: list[tuple[Any, ...]], tmp_path: Path) -> None:
+    import pyarrow as pa
+
+    names = ("page_id", "query_id", "doc_id", "position", "click")
+    table = pa.table(dict(zip(names, zip(*rows, strict=True), strict=True)))
+    found = unskew.diagnose(table, out=tmp_path / "page.html").to_dict()
+    assert all(found[part]["reason"] for part in ("matrix", "trust", "together", "identifiability"))
+    assert "cannot tell" in (tmp_path / "page.html").read_text(encoding="utf-8")
