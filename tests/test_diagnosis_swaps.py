@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +12,7 @@ import pytest
 
 from unskew.clicks.lists.synthetic import make_lists
 from unskew.clicks.simulate import IndividualBias, Mixture, PositionBias, TrustBias, WholePage, simulate
+from unskew.diagnosis.conclusion import conclude
 from unskew.diagnosis.factors import factors
 from unskew.diagnosis.identify import identify, resistance
 from unskew.diagnosis.matrix import click_matrix, levels_of
@@ -18,6 +20,7 @@ from unskew.diagnosis.pairs import SwapPairs, fit_within, rank_design
 from unskew.diagnosis.tables import open_tables
 from unskew.diagnosis.together import together
 from unskew.diagnosis.trust import trust
+from unskew.diagnosis.verdict import verdicts
 
 PEOPLE = {
     "position": PositionBias(),
@@ -28,19 +31,33 @@ PEOPLE = {
 }
 
 
+PRESENT = {
+    "position": {"position"},
+    "trust": {"position", "trust"},
+    "mixture": {"position", "people"},
+    "individual": {"position", "documents"},
+    "page": {"position", "page"},
+}
+
+
 @pytest.fixture(scope="module")
 def worlds():
-    lists = make_lists(queries=150, features=20, documents=14, seed=1)
-    opened = {}
+    """What every part of the diagnosis found in every world."""
+    lists, found = make_lists(queries=150, features=20, documents=14, seed=1), {}
     for name, people in PEOPLE.items():
-        log = simulate(lists, people, pages=20_000, cutoff=10, randomized=0.5, seed=3)
+        log = simulate(lists, people, pages=20_000, cutoff=10, randomized=0.5, seed=3, logger="random")
         coin = np.random.default_rng(0).integers(0, 2, len(log.row))
         log.columns["serp_coin"] = np.array(["heads", "tails"])[coin]
-        segments = ["serp_coin", "serp_media"] if name == "page" else []
-        opened[name] = open_tables(log, segments=segments)
-    yield opened
-    for tables in opened.values():
-        tables.close()
+        segments = ["serp_coin", "serp_media"] if name == "page" else ["serp_coin"]
+        with open_tables(log, segments=segments) as tables:
+            found[name] = {
+                "identifiability": identify(tables),
+                "matrix": click_matrix(tables, draws=99),
+                "trust": trust(tables),
+                "factors": factors(tables),
+                "together": together(tables),
+            }
+    return found
 
 
 def table(rows):
@@ -80,7 +97,7 @@ def test_resistance_of_a_chain_adds_up_and_parts_are_infinitely_far():
 
 
 def test_examination_within_pairs_is_that_of_the_world_and_json_holds_it(worlds):
-    found = identify(worlds["position"])
+    found = worlds["position"]["identifiability"]
     assert found.connected
     assert found.components == (tuple(range(1, 11)),)
     assert found.flat < 1e-6
@@ -132,7 +149,7 @@ def test_the_pages_of_a_plan_give_its_precision():
 
 
 def test_rank_one_holds_under_the_examination_hypothesis_and_not_under_trust(worlds):
-    plain, trusting = (click_matrix(worlds[name], draws=99) for name in ("position", "trust"))
+    plain, trusting = (worlds[name]["matrix"] for name in ("position", "trust"))
     assert plain.p > 0.01
     assert plain.d == 1
     assert trusting.p == pytest.approx(0.01)
@@ -166,7 +183,7 @@ def test_equal_worth_is_one_level():
 
 
 def test_a_click_at_the_top_means_less_where_the_top_is_trusted(worlds):
-    plain, trusting = trust(worlds["position"]), trust(worlds["trust"])
+    plain, trusting = worlds["position"]["trust"], worlds["trust"]["trust"]
     assert abs(plain.slope) < 3 * plain.slope_error
     assert trusting.slope > 5 * trusting.slope_error
     alpha, _ = TrustBias().affine(2)
@@ -176,7 +193,7 @@ def test_a_click_at_the_top_means_less_where_the_top_is_trusted(worlds):
 
 
 def test_documents_that_differ_in_their_curves_are_told_from_trust(worlds):
-    found = {name: trust(worlds[name]) for name in ("position", "trust", "individual")}
+    found = {name: worlds[name]["trust"] for name in ("position", "trust", "individual")}
     z = {name: one.documents / one.documents_error for name, one in found.items()}
     assert z["individual"] > 3.5
     assert z["position"] < 3
@@ -184,17 +201,68 @@ def test_documents_that_differ_in_their_curves_are_told_from_trust(worlds):
 
 
 def test_clicks_of_a_page_hang_together_where_people_are_of_several_kinds(worlds):
-    mixed, plain = together(worlds["mixture"]), together(worlds["position"])
+    mixed, plain = worlds["mixture"]["together"], worlds["position"]["together"]
     assert mixed.lower > 3 * mixed.lower_error
     assert abs(plain.lower) < 3 * plain.lower_error
     assert np.allclose(np.diag(mixed.matrix), 1.0)
 
 
 def test_media_change_clicks_and_a_coin_does_not(worlds):
-    coin, media = factors(worlds["page"]).factors
+    coin, media = worlds["page"]["factors"].factors
     assert coin.p > 0.01
     assert media.p < 1e-6
     assert media.effect[media.values.index("text")] < media.effect[media.values.index("video")] / 2
+
+
+@pytest.mark.parametrize("name", PEOPLE)
+def test_verdicts_name_the_biases_of_a_world_and_no_other(worlds, name):
+    said = {one.key: one for one in verdicts(**worlds[name])}
+    assert {key for key, one in said.items() if one.state == "present"} - {"trust"} == PRESENT[name] - {"trust"}
+    # of a mixture those who click by rank alone are as good as trust, if weak
+    assert name == "mixture" or (said["trust"].state == "present") is (name == "trust")
+    assert said["people"].state == ("present" if name == "mixture" else "absent")
+    assert all(one.evidence and one.advice for one in said.values())
+    json.dumps([one.to_dict() for one in said.values()])
+
+
+def test_a_whole_graph_makes_relevance_recoverable_and_trust_rules_out_plain_methods(worlds):
+    graph = worlds["trust"]["identifiability"]
+    ends = conclude(verdicts(**worlds["trust"]), graph)
+    holds = {method: one.holds for one in ends.methods for method in one.methods}
+    assert ends.recoverable == "yes"
+    assert holds["dla"] is False
+    assert holds["affine"] is not False
+    assert any("affine" in step for step in ends.next)
+    assert json.loads(json.dumps(ends.to_dict()))["next"] == list(ends.next)
+
+
+def test_a_log_without_bias_is_told_not_to_be_debiased(worlds):
+    graph = worlds["position"]["identifiability"]
+    flat = replace(graph, examination=(1.0,) * 10, interval=((0.95, 1.05),) * 10, flat=0.5)
+    said = verdicts(**worlds["position"] | {"identifiability": flat})
+    ends = conclude(said, flat)
+    assert said[0].state == "absent"
+    assert ends.recoverable == "yes"
+    assert "do not debias" in ends.next[0]
+
+
+def test_wide_intervals_are_not_taken_for_absence(worlds):
+    parts = worlds["position"]
+    graph = replace(parts["identifiability"], interval=((0.5, 2.0),) * 10, flat=0.5)
+    wide = replace(parts["trust"], slope=0.0, slope_error=0.2, documents=0.0, documents_error=0.2)
+    pages = replace(parts["together"], lower=0.0, lower_error=0.1)
+    said = verdicts(graph, parts["matrix"], wide, parts["factors"], pages)
+    assert [one.state for one in said if one.key != "page"] == ["cannot tell"] * 4
+
+
+def test_without_shuffled_pages_swaps_tell_of_trust(worlds):
+    missing = {name: replace(parts["trust"], slope=None, documents=None) for name, parts in worlds.items()}
+    said = {
+        name: {one.key: one.state for one in verdicts(**worlds[name] | {"trust": missing[name]})}
+        for name in ("position", "trust")
+    }
+    assert said["position"]["trust"] == "absent"
+    assert said["position"]["documents"] == "cannot tell"
 
 
 def test_ten_rows_and_one_rank_tell_nothing():
@@ -202,6 +270,9 @@ def test_ten_rows_and_one_rank_tell_nothing():
     one = table([(page, page % 3, 1, 1, page % 2) for page in range(600)])
     for rows in (few, one):
         with open_tables(rows) as tables:
-            for part in (identify, click_matrix, trust, together):
-                assert part(tables).reason
-            assert set(identify(tables).examination) == {None}
+            graph, parts = identify(tables), [part(tables) for part in (click_matrix, trust, factors, together)]
+        assert all(part.reason for part in (graph, *parts))
+        assert set(graph.examination) == {None}
+        said = verdicts(graph, *parts)
+        assert {one.state for one in said} == {"cannot tell"}
+        assert conclude(said, graph).recoverable == "no"

@@ -24,7 +24,6 @@ Legend: P pairs, K ranks.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +42,8 @@ GROUPS = 50
 """Parts that are left out, one at a time."""
 LEAST_CLICKS = 500
 """Clicks in random slots below which nothing is said."""
+LEAST_RANKS = 3
+"""Ranks up to which nothing is said of documents: a curve of so few fits any covariance."""
 LEAST_AT_RANK = 50
 """Clicks at a rank, in random slots, below which it and those under it are left out."""
 
@@ -65,7 +66,7 @@ class TrustFit:
     """ρ: how much a click tells, relative to rank 1."""
     informative_interval: tuple[tuple[float, float], ...]
     slope: float | None
-    """Mean of log ρ over lower ranks, by how well each is known; above 0 a click at the top means less."""
+    """Slope of log ρ in log k; above 0 a click at the top means less."""
     slope_error: float | None
     documents: float | None
     """v: how much documents differ in their curves; a share of the covariance of clicks."""
@@ -105,24 +106,38 @@ def _fitted(pairs: SwapPairs, ranks: int, clicks: int) -> TrustFit:
     groups = _groups(pairs, ranks)
     total = _added(groups)
     left = [_without(total, group) for group in groups]
-
-    def both(function: Callable[[RandomSlots], Array]) -> tuple[Array, Array]:
-        value = function(total)
-        return value, jackknife(value, np.stack([function(one) for one in left]))
-
-    alpha, alpha_error = both(lambda slots: slots.curves().alpha)
-    beta, beta_error = both(lambda slots: slots.curves().beta)
-    log_rho, rho_error = both(lambda slots: np.log(_informative(slots)))
-    weight = 1 / np.maximum(rho_error[1:], 1e-6) ** 2
-    slope, slope_error = both(lambda slots: np.atleast_1d(np.log(_informative(slots))[1:] @ weight / weight.sum()))
-    varies, varies_error = both(lambda slots: np.atleast_1d(variation(slots))) if ranks > 3 else (None, None)
+    value, rows = _numbers(total), np.stack([_numbers(one) for one in left])  # [3 K + 2], [G, 3 K + 2]
+    error = jackknife(value, rows)
+    (alpha, beta, log_rho), (alpha_error, beta_error, rho_error) = (
+        part[:-2].reshape(3, ranks) for part in (value, error)
+    )
+    told = ranks > LEAST_RANKS
     return TrustFit(
         ranks, clicks, tuple(alpha.tolist()), _around(alpha, alpha_error), tuple(beta.tolist()),
         _around(beta, beta_error), tuple(np.exp(log_rho).tolist()),
         tuple((float(np.exp(low)), float(np.exp(high))) for low, high in _around(log_rho, rho_error)),
-        float(slope[0]), float(slope_error[0]),
-        None if varies is None else float(varies[0]), None if varies_error is None else float(varies_error[0]),
+        float(value[-2]), float(error[-2]),
+        float(value[-1]) if told else None, float(error[-1]) if told else None,
     )  # fmt: skip
+
+
+def _numbers(slots: RandomSlots) -> Array:
+    """α, β and log ρ of every rank, its slope and v, [3 K + 2]."""
+    curves, mean = slots.curves(), slots.clicks / slots.shown
+    log_rho = np.log(curves.alpha * mean[0] / mean)
+    slope = steepness(log_rho, slots.shown * curves.alpha**2 / mean)
+    return np.concatenate([curves.alpha, curves.beta, log_rho, [slope, variation(slots, curves.alpha)]])
+
+
+def steepness(values: Array, weight: Array) -> float:
+    """Slope of values by rank in the logarithm of the rank, by weighted least squares.
+
+    >>> round(steepness(np.log([1.0, 2.0, 3.0]), np.ones(3)), 6)
+    1.0
+    """
+    x = np.log(np.arange(1.0, len(values) + 1))
+    x = x - x @ weight / weight.sum()
+    return float((values * weight * x).sum() / (weight * x * x).sum())
 
 
 def _around(value: Array, error: Array) -> tuple[tuple[float, float], ...]:
@@ -176,23 +191,17 @@ def _without(total: RandomSlots, group: RandomSlots) -> RandomSlots:
     return left
 
 
-def _informative(slots: RandomSlots) -> Array:
-    """ρ of every rank, [K]."""
-    mean = slots.clicks / slots.shown
-    rho: Array = slots.curves().alpha * mean[0] / mean
-    return rho
-
-
-def variation(slots: RandomSlots) -> float:
-    """v: how much documents differ in their curves."""
+def variation(slots: RandomSlots, alpha: Array) -> float:
+    """v: how much documents differ in their curves; 0 where ranks are too few to tell."""
+    if len(alpha) <= LEAST_RANKS:
+        return 0.0
     safe = np.maximum(slots.both, 1)
     covariance = slots.totals / safe - (slots.one / safe) * (slots.other / safe)
     mean = slots.clicks / slots.shown
-    alpha = slots.curves().alpha
     scale = float((slots.both * covariance * np.outer(alpha, alpha)).sum())
     scale /= float((slots.both * np.outer(alpha, alpha) ** 2).sum())
     ratio = covariance / (scale * np.outer(alpha, alpha))
-    weight = slots.both * np.outer(mean, mean)
+    weight = slots.both * np.outer(alpha, alpha) ** 2 / np.outer(mean, mean)
     k, j = np.triu_indices(len(mean))
     u = np.log(np.arange(1.0, len(mean) + 1))
     u = (u - u.mean()) / u.std()

@@ -1,0 +1,142 @@
+"""Are the verdicts of a diagnosis right, on worlds that chose no threshold?
+
+    python experiments/verdicts.py --seeds 100 112
+    python experiments/verdicts.py --seeds 0 4 --worlds tuning
+
+Thresholds of `diagnosis/verdict.py` were set while looking at the worlds of TUNING; those of SHOWN have other
+curves, strengths, lists, numbers of pages and seeds. A verdict is right where it says what is true of the world;
+where the log of a world cannot tell, "cannot tell" is right. One that is wrong says "present" for "absent" or the
+reverse; one that only fails to tell is counted by itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from dataclasses import dataclass, replace
+
+import numpy as np
+from common import machine
+
+from unskew.clicks.lists.synthetic import make_lists
+from unskew.clicks.simulate import Behaviour, IndividualBias, Mixture, PositionBias, TrustBias, WholePage, simulate
+from unskew.diagnosis.conclusion import conclude
+from unskew.diagnosis.factors import factors
+from unskew.diagnosis.identify import identify
+from unskew.diagnosis.matrix import click_matrix
+from unskew.diagnosis.tables import open_tables
+from unskew.diagnosis.together import together
+from unskew.diagnosis.trust import trust
+from unskew.diagnosis.verdict import BIASES, verdicts
+
+PAGED = tuple((0.9**k) * (1.0 if k < 5 else 0.3) for k in range(10))
+
+
+@dataclass(frozen=True)
+class World:
+    """People, and what is true of their clicks."""
+
+    people: Behaviour
+    present: tuple[str, ...]
+    untold: tuple[str, ...] = ()
+    """What the log of this world cannot tell, whoever looks at it."""
+    either: tuple[str, ...] = ()
+    """What is present but too weak to be asked for: anything but "absent" is right."""
+    recoverable: str = "yes"
+    shuffled: float = 0.5
+    pages: int = 40_000
+    queries: int = 300
+
+
+PLAIN = ("position",)
+HIDDEN = ("position", "documents", "trust")
+TUNING = {
+    "unbiased": World(PositionBias(severity=0.0), ()),
+    "position": World(PositionBias(), PLAIN),
+    "trust": World(TrustBias(), ("position", "trust")),
+    "mixture": World(Mixture(), ("position", "people"), either=("trust",)),
+    "individual": World(IndividualBias(severity=1.0, choose="random"), ("position", "documents"), ("trust",)),
+    "page": World(WholePage(), ("position", "page")),
+    "no swaps": World(PositionBias(), (), HIDDEN, recoverable="no", shuffled=0.0),
+}
+SHOWN = {
+    "unbiased": World(PositionBias(severity=0.0, noise=0.2), (), pages=30_000, queries=200),
+    "position": World(PositionBias(curve=tuple(1 / k for k in range(1, 11)), severity=0.7), PLAIN, queries=400),
+    "trust": World(
+        TrustBias(irrelevant=tuple(0.5 / k**0.8 for k in range(1, 11)), version="published"), ("position", "trust")
+    ),
+    # those who click by rank alone are too few to matter: a click at rank 10 tells 1.05 times as much
+    "mixture": World(Mixture(ratio=(1.0, 1.0, 1.0, 2.0)), ("position", "people")),
+    "individual": World(
+        IndividualBias(severity=0.8, choose="random", seed=5), ("position", "documents"), ("trust",)
+    ),
+    "paged": World(PositionBias(curve=PAGED), PLAIN),
+    "page": World(WholePage(lure=(0.0, 0.3, 0.5), sees=0.5, severity=0.8), ("position", "page")),
+    "no swaps": World(TrustBias(), (), HIDDEN, recoverable="no", shuffled=0.0, pages=20_000),
+}
+
+
+def expected(world: World) -> dict[str, tuple[str, ...]]:
+    """The statuses that are right, by bias."""
+    right = {}
+    for name in BIASES:
+        if name in world.untold:
+            right[name] = ("cannot tell",)
+        elif name in world.either:
+            right[name] = ("present", "cannot tell")
+        else:
+            right[name] = ("present",) if name in world.present else ("absent",)
+    return right
+
+
+def found(world: World, seed: int) -> tuple[dict[str, str], str]:
+    """What the diagnosis says of a log of this world."""
+    lists = make_lists(queries=world.queries, features=20, documents=14, seed=seed)
+    log = simulate(
+        lists, world.people, pages=world.pages, cutoff=10, randomized=world.shuffled, seed=seed, logger="random"
+    )
+    coin = np.random.default_rng(seed).integers(0, 2, len(log.row))
+    log = replace(log, columns={**log.columns, "serp_coin": np.array(["heads", "tails"])[coin]})
+    segments = ["serp_coin", *(["serp_media"] if "serp_media" in log.columns else [])]
+    with open_tables(log, segments=segments) as tables:
+        graph = identify(tables)
+        said = verdicts(graph, click_matrix(tables), trust(tables), factors(tables), together(tables))
+    return {one.key: one.state for one in said}, conclude(said, graph).recoverable
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", type=int, nargs=2, default=(100, 112))
+    parser.add_argument("--worlds", choices=("shown", "tuning"), default="shown")
+    asked = parser.parse_args()
+    worlds = SHOWN if asked.worlds == "shown" else TUNING
+    total: Counter[str] = Counter()
+    print(f"{machine()}; seeds {asked.seeds[0]} to {asked.seeds[1] - 1}\n")
+    print("| world | " + " | ".join(BIASES) + " | recoverable | logs with all right |")
+    print("|---" * (len(BIASES) + 3) + "|")
+    for name, world in worlds.items():
+        right, counts, whole, runs = expected(world), {bias: Counter() for bias in BIASES}, 0, 0
+        answers: Counter[str] = Counter()
+        for seed in range(*asked.seeds):
+            said, answer = found(world, seed)
+            answers[answer] += 1
+            runs += 1
+            good = [said[bias] in right[bias] for bias in BIASES] + [answer == world.recoverable]
+            whole += all(good)
+            total["right"] += sum(good)
+            total["asked"] += len(good)
+            for bias in BIASES:
+                counts[bias][said[bias]] += 1
+                untold = said[bias] == "cannot tell" and said[bias] not in right[bias]
+                total["not told"] += untold
+                total["wrong"] += said[bias] not in right[bias] and not untold
+        cells = [", ".join(f"{status} {n}" for status, n in counts[bias].most_common()) for bias in BIASES]
+        answer = ", ".join(f"{status} {n}" for status, n in answers.most_common())
+        print(f"| {name} | " + " | ".join(cells) + f" | {answer} | {whole} of {runs} |", flush=True)
+    print(f"\n{total['right']} of {total['asked']} answers right", end=", ")
+    print(f"{total['not told']} not told, {total['wrong']} wrong")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,223 @@
+"""What a log's numbers mean: which biases it has, and by what evidence.
+
+The rules, with p the chance of such numbers without the bias and intervals of 95 %:
+
+    position     present: ranks differ within one query and document, p < 0.01, some rank by a tenth or more
+                 absent: every rank is within a quarter of rank 1, by its interval
+    documents    present: covariances of random slots say so (v), by more than 3.5 standard errors and 0.03
+                 absent: the interval of v ends below 0.12
+    trust        present: a click at lower ranks tells more (slope), by more than 3 standard errors and 0.05
+                 absent: the interval of the slope ends below 0.15
+                 without random slots: by the matrix of levels from swaps, p < 0.01 and flatter by 0.05 or more;
+                 absent where the interval of flatter lies within 0.15 of 0
+                 not told where documents differ in their curves, as these look like trust
+    page         present: a column changes clicks by a tenth, or how fast they fall by 0.1, p < 0.01 corrected
+                 absent: every column's intervals lie within a quarter, and a slope's within 0.2
+    people       present: clicks of one page hang together in its lower half, by more than 3.5 standard errors
+                 absent: the interval of τ ends below 0.02
+
+Everything else is "cannot tell". The numbers were chosen on some simulated worlds and tried on others:
+docs/records/verdicts.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from math import log
+from typing import Any, Literal
+
+from unskew.diagnosis.factors import FactorEffect, FactorEffects
+from unskew.diagnosis.identify import Identifiability
+from unskew.diagnosis.matrix import RateMatrix
+from unskew.diagnosis.together import CoClicks
+from unskew.diagnosis.trust import TrustFit
+
+State = Literal["present", "absent", "cannot tell"]
+BIASES = {
+    "position": ("position", "higher ranks are seen more"),
+    "documents": ("bias by document", "documents differ in how their clicks fall with the rank"),
+    "trust": ("trust in the top", "a click at the top means less"),
+    "page": ("other factors of the page", "something else than the rank changes clicks"),
+    "people": ("several kinds of people", "clicks of one page hang together"),
+}
+"""The biases that are judged, by key: a name and what it means."""
+SURE = 0.01
+"""p below which a difference is believed."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One bias, and what speaks for the verdict."""
+
+    key: str
+    """One of `BIASES`."""
+    name: str
+    meaning: str
+    state: State
+    evidence: str
+    """A sentence with its numbers."""
+    advice: str
+    """What to do about it."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Every field, for JSON."""
+        return asdict(self)
+
+
+def verdicts(
+    identifiability: Identifiability,
+    matrix: RateMatrix,
+    trust: TrustFit,
+    factors: FactorEffects,
+    together: CoClicks,
+) -> tuple[Verdict, ...]:
+    """A verdict on each bias, in the order of `BIASES`."""
+    documents = _documents(trust)
+    return (
+        _position(identifiability),
+        documents,
+        _trust(trust, matrix, documents.state),
+        _page(factors),
+        _people(together),
+    )
+
+
+def _verdict(key: str, state: State, evidence: str, advice: str) -> Verdict:
+    return Verdict(key, *BIASES[key], state, evidence, advice)
+
+
+def _position(found: Identifiability) -> Verdict:
+    told = [(rank + 1, value) for rank, value in enumerate(found.examination) if value is not None and rank > 0]
+    if found.flat is None or not told:
+        return _verdict("position", "cannot tell", _sentence(found.reason), swaps_of(found))
+    rank, value = max(told, key=lambda pair: abs(log(pair[1])))
+    low, high = found.interval[rank - 1] or (0.0, 0.0)
+    said = (
+        f"within one query and document, rank {rank} gets {value:.2f} times the clicks of rank 1 "
+        f"({low:.2f} to {high:.2f}); p = {found.flat:.2g} of no difference"
+    )
+    inside = all(span is not None and span[0] > 0.8 and span[1] < 1.25 for span in found.interval)
+    if found.flat < SURE and abs(log(value)) >= log(1.1):
+        return _verdict("position", "present", said, "use a method that corrects for the rank")
+    if inside and found.connected:
+        return _verdict("position", "absent", said, "do not debias by rank: clicks are what they seem")
+    return _verdict("position", "cannot tell", said, swaps_of(found))
+
+
+def swaps_of(found: Identifiability) -> str:
+    """Which swaps, or how many pages would tell."""
+    if found.plan is None or not found.plan.swaps:
+        return "collect more pages, some of them shuffled"
+    shuffled = found.plan.shuffled_pages
+    several = f", or shuffle {shuffled:,} pages" if shuffled else ""
+    return f"swap neighbouring results on {found.plan.pages:,} pages as the plan says{several}"
+
+
+def _documents(found: TrustFit) -> Verdict:
+    if found.documents is None or found.documents_error is None:
+        reason = found.reason or "random slots reach fewer than four ranks"
+        return _verdict("documents", "cannot tell", _sentence(reason), "shuffle some pages")
+    value, error = found.documents, found.documents_error
+    said = (
+        f"covariances of clicks in random slots deviate by {value:.3f} ± {1.96 * error:.3f} from one shared curve"
+    )
+    if value > 3.5 * error and value > 0.03:
+        return _verdict("documents", "present", said, "use a method with a bias by document, such as lbd")
+    if value + 1.96 * error < 0.12:
+        return _verdict("documents", "absent", said, "one curve for all documents will do")
+    return _verdict("documents", "cannot tell", said, "shuffle more pages")
+
+
+def _trust(found: TrustFit, matrix: RateMatrix, documents: State) -> Verdict:
+    if documents == "present":
+        said = "documents differ in their curves, which looks like trust in the top"
+        return _verdict("trust", "cannot tell", said, "settle the bias by document first")
+    if found.slope is None or found.slope_error is None:
+        return _trust_by_levels(matrix, found.reason)
+    slope, error = found.slope, found.slope_error
+    said = (
+        f"in random slots a click at rank {found.ranks} tells {found.informative[-1]:.2f} times as much of the "
+        f"document as one at rank 1; this grows with log rank by {slope:.2f} ± {1.96 * error:.2f}"
+    )
+    if slope > 3 * error and slope > 0.05:
+        return _verdict("trust", "present", said, "use affine, or vectorization; not ipw alone")
+    if slope + 1.96 * error < 0.15:
+        return _verdict("trust", "absent", said, "examination times relevance will do")
+    return _verdict("trust", "cannot tell", said, "shuffle more pages")
+
+
+def _trust_by_levels(matrix: RateMatrix, reason: str | None) -> Verdict:
+    """By levels of relevance from swaps, where nothing was shuffled."""
+    if matrix.p is None or matrix.flatter is None or matrix.flatter_interval is None:
+        why = _sentence(f"{reason or 'no random slots'}; {matrix.reason or 'too few queries'}")
+        return _verdict("trust", "cannot tell", why, "shuffle some pages, or swap more neighbours")
+    low, high = matrix.flatter_interval
+    said = (
+        f"clicks on documents that are clicked more fall slower with log rank by {matrix.flatter:.2f} "
+        f"({low:.2f} to {high:.2f}); p = {matrix.p:.2g} of one curve for all levels"
+    )
+    if matrix.p < SURE and low > 0 and matrix.flatter > 0.05:
+        return _verdict("trust", "present", said, "use affine, or vectorization; not ipw alone")
+    if low > -0.15 and high < 0.15 and matrix.p >= SURE:
+        return _verdict("trust", "absent", said, "examination times relevance will do")
+    return _verdict("trust", "cannot tell", said, "shuffle some pages")
+
+
+def _page(found: FactorEffects) -> Verdict:
+    if not found.factors:
+        return _verdict("page", "cannot tell", _sentence(found.reason), "log what pages look like, and name it")
+    strong = [one for one in found.factors if _matters(one)]
+    if strong:
+        said = "; ".join(_effect(one) for one in strong)
+        names = ", ".join(one.name for one in strong)
+        return _verdict("page", "present", said, f"name {names} among the factors of a method")
+    untold = [one for one in found.factors if not _harmless(one)]
+    if untold:
+        said = "; ".join(f"{one.name}: {one.reason or 'too few clicks'}" for one in untold)
+        return _verdict("page", "cannot tell", said, "collect more pages on which these columns vary")
+    said = "; ".join(_effect(one) for one in found.factors)
+    return _verdict("page", "absent", said, "these columns need no correction")
+
+
+def _matters(one: FactorEffect) -> bool:
+    """Whether a column changes clicks, or their curve, surely and by much."""
+    level = max((abs(log(value)) for value in one.effect if value), default=0.0)
+    decay = max((abs(value) for value in one.decay if value is not None), default=0.0)
+    by_level = one.p is not None and one.p < SURE and level >= log(1.1)
+    return by_level or (one.decay_p is not None and one.decay_p < SURE and decay >= 0.1)
+
+
+def _harmless(one: FactorEffect) -> bool:
+    """Whether all that a column may do is small."""
+    levels = all(span is not None and span[0] > 0.8 and span[1] < 1.25 for span in one.interval)
+    return levels and all(span is not None and span[0] > -0.2 and span[1] < 0.2 for span in one.decay_interval)
+
+
+def _effect(one: FactorEffect) -> str:
+    """The largest effect of a column in words."""
+    pairs = [(value, effect) for value, effect in zip(one.values, one.effect, strict=True) if effect]
+    if one.p is None or not pairs:
+        falls = max((abs(value) for value in one.decay if value is not None), default=0.0)
+        return f"{one.name} changes how fast clicks fall with log rank by {falls:.2f} (p = {one.decay_p:.2g})"
+    value, effect = max(pairs, key=lambda pair: abs(log(pair[1])))
+    return f"{one.name} {value} gets {effect:.2f} times the clicks of {one.values[0]} (p = {one.p:.2g})"
+
+
+def _people(found: CoClicks) -> Verdict:
+    if found.lower is None or found.lower_error is None:
+        reason = found.reason or "too few clicks in the lower half of pages"
+        return _verdict("people", "cannot tell", _sentence(reason), "collect pages of repeated queries")
+    value, error = found.lower, found.lower_error
+    said = (
+        f"in the lower half of a page clicks correlate by {value:.3f} ± {1.96 * error:.3f}, given what was shown"
+    )
+    if value > 3.5 * error:
+        advice = "several kinds of people, or reading on from click to click: compare click models; mixem"
+        return _verdict("people", "present", said, advice)
+    if value + 1.96 * error < 0.02:
+        return _verdict("people", "absent", said, "results can be taken one by one")
+    return _verdict("people", "cannot tell", said, "collect more pages of repeated queries")
+
+
+def _sentence(reason: str | None) -> str:
+    return reason or "the log tells nothing of it"
