@@ -5,7 +5,6 @@ Legend: B buckets of queries, P ranks.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -60,16 +59,25 @@ def swap_evidence(tables: LogTables, by: str | None = None) -> tuple[dict[str, S
 
     Where only some slots were shuffled, these are left out: what they tell is told by `shuffled_evidence`.
     """
+    import ibis
+
     cells = _natural(tables, by)
     key = [*PAIR] if by is None else [*PAIR, by]
     bit: Any = cells.position.cast("int64")
-    places = (bit * 0 + 1).cast("int64") << bit
-    counted = cells.group_by(key).agg(n=cells.count(), mask=bit_or(places), clicked=cells.clicks.sum())
-    documents = tables.engine.keep(counted)
-    moved = documents.filter((documents.n > 1) & (documents.clicked > 0)).select(*key)
-    part = tables.engine.keep(cells.semi_join(moved, key))
+    cell = ibis.struct({name: cells[name] for name in (*key, "position")})
+    documents = tables.engine.keep(
+        cells.group_by(key).agg(
+            n=cells.count(),
+            mask=bit_or((bit * 0 + 1).cast("int64") << bit),
+            clicked=cells.clicks.sum(),
+            pair=tables.engine.set_hash(cell),  # a number for the key: joins by text take twice as long
+        )
+    )
+    moved = documents.filter((documents.n > 1) & (documents.clicked > 0)).select(*key, "pair")
+    wanted = ["pair", "position", "bucket", "impressions", "clicks", *([] if by is None else [by])]
+    part = tables.engine.keep(cells.join(moved, key).select(*wanted))
     ranks = min(tables.facts["ranks"], RANKS)
-    sums = tables.engine.to_arrow(_pair_sums(part, key, by))
+    sums = tables.engine.to_arrow(_pair_sums(part, by))
     masks = tables.engine.to_arrow(documents.group_by("mask").agg(n=documents.count()))
     values = [""] if by is None else [row[by] for row in tables.engine.rows(documents.select(by).distinct())]
     up, clicks = _by_value(sums, ranks), _clicks_at(tables, part, by)
@@ -96,12 +104,12 @@ def _natural(tables: LogTables, by: str | None) -> Table:
     return cells.group_by(keys).agg(impressions=cells.impressions.sum(), clicks=cells.clicks.sum())
 
 
-def _pair_sums(part: Table, key: Sequence[str], by: str | None) -> Table:
+def _pair_sums(part: Table, by: str | None) -> Table:
     """Clicks of every two ranks on the same documents, by bucket."""
     import ibis
 
-    other = part.select(*key, k="position", n_k="impressions", c_k="clicks")
-    both: Any = part.join(other, [*key, part.position < other.k])
+    other = part.select("pair", k="position", n_k="impressions", c_k="clicks")
+    both: Any = part.join(other, ["pair", part.position < other.k])
     total = (both.impressions + both.n_k).cast("float64")
     value = ibis.literal("") if by is None else both[by]
     both = both.mutate(value=value, over=both.clicks * both.n_k / total, under=both.c_k * both.impressions / total)
