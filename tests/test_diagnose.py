@@ -60,6 +60,8 @@ def test_one_command_writes_the_page_and_its_numbers(written: tuple[Path, Path, 
 def test_the_terminal_tells_the_top_of_the_page_alone(written: tuple[Path, Path, Any]) -> None:
     shown = written[2].stdout
     assert "Who is looked at" in shown
+    assert "Position: present. Within one query and document, rank" in shown
+    assert "Can relevance be recovered? Yes" in shown
     assert HEADINGS["matrix"] not in shown
     assert len(shown.splitlines()) < 40
 
@@ -124,4 +126,6 @@ def test_tiny_logs_get_reasons_in_the_place_of_numbers(rows: list[tuple[Any, ...
     table = pa.table(dict(zip(names, zip(*rows, strict=True), strict=True)))
     found = unskew.diagnose(table, out=tmp_path / "page.html").to_dict()
     assert all(found[part]["reason"] for part in ("matrix", "trust", "together", "identifiability"))
+    assert {each["state"] for each in found["verdicts"]} == {"cannot tell"}
+    assert found["conclusion"]["recoverable"] == "no"
     assert "cannot tell" in (tmp_path / "page.html").read_text(encoding="utf-8")

@@ -100,6 +100,11 @@ def found() -> dict[str, Any]:
             },
             {"name": "page bias", "state": "absent", "evidence": "p = 0.5.", "advice": ""},
         ],
+        "conclusion": {
+            "recoverable": "yes",
+            "why": "every rank is linked",
+            "methods": [{"methods": ["ipw"], "holds": None, "why": "one curve"}],
+        },
         "advice": ["Use propensities.json with ipw.", "Shuffle 2,000 pages."],
         "version": "0",
     }
@@ -118,7 +123,12 @@ def text(page: Page) -> str:
 def test_verdicts_come_first_then_the_curve_and_what_to_do(page: Page) -> None:
     headings = [section.heading for section in page.sections]
     assert headings[:3] == ["Verdicts", "Who is looked at", "What to do next"]
-    assert page.lead == "Present: position bias. Absent: page bias. Cannot tell: trust bias."
+    assert page.lead == (
+        "Present: position bias. Absent: page bias. Cannot tell: trust bias. "
+        "Can relevance be recovered? Yes: every rank is linked."
+    )
+    assert page.sections[2].tables[0].rows == [["ipw", "cannot tell", "one curve"]]
+    assert page.sections[2].text.splitlines()[0] == "1. Use propensities.json with ipw."
     assert [answer.state for answer in page.sections[0].answers] == ["present", "cannot tell", "absent"]
     assert page.sections[1].text == (
         "Rank 3 is looked at 0.41 (0.36 to 0.46) times as often as rank 1, by shuffled of documents."
@@ -127,7 +137,7 @@ def test_verdicts_come_first_then_the_curve_and_what_to_do(page: Page) -> None:
 
 
 def test_a_log_that_tells_nothing_says_why() -> None:
-    poor = found() | {"verdicts": [], "advice": []}
+    poor = found()
     poor["interventions"] |= {"chosen": None, "reason": "the log shows one position only"}
     page = diagnosis_page(poor)
     assert "This log cannot tell: the log shows one position only." in markdown(page)
@@ -165,12 +175,18 @@ def test_numbers_of_the_page_are_those_of_the_json(page: Page) -> None:
 
 def test_every_kind_of_value_has_a_cell() -> None:
     tables = detail_tables(
-        {"a": 1, "b": [0.1, 0.2, 0.3], "c": [{"d": "e", "f": None}], "g": {"h": {"i": 2}}, "j": []}
+        {
+            "a": 1,
+            "b": [0.1, 0.2, 0.3],
+            "c": [{"d": "e", "f": None}, {"d": "h", "f": None}],
+            "g": {"h": {"i": 2}},
+            "j": [],
+        }
     )
     assert [table.rows for table in tables] == [
         [["a", "1"], ["j", "–"]],
         [["1", "0.1000"], ["2", "0.2000"], ["3", "0.3000"]],
-        [["e", "–"]],
+        [["e", "–"], ["h", "–"]],
         [["h", "2"]],
     ]
 

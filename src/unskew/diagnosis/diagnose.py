@@ -2,44 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from unskew import __version__
 from unskew.clicks.naming import Columns
+from unskew.diagnosis.conclusion import Conclusion, conclude
 from unskew.diagnosis.curves import Curves, curves
-from unskew.diagnosis.factors import factors
-from unskew.diagnosis.identify import identify
+from unskew.diagnosis.factors import FactorEffects, factors
+from unskew.diagnosis.identify import Identifiability, identify
 from unskew.diagnosis.interventions import Interventions, interventions
-from unskew.diagnosis.matrix import click_matrix
+from unskew.diagnosis.matrix import RateMatrix, click_matrix
 from unskew.diagnosis.models import fit_and_compare, read_pages
 from unskew.diagnosis.propensities import RankPropensities, propensities
 from unskew.diagnosis.tables import LogTables, open_tables
-from unskew.diagnosis.together import together
-from unskew.diagnosis.trust import trust
+from unskew.diagnosis.together import CoClicks, together
+from unskew.diagnosis.trust import TrustFit, trust
+from unskew.diagnosis.verdict import Verdict, verdicts
 from unskew.types import Log
-
-
-class DiagnosisPart(Protocol):
-    """What one part of a diagnosis found."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Every number, for JSON."""
-        ...
-
-
-PARTS: Mapping[str, Callable[[LogTables], DiagnosisPart]] = {
-    "curves": curves,
-    "interventions": interventions,
-    "matrix": click_matrix,
-    "trust": trust,
-    "factors": factors,
-    "together": together,
-    "identifiability": identify,
-}
-"""The parts, by their keys in the JSON."""
 
 
 @dataclass(frozen=True)
@@ -48,32 +30,41 @@ class Diagnosis:
 
     log: Mapping[str, Any]
     """The log in numbers."""
-    parts: Mapping[str, DiagnosisPart]
-    """What each of `PARTS` found."""
+    curves: Curves
+    interventions: Interventions
+    matrix: RateMatrix
+    trust: TrustFit
+    factors: FactorEffects
+    together: CoClicks
+    identifiability: Identifiability
+    verdicts: tuple[Verdict, ...]
+    """Which biases there are."""
+    conclusion: Conclusion
+    """Whether relevance can be recovered, whose assumptions hold, what to do next."""
     models: Mapping[str, Any] | None = None
     """Click models compared, where they were asked for."""
-    verdicts: Sequence[DiagnosisPart] = field(default=())
-    """Which biases there are."""
-    advice: Sequence[str] = ()
-    """What to do next."""
 
     def to_dict(self) -> dict[str, Any]:
         """Every number of the page, for JSON."""
         return {
             "log": dict(self.log),
-            **{name: part.to_dict() for name, part in self.parts.items()},
+            "curves": self.curves.to_dict(),
+            "interventions": self.interventions.to_dict(),
+            "matrix": self.matrix.to_dict(),
+            "trust": self.trust.to_dict(),
+            "factors": self.factors.to_dict(),
+            "together": self.together.to_dict(),
+            "identifiability": self.identifiability.to_dict(),
             "models": self.models,
             "verdicts": [each.to_dict() for each in self.verdicts],
-            "advice": list(self.advice),
+            "conclusion": self.conclusion.to_dict(),
+            "advice": list(self.conclusion.next),
             "version": __version__,
         }
 
     def propensities(self) -> RankPropensities:
         """Examination by rank for `ipw`, `doubly_robust` and other learners; an error where the log tells none."""
-        found, rates = self.parts["interventions"], self.parts["curves"]
-        assert isinstance(found, Interventions)
-        assert isinstance(rates, Curves)
-        return propensities(found, rates.rates.clicks)
+        return propensities(self.interventions, self.curves.rates.clicks)
 
 
 def diagnose(
@@ -91,16 +82,29 @@ def diagnose(
     The log is Parquet files, a table in memory or a `Log`. `segments` are columns to tell results by, such as the
     device. `models` fits click models too. `columns` says theirs for ours; `options` go to the engine.
     """
+    fitted = None
     with open_tables(source, columns=columns, segments=tuple(segments), engine=engine, **options) as tables:
-        parts = {name: part(tables) for name, part in PARTS.items()}
-        log = {"name": tables.place, **tables.facts, "segments": list(tables.segments)}
-    fitted = _models(source, columns, engine, seed, options) if models else None
-    return Diagnosis(log, parts, fitted)
+        found = _parts(tables, seed)
+    if models:
+        pages = read_pages(source, columns=columns, engine=engine, **options)
+        fitted = fit_and_compare(pages, seed=seed).to_dict()
+    return Diagnosis(**found, models=fitted)
 
 
-def _models(
-    source: Any, columns: Columns | None, engine: str, seed: int, options: Mapping[str, Any]
-) -> dict[str, Any]:
-    """All click models of the log, compared."""
-    pages = read_pages(source, columns=columns, engine=engine, **options)
-    return fit_and_compare(pages, seed=seed).to_dict()
+def _parts(tables: LogTables, seed: int) -> dict[str, Any]:
+    """Every part that tables tell, and what follows from all."""
+    matrix, trusted, effects = click_matrix(tables, seed=seed), trust(tables), factors(tables)
+    hanging, graph = together(tables), identify(tables)
+    judged = verdicts(graph, matrix, trusted, effects, hanging)
+    return {
+        "log": {"name": tables.place, **tables.facts, "segments": list(tables.segments)},
+        "curves": curves(tables),
+        "interventions": interventions(tables),
+        "matrix": matrix,
+        "trust": trusted,
+        "factors": effects,
+        "together": hanging,
+        "identifiability": graph,
+        "verdicts": judged,
+        "conclusion": conclude(judged, graph),
+    }

@@ -9,6 +9,8 @@ from unskew.reporting.numbers import p_value
 from unskew.reporting.page import Table
 
 EMPTY = "–"
+REASON = "reason"
+"""What says why there is no number; where there is one, nothing stands there."""
 MOST = 120
 """Rows of a table past which the rest is in the JSON alone."""
 
@@ -20,7 +22,7 @@ def said(value: object, key: str = "") -> str:
     ('1,234', '0.2500', '1.00e-05', '–', '0.1000 to 0.2000', 'yes')
     """
     if value is None:
-        return EMPTY
+        return "" if key == REASON else EMPTY
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
@@ -61,7 +63,11 @@ def detail_tables(found: Mapping[str, Any], title: str = "") -> list[Table]:
     for key, value in lists.items():
         by_length.setdefault(len(value), {})[key] = value
     tables += [_columns(group, title) for group in by_length.values()]
+    alike = _alike(found)
+    tables += [_records(group, title) for group in alike]
     for key, value in found.items():
+        if any(key in group for group in alike):
+            continue
         name = ": ".join(filter(None, (title, words(str(key)))))
         if isinstance(value, Mapping) and value:
             tables += [_records(value, name)] if _all_flat(value.values()) else detail_tables(value, name)
@@ -70,6 +76,15 @@ def detail_tables(found: Mapping[str, Any], title: str = "") -> list[Table]:
         elif _is_matrix(value):
             tables.append(_matrix(value, name))
     return tables
+
+
+def _alike(found: Mapping[str, Any]) -> list[dict[str, Mapping[str, Any]]]:
+    """Mappings of plain values under the same names, which make one table together."""
+    groups: dict[tuple[str, ...], dict[str, Mapping[str, Any]]] = {}
+    for key, value in found.items():
+        if isinstance(value, Mapping) and value and not any(map(_is_inner, value.values())):
+            groups.setdefault(tuple(value), {})[key] = value
+    return [group for group in groups.values() if len(group) > 1]
 
 
 def _is_list(value: object) -> bool:
@@ -117,9 +132,8 @@ def _all_flat(values: Any) -> bool:
 
 
 def _facts(found: Mapping[str, Any], title: str) -> Table:
-    return Table(
-        ("", "value"), [[words(key), said(value, key)] for key, value in found.items()], title, ("value",)
-    )
+    told = {key: value for key, value in found.items() if key != REASON or value is not None}
+    return Table(("", "value"), [[words(key), said(value, key)] for key, value in told.items()], title, ["value"])
 
 
 def _columns(lists: Mapping[str, Sequence[Any]], title: str) -> Table:
@@ -129,16 +143,15 @@ def _columns(lists: Mapping[str, Sequence[Any]], title: str) -> Table:
         [str(at + 1), *(said(values[at], key) for key, values in lists.items())] for at in range(min(length, MOST))
     ]
     texts = _texts([dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True)])
-    return Table(("", *map(words, lists)), rows, title, texts, legend=_rest(length))
+    return Table(("", *map(words, lists)), rows, title, texts, legend=_rest(length)).without_empty(but=2)
 
 
 def _records(found: Mapping[str, Mapping[str, Any]], title: str) -> Table:
     """A row for each name."""
     keys = list(dict.fromkeys(key for row in found.values() for key in row))
-    rows = [[str(name), *(said(row.get(key), key) for key in keys)] for name, row in found.items()]
-    return Table(
-        ("", *map(words, keys)), rows[:MOST], title, _texts(list(found.values())), legend=_rest(len(rows))
-    )
+    rows = [[words(str(name)), *(said(row.get(key), key) for key in keys)] for name, row in found.items()]
+    texts, rest = _texts(list(found.values())), _rest(len(rows))
+    return Table(("", *map(words, keys)), rows[:MOST], title, texts, legend=rest).without_empty(but=2)
 
 
 def _record_tables(records: Sequence[Mapping[str, Any]], title: str) -> list[Table]:
@@ -152,7 +165,8 @@ def _record_tables(records: Sequence[Mapping[str, Any]], title: str) -> list[Tab
         ]
     keys = list(dict.fromkeys(key for row in records for key in row))
     rows = [[said(row.get(key), key) for key in keys] for row in records[:MOST]]
-    return [Table(list(map(words, keys)), rows, title, _texts(records), legend=_rest(len(records)))]
+    whole = Table(list(map(words, keys)), rows, title, _texts(records), legend=_rest(len(records)))
+    return [whole.without_empty(but=2)]
 
 
 def _texts(records: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:

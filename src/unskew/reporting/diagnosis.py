@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from unskew.reporting.click_models import click_models_page
@@ -14,6 +15,8 @@ from unskew.reporting.words import listed
 TITLE = "What is wrong with this log, and can it be repaired?"
 TOP = ("Verdicts", "Who is looked at", "What to do next")
 """The sections that everybody reads."""
+STATES = ("present", "absent", "cannot tell")
+HOLDS = {True: "yes", False: "no", None: "cannot tell"}
 EXAMINATION = "examination relative to rank 1"
 TEXTS = {
     "curves": "Who clicks where. Intervals are of pages, or of queries, drawn again, not of single rows.",
@@ -52,8 +55,7 @@ HEADINGS = {
 
 def diagnosis_page(found: Mapping[str, Any], origin: str = "", command: str = "") -> Page:
     """The page of `Diagnosis.to_dict()`; `origin` and `command` are the page's."""
-    answers = _answers(found)
-    top = [Section("Verdicts", answers=answers) if answers else None, _seen(found), _next(found)]
+    top = [Section("Verdicts", answers=_answers(found)), _seen(found), _next(found)]
     below = [_engineers(found, key) for key in HEADINGS if found.get(key)]
     models = _models(found.get("models"))
     sections = [section for section in (*top, *below, *models) if section is not None]
@@ -62,29 +64,45 @@ def diagnosis_page(found: Mapping[str, Any], origin: str = "", command: str = ""
 
 def _answers(found: Mapping[str, Any]) -> list[Answer]:
     return [
-        Answer(each["name"], each["state"], each["evidence"], each["advice"])
-        for each in found.get("verdicts") or ()
+        Answer(_capital(each["name"]), each["state"], _sentence(each["evidence"]), _sentence(each["advice"]))
+        for each in found["verdicts"]
     ]
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _sentence(text: str) -> str:
+    """Words with a capital and a full stop.
+
+    >>> _sentence("shuffle some pages")
+    'Shuffle some pages.'
+    """
+    return _capital(text) + ("" if not text or text.endswith(".") else ".")
 
 
 def _lead(found: Mapping[str, Any]) -> str:
-    """Which biases there are, in a sentence or two."""
+    """Which biases there are, and whether relevance can be recovered."""
     by_state: dict[str, list[str]] = {}
-    for each in found.get("verdicts") or ():
+    for each in found["verdicts"]:
         by_state.setdefault(each["state"], []).append(each["name"])
-    said = [
-        f"{word}: {listed(by_state[state])}."
-        for state, word in (("present", "Present"), ("absent", "Absent"), ("cannot tell", "Cannot tell"))
-        if state in by_state
-    ]
-    return " ".join(said)
+    said = [f"{_capital(state)}: {listed(by_state[state])}." for state in STATES if state in by_state]
+    conclusion = found["conclusion"]
+    can = f"Can relevance be recovered? {_capital(conclusion['recoverable'])}: {conclusion['why']}."
+    return " ".join([*said, can])
 
 
 def _next(found: Mapping[str, Any]) -> Section | None:
-    """What to do."""
-    advice = found.get("advice") or ()
-    lines = [advice] if isinstance(advice, str) else list(advice)
-    return Section("What to do next", "\n\n".join(map(str, lines))) if lines else None
+    """What to do, and whose assumptions hold."""
+    rows = [
+        [", ".join(each["methods"]), HOLDS[each["holds"]], each["why"]] for each in found["conclusion"]["methods"]
+    ]
+    table = Table(
+        ("methods", "assumptions hold", "what they assume"), rows, text=("assumptions hold", "what they assume")
+    )
+    text = "\n\n".join(f"{at}. {_sentence(step)}" for at, step in enumerate(found["advice"], start=1))
+    return Section("What to do next", text, [table]) if text or rows else None
 
 
 def _seen(found: Mapping[str, Any]) -> Section | None:
@@ -213,7 +231,12 @@ FIGURES: Mapping[str, Callable[[Mapping[str, Any]], list[Figure]]] = {
 
 
 def _models(models: Mapping[str, Any] | None) -> Sequence[Section]:
-    return click_models_page(models).sections if models and models.get("models") else ()
+    """The comparison of click models, its answer first."""
+    if not models or not models.get("models"):
+        return ()
+    page = click_models_page(models)
+    first, *others = (replace(section, heading=f"Click models: {section.heading}") for section in page.sections)
+    return [replace(first, text=f"{page.lead}\n\n{first.text}"), *others]
 
 
 def _notes(found: Mapping[str, Any]) -> list[str]:
