@@ -176,6 +176,9 @@ def test_learn_says_what_is_missing(shown: Any, items: Any) -> None:
         unskew.learn("run.toml", features=items)
     with pytest.raises(ConfigError, match="no doc_id and position"):
         unskew.learn(items, features=items, columns={"doc_id": "sku"})
+    nameless = {ours: theirs for ours, theirs in COLUMNS.items() if ours != "page_id"}
+    with pytest.raises(DataError, match=r"page_columns=.*goes to unskew\.Log\.from_table"):
+        unskew.learn(shown.drop(columns="page"), features=items, columns=nameless)
     log = unskew.Log.from_table(shown, items, columns=COLUMNS)
     with pytest.raises(ConfigError, match="features=: the log has it already"):
         unskew.learn(log, features=items)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,12 +19,14 @@ from unskew.clicks.tables import (
     several,
     shown_in,
 )
-from unskew.errors import ConfigError
+from unskew.errors import ConfigError, UnskewError
 from unskew.running.parts import is_log, log_parts
 from unskew.types import Lists, Log
 
 LOGGED = ("doc_id", "position")
 """Columns that a log has, and lists have not, together."""
+OF_INGEST = r"\b(page_columns|page_gap|by|off|max_removed|max_rejected|positions_from|time_zone)="
+"""Arguments of `ingest` that `learn` does not take."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +100,14 @@ class TableReader:
         if not (ours <= set(table.column_names) or set(LOGGED) <= set(table.column_names)):
             return None
         keep = [name for name in self.keep if name in table.column_names]
-        return shown_in(table, columns=self.columns, keep=keep, feedback=self.feedback)
+        try:
+            return shown_in(table, columns=self.columns, keep=keep, feedback=self.feedback)
+        except UnskewError as error:
+            if re.search(OF_INGEST, str(error)):
+                error.args = (
+                    f"{error}; what is said of reading goes to unskew.Log.from_table, which learn takes",
+                )
+            raise
 
     def _log(self, found: tuple[Any, Mapping[str, Any] | None] | None, lists: Lists) -> Log:
         assert found is not None
