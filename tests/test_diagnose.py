@@ -97,11 +97,21 @@ def test_propensities_are_those_of_the_chosen_curve(place: Path, written: tuple[
     assert seen.tolist() == pytest.approx(told["curves"][told["chosen"]]["examination"], rel=1e-4)
 
 
+def test_the_json_alone_can_be_reported(written: tuple[Path, Path, Any], tmp_path: Path) -> None:
+    page = report([written[1]])
+    assert "Verdicts" in [section.heading for section in page.sections]
+    (tmp_path / "other.json").write_text("{}")
+    with pytest.raises(UnskewError, match="no diagnosis of ours"):
+        report([tmp_path / "other.json"])
+
+
 def test_mistakes_are_told_without_a_traceback(place: Path, tmp_path: Path) -> None:
     raw = tmp_path / "log.csv"
     raw.write_text("page_id,query_id,doc_id,position,click\n1,a,x,1,0\n1,a,y,2,1\n")
     with pytest.raises(UnskewError, match="unskew ingest"):
         unskew.diagnose(raw)
+    with pytest.raises(UnskewError, match="a diagnosis, not a log"):
+        unskew.diagnose(place.with_name("diagnosis"))
     with pytest.raises(UnskewError, match="devise"):
         unskew.diagnose(place, segments=["devise"])
     with pytest.raises(UnskewError, match=r"ends in \.json or \.csv"):

@@ -24,6 +24,7 @@ FOLDERS = {
     "slots": ("counts, not a log", "name the log that was counted; `learn` takes counts as data.counts"),
     "store.json": ("a tracking store, not a log", "name the log that was tracked"),
     "examination.json": ("an examination model, not a log", "name the log that it was learned from"),
+    "diagnosis.json": ("a diagnosis, not a log", "name the log that was diagnosed"),
     "graph.json": ("a folder of causes, not a log", "name the log that they were found in"),
 }
 """What a folder is, by what lies in it."""

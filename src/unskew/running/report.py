@@ -8,6 +8,7 @@ from pathlib import Path
 from unskew.checking import no_such
 from unskew.disk import read_json, refuse_existing, restore, write_text
 from unskew.errors import ConfigError, DataError, RunError
+from unskew.reporting.diagnosis import diagnosis_page
 from unskew.reporting.joining import SAVED, joined, read_page
 from unskew.reporting.page import Page
 from unskew.reporting.summaries import run_page
@@ -45,7 +46,17 @@ def page_at(place: Path) -> Page:
         return read_page(place / SAVED)
     if place.is_dir() and (place / MARKER).is_file():
         return _run(place)
+    if place.suffix == ".json" and place.is_file():
+        return _diagnosis(place)
     raise DataError("nothing that can be reported", path=place, hint=WANTED)
+
+
+def _diagnosis(path: Path) -> Page:
+    """What `unskew diagnose --json FILE` wrote."""
+    try:
+        return diagnosis_page(read_json(path), command=f"unskew diagnose --json {path}")
+    except (KeyError, TypeError) as error:
+        raise DataError("no diagnosis of ours", path=path, hint=WANTED) from error
 
 
 def _run(folder: Path) -> Page:
