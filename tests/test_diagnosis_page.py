@@ -254,3 +254,10 @@ def test_words_of_the_log_are_escaped_and_the_file_is_small(text: str) -> None:
     assert "Shuffle &lt;more&gt; pages." in text
     assert len(text) < 1_000_000
     assert not re.search(r"(src|href)='http", text)
+
+
+def test_lists_of_other_lengths_are_cells_rather_than_a_matrix() -> None:
+    (table,) = detail_tables({"components": [[1, 2, 3], [4]]})
+    assert table.rows == [["1", "1, 2, 3"], ["2", "4"]]
+    (square,) = detail_tables({"matrix": [[1, 2, 3], [4, 5, 6]]})
+    assert square.rows == [["1", "1", "2", "3"], ["2", "4", "5", "6"]]

@@ -96,13 +96,9 @@ def _is_records(value: Any) -> bool:
 
 
 def _is_matrix(value: Any) -> bool:
-    """Rows of numbers that are more than intervals."""
-    return (
-        _is_list(value)
-        and bool(value)
-        and all(_is_list(each) for each in value)
-        and any(len(each) > 2 for each in value)
-    )
+    """Rows of one length, of numbers that are more than intervals."""
+    rows = _is_list(value) and bool(value) and all(_is_list(each) for each in value)
+    return rows and len(value[0]) > 2 and len({len(each) for each in value}) == 1
 
 
 def _is_column(value: Any) -> bool:
@@ -177,7 +173,7 @@ def _texts(records: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
 
 
 def _matrix(rows: Sequence[Sequence[Any]], title: str) -> Table:
-    width = max(map(len, rows))
+    width = len(rows[0])
     cells = [[str(at + 1), *(said(value) for value in row)] for at, row in enumerate(rows[:MOST])]
     return Table(("", *(str(at + 1) for at in range(width))), cells, title, legend=_rest(len(rows)))
 
