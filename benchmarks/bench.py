@@ -15,6 +15,7 @@ import torch
 from click_models import click_models
 from common import Options, Row, machine
 from data import reducing, reopening, simulating
+from diagnosis import diagnosis
 from ingest import ingesting
 from large import large
 from rich.console import Console
@@ -38,6 +39,7 @@ PARTS: dict[str, Callable[[Options], list[Row]]] = {
     "naive": partial(training, method="naive"),
     "dla": partial(training, method="dla"),
     "click_models": click_models,
+    "diagnosis": diagnosis,
     "large": large,
 }
 
