@@ -13,7 +13,8 @@ from browser import Browser, browser, installed
 
 from unskew.reporting.details import detail_tables, said
 from unskew.reporting.diagnosis import HEADINGS, diagnosis_page
-from unskew.reporting.diagnosis_figures import links_figure, points_of
+from unskew.reporting.diagnosis_figures import links_figure, matrix_figure, points_of
+from unskew.reporting.figures import inline_svg
 from unskew.reporting.page import Page, markdown
 from unskew.reporting.web import html
 
@@ -196,6 +197,23 @@ def test_ranks_without_a_value_are_left_out_and_weak_links_named() -> None:
     chart = json.dumps(links_figure(found()["identifiability"]).chart.to_dict())
     assert "ranks 1 and 3, 3 documents at both, 20 clicks, weak" in chart
     assert "ranks 1 and 2, 7 documents at both, 90 clicks, weak" not in chart
+
+
+def test_a_well_known_link_is_drawn_thicker() -> None:
+    drawn = inline_svg(links_figure(found()["identifiability"]).chart, "wide", "f", 540)
+    widths = {
+        link: float(width)
+        for link, width in re.findall(r'aria-label="(ranks 1 and \d)[^>]*stroke-width="([\d.]+)"', drawn)
+    }
+    assert widths["ranks 1 and 2"] > 1.5 * widths["ranks 1 and 3"]
+
+
+def test_chance_does_not_stand_out_in_a_heat_map() -> None:
+    def fills(least: float) -> set[str]:
+        chart = matrix_figure("t", ["low", "high"], [1, 2], [[0.001, -0.001], [0.0, 0.002]], least=least).chart
+        return set(re.findall(r'role="graphics-symbol"[^>]*fill="(#\w+)"', inline_svg(chart, "wide", "f", 540)))
+
+    assert len(fills(0.1)) == 1 < len(fills(0.0))
 
 
 # ------------------------------------------------------------------------------------------- in the browser

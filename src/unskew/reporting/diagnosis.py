@@ -216,7 +216,7 @@ def _together(part: Mapping[str, Any]) -> list[Figure]:
         return []
     ranks = [f"rank {rank + 1}" for rank in range(len(part["matrix"]))]
     values = [[None if a == b else value for b, value in enumerate(row)] for a, row in enumerate(part["matrix"])]
-    return [matrix_figure("How clicks hang together", ranks, range(1, len(ranks) + 1), values)]
+    return [matrix_figure("How clicks hang together", ranks, range(1, len(ranks) + 1), values, least=0.1)]
 
 
 FIGURES: Mapping[str, Callable[[Mapping[str, Any]], list[Figure]]] = {

@@ -66,16 +66,24 @@ def curves_figure(title: str, curves: Mapping[str, Sequence[Point]], axis: str) 
 
 
 def matrix_figure(
-    title: str, levels: Sequence[str], ranks: Sequence[int], rates: Sequence[Sequence[float | None]]
+    title: str,
+    levels: Sequence[str],
+    ranks: Sequence[int],
+    rates: Sequence[Sequence[float | None]],
+    *,
+    least: float = 0.0,
 ) -> Figure:
-    """Click rates by level and rank; what stands out more is higher."""
+    """Click rates by level and rank; what stands out more is higher, and `least` or more stands out most."""
     rows = [
         {"level": level, "rank": rank, "rate": rate, "says": f"{level}, rank {rank}: {said(rate)}"}
         for level, line in zip(levels, rates, strict=True)
         for rank, rate in zip(ranks, line, strict=True)
         if rate is not None
     ]
-    colour = alt.Color("rate:Q", scale=alt.Scale(type="quantize", range=ordered(COOL, 10)), legend=None)
+    most = max([least, *(rate for line in rates for rate in line if rate is not None)]) or 1.0
+    colour = alt.Color(
+        "rate:Q", scale=alt.Scale(type="quantize", domain=[0, most], range=ordered(COOL, 10)), legend=None
+    )
     drawn = (
         alt.Chart({"values": rows})
         .mark_rect()
@@ -120,7 +128,7 @@ def links_figure(found: Mapping[str, Any]) -> Figure:
             x=x,
             y=y,
             detail="link:N",
-            strokeWidth=alt.StrokeWidth("weight:Q", scale=alt.Scale(domain=[0, 1], range=[0.6, 5]), legend=None),
+            size=alt.Size("weight:Q", scale=alt.Scale(domain=[0, 1], range=[0.6, 5]), legend=None),
             color=alt.condition("datum.weak", alt.value(NAIVE.light), alt.value(MUTED.light)),
             description="says:N",
         )  # fmt: skip
