@@ -76,6 +76,9 @@ def test_pages_that_begin_further_down_tell_no_skips() -> None:
         found = curves(tables)
     assert set(found.skip_above) == {None}
     assert found.order.value == pytest.approx(50 / 80)
+    with open_tables(log_of_patterns() | {"click": np.zeros(300, int)}) as tables:
+        nothing = curves(tables).no_click
+    assert (nothing.value, nothing.interval, nothing.reason) == (1.0, None, "no interval: all queries are alike")
 
 
 # ---- propensities ----

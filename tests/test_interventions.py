@@ -159,6 +159,8 @@ def test_contexts_with_one_curve_and_with_two(found: Interventions) -> None:
         (lambda table: {name: values[:12] for name, values in table.items()}, "fewest"),
         (lambda table: table | {"query_id": np.zeros_like(table["query_id"])}, "groups of queries"),
         (lambda table: table | {"click": np.zeros_like(table["click"])}, "0 clicks"),
+        (lambda table: table | {"click": np.ones_like(table["click"])}, "do not vary"),
+        (lambda table: table | {"position": table["position"] + 6}, "ties it to rank 1"),
     ],
 )
 def test_what_cannot_be_told_is_none_with_a_reason(change: Any, words: str) -> None:

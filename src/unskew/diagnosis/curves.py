@@ -173,6 +173,8 @@ def ratio(over: Array, under: Array, least: int) -> LogNumber:
             value, None, f"no interval: its queries fall into {used} groups, {FEWEST_BUCKETS} are the fewest"
         )
     error = float(np.sqrt(used / (used - 1) * ((over - value * under) ** 2).sum())) / total
+    if error < 1e-12:
+        return LogNumber(value, None, "no interval: all queries are alike")
     return LogNumber(value, (value - Z * error, value + Z * error))
 
 

@@ -131,7 +131,7 @@ class Interventions:
         """Why there is no curve to use."""
         if self.chosen is not None:
             return None
-        told = [reason for curve in self.curves.values() for reason in curve.reason[1:] if reason]
+        told = [reason for reason in self.curves["all_pairs"].reason[1:] if reason]
         return told[0] if told else "the log shows one position only"
 
     def to_dict(self) -> dict[str, Any]:
@@ -199,6 +199,8 @@ def _told(value: float, error: float, buckets: int, clicks: float) -> str | None
         return f"only {buckets} groups of queries tell of it; chance is told from {by.FEWEST_BUCKETS} on"
     if not np.isfinite(error) or error > by.WIDEST:
         return "too few clicks: an interval would span a factor of fifty"
+    if error < 1e-9:
+        return "clicks do not vary: everything, or always the same, was clicked"
     return None
 
 
@@ -209,8 +211,9 @@ def _curve(
     ranks, clicks = len(evidence.clicks), evidence.clicks
     seen: list[float | None] = [1.0, *[None] * (ranks - 1)]
     interval: list[tuple[float, float] | None] = [(1.0, 1.0), *[None] * (ranks - 1)]
-    few = "{:.0f} clicks on documents that were also shown elsewhere, with its neighbours; {} are the fewest"
-    reason: list[str | None] = [None, *[few.format(clicks[rank], LEAST) for rank in range(1, ranks)]]
+    where = "shuffled pages" if method == "shuffled" else "documents that were also shown elsewhere"
+    few = f"clicks on {where}, with its neighbours; {LEAST} are the fewest"
+    reason: list[str | None] = [None, *[f"{clicks[rank]:.0f} {few}" for rank in range(1, ranks)]]
     for g, pool in enumerate(pools[1:], start=1):
         for rank in pool:
             reason[rank] = told[g]
