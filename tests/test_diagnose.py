@@ -112,6 +112,8 @@ def test_mistakes_are_told_without_a_traceback(place: Path, tmp_path: Path) -> N
         unskew.diagnose(raw)
     with pytest.raises(UnskewError, match="a diagnosis, not a log"):
         unskew.diagnose(place.with_name("diagnosis"))
+    with pytest.raises(UnskewError, match="doc_id cannot be one"):
+        unskew.diagnose(place, segments=["doc_id"])
     with pytest.raises(UnskewError, match="devise"):
         unskew.diagnose(place, segments=["devise"])
     with pytest.raises(UnskewError, match=r"ends in \.json or \.csv"):

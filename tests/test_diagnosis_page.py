@@ -137,6 +137,15 @@ def test_verdicts_come_first_then_the_curve_and_what_to_do(page: Page) -> None:
     assert page.notes == ["Trust: cannot tell; random slots have 12 clicks."]
 
 
+def test_names_of_columns_are_left_as_they_are() -> None:
+    told = found()
+    told["log"]["segments"] = ["device"]
+    told["verdicts"][0]["evidence"] = "device phone gets more"
+    told["verdicts"][1]["evidence"] = "documents differ"
+    answers = diagnosis_page(told).sections[0].answers
+    assert [answer.text for answer in answers[:2]] == ["device phone gets more.", "Documents differ."]
+
+
 def test_a_log_that_tells_nothing_says_why() -> None:
     poor = found()
     poor["interventions"] |= {"chosen": None, "reason": "the log shows one position only"}

@@ -9,6 +9,7 @@ from typing import Any
 
 from unskew import __version__
 from unskew.clicks.naming import Columns
+from unskew.clicks.schema import REQUIRED
 from unskew.diagnosis.conclusion import Conclusion, conclude
 from unskew.diagnosis.curves import Curves, curves
 from unskew.diagnosis.factors import FactorEffects, factors
@@ -21,7 +22,12 @@ from unskew.diagnosis.tables import LogTables, open_tables
 from unskew.diagnosis.together import CoClicks, together
 from unskew.diagnosis.trust import TrustFit, trust
 from unskew.diagnosis.verdict import Verdict, verdicts
+from unskew.errors import ConfigError
 from unskew.types import Log
+
+TAKEN = (*REQUIRED, "shuffled", "impressions", "clicks", "results", "bucket", "first_position", "first_click")
+TAKEN += ("last_click", "clicked_positions")
+"""Names that the tables of a log have themselves."""
 
 
 @dataclass(frozen=True)
@@ -83,12 +89,21 @@ def diagnose(
     device. `models` fits click models too. `columns` says theirs for ours; `options` go to the engine.
     """
     fitted = None
-    with open_tables(source, columns=columns, segments=tuple(segments), engine=engine, **options) as tables:
+    named = _segments(segments)
+    with open_tables(source, columns=columns, segments=named, engine=engine, **options) as tables:
         found = _parts(tables, seed)
     if models:
         pages = read_pages(source, columns=columns, engine=engine, **options)
         fitted = fit_and_compare(pages, seed=seed).to_dict()
     return Diagnosis(**found, models=fitted)
+
+
+def _segments(names: Sequence[str]) -> tuple[str, ...]:
+    """Columns to tell results by, each once; not those that say what was shown."""
+    for name in names:
+        if name in TAKEN:
+            raise ConfigError(f"segments: {name} cannot be one; name a column of few kinds, such as the device")
+    return tuple(dict.fromkeys(names))
 
 
 def _parts(tables: LogTables, seed: int) -> dict[str, Any]:

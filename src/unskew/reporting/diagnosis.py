@@ -63,10 +63,13 @@ def diagnosis_page(found: Mapping[str, Any], origin: str = "", command: str = ""
 
 
 def _answers(found: Mapping[str, Any]) -> list[Answer]:
-    return [
-        Answer(_capital(each["name"]), each["state"], _sentence(each["evidence"]), _sentence(each["advice"]))
-        for each in found["verdicts"]
-    ]
+    theirs = tuple(found["log"].get("segments", ()))
+    answers = []
+    for each in found["verdicts"]:
+        evidence = each["evidence"]
+        evidence = f"{evidence}." if theirs and evidence.startswith(theirs) else _sentence(evidence)
+        answers.append(Answer(_capital(each["name"]), each["state"], evidence, _sentence(each["advice"])))
+    return answers
 
 
 def _capital(text: str) -> str:
