@@ -105,6 +105,19 @@ def test_the_json_alone_can_be_reported(written: tuple[Path, Path, Any], tmp_pat
         report([tmp_path / "other.json"])
 
 
+def test_files_are_overwritten_by_force_alone(tmp_path: Path) -> None:
+    import pyarrow as pa
+
+    tiny = pa.table({"page_id": [1], "query_id": [1], "doc_id": [1], "position": [1], "click": [0]})
+    files = {"out": tmp_path / "page.html", "json": tmp_path / "numbers.json"}
+    for path in files.values():
+        path.write_text("before")
+    with pytest.raises(UnskewError, match=r"page\.html"):
+        unskew.diagnose(tiny, **files)
+    unskew.diagnose(tiny, **files, force=True)
+    assert "before" not in [path.read_text(encoding="utf-8") for path in files.values()]
+
+
 def test_mistakes_are_told_without_a_traceback(place: Path, tmp_path: Path) -> None:
     raw = tmp_path / "log.csv"
     raw.write_text("page_id,query_id,doc_id,position,click\n1,a,x,1,0\n1,a,y,2,1\n")

@@ -19,6 +19,8 @@ from unskew.reporting.page import PAGE_FILES, Page, write_page
 from unskew.reporting.web import html
 
 FILE = "diagnosis.json"
+FILES = (".html", ".json", ".csv")
+"""How names of files end, where others are of folders."""
 DIAGNOSED = Ours(FILE, (f"{NAME}.json", f"{NAME}.csv", *PAGE_FILES))
 """What lies in a folder of a diagnosis."""
 
@@ -40,7 +42,7 @@ def diagnose(
     """
     files = [Path(each) for each in (out, json, propensities) if each is not None]
     for path in files:
-        refuse_existing(path, force=force, ours=DIAGNOSED)
+        refuse_existing(path, force=force, ours=None if path.suffix in FILES else DIAGNOSED)
     if propensities is not None and Path(propensities).suffix not in (".json", ".csv"):
         raise ConfigError(f"propensities={propensities}: give a name that ends in .json or .csv")
     found = find(source, **options)
