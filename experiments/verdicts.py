@@ -4,9 +4,9 @@
     python experiments/verdicts.py --seeds 0 4 --worlds tuning
 
 Thresholds of `diagnosis/verdict.py` were set while looking at the worlds of TUNING; those of SHOWN have other
-curves, strengths, lists, numbers of pages and seeds. A verdict is right where it says what is true of the world;
-where the log of a world cannot tell, "cannot tell" is right. One that is wrong says "present" for "absent" or the
-reverse; one that only fails to tell is counted by itself.
+curves, strengths, lists, numbers of pages and seeds, and were looked at once. A verdict is right where it says
+what is true of the world; where the log of a world cannot tell, "cannot tell" is right. One that is wrong says
+"present" for "absent" or the reverse; one that only fails to tell is counted by itself.
 """
 
 from __future__ import annotations
@@ -19,7 +19,15 @@ import numpy as np
 from common import machine
 
 from unskew.clicks.lists.synthetic import make_lists
-from unskew.clicks.simulate import Behaviour, IndividualBias, Mixture, PositionBias, TrustBias, WholePage, simulate
+from unskew.clicks.simulate import (
+    Behaviour,
+    IndividualBias,
+    Mixture,
+    PositionBias,
+    TrustBias,
+    WholePage,
+    simulate,
+)
 from unskew.diagnosis.conclusion import conclude
 from unskew.diagnosis.factors import factors
 from unskew.diagnosis.identify import identify
@@ -28,8 +36,6 @@ from unskew.diagnosis.tables import open_tables
 from unskew.diagnosis.together import together
 from unskew.diagnosis.trust import trust
 from unskew.diagnosis.verdict import BIASES, verdicts
-
-PAGED = tuple((0.9**k) * (1.0 if k < 5 else 0.3) for k in range(10))
 
 
 @dataclass(frozen=True)
@@ -40,8 +46,10 @@ class World:
     present: tuple[str, ...]
     untold: tuple[str, ...] = ()
     """What the log of this world cannot tell, whoever looks at it."""
-    either: tuple[str, ...] = ()
-    """What is present but too weak to be asked for: anything but "absent" is right."""
+    weak: tuple[str, ...] = ()
+    """What is present but weak: anything but "absent" is right."""
+    hard: tuple[str, ...] = ()
+    """What is absent but looks like something that is present: anything but "present" is right."""
     recoverable: str = "yes"
     shuffled: float = 0.5
     pages: int = 40_000
@@ -50,29 +58,71 @@ class World:
 
 PLAIN = ("position",)
 HIDDEN = ("position", "documents", "trust")
+FALLING = tuple(1 / k for k in range(1, 11))
 TUNING = {
     "unbiased": World(PositionBias(severity=0.0), ()),
     "position": World(PositionBias(), PLAIN),
     "trust": World(TrustBias(), ("position", "trust")),
-    "mixture": World(Mixture(), ("position", "people"), either=("trust",)),
-    "individual": World(IndividualBias(severity=1.0, choose="random"), ("position", "documents"), ("trust",)),
+    "mixture": World(Mixture(), ("position", "people"), weak=("trust",)),
+    "individual": World(
+        IndividualBias(severity=1.0, choose="random"),
+        ("position", "documents"),
+        hard=("trust",),
+    ),
     "page": World(WholePage(), ("position", "page")),
-    "no swaps": World(PositionBias(), (), HIDDEN, recoverable="no", shuffled=0.0),
-}
-SHOWN = {
-    "unbiased": World(PositionBias(severity=0.0, noise=0.2), (), pages=30_000, queries=200),
-    "position": World(PositionBias(curve=tuple(1 / k for k in range(1, 11)), severity=0.7), PLAIN, queries=400),
-    "trust": World(
-        TrustBias(irrelevant=tuple(0.5 / k**0.8 for k in range(1, 11)), version="published"), ("position", "trust")
+    "no swaps": World(PositionBias(), (), untold=HIDDEN, recoverable="no", shuffled=0.0),
+    "unbiased 2": World(PositionBias(severity=0.0, noise=0.2), (), pages=30_000, queries=200),
+    "position 2": World(PositionBias(curve=FALLING, severity=0.7), PLAIN, queries=400),
+    "trust 2": World(
+        TrustBias(irrelevant=tuple(0.5 * value**0.8 for value in FALLING), version="published"),
+        ("position", "trust"),
     ),
     # those who click by rank alone are too few to matter: a click at rank 10 tells 1.05 times as much
-    "mixture": World(Mixture(ratio=(1.0, 1.0, 1.0, 2.0)), ("position", "people")),
-    "individual": World(
-        IndividualBias(severity=0.8, choose="random", seed=5), ("position", "documents"), ("trust",)
+    "mixture 2": World(Mixture(ratio=(1.0, 1.0, 1.0, 2.0)), ("position", "people"), hard=("trust",)),
+    "individual 2": World(
+        IndividualBias(severity=0.8, choose="random", seed=5),
+        ("position", "documents"),
+        hard=("trust",),
     ),
-    "paged": World(PositionBias(curve=PAGED), PLAIN),
-    "page": World(WholePage(lure=(0.0, 0.3, 0.5), sees=0.5, severity=0.8), ("position", "page")),
-    "no swaps": World(TrustBias(), (), HIDDEN, recoverable="no", shuffled=0.0, pages=20_000),
+    "paged 2": World(
+        PositionBias(curve=tuple(0.9**k * (1.0 if k < 5 else 0.3) for k in range(10))),
+        PLAIN,
+    ),
+    "page 2": World(WholePage(lure=(0.0, 0.3, 0.5), sees=0.5, severity=0.8), ("position", "page")),
+    "no swaps 2": World(TrustBias(), (), untold=HIDDEN, recoverable="no", shuffled=0.0, pages=20_000),
+}
+SHOWN = {
+    "unbiased": World(PositionBias(severity=0.0, noise=0.05), (), queries=250),
+    "position": World(PositionBias(curve=tuple(0.85**k for k in range(10)), noise=0.15), PLAIN),
+    "trust": World(
+        TrustBias(irrelevant=tuple(0.55 * value for value in FALLING), severity=0.8),
+        ("position", "trust"),
+    ),
+    "mixture": World(
+        Mixture(ratio=(1.0, 2.0, 1.0, 1.0)),
+        ("position", "people"),
+        weak=("trust",),
+        pages=50_000,
+    ),
+    "individual": World(
+        IndividualBias(severity=1.2, choose="random", seed=9),
+        ("position", "documents"),
+        hard=("trust",),
+    ),
+    "paged": World(
+        PositionBias(curve=tuple(0.95**k * (1.0, 0.5)[k // 5] for k in range(10))),
+        PLAIN,
+    ),
+    "page": World(WholePage(lure=(0.0, 0.1, 0.3), sees=0.7, severity=0.6), ("position", "page")),
+    "no swaps": World(
+        Mixture(),
+        ("people",),
+        untold=HIDDEN,
+        recoverable="no",
+        shuffled=0.0,
+        pages=30_000,
+        queries=400,
+    ),
 }
 
 
@@ -82,8 +132,10 @@ def expected(world: World) -> dict[str, tuple[str, ...]]:
     for name in BIASES:
         if name in world.untold:
             right[name] = ("cannot tell",)
-        elif name in world.either:
+        elif name in world.weak:
             right[name] = ("present", "cannot tell")
+        elif name in world.hard:
+            right[name] = ("absent", "cannot tell")
         else:
             right[name] = ("present",) if name in world.present else ("absent",)
     return right
@@ -93,14 +145,26 @@ def found(world: World, seed: int) -> tuple[dict[str, str], str]:
     """What the diagnosis says of a log of this world."""
     lists = make_lists(queries=world.queries, features=20, documents=14, seed=seed)
     log = simulate(
-        lists, world.people, pages=world.pages, cutoff=10, randomized=world.shuffled, seed=seed, logger="random"
+        lists,
+        world.people,
+        pages=world.pages,
+        cutoff=10,
+        randomized=world.shuffled,
+        seed=seed,
+        logger="random",
     )
     coin = np.random.default_rng(seed).integers(0, 2, len(log.row))
     log = replace(log, columns={**log.columns, "serp_coin": np.array(["heads", "tails"])[coin]})
     segments = ["serp_coin", *(["serp_media"] if "serp_media" in log.columns else [])]
     with open_tables(log, segments=segments) as tables:
         graph = identify(tables)
-        said = verdicts(graph, click_matrix(tables), trust(tables), factors(tables), together(tables))
+        said = verdicts(
+            graph,
+            click_matrix(tables),
+            trust(tables),
+            factors(tables),
+            together(tables),
+        )
     return {one.key: one.state for one in said}, conclude(said, graph).recoverable
 
 
@@ -116,7 +180,12 @@ def main() -> None:
     print("| world | " + " | ".join(BIASES) + " | recoverable | logs with all right |")
     print("|---" * (len(BIASES) + 3) + "|")
     for name, world in worlds.items():
-        right, counts, whole, runs = expected(world), {bias: Counter() for bias in BIASES}, 0, 0
+        right, counts, whole, runs = (
+            expected(world),
+            {bias: Counter() for bias in BIASES},
+            0,
+            0,
+        )
         answers: Counter[str] = Counter()
         for seed in range(*asked.seeds):
             said, answer = found(world, seed)
@@ -133,7 +202,10 @@ def main() -> None:
                 total["wrong"] += said[bias] not in right[bias] and not untold
         cells = [", ".join(f"{status} {n}" for status, n in counts[bias].most_common()) for bias in BIASES]
         answer = ", ".join(f"{status} {n}" for status, n in answers.most_common())
-        print(f"| {name} | " + " | ".join(cells) + f" | {answer} | {whole} of {runs} |", flush=True)
+        print(
+            f"| {name} | " + " | ".join(cells) + f" | {answer} | {whole} of {runs} |",
+            flush=True,
+        )
     print(f"\n{total['right']} of {total['asked']} answers right", end=", ")
     print(f"{total['not told']} not told, {total['wrong']} wrong")
 

@@ -50,7 +50,7 @@ def test_one_command_writes_the_page_and_its_numbers(written: tuple[Path, Path, 
     assert f"Open {page}." in ended.stderr
     told = json.loads(numbers.read_text(), parse_constant=refuse)
     parts = {"log", "curves", "interventions", "matrix", "trust", "factors", "together", "identifiability"}
-    assert parts | {"models", "verdicts", "advice", "version"} <= set(told)
+    assert parts | {"models", "ordering", "verdicts", "advice", "version"} <= set(told)
     assert (told["log"]["pages"], told["models"]) == (3000, None)
     text = page.read_text(encoding="utf-8")
     assert all(f">{HEADINGS[part]}</h2>" in text for part in parts)

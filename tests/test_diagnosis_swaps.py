@@ -11,11 +11,20 @@ import pyarrow as pa
 import pytest
 
 from unskew.clicks.lists.synthetic import make_lists
-from unskew.clicks.simulate import IndividualBias, Mixture, PositionBias, TrustBias, WholePage, simulate
+from unskew.clicks.simulate import (
+    FeatureLogger,
+    IndividualBias,
+    Mixture,
+    PositionBias,
+    TrustBias,
+    WholePage,
+    simulate,
+)
 from unskew.diagnosis.conclusion import conclude
 from unskew.diagnosis.factors import factors
 from unskew.diagnosis.identify import identify, resistance
 from unskew.diagnosis.matrix import click_matrix, levels_of
+from unskew.diagnosis.ordering import rank_by_features
 from unskew.diagnosis.pairs import SwapPairs, fit_within, rank_design
 from unskew.diagnosis.tables import open_tables
 from unskew.diagnosis.together import together
@@ -261,8 +270,21 @@ def test_without_shuffled_pages_swaps_tell_of_trust(worlds):
         name: {one.key: one.state for one in verdicts(**worlds[name] | {"trust": missing[name]})}
         for name in ("position", "trust")
     }
-    assert said["position"]["trust"] == "absent"
+    assert said["position"]["trust"] != "present"
     assert said["position"]["documents"] == "cannot tell"
+
+
+def test_features_tell_the_rank_of_a_ranker_and_not_of_shuffled_pages():
+    lists = make_lists(queries=60, features=8, documents=10, seed=2)
+    ranked = simulate(lists, "position", pages=300, logger=FeatureLogger(column=0), seed=0)
+    shuffled = simulate(lists, "position", pages=300, randomized=1.0, logger="random", seed=0)
+    found = rank_by_features(ranked)
+    assert found.r2 > 0.5
+    assert found.correlation > 0.9
+    mixed = rank_by_features(shuffled)
+    assert mixed.r2 < 0.1
+    assert abs(mixed.correlation) < 0.2
+    assert rank_by_features(ranked.take(np.arange(3))).reason
 
 
 def test_ten_rows_and_one_rank_tell_nothing():

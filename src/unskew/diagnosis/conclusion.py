@@ -15,8 +15,7 @@ from unskew.diagnosis.identify import Identifiability
 from unskew.diagnosis.verdict import State, Verdict, swaps_of
 
 Answer = Literal["yes", "no", "cannot tell"]
-CURVE = "all ranks can be compared, and clicks are examination times relevance"
-NO_CURVE = "ranks cannot be compared, so there is no curve of examination to weigh by"
+CURVE = "clicks are examination times relevance, and the curve of examination is known"
 TWO_TOWERS = "clicks are examination by rank times relevance, and features do not tell the rank"
 
 
@@ -28,6 +27,7 @@ class Fitness:
     holds: bool | None
     """None where the log cannot tell."""
     why: str
+    """What they assume."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def _methods(state: dict[str, State], graph: Identifiability) -> tuple[Fitness, 
     people = None if state["people"] == "cannot tell" else state["people"] == "present"
     return (
         Fitness(("naive",), absent("position", "trust", "page"), "nothing but relevance decides over clicks"),
-        Fitness(("ipw",), simple if curve else False, CURVE if curve else NO_CURVE),
+        Fitness(("ipw",), simple if curve else False, CURVE),
         Fitness(("dla", "regression_em", "pair_debias", "additive", "pal"), simple, TWO_TOWERS),
         Fitness(
             ("affine", "tal"), absent("documents", "page"), "a slope and an offset by rank, for all documents"

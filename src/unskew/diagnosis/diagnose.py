@@ -17,6 +17,7 @@ from unskew.diagnosis.identify import Identifiability, identify
 from unskew.diagnosis.interventions import Interventions, interventions
 from unskew.diagnosis.matrix import RateMatrix, click_matrix
 from unskew.diagnosis.models import fit_and_compare, read_pages
+from unskew.diagnosis.ordering import RankByFeatures, rank_by_features
 from unskew.diagnosis.propensities import RankPropensities, propensities
 from unskew.diagnosis.tables import LogTables, open_tables
 from unskew.diagnosis.together import CoClicks, together
@@ -49,6 +50,8 @@ class Diagnosis:
     """Whether relevance can be recovered, whose assumptions hold, what to do next."""
     models: Mapping[str, Any] | None = None
     """Click models compared, where they were asked for."""
+    ordering: RankByFeatures | None = None
+    """How far features tell the rank, of a log that has features."""
 
     def to_dict(self) -> dict[str, Any]:
         """Every number of the page, for JSON."""
@@ -61,6 +64,7 @@ class Diagnosis:
             "factors": self.factors.to_dict(),
             "together": self.together.to_dict(),
             "identifiability": self.identifiability.to_dict(),
+            "ordering": None if self.ordering is None else self.ordering.to_dict(),
             "models": self.models,
             "verdicts": [each.to_dict() for each in self.verdicts],
             "conclusion": self.conclusion.to_dict(),
@@ -86,7 +90,8 @@ def diagnose(
     """Say which biases a log has, how strong, and whether they can be removed; no features, no labels needed.
 
     The log is Parquet files, a table in memory or a `Log`. `segments` are columns to tell results by, such as the
-    device. `models` fits click models too. `columns` says theirs for ours; `options` go to the engine.
+    device. `models` fits click models too. Of a `Log`, which has features, it is told how far they tell the rank.
+    `columns` says theirs for ours; `options` go to the engine.
     """
     fitted = None
     named = _segments(segments)
@@ -95,7 +100,8 @@ def diagnose(
     if models:
         pages = read_pages(source, columns=columns, engine=engine, **options)
         fitted = fit_and_compare(pages, seed=seed).to_dict()
-    return Diagnosis(**found, models=fitted)
+    ordering = rank_by_features(source, seed=seed) if isinstance(source, Log) else None
+    return Diagnosis(**found, models=fitted, ordering=ordering)
 
 
 def _segments(names: Sequence[str]) -> tuple[str, ...]:

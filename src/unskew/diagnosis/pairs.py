@@ -131,7 +131,7 @@ def read_pairs(
 
 
 def fetch_cells(tables: LogTables, by: str | None = None, *, shuffled: bool = False) -> tuple[Any, float]:
-    """Cells of pairs that have more than one, as Arrow, and the share of queries that they are of."""
+    """Cells of pairs that have more than one, as Arrow in a fixed order, and the share of queries."""
     cells: Any = tables.cells.filter(tables.cells.position <= RANKS)
     if shuffled:
         cells = cells.filter(cells.shuffled)
@@ -144,7 +144,8 @@ def fetch_cells(tables: LogTables, by: str | None = None, *, shuffled: bool = Fa
     share = min(1.0, MOST_CELLS / max(rows, 1))
     if share < 1.0:
         cells = cells.filter(cells.bucket < max(1, int(100 * share)))
-    return tables.engine.to_arrow(cells.drop("bucket")), share
+    cells = cells.drop("bucket").order_by(["query_id", "doc_id", "position", *([by] if by else [])])
+    return tables.engine.to_arrow(cells), share
 
 
 def fit_within(pairs: SwapPairs, design: Array, rounds: int = 50) -> WithinFit:

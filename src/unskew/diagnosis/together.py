@@ -91,7 +91,7 @@ def _fetched(tables: LogTables) -> Any:
         queries: Any = tables.queries
         some = queries.filter(queries.bucket < max(1, int(100 * MOST_IMPRESSIONS / rows)))
         shown = shown.semi_join(some, "query_id")
-    return tables.engine.to_arrow(shown)
+    return tables.engine.to_arrow(shown.order_by(["query_id", "page_id", "position"]))
 
 
 def _summed(left: Array, owner: Array) -> CoClicks:

@@ -5,9 +5,9 @@ The rules, with p the chance of such numbers without the bias and intervals of 9
     position     present: ranks differ within one query and document, p < 0.01, some rank by a tenth or more
                  absent: every rank is within a quarter of rank 1, by its interval
     documents    present: covariances of random slots say so (v), by more than 3.5 standard errors and 0.03
-                 absent: the interval of v ends below 0.12
+                 absent: the interval of v ends below 0.05
     trust        present: a click at lower ranks tells more (slope), by more than 3 standard errors and 0.05
-                 absent: the interval of the slope ends below 0.15
+                 (0.25 where it is not told whether documents differ); absent: its interval ends below 0.15
                  without random slots: by the matrix of levels from swaps, p < 0.01 and flatter by 0.05 or more;
                  absent where the interval of flatter lies within 0.15 of 0
                  not told where documents differ in their curves, as these look like trust
@@ -86,6 +86,11 @@ def _verdict(key: str, state: State, evidence: str, advice: str) -> Verdict:
     return Verdict(key, *BIASES[key], state, evidence, advice)
 
 
+def _chance(p: float) -> str:
+    """A p in words."""
+    return "p < 0.001" if p < 0.001 else f"p = {p:.2g}"
+
+
 def _position(found: Identifiability) -> Verdict:
     told = [(rank + 1, value) for rank, value in enumerate(found.examination) if value is not None and rank > 0]
     if found.flat is None or not told:
@@ -94,7 +99,7 @@ def _position(found: Identifiability) -> Verdict:
     low, high = found.interval[rank - 1] or (0.0, 0.0)
     said = (
         f"within one query and document, rank {rank} gets {value:.2f} times the clicks of rank 1 "
-        f"({low:.2f} to {high:.2f}); p = {found.flat:.2g} of no difference"
+        f"({low:.2f} to {high:.2f}); {_chance(found.flat)} of no difference"
     )
     inside = all(span is not None and span[0] > 0.8 and span[1] < 1.25 for span in found.interval)
     if found.flat < SURE and abs(log(value)) >= log(1.1):
@@ -123,7 +128,7 @@ def _documents(found: TrustFit) -> Verdict:
     )
     if value > 3.5 * error and value > 0.03:
         return _verdict("documents", "present", said, "use a method with a bias by document, such as lbd")
-    if value + 1.96 * error < 0.12:
+    if value + 1.96 * error < 0.05:
         return _verdict("documents", "absent", said, "one curve for all documents will do")
     return _verdict("documents", "cannot tell", said, "shuffle more pages")
 
@@ -139,7 +144,7 @@ def _trust(found: TrustFit, matrix: RateMatrix, documents: State) -> Verdict:
         f"in random slots a click at rank {found.ranks} tells {found.informative[-1]:.2f} times as much of the "
         f"document as one at rank 1; this grows with log rank by {slope:.2f} ± {1.96 * error:.2f}"
     )
-    if slope > 3 * error and slope > 0.05:
+    if slope > 3 * error and slope > (0.05 if documents == "absent" else 0.25):
         return _verdict("trust", "present", said, "use affine, or vectorization; not ipw alone")
     if slope + 1.96 * error < 0.15:
         return _verdict("trust", "absent", said, "examination times relevance will do")
@@ -154,7 +159,7 @@ def _trust_by_levels(matrix: RateMatrix, reason: str | None) -> Verdict:
     low, high = matrix.flatter_interval
     said = (
         f"clicks on documents that are clicked more fall slower with log rank by {matrix.flatter:.2f} "
-        f"({low:.2f} to {high:.2f}); p = {matrix.p:.2g} of one curve for all levels"
+        f"({low:.2f} to {high:.2f}); {_chance(matrix.p)} of one curve for all levels"
     )
     if matrix.p < SURE and low > 0 and matrix.flatter > 0.05:
         return _verdict("trust", "present", said, "use affine, or vectorization; not ipw alone")
@@ -198,9 +203,10 @@ def _effect(one: FactorEffect) -> str:
     pairs = [(value, effect) for value, effect in zip(one.values, one.effect, strict=True) if effect]
     if one.p is None or not pairs:
         falls = max((abs(value) for value in one.decay if value is not None), default=0.0)
-        return f"{one.name} changes how fast clicks fall with log rank by {falls:.2f} (p = {one.decay_p:.2g})"
+        tested = "" if one.decay_p is None else f" ({_chance(one.decay_p)})"
+        return f"{one.name} changes how fast clicks fall with log rank by {falls:.2f}{tested}"
     value, effect = max(pairs, key=lambda pair: abs(log(pair[1])))
-    return f"{one.name} {value} gets {effect:.2f} times the clicks of {one.values[0]} (p = {one.p:.2g})"
+    return f"{one.name} {value} gets {effect:.2f} times the clicks of {one.values[0]} ({_chance(one.p)})"
 
 
 def _people(found: CoClicks) -> Verdict:
