@@ -208,6 +208,16 @@ SITUATIONS: dict[str, tuple[list[str], int, list[str]]] = {
         1,
         ["--column: unknown column 'positoin'. Did you mean position?"],
     ),
+    "our column is not there, in ingest": (
+        ["ingest", "shop.parquet", "--out", "OUT", "--column", "positoin=rank"],
+        1,
+        ["unskew: --column: unknown column 'positoin'. Did you mean position?"],
+    ),
+    "no such time zone": (
+        ["ingest", "shop.parquet", "--out", "OUT", "--time-zone", "Mars"],
+        1,
+        ["unskew: --time-zone: there is no such time zone"],
+    ),
     "a pair that is none": (["split", "log.parquet", "--out", "OUT", "--column", "rank"], 2, ["position=rank"]),
     "parts where one log is wanted": (
         ["counts", "parts", "--out", "OUT"],

@@ -10,6 +10,12 @@ from unskew.checking import checked, read_toml
 from unskew.clicks.ingest.options import IngestOptions
 from unskew.errors import ConfigError
 
+ARGUMENTS = {"columns": "columns", "keep": "keep", "page": "page_columns", "time.zone": "time_zone"}
+ARGUMENTS |= {"pages.by": "by", "pages.gap": "page_gap", "positions.base": "positions_from", "rules.off": "off"}
+ARGUMENTS |= {f"positions.{name}": name for name in ("page_number", "page_size")}
+ARGUMENTS |= {name: name for name in ("max_rejected", "max_removed")}
+"""Which argument says a key of a mapping file."""
+
 
 def ingest(
     source: str | Path | Sequence[str | Path],
@@ -73,5 +79,15 @@ def ingest_options(mapping: Path | None, over: Mapping[str, Any]) -> IngestOptio
     try:
         options: IngestOptions = checked(IngestOptions, content, "")
     except ConfigError as error:
-        raise ConfigError(f"{mapping}: {error}" if mapping is not None else str(error)) from None
+        raise ConfigError(f"{mapping}: {error}" if mapping is not None else as_argument(str(error))) from None
     return options
+
+
+def as_argument(message: str) -> str:
+    """An error of a mapping file's key in the words of the argument of `ingest` that says it.
+
+    >>> as_argument("columns: unknown column 'x'"), as_argument("time.zone: there is no such time zone")
+    ("columns=: unknown column 'x'", 'time_zone=: there is no such time zone')
+    """
+    key, colon, rest = message.partition(":")
+    return f"{ARGUMENTS[key]}=:{rest}" if colon and key in ARGUMENTS else message
