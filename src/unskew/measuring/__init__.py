@@ -6,9 +6,17 @@ from unskew.measuring.clicks import interaction_metric as interaction_metric
 from unskew.measuring.clicks import listwise_click_loglikelihood_metric as listwise_click_loglikelihood_metric
 from unskew.measuring.clicks import perplexity_by_rank_metric as perplexity_by_rank_metric
 from unskew.measuring.clicks import perplexity_metric as perplexity_metric
+from unskew.measuring.counterfactual import ClickEvidence as ClickEvidence
+from unskew.measuring.counterfactual import GainEstimate as GainEstimate
+from unskew.measuring.counterfactual import Judge as Judge
+from unskew.measuring.counterfactual import LoggedPages as LoggedPages
 from unskew.measuring.counterfactual import PageNdcg as PageNdcg
+from unskew.measuring.counterfactual import RankExamination as RankExamination
+from unskew.measuring.counterfactual import missing_overlap as missing_overlap
 from unskew.measuring.counterfactual import page_ndcg_metric as page_ndcg_metric
+from unskew.measuring.counterfactual import places as places
 from unskew.measuring.counterfactual import rank_weights as rank_weights
+from unskew.measuring.counterfactual import shown_places as shown_places
 from unskew.measuring.ranked import RankedLists as RankedLists
 from unskew.measuring.ranked import rank_lists as rank_lists
 from unskew.measuring.ranking import Empty as Empty

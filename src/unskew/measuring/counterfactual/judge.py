@@ -1,0 +1,110 @@
+"""One ranking held against another on logged pages: add part after part, then ask.
+
+    judge = Judge(examination=None, metric="dcg")
+    judge.add(pages, places(scores, pages), shown_places(pages))      # once for every part of the log
+    judge.finish().sentence
+
+Every part holds whole queries, since some estimators compare displays of the same document. Only sums by cluster
+are kept (`sums`), so memory does not grow with the log.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from unskew.errors import ConfigError, DataError
+from unskew.measuring.counterfactual.contract import Estimator, PlacedPages, Question, Reading
+from unskew.measuring.counterfactual.direct import Direct, RawClicks
+from unskew.measuring.counterfactual.evidence import ClickEvidence, GainEstimate, Metric, RankExamination
+from unskew.measuring.counterfactual.pages import LoggedPages
+from unskew.measuring.counterfactual.sums import FEWEST, ClusterSums, interval_of
+from unskew.measuring.counterfactual.verdict import conclude
+from unskew.measuring.counterfactual.weighted import Weighted
+from unskew.types import Array
+
+ESTIMATORS: tuple[type[Estimator], ...] = (Direct, RawClicks, Weighted)
+"""All of them, in the order in which they are told."""
+
+
+class Judge:
+    """Adds up what logged pages say of one ranking against another."""
+
+    def __init__(
+        self,
+        *,
+        examination: RankExamination | None = None,
+        metric: Metric = "dcg",
+        at: int = 10,
+        clip: float = 10.0,
+        seed: int = 0,
+    ) -> None:
+        if at < 1 or clip < 1:
+            raise ConfigError("at and clip must be 1 or more")
+        self.asked = Question(metric, at, clip, examination)
+        self.seed, self.pages, self.changed = seed, 0, 0
+        self.estimators = [kind(self.asked) for kind in ESTIMATORS]
+        self.sums = ClusterSums()
+        self.ends: Array = np.zeros(1, int)
+
+    def add(self, pages: LoggedPages, new: Array, other: Array) -> None:
+        """Places [N] of the ranking, and of what it is held against: `shown_places`, or those of another."""
+        if not len(new) == len(other) == len(pages.position):
+            raise DataError(f"{len(new)} and {len(other)} places for {len(pages.position)} results")
+        if not len(pages):
+            return
+        part = PlacedPages(pages, np.asarray(new), np.asarray(other), self.asked)
+        found = [one.add(part) for one in self.estimators]
+        self.ends = np.cumsum([0, *(sums.shape[1] for sums in found)])
+        self.sums.add(part.clusters[0], np.concatenate(found, axis=1))
+        self.pages += len(pages)
+        self.changed += int((pages.per_page(part.new != part.other) > 0).sum())
+
+    def finish(self, level: float = 0.95, *, missing_overlap: float | None = None) -> ClickEvidence:
+        """What the pages say; intervals at this level."""
+        if not 0 < level < 1:
+            raise ConfigError("level must lie between 0 and 1")
+        if not self.pages:
+            raise DataError("there are no pages to judge by")
+        estimates, drawn = [], {}
+        draws = self.sums.draw(self.seed)
+        for number, one in enumerate(self.estimators):
+            span = slice(self.ends[number], self.ends[number + 1])
+            sums = self.sums.sums[:, span]
+            for reading in one.readings(sums.sum(axis=0)):
+                found, differences = estimate(reading, sums, draws[:, span], level)
+                estimates.append(found)
+                drawn[found.name] = differences
+        return conclude(
+            tuple(estimates), drawn, pages=self.pages, changed=self.changed, level=level, missing=missing_overlap
+        )
+
+
+def estimate(reading: Reading, sums: Array, draws: Array, level: float) -> tuple[GainEstimate, Array]:
+    """One estimate with its interval, and the difference in every draw, [R]."""
+    totals = sums.sum(axis=0)
+    clusters = int((reading.count(sums) > 0).sum())
+    known = {
+        "name": reading.name,
+        "assumes": reading.assumes,
+        "grounds": reading.grounds,
+        "unit": reading.unit,
+        "clusters": clusters,
+        "pages": int(reading.pages(totals)),
+    }
+    if reason := reading.lacks(totals):
+        return GainEstimate(**known, reason=reason), np.full(len(draws), np.nan)  # type: ignore[arg-type]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        new, other = (float(value) for value in reading.values(totals))
+        differences = np.subtract(*reading.values(draws))
+    interval = interval_of(new - other, differences, clusters, level)
+    found = GainEstimate(
+        **known,  # type: ignore[arg-type]
+        new=new,
+        other=other,
+        difference=new - other,
+        interval=interval,
+        effective=reading.effective(totals),
+        overlap=reading.overlap(totals),
+        reason="" if interval else f"fewer than {FEWEST} clusters tell of chance",
+    )
+    return found, differences

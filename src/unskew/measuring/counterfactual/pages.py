@@ -1,0 +1,223 @@
+"""Logged pages as flat arrays, the places that a ranking gives their results, and the places that they had.
+
+A page shows K results; a ranking orders the same results anew, `place` 1 to K. Place 0 stands for "at random": a
+shuffled page whose usual order is not known. Only results that were shown are ever placed.
+
+Legend: P pages, N impressions, page after page; results of page p are rows offsets[p] to offsets[p + 1].
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+
+from unskew.errors import DataError
+from unskew.types import Array, Log
+
+Clusters = Literal["visit", "query", "page"]
+"""What is drawn again for intervals."""
+FEW_QUERIES = 20
+"""Queries below which pages are drawn again in their place."""
+
+
+@dataclass(frozen=True)
+class LoggedPages:
+    """Pages as they were shown and clicked; a part of a log holds whole queries."""
+
+    offsets: Array
+    """[P + 1]."""
+    position: Array
+    """[N], the rank shown at, from 1, ascending within a page."""
+    click: Array
+    """[N], 0 or 1, or a weight from 0."""
+    shuffled: Array
+    """[N] bool, true where the slot was filled at random."""
+    query: Array
+    """[P] int, the same in pages of one query."""
+    document: Array
+    """[N] int, one number for each (query, document)."""
+    cluster: Array
+    """[P] int, what is drawn again together; the same number in every part of a log."""
+    propensity: Array | None = None
+    """[N], the logged chance that this slot showed this result."""
+
+    @classmethod
+    def from_log(cls, log: Log, *, cluster: Clusters | None = None) -> LoggedPages:
+        """Pages of a log, or of a part of it that holds whole queries.
+
+        Without `cluster` visits are drawn again where the log names them, else queries, else pages where there are
+        few queries. Parts of one log need to be told, since each has few queries of its own.
+        """
+        shuffled = np.zeros(len(log.row), bool) if log.randomized is None else np.asarray(log.randomized, bool)
+        propensity = log.columns.get("propensity")
+        return cls(
+            offsets=log.offsets,
+            position=log.position.astype(np.int64),
+            click=log.click.astype(np.float64),
+            shuffled=shuffled,
+            query=log.query,
+            document=log.row,
+            cluster=clusters_of(log, cluster or usual_cluster(log)),
+            propensity=None if propensity is None else _checked_chances(propensity),
+        )
+
+    def __len__(self) -> int:
+        return len(self.query)
+
+    @cached_property
+    def sizes(self) -> Array:
+        """Results per page, [P]."""
+        sizes: Array = np.diff(self.offsets)
+        return sizes
+
+    @cached_property
+    def page(self) -> Array:
+        """The page of each impression, [N]."""
+        return np.repeat(np.arange(len(self)), self.sizes)
+
+    def per_page(self, values: Array) -> Array:
+        """Values [N] added up by page, [P]."""
+        return np.bincount(self.page, weights=values, minlength=len(self))
+
+    def take(self, pages: Array) -> LoggedPages:
+        """The given pages (indices or a boolean mask), in that order."""
+        pages = np.flatnonzero(pages) if pages.dtype == bool else pages
+        sizes = self.sizes[pages]
+        offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        rows = np.repeat(self.offsets[pages] - offsets[:-1], sizes) + np.arange(offsets[-1])
+        return LoggedPages(
+            offsets,
+            self.position[rows],
+            self.click[rows],
+            self.shuffled[rows],
+            self.query[pages],
+            self.document[rows],
+            self.cluster[pages],
+            None if self.propensity is None else self.propensity[rows],
+        )
+
+
+def places(scores: Array, pages: LoggedPages) -> Array:
+    """Places [N] from 1 by descending score within each page; ties go by document, never by the rank shown.
+
+    >>> page = LoggedPages(np.array([0, 3]), np.arange(1, 4), np.zeros(3), np.zeros(3, bool),
+    ...                    np.array([0]), np.array([5, 9, 7]), np.array([0]))
+    >>> places(np.array([0.1, 0.4, 0.4]), page).tolist()
+    [3, 2, 1]
+    """
+    scores = np.asarray(scores, np.float64)
+    if scores.shape != pages.position.shape:
+        raise DataError(f"{scores.shape} scores for {len(pages.position)} results")
+    if np.isnan(scores).any():
+        raise DataError("a score is missing", hint="score every result of the pages")
+    return _ranked(-scores, pages)
+
+
+def shown_places(pages: LoggedPages) -> Array:
+    """The order that people usually see, [N]: as logged, and on pages with random slots that of the other pages.
+
+    Results of such a page stand as they do on the query's other pages, on average; where one is shown nowhere
+    else, the whole page is at random, 0.
+
+    >>> page = LoggedPages(np.array([0, 2, 4]), np.array([1, 2, 1, 2]), np.zeros(4), np.arange(4) > 1,
+    ...                    np.array([0, 0]), np.array([5, 9, 9, 5]), np.array([0, 1]))
+    >>> shown_places(page).tolist()
+    [1, 2, 2, 1]
+    """
+    random = np.bincount(pages.page, weights=pages.shuffled, minlength=len(pages))[pages.page] > 0
+    as_logged = np.arange(len(pages.page)) - pages.offsets[pages.page] + 1
+    if not random.any():
+        return as_logged
+    total, shown = (
+        np.bincount(pages.document, weights=each, minlength=1)[pages.document]
+        for each in (np.where(random, 0, pages.position), ~random)
+    )
+    unknown = np.bincount(pages.page, weights=shown == 0, minlength=len(pages))[pages.page] > 0
+    usual = _ranked(total / np.maximum(shown, 1), pages)
+    return np.where(random, np.where(unknown, 0, usual), as_logged)
+
+
+def missing_overlap(scores: Array, pages: LoggedPages, at: int = 10) -> tuple[int, int]:
+    """Of the first `at` that a ranking [N] would pick from all documents shown for a query: not on the page; all.
+
+    A page of n results counts with the first min(at, n). Add up over parts; the ratio is the share that clicks on
+    these pages say nothing of.
+    """
+    first = np.unique(pages.document, return_index=True)[1]
+    query = pages.query[pages.page][first]
+    order = np.lexsort((pages.document[first], -np.asarray(scores)[first], query))
+    starts = np.flatnonzero(np.diff(query[order], prepend=-1) != 0)
+    rank = np.arange(len(order)) - np.repeat(starts, np.diff([*starts, len(order)]))
+    picked = np.full(int(pages.document.max(initial=0)) + 1, np.iinfo(np.int64).max)
+    picked[pages.document[first][order]] = rank
+    wanted = np.minimum(pages.sizes, at)
+    found = int((picked[pages.document] < wanted[pages.page]).sum())
+    return int(wanted.sum()) - found, int(wanted.sum())
+
+
+def usual_cluster(log: Log) -> Clusters:
+    """What to draw again, by what the log has."""
+    if "visit_id" in log.columns:
+        return "visit"
+    return "query" if len(np.unique(log.query)) >= FEW_QUERIES else "page"
+
+
+def clusters_of(log: Log, kind: Clusters) -> Array:
+    """The cluster of every page, [P] int64; a name has the same number in every part of a log."""
+    if kind == "visit":
+        if "visit_id" not in log.columns:
+            raise DataError("the log names no visits", hint="`unskew split` finds them, or draw queries again")
+        return stable_codes(log.columns["visit_id"][log.offsets[:-1]])
+    if kind == "query":
+        return stable_codes(np.asarray(log.lists.query_ids)[log.query])
+    if "page_id" in log.columns:
+        return stable_codes(log.columns["page_id"][log.offsets[:-1]])
+    return np.arange(len(log), dtype=np.int64)
+
+
+def stable_codes(names: Array) -> Array:
+    """Ids as numbers that depend on nothing else: whole numbers as they are, others by a checksum.
+
+    >>> stable_codes(np.array([7, 3])).tolist(), stable_codes(np.array(["b", "a", "b"])).tolist()
+    ([7, 3], [1908338681, 3904355907, 1908338681])
+    """
+    if names.dtype.kind in "iu":
+        return names.astype(np.int64)
+    values, inverse = np.unique(names.astype(str), return_inverse=True)
+    codes: Array = np.array([zlib.crc32(value.encode()) for value in values], np.int64)[inverse]
+    return codes
+
+
+def _ranked(keys: Array, pages: LoggedPages) -> Array:
+    """Places [N] by ascending key within each page, ties by document."""
+    width = int(pages.sizes.max(initial=0))
+    place = np.empty(len(keys), np.int64)
+    if width * len(pages) > 4 * len(keys) + 1000:  # padding would cost more than it saves
+        order = np.lexsort((pages.document, keys, pages.page))
+        place[order] = np.arange(len(keys)) - pages.offsets[pages.page] + 1
+        return place
+    inside = np.arange(width) < pages.sizes[:, None]  # [P, K]
+    padded, document = np.full(inside.shape, np.inf), np.full(inside.shape, np.iinfo(np.int64).max)
+    padded[inside], document[inside] = np.minimum(keys, np.finfo(float).max), pages.document
+    order = np.argsort(document, axis=1, kind="stable")
+    order = np.take_along_axis(
+        order, np.argsort(np.take_along_axis(padded, order, 1), axis=1, kind="stable"), axis=1
+    )
+    table = np.empty(inside.shape, np.int64)
+    np.put_along_axis(table, order, np.broadcast_to(np.arange(1, width + 1), order.shape), axis=1)
+    place[:] = table[inside]
+    return place
+
+
+def _checked_chances(propensity: Array) -> Array:
+    chances = np.asarray(propensity, np.float64)
+    if not ((chances > 0) & (chances <= 1)).all():
+        raise DataError(
+            "column propensity must be the chance that the slot showed its result, above 0 and at most 1",
+            hint="leave the column out, or give every impression its chance",
+        )
+    return chances

@@ -1,0 +1,185 @@
+"""What a ranking is worth by logged clicks: places, sums in any cut, estimates by hand and on average."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from unskew.errors import DataError
+from unskew.measuring import Judge, LoggedPages, RankExamination, missing_overlap, places, shown_places
+from unskew.measuring.counterfactual.sums import MOST, ClusterSums
+
+D = [1 / math.log2(1 + place) for place in range(1, 11)]
+"""Discounts of places 1, 2, ..."""
+
+
+def pages_of(rows, *, shuffled=(), clusters=None, chances=None):
+    """Pages from (query, [(document, click), ...]), in the order shown; `shuffled` are numbers of pages."""
+    sizes = [len(results) for _, results in rows]
+    flat = [pair for _, results in rows for pair in results]
+    return LoggedPages(
+        offsets=np.concatenate([[0], np.cumsum(sizes)]),
+        position=np.concatenate([np.arange(1, size + 1) for size in sizes]),
+        click=np.array([float(click) for _, click in flat]),
+        shuffled=np.repeat([number in shuffled for number in range(len(rows))], sizes),
+        query=np.array([query for query, _ in rows]),
+        document=np.array([document for document, _ in flat]),
+        cluster=np.arange(len(rows)) if clusters is None else np.array(clusters),
+        propensity=None if chances is None else np.array(chances),
+    )
+
+
+def judged(pages, new, other=None, **asked):
+    judge = Judge(**asked)
+    judge.add(pages, np.asarray(new), shown_places(pages) if other is None else np.asarray(other))
+    return judge.finish()
+
+
+def drawn_pages(seed, queries=30, pages=600, ranks=5, shuffled=0.3):
+    """Pages of a position-based user: relevance by document, theta 1/k, the same order but for shuffled pages."""
+    rng = np.random.default_rng(seed)
+    relevance = rng.uniform(0.1, 0.9, (queries, ranks))
+    query = rng.integers(queries, size=pages)
+    random = rng.random(pages) < shuffled
+    order = np.where(random[:, None], rng.random((pages, ranks)).argsort(axis=1), np.arange(ranks))
+    chance = np.take_along_axis(relevance[query], order, 1) / np.arange(1, ranks + 1)
+    found = LoggedPages(
+        offsets=np.arange(pages + 1) * ranks,
+        position=np.tile(np.arange(1, ranks + 1), pages),
+        click=(rng.random((pages, ranks)) < chance).astype(float).ravel(),
+        shuffled=np.repeat(random, ranks),
+        query=query,
+        document=(query[:, None] * ranks + order).ravel(),
+        cluster=query,
+    )
+    return found, relevance.ravel()
+
+
+def test_places_go_by_score_then_document_never_by_rank() -> None:
+    pages = pages_of([(0, [(4, 0), (2, 1), (3, 0)]), (1, [(9, 0)])])
+    assert places(np.array([0.0, 0.0, 1.0, 5.0]), pages).tolist() == [3, 2, 1, 1]
+    with pytest.raises(DataError, match="missing"):
+        places(np.array([0.0, np.nan, 1.0, 5.0]), pages)
+
+
+def test_places_of_very_uneven_pages_are_those_of_padded_ones() -> None:
+    rng = np.random.default_rng(0)
+    long = [(0, [(k, 0) for k in range(200)])] + [
+        (1 + k, [(500 + 2 * k, 0), (501 + 2 * k, 0)]) for k in range(300)
+    ]
+    uneven, even = pages_of(long), pages_of(long[1:])
+    scores = rng.integers(0, 3, 800).astype(float)
+    assert places(scores, uneven)[200:].tolist() == places(scores[200:], even).tolist()
+
+
+def test_a_shuffled_page_is_held_against_the_usual_order() -> None:
+    rows = [(0, [(1, 0), (2, 0), (3, 0)]), (0, [(3, 1), (1, 0), (2, 0)]), (1, [(8, 0), (7, 1)])]
+    pages = pages_of(rows, shuffled={1, 2})
+    assert shown_places(pages).tolist() == [1, 2, 3, 3, 1, 2, 0, 0]
+
+
+def test_missing_overlap_counts_picks_that_a_page_lacks() -> None:
+    pages = pages_of([(0, [(1, 0), (2, 0)]), (0, [(1, 0), (3, 0)])])
+    scores = np.array([0.5, 0.1, 0.5, 0.9])  # of 1, 2, 1, 3: the first two of the query are 3 and 1
+    assert missing_overlap(scores, pages) == (1, 4)
+
+
+def test_direct_and_raw_clicks_by_hand() -> None:
+    rows = [(0, [(1, 1), (2, 0)]), (0, [(2, 1), (1, 0)])] * 20
+    pages = pages_of(rows, shuffled=set(range(1, 40, 2)))
+    found = judged(pages, [2, 1, 1, 2] * 20)  # document 2 first
+    direct, raw = found["direct"], found["clicks"]
+    assert (direct.new, direct.other) == pytest.approx((D[0], D[1]))  # shuffled pages click 2
+    assert (raw.new, raw.other) == pytest.approx((D[1], D[0]))
+    assert direct.interval == pytest.approx((D[0] - D[1],) * 2)
+    assert (found.verdict, found.decided_by) == ("better", ("direct",))
+
+
+def test_at_random_counts_the_mean_over_all_places() -> None:
+    rows = [(query, [(2 * query, 1), (2 * query + 1, 0)]) for query in range(30)]
+    found = judged(pages_of(rows, shuffled=set(range(30))), [1, 2] * 30)["direct"]
+    assert (found.new, found.other) == pytest.approx((1.0, (D[0] + D[1]) / 2))
+
+
+def test_weighted_clicks_by_hand() -> None:
+    rows = [(0, [(1, 1), (2, 0), (3, 1)])] * 12 + [(0, [(1, 0), (2, 1), (3, 0)])] * 12
+    pages = pages_of(rows)
+    curve = RankExamination(np.array([1.0, 0.5, 0.04]), "file")
+    found = judged(pages, [3, 2, 1] * 24, examination=curve, clip=10.0)
+    new = (12 * D[2] + 12 * 25 * D[0] + 12 * 2 * D[1]) / 24
+    other = (12 * D[0] + 12 * 25 * D[2] + 12 * 2 * D[1]) / 24
+    assert (found["ips"].new, found["ips"].other) == pytest.approx((new, other))
+    assert found["ips"].effective == pytest.approx((12 + 12 * 25 + 24) ** 2 / (12 + 12 * 625 + 48))
+    clipped = (12 * D[2] + 12 * 10 * D[0] + 12 * 2 * D[1]) / 24
+    assert found["clipped"].new == pytest.approx(clipped)
+    assert found["clipped"].overlap == pytest.approx((12 + 120 + 24) / (12 + 300 + 24))
+    assert found["snips"].new == pytest.approx(24 * new / (12 + 300 + 24))
+
+
+def test_expected_clicks_move_a_click_to_its_new_rank() -> None:
+    pages = pages_of([(0, [(1, 0), (2, 1)])] * 30)
+    curve = RankExamination(np.array([1.0, 0.5]), "file")
+    found = judged(pages, [2, 1] * 30, examination=curve, metric="clicks")["ips"]
+    assert (found.new, found.other) == pytest.approx((2.0, 1.0))
+
+
+def test_without_examination_or_shuffled_pages_there_is_no_number_but_a_reason() -> None:
+    found = judged(pages_of([(0, [(1, 0), (2, 1)])] * 30), [2, 1] * 30)
+    assert found["ips"].difference is None
+    assert "examination" in found["ips"].reason
+    assert found["direct"].difference is None
+    assert "shuffled" in found["direct"].reason
+    assert found.verdict == "cannot tell"
+
+
+def test_examination_is_measured_on_shuffled_pages() -> None:
+    pages, relevance = drawn_pages(1, queries=40, pages=40_000, shuffled=0.5)
+    found = judged(pages, places(relevance[pages.document], pages))["ips"]
+    truth = relevance.reshape(-1, 5)
+    best = (-np.sort(-truth, axis=1) * D[:5]).sum(axis=1).mean()
+    assert found.new == pytest.approx(best, rel=0.03)
+    assert found.other == pytest.approx((truth * D[:5]).sum(axis=1).mean(), rel=0.03)
+
+
+@settings(deadline=None, max_examples=15)
+@given(st.integers(0, 10_000))
+def test_a_ranking_against_itself_is_0_without_doubt(seed: int) -> None:
+    pages, _ = drawn_pages(seed, pages=200)
+    place = places(np.random.default_rng(seed).random(150)[pages.document], pages)
+    found = judged(pages, place, place)
+    assert all(one.difference == 0 and one.interval == (0, 0) for one in found.estimates if not one.reason)
+    assert found.verdict == "cannot tell"
+    assert "alike" in found.sentence
+
+
+@settings(deadline=None, max_examples=15)
+@given(st.integers(0, 10_000), st.integers(1, 29))
+def test_any_cut_by_queries_and_any_order_of_pages_say_the_same(seed: int, cut: int) -> None:
+    pages, _ = drawn_pages(seed, pages=300)
+    rng = np.random.default_rng(seed)
+    score = rng.random(150)
+    whole = judged(pages, places(score[pages.document], pages))
+    judge = Judge()
+    for some in (pages.query < cut, pages.query >= cut):
+        part = pages.take(rng.permutation(np.flatnonzero(some)))
+        judge.add(part, places(score[part.document], part), shown_places(part))
+    for one, other in zip(whole.estimates, judge.finish().estimates, strict=True):
+        assert one.reason == other.reason
+        if not one.reason:
+            assert (one.difference, *one.interval) == pytest.approx((other.difference, *other.interval), abs=1e-9)
+
+
+def test_many_clusters_become_buckets_whatever_the_order() -> None:
+    rng = np.random.default_rng(0)
+    ids, values = rng.integers(0, 10**9, 5000), rng.random((5000, 2))
+    one, other = ClusterSums(), ClusterSums()
+    one.add(ids, values)
+    for some in np.array_split(rng.permutation(5000), 7):
+        other.add(ids[some], values[some])
+    assert len(one) == len(other) <= MOST
+    np.testing.assert_allclose(one.sums, other.sums)
+    np.testing.assert_allclose(one.totals, values.sum(axis=0))
