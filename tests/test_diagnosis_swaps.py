@@ -23,6 +23,7 @@ from unskew.clicks.simulate import (
 from unskew.diagnosis.conclusion import conclude
 from unskew.diagnosis.factors import factors
 from unskew.diagnosis.identify import identify, resistance
+from unskew.diagnosis.labels import read_labels
 from unskew.diagnosis.matrix import click_matrix, levels_of
 from unskew.diagnosis.ordering import rank_by_features
 from unskew.diagnosis.pairs import SwapPairs, fit_within, rank_design
@@ -177,8 +178,8 @@ def test_levels_from_labels_are_plain_rates():
     click = rng.random(30_000) < (label + 1) / 4 / rank
     columns = {"page_id": np.arange(30_000), "query_id": label, "doc_id": label, "position": rank}
     made = pa.table({**columns, "click": click.astype(int), "label": label})
-    with open_tables(made, segments=["label"]) as tables:
-        found = click_matrix(tables, labels="label", draws=99)
+    with open_tables(made) as tables:
+        found = click_matrix(tables, labels=read_labels(tables), draws=99)
     assert found.levels == ("0", "1", "2")
     assert found.p > 0.01
     assert found.by == "labels"

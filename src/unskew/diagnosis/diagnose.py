@@ -13,18 +13,20 @@ from unskew.clicks.schema import REQUIRED
 from unskew.diagnosis.conclusion import Conclusion, conclude
 from unskew.diagnosis.curves import Curves, curves
 from unskew.diagnosis.factors import FactorEffects, factors
+from unskew.diagnosis.featured import lists_of, rows_of_tables
 from unskew.diagnosis.identify import Identifiability, identify
 from unskew.diagnosis.interventions import Interventions, interventions
+from unskew.diagnosis.labels import read_labels
 from unskew.diagnosis.matrix import RateMatrix, click_matrix
 from unskew.diagnosis.models import fit_and_compare, read_pages
-from unskew.diagnosis.ordering import RankByFeatures, rank_by_features
+from unskew.diagnosis.ordering import RankByFeatures, rank_by_features, with_features
 from unskew.diagnosis.propensities import RankPropensities, propensities
 from unskew.diagnosis.tables import LogTables, open_tables
 from unskew.diagnosis.together import CoClicks, together
 from unskew.diagnosis.trust import TrustFit, trust
 from unskew.diagnosis.verdict import Verdict, verdicts
 from unskew.errors import ConfigError
-from unskew.types import Log
+from unskew.types import Lists, Log
 
 TAKEN = (*REQUIRED, "shuffled", "impressions", "clicks", "results", "bucket", "first_position", "first_click")
 TAKEN += ("last_click", "clicked_positions")
@@ -52,6 +54,8 @@ class Diagnosis:
     """Click models compared, where they were asked for."""
     ordering: RankByFeatures | None = None
     """How far features tell the rank, of a log that has features."""
+    judged: RateMatrix | None = None
+    """Click rates by label and rank, of a log that has labels."""
 
     def to_dict(self) -> dict[str, Any]:
         """Every number of the page, for JSON."""
@@ -60,6 +64,7 @@ class Diagnosis:
             "curves": self.curves.to_dict(),
             "interventions": self.interventions.to_dict(),
             "matrix": self.matrix.to_dict(),
+            "judged": None if self.judged is None else self.judged.to_dict(),
             "trust": self.trust.to_dict(),
             "factors": self.factors.to_dict(),
             "together": self.together.to_dict(),
@@ -81,27 +86,43 @@ def diagnose(
     source: Log | Path | str | Any,
     *,
     segments: Sequence[str] = (),
+    serp: bool = True,
+    features: Any = None,
+    labels: Any = None,
     models: bool = False,
     columns: Columns | None = None,
+    feature_columns: Columns | None = None,
     engine: str = "duckdb",
     seed: int = 0,
     **options: Any,
 ) -> Diagnosis:
     """Say which biases a log has, how strong, and whether they can be removed; no features, no labels needed.
 
-    The log is Parquet files, a table in memory or a `Log`. `segments` are columns to tell results by, such as the
-    device. `models` fits click models too. Of a `Log`, which has features, it is told how far they tell the rank.
-    `columns` says theirs for ours; `options` go to the engine.
+    The log is Parquet files, a table in memory or a `Log`. Results are told apart by its serp_* columns, unless
+    `serp` is off, and by the columns that `segments` names, such as the device. With `features`, as `learn` takes
+    them, or of a `Log`, which has some, it is told how far they tell the rank. `labels` are a table or file of
+    query_id, doc_id and label; those in the log are found. `models` fits click models too. `columns` says theirs
+    for ours, `feature_columns` the same in `features` where it differs; `options` go to the engine.
     """
     fitted = None
     named = _segments(segments)
-    with open_tables(source, columns=columns, segments=named, engine=engine, **options) as tables:
-        found = _parts(tables, seed)
+    if features is not None and isinstance(source, Log):
+        raise ConfigError("features: a Log has its own; leave them out")
+    with open_tables(source, columns=columns, segments=named, serp=serp, engine=engine, **options) as tables:
+        documents = None if features is None else lists_of(tables, features, feature_columns or columns)
+        judged = read_labels(tables, labels, columns)
+        found = _parts(tables, documents, seed)
+        by_label = None if judged is None else click_matrix(tables, labels=judged, seed=seed)
+        ordering = None if documents is None else rank_by_features(rows_of_tables(tables, documents), seed=seed)
     if models:
         pages = read_pages(source, columns=columns, engine=engine, **options)
         fitted = fit_and_compare(pages, seed=seed).to_dict()
-    ordering = rank_by_features(source, seed=seed) if isinstance(source, Log) else None
-    return Diagnosis(**found, models=fitted, ordering=ordering)
+    if isinstance(source, Log):
+        ordering = rank_by_features(source, seed=seed)
+    if ordering is not None:
+        connected = found["identifiability"].connected
+        found["conclusion"] = with_features(found["conclusion"], ordering, connected=connected)
+    return Diagnosis(**found, models=fitted, ordering=ordering, judged=by_label)
 
 
 def _segments(names: Sequence[str]) -> tuple[str, ...]:
@@ -112,13 +133,14 @@ def _segments(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def _parts(tables: LogTables, seed: int) -> dict[str, Any]:
+def _parts(tables: LogTables, documents: Lists | None, seed: int) -> dict[str, Any]:
     """Every part that tables tell, and what follows from all."""
     matrix, trusted, effects = click_matrix(tables, seed=seed), trust(tables), factors(tables)
     hanging, graph = together(tables), identify(tables)
     judged = verdicts(graph, matrix, trusted, effects, hanging)
+    told = {"segments": list(tables.segments), "left_out": dict(tables.left_out)}
     return {
-        "log": {"name": tables.place, **tables.facts, "segments": list(tables.segments)},
+        "log": {"name": tables.place, **tables.facts, **told},
         "curves": curves(tables),
         "interventions": interventions(tables),
         "matrix": matrix,

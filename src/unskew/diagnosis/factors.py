@@ -5,9 +5,10 @@ For a column with values v, beside a term for every rank k, within query-documen
     E[clicks] = n g_p θ_k exp(δ_v)                    the column changes how often a result is clicked
     E[clicks] = n g_p θ_k exp(δ_v + s_v log k)        and how fast clicks fall with the rank
 
-δ is told only by pairs seen under several values; s by all. Each is tested by a Wald chi-square with errors added
-up by query; p is multiplied by the number of tests (Bonferroni). A column that never varies within a pair may
-still be the document itself: its δ is not told, and s is not its doing alone.
+δ is told only by pairs seen under several values; s by all; neither is where the rank says which value it is.
+Each is tested by a Wald chi-square with errors added up by query; p is multiplied by the number of tests
+(Bonferroni). A column that never varies within a pair may still be the document itself: its δ is not told, and s
+is not its doing alone.
 """
 
 from __future__ import annotations
@@ -90,8 +91,15 @@ def _factor(tables: LogTables, name: str, tests: int) -> FactorEffect:
         return _untold(name, values, "too few documents were seen under two ranks or values")
     level = _levels(pairs, ranks, values, tests)
     decay = _decays(pairs, ranks, values, tests)
-    reason = None if level[2] is not None else f"{name} hardly varies within one query and document"
+    reason = None if level[2] is not None else _hidden(name, several)
     return FactorEffect(name, values, *level, *decay, several, reason)
+
+
+def _hidden(name: str, several: int) -> str:
+    """Why nothing is told of a column that has values enough."""
+    if several:
+        return f"{name} follows from the rank, or hardly varies at one rank for one query and document"
+    return f"{name} never varies within one query and document"
 
 
 def _untold(name: str, values: tuple[str, ...], reason: str) -> FactorEffect:
@@ -123,6 +131,12 @@ def _decays(pairs: SwapPairs, ranks: int, values: tuple[str, ...], tests: int) -
     return _told(pairs, np.hstack([plain, level]), slope, told, values, tests, exponent=False)
 
 
+def _told_apart(information: Array, first: int) -> bool:
+    """Whether coefficients from `first` on follow from clicks, and not from others: e is in the span of J."""
+    spanned = np.linalg.pinv(information, hermitian=True, rcond=1e-9) @ information
+    return bool((np.diag(spanned)[first:] > 1 - 1e-6).all())
+
+
 def _rank_terms(ranks: int, values: int) -> Array:
     """Terms of ranks that all values share."""
     return np.vstack([rank_design(ranks, np.arange(ranks))] * values)
@@ -151,8 +165,10 @@ def _told(
     if not told or len(np.unique(pairs.cluster)) < 10:
         return tuple(effect), tuple(interval), None
     shape = np.exp if exponent else np.asarray
-    fit = fit_within(pairs, np.hstack([plain, terms]))
-    first = plain.shape[1]
+    design, first = np.hstack([plain, terms]), plain.shape[1]
+    fit = fit_within(pairs, design)
+    if not _told_apart(design.T @ fit.information @ design, first):
+        return tuple(effect), tuple(interval), None
     effect[0], interval[0] = float(shape(0.0)), (float(shape(0.0)),) * 2
     for column, number in enumerate(told):
         b, error = float(fit.b[first + column]), fit.error(first + column)

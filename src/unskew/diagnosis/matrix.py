@@ -28,6 +28,8 @@ from unskew.diagnosis.pairs import SwapPairs, fit_within, rank_design, read_pair
 from unskew.types import Array
 
 if TYPE_CHECKING:
+    from ibis.expr.types import Table
+
     from unskew.diagnosis.tables import LogTables
 
 DRAWS = 199
@@ -74,8 +76,10 @@ class RateMatrix:
         return asdict(self)
 
 
-def click_matrix(tables: LogTables, *, labels: str | None = None, draws: int = DRAWS, seed: int = 0) -> RateMatrix:
-    """The matrix of a log; `labels` names the column of labels, one of the segments of the tables."""
+def click_matrix(
+    tables: LogTables, *, labels: Table | None = None, draws: int = DRAWS, seed: int = 0
+) -> RateMatrix:
+    """The matrix of a log; `labels` has query_id, doc_id and label of those that were judged (`read_labels`)."""
     if labels is None:
         return _by_swaps(read_pairs(tables), draws, seed)
     return _by_labels(tables, labels, draws, seed)
@@ -85,18 +89,18 @@ def _nothing(by: str, reason: str) -> RateMatrix:
     return RateMatrix((), (), (), (), (), (), None, None, None, None, None, by, reason)
 
 
-def _by_labels(tables: LogTables, labels: str, draws: int, seed: int) -> RateMatrix:
+def _by_labels(tables: LogTables, labels: Table, draws: int, seed: int) -> RateMatrix:
     """Levels are labels: a "pair" is a label, whose rates stand for all documents of it."""
-    cells: Any = tables.cells
-    counted = cells.group_by([labels, "position"]).agg(shown=cells.impressions.sum(), clicks=cells.clicks.sum())
-    rows = [row for row in tables.engine.rows(counted) if row["position"] <= 10 and row[labels] != "(missing)"]
-    names = sorted({row[labels] for row in rows}, key=_as_number)
+    cells: Any = tables.cells.join(labels, ["query_id", "doc_id"])
+    counted = cells.group_by(["label", "position"]).agg(shown=cells.impressions.sum(), clicks=cells.clicks.sum())
+    rows = [row for row in tables.engine.rows(counted) if row["position"] <= 10]
+    names = sorted({row["label"] for row in rows}, key=_as_number)
     if len(names) < 2:
-        return _nothing("labels", f"{labels} has fewer than two values")
+        return _nothing("labels", "labels of what was shown have fewer than two values")
     size = (len(names), max(int(row["position"]) for row in rows))
     shown, clicks = np.zeros(size), np.zeros(size)
     for row in rows:
-        at = names.index(row[labels]), int(row["position"]) - 1
+        at = names.index(row["label"]), int(row["position"]) - 1
         shown[at], clicks[at] = float(row["shown"]), float(row["clicks"])
     pairs = SwapPairs(shown, clicks, np.arange(len(names)), len(names))
     return _tested(pairs, np.arange(len(names)), tuple(str(name) for name in names), "labels", draws, seed)

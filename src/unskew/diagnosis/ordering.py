@@ -2,28 +2,39 @@
 
 A method that explains clicks by features and by rank, each by itself, can tell them apart only where documents
 with the same features were shown at different ranks (M. Chen et al., "Identifiability matters", ICML 2024). A
-ridge regression from features to log rank, fitted on half of the queries and tried on the others, says how much
-of the rank features tell: R² and the rank correlation within pages, both out of sample.
+ridge regression and boosted trees from features to log rank, fitted on half of the queries and tried on the
+others, say how much of the rank features tell: R² and the rank correlation within pages, both out of sample, of
+whichever of the two does better.
 
-Features are taken relative to their mean in the page and in units of their deviation. What trees would find beyond
-a line is not seen: R² is a lower bound.
+Numbers are taken relative to their mean in the page and in units of their deviation; trees get them as they are
+too. What a larger model would find beyond that is not seen: R² is a lower bound.
+
+Legend: N results, D features.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from unskew.diagnosis.conclusion import Conclusion, Fitness
+from unskew.diagnosis.featured import FeaturedRows, rows_of_log
 from unskew.types import Array, Log
 
-MOST_PAGES = 5000
-"""Pages that are looked at, drawn at random."""
 LEAST_QUERIES = 20
 """Queries below which nothing is said."""
+LEAST_AT_RANK = 20
+"""Results at a rank below which it is not drawn."""
 RIDGE = 1.0
 """Penalty on coefficients, beside sums of squares over results."""
+TREES = {"objective": "regression", "num_leaves": 15, "learning_rate": 0.1, "min_data_in_leaf": 20}
+ROUNDS = 80
+MUCH, LITTLE = 0.8, 0.2
+"""Rank correlation from which on the rank counts as a function of the features, and below which it does not."""
+TWO_TOWERS = "dla"
+"""One of the methods that explain clicks by features and by rank."""
 
 
 @dataclass(frozen=True)
@@ -37,34 +48,83 @@ class RankByFeatures:
     pages: int
     reason: str | None = None
     """Why nothing is said."""
+    by: str = ""
+    """What told it best: "a line" or "trees"."""
+    predicted: tuple[float | None, ...] = ()
+    """Mean place in the page by features, for what was shown at ranks 1, 2, ...; the rank if they tell it."""
+    spread: tuple[tuple[float, float] | None, ...] = ()
+    """Where the middle half of these places lies."""
 
     def to_dict(self) -> dict[str, Any]:
         """Every number, for JSON."""
         return asdict(self)
 
 
-def rank_by_features(log: Log, *, seed: int = 0) -> RankByFeatures:
-    """How well the features of a log's documents tell the ranks that they were shown at."""
-    rng = np.random.default_rng(seed)
-    several = np.flatnonzero(log.sizes > 1)
-    some = log.take(np.sort(rng.permutation(several)[:MOST_PAGES]))
-    queries = np.unique(some.query)
+def rank_by_features(source: Log | FeaturedRows, *, seed: int = 0) -> RankByFeatures:
+    """How well the features of documents tell the ranks that they were shown at."""
+    rows = rows_of_log(source, seed=seed) if isinstance(source, Log) else source
+    queries, pages = np.unique(rows.query), len(np.unique(rows.page))
     if len(queries) < LEAST_QUERIES:
         why = f"{len(queries)} queries have pages of two results or more; {LEAST_QUERIES} are needed"
-        return RankByFeatures(None, None, len(some), why)
-    page = np.repeat(np.arange(len(some)), some.sizes)
-    features = _within(np.asarray(some.lists.features[some.row], float), page)
-    scale = features.std(0)
-    features = features[:, scale > 0] / scale[scale > 0]
-    if not features.shape[1]:
-        return RankByFeatures(None, None, len(some), "no feature differs within a page")
-    target = _within(np.log(some.position.astype(float))[:, None], page)[:, 0]
-    fitted = np.isin(some.query[page], rng.permutation(queries)[::2])
-    x, y = features[fitted], target[fitted]
-    weights = np.linalg.solve(x.T @ x + RIDGE * np.eye(x.shape[1]), x.T @ y)
-    told, held = features[~fitted] @ weights, target[~fitted]
-    r2 = 1 - float(((held - told) ** 2).sum() / max(float((held**2).sum()), 1e-300))
-    return RankByFeatures(r2, _correlation(told, held, page[~fitted]), len(some))
+        return RankByFeatures(None, None, pages, why)
+    near = _within(rows.features, rows.page)
+    scale = near.std(0)
+    if not (scale > 0).any():
+        return RankByFeatures(None, None, pages, "no feature differs within a page")
+    near = near[:, scale > 0] / scale[scale > 0]
+    target = _within(np.log(rows.position.astype(float))[:, None], rows.page)[:, 0]
+    fitted = np.isin(rows.query, np.random.default_rng(seed).permutation(queries)[::2])
+    held, page = target[~fitted], rows.page[~fitted]
+    whole = np.hstack([near, rows.features])
+    told = {
+        "a line": near[~fitted] @ _line(near[fitted], target[fitted]),
+        "trees": _trees(whole[fitted], target[fitted], whole[~fitted], seed),
+    }
+    r2 = {name: _explained(each, held) for name, each in told.items()}
+    best = max(r2, key=lambda name: r2[name])
+    found = RankByFeatures(r2[best], _correlation(told[best], held, page), pages, by=best)
+    predicted, spread = _places(told[best], held, page)
+    return replace(found, predicted=predicted, spread=spread)
+
+
+def with_features(conclusion: Conclusion, ordering: RankByFeatures, *, connected: bool) -> Conclusion:
+    """The conclusion of a log whose features tell the rank: two towers would put relevance into the rank."""
+    if ordering.correlation is None or ordering.correlation < MUCH:
+        return conclusion
+    told = f"features tell the rank (correlation {ordering.correlation:.2f} within pages)"
+    harm = "two towers would put relevance into the rank"
+    apart = f"{told}: {harm}; give ipw the propensities that swaps tell"
+    step = apart if connected else f"{told}, and no swap tells them apart: {harm}; shuffle some pages"
+    methods = tuple(
+        _doubted(each, told, None if connected else False) if TWO_TOWERS in each.methods else each
+        for each in conclusion.methods
+    )
+    return replace(conclusion, methods=methods, next=(*conclusion.next, step))
+
+
+def _doubted(fitness: Fitness, told: str, holds: bool | None) -> Fitness:
+    return replace(fitness, holds=fitness.holds and holds, why=f"{fitness.why}; here {told}")
+
+
+def _explained(told: Array, held: Array) -> float:
+    """R²."""
+    return 1 - float(((held - told) ** 2).sum() / max(float((held**2).sum()), 1e-300))
+
+
+def _line(x: Array, y: Array) -> Array:
+    """Coefficients of a ridge regression, [D]."""
+    weights: Array = np.linalg.solve(x.T @ x + RIDGE * np.eye(x.shape[1]), x.T @ y)
+    return weights
+
+
+def _trees(x: Array, y: Array, held: Array, seed: int) -> Array:
+    """What boosted trees tell of other rows."""
+    import lightgbm
+
+    options = {**TREES, "seed": seed, "deterministic": True, "num_threads": 1, "verbose": -1}
+    grown = lightgbm.train(options, lightgbm.Dataset(x, y), ROUNDS)
+    told: Array = np.asarray(grown.predict(held, num_threads=1))
+    return told
 
 
 def _within(values: Array, page: Array) -> Array:
@@ -80,6 +140,21 @@ def _correlation(told: Array, held: Array, page: Array) -> float:
     ranks = [_within(_ranked(values, place)[:, None], place)[:, 0] for values in (told, held)]
     products, one, other = (np.bincount(place, a * b) for a, b in (ranks, (ranks[0],) * 2, (ranks[1],) * 2))
     return float(np.mean(products / np.sqrt(np.maximum(one * other, 1e-300))))
+
+
+def _places(told: Array, held: Array, page: Array) -> tuple[tuple[float | None, ...], tuple[Any, ...]]:
+    """Mean place by features for each place shown, and where the middle half lies."""
+    _, number = np.unique(page, return_inverse=True)
+    guess, shown = (_ranked(values, number).astype(int) + 1 for values in (told, held))
+    mean: list[float | None] = []
+    spread: list[tuple[float, float] | None] = []
+    for rank in range(1, int(shown.max(initial=0)) + 1):
+        some = guess[shown == rank]
+        enough = len(some) >= LEAST_AT_RANK
+        mean.append(float(some.mean()) if enough else None)
+        low, high = np.quantile(some, [0.25, 0.75]).tolist() if enough else (0.0, 0.0)
+        spread.append((low, high) if enough else None)
+    return tuple(mean), tuple(spread)
 
 
 def _ranked(values: Array, page: Array) -> Array:

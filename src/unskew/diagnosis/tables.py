@@ -10,8 +10,8 @@ jackknife or a bootstrap over queries without another pass over the log. Nothing
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,8 @@ from unskew.clicks.ingest.tables import storable
 from unskew.clicks.log import log_tables
 from unskew.clicks.naming import Columns, told_by_their_names
 from unskew.clicks.schema import REQUIRED
-from unskew.errors import ConfigError, DataError
+from unskew.diagnosis.segments import choose_segments
+from unskew.errors import DataError
 from unskew.types import Log
 
 if TYPE_CHECKING:
@@ -36,10 +37,6 @@ BUCKETS = 100
 """Parts that queries are dealt into."""
 FEW = 20
 """Buckets below which queries are too few to draw from."""
-MOST_VALUES = 50
-"""Values that a segment may have; one with more is no segment but a number or a name."""
-MISSING = "(missing)"
-"""What stands for a segment that a row does not tell."""
 DIGITS = "0123456789abcdef"
 
 
@@ -49,11 +46,13 @@ class LogTables:
 
     engine: Engine
     impressions: Table
-    """page_id, query_id, doc_id, position, click (0 or 1), shuffled, segments; lazy."""
+    """page_id, query_id, doc_id, position, click (0 or 1), shuffled, segments, label where there is one; lazy."""
     segments: tuple[str, ...]
     """Columns to tell results by, as text."""
     place: str
     """What errors call the log."""
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    """Columns that might have been segments, and why they are none."""
     owned: bool = True
     """Whether the engine is closed with the tables."""
 
@@ -129,26 +128,28 @@ def open_tables(
     *,
     columns: Columns | None = None,
     segments: Sequence[str] = (),
+    serp: bool = False,
     engine: Engine | str = "duckdb",
     **options: Any,
 ) -> LogTables:
     """A log (Parquet files, a table in memory, a `Log`) as tables to diagnose; use it in a `with`.
 
     `columns` says theirs for ours, {"position": "rank"}; `segments` are columns to tell results by, such as the
-    device. `engine` is duckdb, spark, or one that is open; `options` go to `connect`.
+    device, to which `serp` adds all serp_* columns. `engine` is duckdb, spark, or one that is open; `options` go
+    to `connect`.
     """
     opened = connect(engine, **options) if isinstance(engine, str) else engine
     try:
         with told_by_their_names(columns):
             given, place = _impressions(opened, source, columns, segments)
-            shown = _typed(given, segments)
-            _check(opened, given, shown, place)
-            _check_segments(opened, shown, segments)
+            _check(opened, given, _typed(given, {}), place)
+            chosen = choose_segments(opened, given, segments, serp=serp)
+            shown = _typed(given, chosen.columns)
     except BaseException:
         if isinstance(engine, str):
             opened.close()
         raise
-    return LogTables(opened, shown, tuple(segments), place, owned=isinstance(engine, str))
+    return LogTables(opened, shown, tuple(chosen.columns), place, chosen.left_out, owned=isinstance(engine, str))
 
 
 def bucket_of(query: Any) -> Any:
@@ -182,17 +183,18 @@ def _impressions(
 
 def _from_memory(engine: Engine, table: Any) -> Table:
     """An Arrow table on the engine; a column without any value is one of text."""
-    for at, field in enumerate(table.schema):
-        if pa.types.is_null(field.type):
-            table = table.set_column(at, field.name, table.column(at).cast(pa.string()))
+    for at, each in enumerate(table.schema):
+        if pa.types.is_null(each.type):
+            table = table.set_column(at, each.name, table.column(at).cast(pa.string()))
     return engine.from_arrow(storable(table))
 
 
-def _typed(shown: Table, segments: Sequence[str]) -> Table:
+def _typed(shown: Table, segments: Mapping[str, Any]) -> Table:
     """The columns that are counted, in the types that they are counted in."""
     import ibis
 
     told = "randomized" in shown.columns
+    judged = {"label": shown.label.cast("string")} if "label" in shown.columns else {}
     random: Any = shown.randomized.cast("boolean").fill_null(False) if told else ibis.literal(False)
     return shown.select(
         "page_id",
@@ -201,7 +203,7 @@ def _typed(shown: Table, segments: Sequence[str]) -> Table:
         position=shown.position.cast("int64"),
         click=shown.click.cast("int64"),
         shuffled=random,
-        **{name: shown[name].cast("string").fill_null(MISSING) for name in segments},
+        **judged | dict(segments),
     )
 
 
@@ -221,14 +223,3 @@ def _check(engine: Engine, given: Table, shown: Table, place: str) -> None:
     if found["least"] < 0 or found["most"] > 1:
         wrong = found["most"] if found["most"] > 1 else found["least"]
         raise DataError(f"click has the value {wrong}", path=place, hint="a click is 0 or 1")
-
-
-def _check_segments(engine: Engine, shown: Table, segments: Sequence[str]) -> None:
-    """Refuse segments that are none."""
-    values = engine.rows(shown.agg(**{name: shown[name].nunique() for name in segments}))[0] if segments else {}
-    for name in segments:
-        if values[name] > MOST_VALUES:
-            raise ConfigError(
-                f"segments: {name} has {values[name]:,} values, and {MOST_VALUES} is the most; give a column of "
-                "few kinds, such as the device, or cut numbers into a few ranges first"
-            )

@@ -17,6 +17,7 @@ from unskew.reporting.diagnosis import TOP, diagnosis_page
 from unskew.reporting.origins import log_origin
 from unskew.reporting.page import PAGE_FILES, Page, write_page
 from unskew.reporting.web import html
+from unskew.running.asking import remembered
 
 FILE = "diagnosis.json"
 FILES = (".html", ".json", ".csv")
@@ -38,14 +39,15 @@ def diagnose(
     """Say which biases a log has and whether they can be removed, and write what was found.
 
     `out` is a page (.html), or a folder for the page, `diagnosis.json` and propensities; `json` and `propensities`
-    (.json or .csv) are files. `options`: segments, models, columns, seed and those of the engine.
+    (.json or .csv) are files. `options`: segments, serp, features, labels, models, columns, seed and those of the
+    engine.
     """
     files = [Path(each) for each in (out, json, propensities) if each is not None]
     for path in files:
         refuse_existing(path, force=force, ours=None if path.suffix in FILES else DIAGNOSED)
     if propensities is not None and Path(propensities).suffix not in (".json", ".csv"):
         raise ConfigError(f"propensities={propensities}: give a name that ends in .json or .csv")
-    found = find(source, **options)
+    found = find(source, **_named(source, options), **options)
     told = found.to_dict()
     if json is not None:
         write_json(Path(json), told)
@@ -54,6 +56,12 @@ def diagnose(
     if propensities is not None:
         _write_propensities(found, Path(propensities))
     return found
+
+
+def _named(source: Any, options: Mapping[str, Any]) -> dict[str, Any]:
+    """What queries and documents are called in features, where `ingest` has renamed those of the log."""
+    asked = isinstance(source, str | Path) and options.get("features") is not None and not options.get("columns")
+    return {"feature_columns": remembered(Path(source))} if asked else {}
 
 
 def page_of_log(source: Any, told: Mapping[str, Any], command: str = "") -> Page:

@@ -33,7 +33,17 @@ def diagnose(
         Path | None, typer.Option(help="Examination by rank for ipw and other learners, .json or .csv.")
     ] = None,
     segment: Annotated[
-        list[str] | None, typer.Option(help="Column to tell results by, as the device; repeatable.")
+        list[str] | None,
+        typer.Option(help="Further column to tell results by, as the device, beside serp_*; repeatable."),
+    ] = None,
+    no_serp: Annotated[bool, typer.Option("--no-serp", help="Do not tell results by serp_* columns.")] = False,
+    features: Annotated[
+        list[str] | None,
+        typer.Option(help="Features of documents, as for learn: how far do they tell the rank? Repeatable."),
+    ] = None,
+    labels: Annotated[
+        str | None,
+        typer.Option(help="query_id, doc_id, label (Parquet, CSV) or LETOR file; those in the log are found."),
     ] = None,
     models: Annotated[bool, typer.Option("--models", help="Fit and compare click models too.")] = False,
     seed: Seed = 0,
@@ -41,11 +51,11 @@ def diagnose(
     force: Force = False,
 ) -> None:
     """Say which biases a log has, whether they can be removed and what to do next; the log alone is enough."""
-    given = passed(locals(), "as_json", "segment", "impressions")
+    given = passed(locals(), "as_json", "segment", "impressions", "no_serp")
     from unskew.running.diagnosis import brief, diagnose
 
     file = None if as_json == "-" else as_json
-    found = diagnose(impressions, segments=segment or (), json=file, command=typed(), **given)
+    found = diagnose(impressions, segments=segment or (), serp=not no_serp, json=file, command=typed(), **given)
     if out is not None:
         tell(f"Open {out if out.suffix == '.html' else out / 'report.html'}.")
     show_result(found.to_dict(), as_json == "-", lambda told: brief(told))
