@@ -157,7 +157,7 @@ def busy(stop: threading.Event) -> None:
         sum(range(2000))
 
 
-@pytest.mark.parametrize("reads", [500, pytest.param(10_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("reads", [500, pytest.param(3_000, marks=pytest.mark.slow)])
 def test_shards_are_read_in_the_background_under_load(shards: Shards, reads: int) -> None:
     """Every step takes another shard, which a thread has read meanwhile; the batches are those of one thread."""
 

@@ -173,7 +173,10 @@ def run_tests(place: Path, tests: list[str], slow: bool) -> None:
     sys.path[:] = [source, *(path for path in sys.path if not path.endswith("/src"))]
     os.environ["PYTHONPATH"] = source
     import pytest
+    from hypothesis import Phase, settings
 
+    settings.register_profile("unshrunk", phases=[Phase.explicit, Phase.generate])  # a failure is enough
+    settings.load_profile("unshrunk")
     outcomes = Outcomes()
     which = [] if slow else ["-m", "not slow"]
     options = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", f"--basetemp={place / 'tmp'}", *which]
