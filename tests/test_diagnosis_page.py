@@ -81,6 +81,7 @@ def found() -> dict[str, Any]:
                 {"ranks": [1, 2], "pairs": 7, "clicks": 90, "information": 9.5},
                 {"ranks": [1, 3], "pairs": 3, "clicks": 20, "information": 1.5},
             ],
+            "drawn": 2,
             "weak": [[1, 3]],
             "components": [[1, 2, 3]],
             "reason": None,

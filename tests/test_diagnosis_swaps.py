@@ -22,11 +22,12 @@ from unskew.clicks.simulate import (
 )
 from unskew.diagnosis.conclusion import conclude
 from unskew.diagnosis.factors import factors
-from unskew.diagnosis.identify import identify, resistance
+from unskew.diagnosis.identify import identify
 from unskew.diagnosis.labels import read_labels
 from unskew.diagnosis.matrix import click_matrix, levels_of
 from unskew.diagnosis.ordering import rank_by_features
 from unskew.diagnosis.pairs import SwapPairs, fit_within, rank_design
+from unskew.diagnosis.swap_plan import resistance
 from unskew.diagnosis.tables import open_tables
 from unskew.diagnosis.together import together
 from unskew.diagnosis.trust import trust

@@ -29,7 +29,7 @@ from unskew.errors import ConfigError
 from unskew.types import Lists, Log
 
 TAKEN = (*REQUIRED, "shuffled", "impressions", "clicks", "results", "bucket", "first_position", "first_click")
-TAKEN += ("last_click", "clicked_positions")
+TAKEN += ("last_click", "clicked_positions", "turn")
 """Names that the tables of a log have themselves."""
 
 
@@ -69,6 +69,7 @@ class Diagnosis:
             "factors": self.factors.to_dict(),
             "together": self.together.to_dict(),
             "identifiability": self.identifiability.to_dict(),
+            "swap_plan": self.identifiability.swap_plan,
             "ordering": None if self.ordering is None else self.ordering.to_dict(),
             "models": self.models,
             "verdicts": [each.to_dict() for each in self.verdicts],

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 RANKS = 50
 """Ranks that are looked at; further down next to nothing is clicked."""
+MOST_CELLS = 1_000_000
+"""Cells that are looked at; of a larger log those of some queries are, and the share is said."""
 PAIR = ("query_id", "doc_id")
 
 
@@ -30,6 +32,8 @@ class SwapEvidence:
     """[B, P, P]: clicks at the first rank, weighted by how much the other can tell of the same documents."""
     clicks: Array
     """[P] clicks at each rank on documents that were shown at others too."""
+    share: float = 1.0
+    """Share of the log's queries that was looked at."""
 
     @property
     def buckets(self) -> int:
@@ -37,7 +41,7 @@ class SwapEvidence:
         return int((self.up.sum(axis=(1, 2)) > 0).sum())
 
     def __add__(self, other: SwapEvidence) -> SwapEvidence:
-        return SwapEvidence(self.up + other.up, self.clicks + other.clicks)
+        return SwapEvidence(self.up + other.up, self.clicks + other.clicks, self.share)
 
 
 @dataclass(frozen=True)
@@ -61,7 +65,7 @@ def swap_evidence(tables: LogTables, by: str | None = None) -> tuple[dict[str, S
     """
     import ibis
 
-    cells = _natural(tables, by)
+    cells, share = _natural(tables, by)
     key = [*PAIR] if by is None else [*PAIR, by]
     bit: Any = cells.position.cast("int64")
     cell = ibis.struct({name: cells[name] for name in (*key, "position")})
@@ -83,25 +87,27 @@ def swap_evidence(tables: LogTables, by: str | None = None) -> tuple[dict[str, S
     up, clicks = _by_value(sums, ranks), _clicks_at(tables, part, by)
     nothing = np.zeros((BUCKETS, ranks, ranks))
     found = {
-        value: SwapEvidence(up.get(value, nothing), clicks.get(value, nothing[0, 0])) for value in sorted(values)
+        value: SwapEvidence(up.get(value, nothing), clicks.get(value, nothing[0, 0]), share)
+        for value in sorted(values)
     }
     return found, _coverage(masks, sums, ranks)
 
 
-def _natural(tables: LogTables, by: str | None) -> Table:
-    """Cells of the whole log, or of values of a segment, without single shuffled slots.
+def _natural(tables: LogTables, by: str | None) -> tuple[Table, float]:
+    """Cells of the log, or of values of a segment, without single shuffled slots, and the share of its queries.
 
     Where there are few queries, documents take their place in the buckets.
     """
-    cells = tables.cells.filter(tables.cells.position <= RANKS)
+    cells, share = tables.sample(MOST_CELLS)
+    cells = cells.filter(cells.position <= RANKS)
     if tables.shuffled == "some":
         cells = cells.filter(~cells.shuffled)
     if tables.few_queries:
         cells = cells.mutate(bucket=bucket_of(cells.doc_id))
     if tables.shuffled != "some" and not tables.segments:
-        return cells.drop("shuffled")
+        return cells.drop("shuffled", "turn"), share
     keys = [*PAIR, "position", "bucket", *([] if by is None else [by])]
-    return cells.group_by(keys).agg(impressions=cells.impressions.sum(), clicks=cells.clicks.sum())
+    return cells.group_by(keys).agg(impressions=cells.impressions.sum(), clicks=cells.clicks.sum()), share
 
 
 def _pair_sums(part: Table, by: str | None) -> Table:

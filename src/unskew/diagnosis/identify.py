@@ -1,14 +1,8 @@
 """Which ranks can be compared at all: the graph over ranks, its weak links, and the swaps that would mend it.
 
-Two ranks are linked by documents that one query saw at both. The weight of a link is the information that they
-carry on the ratio of examination: `pairs` has the formula. A pair shown once at k and once at j, with click rates
-m_k and m_j, adds h = m_k m_j / (m_k + m_j); so M pages in which the results of ranks k and j stand in either
-order, each half of the time, know log(θ_j / θ_k) with a standard error of s where
-
-    M = 1 / (s² h r),      r = 1 - queries / pages
-
-r is the share of pages that see a query again: what a query saw once under one order alone tells nothing.
-The variance of log(θ_j / θ_k) over all paths is the resistance between them, were the links wires.
+Two ranks are linked by documents that one query saw at both; with features, by documents of equal features too
+(`equal`). The weight of a link is the information that they carry on the ratio of examination: `pairs` has the
+formula. A link is weak where the ratio of neighbours is known worse than wanted over all paths: see `swap_plan`.
 """
 
 from __future__ import annotations
@@ -19,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.sparse.csgraph import connected_components
 
+from unskew.diagnosis.equal import EqualDocuments, equal_documents
 from unskew.diagnosis.pairs import RANKS, SwapPairs, WithinFit, fit_within, rank_design, read_pairs
+from unskew.diagnosis.swap_plan import SwapPlan, plan_swaps, weak_links
 from unskew.types import Array
 
 if TYPE_CHECKING:
@@ -29,6 +25,8 @@ PRECISION = 0.1
 """Standard error of log(θ_j / θ_k) that a swap plan aims at: about a tenth."""
 LEAST_CLICKS = 30
 """Clicks on pairs seen at several ranks below which no curve is told."""
+MOST_DRAWN = 60
+"""Links that a picture has room for."""
 LEAST_INFORMATION = 4.0
 """Information of a link that counts: its ratio is known within a factor of e^(1/2), one standard error."""
 
@@ -47,29 +45,6 @@ class RankLink:
 
 
 @dataclass(frozen=True)
-class Swap:
-    """Two ranks whose results should stand in either order, half of the time each."""
-
-    ranks: tuple[int, int]
-    pages: int
-    """Pages that are needed, swapped and unswapped together."""
-    share: float
-    """Of the traffic that the log stands for; above 1 is more than it has."""
-
-
-@dataclass(frozen=True)
-class SwapPlan:
-    """Swaps that link every rank to rank 1 within the wanted precision; serving can carry it out."""
-
-    precision: float
-    swaps: tuple[Swap, ...]
-    pages: int
-    """Pages of all swaps; one page can carry one swap."""
-    shuffled_pages: int | None
-    """Pages that would do as well if the whole page were shuffled."""
-
-
-@dataclass(frozen=True)
 class Identifiability:
     """The graph over ranks."""
 
@@ -83,6 +58,8 @@ class Identifiability:
     components: tuple[tuple[int, ...], ...]
     """Ranks that can be compared with each other."""
     links: tuple[RankLink, ...]
+    drawn: int
+    """How many links a picture shows: the strongest ones."""
     weak: tuple[tuple[int, int], ...]
     """Neighbouring ranks whose ratio is known worse than the precision, by all paths."""
     examination: tuple[float | None, ...]
@@ -94,38 +71,56 @@ class Identifiability:
     connected: bool
     """Whether all ranks hang together."""
     plan: SwapPlan | None
+    by: str
+    """What links ranks: "documents", or "features" where documents of equal features count as one."""
     reason: str | None = None
     """Why there is no curve, or no plan."""
+
+    @property
+    def swap_plan(self) -> list[dict[str, Any]]:
+        """The plan as serving carries it out; empty where nothing is weak or nothing can be planned."""
+        return [] if self.plan is None else self.plan.to_list()
 
     def to_dict(self) -> dict[str, Any]:
         """Every number, for JSON."""
         return asdict(self)
 
 
-def identify(tables: LogTables, *, precision: float = PRECISION) -> Identifiability:
-    """Which ranks of a log can be compared, how well, and which swaps would mend what cannot."""
+def identify(tables: LogTables, *, precision: float = PRECISION, features: Any = None) -> Identifiability:
+    """Which ranks of a log can be compared, how well, and which swaps would mend what cannot.
+
+    `features` say which documents are equal (`equal_documents`): these link ranks as one document does.
+    """
     rates, pages, queries = _traffic(tables)
     ranks = len(rates)
-    pairs = read_pairs(tables)
-    pairs = _widened(pairs, ranks)
+    equal = None if features is None else equal_documents(features)
+    pairs = _widened(read_pairs(tables, equal=equal), ranks)
     clicks = int(pairs.clicks.sum())
-    plan, unplanned = _plan(np.zeros((ranks, ranks)), rates, pages, queries, precision)
+    plan, unplanned = plan_swaps(np.zeros((ranks, ranks)), rates, pages, queries, precision)
     nothing = Identifiability(
-        ranks, len(pairs), clicks, pairs.share, tuple((k + 1,) for k in range(ranks)), (), (), (None,) * ranks,
-        (None,) * ranks, None, ranks == 1, plan, unplanned,
+        ranks=ranks, pairs=len(pairs), clicks=clicks, share=pairs.share,
+        components=tuple((k + 1,) for k in range(ranks)), links=(), drawn=0, weak=(), examination=(None,) * ranks,
+        interval=(None,) * ranks, flat=None, connected=ranks == 1, plan=plan,
+        by="documents" if equal is None else "features", reason=unplanned,
     )  # fmt: skip
     if reason := _too_little(ranks, pairs, clicks):
         return _because(nothing, reason)
     fit, components = _fitted(pairs, ranks)
-    plan, unplanned = _plan(fit.information, rates, pages, queries, precision)
+    plan, unplanned = plan_swaps(fit.information, rates, pages, queries, precision)
     if len(components[0]) == 1:
-        why = "no other rank is linked to rank 1 by documents that one query saw at both"
+        why = f"no other rank is linked to rank 1 by {_what(equal)} that one query saw at both"
         return _because(nothing, why, components=components, plan=plan)
     curve, interval, flat = _curve(fit, components[0], ranks)
-    return Identifiability(
-        ranks, len(pairs), clicks, pairs.share, components, _links(pairs, fit.information),
-        _weak(fit.information, ranks, precision), curve, interval, flat, len(components) == 1, plan, unplanned,
+    links = _links(pairs, fit.information)
+    return replace(
+        nothing, components=components, links=links, drawn=min(len(links), MOST_DRAWN),
+        weak=weak_links(fit.information, precision), examination=curve, interval=interval, flat=flat,
+        connected=len(components) == 1, plan=plan, reason=unplanned,
     )  # fmt: skip
+
+
+def _what(equal: EqualDocuments | None) -> str:
+    return "documents" if equal is None else "documents, or documents of equal features,"
 
 
 def _because(nothing: Identifiability, reason: str, **changes: Any) -> Identifiability:
@@ -200,57 +195,3 @@ def _links(pairs: SwapPairs, information: Array) -> tuple[RankLink, ...]:
         number = int(clicks[k, j] + clicks[j, k])
         found.append(RankLink((int(k) + 1, int(j) + 1), int(both[k, j]), number, float(-information[k, j])))
     return tuple(found)
-
-
-def resistance(information: Array) -> Array:
-    """Variance of log(θ_j / θ_k) over all paths, [K, K]; infinite between parts without a path.
-
-    >>> resistance(np.array([[2.0, -2.0], [-2.0, 2.0]])).round(3).tolist()
-    [[0.0, 0.5], [0.5, 0.0]]
-    """
-    edges = -information * (1 - np.eye(len(information))) > 1e-9
-    _, part = connected_components(edges, directed=False)
-    inverse = np.linalg.pinv(information, hermitian=True)
-    d = np.diag(inverse)
-    return np.where(part[:, None] == part[None, :], np.maximum(d[:, None] + d[None, :] - 2 * inverse, 0.0), np.inf)
-
-
-def _weak(information: Array, ranks: int, precision: float) -> tuple[tuple[int, int], ...]:
-    """Neighbours that are known worse than wanted."""
-    known = resistance(information)
-    return tuple((k + 1, k + 2) for k in range(ranks - 1) if known[k, k + 1] > precision**2)
-
-
-def _plan(
-    information: Array, rates: Array, pages: int, queries: int, precision: float
-) -> tuple[SwapPlan | None, str | None]:
-    """Swaps of neighbours, as many as are weak, or why there are none."""
-    ranks, again = len(rates), 1 - queries / max(pages, 1)
-    if ranks < 2:
-        return None, "one rank leaves nothing to swap"
-    if again <= 0:
-        return None, "every query was seen once: swaps within a query would tell nothing"
-    weak = _weak(information, ranks, precision)
-    if unclicked := sorted({k for pair in weak for k in pair if rates[k - 1] <= 0}):
-        return None, f"rank {unclicked[0]} has no clicks: how many pages a swap needs cannot be told"
-    known = resistance(information)
-    swaps = []
-    for k, j in weak:
-        missing = 1 / precision**2 - 1 / known[k - 1, j - 1]
-        each = rates[k - 1] * rates[j - 1] / (rates[k - 1] + rates[j - 1])
-        needed = int(np.ceil(missing / (each * again)))
-        swaps.append(Swap((k, j), needed, needed / max(pages, 1)))
-    return SwapPlan(
-        precision, tuple(swaps), sum(swap.pages for swap in swaps), _shuffles(rates, again, precision)
-    ), None
-
-
-def _shuffles(rates: Array, again: float, precision: float) -> int | None:
-    """Shuffled pages after which every neighbour is known; each result is at each rank equally often."""
-    if (rates <= 0).any():
-        return None
-    share = rates / rates.sum()
-    total = rates.sum()  # clicks of a page; a pair's are dealt out over ranks as their rates
-    weight = total * (np.diag(share) - np.outer(share, share))
-    worst = max(resistance(weight)[k, k + 1] for k in range(len(rates) - 1))
-    return int(np.ceil(worst / (precision**2 * again)))

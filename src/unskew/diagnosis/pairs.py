@@ -28,12 +28,13 @@ from unskew.clicks.joining import encode
 from unskew.types import Array
 
 if TYPE_CHECKING:
+    from unskew.diagnosis.equal import EqualDocuments
     from unskew.diagnosis.tables import LogTables
 
 RANKS = 20
 """Ranks that are looked at, from the top."""
-MOST_CELLS = 2_000_000
-"""Rows fetched; of a larger log only some queries are, by their bucket."""
+MOST_CELLS = 200_000
+"""Cells that are looked at; of a larger log those of some queries are, and the share is said."""
 FEW_QUERIES = 20
 """Queries below which errors are added up by pair and not by query."""
 
@@ -51,7 +52,7 @@ class SwapPairs:
     queries: int
     """How many queries these are of."""
     share: float = 1.0
-    """Share of the log's queries that was looked at."""
+    """Share of the log's queries that was looked at, by a hash of the query."""
 
     def __len__(self) -> int:
         return len(self.shown)
@@ -99,14 +100,19 @@ class WithinFit:
 
 
 def read_pairs(
-    tables: LogTables, by: str | None = None, values: tuple[str, ...] = (), *, shuffled: bool = False
+    tables: LogTables,
+    by: str | None = None,
+    values: tuple[str, ...] = (),
+    *,
+    shuffled: bool = False,
+    equal: EqualDocuments | None = None,
 ) -> SwapPairs:
     """Pairs of a log that were seen at several ranks, or under several values of the column `by`.
 
     Contexts are ranks 1 to K, or with `by` value after value the ranks 1 to K of each; a value that is not named
-    is left out. `shuffled` takes random slots only.
+    is left out. `shuffled` takes random slots only. `equal` documents count as one.
     """
-    table, share = fetch_cells(tables, by, shuffled=shuffled)
+    table, share = fetch_cells(tables, by, shuffled=shuffled, equal=equal)
     rank = table["position"].to_numpy().astype(np.int64) - 1
     ranks = int(rank.max(initial=0)) + 1
     context, kept = rank, np.ones(len(rank), bool)
@@ -130,22 +136,21 @@ def read_pairs(
     return pairs.take((shown > 0).sum(1) > 1)
 
 
-def fetch_cells(tables: LogTables, by: str | None = None, *, shuffled: bool = False) -> tuple[Any, float]:
+def fetch_cells(
+    tables: LogTables, by: str | None = None, *, shuffled: bool = False, equal: EqualDocuments | None = None
+) -> tuple[Any, float]:
     """Cells of pairs that have more than one, as Arrow in a fixed order, and the share of queries."""
-    cells: Any = tables.cells.filter(tables.cells.position <= RANKS)
+    cells, share = tables.sample(MOST_CELLS)
+    cells = cells.filter(cells.position <= RANKS)
     if shuffled:
         cells = cells.filter(cells.shuffled)
-    keys = ["query_id", "doc_id", "position", "bucket", *([by] if by else [])]
+    if equal is not None:
+        cells = equal.merge(tables.engine, cells)
+    keys = ["query_id", "doc_id", "position", *([by] if by else [])]
     cells = cells.group_by(keys).agg(impressions=cells.impressions.sum(), clicks=cells.clicks.sum())
     several = cells.group_by(["query_id", "doc_id"]).agg(seen=cells.count())
     several = several.filter(several.seen > 1).drop("seen")
-    cells = cells.semi_join(several, ["query_id", "doc_id"])
-    rows = tables.engine.count(cells)
-    share = min(1.0, MOST_CELLS / max(rows, 1))
-    if share < 1.0:
-        cells = cells.filter(cells.bucket < max(1, int(100 * share)))
-    cells = cells.drop("bucket").order_by(["query_id", "doc_id", "position", *([by] if by else [])])
-    return tables.engine.to_arrow(cells), share
+    return tables.engine.to_arrow(cells.semi_join(several, ["query_id", "doc_id"]).order_by(keys)), share
 
 
 def fit_within(pairs: SwapPairs, design: Array, rounds: int = 50) -> WithinFit:

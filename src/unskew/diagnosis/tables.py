@@ -1,11 +1,12 @@
 """A log as the two small tables that a diagnosis reads, counted once on the engine: cells and pages.
 
-    cells   one row per (query_id, doc_id, position, shuffled, segments ...): impressions, clicks, bucket
+    cells   one row per (query_id, doc_id, position, shuffled, segments ...): impressions, clicks, bucket, turn
     pages   one row per page: page_id, query_id, results, clicks, first_position, first_click, last_click,
             clicked_positions (their sum), shuffled (all of it), segments ..., bucket
 
 `bucket` is a hash of the query, 0 to 99, the same on every engine: leaving buckets out, or weighing them, is a
-jackknife or a bootstrap over queries without another pass over the log. Nothing is read before it is asked for.
+jackknife or a bootstrap over queries without another pass over the log. `turn` is another one, 0 to 4095: those
+below some number are a sample of whole queries. Nothing is read before it is asked for.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 
 BUCKETS = 100
 """Parts that queries are dealt into."""
+TURNS = 16**3
+"""Parts that queries are sampled by."""
 FEW = 20
 """Buckets below which queries are too few to draw from."""
 DIGITS = "0123456789abcdef"
@@ -83,8 +86,20 @@ class LogTables:
 
     @cached_property
     def queries(self) -> Table:
-        """Every query with its bucket."""
-        return self.engine.keep(self.pages.select("query_id", "bucket").distinct())
+        """Every query with its bucket and its turn."""
+        asked = self.pages.select("query_id", "bucket").distinct()
+        return self.engine.keep(asked.mutate(turn=turn_of(asked.query_id)))
+
+    def sample(self, most: int) -> tuple[Any, float]:
+        """Cells of so many queries that there are about `most` of them at the most, and the share of queries."""
+        turns = TURNS if self.size <= most else max(1, TURNS * most // self.size)
+        cells: Any = self.cells
+        return (cells if turns == TURNS else cells.filter(cells.turn < turns)), turns / TURNS
+
+    @cached_property
+    def size(self) -> int:
+        """How many cells there are."""
+        return self.engine.count(self.cells)
 
     @cached_property
     def few_queries(self) -> bool:
@@ -154,11 +169,21 @@ def open_tables(
 
 def bucket_of(query: Any) -> Any:
     """A hash of the query to 0 ... 99, from the first three hexadecimal digits of its MD5 on every engine."""
+    return _hashed(query, 0) % BUCKETS
+
+
+def turn_of(query: Any) -> Any:
+    """A hash of the query to 0 ... 4095, from the next three digits."""
+    return _hashed(query, 3)
+
+
+def _hashed(query: Any, first: int) -> Any:
+    """Three hexadecimal digits of the MD5, from `first` on, the first one least."""
     import ibis
 
     digest = query.cast("string").hexdigest("md5")
-    digits = [ibis.literal(DIGITS).find(digest.substr(place, 1)) * 16**place for place in range(3)]
-    return (sum(digits[1:], digits[0]) % BUCKETS).cast("int64")
+    digits = [ibis.literal(DIGITS).find(digest.substr(first + place, 1)) * 16**place for place in range(3)]
+    return sum(digits[1:], digits[0]).cast("int64")
 
 
 def _impressions(
@@ -216,8 +241,10 @@ def _check(engine: Engine, given: Table, shown: Table, place: str) -> None:
         if missing := there["rows"] - there[name]:
             what = f"{missing:,} of {there['rows']:,} rows have no {name}"
             raise DataError(what, path=place, hint="remove or repair them, or run `unskew ingest` first")
-    position, click = shown.position, shown.click
-    found = engine.rows(shown.agg(top=position.min(), least=click.min(), most=click.max()))[0]
+    # numbers as the file has them: its head tells the least and the most
+    numeric = given.position.type().is_integer() and given.click.type().is_integer()
+    seen: Any = given if numeric else shown
+    found = engine.rows(seen.agg(top=seen.position.min(), least=seen.click.min(), most=seen.click.max()))[0]
     if found["top"] < 1:
         raise DataError(f"the lowest position is {found['top']}", path=place, hint="ranks are from 1")
     if found["least"] < 0 or found["most"] > 1:

@@ -23,6 +23,7 @@ import numpy as np
 
 from unskew.clicks.joining import encode
 from unskew.diagnosis.pairs import FEW_QUERIES
+from unskew.diagnosis.tables import TURNS
 from unskew.diagnosis.trust import GROUPS, jackknife
 from unskew.types import Array
 
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
 
 RANKS = 10
 """Ranks that are looked at, from the top."""
-MOST_IMPRESSIONS = 1_000_000
-"""Impressions fetched; of a larger log only some queries are, by their bucket."""
+MOST_IMPRESSIONS = 300_000
+"""Impressions fetched, about; of a larger log only those of some queries are."""
 LEAST_PAGES = 200
 """Pages with results that were seen before, below which nothing is said."""
 
@@ -89,7 +90,7 @@ def _fetched(tables: LogTables) -> Any:
     rows = tables.engine.count(shown)
     if rows > MOST_IMPRESSIONS:
         queries: Any = tables.queries
-        some = queries.filter(queries.bucket < max(1, int(100 * MOST_IMPRESSIONS / rows)))
+        some = queries.filter(queries.turn < max(1, TURNS * MOST_IMPRESSIONS // rows))
         shown = shown.semi_join(some, "query_id")
     return tables.engine.to_arrow(shown.order_by(["query_id", "page_id", "position"]))
 

@@ -16,8 +16,6 @@ from unskew.reporting.page import Figure
 
 Point = tuple[int, float, float | None, float | None]
 """A rank, the value there, and the ends of its interval."""
-MOST_LINKS = 60
-"""Links that are drawn, the strongest."""
 _STEPS = 16  # of an arc
 
 
@@ -100,7 +98,7 @@ def matrix_figure(
 
 def links_figure(found: Mapping[str, Any]) -> Figure:
     """Ranks in a row, arcs between those that can be compared; thick ones are well known, dashed ones weak."""
-    links = sorted(found["links"], key=lambda link: -link["information"])[:MOST_LINKS]
+    links = sorted(found["links"], key=lambda link: -link["information"])[: found["drawn"]]
     weak = {tuple(each) for each in found["weak"]}
     widest = max((abs(b - a) for a, b in (link["ranks"] for link in links)), default=1)
     most = max((link["information"] for link in links), default=1.0) or 1.0

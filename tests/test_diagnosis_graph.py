@@ -1,0 +1,128 @@
+"""The graph over ranks: equal documents as links, plans that serving can carry out, samples of queries."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import unskew
+from unskew.clicks.engine.engine import Engine
+from unskew.diagnosis import pairs
+from unskew.diagnosis.equal import equal_documents
+from unskew.diagnosis.identify import identify
+from unskew.diagnosis.pairs import read_pairs
+from unskew.diagnosis.swap_plan import plan_swaps
+from unskew.diagnosis.tables import open_tables
+from unskew.errors import ConfigError, DataError
+
+NAMES = ("page_id", "query_id", "doc_id", "position", "click")
+
+
+def table(rows: list[tuple[Any, ...]]) -> pa.Table:
+    return pa.table({name: [row[place] for row in rows] for place, name in enumerate(NAMES)})
+
+
+@pytest.fixture(scope="module")
+def fixed() -> pa.Table:
+    """Every query has a document of its own at each of three ranks, which never move; clicks fall as 1 / rank."""
+    rng = np.random.default_rng(0)
+    return table(
+        [
+            (page, page % 30, f"{page % 30}-{rank}", rank, int(rng.random() < 0.6 / rank))
+            for page in range(3000)
+            for rank in (1, 2, 3)
+        ]
+    )
+
+
+def test_documents_of_equal_features_link_ranks_that_no_document_does(fixed: pa.Table) -> None:
+    """In query q the feature at rank k is (q + k) % 3, so each value stands at every rank in some query."""
+    keys = {(query, f"{query}-{rank}"): (query + rank) % 3 for query in range(30) for rank in (1, 2, 3)}
+    with open_tables(fixed, threads=1) as tables:
+        plain, equal = identify(tables), identify(tables, features=keys)
+    assert (plain.by, plain.connected, plain.pairs) == ("documents", False, 0)
+    assert (equal.by, equal.connected, equal.pairs) == ("features", True, 3)
+    assert [round(value or 0, 1) for value in equal.examination] == [1.0, 0.5, 0.3]
+
+
+def test_equal_items_are_equal_within_a_query_only(fixed: pa.Table) -> None:
+    by_item = {f"{query}-{rank}": (query + rank) % 3 for query in range(30) for rank in (1, 2, 3)}
+    alike = dict.fromkeys(by_item, "the same")
+    with open_tables(fixed, threads=1) as tables:
+        assert identify(tables, features=by_item).pairs == 0
+        assert identify(tables, features=alike).pairs == 30  # one of every query
+
+
+def test_equal_documents_by_hand(engine: Engine) -> None:
+    rows = [
+        (1, "q", "a", 1, 1),
+        (1, "q", "b", 2, 0),
+        (2, "q", "b", 1, 1),
+        (2, "q", "c", 2, 1),
+        (3, "r", "c", 3, 1),
+    ]
+    features = pa.table({"query_id": list("qqr"), "doc_id": list("acc"), "x": [1.0, 1.0, 1.0], "y": [None] * 3})
+    tables = open_tables(table(rows), engine=engine)
+    found = read_pairs(tables, equal=equal_documents(features))
+    assert found.shown.tolist() == [[1, 1, 1], [1, 1, 0]]  # a, c of q and c of r are one; b is not told
+    assert found.clicks.tolist() == [[1, 1, 1], [1, 0, 0]]
+
+
+def test_lists_tables_and_mappings_tell_the_same_equals() -> None:
+    lists = unskew.Lists(
+        np.array([[0.0, 1.0], [np.nan, 1.0], [-0.0, 1.0], [np.nan, 1.0]], np.float32),
+        np.array([0, 2, 4]),
+        np.zeros(4, np.int16),
+        np.array(["q", "r"]),
+        np.array(list("abab")),
+    )
+    codes = equal_documents(lists).table["equal"].to_pylist()
+    assert codes[0] == codes[2] != codes[1] == codes[3]
+    for wrong, error, words in (
+        (7, ConfigError, "cannot tell equal documents from int"),
+        ({"doc_id": ["a"]}, DataError, "at least one more column"),
+        ({"doc_id": ["a", "a"], "x": [1, 2]}, DataError, "1 documents have features twice"),
+    ):
+        with pytest.raises(error, match=words):
+            equal_documents(wrong)
+
+
+def test_shares_of_a_plan_are_of_the_traffic_and_add_up_to_one_at_most() -> None:
+    rates, nothing = np.array([0.2, 0.1, 0.05]), np.zeros((3, 3))
+    few, _ = plan_swaps(nothing, rates, 1000, 100, 0.1)
+    many, _ = plan_swaps(nothing, rates, 1_000_000, 100, 0.1)
+    assert few is not None
+    assert many is not None
+    first = math.ceil(1 / (0.1**2 * (0.2 * 0.1 / 0.3) * 0.9))
+    assert (few.swaps[0].pages, few.swaps[0].impressions) == (first, 2 * first)
+    assert sum(swap.share for swap in few.swaps) == pytest.approx(1.0)
+    assert few.logs == pytest.approx(few.pages / 1000)
+    assert [swap.share for swap in many.swaps] == [swap.pages / 1_000_000 for swap in many.swaps]
+    assert many.to_list()[0] == {"ranks": [1, 2], "share": many.swaps[0].share}
+
+
+def test_a_large_log_is_looked_at_by_whole_queries(fixed: pa.Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    alike = dict.fromkeys({document.as_py() for document in fixed["doc_id"]}, 1)
+    monkeypatch.setattr(pairs, "MOST_CELLS", 45)
+    with open_tables(fixed, threads=1) as tables:
+        found = identify(tables, features=alike)
+        turns = {row["query_id"]: row["turn"] for row in tables.engine.rows(tables.queries)}
+    assert found.share == 0.5
+    assert found.pairs == sum(turn < 2048 for turn in turns.values())
+
+
+def test_a_picture_draws_the_strongest_links_and_says_how_many() -> None:
+    rng = np.random.default_rng(0)
+    rows = [
+        (page, page % 5, int(one), rank + 1, int(rng.random() < 0.5))
+        for page in range(300)
+        for rank, one in enumerate(rng.permutation(15))
+    ]
+    with open_tables(table(rows), threads=1) as tables:
+        found = identify(tables)
+    assert (len(found.links), found.drawn) == (105, 60)
+    assert found.swap_plan == [{"ranks": list(swap.ranks), "share": swap.share} for swap in found.plan.swaps]  # type: ignore[union-attr]
