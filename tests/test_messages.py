@@ -56,7 +56,10 @@ def shop() -> pa.Table:
 def ours() -> pa.Table:
     """The same under our names, with pages."""
     named = shop().rename_columns(list(THEIRS))
-    return named.append_column("page_id", pa.array([row // 3 for row in ROWS]))
+    policies = {"one": ["a"] * 60, "some": ["ab"[row % 6 // 5] for row in ROWS]}
+    for name, values in {"page_id": [row // 3 for row in ROWS], **policies}.items():
+        named = named.append_column(name, pa.array(values))
+    return named
 
 
 def changed(table: pa.Table, name: str, values: list[object]) -> pa.Table:
@@ -155,6 +158,7 @@ WHERE_A_LOG_IS_WANTED = {
     "causes": ["causes", "LOG"],
     "propensity": ["propensity", "LOG"],
     "click-models": ["click-models", "LOG"],
+    "experiment": ["experiment", "LOG"],
     "learn": ["learn", "LOG", "--features", "features.parquet", "--out", "OUT"],
 }
 NOT_A_LOG = {
@@ -253,6 +257,36 @@ SITUATIONS: dict[str, tuple[list[str], int, list[str]]] = {
         ["counts", "clash", "--out", "OUT"],
         1,
         ["clash/b.parquet: click is of type list<", "and int64 in", "clash/a.parquet"],
+    ),
+    "an experiment without policies": (
+        ["experiment", "log.parquet"],
+        1,
+        ["log.parquet: missing columns: policy_id", "name the column of policies with --by"],
+    ),
+    "an experiment of one policy": (
+        ["experiment", "log.parquet", "--by", "one"],
+        1,
+        ["log.parquet: all pages have the one a; an experiment needs two policies"],
+    ),
+    "policies that change within some pages": (
+        ["experiment", "log.parquet", "--by", "some"],
+        1,
+        ["log.parquet: some changes within 10 of 20 pages: neither an A/B log", "or pass --kind interleaved"],
+    ),
+    "a control that is none": (
+        ["experiment", "log.parquet", "--by", "user_id", "--control", "u77"],
+        1,
+        ["--control u77: unknown name. ", "u0"],
+    ),
+    "a metric that is none": (
+        ["experiment", "log.parquet", "--by", "user_id", "--metric", "clik"],
+        1,
+        ["--metric clik: neither a metric nor a column of numbers. Did you mean click"],
+    ),
+    "a share that is none": (
+        ["experiment", "log.parquet", "--by", "user_id", "--share", "new"],
+        2,
+        ["new: write it like new=0.1"],
     ),
     "no file": (["ingest", "shop.cvs", "--out", "OUT"], 1, ["shop.cvs: there is no such file", "mean shop.csv"]),
     "columns not ours": (

@@ -110,6 +110,7 @@ def words_of(command: str, folder: Path) -> list[object]:
         "measure": (folder / "run", *lists),
         "predict": (folder / "run", "--features", folder / "log.train.txt", "--out", again / "scores.parquet"),
         "export": (folder / "run", "--out", again / "trees.txt"),
+        "experiment": (log, "--by", "randomized", "--out", again / "experiment.html"),
         "propensity": (log,),
         "judge": (again / "store", "--out", again / "judged.csv", "--curves", folder / "curves.json"),
         "demo": ("--out", again / "demo", "--queries", 20, "--pages", 1000, "--steps", 2),

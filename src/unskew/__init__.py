@@ -45,8 +45,10 @@ if TYPE_CHECKING:
     from unskew.learning.scorer import Scorer as Scorer
     from unskew.learning.scorer import load_scorer as load_scorer
     from unskew.measuring import measure_ranking as measure_ranking
+    from unskew.measuring.interleaving import team_draft as team_draft
     from unskew.running.causes import causes as causes
     from unskew.running.diagnosis import diagnose as diagnose
+    from unskew.running.experiment import experiment as experiment
     from unskew.running.exporting import export as export
     from unskew.running.exporting import export_trees as export_trees
     from unskew.running.importance import importance as importance

@@ -17,6 +17,7 @@ from unskew.errors import STATUSES, UnskewError, printable
 from unskew.terminal.about import behaviours, doctor, methods, rankers, scalings
 from unskew.terminal.click_models import click_models
 from unskew.terminal.diagnosis import causes, diagnose, report
+from unskew.terminal.experiments import experiment
 from unskew.terminal.flags import MAYBE_JSON, flat
 from unskew.terminal.logs import counts, ingest, simulate, split
 from unskew.terminal.models import export, importance
@@ -30,7 +31,7 @@ from unskew.terminal.translating import FLAGS, as_flags, flags_of
 PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Make data": (ingest, split, counts, simulate, traffic, examination, track),
     "Learn": (diagnose, causes, click_models, learn, impute),
-    "Measure": (measure, propensity, importance, judge),
+    "Measure": (measure, experiment, propensity, importance, judge),
     "Use": (predict, export),
     "Studies": (demo, compare, reproduce, report),
     "About": (methods, rankers, scalings, behaviours, doctor),
