@@ -23,8 +23,9 @@ HOW = (
 def experiment_page(found: Mapping[str, Any], origin: str = "", command: str = "") -> Page:
     """What `unskew.experiment` found, as `to_dict` says it."""
     interleaved = found["kind"] == "interleaving"
+    against = f"Against {found['effects'][0]['control']}"
     sections = [
-        Section(f"Against {found['effects'][0]['control']}", tables=[_effects(found, interleaved)], figures=[_figure(found)]),
+        Section(against, tables=[_effects(found, interleaved)], figures=[_figure(found)]),
         Section("Policies", _dealt(found, interleaved), [_arms(found, interleaved)]),
         Section("How large a sample", tables=[_sizes(found)]),
     ]
