@@ -6,6 +6,8 @@ from unskew.measuring.clicks import interaction_metric as interaction_metric
 from unskew.measuring.clicks import listwise_click_loglikelihood_metric as listwise_click_loglikelihood_metric
 from unskew.measuring.clicks import perplexity_by_rank_metric as perplexity_by_rank_metric
 from unskew.measuring.clicks import perplexity_metric as perplexity_metric
+from unskew.measuring.cmip import Cmip as Cmip
+from unskew.measuring.cmip import cmip_metric as cmip_metric
 from unskew.measuring.counterfactual import ClickEvidence as ClickEvidence
 from unskew.measuring.counterfactual import GainEstimate as GainEstimate
 from unskew.measuring.counterfactual import Judge as Judge

@@ -60,7 +60,7 @@ class Sums:
 
 
 @dataclass(frozen=True)
-class Arm:
+class ShownPolicy:
     """One policy: how much it was shown, and its metric."""
 
     name: str
@@ -107,13 +107,13 @@ class Ways:
     """Relative difference that sample sizes are told for."""
 
 
-def arm(name: str, sums: Sums, ways: Ways) -> Arm:
+def shown_policy(name: str, sums: Sums, ways: Ways) -> ShownPolicy:
     """One policy in numbers."""
     clusters = int(sums.seen.sum())
     error = sqrt(float((sums.influence**2).sum()))
     half = _quantile(clusters - 1, ways.level) * error if clusters > 1 else inf
     interval = (sums.mean - half, sums.mean + half) if clusters > 1 else None
-    return Arm(name, clusters, int(sums.pages.sum()), sums.mean, interval)
+    return ShownPolicy(name, clusters, int(sums.pages.sum()), sums.mean, interval)
 
 
 def effect(names: tuple[str, str], new: Sums, control: Sums, ways: Ways, *, several: int = 1) -> Effect:

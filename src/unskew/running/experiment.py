@@ -36,7 +36,7 @@ class Experiment:
     level: float
     detect: float
     """The relative difference that sample sizes are told for."""
-    arms: tuple[judged.Arm, ...]
+    arms: tuple[judged.ShownPolicy, ...]
     effects: tuple[judged.Effect, ...]
     shares_p: float | None
     """Of the test that policies were shown as often as they should be; for interleaving, picked first as often."""
@@ -104,7 +104,7 @@ def _beside(
     effects = tuple(
         judged.effect((name, base), sums[name], sums[base], ways, several=len(others)) for name in others
     )
-    arms = tuple(judged.arm(name, sums[name], ways) for name in (base, *others))
+    arms = tuple(judged.shown_policy(name, sums[name], ways) for name in (base, *others))
     p, notes = _dealt(sums, wanted, pages.cluster)
     if untold:
         notes.append(f"{untold:,} pages tell no {pages.by} and are left out.")
@@ -147,7 +147,7 @@ def _dealt(sums: Mapping[str, judged.Sums], wanted: Mapping[str, float], cluster
 
 
 def _verdict(
-    effects: Sequence[judged.Effect], arms: Sequence[judged.Arm], p: float | None, metric: str
+    effects: Sequence[judged.Effect], arms: Sequence[judged.ShownPolicy], p: float | None, metric: str
 ) -> tuple[str, str]:
     """The verdict on the policy that gained most, and a sentence."""
     best = max(effects, key=lambda each: each.difference)
@@ -180,7 +180,7 @@ def _interleaved(pages: PolicyPages, control: str | None, ways: judged.Ways) -> 
     p = judged.page_share_mismatch({other: first.y, base: first.n - first.y}, {other: 0.5, base: 0.5})
     sign = sign_test(rows["y"] - 0.5 * rows["pages"])
     arms = tuple(
-        judged.Arm(name, int(wins.seen.sum()), int(wins.pages.sum()), share, None)
+        judged.ShownPolicy(name, int(wins.seen.sum()), int(wins.pages.sum()), share, None)
         for name, share in ((base, 1 - credit), (other, credit))
     )
     verdict, sentence = _preferred(found, wins.mean, p)
