@@ -19,7 +19,7 @@ import unskew
 from unskew.errors import ConfigError, UnskewError
 from unskew.learning.rankers import Linear
 from unskew.running.asking import ask, parse_setting
-from unskew.running.data import own_lists, pages_of
+from unskew.running.data import own_lists
 from unskew.running.parts import RunLogs, is_log, logs_of
 from unskew.running.run_files import read_run_file
 from unskew.running.settings import DataFiles
@@ -220,9 +220,12 @@ def test_a_log_that_was_cut_is_used_in_its_parts(world: World, tmp_path: Path, m
     metrics = json.loads(printed)
     assert metrics["standing"]["tested"]
     test = unskew.read_log(world.path("parts/test"), world.lists)
-    again = standing(unskew.load(tmp_path / "run"), pages_of(test), tested=True)
-    assert metrics["standing"]["learned"] == pytest.approx(again.learned)
-    assert "shuffled test pages" in again.sentence
+    again = standing(unskew.load(tmp_path / "run"), test, tested=True)
+    assert metrics["standing"]["verdict"] == again.verdict
+    assert again.evidence is not None
+    first = metrics["standing"]["evidence"]["estimates"][1]
+    assert first["difference"] == pytest.approx(again.evidence.estimates[1].difference)
+    assert "by test pages of" in again.sentence
     # a validation log of other clicks chooses by them
     held = unskew.read_log(world.path("parts/validation"), world.lists)
     train = unskew.read_log(world.path("parts/train"), world.lists)

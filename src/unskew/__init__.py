@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from unskew.running.learn import learn as learn
     from unskew.running.measure import measure as measure
     from unskew.running.predict import predict as predict
+    from unskew.running.proof import prove as prove
     from unskew.running.propensity import propensity as propensity
     from unskew.running.report import report as report
     from unskew.running.run import Run as Run

@@ -64,6 +64,10 @@ class RunError(UnskewError):
     """A run folder is missing, unfinished, or would be overwritten."""
 
 
+class Unproven(UserWarning):
+    """Clicks cannot tell whether a ranking is better than what was shown: nothing is wrong, or known."""
+
+
 class MissingExtra(UnskewError):
     """An optional dependency is not installed.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from unskew.learning.curves import Curve
 from unskew.reporting.console import bar_lines
 from unskew.reporting.numbers import number, p_value
 from unskew.reporting.page import Page, Section, Table
+from unskew.reporting.proof import proof_page
 
 _CHOSEN = {"labels": "nDCG@10", "nDCG of clicks": "nDCG@10 of held-out clicks"}
 
@@ -116,21 +118,26 @@ def run_page(folder: Path, status: str, metrics: Mapping[str, Any]) -> Page:
     return Page(f"{status}: {folder}", sections=sections)
 
 
-def measure_page(result: Mapping[str, Any]) -> Page:
-    """What `measure` found."""
-    against = result.get("against", {})
-    sections = [_ranking(result["ranking"], against)]
+def measure_page(result: Mapping[str, Any], origin: str = "", command: str = "") -> Page:
+    """What `measure` found: the verdict of clicks, where a log was given, then metrics on labelled lists."""
+    against, evidence = result.get("against", {}), result.get("evidence")
+    compared = against if "metrics" in against else {}
+    sections = [] if "ranking" not in result else [_ranking(result["ranking"], compared)]
     if "frequency" in result:
-        sections.append(_frequency(result["frequency"], against))
+        sections.append(_frequency(result["frequency"], compared))
     if "pages" in result:
-        sections.append(Section("Logged pages", PAGES, [_means(result["pages"], against, "pages")]))
+        sections.append(Section("Logged pages", PAGES, [_means(result["pages"], compared, "pages")]))
     if "clicks" in result:
         rows = [
             [name, " ".join(map(number, value)) if isinstance(value, list) else number(value)]
             for name, value in result["clicks"].items()
         ]
         sections.append(Section("Click prediction", tables=[Table(("measure", "value"), rows, text=("value",))]))
-    return Page(str(result["run"]), sections=sections)
+    if evidence is None:
+        return Page(str(result["run"]), sections=sections, origin=origin, command=command)
+    other = str(against.get("run", "shown"))
+    page = proof_page(evidence, str(result["run"]), other, origin=origin, command=command)
+    return replace(page, sections=[*page.sections, *sections])
 
 
 def _ranking(report: Mapping[str, Any], against: Mapping[str, Any]) -> Section:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from unskew.clicks.counts.batches import Batches
-from unskew.clicks.counts.reduction import Counts, Facts, reduce_log
+from unskew.clicks.counts.reduction import Facts, reduce_log
 from unskew.clicks.counts.shards import Shards
 from unskew.clicks.lists.encoding import Encoding, EncodingRules, fit_encoding
 from unskew.clicks.lists.inputs import Tokens, Vectors
@@ -30,16 +30,6 @@ from unskew.types import Array, Lists, Log
 CHECKED = 4096
 """Rows of a batch of held-out clicks."""
 ELSE = 'learn_from="everything" takes all impressions'
-
-
-@dataclass(frozen=True)
-class HeldOut:
-    """Held-out pages in two parts."""
-
-    usual: Counts | None
-    """As the logging ranker ordered them."""
-    shuffled: Counts | None
-    """In an order drawn at random; None where there are none, or where it is not known."""
 
 
 class TrainingData(Protocol):
@@ -80,8 +70,8 @@ class TrainingData(Protocol):
     def held_out_batches(self, model: Model, device: torch.device) -> Batches | None:
         """Held-out clicks in order; None where nothing was clicked."""
 
-    def held_out_pages(self) -> HeldOut:
-        """Held-out pages, those that were shuffled apart."""
+    def held_out_pages(self) -> Log | None:
+        """Held-out pages as a log; None where there are none."""
 
     def fingerprint(self, *, labels: bool) -> str:
         """A hash of all that a run learns from and is chosen by."""
@@ -166,9 +156,9 @@ class LogData(TrainingData):
         counts = reduce_log(self.held_out, presentation=model.presentation)
         return Batches(counts, documents, size=CHECKED, device=device)
 
-    def held_out_pages(self) -> HeldOut:
-        """The held-out pages, reduced."""
-        return pages_of(self.held_out)
+    def held_out_pages(self) -> Log | None:
+        """The held-out pages as they are."""
+        return self.held_out
 
     def fingerprint(self, *, labels: bool) -> str:
         """A hash of clicks and features, and of the log's grades where they are read."""
@@ -184,19 +174,6 @@ class LogData(TrainingData):
         if key not in self._prepared or self._prepared[key].features.device != device:
             self._prepared[key] = model.input(lists, device)
         return self._prepared[key]
-
-
-def pages_of(log: Log | None) -> HeldOut:
-    """The pages of a log, reduced; shuffled are those of which every slot was filled at random."""
-    if log is None or not len(log.row):
-        return HeldOut(None, None)
-    if log.randomized is None:
-        return HeldOut(reduce_log(log), None)
-    page = np.repeat(np.arange(len(log)), log.sizes)
-    shuffled = np.bincount(page, log.randomized, minlength=len(log)) == log.sizes
-    filled = log.sizes > 0
-    parts = (log.take(part & filled) for part in (~shuffled, shuffled))
-    return HeldOut(*(reduce_log(part) if len(part) else None for part in parts))
 
 
 def own_lists(log: Log) -> Log:

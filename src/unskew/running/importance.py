@@ -6,11 +6,11 @@
 | `weight`      | a linear ranker  | how much it moves the score: weight times spread, in units of scores  |
 | `permutation` | any, given a log | what a click counts less once the feature is shuffled within a page   |
 
-A click counts 1 / log2(1 + k) at its rank k in the learned order, as in `standing.py`: on shuffled pages where the
-log has any. On others clicks favour what was shown high, and with it the features that the old ranker liked. The
-standard error is over queries. Columns that an encoding made of one feature count together.
+A click counts 1 / log2(1 + k) at its rank k in the learned order: on shuffled pages where the log has any. On
+others clicks favour what was shown high, and with it the features that the old ranker liked. The standard error is
+over queries. Columns that an encoding made of one feature count together.
 
-Legend: D features as they are, E encoded ones, R distinct pages, K results of a page, n results of all pages.
+Legend: D features as they are, E encoded ones, Q queries, n results of all pages.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from typing import Any
 
 import numpy as np
 
-from unskew.clicks.counts.reduction import Counts
 from unskew.clicks.engine.parquet import impressions_in
 from unskew.clicks.log import read_log
 from unskew.clicks.opening import check_log
@@ -32,16 +31,15 @@ from unskew.disk import complete_file
 from unskew.errors import ConfigError
 from unskew.learning.inside import gains, linear_weights
 from unskew.learning.scorer import Scorer, load_scorer
-from unskew.running.data import pages_of
+from unskew.measuring.counterfactual import LoggedPages, places
 from unskew.running.lists import read_lists, texts_for, tracked_lists
-from unskew.running.measure import finite
+from unskew.running.measure_lists import finite
 from unskew.running.naming import names_for
 from unskew.running.run import Run
-from unskew.running.standing import by_query, discounts, ratio_error
 from unskew.types import Array, Lists, ListTexts, Log
 
 MOST_PAGES = 20_000
-"""Distinct pages that are asked, drawn at random of more."""
+"""Pages that are asked, drawn at random of more."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +101,7 @@ def importance(
 
     The log is one in memory, or a path with the files of `features` beside it; `columns` says theirs for ours,
     those of the run unless given. Each feature is shuffled within the pages `repeats` times, on at most so many
-    distinct `pages`.
+    `pages`.
     """
     scorer = run.model if isinstance(run, Run) else run if isinstance(run, Scorer) else load_scorer(run)
     names = scorer.names or tuple(f"feature {at + 1}" for at in range(scorer.features))
@@ -154,62 +152,59 @@ def _by_feature(scorer: Scorer, values: Array | None) -> Array | None:
 
 def _permuted(found: Importances, scorer: Scorer, log: Log, repeats: int, pages: int, seed: int) -> Importances:
     """With what clicks say once each feature is shuffled."""
-    held = pages_of(log)
-    part = held.shuffled or held.usual
     rng = np.random.default_rng([seed, 13])
-    asked = None if part is None else _useful(part, pages, rng)
-    if asked is None:
+    asked, fair = _useful(log, pages, rng)
+    if not len(asked):
         raise ConfigError("no page of the log has a click and two results, so its clicks cannot tell")
-    lists, page = _page_lists(asked), np.repeat(np.arange(len(asked)), asked.where.sum(1))
-    learned = _discounts(scorer, lists, asked)
-    clicks, (whole,) = by_query(asked, learned)
+    lists, shown = _page_lists(asked), LoggedPages.from_log(asked, cluster="page")
+    whole = _by_query(scorer, lists, shown)
+    clicks = np.bincount(shown.query, shown.per_page(shown.click))
+    some = clicks > 0
     there = found.names if lists.columns is None else lists.columns.names
     drops, errors = np.zeros(len(found.names)), np.zeros(len(found.names))
     for at, name in enumerate(found.names):
         column = at if lists.columns is None else there.index(name)
         lost = np.zeros(len(clicks))
         for _ in range(repeats):
-            shuffled = _shuffled(lists, column, page, rng)
-            kept = learned if shuffled is None else _discounts(scorer, shuffled, asked)
-            lost += (whole - by_query(asked, kept)[1][0]) / repeats
-        drops[at], errors[at] = lost.sum() / clicks.sum(), ratio_error(lost, clicks)
-    kind = "shuffled pages" if held.shuffled is not None else "pages, whose clicks favour the order shown"
+            shuffled = _shuffled(lists, column, shown.page, rng)
+            lost += 0 if shuffled is None else (whole - _by_query(scorer, shuffled, shown)) / repeats
+        drops[at], errors[at] = lost.sum() / clicks.sum(), ratio_error(lost[some], clicks[some])
+    kind = "shuffled pages" if fair else "pages, whose clicks favour the order shown"
     base = whole.sum() / clicks.sum()
-    measured = f"{int(clicks.sum()):,} clicks of {len(clicks):,} queries on {kind}; a click counts {base:.4f}"
+    measured = f"{int(clicks.sum()):,} clicks of {int(some.sum()):,} queries on {kind}; a click counts {base:.4f}"
     return replace(found, permutation=drops, error=errors, measured=measured)
 
 
-def _useful(part: Counts, most: int, rng: np.random.Generator) -> Counts | None:
-    """The pages with a click and two results, at most so many."""
-    useful = np.flatnonzero((part.clicks.sum(1) > 0) & (part.where.sum(1) > 1))
+def _useful(log: Log, most: int, rng: np.random.Generator) -> tuple[Log, bool]:
+    """The pages with a click and two results, at most so many; shuffled ones alone where there are any, or not."""
+    page = np.repeat(np.arange(len(log)), log.sizes)
+    clicked = np.bincount(page, log.click, minlength=len(log)) > 0
+    random = 0 if log.randomized is None else np.bincount(page, log.randomized, minlength=len(log))
+    shuffled = (random == log.sizes) & (log.sizes > 0)
+    useful = np.flatnonzero(clicked & (log.sizes > 1) & (shuffled if shuffled.any() else True))
     if len(useful) > most:
         useful = np.sort(rng.choice(useful, most, replace=False))
-    if not len(useful):
-        return None
-    arrays = {name: getattr(part, name)[useful] for name in ("query", "row", "position", "clicks", "impressions")}
-    return Counts(part.lists, **arrays)
+    return log.take(useful), bool(shuffled.any())
 
 
-def _page_lists(part: Counts) -> Lists:
+def _page_lists(log: Log) -> Lists:
     """Each page as a list of its own."""
-    rows, lists = part.row[part.where], part.lists
-    texts = lists.texts
+    lists, texts = log.lists, log.lists.texts
     return Lists(
-        features=np.array(lists.features[rows]),
-        offsets=np.concatenate([[0], np.cumsum(part.where.sum(1))]).astype(np.int64),
-        labels=np.zeros(len(rows), np.int16),
-        query_ids=np.arange(len(part)),
-        texts=None if texts is None else ListTexts(texts.query[part.query], texts.document[rows]),
+        features=np.array(lists.features[log.row]),
+        offsets=log.offsets,
+        labels=np.zeros(len(log.row), np.int16),
+        query_ids=np.arange(len(log)),
+        texts=None if texts is None else ListTexts(texts.query[log.query], texts.document[log.row]),
         name=lists.name,
         columns=lists.columns,
     )
 
 
-def _discounts(scorer: Scorer, lists: Lists, part: Counts) -> Array:
-    """What a click counts at each result in the order of the scores, [R, K]."""
-    scores = np.zeros(part.row.shape)
-    scores[part.where] = scorer.score(lists)
-    return discounts(scores, part.row)
+def _by_query(scorer: Scorer, lists: Lists, shown: LoggedPages) -> Array:
+    """What the clicks of each query count in the order of the scores, [Q]."""
+    place = places(scorer.score(lists), shown)
+    return np.bincount(shown.query, shown.per_page(shown.click / np.log2(1.0 + place)))
 
 
 def _shuffled(lists: Lists, column: int, page: Array, rng: np.random.Generator) -> Lists | None:
@@ -221,3 +216,15 @@ def _shuffled(lists: Lists, column: int, page: Array, rng: np.random.Generator) 
     features = lists.features.copy()
     features[:, column] = after
     return replace(lists, features=features)
+
+
+def ratio_error(total: Array, weight: Array) -> float:
+    """Standard error of sum(total) / sum(weight) over queries drawn at random; none below two queries.
+
+    >>> round(ratio_error(np.array([1.0, 2.0, 3.0]), np.ones(3)), 4)  # 1 / sqrt(3)
+    0.5774
+    """
+    n, mean = len(total), total.sum() / weight.sum()
+    if n < 2:
+        return float("inf")
+    return float(np.sqrt(n / (n - 1) * np.square(total - mean * weight).sum()) / weight.sum())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from unskew.clicks.lists.feature_table import NOT_FEATURES, is_table
 from unskew.clicks.lists.features import read_features
@@ -12,8 +13,26 @@ from unskew.clicks.lists.texts import has_texts, read_texts, with_texts
 from unskew.clicks.lists.tracked import with_tracked
 from unskew.clicks.tracking.features import FEATURES
 from unskew.errors import DataError
-from unskew.learning.scorer import Scorer
-from unskew.types import Lists
+from unskew.types import Array, Lists
+
+
+class ScoresLists(Protocol):
+    """What scores documents by their features: a model of ours, or trees from a file."""
+
+    @property
+    def features(self) -> int:
+        """Number of features of a document."""
+
+    @property
+    def taken(self) -> dict[str, bool] | None:
+        """The features that it takes, and whether each is a category; None where they have no names."""
+
+    @property
+    def reads(self) -> bool:
+        """Whether it reads what queries and documents say."""
+
+    def score(self, documents: Lists, /) -> Array:
+        """A score of every document, [N]."""
 
 
 def read_lists(
@@ -52,7 +71,7 @@ def texts_for(*sources: Sequence[str | Path]) -> Sequence[str | Path]:
     )
 
 
-def tracked_lists(model: Scorer, lists: Lists, store: Path | str | None) -> Lists:
+def tracked_lists(model: ScoresLists, lists: Lists, store: Path | str | None) -> Lists:
     """The lists as a model takes them: with the clicks of a tracking store, or an error where one is missing."""
     if store is not None:
         return with_tracked(lists, store)

@@ -24,7 +24,7 @@ from unskew.clicks.lists.features import read_features
 from unskew.clicks.tables import several
 from unskew.disk import complete_file, refuse_existing
 from unskew.learning.scorer import Scorer, list_chunks, load_scorer
-from unskew.running.lists import read_lists, texts_for, tracked_lists
+from unskew.running.lists import ScoresLists, read_lists, texts_for, tracked_lists
 from unskew.running.naming import names_for
 from unskew.running.parts import log_parts
 from unskew.types import Array, Lists
@@ -73,7 +73,7 @@ def predict(
 
 
 def documents(
-    model: Scorer, features: Any, candidates: Any, columns: Mapping[str, str] | None, *, doc_ids: bool = False
+    model: ScoresLists, features: Any, candidates: Any, columns: Mapping[str, str] | None, *, doc_ids: bool = False
 ) -> Lists:
     """What is to be scored, with the features that the model takes."""
     if isinstance(features, Lists):
@@ -94,7 +94,7 @@ def _parts(candidates: Any) -> Sequence[Any]:
     return list(cut.values()) or [candidates]
 
 
-def score_blocks(model: Scorer, lists: Lists, columns: Mapping[str, str]) -> Iterator[Any]:
+def score_blocks(model: ScoresLists, lists: Lists, columns: Mapping[str, str]) -> Iterator[Any]:
     """Tables of whole queries with their scores, in the order of the lists; one at least."""
     names = {ours: columns.get(ours, ours) for ours in ("query_id", "doc_id")}
     for first, last in list(list_chunks(lists.offsets)) or [(0, 0)]:

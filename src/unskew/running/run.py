@@ -40,11 +40,11 @@ from unskew.learning.fitting.processes import workers_of, world
 from unskew.learning.methods import LEARNERS, Learner
 from unskew.learning.scorer import Scorer
 from unskew.measuring import measure_ranking
-from unskew.running.data import HeldOut, TrainingData, encoded, pages_of
+from unskew.running.data import TrainingData, encoded
 from unskew.running.fitters import FITTERS, Fitter
 from unskew.running.folder import RUN_FILE, claimed, publish, refuse_to_overwrite, versions
 from unskew.running.settings import Settings, settled
-from unskew.running.standing import Standing, standing, warn_if_worse
+from unskew.running.standing import Standing, standing, warn_of_standing
 from unskew.running.worth import check_worth
 from unskew.types import Array, Lists, Log
 
@@ -122,8 +122,9 @@ def run(
             _resume(fitter, folder)
         model, fit = fitter.fit(report, folder)
         model.card = replace(model.card, encoding=encoding)
-        stands = stand(model, data, test) if leads else standing(model, HeldOut(None, None))
-        warn_if_worse(stands)
+        stands = stand(model, data, test) if leads else standing(model, None)
+        if leads:
+            warn_of_standing(stands)
         done = Run(model, fit, measures(asked, data, model, fit, lists) | {"standing": stands.to_dict()}, place)
         if folder is not None and place is not None:
             write_run(folder, asked, data, done, began, fitter.identity["data"])
@@ -135,8 +136,9 @@ def run(
 
 def stand(model: Scorer, data: TrainingData, test: Lists | Log | None) -> Standing:
     """Where the model stands, by the clicks of a test log if there is one, else by those held out."""
-    tested = isinstance(test, Log)
-    return standing(model, pages_of(test) if isinstance(test, Log) else data.held_out_pages(), tested=tested)
+    if isinstance(test, Log):
+        return standing(model, test, tested=True)
+    return standing(model, data.held_out_pages())
 
 
 @contextmanager

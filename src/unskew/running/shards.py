@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Self
 
+import numpy as np
 import torch
 
 from unskew.clicks.counts.batches import Batches
-from unskew.clicks.counts.reduction import Facts
+from unskew.clicks.counts.reduction import Counts, Facts
 from unskew.clicks.counts.shard_batches import ShardedBatches
 from unskew.clicks.counts.shard_writing import FACTS
 from unskew.clicks.counts.shards import Shards
@@ -21,7 +22,7 @@ from unskew.learning.fitting.loop import Draws
 from unskew.learning.fitting.training import Training
 from unskew.learning.methods.contract import Context, Learner, MethodConfig
 from unskew.learning.model import Model
-from unskew.running.data import CHECKED, HeldOut, LogData, TrainingData, check_compared, encoded, pages_of
+from unskew.running.data import CHECKED, LogData, TrainingData, check_compared, encoded
 from unskew.running.folder import fingerprint
 from unskew.running.run_files import IN_MEMORY
 from unskew.types import Lists, Log
@@ -116,12 +117,16 @@ class ShardData(TrainingData):
         documents = Vectors.of(model.scaler.apply(counts.lists).features, device)
         return Batches(counts, documents, size=CHECKED, device=device)
 
-    def held_out_pages(self) -> HeldOut:
+    def held_out_pages(self) -> Log | None:
         """The held-out shard; which pages were shuffled is not kept, nor their order in rows of whole queries."""
         if isinstance(self.held_out, Log):
-            return pages_of(self.held_out)
+            return self.held_out
         counts = None if self.held_out is None else self.shards.load(self.held_out)
-        return HeldOut(None if counts is None or counts.shown_at is not None else counts, None)
+        return (
+            None
+            if counts is None or counts.shown_at is not None
+            else unreduced(counts, weighted=self.shards.weighted is not None)
+        )
 
     def fingerprint(self, *, labels: bool) -> str:
         """The key of the shards, which is a hash of their sources, and a hash of what weights are chosen by."""
@@ -135,3 +140,25 @@ class ShardData(TrainingData):
     def in_memory(self, learner: Learner) -> LogData:
         """Shards are not."""
         raise ConfigError(f"{learner.name}: {IN_MEMORY}")
+
+
+def unreduced(counts: Counts, *, weighted: bool = False) -> Log:
+    """A log of as many pages, slot by slot with as many clicks; which of them were on one page is not known.
+
+    The clicks of a slot are on the first pages that showed it; weights are spread over all of them.
+    """
+    where = counts.where
+    times = np.where(where, counts.impressions, 0).max(axis=1).round().astype(np.int64)  # [R]
+    row = np.repeat(np.arange(len(counts)), times)
+    number = np.arange(len(row)) - np.repeat(np.cumsum(times) - times, times)
+    shown = where[row]
+    first = number[:, None] < counts.clicks[row].round()
+    click = counts.clicks[row] / times[row][:, None] if weighted else first.astype(np.uint8)
+    return Log(
+        lists=counts.lists,
+        query=counts.query[row],
+        offsets=np.concatenate([[0], np.cumsum(shown.sum(axis=1))]).astype(np.int64),
+        row=counts.row[row][shown],
+        position=counts.position[row][shown].astype(np.int16),
+        click=click[shown],
+    )

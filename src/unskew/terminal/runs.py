@@ -8,9 +8,21 @@ from typing import Annotated
 
 import typer
 
-from unskew.terminal.completing import names_of
-from unskew.terminal.flags import Column, DocIds, Force, Json, OutFolder, Quiet, Tracked, passed, renames
-from unskew.terminal.printing import messages, show_result, tell
+from unskew.terminal.completing import names_of, one_of
+from unskew.terminal.flags import (
+    Column,
+    DocIds,
+    EngineOptions,
+    Force,
+    Json,
+    OutFolder,
+    Quiet,
+    Seed,
+    Tracked,
+    passed,
+    renames,
+)
+from unskew.terminal.printing import messages, show_result, tell, typed
 
 
 def learn(
@@ -103,18 +115,38 @@ def learn(
 
 
 def measure(
-    run: Annotated[Path, typer.Argument(help="Run folder.")],
-    lists: Annotated[list[str], typer.Option(help="LETOR file; give it several times for several files.")],
+    run: Annotated[
+        Path, typer.Argument(help="Run folder, table of scores, or LightGBM file.", metavar="RUN|SCORES|MODEL.txt")
+    ],
+    connection: EngineOptions,
+    lists: Annotated[
+        list[str] | None, typer.Option(help="Labelled lists, LETOR or a table; repeatable. None are needed.")
+    ] = None,
     metrics: Annotated[
-        list[str] | None, typer.Option("--metric", help="Such as ndcg@10; may be repeated.")
+        list[str] | None, typer.Option("--metric", help="On the lists, such as ndcg@10; may be repeated.")
     ] = None,
     empty: Annotated[
         str, typer.Option(help="What a query without a relevant document counts: skip, zero, one.")
     ] = "skip",
-    against: Annotated[Path | None, typer.Option(help="Another run, for a paired comparison.")] = None,
-    log: Annotated[
-        Path | None, typer.Option(help="Impressions of these lists, to measure click prediction.")
+    against: Annotated[
+        Path | None, typer.Option(help="What to hold it against: shown, another run, scores, a LightGBM file.")
     ] = None,
+    log: Annotated[
+        Path | None, typer.Option(help="Log whose clicks judge, best one that it did not learn from.")
+    ] = None,
+    features: Annotated[
+        list[str] | None,
+        typer.Option(help="Features of the log's documents, where the run does not know them; repeatable."),
+    ] = None,
+    propensities: Annotated[
+        Path | None, typer.Option(help="Examination by rank: a file, or a run; found in the log unless given.")
+    ] = None,
+    by: Annotated[
+        str,
+        typer.Option(help="What clicks judge: dcg, or expected clicks.", autocompletion=one_of("dcg", "clicks")),
+    ] = "dcg",
+    at: Annotated[int, typer.Option(min=1, help="Results of a page that count for dcg.")] = 10,
+    level: Annotated[float, typer.Option(help="Of intervals.")] = 0.95,
     outcomes: Annotated[
         list[str] | None,
         typer.Option("--outcome", help="Column of the log to measure pages by, such as install; repeatable."),
@@ -128,11 +160,17 @@ def measure(
     column: Column = None,
     doc_ids: DocIds = False,
     tracked: Tracked = None,
+    seed: Seed = 0,
+    out: Annotated[Path | None, typer.Option(help="Page to write (.html), or a folder for it and JSON.")] = None,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Measure a run on labelled lists, alone or against another run."""
+    """Say whether a ranking is better than what was shown, or than another: by clicks, by labels, or by both."""
     given = passed(locals(), "as_json")
     from unskew.reporting.summaries import measure_page
     from unskew.running.measure import measure
 
-    show_result(measure(**given), as_json, measure_page)
+    found = measure(command=typed(), **given)
+    if out is not None:
+        tell(f"Open {out if out.suffix == '.html' else out / 'report.html'}.")
+    show_result(found, as_json, measure_page)

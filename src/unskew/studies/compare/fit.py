@@ -14,7 +14,7 @@ from unskew.learning.scorer import Scorer
 from unskew.measuring import ndcg_metric, page_ndcg_metric, rank_weights
 from unskew.running.choosing import click_likelihood, click_ndcg
 from unskew.running.data import LogData, held_queries
-from unskew.running.measure import finite
+from unskew.running.measure_lists import finite
 from unskew.running.run import run
 from unskew.running.settings import Settings
 from unskew.studies.compare.arms import Point
