@@ -183,3 +183,138 @@ def test_many_clusters_become_buckets_whatever_the_order() -> None:
     assert len(one) == len(other) <= MOST
     np.testing.assert_allclose(one.sums, other.sums)
     np.testing.assert_allclose(one.totals, values.sum(axis=0))
+
+
+def test_item_position_by_hand() -> None:
+    # document 1 is clicked at rank 1 in half of its displays and at rank 2 in a quarter; 2 in a quarter, never
+    top = [(0, [(1, 1), (2, 0)]), (0, [(1, 0), (2, 0)])] * 40
+    turned = [(0, [(2, 1), (1, 0)]), (0, [(2, 0), (1, 1)]), (0, [(2, 0), (1, 0)]), (0, [(2, 0), (1, 0)])] * 10
+    found = judged(pages_of(top + turned), [2, 1] * 80 + [1, 2] * 40)["item-position"]  # 2 first on every page
+    assert found.new == pytest.approx(0.25 + 0.25)
+    assert found.other == pytest.approx((40 * 0.5 + 20 * (0.25 + 0.25)) / 60)
+    assert found.overlap == 1.0
+    assert found.effective == pytest.approx(240**2 / (40 * 2 * 3**2))  # displays at the places weigh 120 / 40
+
+
+def test_logged_chances_are_taken_where_there_are_any() -> None:
+    rows = [(number, [(2 * number, number % 2), (2 * number + 1, 0)]) for number in range(180)]
+    chances = [0.25, 0.25] * 90 + [1.0, 1.0] * 90  # on the second half nothing was left to chance
+    found = judged(pages_of(rows, chances=chances), [1, 2] * 60 + [2, 1] * 120, [1, 2] * 180)["item-position"]
+    assert (found.new, found.other) == pytest.approx((4 * 30 / 90, 45 / 90))
+
+
+def test_a_place_that_the_log_lacks_has_no_number() -> None:
+    found = judged(pages_of([(0, [(1, 1), (2, 0)])] * 40), [2, 1] * 40)["item-position"]
+    assert found.difference is None
+    assert found.overlap is None
+    assert "0% of what moves" in found.reason
+
+
+def test_doubly_robust_by_hand() -> None:
+    rows = [(0, [(1, 1), (2, 0)])] * 30 + [(0, [(2, 1), (1, 0)])] * 10
+    pages, curve = pages_of(rows), RankExamination(np.array([1.0, 0.5]), "file")
+    found = judged(pages, [2, 1] * 30 + [1, 2] * 10, examination=curve)["dr"]
+
+    def model(own_click, own_theta, clicks, seen):  # from all other pages, pulled towards the mean of the query
+        mean = (40 - 1) / (60 - 1.5)
+        return (clicks - own_click + 2 * mean) / (seen - own_theta + 2)
+
+    total = 0.0
+    for pages_with, click, place, rank, clicks, seen, weight in (
+        (30, 1, 2, 1, 30, 35, 0.0),  # document 1 at rank 1: it was examined 30 + 10 / 2 times
+        (30, 0, 1, 2, 10, 25, 0.0),
+        (10, 1, 1, 1, 10, 25, 4.0),  # document 2 at its place: 40 displays wanted there, 10 seen
+        (10, 0, 2, 2, 30, 35, 4.0),
+    ):
+        relevance = model(click, 1 / rank, clicks, seen)
+        total += pages_with * (relevance / place + weight * (click - relevance / rank))
+    assert found.new == pytest.approx(total / 40)
+    assert found.other == pytest.approx(1.0)  # what was shown got what it got
+
+
+def test_pseudo_inverse_by_hand() -> None:
+    orders = [(0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0)]
+    value = [[0.5, 0.2, 0.1], [0.4, 0.3, 0.0], [0.9, 0.1, 0.2]]  # of each document at each rank; any numbers
+    rows = [(0, [(one, value[one][rank]) for rank, one in enumerate(order)]) for order in orders] * 20
+    pages = pages_of(rows, shuffled=set(range(120)))
+    place = np.array([2, 3, 1])  # of documents 0, 1, 2
+    found = judged(pages, place[pages.document])["pseudo-inverse"]
+    assert found.new == pytest.approx(value[0][1] + value[1][2] + value[2][0])
+    assert found.other == pytest.approx(np.mean([sum(row) / 3 for row in value]) * 3)  # at random
+    gamma = sum(np.outer(x, x) for x in map(as_cells, orders)) / 6
+    weight = as_cells((2, 0, 1)) @ np.linalg.pinv(gamma) @ as_cells((2, 1, 0))
+    assert weight == pytest.approx((3 - 1) * 1 - (3 - 2))  # one document stands where it should
+
+
+def as_cells(order):
+    """Which document stands where, as a vector."""
+    cells = np.zeros((3, 3))
+    cells[list(order), range(3)] = 1
+    return cells.ravel()
+
+
+def test_swapped_pairs_by_hand() -> None:
+    # documents 1 and 2 at ranks 1 and 2: 40 pages with 1 on top, 20 of them clicked on 1, 8 on 2; 10 turned round
+    top = [(0, [(1, int(n < 20)), (2, int(n < 8))]) for n in range(40)]
+    turned = [(0, [(2, int(n < 6)), (1, int(n < 5))]) for n in range(10)]
+    found = judged(pages_of(top + turned), [2, 1] * 40 + [1, 2] * 10, [1, 2] * 40 + [2, 1] * 10)["swaps"]
+    on_2, on_1 = 8 * 10 / 50 + 6 * 40 / 50, 20 * 10 / 50 + 5 * 40 / 50
+    assert (found.new, found.other) == pytest.approx((on_2 / (on_1 + on_2), on_1 / (on_1 + on_2)))
+    assert found.overlap == 1.0
+    alone = judged(pages_of(top), [2, 1] * 40)["swaps"]
+    assert "both orders" in alone.reason
+
+
+MEANT = {
+    "direct": "flat",
+    "pseudo-inverse": "clicks",
+    "ips": "dcg",
+    "item-position": "clicks",
+    "dr": "clicks",
+}
+"""What each estimates, and what it takes for clicks of its users to be so."""
+
+
+def test_estimates_are_right_on_average() -> None:
+    """Mean over many logs against the truth, by the standard error of that mean."""
+    queries, ranks = 12, 4
+    theta = 1 / np.arange(1, ranks + 1)
+    found = {name: [] for name in MEANT}
+    score = np.random.default_rng(5).random(queries * ranks)
+    relevance = np.random.default_rng(3).uniform(0.1, 0.9, (queries, ranks))
+    place = np.argsort(np.argsort(-score.reshape(queries, ranks), axis=1), axis=1)
+    for seed in range(60):
+        pages = chance_pages(seed, relevance, pages=1500)
+        judge = Judge(examination=RankExamination(theta, "file"))
+        judge.add(pages, places(score[pages.document], pages), shown_places(pages))
+        evidence = judge.finish()
+        for name, values in found.items():
+            values.append(evidence[name].difference)
+    disc = np.array(D[:ranks])
+    gain = (disc[place] - disc) * relevance
+    truth = {
+        "dcg": gain.sum(axis=1).mean(),
+        "flat": gain.sum(axis=1).mean() * theta.mean(),
+        "clicks": ((theta[place] - theta) * relevance).sum(axis=1).mean(),
+    }
+    for name, values in found.items():
+        error = np.std(values, ddof=1) / math.sqrt(len(values))
+        assert abs(np.mean(values) - truth[MEANT[name]]) < 3.5 * error, name
+
+
+def chance_pages(seed, relevance, pages):
+    """Pages of users who look at rank k with 1/k; half of them are shuffled."""
+    rng, (queries, ranks) = np.random.default_rng(seed), relevance.shape
+    query = np.arange(pages) % queries
+    random = rng.random(pages) < 0.5
+    order = np.where(random[:, None], rng.random((pages, ranks)).argsort(axis=1), np.arange(ranks))
+    chance = np.take_along_axis(relevance[query], order, 1) / np.arange(1, ranks + 1)
+    return LoggedPages(
+        offsets=np.arange(pages + 1) * ranks,
+        position=np.tile(np.arange(1, ranks + 1), pages),
+        click=(rng.random((pages, ranks)) < chance).astype(float).ravel(),
+        shuffled=np.repeat(random, ranks),
+        query=query,
+        document=(query[:, None] * ranks + order).ravel(),
+        cluster=query,
+    )

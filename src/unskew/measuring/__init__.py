@@ -14,6 +14,7 @@ from unskew.measuring.counterfactual import Judge as Judge
 from unskew.measuring.counterfactual import LoggedPages as LoggedPages
 from unskew.measuring.counterfactual import PageNdcg as PageNdcg
 from unskew.measuring.counterfactual import RankExamination as RankExamination
+from unskew.measuring.counterfactual import examination_of as examination_of
 from unskew.measuring.counterfactual import missing_overlap as missing_overlap
 from unskew.measuring.counterfactual import page_ndcg_metric as page_ndcg_metric
 from unskew.measuring.counterfactual import places as places

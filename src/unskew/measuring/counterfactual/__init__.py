@@ -3,6 +3,7 @@
 from unskew.measuring.counterfactual.evidence import ClickEvidence as ClickEvidence
 from unskew.measuring.counterfactual.evidence import GainEstimate as GainEstimate
 from unskew.measuring.counterfactual.evidence import RankExamination as RankExamination
+from unskew.measuring.counterfactual.examination import examination_of as examination_of
 from unskew.measuring.counterfactual.judge import Judge as Judge
 from unskew.measuring.counterfactual.page_ndcg import PageNdcg as PageNdcg
 from unskew.measuring.counterfactual.page_ndcg import page_ndcg_metric as page_ndcg_metric

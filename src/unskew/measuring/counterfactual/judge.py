@@ -15,14 +15,17 @@ import numpy as np
 from unskew.errors import ConfigError, DataError
 from unskew.measuring.counterfactual.contract import Estimator, PlacedPages, Question, Reading
 from unskew.measuring.counterfactual.direct import Direct, RawClicks
+from unskew.measuring.counterfactual.displays import ByDisplay
 from unskew.measuring.counterfactual.evidence import ClickEvidence, GainEstimate, Metric, RankExamination
 from unskew.measuring.counterfactual.pages import LoggedPages
+from unskew.measuring.counterfactual.slates import Slates
 from unskew.measuring.counterfactual.sums import FEWEST, ClusterSums, interval_of
-from unskew.measuring.counterfactual.verdict import conclude
+from unskew.measuring.counterfactual.swapped import Swapped
+from unskew.measuring.counterfactual.verdict import Outlook, conclude
 from unskew.measuring.counterfactual.weighted import Weighted
 from unskew.types import Array
 
-ESTIMATORS: tuple[type[Estimator], ...] = (Direct, RawClicks, Weighted)
+ESTIMATORS: tuple[type[Estimator], ...] = (Direct, Slates, RawClicks, Weighted, ByDisplay, Swapped)
 """All of them, in the order in which they are told."""
 
 
@@ -45,6 +48,7 @@ class Judge:
         self.estimators = [kind(self.asked) for kind in ESTIMATORS]
         self.sums = ClusterSums()
         self.ends: Array = np.zeros(1, int)
+        self.outlook = np.zeros(2)
 
     def add(self, pages: LoggedPages, new: Array, other: Array) -> None:
         """Places [N] of the ranking, and of what it is held against: `shown_places`, or those of another."""
@@ -57,6 +61,7 @@ class Judge:
         self.ends = np.cumsum([0, *(sums.shape[1] for sums in found)])
         self.sums.add(part.clusters[0], np.concatenate(found, axis=1))
         self.pages += len(pages)
+        self.outlook += _of_shuffled(part)
         self.changed += int((pages.per_page(part.new != part.other) > 0).sum())
 
     def finish(self, level: float = 0.95, *, missing_overlap: float | None = None) -> ClickEvidence:
@@ -75,8 +80,25 @@ class Judge:
                 estimates.append(found)
                 drawn[found.name] = differences
         return conclude(
-            tuple(estimates), drawn, pages=self.pages, changed=self.changed, level=level, missing=missing_overlap
+            estimates,
+            drawn,
+            pages=self.pages,
+            changed=self.changed,
+            outlook=Outlook(*(self.outlook / self.pages).tolist()),
+            level=level,
+            missing=missing_overlap,
         )
+
+
+def _of_shuffled(part: PlacedPages) -> Array:
+    """Variance of the difference, and value of the other ranking, on pages as shuffled ones; sums over pages, [2].
+
+    Each result of a shuffled page has the mean click rate of the page.
+    """
+    rate = part.pages.per_page(part.pages.click) / np.maximum(part.pages.sizes, 1)
+    new, other = part.discounts
+    square, value = part.pages.per_page((new - other) ** 2), part.pages.per_page(other)
+    return np.array([(rate * square).sum(), (rate * value).sum()])
 
 
 def estimate(reading: Reading, sums: Array, draws: Array, level: float) -> tuple[GainEstimate, Array]:

@@ -38,12 +38,12 @@ class ClusterSums:
         if not self.sums.shape[1]:
             self.sums = np.zeros((0, sums.shape[1]))
         new = ids.astype(np.int64).view(np.uint64)
-        self._merge(_bucket(new) if self.folded else new, sums)
+        self._merge(bucket_of(new) if self.folded else new, sums)
         if not self.folded and len(self.ids) > MOST:
             self.folded = True
             old, held = self.ids, self.sums
             self.ids, self.sums = np.zeros(0, np.uint64), np.zeros((0, held.shape[1]))
-            self._merge(_bucket(old), held)
+            self._merge(bucket_of(old), held)
 
     def _merge(self, ids: Array, sums: Array) -> None:
         every = np.concatenate([self.ids, ids])
@@ -91,7 +91,7 @@ def standard_error(drawn: Array, clusters: int) -> float:
     return float(fine.std(ddof=1) * np.sqrt(clusters / max(clusters - 1, 1)))
 
 
-def _bucket(ids: Array) -> Array:
+def bucket_of(ids: Array) -> Array:
     """A bucket [0, MOST) of each number, well mixed (the finaliser of splitmix64)."""
     x = ids.copy()
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):

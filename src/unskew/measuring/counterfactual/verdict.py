@@ -1,7 +1,7 @@
 """What estimates say together: better, worse or cannot tell, by a rule of a few lines.
 
 1. Random slots decide alone: where the interval of `direct` leaves 0 out, its side is the verdict.
-2. Else two estimates are needed that rest on different grounds (a curve of examination; documents shown at several
+2. Else two estimates are needed that rest on different grounds (examination by rank; documents shown at several
    ranks; raw clicks), both with intervals on the same side of 0, and none on the other.
 3. Raw clicks favour the order shown. Their gain counts as one of the two, their loss does not count.
 4. Else nobody can tell, and the sentence says how many shuffled pages would.
@@ -11,7 +11,8 @@ A run's own examination can never decide alone: it is one ground, however many e
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import ndtr
@@ -21,23 +22,38 @@ from unskew.measuring.counterfactual.sums import standard_error
 from unskew.types import Array
 
 SIDES: dict[int, Answer] = {1: "better", -1: "worse", 0: "cannot tell"}
+DIFFERENT = 0.01
+"""p below which two estimates do not agree, shared among all pairs that are compared."""
+POWER = 2.8
+"""Standard errors that a difference must be from 0 to be found four times in five at 95 %: 1.96 + 0.84."""
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What a shuffled page would tell, by the click rates of all pages."""
+
+    variance: float
+    """Of the difference on one page."""
+    level: float
+    """The value of the other ranking."""
 
 
 def conclude(
-    estimates: tuple[GainEstimate, ...],
+    estimates: Sequence[GainEstimate],
     drawn: Mapping[str, Array],
     *,
     pages: int,
     changed: int,
-    level: float,
-    missing: float | None,
+    outlook: Outlook,
+    level: float = 0.95,
+    missing: float | None = None,
 ) -> ClickEvidence:
-    """The verdict on estimates, with their draws [R] each."""
+    """The verdict on estimates, with their differences in every draw [R] each."""
     side, names = decide(estimates)
-    needed = None if side or not changed else pages_needed(estimates, drawn)
+    needed = None if side or not changed else pages_needed(estimates, drawn, outlook)
     verdict = SIDES[side]
     return ClickEvidence(
-        estimates=estimates,
+        estimates=tuple(estimates),
         verdict=verdict,
         sentence=sentence(verdict, names, estimates, pages=pages, changed=changed, needed=needed),
         agreement=agreement(estimates, drawn),
@@ -49,58 +65,71 @@ def conclude(
     )
 
 
-def decide(estimates: tuple[GainEstimate, ...]) -> tuple[int, tuple[str, ...]]:
+def decide(estimates: Sequence[GainEstimate]) -> tuple[int, tuple[str, ...]]:
     """1, -1 or 0, and the estimates that say so."""
-    direct = [one for one in estimates if one.grounds == "random" and one.name == "direct"]
-    if direct and direct[0].sign:
-        return direct[0].sign, (direct[0].name,)
+    for one in estimates:
+        if one.name == "direct" and one.sign:
+            return one.sign, (one.name,)
     voices = [one for one in estimates if one.sign and not (one.grounds == "shown" and one.sign < 0)]
     if len({one.sign for one in voices}) != 1 or len({one.grounds for one in voices}) < 2:
         return 0, ()
     return voices[0].sign, tuple(one.name for one in voices)
 
 
-def agreement(estimates: tuple[GainEstimate, ...], drawn: Mapping[str, Array]) -> str:
-    """Whether estimates on different grounds say the same, on the same draws; relative gains are compared."""
-    told = [one for one in estimates if one.interval is not None and one.relative is not None]
-    told = [one for one in told if one.grounds != "shown"]
-    apart = [
-        f"{first.name} ({first.relative:+.1%}) and {second.name} ({second.relative:+.1%})"
+def agreement(estimates: Sequence[GainEstimate], drawn: Mapping[str, Array]) -> str:
+    """Whether estimates on different grounds say the same, by relative gains in the same unit."""
+    told = [one for one in estimates if one.interval is not None and one.grounds != "shown"]
+    pairs = [
+        (first, second)
         for number, first in enumerate(told)
         for second in told[number + 1 :]
-        if first.grounds != second.grounds and _differ(first, second, drawn)
+        if first.grounds != second.grounds
     ]
-    grounds = {one.grounds for one in told}
-    if len(grounds) < 2:
+    if not pairs:
         return "There are no two estimates that assume different things."
-    if apart:
-        return f"They do not agree: {apart[0]} differ by more than chance; one of the assumptions does not hold."
+    for first, second in pairs:
+        if first.sign * second.sign < 0 or _apart(first, second, drawn) < DIFFERENT / len(pairs):
+            return (
+                f"They do not agree: {_gain(first)} and {_gain(second)} differ by more than chance, so what "
+                "one of them assumes does not hold."
+            )
     return f"{_listed([one.name for one in told])} agree within chance."
 
 
-def pages_needed(estimates: tuple[GainEstimate, ...], drawn: Mapping[str, Array]) -> int | None:
-    """Shuffled pages at which `direct` would leave 0 out, four times in five, at a difference of this size."""
-    direct = next((one for one in estimates if one.name == "direct"), None)
-    if direct is None or not direct.difference or direct.interval is None or direct.effective is None:
+def pages_needed(estimates: Sequence[GainEstimate], drawn: Mapping[str, Array], outlook: Outlook) -> int | None:
+    """Shuffled pages at which `direct` would leave 0 out, four times in five, at a difference of this size.
+
+    By the variance that shuffled pages have shown, else by what click rates make of one.
+    """
+    known = {one.name: one for one in estimates if one.difference is not None}
+    direct = known.get("direct")
+    if direct is not None and direct.interval is not None:
+        variance = direct.pages * standard_error(drawn["direct"], direct.clusters) ** 2
+        size = direct.difference
+    else:
+        best = next((known[name] for name in ("ips", "dr", "item-position", "clicks") if name in known), None)
+        variance = outlook.variance
+        size = None if best is None or best.relative is None else best.relative * outlook.level
+    if not size or not variance:
         return None
-    error = standard_error(drawn["direct"], direct.clusters)
-    return int(np.ceil(direct.pages * (2.8 * error / direct.difference) ** 2)) if error else None
+    needed = float(np.ceil(variance * (POWER / size) ** 2))
+    return int(needed) if needed < 1e9 else None
 
 
-def _differ(first: GainEstimate, second: GainEstimate, drawn: Mapping[str, Array]) -> bool:
-    """Whether two relative gains are apart by more than chance, p < 0.01 by the paired draws."""
-    if first.relative is None or second.relative is None or not first.other or not second.other:
-        return False
-    gap = first.relative - second.relative
+def _apart(first: GainEstimate, second: GainEstimate, drawn: Mapping[str, Array]) -> float:
+    """p that two relative gains in the same unit differ by chance only; 1 where they cannot be compared."""
+    if first.unit != second.unit or not first.other or not second.other:
+        return 1.0
     draws = drawn[first.name] / abs(first.other) - drawn[second.name] / abs(second.other)
     error = standard_error(draws, min(first.clusters, second.clusters))
-    return bool(error > 0 and 2 * ndtr(-abs(gap) / error) < 0.01)
+    gap = (first.relative or 0.0) - (second.relative or 0.0)
+    return float(2 * ndtr(-abs(gap) / error)) if error > 0 else 1.0
 
 
 def sentence(
     verdict: Answer,
     names: tuple[str, ...],
-    estimates: tuple[GainEstimate, ...],
+    estimates: Sequence[GainEstimate],
     *,
     pages: int,
     changed: int,
@@ -110,25 +139,35 @@ def sentence(
     if not changed:
         return f"Both order the results of all {pages:,} pages alike."
     if verdict != "cannot tell":
-        said = [_told(one) for one in estimates if one.name in names]
+        said = [_told(one) for one in estimates if one.name in names][:3]
         return f"It ranks {verdict} than what it is held against: {'; '.join(said)} ({pages:,} pages)."
-    told = [one for one in estimates if one.interval is not None and one.sign]
-    why = (
-        "no estimate leaves 0 out"
-        if not told
-        else f"only {_listed([one.name for one in told])} would say {SIDES[told[0].sign]}"
-        if len({one.sign for one in told}) == 1
-        else "estimates contradict each other"
-    )
     more = f"; about {needed:,} shuffled pages would decide a difference of this size" if needed else ""
-    return f"These {pages:,} pages cannot tell which ranks better: {why}{more}."
+    return f"These {pages:,} pages cannot tell which ranks better: {_why(estimates)}{more}."
+
+
+def _why(estimates: Sequence[GainEstimate]) -> str:
+    """Why there is no verdict."""
+    told = [one for one in estimates if one.sign]
+    fair = [one for one in told if one.grounds != "shown" or one.sign > 0]
+    if len({one.sign for one in fair}) > 1:
+        return "what estimates say contradicts itself"
+    if fair:
+        names = _listed([one.name for one in fair])
+        return f"{SIDES[fair[0].sign]} by {names}, and nothing that assumes other things says so too"
+    if told:
+        return "only raw clicks are against it, and they favour the order shown"
+    return "no difference stands out from chance"
 
 
 def _told(one: GainEstimate) -> str:
     if one.interval is None or one.difference is None:
         return one.name
-    share = "" if one.relative is None else f" ({one.relative:+.1%})"
-    return f"{one.name} {one.difference:+.4f}{share}, interval {one.interval[0]:+.4f} to {one.interval[1]:+.4f}"
+    low, high = one.interval
+    return f"{_gain(one)}, {one.difference:+.4f} in {one.unit}, interval {low:+.4f} to {high:+.4f}"
+
+
+def _gain(one: GainEstimate) -> str:
+    return one.name if one.relative is None else f"{one.name} ({one.relative:+.1%})"
 
 
 def _listed(names: list[str]) -> str:

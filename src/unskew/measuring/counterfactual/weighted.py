@@ -84,7 +84,7 @@ class Weighted(Estimator):
         """1 / theta, [..., RANKS]: as given, with its draws for draws, or from shuffled clicks."""
         given = self.asked.examination
         if given is None:
-            return _inverse(totals, groups)
+            return inverse_examination(totals, groups)
         rank = np.minimum(np.arange(RANKS), len(given.theta) - 1)
         if totals.ndim == 1 or given.draws is None:
             return np.broadcast_to(1 / given.theta[rank], (*totals.shape[:-1], RANKS))
@@ -132,7 +132,7 @@ def rank_groups(clicks: Array) -> Array | None:
     return group if number else None
 
 
-def _inverse(totals: Array, groups: Array | None) -> Array:
+def inverse_examination(totals: Array, groups: Array | None) -> Array:
     """1 / theta from shuffled clicks, NaN where a draw has none."""
     if groups is None:
         return np.full((*totals.shape[:-1], RANKS), np.nan)
