@@ -1,21 +1,15 @@
-"""Does a click at the top mean less, and do documents differ in their curves? From random slots.
+"""Does a click at the top mean less? From random slots. And do documents differ in their curves? From all swaps.
 
-    affine       P(c | k) = α_k Y + β_k. Over pairs, Cov(c_k, c_j) = α_k α_j Var(Y) for two displays, and
-                 E[c_k] = α_k E[Y] + β_k (`clicks/tracking/trust`). How much a click at k tells, relative to rank
-                 1:
+    P(c | k) = α_k Y + β_k
 
-                     ρ_k = (α_k / E[c_k]) / (α_1 / E[c_1])
+Over pairs, Cov(c_k, c_j) = α_k α_j Var(Y) for two displays, and E[c_k] = α_k E[Y] + β_k (`clicks/tracking/trust`).
+How much a click at k tells, relative to rank 1:
 
-                 Under the examination hypothesis β = 0 and ρ is 1 everywhere; where the top is trusted, or some
-                 people click there whatever stands there, ρ is above 1 below. Scale: Y is the click rate at rank
-                 1.
-    documents    P(c | k) = θ_k^a Y with an a that varies from document to document makes covariances of two low
-                 ranks too large beside those of a low and a high one: with u_k = log k, standardised,
+    ρ_k = (α_k / E[c_k]) / (α_1 / E[c_1])
 
-                     Cov(c_k, c_j) / (α_k α_j Var(Y)) = a_k + a_j + v u_k u_j
-
-                 v is found by weighted least squares. An affine curve that all share has v = 0, and where -log θ
-                 runs along u, v is the variance over documents of log θ_k / u_k.
+Under the examination hypothesis β = 0 and ρ is 1 everywhere; where the top is trusted, or some people click there
+whatever stands there, ρ is above 1 below. Scale: Y is the click rate at rank 1. Documents that differ in how fast
+their clicks fall make ρ differ from 1 too; how much they differ, given what trust explains, is told by `slopes`.
 
 Standard errors leave out a part of the queries at a time (jackknife over `GROUPS` parts).
 
@@ -24,7 +18,7 @@ Legend: P pairs, K ranks.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,6 +26,7 @@ import numpy as np
 from unskew.clicks.tracking.estimators import Tallies
 from unskew.clicks.tracking.trust import RandomSlots
 from unskew.diagnosis.pairs import SwapPairs, read_pairs
+from unskew.diagnosis.slopes import SlopeSpread, slope_spread
 from unskew.errors import DataError
 from unskew.types import Array
 
@@ -41,11 +36,11 @@ if TYPE_CHECKING:
 GROUPS = 50
 """Parts that are left out, one at a time."""
 LEAST_CLICKS = 500
-"""Clicks in random slots below which nothing is said."""
-LEAST_RANKS = 3
-"""Ranks up to which nothing is said of documents: a curve of so few fits any covariance."""
+"""Clicks in random slots below which nothing is said of trust; on swapped documents, of these."""
+LEAST_RANKS = 4
+"""Ranks below which nothing is said of documents: a curve of few bends any way."""
 LEAST_AT_RANK = 50
-"""Clicks at a rank, in random slots, below which it and those under it are left out."""
+"""Clicks at a rank below which it is left out; of random slots also the ranks under it."""
 
 
 @dataclass(frozen=True)
@@ -68,11 +63,15 @@ class TrustFit:
     slope: float | None
     """Slope of log ρ in log k; above 0 a click at the top means less."""
     slope_error: float | None
-    documents: float | None
-    """v: how much documents differ in their curves; a share of the covariance of clicks."""
-    documents_error: float | None
+    documents: float | None = None
+    """v: variance over documents of the slope of clicks in log rank (`slopes`)."""
+    documents_error: float | None = None
+    shuffled_pages: int = 0
+    """Pages of random slots that were looked at, about."""
     reason: str | None = None
     """Why there is no fit."""
+    documents_reason: str | None = None
+    """Why nothing is said of documents."""
 
     def to_dict(self) -> dict[str, Any]:
         """Every number, for JSON."""
@@ -80,8 +79,17 @@ class TrustFit:
 
 
 def trust(tables: LogTables) -> TrustFit:
-    """The affine click model of a log, from its random slots."""
+    """The affine click model of a log, from its random slots, and how much documents differ, from its swaps."""
     pairs = read_pairs(tables, shuffled=True)
+    found = _by_random_slots(pairs)
+    spread, reason = _by_document(read_pairs(tables))
+    value, error = (None, None) if spread is None else spread
+    pages = round(float(pairs.shown.sum(0).max(initial=0.0)) / pairs.share)  # each shows one result at a rank
+    return replace(found, documents=value, documents_error=error, documents_reason=reason, shuffled_pages=pages)
+
+
+def _by_random_slots(pairs: SwapPairs) -> TrustFit:
+    """Curves, or why there are none."""
     clicks = int(pairs.clicks.sum())
     if not len(pairs):
         return _nothing(clicks, "no slot was filled at random, or no document twice")
@@ -97,8 +105,23 @@ def trust(tables: LogTables) -> TrustFit:
         return _nothing(clicks, str(error))
 
 
+def _by_document(pairs: SwapPairs) -> tuple[SlopeSpread | None, str | None]:
+    """How much documents differ, or why that is not told."""
+    clicks = int(pairs.clicks.sum())
+    if not len(pairs):
+        return None, "no document was shown at two ranks for one query"
+    if clicks < LEAST_CLICKS:
+        return None, f"documents shown at several ranks have {clicks} clicks; at least {LEAST_CLICKS} are needed"
+    ranks = np.flatnonzero(pairs.clicks.sum(0) >= LEAST_AT_RANK)
+    if len(ranks) < LEAST_RANKS:
+        few = f"documents shown at several ranks have {LEAST_AT_RANK} clicks at {len(ranks)} ranks"
+        return None, f"{few}; {LEAST_RANKS} ranks are needed"
+    spread = slope_spread(replace(pairs, shown=pairs.shown[:, ranks], clicks=pairs.clicks[:, ranks]), ranks + 1)
+    return spread, None if spread else "too few documents were shown at several ranks"
+
+
 def _nothing(clicks: int, reason: str) -> TrustFit:
-    return TrustFit(0, clicks, (), (), (), (), (), (), None, None, None, None, reason)
+    return TrustFit(0, clicks, (), (), (), (), (), (), None, None, reason=reason)
 
 
 def _fitted(pairs: SwapPairs, ranks: int, clicks: int) -> TrustFit:
@@ -106,27 +129,25 @@ def _fitted(pairs: SwapPairs, ranks: int, clicks: int) -> TrustFit:
     groups = _groups(pairs, ranks)
     total = _added(groups)
     left = [_without(total, group) for group in groups]
-    value, rows = _numbers(total), np.stack([_numbers(one) for one in left])  # [3 K + 2], [G, 3 K + 2]
+    value, rows = _numbers(total), np.stack([_numbers(one) for one in left])  # [3 K + 1], [G, 3 K + 1]
     error = jackknife(value, rows)
     (alpha, beta, log_rho), (alpha_error, beta_error, rho_error) = (
-        part[:-2].reshape(3, ranks) for part in (value, error)
+        part[:-1].reshape(3, ranks) for part in (value, error)
     )
-    told = ranks > LEAST_RANKS
     return TrustFit(
         ranks, clicks, tuple(alpha.tolist()), _around(alpha, alpha_error), tuple(beta.tolist()),
         _around(beta, beta_error), tuple(np.exp(log_rho).tolist()),
         tuple((float(np.exp(low)), float(np.exp(high))) for low, high in _around(log_rho, rho_error)),
-        float(value[-2]), float(error[-2]),
-        float(value[-1]) if told else None, float(error[-1]) if told else None,
+        float(value[-1]), float(error[-1]),
     )  # fmt: skip
 
 
 def _numbers(slots: RandomSlots) -> Array:
-    """α, β and log ρ of every rank, its slope and v, [3 K + 2]."""
+    """α, β and log ρ of every rank, and the slope of that, [3 K + 1]."""
     curves, mean = slots.curves(), slots.clicks / slots.shown
     log_rho = np.log(curves.alpha * mean[0] / mean)
     slope = steepness(log_rho, slots.shown * curves.alpha**2 / mean)
-    return np.concatenate([curves.alpha, curves.beta, log_rho, [slope, variation(slots, curves.alpha)]])
+    return np.concatenate([curves.alpha, curves.beta, log_rho, [slope]])
 
 
 def steepness(values: Array, weight: Array) -> float:
@@ -189,28 +210,3 @@ def _without(total: RandomSlots, group: RandomSlots) -> RandomSlots:
     for name in SUMS:
         setattr(left, name, getattr(total, name) - getattr(group, name))
     return left
-
-
-def variation(slots: RandomSlots, alpha: Array) -> float:
-    """v: how much documents differ in their curves; 0 where ranks are too few to tell."""
-    if len(alpha) <= LEAST_RANKS:
-        return 0.0
-    safe = np.maximum(slots.both, 1)
-    covariance = slots.totals / safe - (slots.one / safe) * (slots.other / safe)
-    mean = slots.clicks / slots.shown
-    scale = float((slots.both * covariance * np.outer(alpha, alpha)).sum())
-    scale /= float((slots.both * np.outer(alpha, alpha) ** 2).sum())
-    ratio = covariance / (scale * np.outer(alpha, alpha))
-    weight = slots.both * np.outer(alpha, alpha) ** 2 / np.outer(mean, mean)
-    k, j = np.triu_indices(len(mean))
-    u = np.log(np.arange(1.0, len(mean) + 1))
-    u = (u - u.mean()) / u.std()
-    design = np.column_stack([u[k] * u[j], *_parts(k, j, len(mean))])
-    root = np.sqrt(weight[k, j])
-    found, *_ = np.linalg.lstsq(design * root[:, None], ratio[k, j] * root, rcond=None)
-    return float(found[0])
-
-
-def _parts(k: Array, j: Array, ranks: int) -> list[Array]:
-    """A column for each rank: 1 where it is one of the two, 2 where it is both."""
-    return [(k == one).astype(float) + (j == one) for one in range(ranks)]

@@ -4,10 +4,10 @@ The rules, with p the chance of such numbers without the bias and intervals of 9
 
     position     present: ranks differ within one query and document, p < 0.01, some rank by a tenth or more
                  absent: every rank is within a quarter of rank 1, by its interval
-    documents    present: covariances of random slots say so (v), by more than 3.5 standard errors and 0.03
-                 absent: the interval of v ends below 0.05
-    trust        present: a click at lower ranks tells more (slope), by more than 3 standard errors and 0.05
-                 (0.25 where it is not told whether documents differ); absent: its interval ends below 0.15
+    documents    present: slopes of clicks in log rank vary over documents (v), beyond what trust explains, by more
+                 than 3.5 standard errors and 0.03; absent: the interval of v ends below 0.05
+    trust        present: documents are absent, and a click at lower ranks tells more (slope), by more than 3
+                 standard errors and 0.05; absent: its interval ends below 0.15
                  without random slots: by the matrix of levels from swaps, p < 0.01 and flatter by 0.05 or more;
                  absent where the interval of flatter lies within 0.15 of 0
                  not told where documents differ in their curves, as these look like trust
@@ -23,7 +23,7 @@ docs/records/verdicts.md.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from math import log
+from math import log, sqrt
 from typing import Any, Literal
 
 from unskew.diagnosis.factors import FactorEffect, FactorEffects
@@ -76,7 +76,7 @@ def verdicts(
     return (
         _position(identifiability),
         documents,
-        _trust(trust, matrix, documents.state),
+        _trust(trust, matrix, documents),
         _page(factors),
         _people(together),
     )
@@ -120,38 +120,69 @@ def swaps_of(found: Identifiability) -> str:
 
 def _documents(found: TrustFit) -> Verdict:
     if found.documents is None or found.documents_error is None:
-        reason = found.reason or "random slots reach fewer than four ranks"
-        return _verdict("documents", "cannot tell", _sentence(reason), "shuffle some pages")
+        return _verdict(
+            "documents", "cannot tell", _sentence(found.documents_reason), "shuffle some pages, or swap neighbours"
+        )
     value, error = found.documents, found.documents_error
+    low, middle, high = (sqrt(max(value + side * 1.96 * error, 0.0)) for side in (-1, 0, 1))
     said = (
-        f"covariances of clicks in random slots deviate by {value:.3f} ± {1.96 * error:.3f} from one shared curve"
+        f"from document to document the slope of clicks in log rank varies by {middle:.2f} "
+        f"({low:.2f} to {high:.2f}), as a standard deviation, beyond what trust explains"
     )
     if value > 3.5 * error and value > 0.03:
         return _verdict("documents", "present", said, "use a method with a bias by document, such as lbd")
     if value + 1.96 * error < 0.05:
         return _verdict("documents", "absent", said, "one curve for all documents will do")
-    return _verdict("documents", "cannot tell", said, "shuffle more pages")
+    return _verdict("documents", "cannot tell", said, _more(found.shuffled_pages, error, 0.0125, "that variance"))
 
 
-def _trust(found: TrustFit, matrix: RateMatrix, documents: State) -> Verdict:
-    if documents == "present":
+def _more(shuffled: int, error: float, wanted: float, what: str) -> str:
+    """How many pages would bring an error down; it falls with the root of their number."""
+    times = (error / wanted) ** 2
+    if times <= 1:
+        return "collect more pages, some of them shuffled: this is near the line"
+    aim = f"for a standard error of {wanted:g} of {what}, which has {error:.2g} now"
+    if not shuffled:
+        return f"collect {times:.1f} times as many pages, or shuffle some, {aim}"
+    return f"shuffle about {_about((times - 1) * shuffled)} more pages {aim}"
+
+
+def _about(number: float) -> str:
+    """A number of pages, of two digits that count.
+
+    >>> _about(12_345.6), _about(7.0)
+    ('12,000', '7')
+    """
+    return f"{int(float(f'{number:.2g}')):,}"
+
+
+def _trust(found: TrustFit, matrix: RateMatrix, documents: Verdict) -> Verdict:
+    if documents.state == "present":
         said = "documents differ in their curves, which looks like trust in the top"
         return _verdict("trust", "cannot tell", said, "settle the bias by document first")
     if found.slope is None or found.slope_error is None:
-        return _trust_by_levels(matrix, found.reason)
+        return _trust_by_levels(matrix, found.reason, documents)
     slope, error = found.slope, found.slope_error
     said = (
         f"in random slots a click at rank {found.ranks} tells {found.informative[-1]:.2f} times as much of the "
         f"document as one at rank 1; this grows with log rank by {slope:.2f} ± {1.96 * error:.2f}"
     )
-    if slope > 3 * error and slope > (0.05 if documents == "absent" else 0.25):
-        return _verdict("trust", "present", said, "use affine, or vectorization; not ipw alone")
+    if slope > 3 * error and slope > 0.05:
+        return _trusted(said, documents)
     if slope + 1.96 * error < 0.15:
         return _verdict("trust", "absent", said, "examination times relevance will do")
-    return _verdict("trust", "cannot tell", said, "shuffle more pages")
+    return _verdict("trust", "cannot tell", said, _more(found.shuffled_pages, error, 0.04, "that growth"))
 
 
-def _trust_by_levels(matrix: RateMatrix, reason: str | None) -> Verdict:
+def _trusted(said: str, documents: Verdict) -> Verdict:
+    """Trust, unless documents may differ in their curves, which would look the same."""
+    if documents.state == "absent":
+        return _verdict("trust", "present", said, "use affine, or vectorization; not ipw alone")
+    said = f"{said}; documents that differ in their curves would look like this, and whether they do is not told"
+    return _verdict("trust", "cannot tell", said, documents.advice)
+
+
+def _trust_by_levels(matrix: RateMatrix, reason: str | None, documents: Verdict) -> Verdict:
     """By levels of relevance from swaps, where nothing was shuffled."""
     if matrix.p is None or matrix.flatter is None or matrix.flatter_interval is None:
         why = _sentence(f"{reason or 'no random slots'}; {matrix.reason or 'too few queries'}")
@@ -162,7 +193,7 @@ def _trust_by_levels(matrix: RateMatrix, reason: str | None) -> Verdict:
         f"({low:.2f} to {high:.2f}); {_chance(matrix.p)} of one curve for all levels"
     )
     if matrix.p < SURE and low > 0 and matrix.flatter > 0.05:
-        return _verdict("trust", "present", said, "use affine, or vectorization; not ipw alone")
+        return _trusted(said, documents)
     if low > -0.15 and high < 0.15 and matrix.p >= SURE:
         return _verdict("trust", "absent", said, "examination times relevance will do")
     return _verdict("trust", "cannot tell", said, "shuffle some pages")
