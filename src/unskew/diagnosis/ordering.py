@@ -29,8 +29,7 @@ LEAST_AT_RANK = 20
 """Results at a rank below which it is not drawn."""
 RIDGE = 1.0
 """Penalty on coefficients, beside sums of squares over results."""
-TREES = {"objective": "regression", "num_leaves": 15, "learning_rate": 0.1, "min_data_in_leaf": 20}
-ROUNDS = 80
+TREES: dict[str, Any] = {"max_iter": 80, "max_leaf_nodes": 15, "min_samples_leaf": 20, "learning_rate": 0.1}
 MUCH, LITTLE = 0.8, 0.2
 """Rank correlation from which on the rank counts as a function of the features, and below which it does not."""
 TWO_TOWERS = "dla"
@@ -119,11 +118,10 @@ def _line(x: Array, y: Array) -> Array:
 
 def _trees(x: Array, y: Array, held: Array, seed: int) -> Array:
     """What boosted trees tell of other rows."""
-    import lightgbm
+    from sklearn.ensemble import HistGradientBoostingRegressor
 
-    options = {**TREES, "seed": seed, "deterministic": True, "num_threads": 1, "verbose": -1}
-    grown = lightgbm.train(options, lightgbm.Dataset(x, y), ROUNDS)
-    told: Array = np.asarray(grown.predict(held, num_threads=1))
+    grown = HistGradientBoostingRegressor(**TREES, early_stopping=False, random_state=seed).fit(x, y)
+    told: Array = np.asarray(grown.predict(held))
     return told
 
 

@@ -51,7 +51,9 @@ def choose_segments(engine: Engine, shown: Table, named: Sequence[str], *, serp:
     wanted = {name: _clean(shown, name) for name in (*named, *found[:MOST_FOUND])}
     asked = {name: column for name, column in wanted.items() if column is not None}
     values = engine.rows(shown.agg(**{name: column.nunique() for name, column in asked.items()})) if asked else []
-    chosen = Segments(left_out=dict.fromkeys(found[MOST_FOUND:], f"{MOST_FOUND} columns are looked at"))
+    chosen = Segments(
+        left_out=dict.fromkeys(found[MOST_FOUND:], f"is past the first {MOST_FOUND}, which are looked at")
+    )
     for name, column in wanted.items():
         count = 0 if column is None else int(values[0][name])
         reason = _unfit(shown, name, count, found=name in found)

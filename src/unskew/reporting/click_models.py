@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import altair as alt
-
-from unskew.reporting.figures import WIDTH
+from unskew.reporting.diagnosis_figures import Point, curves_figure
 from unskew.reporting.numbers import number
-from unskew.reporting.page import BEST, Figure, Page, Section, Table
+from unskew.reporting.page import BEST, WORDS_HEADING, Figure, Page, Section, Table, Term
 from unskew.reporting.words import listed
 
 COLUMNS = (
@@ -26,6 +24,29 @@ COLUMNS = (
 HOW = (
     "Mean log-likelihood of a held-out page; how far below the best, with its standard error over queries; "
     "perplexity of each click by itself, and of each given the clicks above it: 1 is certain and right, 2 a coin."
+)
+
+FEW = 5
+"""Models of the first chart."""
+MODELS = {
+    "rcm": "A click needs nothing: one rate for all.",
+    "rctr": "A click needs the rank.",
+    "dctr": "A click needs the document.",
+    "pbm": "A click needs that the rank is examined and that the document attracts.",
+    "ubm": "As pbm; examination depends on the last click above too.",
+    "cascade": "Readers go down from the top to their only click.",
+    "dcm": "As cascade; after a click readers go on by a chance of the rank.",
+    "sdbn": "Readers go on until a clicked document satisfies them.",
+    "dbn": "As sdbn, and readers may lose patience.",
+    "ccm": "Readers go on by a chance that depends on the relevance of what they clicked.",
+}
+"""What click models assume, in a sentence."""
+WORDS = (
+    Term("log-likelihood", "Of a held-out page, in natural logarithms; closer to 0 is better."),
+    Term("behind", "How far a model is below the best; within two standard errors (SE) it is a tie."),
+    Term("perplexity", "How much a click surprises: 1 where every one was foreseen, 2 where a coin does as well."),
+    Term("conditional", "Perplexity given the clicks above: what a model knows of how pages are read on."),
+    Term("held-out page", "A page that was not fitted on."),
 )
 
 
@@ -48,12 +69,26 @@ def click_models_page(found: Mapping[str, Any], origin: str = "", command: str =
         lead,
         [
             Section("Held-out clicks", f"Fitted on {found['pages']:,} pages.", [table]),
-            Section("By rank", figures=[_by_rank(found)]),
+            Section("By rank", figures=_figures(found["models"])),
         ],
         notes=[strangers, *found["notes"], *stopped],
         origin=origin,
+        terms=_terms(found["models"]),
+        terms_heading=WORDS_HEADING,
         command=command,
     )
+
+
+def _figures(models: Sequence[Mapping[str, Any]]) -> list[Figure]:
+    """The best models by themselves, where lines lie close, and all of them."""
+    few = [_by_rank(f"The best {FEW}", models[:FEW])] if len(models) > FEW else []
+    return [*few, _by_rank("All models" if few else "Perplexity by rank", models)]
+
+
+def _terms(models: Sequence[Mapping[str, Any]]) -> list[Term]:
+    """The models that the page names, and the words of its table."""
+    named = dict.fromkeys(part for model in models for part in str(model["name"]).split("+"))
+    return [*(Term(name, MODELS[name]) for name in named if name in MODELS), *WORDS]
 
 
 def _row(model: Mapping[str, Any]) -> list[str]:
@@ -71,29 +106,10 @@ def _row(model: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _by_rank(found: Mapping[str, Any]) -> Figure:
-    """Conditional perplexity of every model along the ranks."""
-    points = [
-        {
-            "model": model["name"],
-            "rank": int(rank),
-            "perplexity": value,
-            "says": f"{model['name']}, rank {rank}: {value:.4f}",
-        }
-        for model in found["models"]
-        for rank, value in model["conditional_perplexity_by_rank"].items()
-    ]
-    names = [model["name"] for model in found["models"]]
-    chart = alt.Chart({"values": points}).mark_line(point=True, strokeWidth=2)
-    drawn = chart.encode(
-        x=alt.X("rank:O", title="rank shown", axis=alt.Axis(labelAngle=0)),
-        y=alt.Y("perplexity:Q", title="conditional perplexity", scale=alt.Scale(zero=False)),
-        color=alt.Color("model:N", sort=names, title="model"),
-        description="says:N",
-    )
-    told = "Conditional perplexity of held-out clicks by rank, a line for each click model."
-    best = found["models"][0]
-    lines = [f"rank {rank}: {value:.4f}" for rank, value in best["conditional_perplexity_by_rank"].items()]
-    return Figure(
-        drawn.properties(width=WIDTH, title="Perplexity by rank", description=told), [f"{best['name']}:", *lines]
-    )
+def _by_rank(title: str, models: Sequence[Mapping[str, Any]]) -> Figure:
+    """Conditional perplexity of models along the ranks, best first."""
+    curves: dict[str, list[Point]] = {}
+    for model in models:
+        by_rank = model["conditional_perplexity_by_rank"].items()
+        curves[model["name"]] = [(int(rank), value, None, None) for rank, value in by_rank if value is not None]
+    return curves_figure(title, curves, "conditional perplexity", from_zero=False)

@@ -30,6 +30,8 @@ def said(value: object, key: str = "") -> str:
     if isinstance(value, float):
         if key == "p" or key.endswith("_p"):
             return p_value(value)
+        if key.startswith("effective"):
+            return f"{value:,.1f}"
         return f"{value:.4f}" if value == 0 or 1e-3 <= abs(value) < 1e6 else f"{value:.2e}"
     if isinstance(value, Mapping):
         return ", ".join(f"{name} {said(each)}" for name, each in value.items()) or EMPTY

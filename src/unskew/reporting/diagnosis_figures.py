@@ -16,6 +16,10 @@ from unskew.reporting.page import Figure
 
 Point = tuple[int, float, float | None, float | None]
 """A rank, the value there, and the ends of its interval."""
+MOST_LINES = 12
+"""Curves of a chart past which they cannot be told apart."""
+DASHES = ([1, 0], [7, 3])
+"""How lines are drawn whose colours come again."""
 _STEPS = 16  # of an arc
 
 
@@ -33,9 +37,13 @@ def points_of(values: Sequence[float | None], interval: Sequence[Any] | None = N
     ]
 
 
-def curves_figure(title: str, curves: Mapping[str, Sequence[Point]], axis: str) -> Figure:
-    """Lines by rank with their intervals, each of which may be switched off."""
+def curves_figure(
+    title: str, curves: Mapping[str, Sequence[Point]], axis: str, *, from_zero: bool = True
+) -> Figure:
+    """Lines by rank with their intervals, each of which may be switched off; of many, the first ones."""
     names = [name for name, points in curves.items() if points]
+    title += f" (the first {MOST_LINES} of {len(names)})" if len(names) > MOST_LINES else ""
+    names = names[:MOST_LINES]
     rows = [
         {"curve": name, "rank": rank, "value": value, "low": low, "high": high}
         | {"says": f"{name}, rank {rank}: {said(value)}" + (f" ({said([low, high])})" if low is not None else "")}
@@ -49,11 +57,14 @@ def curves_figure(title: str, curves: Mapping[str, Sequence[Point]], axis: str) 
         color=alt.Color("curve:N", scale=scale, sort=names, legend=legend),
         description="says:N",
     )
-    value = alt.Y("value:Q", title=axis, scale=alt.Scale(domainMin=0))
+    dashes = alt.Scale(domain=names, range=[DASHES[at // len(SERIES) % len(DASHES)] for at in range(len(names))])
+    lines = base.encode(strokeDash=alt.StrokeDash("curve:N", scale=dashes, sort=names, legend=legend))
+    lines = lines if len(names) > len(SERIES) else base
+    value = alt.Y("value:Q", title=axis, scale=alt.Scale(domainMin=0) if from_zero else alt.Scale(zero=False))
     spread = base.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=5, opacity=0.35)
     drawn = alt.layer(
         spread.encode(y=alt.Y("low:Q", title=axis), y2="high:Q"),
-        base.mark_line(strokeWidth=2, point=alt.OverlayMarkDef(size=40)).encode(y=value),
+        lines.mark_line(strokeWidth=2, point=alt.OverlayMarkDef(size=40)).encode(y=value),
     )
     ends = "; ".join(f"{name} from {said(curves[name][0][1])} to {said(curves[name][-1][1])}" for name in names)
     told = f"{axis} by rank: {ends}."

@@ -78,6 +78,7 @@ def joined(pages: Sequence[Page], title: str = "Report", command: str = "") -> P
     """Pages one after another, each begun by a section with its answer; terms and notes are told once."""
     sections = [section for page in pages for section in (_opening(page), *page.sections)]
     terms = {term.name: term for page in pages for term in page.terms}
+    headings = dict.fromkeys(page.terms_heading for page in pages if page.terms)
     lead = f"{len(pages)} pages in one: {listed([page.title for page in pages])}." if len(pages) > 1 else ""
     return Page(
         title,
@@ -86,6 +87,7 @@ def joined(pages: Sequence[Page], title: str = "Report", command: str = "") -> P
         notes=list(dict.fromkeys(note for page in pages for note in page.notes)),
         failed=[f"{page.title}: {line}" for page in pages for line in page.failed],
         terms=list(terms.values()),
+        terms_heading=next(iter(headings)) if len(headings) == 1 else "Methods and words on this page",
         command=command,
     )
 

@@ -62,3 +62,15 @@ for (const figure of document.querySelectorAll("figure[data-series]")) {
   }
   figure.querySelector(".chart").before(row);
 }
+
+// On paper everything is unfolded.
+const folded = () => document.querySelectorAll("details:not([open])");
+addEventListener("beforeprint", () => {
+  for (const each of folded()) each.open = each.dataset.printed = true;
+});
+addEventListener("afterprint", () => {
+  for (const each of document.querySelectorAll("details[data-printed]")) {
+    each.open = false;
+    delete each.dataset.printed;
+  }
+});

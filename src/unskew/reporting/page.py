@@ -34,6 +34,8 @@ class Table:
     """Signs before the cells of these rows and columns, which stand out where the sign is `BEST`."""
     legend: str = ""
     """What stands below: what the signs mean."""
+    folded: bool = False
+    """Whether a page on a screen shows it only when asked; on paper it is all there."""
 
     def is_text(self, column: int) -> bool:
         """Whether this column holds text."""
@@ -130,7 +132,8 @@ class Page:
     origin: str = ""
     """What was simulated and what was real, in a sentence: the first line."""
     terms: Sequence[Term] = ()
-    """The methods that the page names."""
+    """The methods that the page names, or its words."""
+    terms_heading: str = "Methods on this page"
     command: str = ""
     """What makes the page again."""
 
@@ -154,7 +157,7 @@ class Page:
         return [*self.notes, *(f"Failed: {line}" for line in self.failed)]
 
 
-METHODS_HEADING = "Methods on this page"
+WORDS_HEADING = "Words on this page"
 
 
 def write_page(page: Page, out: Path) -> None:
@@ -188,7 +191,7 @@ def markdown(page: Page) -> str:
         parts += ["\n".join(["```", *section.code, "```"])] if section.code else []
     parts += ["\n".join(f"- {line}" for line in page.remarks)]
     if page.terms:
-        parts += [f"## {METHODS_HEADING}", "\n".join(map(_markdown_term, page.glossary))]
+        parts += [f"## {page.terms_heading}", "\n".join(map(_markdown_term, page.glossary))]
     if page.command:
         parts += [f"Made by `{page.command}` with unskew {__version__}."]
     return "\n\n".join(part for part in parts if part) + "\n"

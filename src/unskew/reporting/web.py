@@ -15,7 +15,7 @@ from importlib.resources import files
 
 from unskew import __version__
 from unskew.reporting.colours import NAIVE, PAPER, SERIES, variables
-from unskew.reporting.page import METHODS_HEADING, Answer, Figure, Page, Section, Table, Term
+from unskew.reporting.page import Answer, Figure, Page, Section, Table, Term
 
 MANY = 6
 """Columns past which a table is set in smaller type."""
@@ -43,7 +43,7 @@ def html(page: Page) -> str:
         "<meta name='viewport' content='width=device-width, initial-scale=1'>\n"
         f"<meta name='color-scheme' content='light dark'>\n<link rel='icon' href='{_icon()}'>\n"
         f"<style>\n{variables()}{_file('page.css')}</style></head>\n<body>\n{_header(page)}\n{_contents(sections)}"
-        f"<main>\n{body}{_notes(page)}{_glossary(page.glossary)}</main>\n{_footer(page)}\n"
+        f"<main>\n{body}{_notes(page)}{_glossary(page)}</main>\n{_footer(page)}\n"
         f"<script type='module'>\n{_file('page.js')}</script>\n</body></html>\n"
     )
 
@@ -86,19 +86,18 @@ def _notes(page: Page) -> str:
     )
 
 
-def _glossary(terms: Sequence[Term]) -> str:
-    """A line for each method, with its paper."""
-    if not terms:
+def _glossary(page: Page) -> str:
+    """A line for each method with its paper, or for each word."""
+    if not page.terms:
         return ""
     lines = "".join(
         f"<dt id='{_place(term.name)}'>{escape(term.name)}</dt><dd>{escape(term.says)}"
         + (f"<span>{escape(term.paper)}</span>" if term.paper else "")
         + "</dd>\n"
-        for term in terms
+        for term in page.glossary
     )
-    return (
-        f"<section aria-labelledby='methods'><h2 id='methods'>{METHODS_HEADING}</h2>\n<dl>{lines}</dl></section>\n"
-    )
+    heading = f"<h2 id='terms'>{escape(page.terms_heading)}</h2>"
+    return f"<section aria-labelledby='terms'>{heading}\n<dl>{lines}</dl></section>\n"
 
 
 def _place(name: str) -> str:
@@ -168,10 +167,13 @@ def html_table(table: Table, terms: Mapping[str, Term] | None = None) -> str:
     scrolls = f" tabindex='0' role='region'{label}" if label and len(table.columns) > 2 else ""
     caption = f"<p class='caption'>{escape(table.title)}</p>" if table.title else ""
     legend = f"<p class='legend'>{escape(table.legend)}</p>" if table.legend else ""
-    return (
-        f"{caption}<div class='table'{scrolls}><table{small}{label}><thead><tr>{heads}</tr></thead>"
+    whole = (
+        f"<div class='table'{scrolls}><table{small}{label}><thead><tr>{heads}</tr></thead>"
         f"<tbody>{rows}</tbody></table></div>{legend}"
     )
+    if not table.folded:
+        return f"{caption}{whole}"
+    return f"<details><summary>{escape(table.title)} ({len(table.rows)} rows)</summary>{whole}</details>"
 
 
 def _kind(table: Table, column: int, *, best: bool = False) -> str:
