@@ -10,10 +10,9 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pytest
 
-import unskew
 from unskew.diagnosis.conclusion import Conclusion, Fitness
 from unskew.diagnosis.factors import factors
-from unskew.diagnosis.featured import alike, lists_of, rows_of_tables
+from unskew.diagnosis.featured import lists_of, rows_of_tables
 from unskew.diagnosis.labels import read_labels
 from unskew.diagnosis.ordering import RankByFeatures, rank_by_features, with_features
 from unskew.diagnosis.tables import open_tables
@@ -142,14 +141,6 @@ def test_trees_see_a_rank_that_features_tell_by_no_line(noise: float, low: float
         assert found.spread[0][0] == 1.0
 
 
-def test_documents_of_equal_features_share_a_key() -> None:
-    features = {"a": [0.0, 1.0, -0.0, 2.0], "b": [np.nan, 1, np.nan, 1]}
-    table = alike(unskew.lists_from_table({"query_id": [1, 1, 2, 2], "doc_id": [1, 2, 1, 3], **features}))
-    keys = {(row["query_id"], row["doc_id"]): row["key"] for row in table.to_pylist()}
-    assert keys[1, 1] == keys[2, 1]
-    assert len(set(keys.values())) == 3
-
-
 @pytest.mark.parametrize(
     ("told", "connected", "holds"), [(0.9, False, False), (0.9, True, None), (0.5, False, True)]
 )
@@ -158,7 +149,8 @@ def test_two_towers_are_doubted_where_features_tell_the_rank(
 ) -> None:
     others = Fitness(("ipw",), True, "a curve")
     before = Conclusion("yes", "", (others, Fitness(("dla", "pal"), True, "two towers")), ())
-    after = with_features(before, RankByFeatures(0.7, told, 100), connected=connected)
+    linked = ((1, 2, 3),) if connected else ((1, 2), (3,))
+    after = with_features(before, RankByFeatures(0.7, told, 100, linked=linked))
     assert after.methods[0] == others
     assert after.methods[1].holds is holds
     assert ("two towers would put relevance into the rank" in " ".join(after.next)) == (told >= 0.8)

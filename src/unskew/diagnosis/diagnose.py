@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -112,17 +112,14 @@ def diagnose(
     with open_tables(source, columns=columns, segments=named, serp=serp, engine=engine, **options) as tables:
         documents = None if features is None else lists_of(tables, features, feature_columns or columns)
         judged = read_labels(tables, labels, columns)
-        found = _parts(tables, documents, seed)
+        found = _parts(tables, seed)
         by_label = None if judged is None else click_matrix(tables, labels=judged, seed=seed)
-        ordering = None if documents is None else rank_by_features(rows_of_tables(tables, documents), seed=seed)
+        ordering = _ordering(tables, source, documents, seed)
     if models:
         pages = read_pages(source, columns=columns, engine=engine, **options)
         fitted = fit_and_compare(pages, seed=seed).to_dict()
-    if isinstance(source, Log):
-        ordering = rank_by_features(source, seed=seed)
     if ordering is not None:
-        connected = found["identifiability"].connected
-        found["conclusion"] = with_features(found["conclusion"], ordering, connected=connected)
+        found["conclusion"] = with_features(found["conclusion"], ordering)
     return Diagnosis(**found, models=fitted, ordering=ordering, judged=by_label)
 
 
@@ -134,7 +131,16 @@ def _segments(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def _parts(tables: LogTables, documents: Lists | None, seed: int) -> dict[str, Any]:
+def _ordering(tables: LogTables, source: Any, documents: Lists | None, seed: int) -> RankByFeatures | None:
+    """How far features tell the rank, and which ranks documents of equal features link; None without features."""
+    lists = source.lists if isinstance(source, Log) else documents
+    if lists is None:
+        return None
+    found = rank_by_features(source if isinstance(source, Log) else rows_of_tables(tables, lists), seed=seed)
+    return replace(found, linked=identify(tables, features=lists).components)
+
+
+def _parts(tables: LogTables, seed: int) -> dict[str, Any]:
     """Every part that tables tell, and what follows from all."""
     matrix, trusted, effects = click_matrix(tables, seed=seed), trust(tables), factors(tables)
     hanging, graph = together(tables), identify(tables)

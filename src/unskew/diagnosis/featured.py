@@ -1,6 +1,6 @@
-"""Features of what a log shows: some pages with them, and which documents are alike.
+"""Features of what a log shows, on some of its pages.
 
-Legend: N results or documents, D features.
+Legend: N results, D features.
 """
 
 from __future__ import annotations
@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 
-from unskew.clicks.joining import encodable, encode, find_rows
+from unskew.clicks.joining import encode, find_rows
 from unskew.clicks.lists.encoding import fit_encoding
 from unskew.clicks.naming import Columns
 from unskew.clicks.tables import featured, lists_for, pairs_of
@@ -73,14 +72,3 @@ def filled(lists: Lists, rows: Array) -> Array:
     """Features of some documents as numbers without gaps, [N, D]."""
     encoded = fit_encoding(lists).apply(lists)
     return np.asarray(encoded.features[rows], float)
-
-
-def alike(lists: Lists) -> Any:
-    """A number for every document that those of equal features share: query_id, doc_id, key, as Arrow."""
-    values = np.array(lists.features, np.float32, order="C")
-    values[np.isnan(values)] = np.finfo(np.float32).max  # missing values are alike
-    values += 0.0  # so is -0
-    rows = values.view(np.dtype((np.void, values.dtype.itemsize * max(values.shape[1], 1))))[:, 0]
-    key = np.unique(rows, return_inverse=True)[1]
-    query = encodable(lists.query_ids).take(pa.array(np.repeat(np.arange(len(lists)), lists.sizes)))
-    return pa.table({"query_id": query, "doc_id": encodable(lists.document_ids()), "key": key.astype(np.int64)})

@@ -53,6 +53,8 @@ class RankByFeatures:
     """Mean place in the page by features, for what was shown at ranks 1, 2, ...; the rank if they tell it."""
     spread: tuple[tuple[float, float] | None, ...] = ()
     """Where the middle half of these places lies."""
+    linked: tuple[tuple[int, ...], ...] = ()
+    """Ranks that documents of equal features were shown at, so that two towers can tell them apart."""
 
     def to_dict(self) -> dict[str, Any]:
         """Every number, for JSON."""
@@ -86,10 +88,11 @@ def rank_by_features(source: Log | FeaturedRows, *, seed: int = 0) -> RankByFeat
     return replace(found, predicted=predicted, spread=spread)
 
 
-def with_features(conclusion: Conclusion, ordering: RankByFeatures, *, connected: bool) -> Conclusion:
+def with_features(conclusion: Conclusion, ordering: RankByFeatures) -> Conclusion:
     """The conclusion of a log whose features tell the rank: two towers would put relevance into the rank."""
     if ordering.correlation is None or ordering.correlation < MUCH:
         return conclusion
+    connected = len(ordering.linked) == 1
     told = f"features tell the rank (correlation {ordering.correlation:.2f} within pages)"
     harm = "two towers would put relevance into the rank"
     apart = f"{told}: {harm}; give ipw the propensities that swaps tell"

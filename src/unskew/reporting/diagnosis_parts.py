@@ -44,7 +44,7 @@ def _folded(table: Table) -> Table:
 
 def _linked(part: Part) -> str:
     """Which links are drawn."""
-    drawn, all_of = part.get("drawn", len(part["links"])), len(part["links"])
+    drawn, all_of = part["drawn"], len(part["links"])
     if not all_of:
         return _untold(part)
     which = f"the {drawn} best known of {all_of:,} links" if drawn < all_of else f"all {all_of:,} links"

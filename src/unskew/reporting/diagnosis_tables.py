@@ -160,7 +160,7 @@ _EFFECTS = (("effect", "interval"), ("decay", "decay_interval"))
 
 def _identifiability_tables(part: Part) -> list[Table]:
     """Parts of the graph, the curve within documents, the best known links, and one table of swaps."""
-    facts = {key: part[key] for key in ("ranks", "pairs", "clicks", "share", "connected", "by") if key in part}
+    facts = {key: part[key] for key in ("ranks", "pairs", "clicks", "share", "connected", "by")}
     rows = [[words(key), said(value)] for key, value in facts.items()]
     if weak := sorted({rank for pair in part.get("weak", ()) for rank in pair}):
         rows.append(
@@ -210,7 +210,7 @@ def _plan(plan: Part | None) -> list[Table]:
     ]
     aim = f"For a standard error of {said(plan['precision'])} of the logarithm of the ratio"
     told = [aim, f"{plan['pages']:,} pages in all"]
-    told += [f"{said(plan['logs'])} times the pages of this log"] if "logs" in plan else []
+    told += [f"{said(plan['logs'])} times the pages of this log"]
     told += (
         [f"{plan['shuffled_pages']:,} wholly shuffled pages would do as well"] if plan["shuffled_pages"] else []
     )
@@ -264,6 +264,8 @@ def _ordering_tables(part: Part) -> list[Table]:
         for at, value in enumerate(part.get("predicted", ()))
         if value is not None
     ]
+    parts = "; ".join(runs([str(rank) for rank in ranks]) for ranks in part.get("linked", ()))
+    facts += [["ranks that documents of equal features link", parts]] if parts else []
     legend = "In brackets: the middle half."
     by_rank = [Table(("rank", "mean place by features"), rows, "place by features", legend=legend)] if rows else []
     return [Table(("", "value"), facts, "order by features against the order shown"), *by_rank]
