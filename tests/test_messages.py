@@ -158,6 +158,7 @@ WHERE_A_LOG_IS_WANTED = {
     "causes": ["causes", "LOG"],
     "propensity": ["propensity", "LOG"],
     "click-models": ["click-models", "LOG"],
+    "twin": ["simulate", "--like", "LOG", "--out", "OUT.parquet"],
     "experiment": ["experiment", "LOG"],
     "learn": ["learn", "LOG", "--features", "features.parquet", "--out", "OUT"],
 }
@@ -282,6 +283,22 @@ SITUATIONS: dict[str, tuple[list[str], int, list[str]]] = {
         ["experiment", "log.parquet", "--by", "user_id", "--metric", "clik"],
         1,
         ["--metric clik: neither a metric nor a column of numbers. Did you mean click"],
+    ),
+    "neither lists nor a log": (["simulate", "--out", "OUT.parquet"], 2, ["give lists, synthetic, or --like LOG"]),
+    "a twin that is told how to click": (
+        ["simulate", "--like", "log.parquet", "--out", "OUT.parquet", "--behaviour", "trust"],
+        2,
+        ["--behaviour: does not go with --like"],
+    ),
+    "a twin under a wrong name": (
+        ["simulate", "--like", "log.parquet", "--out", "OUT.csv"],
+        1,
+        ["--out: ", ".csv must end in .parquet"],
+    ),
+    "a page without a twin": (
+        ["simulate", "--lists", "synthetic", "--pages", "9", "--out", "OUT.parquet", "--report", "a.html"],
+        2,
+        ["--report: goes with --like"],
     ),
     "a share that is none": (
         ["experiment", "log.parquet", "--by", "user_id", "--share", "new"],

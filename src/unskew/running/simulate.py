@@ -8,17 +8,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 
 from unskew.checking import checked, known, read_toml, table_of
 from unskew.clicks.lists.letor import write_letor
 from unskew.clicks.lists.synthetic import make_lists
 from unskew.clicks.log import write_log
 from unskew.clicks.simulate import BEHAVIOURS, LOGGERS, ScoresLogger, Simulation, Traffic, logging_scores
-from unskew.disk import refuse_existing
+from unskew.disk import complete_file, refuse_existing, write_json, write_text
 from unskew.errors import ConfigError
 from unskew.measuring import ndcg_metric
+from unskew.measuring.cmip import shown_order
 from unskew.reporting.origins import behaviour_words
+from unskew.reporting.twin import twin_page
+from unskew.reporting.web import html
 from unskew.running.lists import read_lists
+from unskew.running.twin import truth_table, twin
 from unskew.types import Array, Lists, Log
 
 SYNTHETIC = "synthetic"
@@ -102,6 +107,60 @@ def _written(
     write_log(log, out, simulated=_how(asked))
     files = {path.suffixes[-2][1:]: str(path) for path in beside}
     return {"log": str(out)} | files | summary(log, scores)
+
+
+def twin_to(
+    out: Path,
+    like: Path,
+    lists: Sequence[str] = (),
+    *,
+    pages: int | None = None,
+    randomized: float | None = None,
+    seed: int = 0,
+    doc_ids: bool = False,
+    columns: Mapping[str, str] | None = None,
+    report: Path | None = None,
+    command: str = "",
+    force: bool = False,
+) -> dict[str, Any]:
+    """Fit a twin to the log `like` and simulate from it into a Parquet file; what was written, in numbers.
+
+    `lists` are features of the log's documents. Beside the log lie the twin's relevance and grades
+    (.truth.parquet) and what was fitted (.twin.json); `report` is a page that puts twin and log side by side.
+    """
+    if out.suffix != ".parquet":
+        raise ConfigError(f"out=: {out} must end in .parquet")
+    beside = {"truth": out.with_suffix(".truth.parquet"), "fitted": out.with_suffix(".twin.json")}
+    for path in (out, *beside.values(), *([] if report is None else [report])):
+        refuse_existing(path, force=force)
+    made = twin(like, features=list(lists) or None, doc_ids=doc_ids, columns=columns, seed=seed)
+    log, told = made.simulate(pages, randomized=randomized, seed=seed), made.to_dict()
+    out.parent.mkdir(parents=True, exist_ok=True)
+    write_log(log, out, simulated=f"a twin of {like}, click model {made.model.name}")
+    with complete_file(beside["truth"]) as ready:
+        pq.write_table(truth_table(made), ready)
+    write_json(beside["fitted"], told)
+    if report is not None:
+        write_text(report, html(twin_page(told, f"A twin fitted to {like}.", command)))
+    files = {name: str(path) for name, path in beside.items()}
+    return {"log": str(out), **files, **summary(log, shown_scores(log)), **_fitted(told)}
+
+
+def shown_scores(log: Log) -> Array:
+    """Documents by how high they were shown on average, [N]; those never shown come last."""
+    order = shown_order(log)
+    lowest = -float(log.position.max(initial=1)) - 1.0
+    return np.where(np.isnan(order), lowest, order)
+
+
+def _fitted(told: Mapping[str, Any]) -> dict[str, Any]:
+    """What was fitted, for the result card."""
+    return {
+        "click model": told["model"],
+        "examination from": told["examination_from"],
+        "ranks off the log": ", ".join(map(str, told["ranks_off"])) or "none",
+        "notes": " ".join(told["notes"]),
+    }
 
 
 def _how(asked: Simulation | Traffic) -> str:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from unskew.terminal.completing import names_of
 from unskew.terminal.flags import (
-    AnyLists,
     Column,
     DocIds,
     Documents,
@@ -24,13 +24,21 @@ from unskew.terminal.flags import (
     Seed,
     passed,
 )
-from unskew.terminal.printing import show_facts, show_result, warn
+from unskew.terminal.printing import show_facts, show_result, typed, warn
 from unskew.terminal.translating import FLAGS, as_flags
 
 
 def simulate(
-    lists: AnyLists,
     out: LogFile,
+    lists: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--lists", help="LETOR file (may be repeated), or synthetic; with --like features of its documents."
+        ),
+    ] = None,
+    like: Annotated[
+        Path | None, typer.Option(help="Log to fit a twin to, and simulate from.", metavar="LOG")
+    ] = None,
     behaviour: Annotated[
         str,
         typer.Option(
@@ -46,7 +54,9 @@ def simulate(
     logger: Logger = "svm",
     config: Annotated[Path | None, typer.Option(help="TOML with [behaviour] and [logger] settings.")] = None,
     cutoff: Annotated[int | None, typer.Option(min=0, help="Results per page; 0 shows the whole list.")] = None,
-    randomized: Annotated[float, typer.Option(min=0, max=1, help="Share of pages with a shuffled list.")] = 0.0,
+    randomized: Annotated[
+        float | None, typer.Option(min=0, max=1, help="Share of pages with a shuffled list; 0, or as --like has.")
+    ] = None,
     drop_clickless: Annotated[
         bool, typer.Option("--drop-clickless", help="Leave out pages without a click.")
     ] = False,
@@ -57,14 +67,37 @@ def simulate(
     features: Features = 40,
     documents: Documents = 24,
     doc_ids: DocIds = False,
+    column: Column = None,
+    report: Annotated[
+        Path | None, typer.Option(help="With --like: page (.html) with the twin beside its log.")
+    ] = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Show labelled lists to simulated people and log what they click."""
+    """Show labelled lists to simulated people and log what they click; or simulate a twin of a log."""
     given = passed(locals(), "as_json")
-    from unskew.running.simulate import simulate_to
+    from unskew.running.simulate import simulate_to, twin_to
 
+    if like is not None:
+        show_facts(twin_to(command=typed(), **of_a_twin(given)), as_json)
+        return
+    if lists is None:
+        raise typer.BadParameter("give lists, synthetic, or --like LOG", param_hint="--lists")
+    if report is not None or column:
+        raise typer.BadParameter("goes with --like", param_hint="--report" if report else "--column")
     show_facts(simulate_to(**given), as_json)
+
+
+def of_a_twin(given: Mapping[str, Any]) -> dict[str, Any]:
+    """What a twin takes of the arguments; what it does not take is refused."""
+    usual = {"behaviour": "position", "logger": "svm", "queries": 2000, "features": 40, "documents": 24}
+    usual |= {"drop_clickless": False, "truth": False}
+    taken = {"out", "like", "lists", "pages", "randomized", "seed", "doc_ids", "columns", "report", "force"}
+    for name, value in given.items():
+        if name not in taken and value != usual.get(name):
+            flag = f"--{name.replace('_', '-')}"
+            raise typer.BadParameter("does not go with --like: the log says it", param_hint=flag)
+    return {name: value for name, value in given.items() if name in taken}
 
 
 def split(

@@ -1,0 +1,120 @@
+"""A log in the numbers that a twin has to meet: clicks by rank, clicks per page, first clicks, query frequencies.
+
+Legend: P pages, K ranks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from unskew.types import Array, Log
+
+MOST_CLICKS = 5
+"""Clicks of a page from which on they are counted together."""
+HEADS = (0.01, 0.1, 0.5)
+"""Shares of the queries, the most frequent first, whose share of the pages is told."""
+WIDTH = 1.959964
+"""Standard errors on each side of an interval of 95 %."""
+
+
+@dataclass(frozen=True)
+class Portrait:
+    """What a log looks like."""
+
+    pages: int
+    queries: int
+    rate: tuple[float | None, ...]
+    """Click rate by rank; None where nothing was shown."""
+    interval: tuple[tuple[float, float] | None, ...]
+    """95 % each, over pages."""
+    clicks: tuple[float, ...]
+    """Share of pages with 0, 1, ... clicks; the last with as many or more."""
+    first: tuple[float, ...]
+    """Share of pages whose first click is at each rank."""
+    head: tuple[float, ...]
+    """Share of the pages that are of the 1 %, 10 % and 50 % most frequent queries."""
+    changing: float | None
+    """Share of the queries asked more than once that were shown in several orders."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+def portrait(log: Log) -> Portrait:
+    """The log in numbers."""
+    page = np.repeat(np.arange(len(log)), log.sizes)
+    click, ranks = log.click > 0, int(log.position.max(initial=1))
+    shown = np.bincount(log.position, minlength=ranks + 1)[1:]
+    clicked = np.bincount(log.position[click], minlength=ranks + 1)[1:]
+    per_page = np.bincount(page[click], minlength=len(log))
+    first = np.full(len(log), ranks + 1)
+    np.minimum.at(first, page[click], log.position[click])
+    ends = [_interval(int(c), int(n)) for c, n in zip(clicked, shown, strict=True)]
+    return Portrait(
+        pages=len(log),
+        queries=len(np.unique(log.query)),
+        rate=tuple(c / n if n else None for c, n in zip(clicked.tolist(), shown.tolist(), strict=True)),
+        interval=tuple(ends),
+        clicks=_shares(np.minimum(per_page, MOST_CLICKS), MOST_CLICKS + 1),
+        first=_shares(first - 1, ranks + 1)[:ranks],
+        head=_heads(np.bincount(log.query)),
+        changing=_changing(log),
+    )
+
+
+def off(log: Portrait, twin: Portrait, errors: float = 3.0) -> list[int]:
+    """Ranks at which two click rates differ by more than so many standard errors of their difference."""
+    found = []
+    pairs = zip(log.rate, log.interval, twin.rate, twin.interval, strict=False)
+    for rank, (a, own, b, others) in enumerate(pairs, start=1):
+        if a is None or b is None or own is None or others is None:
+            continue
+        spread = np.hypot(own[1] - own[0], others[1] - others[0]) / (2 * WIDTH)
+        if abs(a - b) > errors * spread:
+            found.append(rank)
+    return found
+
+
+def _interval(clicks: int, shown: int) -> tuple[float, float] | None:
+    """Wilson's interval of a rate."""
+    if not shown:
+        return None
+    z2 = WIDTH**2
+    middle = (clicks + z2 / 2) / (shown + z2)
+    half = WIDTH / (shown + z2) * np.sqrt(clicks * (shown - clicks) / shown + z2 / 4)
+    return max(0.0, float(middle - half)), min(1.0, float(middle + half))
+
+
+def _shares(values: Array, size: int) -> tuple[float, ...]:
+    """How often each of 0 ... size - 1 occurs."""
+    counts = np.bincount(values, minlength=size)
+    return tuple((counts / max(len(values), 1)).tolist())
+
+
+def _heads(pages: Array) -> tuple[float, ...]:
+    """Share of the pages that the most frequent queries have."""
+    asked = np.sort(pages[pages > 0])[::-1]
+    return tuple(float(asked[: max(1, round(share * len(asked)))].sum() / asked.sum()) for share in HEADS)
+
+
+def _changing(log: Log) -> float | None:
+    """Share of the queries asked more than once that were shown in several orders; shuffled pages aside."""
+    page = np.repeat(np.arange(len(log)), log.sizes)
+    mixed = (log.row.astype(np.uint64) * np.uint64(2654435761) + np.uint64(7)) * log.position.astype(np.uint64)
+    order = np.zeros(len(log), np.uint64)
+    np.bitwise_xor.at(order, page, mixed ^ (mixed >> np.uint64(13)))
+    usual = np.ones(len(log), bool)
+    if log.randomized is not None:
+        usual = np.bincount(page, log.randomized, minlength=len(log)) == 0
+    query, order = log.query[usual], order[usual]
+    if not len(query):
+        return None
+    times = np.bincount(query)
+    pairs = np.unique(np.stack([query.astype(np.uint64), order]), axis=1)
+    orders = np.bincount(pairs[0].astype(np.int64), minlength=len(times))
+    again = times > 1
+    return float((orders[again] > 1).mean()) if again.any() else None

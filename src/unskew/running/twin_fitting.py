@@ -1,0 +1,171 @@
+"""How a twin is fitted: which click model, examination as the log tells it, relevance drawn from its posterior.
+
+Legend: N documents of the lists, of which P were shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from unskew.clicks.lists.encoding import fit_encoding
+from unskew.diagnosis.interventions import METHODS, ExaminationCurve, Interventions
+from unskew.diagnosis.models import FittedClickModel, fit_and_compare
+from unskew.diagnosis.models.fitted import fit_model
+from unskew.diagnosis.models.names import find_model
+from unskew.diagnosis.models.pages import ClickPages, added
+from unskew.errors import ConfigError
+from unskew.types import Array, Lists, Log
+
+MODELS = ("pbm", "ubm", "dbn", "dcm", "pbm+pbm")
+"""Click models that a twin may have."""
+SIMPLEST = "pbm"
+GRADES = 4
+"""The highest grade."""
+ROUNDS = 6
+"""Times that attraction and examination are fitted to each other."""
+
+
+def chosen_model(pages: ClickPages, models: Sequence[str], seed: int) -> tuple[FittedClickModel, list[str]]:
+    """The click model, fitted to all pages: the simplest, unless another is clearly better on held-out ones."""
+    if len(models) == 1:
+        name, notes = models[0], list[str]()
+    else:
+        found = fit_and_compare(pages, models, held_out=0.25, seed=seed)
+        name = SIMPLEST if SIMPLEST in found.level else found.best
+        how = "no worse than any other" if name == SIMPLEST else "best"
+        notes = [f"The click model {name} explains held-out pages {how}."]
+    return fit_model(*find_model(name), pages), notes
+
+
+def examined(
+    model: FittedClickModel, told: Interventions, pages: ClickPages
+) -> tuple[FittedClickModel, str, bool]:
+    """The model with examination as the log tells it, where the model has one by rank; what it comes from."""
+    if model.name != SIMPLEST:
+        return model, f"the click model {model.name}", told.chosen is not None
+    if told.chosen is None:
+        return model, "the curve is that of the click model pbm, which rests on its priors", False
+    theta = np.array(model.parameters["examination"])
+    low, high = _bounds(told.chosen, theta)
+    for rank, value in enumerate(told.chosen.examination[: len(theta)]):
+        theta[rank] = theta[rank] if value is None else value * theta[0]
+    theta = np.clip(theta, low, high)
+    counts = model.model.prepared(pages).counts(pages.weight)
+    mean, strength = model.assumed["attractiveness"]
+    parameters = {**model.parameters, "examination": theta}
+    for _ in range(ROUNDS):
+        for _ in range(15):  # attraction given examination
+            won, tried = model.model.expect(counts, parameters).counts["attractiveness"]
+            parameters["attractiveness"] = np.clip((mean * strength + won) / (strength + tried), 1e-5, 1 - 1e-5)
+        parameters["examination"] = np.clip(theta * _short_by(model, parameters, pages), low, high)
+        theta = parameters["examination"]
+    return replace(model, parameters=parameters), METHODS[told.chosen.method][0], True
+
+
+def _bounds(curve: ExaminationCurve, theta: Array) -> tuple[Array, Array]:
+    """Between what the examination of each rank may lie: its interval in the log, anything where there is none."""
+    low, high = np.full(len(theta), 1e-4), np.full(len(theta), 1 - 1e-4)
+    for rank, ends in enumerate(curve.interval[: len(theta)]):
+        if ends is not None:
+            low[rank], high[rank] = np.clip(np.array(ends) * theta[0], 1e-4, 1 - 1e-4)
+    return low, high
+
+
+def _short_by(model: FittedClickModel, parameters: Mapping[str, Array], pages: ClickPages) -> Array:
+    """Clicks at each rank over those that the model expects, relative to rank 1; 1 where there are too few."""
+    at = np.clip(pages.rank, 1, len(parameters["examination"])) - 1
+    size = len(parameters["examination"])
+    chance = model.model.marginal(dict(parameters), pages) * pages.weight[:, None]
+    expected = np.bincount(at[pages.where], chance[pages.where], minlength=size)
+    clicks = added(at, pages.click, pages.weight, size)
+    ratio = np.where(clicks >= 30, clicks / np.maximum(expected, 1e-9), 1.0)
+    return np.asarray(ratio / ratio[0])
+
+
+def drawn_relevance(
+    model: FittedClickModel, pages: ClickPages, log: Log, seed: int
+) -> tuple[FittedClickModel, Array, Array]:
+    """The model with parameters of pairs drawn from their posterior; relevance [N] of all documents."""
+    rng = np.random.default_rng(seed)
+    rows = np.unique(log.row)
+    pair_of_row = np.full(len(log.lists.labels), len(rows))
+    pair_of_row[rows] = np.arange(len(rows))
+    counts = model.model.prepared(pages).counts(pages.weight)
+    expected = model.model.expect(counts, model.parameters).counts
+    parameters = dict(model.parameters)
+    unseen = {}
+    for name, (won, tried) in expected.items():
+        if len(won) != len(rows) + 1:  # of ranks, or of kinds of people
+            continue
+        mean, strength = _prior(won[:-1], tried[:-1], log.lists, rows, model.assumed[name])
+        own = _beta(mean[rows] * strength + won[:-1], (1 - mean[rows]) * strength + (tried - won)[:-1], rng)
+        parameters[name] = np.append(own, mean.mean())
+        unseen[name] = _beta(mean * strength, (1 - mean) * strength, rng)
+    made = replace(model, parameters=parameters)
+    relevance = _relevance(made, unseen, pair_of_row)
+    return made, relevance, pair_of_row
+
+
+def _relevance(model: FittedClickModel, unseen: Mapping[str, Array], pair_of_row: Array) -> Array:
+    """Relevance of all documents, [N]; of those never shown from what was drawn for them."""
+    everyone = {**model.parameters, **unseen}
+    found = model.model.relevance(model.parameters)
+    if found is None:
+        raise ConfigError(f"models=: {model.name} tells no documents apart; take pbm, ubm or dbn")
+    strange = model.model.relevance(everyone)
+    there = pair_of_row < len(found) - 1
+    assert strange is not None
+    return np.where(there, found[pair_of_row], strange)
+
+
+def _prior(won: Array, tried: Array, lists: Lists, rows: Array, assumed: Any) -> tuple[Array, float]:
+    """Mean [N] of each document's prior, and its strength: the log's mean, or a linear function of features.
+
+    The strength is that by which rates differ from these means as much as they do, beyond chance.
+    """
+    total = max(float(tried.sum()), 1e-9)
+    level = float(np.clip(won.sum() / total, 1e-3, 0.999))
+    weight = tried / (tried + assumed.strength)
+    rate = np.divide(won, tried, out=np.full(len(won), level), where=tried > 0)
+    mean = np.full(len(lists.labels), level)
+    if lists.dim:
+        mean = np.clip(_ridge(lists, rows, rate, weight), level / 10, min(0.99, 10 * level))
+    chance = mean[rows] * (1 - mean[rows])
+    some = tried > 1
+    if not some.any():
+        return mean, float(assumed.strength)
+    beyond = float((tried * ((rate - mean[rows]) ** 2 - chance / np.maximum(tried, 1)))[some].sum())
+    share = beyond / float((tried * chance * (1 - 1 / np.maximum(tried, 1)))[some].sum())
+    return mean, float(1 / np.clip(share, 1e-3, 0.9) - 1)
+
+
+def _ridge(lists: Lists, rows: Array, rate: Array, weight: Array) -> Array:
+    """Rates of documents as a linear function of their features, for all of them, [N]."""
+    numbers = lists if lists.columns is None else fit_encoding(lists).apply(lists)
+    x = np.nan_to_num(np.asarray(numbers.features, np.float64))
+    x = (x - x[rows].mean(0)) / np.maximum(x[rows].std(0), 1e-9)
+    x = np.clip(x, -5, 5)
+    level = float((weight * rate).sum() / max(weight.sum(), 1e-9))
+    own = x[rows]
+    left = (own * weight[:, None]).T @ own + 0.01 * weight.sum() * np.eye(x.shape[1])
+    slope = np.linalg.solve(left, (own * weight[:, None]).T @ (rate - level))
+    return np.asarray(level + x @ slope)
+
+
+def _beta(a: Array, b: Array, rng: np.random.Generator) -> Array:
+    return np.clip(rng.beta(np.maximum(a, 1e-3), np.maximum(b, 1e-3)), 1e-5, 1 - 1e-5)
+
+
+def grades(relevance: Array) -> Array:
+    """Grades 0 to 4, [N] int16: log2(1 + 15 r) of relevance between its lowest and highest values.
+
+    >>> grades(np.array([0.0, 0.02, 0.08, 0.2, 0.4])).tolist()
+    [0, 1, 2, 3, 4]
+    """
+    low, top = np.quantile(relevance, (0.05, 0.98)) if len(relevance) else (0.0, 1.0)
+    scaled = np.log2(1 + (2**GRADES - 1) * np.clip((relevance - low) / max(top - low, 1e-9), 0, 1))
+    return np.asarray(np.clip(np.rint(scaled), 0, GRADES), np.int16)
