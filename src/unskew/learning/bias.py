@@ -14,11 +14,12 @@ from typing import Literal
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from unskew.errors import ConfigError, DataError
 from unskew.learning.swaps import swap_propensity
-from unskew.types import Array, Log
+from unskew.types import Array, ClickBatch, Log
 
 
 def at_rank(values: Tensor, position: Tensor) -> Tensor:
@@ -38,6 +39,15 @@ def sums_at(values: Tensor, codes: Tensor, where: Tensor, size: int) -> Tensor:
     """
     flat = torch.where(where, values, 0.0).flatten()
     return flat.new_zeros(size).index_add_(0, codes.clamp(0, size - 1).flatten(), flat)
+
+
+def seen_at(values: Tensor, batch: ClickBatch) -> Tensor:
+    """sum_k n_k values_k of each result, n_k the pages that showed it at rank k, [B, K]."""
+    if batch.shown_at is None:  # a row of a ranking shows it at one rank
+        return batch.impressions * at_rank(values, batch.position)
+    ranks = torch.arange(1, batch.shown_at.shape[-1] + 1, device=values.device)
+    seen = batch.shown_at @ at_rank(values, ranks)  # [B, S]
+    return F.pad(seen, (0, batch.where.shape[1] - seen.shape[1]))
 
 
 def randomized_propensity(log: Log) -> Array:

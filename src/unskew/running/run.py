@@ -43,6 +43,7 @@ from unskew.measuring import measure_ranking
 from unskew.running.data import TrainingData, encoded
 from unskew.running.fitters import FITTERS, Fitter
 from unskew.running.folder import RUN_FILE, claimed, publish, refuse_to_overwrite, versions
+from unskew.running.safety import make_safe
 from unskew.running.settings import Settings, settled
 from unskew.running.standing import Standing, standing, warn_of_standing
 from unskew.running.worth import check_worth
@@ -121,11 +122,14 @@ def run(
         if place is not None:
             _resume(fitter, folder)
         model, fit = fitter.fit(report, folder)
+        safety = make_safe(model, data)
         model.card = replace(model.card, encoding=encoding)
         stands = stand(model, data, test) if leads else standing(model, None)
         if leads:
             warn_of_standing(stands)
-        done = Run(model, fit, measures(asked, data, model, fit, lists) | {"standing": stands.to_dict()}, place)
+        metrics = measures(asked, data, model, fit, lists) | {"standing": stands.to_dict()}
+        metrics |= {} if safety is None else {"safety": safety.to_dict()}
+        done = Run(model, fit, metrics, place)
         if folder is not None and place is not None:
             write_run(folder, asked, data, done, began, fitter.identity["data"])
             if run_file is not None:

@@ -21,7 +21,8 @@ from the click rate, and an L2 penalty) are trained together, with a softmax los
 loss is least where s = log y, so s starts from log R and the ranker learns what clicks say beyond it; the
 published ranker starts from a pre-trained one. The published loss of R is a cross-entropy with weights (C / n) /
 max(a, tau) and (a - C / n) / max(a, tau), the latter of either sign (`fit = "weighted"`). Of the documents that
-were never shown `candidates` are drawn for each query, each standing for its share of all of them.
+were never shown `candidates` are drawn for each query, each standing for its share of all of them. With
+`safe = true` the order stays near the one that was shown: `unskew.learning.safety`.
 """
 
 from __future__ import annotations
@@ -33,21 +34,12 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
-from unskew.learning.bias import at_rank
+from unskew.learning.bias import seen_at
 from unskew.learning.losses import page_count, softmax_loss
 from unskew.learning.methods.contract import Context, ImpressionConfig, Side
-from unskew.learning.methods.ipw import KnownPropensity, Propensities
+from unskew.learning.methods.known import KnownPropensity, Propensities
 from unskew.learning.methods.skeletons import log_probability_loss
 from unskew.types import ClickBatch
-
-
-def exposure(theta: Tensor, batch: ClickBatch) -> Tensor:
-    """sum_k n_k alpha_k of each result, [B, K]; a row of a ranking shows it at one rank."""
-    if batch.shown_at is None:
-        return batch.impressions * at_rank(theta, batch.position)
-    ranks = torch.arange(1, batch.shown_at.shape[-1] + 1, device=theta.device)
-    seen = batch.shown_at @ at_rank(theta, ranks)  # [B, S]
-    return F.pad(seen, (0, batch.where.shape[1] - seen.shape[1]))
 
 
 def doubly_robust_label(clicks: Tensor, pages: Tensor, seen: Tensor, regression: Tensor, tau: Tensor) -> Tensor:
@@ -88,11 +80,11 @@ class DoublyRobustMethod(KnownPropensity):
         """The ranking loss on corrected labels and the regression loss on weighted clicks."""
         where, c, n = batch.where, batch.clicks, batch.impressions
         relevance = relevance.where(where.unsqueeze(-1), 0.0)
-        logit, seen = relevance[..., 1] + self.level, exposure(self.theta, batch)
+        logit, seen = relevance[..., -1] + self.level, seen_at(self.theta, batch)
         label = doubly_robust_label(c, n, seen, logit.detach().sigmoid(), self.tau)
         copies = torch.ones_like(n) if batch.stands_for is None else batch.stands_for
         score = relevance[..., 0] + F.logsigmoid(logit).detach() + torch.where(where, copies, 1.0).log()
-        ranking = softmax_loss(score, label, where=where, weights=copies)
+        ranking = softmax_loss(score, label, where=where, weights=copies) + self.imitation(relevance, batch)
         if self.config.fit == "likelihood":
             return ranking + log_probability_loss(log_rate(logit, seen, n), batch)
         each = (c * F.softplus(-logit) + (seen - c) * F.softplus(logit)) / clipped(seen, n, self.tau)
@@ -103,12 +95,12 @@ class DoublyRobustMethod(KnownPropensity):
         return None
 
     def score(self, relevance: Tensor, where: Tensor) -> Tensor:
-        """log R + f."""
-        return (relevance[..., 0] + F.logsigmoid(relevance[..., 1] + self.level)).where(where, 0.0)
+        """log R + f, as far as it is safe."""
+        return self.guarded(relevance[..., 0] + F.logsigmoid(relevance[..., -1] + self.level), relevance, where)
 
     def click_scores(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """The regression times examination, in log space."""
-        return log_rate(relevance[..., 1] + self.level, exposure(self.theta, batch), batch.impressions)
+        return log_rate(relevance[..., -1] + self.level, seen_at(self.theta, batch), batch.impressions)
 
     def click_probability(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """a R."""

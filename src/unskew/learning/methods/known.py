@@ -1,0 +1,104 @@
+"""What methods share that know examination before they train: where it comes from, and that they may be safe."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Self
+
+import numpy as np
+import torch
+from pydantic import Field, field_validator
+from torch import Tensor
+
+from unskew.errors import DataError
+from unskew.learning.bias import MEASURES, Measured, at_rank, checked_propensities, read_propensities
+from unskew.learning.methods.contract import Context, MethodConfig, MethodModule
+from unskew.learning.safety import UNLIMITED, guarded, imitation_loss
+from unskew.types import ClickBatch
+
+FILES = (".json", ".csv")
+
+
+class Propensities(MethodConfig):
+    """Base of the configs that need to know examination before they train."""
+
+    propensity: Annotated[tuple[float, ...], Field(strict=False)] | str = "randomized"
+    """`randomized`: from the shuffled pages of the log; `swaps`: from documents that it shows at several ranks;
+    `oracle`: the simulator's; a .json or .csv file; or one number per rank."""
+
+    safe: bool = False
+    """Rank as was shown, unless held-out clicks carry a change, and no further than they do."""
+    risk: float = Field(0.05, gt=0, lt=0.5)
+    """Where it is to be `safe`: the chance that a change is taken that is none."""
+
+    @field_validator("propensity")
+    @classmethod
+    def _known(cls, given: tuple[float, ...] | str) -> tuple[float, ...] | str:
+        if isinstance(given, str) and given not in MEASURES and Path(given).suffix not in FILES:
+            raise ValueError(f"give {', '.join(MEASURES)}, a .json or .csv file, or numbers, not {given!r}")
+        return given
+
+    @property
+    def measured(self) -> Measured | None:
+        """How they are to be measured on the log; None where they are given."""
+        return self.propensity if self.propensity in MEASURES else None
+
+    def located(self, folder: Path) -> Self:
+        """The same with the file taken from this folder."""
+        if self.measured is not None or not isinstance(self.propensity, str):
+            return self
+        return self.model_copy(update={"propensity": str(folder / self.propensity)})
+
+    def theta(self, context: Context) -> Tensor:
+        """Examination relative to rank 1, one number per rank of the log; ranks past the last known take its."""
+        if context.facts is None:
+            theta = np.ones(context.positions)  # to be loaded
+        elif self.measured is not None:
+            if context.propensities is None:
+                raise DataError(f"there are no {self.measured} propensities", hint="give a file of them")
+            theta = context.propensities
+        elif isinstance(self.propensity, str):
+            theta = read_propensities(Path(self.propensity))
+        else:
+            theta = checked_propensities(np.asarray(self.propensity, np.float64))
+        known = theta[np.minimum(np.arange(context.positions), len(theta) - 1)]
+        return torch.as_tensor(known / known[0], dtype=torch.float32)
+
+
+class KnownPropensity(MethodModule):
+    """A method that knows examination before it trains."""
+
+    config: Propensities
+    theta: Tensor
+    reach: Tensor
+    """By what factor a rank may be from that by m, the second output, where the method is safe."""
+
+    def __init__(self, config: Propensities, context: Context) -> None:
+        super().__init__(config, context)
+        self.register_buffer("theta", config.theta(context))
+        self.safe = config.safe
+        if config.safe:
+            self.outputs = 2
+            self.register_buffer("reach", torch.tensor(UNLIMITED))
+
+    def click_scores(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
+        """Relevance times propensity, in log space."""
+        return relevance[..., 0] + at_rank(self.theta.log(), batch.position)
+
+    def propensity(self) -> Tensor:
+        """The propensities used, relative to rank 1."""
+        return self.theta
+
+    def score_weights(self) -> Tensor | None:
+        """None where it is safe: what is clipped is not linear."""
+        return None if self.safe else super().score_weights()
+
+    def imitation(self, relevance: Tensor, batch: ClickBatch) -> Tensor | float:
+        """The loss that m learns by; nothing where the method is not safe."""
+        return imitation_loss(relevance[..., 1], batch) if self.safe else 0.0
+
+    def guarded(self, scores: Tensor, relevance: Tensor, mask: Tensor) -> Tensor:
+        """What serving ranks by, from the scores [B, K] of the method."""
+        if not self.safe:
+            return scores.where(mask, 0.0)
+        return guarded(scores, relevance[..., 1], mask, self.reach.item(), self.positions)
