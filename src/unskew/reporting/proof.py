@@ -39,8 +39,8 @@ def proof_sections(found: Mapping[str, Any]) -> list[Section]:
 
 
 def _verdict(found: Mapping[str, Any]) -> list[str]:
-    """The verdict and what it rests on, a paragraph each."""
-    said = [found["sentence"], found["agreement"]]
+    """What the verdict rests on and what it leaves open, a paragraph each; its sentence leads the page."""
+    said = [found["agreement"]]
     if found["pages_needed"] is not None and found["verdict"] == "cannot tell":
         said.append(f"About {found['pages_needed']:,} shuffled pages would decide a difference of this size.")
     if found["missing_overlap"]:
@@ -48,7 +48,7 @@ def _verdict(found: Mapping[str, Any]) -> list[str]:
             f"{found['missing_overlap']:.0%} of the results that it would put first are not on these pages: "
             "clicks say nothing of them."
         )
-    return [text for text in dict.fromkeys(said) if text]
+    return [text for text in said if text]
 
 
 def estimates_table(told: Sequence[Mapping[str, Any]]) -> Table:

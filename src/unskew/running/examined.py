@@ -97,41 +97,39 @@ def swapped_evidence(pages: LoggedPages) -> SwapEvidence:
     kept = pages.position <= RANKS
     if pages.shuffled.any() and not pages.shuffled.all():
         kept &= ~pages.shuffled
-    ranks = int(pages.position[kept].max(initial=1))
-    cell = pages.document[kept] * ranks + pages.position[kept] - 1
-    cells, place = np.unique(cell, return_inverse=True)
-    shown, clicked = (np.bincount(place, weights) for weights in (None, pages.click[kept] > 0))
-    document, rank = cells // ranks, cells % ranks
-    bucket = _buckets(pages, kept)[np.unique(cell, return_index=True)[1]]
-    return _added(document, rank, shown.astype(np.float64), clicked, bucket, ranks)
+    rows = slice(None) if kept.all() else kept
+    document, position, click = (each[rows] for each in (pages.document, pages.position, pages.click))
+    if len(document) and document.max() > 4 * len(document):  # numbers that are not those of a part
+        document = np.unique(document, return_inverse=True)[1]
+    ranks, count = int(position.max(initial=1)), int(document.max(initial=0)) + 1
+    cell = document * ranks + position - 1
+    n = np.bincount(cell, minlength=count * ranks).reshape(count, ranks)
+    c = np.bincount(cell, click > 0, minlength=count * ranks).reshape(count, ranks)
+    of_query = len(np.unique(pages.query)) >= FEW_QUERIES
+    number = np.zeros(count, np.int64)
+    number[document] = pages.query[pages.page[rows]] if of_query else document
+    moved = ((n > 0).sum(axis=1) > 1) & (c.sum(axis=1) > 0)  # [U]
+    return _added(n[moved].astype(np.float64), c[moved], _buckets(number[moved]))
 
 
-def _added(document: Array, rank: Array, shown: Array, clicked: Array, bucket: Array, ranks: int) -> SwapEvidence:
-    """Cells (document, rank) that are sorted, as evidence."""
-    starts = np.flatnonzero(np.diff(document, prepend=-1) != 0)
-    sizes = np.diff(starts, append=len(document))
-    several = np.repeat((sizes > 1) & (np.add.reduceat(clicked, starts) > 0 if len(starts) else True), sizes)
-    own = np.repeat(np.arange(len(starts)), sizes)[several]
-    names, row = np.unique(own, return_inverse=True)
-    n, c = np.zeros((len(names), ranks)), np.zeros((len(names), ranks))  # [U, P]
-    n[row, rank[several]], c[row, rank[several]] = shown[several], clicked[several]
-    of = np.zeros(len(names), np.int64)
-    of[row] = bucket[several]
+def _added(n: Array, c: Array, bucket: Array) -> SwapEvidence:
+    """Impressions and clicks [U, P] of documents of buckets [U], as evidence."""
+    ranks = n.shape[1]
     up = np.zeros((BUCKETS, ranks, ranks))
     for j in range(ranks):
-        both = (n[:, j] > 0)[:, None] & (n > 0)
-        both[:, j] = False
-        at, k = np.nonzero(both)
-        value = c[at, j] * n[at, k] / (n[at, j] + n[at, k])
-        up[:, j] = np.bincount(of[at] * ranks + k, value, minlength=BUCKETS * ranks).reshape(BUCKETS, ranks)
+        here = n[:, j] > 0
+        with np.errstate(invalid="ignore"):
+            share = n[here] / (n[here, j, None] + n[here])
+        value = c[here, j, None] * share
+        value[:, j] = 0.0
+        cell = bucket[here, None] * ranks + np.arange(ranks)
+        up[:, j] = np.bincount(cell.ravel(), value.ravel(), minlength=BUCKETS * ranks).reshape(BUCKETS, ranks)
     return SwapEvidence(up, c.sum(axis=0))
 
 
-def _buckets(pages: LoggedPages, kept: Array) -> Array:
-    """The bucket of each impression: of its query, or of its document where there are few queries."""
-    few = len(np.unique(pages.query)) < FEW_QUERIES
-    number = pages.document if few else pages.query[pages.page]
-    return ((number[kept].astype(np.uint64) * _MIX) >> np.uint64(40)).astype(np.int64) % BUCKETS
+def _buckets(number: Array) -> Array:
+    """The bucket of each query or document, by a hash of its number."""
+    return ((number.astype(np.uint64) * _MIX) >> np.uint64(40)).astype(np.int64) % BUCKETS
 
 
 def _widened(found: SwapEvidence, ranks: int) -> SwapEvidence:

@@ -16,7 +16,6 @@ from unskew.reporting.page import PAGE_FILES, write_page
 from unskew.reporting.summaries import measure_page
 from unskew.reporting.web import html
 from unskew.running.examined import Examined
-from unskew.running.measure_lists import Files, ListsAsked, measure_lists
 from unskew.running.naming import names_for
 from unskew.running.proof import prove
 from unskew.running.rankings import ShownRanking, model_of, open_ranking
@@ -29,7 +28,7 @@ MEASURED = Ours(FILE, PAGE_FILES)
 
 def measure(
     run: Any,
-    lists: Lists | Files | None = None,
+    lists: Lists | Path | str | Sequence[Path | str] | None = None,
     *,
     metrics: Sequence[str] = DEFAULT_METRICS,
     empty: str = "skip",
@@ -80,6 +79,8 @@ def measure(
     result: dict[str, Any] = {"run": new.name} | ({} if other is None else {"against": {"run": other.name}})
     judged = log
     if lists is not None:
+        from unskew.running.measure_lists import ListsAsked, measure_lists  # loads torch
+
         asked = ListsAsked(metrics, empty, outcomes, by_frequency, buckets, named, doc_ids, tracked)
         found, judged = measure_lists(asked, new, other, lists, log)
         compared = result.get("against", {}) | found.pop("against", {})

@@ -43,7 +43,8 @@ class TreeFile:
         """Read a file after a check of all of it; another process reads it first."""
         text = read_trees(path)
         if not text.startswith(HEAD):
-            raise DataError("not a LightGBM model", path=path, hint="save it with Booster.save_model")
+            hint = "Booster.save_model writes one; a table of scores ends in .parquet or .csv"
+            raise DataError("not a LightGBM model", path=path, hint=hint)
         # what LightGBM writes after a data frame without categories
         text = text.replace("pandas_categorical:[]", "pandas_categorical:null")
         booster = TREE_FORMATS["lightgbm"].opened(text, path, known=False)
