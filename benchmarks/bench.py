@@ -18,6 +18,7 @@ from data import reducing, reopening, simulating
 from diagnosis import diagnosis
 from ingest import ingesting
 from large import large
+from proof import proof
 from rich.console import Console
 from rich.table import Table
 from score import score
@@ -40,6 +41,7 @@ PARTS: dict[str, Callable[[Options], list[Row]]] = {
     "dla": partial(training, method="dla"),
     "click_models": click_models,
     "diagnosis": diagnosis,
+    "proof": proof,
     "large": large,
 }
 

@@ -14,12 +14,12 @@ import pytest
 
 import unskew
 from unskew.clicks.engine.engine import connect
-from unskew.diagnosis.evidence import swap_evidence
-from unskew.diagnosis.tables import open_tables
 from unskew.errors import ConfigError, DataError
 from unskew.measuring.counterfactual import ClickEvidence, LoggedPages
+from unskew.measuring.counterfactual.displays import ByDisplay
+from unskew.measuring.counterfactual.judge import some_queries
 from unskew.reporting.web import html
-from unskew.running.examined import known_examination, swapped_evidence, swapped_examination
+from unskew.running.examined import known_examination
 from unskew.running.judged_log import join_log
 from unskew.running.proof import document_order, prove
 from unskew.running.rankings import ScoreTable, ShownRanking, open_ranking
@@ -134,6 +134,20 @@ def test_what_it_would_pick_and_nobody_saw_by_hand() -> None:
     assert document_order(np.array([0.1, 0.2, np.nan]), lists).tolist() == [2, 1, 3]
 
 
+def test_costly_estimates_look_at_some_whole_queries(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    pages = LoggedPages.from_log(world.log)
+    chosen = some_queries(pages, 500)
+    sizes = np.bincount(pages.query, chosen)
+    assert set(np.unique(sizes / np.bincount(pages.query))) == {0, 1}
+    assert 500 <= chosen.sum() < 500 + np.bincount(pages.query).max()
+    whole = prove(world.path("scores.parquet"), log=world.log)
+    monkeypatch.setattr(ByDisplay, "most", 500)
+    some = prove(world.path("scores.parquet"), log=world.log)
+    assert some["direct"].difference == whole["direct"].difference
+    assert some["item-position"].pages == chosen.sum() < whole["item-position"].pages
+    assert some["item-position"].clusters < whole["item-position"].clusters
+
+
 # ---- what has no score ----
 
 
@@ -244,37 +258,6 @@ def test_columns_under_other_names(world: World) -> None:
 # ---- examination ----
 
 
-def test_swaps_tell_examination_as_a_diagnosis_does(world: World) -> None:
-    plain = replace(world.log, randomized=None)
-    with open_tables(plain) as tables:
-        theirs = swap_evidence(tables)[0][""]
-    ours = swapped_evidence(LoggedPages.from_log(plain))
-    assert ours.up.sum(axis=0) == pytest.approx(theirs.up.sum(axis=0))
-    assert ours.clicks == pytest.approx(theirs.clicks)
-    some = replace(world.log, randomized=world.log.randomized)
-    with open_tables(some) as tables:
-        theirs = swap_evidence(tables)[0][""]
-    assert swapped_evidence(LoggedPages.from_log(some)).up.sum(axis=0) == pytest.approx(theirs.up.sum(axis=0))
-
-
-def test_examination_from_swaps_is_near_the_truth(world: World) -> None:
-    """Orders that change from page to page show every document at several ranks; in parts as at once."""
-    noisy = unskew.simulate(
-        world.lists, unskew.behaviours.PositionBias(), pages=20_000, cutoff=8, randomized=1.0, seed=0, truth=True
-    )
-    pages = LoggedPages.from_log(replace(noisy, randomized=None))
-    found = swapped_examination([pages])
-    assert found is not None
-    seen = noisy.columns["true_examination"]
-    truth = np.array([seen[noisy.position == k].mean() for k in range(1, 9)])
-    assert np.abs(found.theta / (truth / truth[0]) - 1).max() < 0.25
-    halves = swapped_examination([pages.take(pages.query < 20), pages.take(pages.query >= 20)])
-    assert halves is not None
-    assert halves.theta == pytest.approx(found.theta, rel=0.05)
-    assert found.draws is not None
-    assert found.draws.shape[1] == len(found.theta)
-
-
 def test_examination_from_a_file_a_run_and_numbers(world: World, tmp_path: Path) -> None:
     (tmp_path / "seen.json").write_text(json.dumps([2.0, 1.0, 0.5]))
     found = known_examination(tmp_path / "seen.json")
@@ -289,7 +272,7 @@ def test_examination_from_a_file_a_run_and_numbers(world: World, tmp_path: Path)
     plain = replace(world.log, randomized=None)
     assert "(from file)" in prove(world.path("scores.parquet"), log=plain, examination=[1, 0.5])["ips"].assumes
     assert "(from swaps)" in prove(world.path("scores.parquet"), log=plain)["ips"].assumes
-    assert "shuffled" in prove(world.path("scores.parquet"), log=world.log)["ips"].assumes
+    assert "(from shuffled)" in prove(world.path("scores.parquet"), log=world.log)["ips"].assumes
 
 
 # ---- measure ----

@@ -175,9 +175,10 @@ def _pairs(
     for name in ("new", "other"):
         if name in pairs.columns:
             pairs = pairs.filter(pairs[name].notnull() & ~pairs[name].isnan())
+    mixed = pairs.query_id.hash()  # so that the queries of a part are any
     made: dict[str, Any] = {
-        "pair": ibis.row_number().over(order_by=[pairs.query_id, pairs.doc_id]),
-        "query": ibis.dense_rank().over(order_by=pairs.query_id),
+        "pair": ibis.row_number().over(order_by=[mixed, pairs.query_id, pairs.doc_id]),
+        "query": ibis.dense_rank().over(order_by=[mixed, pairs.query_id]),
     }
     if "new" in pairs.columns:
         window = {"group_by": pairs.query_id, "order_by": [pairs.new.desc(), pairs.doc_id]}

@@ -12,9 +12,11 @@ alone.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +25,19 @@ import numpy as np
 from unskew.clicks.engine.engine import Engine, connect
 from unskew.clicks.opening import check_log
 from unskew.errors import ConfigError, DataError
-from unskew.measuring.counterfactual import ClickEvidence, Judge, LoggedPages, places, shown_places
+from unskew.measuring.counterfactual import (
+    ClickEvidence,
+    Judge,
+    LoggedPages,
+    RankExamination,
+    examination_of,
+    places,
+    shown_places,
+)
 from unskew.measuring.counterfactual.evidence import Metric
-from unskew.running.examined import ENOUGH, Examined, known_examination, swapped_examination
-from unskew.running.judged_log import JudgedPart, join_log
+from unskew.measuring.counterfactual.examination import from_shuffled, from_swaps
+from unskew.running.examined import Examined, known_examination
+from unskew.running.judged_log import JoinedLog, JudgedPart, join_log
 from unskew.running.rankings import Ranking, ShownRanking, open_ranking
 from unskew.types import Array, Lists, Log
 
@@ -68,21 +79,26 @@ def prove(
     known, making = known_examination(examination), partial(Judge, metric=metric, at=at, seed=seed)
     if isinstance(log, Log):
         part = _part(log, new, other)
-        if known is None and part.pages.click[part.pages.shuffled].sum() < ENOUGH:
-            known = swapped_examination([part.pages])
-        return _judged(making(examination=known), [part], at, level)
+        return _judged(making(examination=known or examination_of(part.pages)), [part], at, level)
     with _engine(engine, options) as running:
         named = check_log(Path(log), columns) if "://" not in str(log) else dict(columns or {})
         joined = join_log(running, log, new, other, columns=named)
         _tell_lost(joined.left_out, joined.pages or 0, joined.unscored, joined.impressions, str(log))
-        if known is None and joined.shuffled_clicks < ENOUGH:
-            known = swapped_examination(part.pages for part in joined.parts())
-        return _judged(making(examination=known), joined.parts(), at, level)
+        parts = joined.parts()
+        first = next(parts)
+        known = known or _shuffled_examination(joined) or from_swaps(first.pages)
+        return _judged(making(examination=known), chain([first], parts), at, level)
 
 
-def _judged(
-    judge: Judge, parts: Sequence[JudgedPart] | Iterator[JudgedPart], at: int, level: float
-) -> ClickEvidence:
+def _shuffled_examination(log: JoinedLog) -> RankExamination | None:
+    """Examination from the shuffled slots of a log in files, of as many queries as one part has room for."""
+    if not log.shuffled_clicks:
+        return None
+    random = replace(log, table=log.table.filter(log.table.shuffled))
+    return from_shuffled(next(random.parts()).pages)
+
+
+def _judged(judge: Judge, parts: Iterable[JudgedPart], at: int, level: float) -> ClickEvidence:
     """Every part judged, and how much of what the ranking would pick is on no page."""
     lost = wanted = 0
     for part in parts:

@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
@@ -56,6 +57,11 @@ class PlacedPages:
     """[N], 0 for at random."""
     other: Array
     asked: Question
+
+    def take(self, pages: Array) -> PlacedPages:
+        """The given pages (a boolean mask)."""
+        rows = pages[self.pages.page]
+        return PlacedPages(self.pages.take(pages), self.new[rows], self.other[rows], self.asked)
 
     @cached_property
     def clusters(self) -> tuple[Array, Array]:
@@ -135,6 +141,9 @@ class Reading:
 
 class Estimator(ABC):
     """Sums of pages by cluster, and one or several estimates read from them."""
+
+    most: ClassVar[int | None] = None
+    """Pages of a log that it looks at, where it takes long: whole queries, drawn at random; None for all."""
 
     def __init__(self, asked: Question) -> None:
         self.asked = asked

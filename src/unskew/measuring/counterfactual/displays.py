@@ -128,6 +128,8 @@ def query_model(part: PlacedPages, theta: Array) -> Array:
 class ByDisplay(Estimator):
     """Click rates of documents at ranks."""
 
+    most = 100_000
+
     def add(self, part: PlacedPages) -> Array:
         """Values, pages, weights, what is covered, and the doubly robust values."""
         pages = part.pages

@@ -49,6 +49,7 @@ class Judge:
         self.sums = ClusterSums()
         self.ends: Array = np.zeros(1, int)
         self.outlook = np.zeros(2)
+        self.looked_at = [0] * len(self.estimators)
 
     def add(self, pages: LoggedPages, new: Array, other: Array) -> None:
         """Places [N] of the ranking, and of what it is held against: `shown_places`, or those of another."""
@@ -57,12 +58,29 @@ class Judge:
         if not len(pages):
             return
         part = PlacedPages(pages, np.asarray(new), np.asarray(other), self.asked)
-        found = [one.add(part) for one in self.estimators]
+        found = [self._sums(number, part) for number in range(len(self.estimators))]
         self.ends = np.cumsum([0, *(sums.shape[1] for sums in found)])
         self.sums.add(part.clusters[0], np.concatenate(found, axis=1))
         self.pages += len(pages)
         self.outlook += _of_shuffled(part)
         self.changed += int((pages.per_page(part.new != part.other) > 0).sum())
+
+    def _sums(self, number: int, part: PlacedPages) -> Array:
+        """Sums of one estimator by the clusters of a part, [c, F]; 0 for pages that it does not look at."""
+        one = self.estimators[number]
+        if one.most is None:
+            return one.add(part)
+        chosen = some_queries(part.pages, one.most - self.looked_at[number])
+        self.looked_at[number] += int(chosen.sum())
+        if chosen.all():
+            return one.add(part)
+        if not chosen.any():
+            return np.zeros((len(part.clusters[0]), self.ends[number + 1] - self.ends[number]))
+        looked = part.take(chosen)
+        sums = one.add(looked)
+        found = np.zeros((len(part.clusters[0]), sums.shape[1]))
+        found[np.searchsorted(part.clusters[0], looked.clusters[0])] = sums
+        return found
 
     def finish(self, level: float = 0.95, *, missing_overlap: float | None = None) -> ClickEvidence:
         """What the pages say; intervals at this level."""
@@ -88,6 +106,18 @@ class Judge:
             level=level,
             missing=missing_overlap,
         )
+
+
+def some_queries(pages: LoggedPages, most: int) -> Array:
+    """Pages [P], as a mask, of whole queries drawn at random, about `most` of them; none where that is 0."""
+    if len(pages) <= most or most <= 0:
+        return np.full(len(pages), most > 0)
+    queries, query, sizes = np.unique(pages.query, return_inverse=True, return_counts=True)
+    order = np.random.default_rng(len(queries)).permutation(len(queries))
+    taken = np.zeros(len(queries), bool)
+    taken[order[: int(np.searchsorted(np.cumsum(sizes[order]), most)) + 1]] = True
+    chosen: Array = taken[query]
+    return chosen
 
 
 def _of_shuffled(part: PlacedPages) -> Array:

@@ -38,6 +38,8 @@ _MIX = tuple(
 class Swapped(Estimator):
     """Clicks on pairs that the log shows in both orders."""
 
+    most = 20_000
+
     def add(self, part: PlacedPages) -> Array:
         """Clicks on preferred results of both, what is covered, clicks and weights."""
         of_page, first, times = distinct_rankings(part)
