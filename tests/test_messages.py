@@ -160,6 +160,7 @@ WHERE_A_LOG_IS_WANTED = {
     "click-models": ["click-models", "LOG"],
     "twin": ["simulate", "--like", "LOG", "--out", "OUT.parquet"],
     "experiment": ["experiment", "LOG"],
+    "plan": ["plan", "LOG"],
     "learn": ["learn", "LOG", "--features", "features.parquet", "--out", "OUT"],
 }
 NOT_A_LOG = {
@@ -299,6 +300,16 @@ SITUATIONS: dict[str, tuple[list[str], int, list[str]]] = {
         ["simulate", "--lists", "synthetic", "--pages", "9", "--out", "OUT.parquet", "--report", "a.html"],
         2,
         ["--report: goes with --like"],
+    ),
+    "shares that are no numbers": (
+        ["plan", "log.parquet", "--shares", "a few"],
+        2,
+        ["a few: write it like 0,0.01"],
+    ),
+    "methods without features": (
+        ["plan", "log.parquet", "--method", "dla"],
+        1,
+        ["learn from features: give --features of the log's documents"],
     ),
     "a share that is none": (
         ["experiment", "log.parquet", "--by", "user_id", "--share", "new"],

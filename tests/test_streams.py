@@ -114,6 +114,7 @@ def words_of(command: str, folder: Path) -> list[object]:
         "propensity": (log,),
         "judge": (again / "store", "--out", again / "judged.csv", "--curves", folder / "curves.json"),
         "demo": ("--out", again / "demo", "--queries", 20, "--pages", 1000, "--steps", 2),
+        "plan": (log, "--shares", "0.2", "--pages", "300", "--repeats", 1, "--out", again / "plan.html"),
         "compare": (folder / "compare.toml", "--jobs", 1),
         "reproduce": (),
         "report": (folder / "run", again / "diagnosis", "--out", again / "joined.html"),

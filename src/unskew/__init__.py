@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from unskew.running.twin import twin as twin
     from unskew.studies.compare.compare import compare as compare
     from unskew.studies.demo import demo as demo
+    from unskew.studies.plan import plan as plan
     from unskew.studies.reproduce.reproduce import reproduce as reproduce
     from unskew.terminal.doctor import doctor as doctor
     from unskew.types import ClickBatch as ClickBatch

@@ -21,6 +21,7 @@ from unskew.terminal.experiments import experiment
 from unskew.terminal.flags import MAYBE_JSON, flat
 from unskew.terminal.logs import counts, ingest, simulate, split
 from unskew.terminal.models import export, importance
+from unskew.terminal.planning import plan
 from unskew.terminal.printing import warn
 from unskew.terminal.results import predict, propensity
 from unskew.terminal.runs import learn, measure
@@ -33,7 +34,7 @@ PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Learn": (diagnose, causes, click_models, learn, impute),
     "Measure": (measure, experiment, propensity, importance, judge),
     "Use": (predict, export),
-    "Studies": (demo, compare, reproduce, report),
+    "Studies": (demo, plan, compare, reproduce, report),
     "About": (methods, rankers, scalings, behaviours, doctor),
 }
 """The commands by the stage of the pipeline that they belong to, as the help lists them."""

@@ -1,0 +1,235 @@
+"""`unskew plan`: how many shuffled pages, which method, how long; tried on a twin of the log.
+
+For each share of shuffled pages and each number of pages, logs are drawn from the twin (`running.twin`). On each
+of them it is asked, without labels, whether the best order of the results is better than the one shown
+(`running.proof`): how often that is found, and which gain would be found 8 times in 10. Where features are given,
+methods learn on each log, and are measured by the twin's grades on queries that they have not seen.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from unskew.clicks.naming import Columns
+from unskew.errors import ConfigError, DataError
+from unskew.measuring import ndcg_metric
+from unskew.measuring.counterfactual import ClickEvidence, LoggedPages
+from unskew.measuring.counterfactual.examination import examination_of
+from unskew.measuring.sequential import reach
+from unskew.running.learn import learn
+from unskew.running.proof import prove
+from unskew.running.simulate import shown_scores
+from unskew.running.twin import Twin, truth_table, twin
+from unskew.types import Array, Lists, Log
+
+SHARES = (0.0, 0.01, 0.05)
+METHODS = ("naive", "dla")
+HELD_OUT = 0.25
+"""Share of the queries that methods are measured on."""
+MOST = 200_000
+"""Pages tried at most, unless asked for more."""
+
+
+@dataclass(frozen=True)
+class PlanCell:
+    """What one share of shuffled pages and one number of pages would give; means over repeats."""
+
+    share: float
+    pages: int
+    days: float | None
+    """At the daily pages that were said."""
+    found: int
+    """Repeats in which the better order was found better."""
+    wrong: int
+    """Repeats in which it was found worse."""
+    repeats: int
+    by: str | None
+    """The estimate that the interval is of."""
+    smallest: float | None
+    """Gain, as a share of what is shown, that is found 8 times in 10; None where no estimate has an interval."""
+    examination_off: float | None
+    """Mean distance of examination, as that log tells it, from the twin's; None where it does not tell."""
+    ndcg: Mapping[str, float | None]
+    """True nDCG@10 of each method on unseen queries."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A table of what to expect."""
+
+    cells: tuple[PlanCell, ...]
+    gain: float
+    """True gain of the best order over the one shown, in DCG@10: the most that there is to be found."""
+    shown_ndcg: float | None
+    """True nDCG@10 of the order shown, on the unseen queries."""
+    model: str
+    identified: bool
+    examination_from: str
+    notes: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+def plan(
+    log: Log | Path | str | Twin,
+    *,
+    features: Lists | Sequence[Path | str] | Path | str | None = None,
+    shares: Sequence[float] = SHARES,
+    pages: Sequence[int] | None = None,
+    methods: Sequence[str] | None = None,
+    ranker: str = "linear",
+    repeats: int = 3,
+    daily: float | None = None,
+    doc_ids: bool = False,
+    columns: Columns | None = None,
+    seed: int = 0,
+) -> Plan:
+    """Try shares of shuffled pages and numbers of pages on a twin of a log, or on one that was fitted before.
+
+    `pages` are as many as the log has and four times as many unless given. `methods` learn only where there are
+    features; naive and dla unless given. `daily` pages turn numbers of pages into days.
+    """
+    _check(shares, pages, repeats, daily)
+    bare = isinstance(log, str | Path) and features is None
+    if methods and (bare or (isinstance(log, Log) and not log.lists.dim)):
+        raise ConfigError("methods= learn from features: give features= of the log's documents")
+    made = (
+        log if isinstance(log, Twin) else twin(log, features=features, doc_ids=doc_ids, columns=columns, seed=seed)
+    )
+    own = len(made.layout)
+    sizes = tuple(pages) if pages is not None else (min(own, MOST), min(4 * own, MOST))
+    tried = () if not made.layout.lists.dim else tuple(METHODS if methods is None else methods)
+    bench = _Bench(made, tried, ranker, repeats, seed)
+    cells = [bench.cell(share, size, daily) for share in shares for size in sizes]
+    notes = [*made.notes, *bench.notes]
+    if not made.identified:
+        notes.append("What the table says of shares without shuffled pages rests on a curve that was assumed.")
+    how = (made.model.name, made.identified, made.examination_from)
+    return Plan(tuple(cells), bench.gain, bench.shown, *how, tuple(dict.fromkeys(notes)))
+
+
+def _check(shares: Sequence[float], pages: Sequence[int] | None, repeats: int, daily: float | None) -> None:
+    """Refuse what cannot be tried."""
+    if not shares or not all(0 <= share <= 1 for share in shares):
+        raise ConfigError("shares=: give shares of shuffled pages between 0 and 1, such as 0,0.01,0.05")
+    if pages is not None and (not pages or not all(size >= 1 for size in pages)):
+        raise ConfigError("pages=: give numbers of pages, such as 10000,100000")
+    if repeats < 1 or (daily is not None and not daily > 0):
+        raise ConfigError("repeats= is at least 1, daily= above 0")
+
+
+class _Bench:
+    """A twin, and what is tried on it."""
+
+    def __init__(self, made: Twin, methods: Sequence[str], ranker: str, repeats: int, seed: int) -> None:
+        self.made, self.methods, self.ranker, self.repeats, self.seed = made, methods, ranker, repeats, seed
+        self.best = (
+            truth_table(made).rename_columns(["query_id", "doc_id", "score", "label"]).drop_columns(["label"])
+        )
+        self.theta = made.examination()
+        self.notes: list[str] = []
+        lists = made.layout.lists
+        rng = np.random.default_rng(seed)
+        self.unseen = np.zeros(len(lists), bool)
+        if methods:
+            count = max(1, round(HELD_OUT * len(lists)))
+            self.unseen[rng.choice(len(lists), count, replace=False)] = True
+        self.test = lists.take(self.unseen)
+        self.gain = _gain(made)
+        self.shown = self._ndcg(shown_scores(made.layout)) if methods else None
+
+    def cell(self, share: float, pages: int, daily: float | None) -> PlanCell:
+        """One share and number of pages, several times."""
+        seeds = range(self.seed + 1, self.seed + 1 + self.repeats)
+        logs = [self.made.simulate(pages, randomized=share, seed=seed) for seed in seeds]
+        proofs = [_quietly(prove, self.best, log=log) for log in logs]
+        told = [_resolution(proof) for proof in proofs if proof is not None]
+        smallest = [each[1] for each in told if each is not None]
+        off = [each for log in logs if (each := self._off(log)) is not None]
+        verdicts = [proof.verdict for proof in proofs if proof is not None]
+        return PlanCell(
+            share,
+            pages,
+            None if daily is None else pages / daily,
+            verdicts.count("better"),
+            verdicts.count("worse"),
+            self.repeats,
+            next((each[0] for each in told if each is not None), None),
+            float(np.median(smallest)) if smallest else None,
+            float(np.mean(off)) if off else None,
+            {method: self._learned(method, logs) for method in self.methods},
+        )
+
+    def _off(self, log: Log) -> float | None:
+        """How far examination, as the log tells it, is from the twin's."""
+        told = examination_of(LoggedPages.from_log(log))
+        if told is None:
+            return None
+        ranks = min(len(self.theta), len(told.theta))
+        return float(np.abs(told.theta[:ranks] - self.theta[:ranks]).mean())
+
+    def _learned(self, method: str, logs: Sequence[Log]) -> float | None:
+        """Mean true nDCG@10 of a method; None where it cannot learn, with a note."""
+        found = []
+        for number, log in enumerate(logs):
+            seen = log.take(~self.unseen[log.query])
+            bare = replace(seen, columns={name: each for name, each in seen.columns.items() if name != "label"})
+            run = _quietly(learn, bare, method, ranker=self.ranker, seed=self.seed + number, failed=self.notes)
+            if run is not None:
+                found.append(self._ndcg(run.model.score(self.made.layout.lists)))
+        return float(np.mean(found)) if found else None
+
+    def _ndcg(self, scores: Array) -> float:
+        """True nDCG@10 on the unseen queries."""
+        lists = self.made.layout.lists
+        own = scores[np.repeat(self.unseen, lists.sizes)]
+        return float(np.nanmean(ndcg_metric(own, self.test.labels, offsets=self.test.offsets)))
+
+
+def _quietly(function: Callable[..., Any], *given: Any, failed: list[str] | None = None, **options: Any) -> Any:
+    """The result without warnings of small data; None where it is refused, with the reason in `failed`."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return function(*given, **options)
+    except DataError as error:
+        if failed is None:
+            raise
+        failed.append(f"{given[-1]}: {error}")
+        return None
+
+
+def _resolution(proof: ClickEvidence) -> tuple[str, float] | None:
+    """The estimate to go by, and the relative gain that it finds 8 times in 10."""
+    fair = [one for one in proof.estimates if one.interval is not None and one.other and one.grounds != "shown"]
+    if not fair:
+        return None
+    direct = [one for one in fair if one.name == "direct"]
+    chosen = direct[0] if direct else min(fair, key=lambda one: _half(one))
+    return chosen.name, _half(chosen) * reach() / 1.959964
+
+
+def _half(one: Any) -> float:
+    """Half an interval, relative to what the ranking is held against."""
+    return float((one.interval[1] - one.interval[0]) / 2 / abs(one.other))
+
+
+def _gain(made: Twin) -> float:
+    """True relative gain of the best order over the one shown, in DCG@10 of relevance, on the log's pages."""
+    layout = made.layout
+    gain = made.relevance[layout.row]
+    page = np.repeat(np.arange(len(layout)), layout.sizes)
+    start = layout.offsets[:-1][page]
+    shown = np.arange(len(page)) - start
+    best = np.empty(len(page), np.int64)
+    best[np.lexsort((-gain, page))] = shown
+    value = [float((gain * np.where(place < 10, 1 / np.log2(place + 2.0), 0.0)).sum()) for place in (best, shown)]
+    return value[0] / value[1] - 1
