@@ -133,7 +133,7 @@ def test_real_clicks_on_shuffled_lists(data_folder: Path) -> None:
     with open_tables(table | {"randomized": [True] * len(table["click"])}, threads=1) as tables:
         rate, found = curves(tables).rates.rate, interventions(tables)
     assert np.round(np.array(rate, float), 4).tolist() == rates.tolist()
-    assert found.curves["shuffled"].examination == pytest.approx(rates / rates[0], abs=0.0005)
+    assert found.curves["shuffled"].examination == pytest.approx(rates / rates[0], abs=0.002)
     for method in ("shuffled", "all_pairs"):
         spans = found.curves[method].interval
         covered = [

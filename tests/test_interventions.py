@@ -80,7 +80,11 @@ def test_shuffled_pages_count_against_the_top_of_pages_that_reach_the_rank(engin
     half = open_tables(table | {"randomized": [True] * 7 + [False]}, engine=engine)
     told = shuffled_evidence(half)
     assert told is not None
-    assert told.up.sum(axis=0).tolist() == [[0, 2, 1], [1, 0, 0], [1, 0, 0]]  # page 3 was not shuffled whole
+    assert told.up.sum(axis=0).tolist() == [[0, 2, 1], [2, 0, 0], [1, 0, 0]]  # rank 3 of page 3 was not shuffled
+    pinned = open_tables(table | {"randomized": [False] + [True] * 7}, engine=engine)
+    told = shuffled_evidence(pinned)
+    assert told is not None
+    assert told.up.sum(axis=0).tolist() == [[0, 1, 0], [2, 0, 0], [0, 0, 0]]  # rank 1 of page 1 was not
 
 
 def test_estimators_agree_with_formulas_on_exact_evidence() -> None:
@@ -173,11 +177,52 @@ def test_what_cannot_be_told_is_none_with_a_reason(change: Any, words: str) -> N
         assert all(lost)
 
 
-def test_thin_ranks_share_and_untied_ranks_have_none() -> None:
-    assert harvesting.pool_ranks(np.array([0, 5, 5, 5]), 100) == [[0]]
+def test_ranks_that_nothing_ties_have_none() -> None:
     up = np.zeros((1, 4, 4))
     up[0, 0, 1], up[0, 1, 0], up[0, 2, 3], up[0, 3, 2] = 8, 4, 9, 3
     assert np.isnan(harvesting.all_pairs(up)[0]).tolist() == [False, False, True, True]
+    value, error = harvesting.smooth(up, np.full(4, 9.0), np.ones((4, 4), bool))
+    assert np.isnan(value).tolist() == np.isnan(error).tolist() == [False, False, True, True]
+
+
+def spread_out(theta: Any, size: Any, buckets: int = 50) -> Any:
+    """Evidence of shuffled pages: clicks at ranks and, of the same pages, at rank 1, dealt out to buckets."""
+    rng = np.random.default_rng(0)
+    up = np.zeros((buckets, len(theta), len(theta)))
+    up[:, 1:, 0] = rng.poisson(np.asarray(theta)[1:] * np.asarray(size)[1:] / buckets, (buckets, len(theta) - 1))
+    up[:, 0, 1:] = rng.poisson(np.asarray(size)[1:] / buckets, (buckets, len(theta) - 1))
+    return up
+
+
+def test_many_clicks_are_not_drawn_to_neighbours_and_few_are() -> None:
+    theta, star = np.array([1, 0.5, 0.1, 0.4]), harvesting.PAIRS["pivot"](4)  # rank 3 is odd
+    many = spread_out(theta, np.full(4, 40_000))
+    value, error = harvesting.smooth(many, many[:, :, 0].sum(axis=0), star)
+    assert value == pytest.approx(harvesting.pivot(many.sum(axis=0)[None])[0], abs=0.02)
+    few = spread_out(theta, [40_000, 40_000, 20, 40_000])
+    clicks = few[:, :, 0].sum(axis=0)
+    assert clicks[2] < 10
+    thin, wide = harvesting.smooth(few, clicks, star)
+    alone = harvesting.pivot(few.sum(axis=0)[None])[0]
+    assert alone[2] < thin[2] < -0.5
+    assert thin[3] == pytest.approx(alone[3], abs=0.02)
+    assert wide[2] > 5 * error[2]
+
+
+def test_a_rank_without_clicks_has_a_wide_interval_below_its_neighbours() -> None:
+    up = spread_out([1, 0.3, 0.0, 0.1, 0.1], np.full(5, 60))
+    value, error = harvesting.smooth(up, up[:, :, 0].sum(axis=0), harvesting.PAIRS["pivot"](5))
+    assert up[:, 2, 0].sum() == 0
+    assert value[2] < value[1] - 0.3
+    assert 0.3 < error[2] < 0.9
+
+
+def test_roughness_of_a_line_is_none_and_of_a_step_by_hand() -> None:
+    """Steps u = d / sqrt(gap) of ranks 1, 2, 4 with gaps log 2: (0, -1, -1) has u = (-1, 0) / sqrt(log 2)."""
+    rough = harvesting.roughness(np.array([1, 2, 4]))
+    line, step = -0.7 * np.log([1, 2, 4]), np.array([0.0, -1.0, -1.0])
+    assert line @ rough @ line == pytest.approx(0.0, abs=1e-12)
+    assert step @ rough @ step == pytest.approx(1 / math.log(2) - (1 / math.sqrt(2 * math.log(2))) ** 2)
 
 
 def test_the_test_of_differences_keeps_its_level() -> None:

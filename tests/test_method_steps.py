@@ -223,19 +223,23 @@ def test_labeled_learns_from_the_page_that_was_shown_most_or_from_every_document
 def test_shuffled_lists_without_a_shuffled_rank_1_say_nothing_of_it() -> None:
     """Clicks at rank k over those at rank 1, where rank 1 is shuffled too; the last page pins its first result."""
     lists = Lists(np.zeros((2, 1), np.float32), np.array([0, 2]), np.zeros(2, np.int16), np.array([0]))
-    clicks, shuffled = [[1, 1], [1, 0], [0, 1], [1, 1], [1, 1]], [[1, 1], [1, 1], [1, 1], [1, 1], [0, 1]]
-    log = Log(
-        lists,
-        query=np.zeros(5, np.int64),
-        offsets=np.arange(6) * 2,
-        row=np.tile([0, 1], 5),
-        position=np.tile([1, 2], 5).astype(np.int16),
-        click=np.array(clicks, np.uint8).ravel(),
-        randomized=np.array(shuffled, bool).ravel(),
-    )
-    assert randomized_propensity(log).tolist() == pytest.approx([1, 3 / 3])
-    pinned = replace(log, click=np.array([[1, 0], [1, 0], [0, 1], [1, 0], [1, 1]], np.uint8).ravel())
-    assert randomized_propensity(pinned).tolist() == pytest.approx([1, 1 / 3])
+    shuffled, times = [[1, 1], [1, 1], [1, 1], [1, 1], [0, 1]], 100
+
+    def log(*clicks: list[int]) -> Log:
+        return Log(
+            lists,
+            query=np.zeros(5 * times, np.int64),
+            offsets=np.arange(5 * times + 1) * 2,
+            row=np.tile([0, 1], 5 * times),
+            position=np.tile([1, 2], 5 * times).astype(np.int16),
+            click=np.tile(np.array(clicks, np.uint8).ravel(), times),
+            randomized=np.tile(np.array(shuffled, bool).ravel(), times),
+        )
+
+    equal = log([1, 1], [1, 0], [0, 1], [1, 1], [1, 1])
+    assert randomized_propensity(equal).tolist() == pytest.approx([1, 3 / 3], rel=0.01)
+    pinned = log([1, 0], [1, 0], [0, 1], [1, 0], [1, 1])
+    assert randomized_propensity(pinned).tolist() == pytest.approx([1, 1 / 3], rel=0.01)
 
 
 MEASURED = np.array([0.8, 0.4, 0.1])

@@ -14,8 +14,7 @@ from typer.testing import CliRunner
 
 import unskew
 from unskew.errors import ConfigError, DataError, UnskewError
-from unskew.learning.bias import read_propensities
-from unskew.learning.swaps import swap_propensity
+from unskew.learning.bias import MEASURES, read_propensities
 from unskew.terminal.main import app
 from unskew.types import Array
 
@@ -70,21 +69,46 @@ def test_ipw_takes_swaps(log_file: Path) -> None:
     )  # nine in ten queries
 
 
-def test_swaps_by_hand() -> None:
-    """One document at two ranks: the ratio of its click rates."""
-    position = np.array([1] * 40 + [2] * 40)
-    click = np.array([1] * 30 + [0] * 10 + [1] * 12 + [0] * 28)
-    assert swap_propensity(np.zeros(80), position, click) == pytest.approx([1, 12 / 30])
+@pytest.mark.parametrize("shuffled", [False, True])
+def test_diagnose_and_propensity_and_ipw_have_the_same_numbers(
+    log_file: Path, tmp_path: Path, shuffled: bool
+) -> None:
+    log = moving_log(3000, noise=1.0)
+    random = np.random.default_rng(1).random(3000).repeat(5) < 0.5
+    pq.write_table(pa.table(log | ({"randomized": random} if shuffled else {})), tmp_path / "log.parquet")
+    told = CliRunner().invoke(
+        app, ["diagnose", str(tmp_path / "log.parquet"), "--propensities", str(tmp_path / "p.json")]
+    )
+    assert told.exit_code == 0, told.output
+    diagnosed = json.loads((tmp_path / "p.json").read_text())["examination"]
+    _, printed, _ = command(tmp_path / "log.parquet", "--json")
+    assert json.loads(printed)["examination"] == diagnosed
+    lists = unskew.Lists(np.zeros((320, 1), np.float32), np.arange(41) * 8, np.zeros(320, np.int16), np.arange(40))
+    memory = unskew.read_log(tmp_path / "log.parquet", lists)
+    measured = MEASURES["randomized" if shuffled else "swaps"](memory)
+    assert measured == pytest.approx(diagnosed)
+    assert unskew.propensity(memory).examination.tolist() == pytest.approx(diagnosed)
 
 
-def test_ranks_count_as_far_as_swaps_tie_them() -> None:
-    """Rank 3 has a document of its own, so nothing says how it compares."""
-    two, alone = np.tile([1, 2], 40), np.full(40, 3)
-    document = np.concatenate([np.zeros(80), np.ones(40)])
-    clicks = np.ones(120)
-    assert len(swap_propensity(document, np.concatenate([two, alone]), clicks)) == 2
-    with pytest.raises(DataError, match="too few documents were shown at several ranks"):
-        swap_propensity(np.arange(30), np.tile([1, 2, 3], 10), np.ones(30))
+def test_a_guess_is_a_guess_and_nothing_is_an_error() -> None:
+    """Methods need numbers from few clicks too; what hangs on no document has none."""
+    log = moving_log(8, noise=2.0)
+    lists = unskew.Lists(np.zeros((320, 1), np.float32), np.arange(41) * 8, np.zeros(320, np.int16), np.arange(40))
+    few = unskew.simulate(lists, "position", pages=60, randomized=1.0, logger="random", seed=1)
+    with pytest.warns(UserWarning, match="rank 2 on is a guess: [0-9]+ clicks below rank 1 on shuffled"):
+        assert 0 < MEASURES["randomized"](few)[1] < 2
+    with pytest.raises(DataError, match="the log tells no examination"):
+        unskew.propensity(pa.table(log | {"doc_id": log["position"]}))
+
+
+def test_other_feedback_takes_the_place_of_clicks(tmp_path: Path) -> None:
+    log = moving_log(2000)
+    bought = log.pop("click").astype(float) * 3
+    table = pa.table(log | {"click": np.zeros(len(bought), np.int8), "bought": bought})
+    pq.write_table(table, tmp_path / "log.parquet")
+    plain = pa.table(log | {"click": (bought > 0).astype(np.int8)})
+    found = unskew.propensity(tmp_path / "log.parquet", feedback="bought")
+    assert found.examination.tolist() == unskew.propensity(plain).examination.tolist()
 
 
 def test_shuffled_pages_are_taken_where_there_are_any(tmp_path: Path) -> None:

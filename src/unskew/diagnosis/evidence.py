@@ -159,20 +159,18 @@ def _coverage(masks: Any, sums: Any, ranks: int) -> Coverage:
 
 
 def shuffled_evidence(tables: LogTables) -> SwapEvidence | None:
-    """Clicks at every rank of wholly shuffled pages, against clicks at rank 1 of the same pages; None without any.
+    """Clicks in shuffled slots of every rank, against clicks at rank 1 of the same pages; None without any.
 
-    Ranks hold the same mix of documents there, so nothing need be held fixed. Where there are few queries, pages
-    take their place in the buckets.
+    Ranks that were filled at random hold the same mix of documents, so nothing need be held fixed. A page whose
+    first slot was not shuffled tells nothing. Where there are few queries, pages take their place in the buckets.
     """
-    if not tables.facts["shuffled_pages"]:
+    if tables.shuffled == "none":
         return None
-    pages = tables.pages.filter(tables.pages.shuffled & (tables.pages.first_position == 1))
-    part = bucket_of(pages.page_id) if tables.few_queries else pages.bucket
-    pages = pages.select(
-        "page_id", "query_id", part=part, top=(pages.first_click == 1).fill_null(False).cast("int64")
-    )
-    shown = tables.impressions.filter(tables.impressions.shuffled & (tables.impressions.position <= RANKS))
-    both: Any = shown.select("page_id", "query_id", "position", "click").join(pages, ["page_id", "query_id"])
+    shown: Any = tables.impressions.filter(tables.impressions.shuffled & (tables.impressions.position <= RANKS))
+    first: Any = shown.filter(shown.position == 1).join(tables.queries, "query_id")
+    part = bucket_of(first.page_id) if tables.few_queries else first.bucket
+    first = first.select("page_id", "query_id", part=part, top=first.click)
+    both: Any = shown.select("page_id", "query_id", "position", "click").join(first, ["page_id", "query_id"])
     summed = both.group_by(["part", "position"]).agg(clicks=both.click.sum(), top=both.top.sum())
     ranks = min(tables.facts["ranks"], RANKS)
     up = np.zeros((BUCKETS, ranks, ranks))

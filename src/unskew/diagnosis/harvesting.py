@@ -6,20 +6,21 @@ c_k clicks, says
 
     up_jk = sum c_j n_k / (n_j + n_k),   up_kj = sum c_k n_j / (n_j + n_k),   E up_kj / E up_jk = theta_k / theta_j
 
-    pivot      theta_k = up_k1 / up_1k
-    adjacent   theta_k = theta_{k-1} up_{k,k-1} / up_{k-1,k}
-    all pairs  maximise sum over j, k of up_jk log(theta_j / (theta_j + theta_k))
+    l(theta) = sum over j, k of up_jk log(theta_j / (theta_j + theta_k))
+
+over all pairs of ranks, over pairs with rank 1 (pivot: theta_k = up_k1 / up_1k at the maximum), or over neighbours
+(adjacent: theta_k = theta_{k-1} up_{k,k-1} / up_{k-1,k}). It is the likelihood of which rank got a document's
+clicks, in which relevance has gone. Ranks with few clicks lean on their neighbours: `smooth`.
 
 Differences from the paper: a document counts as much as its impressions can tell (Mantel-Haenszel), not as much as
-every other one; all pairs are a conditional likelihood, in which the relevance of each unordered pair of ranks has
-gone, so no two pairs can share a parameter. Intervals come from drawing buckets of queries again.
+every other one. Chance is told by buckets of queries.
 
-Legend: B buckets of queries, P ranks or groups of ranks, R draws. Everything is on the scale of log theta.
+Legend: B buckets of queries, P ranks, R draws. Everything is on the scale of log theta.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 from scipy.stats import f as f_distribution
@@ -30,8 +31,8 @@ from unskew.types import Array
 DRAWS = 400
 FEWEST_BUCKETS = 10
 """Buckets of queries with evidence below which nothing is said of chance."""
-WIDEST = 1.0
-"""Standard error of log theta past which an estimate says nothing: its interval spans a factor of 50."""
+WIDEST = 0.7
+"""Standard error of log theta past which an estimate says nothing: its interval spans a factor of 16."""
 STEPS = 50
 
 Estimator = Callable[[Array], Array]
@@ -63,23 +64,21 @@ def all_pairs(up: Array) -> Array:
     >>> np.exp(all_pairs(up)).round(3).tolist()
     [[1.0, 0.5, 0.25]]
     """
-    tied = _tied(up.sum(axis=0))
+    whole = up.sum(axis=0)
+    some = tied((whole > 0) & (whole.T > 0))
     found = np.full(up.shape[:2], np.nan)
-    found[:, tied] = _newton(up[np.ix_(np.arange(len(up)), tied, tied)])
+    found[:, some] = maximum(up[np.ix_(np.arange(len(up)), some, some)])
     return found
 
 
-def _newton(up: Array) -> Array:
-    """log theta [R, P] of the first rank 0, by the likelihood of all pairs."""
+def maximum(up: Array, penalty: Array | float = 0.0) -> Array:
+    """log theta [R, P] at the maximum of l - log theta' penalty log theta / 2, the first rank 0."""
     draws, ranks = up.shape[:2]
-    total, wins = up + up.swapaxes(1, 2), up.sum(axis=2)
-    value = np.zeros((draws, ranks))
+    value, drawn_back = np.zeros((draws, ranks)), np.zeros((ranks, ranks)) + penalty
     for _ in range(STEPS if ranks > 1 else 0):
-        share = 1 / (1 + np.exp(value[:, None, :] - value[:, :, None]))  # of j against k
-        slope = wins - (total * share).sum(axis=2)
-        bend = total * share * (1 - share)
-        curve = np.einsum("rj,jk->rjk", bend.sum(axis=2), np.eye(ranks)) - bend
-        inner = curve[:, 1:, 1:] + 1e-6 * np.eye(ranks - 1)
+        slope, curve = slopes(up, value)
+        slope = slope - value @ drawn_back
+        inner = curve[:, 1:, 1:] + drawn_back[1:, 1:] + 1e-6 * np.eye(ranks - 1)
         step = np.linalg.solve(inner, slope[:, 1:, None])[:, :, 0].clip(-1.0, 1.0)
         value[:, 1:] = (value[:, 1:] + step).clip(-20.0, 20.0)
         if np.abs(step).max() < 1e-9:
@@ -87,9 +86,17 @@ def _newton(up: Array) -> Array:
     return value
 
 
-def _tied(up: Array) -> Array:
-    """Ranks that clicks in both directions tie to the first, by whatever way round, ascending."""
-    link = (up > 0) & (up.T > 0)
+def slopes(up: Array, value: Array) -> tuple[Array, Array]:
+    """The gradient of l at log theta, [R, P], and its curvature turned around, [R, P, P]."""
+    total = up + up.swapaxes(1, 2)
+    share = 1 / (1 + np.exp(value[:, None, :] - value[:, :, None]))  # of j against k
+    bend = total * share * (1 - share)
+    curve = np.einsum("rj,jk->rjk", bend.sum(axis=2), np.eye(up.shape[1])) - bend
+    return up.sum(axis=2) - (total * share).sum(axis=2), curve
+
+
+def tied(link: Array) -> Array:
+    """Ranks that links [P, P] tie to the first, by whatever way round, ascending."""
     seen = {0}
     fresh = [0]
     while fresh:
@@ -149,27 +156,82 @@ def difference_test(gap: Array, drawn: Array, buckets: int) -> float | None:
     return float(f_distribution.sf(ratio, size, buckets - size))
 
 
-# ---- ranks that share a value ----
+# ---- ranks with few clicks ----
+
+PAIRS: dict[str, Callable[[int], Array]] = {
+    "all_pairs": lambda ranks: np.ones((ranks, ranks), bool),
+    "pivot": lambda ranks: np.arange(ranks)[:, None] * np.arange(ranks) == 0,
+    "adjacent": lambda ranks: np.abs(np.arange(ranks)[:, None] - np.arange(ranks)) == 1,
+}
+"""Pairs of ranks that l goes over, [P, P], by estimator."""
+WANDER = 1.0
+"""How far a curve strays from a power law: the standard deviation of its steps, per unit of log rank."""
+OWN = 30.0
+"""Clicks of a rank that count as much for its variance as all ranks do."""
 
 
-def pool_ranks(clicks: Array, least: float) -> list[list[int]]:
-    """Neighbouring ranks (from 0) put together until each group has enough clicks; a rest is left out.
+def roughness(ranks: Array) -> Array:
+    """Omega [P, P]: log theta' Omega log theta is 0 for a power law of the rank, and grows with steps off it.
 
-    >>> pool_ranks(np.array([90, 40, 9, 2, 30, 1]), 30)
-    [[0], [1], [2, 3, 4]]
+    Steps of log theta from rank to rank over the root of those of log rank, less what their mean slope explains.
+
+    >>> rough = roughness(np.array([1, 2, 4]))
+    >>> value = np.array([0.0, -1.0, -2.0])
+    >>> abs(round(float(value @ rough @ value), 9)), round(float(np.array([0, -1, -1]) @ rough @ [0, -1, -1]), 4)
+    (0.0, 0.7213)
     """
-    groups: list[list[int]] = [[0]]
-    open_group: list[int] = []
-    for rank in range(1, len(clicks)):
-        open_group.append(rank)
-        if clicks[open_group].sum() >= least:
-            groups.append(open_group)
-            open_group = []
-    return groups
+    gap = np.diff(np.log(ranks))
+    steps = np.diff(np.eye(len(ranks)), axis=0) / np.sqrt(gap)[:, None]
+    slope = np.sqrt(gap / max(float(gap.sum()), 1e-300))
+    left = steps - np.outer(slope, slope @ steps)
+    rough: Array = left.T @ left
+    return rough
 
 
-def sum_groups(values: Array, groups: Sequence[Sequence[int]], axes: Sequence[int]) -> Array:
-    """Ranks of these axes added up by group."""
-    for axis in axes:
-        values = np.stack([values.take(group, axis=axis).sum(axis=axis) for group in groups], axis=axis)
-    return values
+def smooth(up: Array, clicks: Array, looked: Array) -> tuple[Array, Array]:
+    """log theta and standard errors [P] of evidence by bucket [B, P, P]; NaN where no link leads to rank 1.
+
+    The maximum of l / phi - log theta' Omega log theta / (2 WANDER^2): phi is the variance of the slope of l, by
+    buckets, over its curvature, so that l says as much as it knows. A rank with many clicks stays what it is; one
+    with few is drawn to its neighbours in log rank. With A the curvature of the sum and J the variance of that
+    slope,
+
+        errors^2 = diag A^-1 (J / phi^2 + Omega / WANDER^2) A^-1
+
+    chance of the clicks, and how far a curve may be from what is drawn through it. `clicks` [P] say how far the
+    variance of a rank is its own, `looked` [P, P] which pairs are.
+    """
+    used = up * looked
+    whole = used.sum(axis=0)
+    some = tied(whole + whole.T > 0)
+    value, error = np.full(len(clicks), np.nan), np.full(len(clicks), np.nan)
+    value[0], error[0] = 0.0, 0.0
+    if len(some) > 1:
+        part = used[np.ix_(np.arange(len(up)), some, some)]
+        value[some], error[some] = _smoothed(part, clicks[some], roughness(some + 1) / WANDER**2)
+    return value, error
+
+
+def _smoothed(up: Array, clicks: Array, prior: Array) -> tuple[Array, Array]:
+    """log theta and errors of tied ranks; errors are 0 where clicks do not vary."""
+    whole, phi = up.sum(axis=0)[None], 1.0
+    for _ in range(3):
+        value = maximum(whole, phi * prior)
+        by_bucket, curve = slopes(up, np.repeat(value, len(up), axis=0))[0], slopes(whole, value)[1][0]
+        spread = _slope_variance(by_bucket)
+        phi = max(float(np.trace(spread[1:, 1:]) / np.trace(curve[1:, 1:])), 1e-3)
+    if np.trace(spread) < 1e-9 * np.trace(curve):
+        return value[0], np.zeros(len(clicks))
+    own = np.sqrt((clicks + OWN * phi * np.diag(curve) / np.maximum(np.diag(spread), 1e-12)) / (clicks + OWN))
+    spread = spread * np.outer(own, own)
+    bread = np.linalg.inv((curve / phi + prior)[1:, 1:] + 1e-9 * np.eye(len(clicks) - 1))
+    covariance = bread @ (spread / phi**2 + prior)[1:, 1:] @ bread
+    return value[0], np.append(0.0, np.sqrt(np.diag(covariance)))
+
+
+def _slope_variance(slopes: Array) -> Array:
+    """Variance of the sum of slopes [B, P] over buckets that have any."""
+    used = slopes[np.abs(slopes).sum(axis=1) > 0]
+    left = used - used.mean(axis=0) if len(used) else used
+    spread: Array = left.T @ left * len(used) / max(len(used) - 1, 1)
+    return spread

@@ -6,7 +6,7 @@ in `harvesting`. By context (a segment such as the device), as Fang, Agarwal, Jo
 for Context-Dependent Examination-Bias Estimation", SIGIR 2019, with a curve of its own for each value.
 
 What the log cannot tell is None, with a reason: ranks that no document ties to rank 1, too few clicks, or an
-interval that spans everything. Neighbouring ranks with few clicks share a value. Relevance must not move with the
+interval that spans everything. Ranks with few clicks lean on their neighbours. Relevance must not move with the
 rank: where a document rose because people began to want it, curves come out too steep, and then estimators differ.
 """
 
@@ -25,7 +25,7 @@ from unskew.diagnosis.tables import LogTables
 from unskew.types import Array
 
 LEAST = 30
-"""Clicks at a rank, or a group of ranks, below which it tells nothing."""
+"""Clicks below rank 1 below which there is no curve; clicks of a rank below which it leans on its neighbours."""
 METHODS: Mapping[str, tuple[str, by.Estimator]] = {
     "shuffled": ("shuffled pages", by.pivot),
     "all_pairs": ("documents at any two ranks", by.all_pairs),
@@ -42,13 +42,15 @@ class ExaminationCurve:
     method: str
     examination: tuple[float | None, ...]
     interval: tuple[tuple[float, float] | None, ...]
-    """95 % each, by drawing queries again; documents or pages, where there are few queries."""
+    """95 % each, by how queries differ; documents or pages, where there are few queries."""
     reason: tuple[str | None, ...]
     """Why a rank has none."""
-    pooled: tuple[tuple[int, ...], ...]
-    """Ranks that share a value."""
+    leaning: tuple[int, ...]
+    """Ranks with few clicks, which are drawn to their neighbours."""
     clicks: int
     """Clicks that it rests on."""
+    share: float = 1.0
+    """Share of the log's queries that was looked at."""
 
     @property
     def known(self) -> int:
@@ -63,8 +65,9 @@ class ExaminationCurve:
             "examination": list(self.examination),
             "interval": [None if pair is None else list(pair) for pair in self.interval],
             "reason": list(self.reason),
-            "pooled": [list(ranks) for ranks in self.pooled],
+            "leaning": list(self.leaning),
             "clicks": self.clicks,
+            "share": self.share,
         }
 
 
@@ -167,62 +170,78 @@ class FittedCurve:
     """A curve with what tests need of it; P ranks, R draws."""
 
     curve: ExaminationCurve
+    best: Array
+    """[P] examination, told or not; NaN where nothing ties a rank to rank 1."""
+    clicks: Array
+    """[P] clicks that it rests on."""
     value: Array
-    """[P] log theta, NaN where it is not told for the rank by itself."""
+    """[P] log theta of ranks by themselves, NaN where it is not told, or clicks are few."""
     drawn: Array
     """[R, P] the same with queries drawn again."""
     buckets: int
 
 
-def fit(evidence: SwapEvidence, method: str, groups: list[list[int]] | None = None) -> FittedCurve:
-    """The curve of some evidence; with `groups`, ranks (from 0) are put together as given."""
-    pools = by.pool_ranks(evidence.clicks, LEAST) if groups is None else groups
-    up = by.sum_groups(evidence.up, pools, (1, 2))
+def fit(evidence: SwapEvidence, method: str, kept: Array | None = None) -> FittedCurve:
+    """The curve of some evidence; tests are of ranks with many clicks, or of those `kept` (from 0)."""
+    ranks, pairs = len(evidence.clicks), by.PAIRS["pivot" if method == "shuffled" else method]
+    best, error = by.smooth(evidence.up, evidence.clicks, pairs(ranks))
+    told = [None, *(_told(best[rank], error[rank], evidence, method) for rank in range(1, ranks))]
+    alone = own_ranks(evidence) if kept is None else kept
+    up = evidence.up[np.ix_(np.arange(len(evidence.up)), alone, alone)]
     draws = np.concatenate([np.ones((1, len(up))), by.draw_buckets(len(up))])
-    values = METHODS[method][1](np.tensordot(draws, up, axes=1))
-    errors = by.standard_errors(values[1:], evidence.buckets)
-    told = [_told(values[0, g], errors[g], evidence.buckets, up[:, g].sum()) for g in range(len(pools))]
-    ranks = len(evidence.clicks)
-    lone = {pool[0]: g for g, pool in enumerate(pools) if g and len(pool) == 1 and told[g] is None}
-    value, drawn = np.full(ranks, np.nan), np.full((len(draws) - 1, ranks), np.nan)
-    for rank, g in lone.items():
-        value[rank], drawn[:, rank] = values[0, g], values[1:, g]
-    curve = _curve(method, pools, values[0], by.half_width(errors, evidence.buckets), told, evidence)
-    return FittedCurve(curve, value, drawn, evidence.buckets)
+    values = np.full((len(draws), ranks), np.nan)
+    values[:, alone] = METHODS[method][1](np.tensordot(draws, up, axes=1))
+    values[:, [rank == 0 or why is not None for rank, why in enumerate(told)]] = np.nan
+    curve = _curve(method, best, by.half_width(error, evidence.buckets), told, evidence)
+    return FittedCurve(curve, np.exp(best), evidence.clicks, values[0], values[1:], evidence.buckets)
 
 
-def _told(value: float, error: float, buckets: int, clicks: float) -> str | None:
-    """Why a group of ranks has no estimate; None where it has."""
-    if not clicks or not np.isfinite(value):
+def own_ranks(evidence: SwapEvidence) -> Array:
+    """The first rank and those with clicks enough to be compared by themselves, from 0."""
+    enough = evidence.clicks >= LEAST
+    enough[0] = True
+    return np.flatnonzero(enough)
+
+
+def _told(value: float, error: float, evidence: SwapEvidence, method: str) -> str | None:
+    """Why a rank has no estimate; None where it has."""
+    below, buckets = float(evidence.clicks[1:].sum()), evidence.buckets
+    if below < LEAST:
+        where = "shuffled pages" if method == "shuffled" else "documents that were also shown elsewhere"
+        return f"{below:.0f} clicks below rank 1 on {where}; {LEAST} are the fewest"
+    if not np.isfinite(value):
         return "no document ties it to rank 1: none was shown, and clicked, at both or at ranks between"
     if buckets < by.FEWEST_BUCKETS:
         return f"only {buckets} groups of queries tell of it; chance is told from {by.FEWEST_BUCKETS} on"
-    if not np.isfinite(error) or error > by.WIDEST:
-        return "too few clicks: an interval would span a factor of fifty"
+    if error > by.WIDEST:
+        return f"too few clicks: an interval would span a factor of {np.exp(4 * by.WIDEST):.0f}"
     if error < 1e-9:
         return "clicks do not vary: everything, or always the same, was clicked"
     return None
 
 
 def _curve(
-    method: str, pools: list[list[int]], value: Array, half: Array, told: list[str | None], evidence: SwapEvidence
+    method: str, value: Array, half: Array, told: list[str | None], evidence: SwapEvidence
 ) -> ExaminationCurve:
-    """Values of groups written out rank by rank."""
-    ranks, clicks = len(evidence.clicks), evidence.clicks
-    seen: list[float | None] = [1.0, *[None] * (ranks - 1)]
-    interval: list[tuple[float, float] | None] = [(1.0, 1.0), *[None] * (ranks - 1)]
-    where = "shuffled pages" if method == "shuffled" else "documents that were also shown elsewhere"
-    few = f"clicks on {where}, with its neighbours; {LEAST} are the fewest"
-    reason: list[str | None] = [None, *[f"{clicks[rank]:.0f} {few}" for rank in range(1, ranks)]]
-    for g, pool in enumerate(pools[1:], start=1):
-        for rank in pool:
-            reason[rank] = told[g]
-            if told[g] is None:
-                seen[rank] = float(np.exp(value[g]))
-                interval[rank] = (float(np.exp(value[g] - half[g])), float(np.exp(value[g] + half[g])))
-    shared = tuple(tuple(rank + 1 for rank in pool) for pool in pools if len(pool) > 1)
-    total = round(float(clicks[[rank for pool in pools for rank in pool]].sum()))
-    return ExaminationCurve(method, tuple(seen), tuple(interval), tuple(reason), shared, total)
+    """Values written out rank by rank."""
+    ranks, clicks = range(1, len(value)), evidence.clicks
+    low, seen, high = (np.exp(value + side * half).tolist() for side in (-1, 0, 1))
+    known = [rank for rank in ranks if told[rank] is None]
+    return ExaminationCurve(
+        method,
+        (1.0, *(seen[rank] if rank in known else None for rank in ranks)),
+        ((1.0, 1.0), *((low[rank], high[rank]) if rank in known else None for rank in ranks)),
+        tuple(told),
+        tuple(rank + 1 for rank in known if clicks[rank] < LEAST),
+        round(float(clicks.sum())),
+        evidence.share,
+    )
+
+
+def measure(tables: LogTables, method: str) -> FittedCurve | None:
+    """The curve of one method, shuffled or all_pairs; None where no page was shuffled."""
+    evidence = shuffled_evidence(tables) if method == "shuffled" else swap_evidence(tables)[0][""]
+    return None if evidence is None else fit(evidence, method)
 
 
 # ---- two curves ----
@@ -254,7 +273,7 @@ def context_curves(tables: LogTables, segment: str) -> Contexts:
         elif not others:
             reason[value] = "there is no other value"
         else:
-            rest = fit(sum(others[1:], others[0]), "all_pairs", by.pool_ranks(found[value].clicks, LEAST))
+            rest = fit(sum(others[1:], others[0]), "all_pairs", own_ranks(found[value]))
             p[value] = agreement(own, rest).p
             reason[value] = None if p[value] is not None else "the others tell too little"
     tested = sum(each is not None for each in p.values())

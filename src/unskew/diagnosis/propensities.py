@@ -7,13 +7,18 @@ says so; ranks beyond take the last number, as methods do. The interval is 95 %.
 from __future__ import annotations
 
 import json
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from unskew.diagnosis.interventions import METHODS, ExaminationCurve, Interventions
+import numpy as np
+
+from unskew.diagnosis.interventions import METHODS, ExaminationCurve, FittedCurve, Interventions, measure
+from unskew.diagnosis.tables import LogTables
 from unskew.disk import complete_file
 from unskew.errors import DataError
+from unskew.types import Array
 
 NAME = "propensities"
 
@@ -60,11 +65,46 @@ class RankPropensities:
 
 def propensities(found: Interventions, clicks: tuple[int, ...] = ()) -> RankPropensities:
     """The chosen curve of a log as far down as it is told without a gap; `clicks` of the log at each rank."""
-    curve = found.chosen
-    if curve is None:
-        hint = "shuffle some pages and mark them in a column `randomized`, or learn with a method such as dla"
-        raise DataError(f"the log tells no examination: {found.reason}", hint=hint)
-    return of_curve(curve, clicks)
+    if found.chosen is None:
+        raise _untold(found.reason)
+    return of_curve(found.chosen, clicks)
+
+
+def measured_propensities(tables: LogTables, by: str | None = None) -> RankPropensities:
+    """The same numbers without the rest of a diagnosis; `by` is shuffled, all_pairs, or the first that tells."""
+    reason: str | None = None
+    for method in ("shuffled", "all_pairs") if by is None else (by,):
+        found = measure(tables, method)
+        if found is not None and found.curve.known > 1:
+            return of_curve(found.curve)
+        reason = _reason(found)
+    raise _untold(reason)
+
+
+def _reason(found: FittedCurve | None) -> str:
+    """Why there is no curve."""
+    if found is None:
+        return "it has no randomized pages"
+    return next((why for why in found.curve.reason if why), "the log shows one position only")
+
+
+def _untold(reason: str | None) -> DataError:
+    hint = "shuffle some pages and mark them in a column `randomized`, or learn with a method such as dla"
+    return DataError(f"the log tells no examination: {reason}", hint=hint)
+
+
+def best_guess(found: FittedCurve | None) -> Array:
+    """Examination of all ranks that hang together, for methods, which need numbers; with a warning if unsure."""
+    if found is None or found.clicks[0] == 0 or not found.clicks[1:].any() or np.isnan(found.best[1:2]).any():
+        raise _untold(_reason(found))
+    end = int(np.isnan(found.best).argmax()) if np.isnan(found.best).any() else len(found.best)
+    unsure = [rank + 1 for rank in range(end) if found.curve.reason[rank] is not None]
+    if unsure:
+        why = found.curve.reason[unsure[0] - 1]
+        warnings.warn(
+            f"examination from rank {unsure[0]} on is a guess: {why}; randomize more pages", stacklevel=3
+        )
+    return found.best[:end]
 
 
 def of_curve(curve: ExaminationCurve, clicks: tuple[int, ...] = ()) -> RankPropensities:

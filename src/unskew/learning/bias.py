@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import csv
 import json
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
@@ -18,7 +17,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from unskew.errors import ConfigError, DataError
-from unskew.learning.swaps import swap_propensity
 from unskew.types import Array, ClickBatch, Log
 
 
@@ -51,7 +49,7 @@ def seen_at(values: Tensor, batch: ClickBatch) -> Tensor:
 
 
 def randomized_propensity(log: Log) -> Array:
-    """Examination relative to rank 1, from pages whose list was shuffled.
+    """Examination relative to rank 1, from slots that were shuffled, as `diagnose` measures it.
 
     In a shuffled list every rank holds the same mix of documents, so clicks at rank k over clicks at rank 1 of the
     lists that reach rank k estimate theta_k / theta_1.
@@ -61,40 +59,22 @@ def randomized_propensity(log: Log) -> Array:
             "the log has no randomized pages",
             hint='mark shuffled pages, or take propensity = "swaps", numbers, or the method dla',
         )
-    page = np.repeat(np.arange(len(log)), log.sizes)
-    top = log.randomized & (log.position == 1)
-    has_top, top_click = np.zeros(len(log), dtype=bool), np.zeros(len(log))
-    has_top[page[top]], top_click[page[top]] = True, log.click[top]
-    used = log.randomized & has_top[page]
-    rank = log.position[used] - 1
-    clicks = np.bincount(rank, weights=log.click[used])
-    at_top = np.bincount(rank, weights=top_click[page[used]])  # clicks at rank 1 of the lists that reach rank k
-    for place, some in (("at", clicks[:1]), ("below", clicks[1:] if len(clicks) > 1 else clicks)):
-        if not some.any():
-            raise DataError(f"no click {place} rank 1 in the randomized pages", hint="randomize more pages")
-    starts = pooled_ranks(clicks, at_top)
-    if len(starts) < len(clicks):
-        warnings.warn(
-            f"the randomized pages have too few clicks for each of {len(clicks)} ranks: some share their "
-            f"examination with their neighbours, {len(starts)} values in all; randomize more pages",
-            stacklevel=2,
-        )
-    shared: Array = np.add.reduceat(clicks, starts) / np.add.reduceat(at_top, starts)
-    return np.repeat(shared, np.diff([*starts, len(clicks)]))
+    return measured_examination(log, "shuffled")
 
 
-def pooled_ranks(clicks: Array, at_top: Array) -> list[int]:
-    """Where ranks [P] are cut so that every part has clicks and clicks at the top: 0, then from rank 2 on.
+def swapped_propensity(log: Log) -> Array:
+    """Examination relative to rank 1, from documents that the log shows at several ranks, as `diagnose` has it."""
+    return measured_examination(log, "all_pairs")
 
-    >>> pooled_ranks(np.array([8, 2, 0, 1, 0]), np.array([8, 8, 8, 4, 4]))
-    [0, 1, 2]
-    """
-    starts, enough = [0], True
-    for rank in range(1, len(clicks)):
-        if enough:
-            starts.append(rank)
-        enough = bool(clicks[starts[-1] : rank + 1].any() and at_top[starts[-1] : rank + 1].any())
-    return starts if enough else starts[:-1]
+
+def measured_examination(log: Log, method: str) -> Array:
+    """Examination by rank of a log, as good as it can be told, as far down as ranks hang together."""
+    from unskew.diagnosis.interventions import measure  # these take long to import
+    from unskew.diagnosis.propensities import best_guess
+    from unskew.diagnosis.tables import open_tables
+
+    with open_tables(log, threads=1) as tables:
+        return best_guess(measure(tables, method))
 
 
 def read_propensities(path: Path) -> Array:
@@ -135,12 +115,6 @@ def oracle_propensity(log: Log) -> Array:
     theta: Array = total / np.maximum(shown, 1)
     ratio: Array = theta / theta[0]
     return ratio
-
-
-def swapped_propensity(log: Log) -> Array:
-    """Examination relative to rank 1, from documents that the log shows at several ranks: see `swaps`."""
-    query = np.repeat(log.query, log.sizes).astype(np.int64)
-    return swap_propensity(query * (int(log.row.max(initial=0)) + 1) + log.row, log.position, log.click)
 
 
 Measured = Literal["randomized", "swaps", "oracle"]

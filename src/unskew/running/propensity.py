@@ -16,17 +16,16 @@ import pyarrow as pa
 
 from unskew.checking import known
 from unskew.clicks.frames import is_frame
-from unskew.clicks.joining import encode
-from unskew.clicks.log import in_order, page_codes
 from unskew.clicks.naming import told_by_their_names
 from unskew.clicks.opening import open_table
-from unskew.clicks.schema import check_values, read_feedback, whole_numbers
+from unskew.clicks.schema import REQUIRED, read_feedback
+from unskew.diagnosis.propensities import RankPropensities, measured_propensities
+from unskew.diagnosis.tables import LogTables, open_tables
 from unskew.disk import complete_file
 from unskew.errors import ConfigError, DataError
-from unskew.learning.bias import randomized_propensity, swapped_propensity
 from unskew.learning.scorer import Scorer, load_scorer
 from unskew.running.run import Run
-from unskew.types import Array, Lists, Log
+from unskew.types import Array, Log
 
 By = Literal["shuffled", "swaps"]
 WAYS: Mapping[str, str] = {
@@ -34,6 +33,9 @@ WAYS: Mapping[str, str] = {
     "swaps": "documents that the log shows at several ranks",
 }
 """How examination is measured on a log."""
+KEPT = (*(name for name in REQUIRED if name != "click"), "randomized")
+METHOD: Mapping[str, str] = {"shuffled": "shuffled", "swaps": "all_pairs"}
+"""The estimator that does so."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,8 @@ class PropensityTable:
     """[P] 1 / examination, clipped where asked for."""
     found_by: str
     """What they come from."""
+    note: str | None = None
+    """Ranks that are left out, and why."""
 
     @property
     def position(self) -> Array:
@@ -58,7 +62,7 @@ class PropensityTable:
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON, and as a file for the method `ipw`."""
-        return {"found_by": self.found_by, **self.to_arrow().to_pydict()}
+        return {"found_by": self.found_by, "note": self.note, **self.to_arrow().to_pydict()}
 
     def weights(self, position: Array) -> Array:
         """The weight of a click at each of these ranks; ranks past the last one take its weight."""
@@ -100,11 +104,15 @@ def propensity(
     if model is not None:
         if by is not None:
             raise ConfigError(f'by="{by}" is for logs; this is a run, which learned its own')
-        theta, found_by = of_run(model, source), f"method {model.card.method['name']}"
+        theta, found_by, note = of_run(model, source), f"method {model.card.method['name']}", None
     else:
-        theta, found_by = of_log(as_log(source, feedback, columns), by)
+        with log_tables(source, feedback, columns) as tables:
+            told = of_log(tables, by)
+        theta, note = np.asarray(told.examination), told.note
+        found_by = next(WAYS[way] for way, method in METHOD.items() if method == told.method)
     weight = theta[0] / theta
-    return PropensityTable(theta, weight if max_weight is None else np.minimum(weight, max_weight), found_by)
+    weight = weight if max_weight is None else np.minimum(weight, max_weight)
+    return PropensityTable(theta, weight, found_by, note)
 
 
 def of_run(model: Scorer, source: object) -> Array:
@@ -121,36 +129,22 @@ def of_run(model: Scorer, source: object) -> Array:
     return np.asarray(theta, np.float64)
 
 
-def of_log(log: Log, by: By | None) -> tuple[Array, str]:
-    """Examination measured on a log, and how."""
-    shuffled = log.randomized is not None and bool(log.randomized.astype(bool).any())
-    if by == "shuffled" or (by is None and shuffled):
-        theta, how = randomized_propensity(log), WAYS["shuffled"]
-    else:
-        theta, how = swapped_propensity(log), WAYS["swaps"]
-    return np.asarray(theta, np.float64), how
+def of_log(tables: LogTables, by: By | None) -> RankPropensities:
+    """Examination measured on a log, as `diagnose` has it."""
+    return measured_propensities(tables, None if by is None else METHOD[by])
 
 
-def as_log(source: Any, feedback: str | None, columns: Mapping[str, str] | None) -> Log:
-    """A log without features: pages, ranks, clicks, and for its rows the ids of documents."""
-    if isinstance(source, Log):
-        return source
+def log_tables(source: Any, feedback: str | None, columns: Mapping[str, str] | None) -> LogTables:
+    """A log on an engine; with `feedback`, a result with any of it counts as clicked."""
+    if feedback is None or isinstance(source, Log):
+        return open_tables(source, columns=columns)
     with told_by_their_names(columns):
         if is_frame(source):
             from unskew.clicks.ingest.tables import ingest_table
 
-            keep = [] if feedback is None else [feedback]
-            table, path = ingest_table(source, columns=columns, keep=keep)[0], "the table"
+            table, path = ingest_table(source, columns=columns, keep=[feedback])[0], "the table"
         else:
             table, path = open_table(Path(source), [], feedback, columns=columns), str(source)
-        page, names = page_codes(table, path)
-        position, click = whole_numbers(table, "position", path), read_feedback(table, feedback, path)
-        check_values(position, click, path)
-        (query, ids), (row, _) = encode(table["query_id"]), encode(table["doc_id"])
-        columns_of = {"row": row, "position": position, "click": click}
-        if "randomized" in table.column_names:
-            columns_of["shuffled"] = np.asarray(table["randomized"].fill_null(False))
-        nothing = Lists(np.zeros((0, 0), np.float32), np.zeros(len(ids) + 1, np.int64), np.zeros(0, np.int16), ids)
-        log = in_order(nothing, page, query, columns_of, names, path)[0]
-    extra = dict(log.columns)
-    return Log(log.lists, log.query, log.offsets, log.row, log.position, log.click, extra.pop("shuffled", None))
+        click = pa.array((read_feedback(table, feedback, path) > 0).astype(np.int8))
+        kept = table.select([name for name in KEPT if name in table.column_names])
+        return open_tables(kept.append_column("click", click))

@@ -68,6 +68,8 @@ def propensity(
     if csv is not None:
         found.write_csv(csv)
         tell(f"{len(found.position)} ranks, by {found.found_by}, in {csv}.")
+    if found.note is not None:
+        tell(f"Note: {found.note}.")
     if as_json:
         show_facts(found.to_dict(), as_json)
     elif csv is None:
