@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from unskew.clicks.engine.engine import Engine
-from unskew.diagnosis import harvesting
+from unskew.diagnosis import harvesting, smoothing
 from unskew.diagnosis.evidence import shuffled_evidence, swap_evidence
 from unskew.diagnosis.interventions import Interventions, interventions
 from unskew.diagnosis.tables import open_tables
@@ -181,7 +181,7 @@ def test_ranks_that_nothing_ties_have_none() -> None:
     up = np.zeros((1, 4, 4))
     up[0, 0, 1], up[0, 1, 0], up[0, 2, 3], up[0, 3, 2] = 8, 4, 9, 3
     assert np.isnan(harvesting.all_pairs(up)[0]).tolist() == [False, False, True, True]
-    value, error = harvesting.smooth(up, np.full(4, 9.0), np.ones((4, 4), bool))
+    value, error = smoothing.smooth(up, np.full(4, 9.0), np.ones((4, 4), bool))
     assert np.isnan(value).tolist() == np.isnan(error).tolist() == [False, False, True, True]
 
 
@@ -195,14 +195,14 @@ def spread_out(theta: Any, size: Any, buckets: int = 50) -> Any:
 
 
 def test_many_clicks_are_not_drawn_to_neighbours_and_few_are() -> None:
-    theta, star = np.array([1, 0.5, 0.1, 0.4]), harvesting.PAIRS["pivot"](4)  # rank 3 is odd
+    theta, star = np.array([1, 0.5, 0.1, 0.4]), smoothing.PAIRS["pivot"](4)  # rank 3 is odd
     many = spread_out(theta, np.full(4, 40_000))
-    value, error = harvesting.smooth(many, many[:, :, 0].sum(axis=0), star)
+    value, error = smoothing.smooth(many, many[:, :, 0].sum(axis=0), star)
     assert value == pytest.approx(harvesting.pivot(many.sum(axis=0)[None])[0], abs=0.02)
     few = spread_out(theta, [40_000, 40_000, 20, 40_000])
     clicks = few[:, :, 0].sum(axis=0)
     assert clicks[2] < 10
-    thin, wide = harvesting.smooth(few, clicks, star)
+    thin, wide = smoothing.smooth(few, clicks, star)
     alone = harvesting.pivot(few.sum(axis=0)[None])[0]
     assert alone[2] < thin[2] < -0.5
     assert thin[3] == pytest.approx(alone[3], abs=0.02)
@@ -211,7 +211,7 @@ def test_many_clicks_are_not_drawn_to_neighbours_and_few_are() -> None:
 
 def test_a_rank_without_clicks_has_a_wide_interval_below_its_neighbours() -> None:
     up = spread_out([1, 0.3, 0.0, 0.1, 0.1], np.full(5, 60))
-    value, error = harvesting.smooth(up, up[:, :, 0].sum(axis=0), harvesting.PAIRS["pivot"](5))
+    value, error = smoothing.smooth(up, up[:, :, 0].sum(axis=0), smoothing.PAIRS["pivot"](5))
     assert up[:, 2, 0].sum() == 0
     assert value[2] < value[1] - 0.3
     assert 0.3 < error[2] < 0.9
@@ -219,7 +219,7 @@ def test_a_rank_without_clicks_has_a_wide_interval_below_its_neighbours() -> Non
 
 def test_roughness_of_a_line_is_none_and_of_a_step_by_hand() -> None:
     """Steps u = d / sqrt(gap) of ranks 1, 2, 4 with gaps log 2: (0, -1, -1) has u = (-1, 0) / sqrt(log 2)."""
-    rough = harvesting.roughness(np.array([1, 2, 4]))
+    rough = smoothing.roughness(np.array([1, 2, 4]))
     line, step = -0.7 * np.log([1, 2, 4]), np.array([0.0, -1.0, -1.0])
     assert line @ rough @ line == pytest.approx(0.0, abs=1e-12)
     assert step @ rough @ step == pytest.approx(1 / math.log(2) - (1 / math.sqrt(2 * math.log(2))) ** 2)

@@ -21,6 +21,7 @@ import numpy as np
 
 from unskew.diagnosis import harvesting as by
 from unskew.diagnosis.evidence import Coverage, SwapEvidence, shuffled_evidence, swap_evidence
+from unskew.diagnosis.smoothing import PAIRS, smooth
 from unskew.diagnosis.tables import LogTables
 from unskew.types import Array
 
@@ -183,8 +184,8 @@ class FittedCurve:
 
 def fit(evidence: SwapEvidence, method: str, kept: Array | None = None) -> FittedCurve:
     """The curve of some evidence; tests are of ranks with many clicks, or of those `kept` (from 0)."""
-    ranks, pairs = len(evidence.clicks), by.PAIRS["pivot" if method == "shuffled" else method]
-    best, error = by.smooth(evidence.up, evidence.clicks, pairs(ranks))
+    ranks, pairs = len(evidence.clicks), PAIRS["pivot" if method == "shuffled" else method]
+    best, error = smooth(evidence.up, evidence.clicks, pairs(ranks))
     told = [None, *(_told(best[rank], error[rank], evidence, method) for rank in range(1, ranks))]
     alone = own_ranks(evidence) if kept is None else kept
     up = evidence.up[np.ix_(np.arange(len(evidence.up)), alone, alone)]
