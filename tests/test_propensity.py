@@ -56,6 +56,7 @@ def test_swaps_recover_examination(log_file: Path) -> None:
     assert found.weight == pytest.approx(1 / found.examination)
 
 
+@pytest.mark.filterwarnings("ignore:Against what was shown")  # of two steps
 def test_ipw_takes_swaps(log_file: Path) -> None:
     features = {
         "query_id": np.repeat(np.arange(40), 8),
