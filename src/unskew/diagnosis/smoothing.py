@@ -3,7 +3,7 @@
 The likelihood l of `harvesting` with a prior: steps of log theta from rank to rank are those of a power law, give
 or take WANDER per unit of log rank. Errors hold both the chance of the clicks and how far a curve may stray.
 
-Legend: B buckets of queries, P ranks, R draws. Everything is on the scale of log theta.
+Legend: B buckets of queries, P ranks. Everything is on the scale of log theta.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from unskew.diagnosis.harvesting import DRAWS, draw_buckets, maximum, slopes, tied
+from unskew.diagnosis.harvesting import maximum, slopes, tied
 from unskew.types import Array
 
 PAIRS: dict[str, Callable[[int], Array]] = {
@@ -62,19 +62,8 @@ def smooth(up: Array, clicks: Array, looked: Array) -> tuple[Array, Array]:
     value, error = np.full(len(clicks), np.nan), np.full(len(clicks), np.nan)
     value[0], error[0] = 0.0, 0.0
     if len(some) > 1:
-        value[some], error[some], _ = _smoothed(part, clicks[some], prior)
+        value[some], error[some] = _smoothed(part, clicks[some], prior)
     return value, error
-
-
-def smooth_draws(up: Array, clicks: Array, looked: Array) -> Array:
-    """log theta of `smooth` with buckets drawn again, [R, P]; NaN where no link leads to rank 1."""
-    some, part, prior = _linked(up, looked)
-    found = np.full((DRAWS, len(clicks)), np.nan)
-    found[:, 0] = 0.0
-    if len(some) > 1:
-        phi = _smoothed(part, clicks[some], prior)[2]
-        found[:, some] = maximum(np.tensordot(draw_buckets(len(up)), part, axes=1), phi * prior)
-    return found
 
 
 def _linked(up: Array, looked: Array) -> tuple[Array, Array, Array]:
@@ -85,8 +74,8 @@ def _linked(up: Array, looked: Array) -> tuple[Array, Array, Array]:
     return some, used[np.ix_(np.arange(len(up)), some, some)], roughness(some + 1) / WANDER**2
 
 
-def _smoothed(up: Array, clicks: Array, prior: Array) -> tuple[Array, Array, float]:
-    """log theta and errors of tied ranks, and phi; errors are 0 where clicks do not vary."""
+def _smoothed(up: Array, clicks: Array, prior: Array) -> tuple[Array, Array]:
+    """log theta and errors of tied ranks; errors are 0 where clicks do not vary."""
     whole, phi = up.sum(axis=0)[None], 1.0
     for _ in range(3):
         value = maximum(whole, phi * prior)
@@ -94,12 +83,12 @@ def _smoothed(up: Array, clicks: Array, prior: Array) -> tuple[Array, Array, flo
         spread = _slope_variance(by_bucket)
         phi = max(float(np.trace(spread[1:, 1:]) / np.trace(curve[1:, 1:])), 1e-3)
     if np.trace(spread) < 1e-9 * np.trace(curve):
-        return value[0], np.zeros(len(clicks)), phi
+        return value[0], np.zeros(len(clicks))
     own = np.sqrt((clicks + OWN * phi * np.diag(curve) / np.maximum(np.diag(spread), 1e-12)) / (clicks + OWN))
     spread = spread * np.outer(own, own)
     bread = np.linalg.inv((curve / phi + prior)[1:, 1:] + 1e-9 * np.eye(len(clicks) - 1))
     covariance = bread @ (spread / phi**2 + prior)[1:, 1:] @ bread
-    return value[0], np.append(0.0, np.sqrt(np.diag(covariance))), phi
+    return value[0], np.append(0.0, np.sqrt(np.diag(covariance)))
 
 
 def _slope_variance(given: Array) -> Array:
