@@ -35,9 +35,10 @@ from unskew.reporting.console import Tell
 from unskew.reporting.origins import simulated_on
 from unskew.reporting.page import PAGE_FILES
 from unskew.reporting.words import command_line
-from unskew.studies.compare.cell import Cell, forget, has_logging_scores, make_cell, read_cell, run_cell
+from unskew.studies.compare.cell import Cell, forget, has_logging_scores, make_cell
 from unskew.studies.compare.config import Asked, asked_for, read_compare_file
 from unskew.studies.compare.data import ListParts, lists_words, read_data
+from unskew.studies.compare.keeping import Task, read_cell, run_cell
 from unskew.studies.compare.report import write_report
 from unskew.studies.compare.table import Comparison, Finding, compared
 
@@ -147,7 +148,7 @@ def notes_on(asked: Asked, splits: ListParts) -> list[str]:
     return notes
 
 
-def run_missing(cells: Sequence[Cell], folder: Path, jobs: int, tell: Tell | None = None) -> None:
+def run_missing(cells: Sequence[Task], folder: Path, jobs: int, tell: Tell | None = None) -> None:
     """Run the cells that have no result yet; each keeps its own, so an end half-way loses only the unfinished."""
     distinct = {cell.key: cell for cell in cells}  # behaviours share the arms that look at no clicks
     missing = [cell for cell in distinct.values() if (read_cell(folder, cell) or {}).get("status") != "finished"]
@@ -166,7 +167,7 @@ Steps = Generator[tuple[int, list[str]], None, None]
 """How many cells have just ended, and what is under way."""
 
 
-def _inline(cells: Sequence[Cell], folder: Path) -> Steps:
+def _inline(cells: Sequence[Task], folder: Path) -> Steps:
     """Run one after another."""
     for cell in cells:
         yield 0, [str(cell)]
@@ -174,11 +175,11 @@ def _inline(cells: Sequence[Cell], folder: Path) -> Steps:
         yield 1, []
 
 
-def _in_processes(cells: Sequence[Cell], folder: Path, jobs: int) -> Steps:
+def _in_processes(cells: Sequence[Task], folder: Path, jobs: int) -> Steps:
     """Run in processes of their own, with no more handed out than are run, so that Ctrl-C leaves little behind."""
     spawn = multiprocessing.get_context("spawn")  # a forked process may hang on torch's threads
     pool = ProcessPoolExecutor(min(jobs, len(cells)), mp_context=spawn, initializer=_start_worker)
-    waiting, running = list(cells), dict[Future[str | None], Cell]()
+    waiting, running = list(cells), dict[Future[str | None], Task]()
     try:
         while waiting or running:
             while waiting and len(running) < jobs:

@@ -19,7 +19,8 @@ import numpy as np
 
 from unskew.measuring import mean_over_seeds
 from unskew.studies.compare.arms import REFERENCES
-from unskew.studies.compare.cell import MEASURED, Cell, settings_of
+from unskew.studies.compare.cell import MEASURED, Cell
+from unskew.studies.compare.keeping import settings_of
 from unskew.studies.compare.rows import Row, with_tests
 from unskew.studies.compare.verdict import verdict
 

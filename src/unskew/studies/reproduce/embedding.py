@@ -28,7 +28,7 @@ from unskew.reporting.numbers import around, spread
 from unskew.reporting.page import Figure, Section, Table
 from unskew.running.folder import status
 from unskew.running.learn import learn
-from unskew.studies.compare.cell import dumped, hash_of
+from unskew.studies.compare.keeping import dumped, hash_of
 from unskew.studies.compare.config import Asked
 from unskew.studies.compare.data import ListParts, read_data
 from unskew.studies.compare.report import SD_OVER_SEEDS
