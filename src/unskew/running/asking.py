@@ -23,7 +23,7 @@ from unskew.learning.methods import PACKAGES, Learner
 from unskew.learning.rankers import RANKERS, Ranker
 from unskew.learning.rankers.trees import Growing
 from unskew.running.run_files import check_run, run_folder, with_method
-from unskew.running.settings import RunFile, Settings
+from unskew.running.settings import USUAL_METHOD, Auto, RunFile, Settings
 
 Files = str | Path | Sequence[str | Path]
 PATHS = ("log", "counts", "features", "texts", "tracked", "validation", "test")
@@ -60,7 +60,7 @@ def ask(
     source: str | Path,
     *,
     features: Files | None = None,
-    method: str | Learner | None = None,
+    method: str | Learner | Auto | None = None,
     ranker: str | Ranker | None = None,
     scaling: str | None = None,
     validation: Files | None = None,
@@ -124,7 +124,7 @@ def remembered(log: Path) -> dict[str, str]:
 def put(content: Table, key: str, value: object) -> None:
     """Set a key such as training.steps; the tables on the way are made, a method or ranker with its usual name."""
     *tables, last = key.split(".")
-    usual = {"method": {"name": "dla"}, "ranker": {"name": "mlp"}}
+    usual = {"method": {"name": USUAL_METHOD}, "ranker": {"name": "mlp"}}
     at: Any = content
     for name in tables:
         inside = at.get(name, usual.get(name, {}) if at is content else {})
@@ -166,7 +166,7 @@ def as_said(message: str, said: Mapping[str, str], place: str) -> str:
     return message
 
 
-def _table(config: Learner | Ranker) -> Table:
+def _table(config: Learner | Auto | Ranker) -> Table:
     return {"name": config.name, **config.model_dump(mode="json", exclude_unset=True)}
 
 
@@ -208,6 +208,7 @@ def run_toml(base: Path, file: RunFile, asked: Settings, folder: Path) -> str:
             ):  # a file, found from the folder of the run file
                 tables[name] = tables[name] | {key: moved(str(found[key]))}
     tables["training"] = {"seed": asked.training.seed, **file.training}
+    tables["auto"] = file.auto
     tables["encoding"] = file.encoding.model_dump(mode="json", exclude_unset=True)
     return "\n".join(_lines(name, table) for name, table in tables.items() if table)
 

@@ -16,17 +16,18 @@ from unskew.learning.fitting.training import Training
 from unskew.learning.methods import Learner
 from unskew.learning.rankers import Ranker
 from unskew.running.asking import ask, run_toml
+from unskew.running.auto import method_table, picked
 from unskew.running.data import split
 from unskew.running.files import open_data
 from unskew.running.folder import refuse_to_overwrite
 from unskew.running.run import Run, run
-from unskew.running.settings import RunFile, Settings, settings
+from unskew.running.settings import USUAL_METHOD, Auto, RunFile, Settings, settings
 from unskew.running.tables import TableReader, kept_columns, on_disk
 
 
 def learn(
     source: Any,
-    method: str | Learner | None = None,
+    method: str | Learner | Auto | None = None,
     *,
     features: Any = None,
     ranker: str | Ranker | None = None,
@@ -48,7 +49,8 @@ def learn(
 
     `options` are fields of `Training` such as steps= and seed=. The method is `dla` unless given, the ranker an
     `mlp` on features of scaling `standard`. A package such as `lightgbm_position` takes no ranker: it grows its
-    own trees, on features as they are unless a scaling is given.
+    own trees, on features as they are unless a scaling is given. The method `auto` is the best of several by pages
+    that they did not learn from; `metrics["auto"]` says which and why.
 
     Weights are chosen on `validation`: labelled lists by nDCG@10, a log by the likelihood of its clicks (packages:
     by nDCG@10 on them). Without it a tenth of the log's queries is held out for that; packages keep every tree.
@@ -82,10 +84,12 @@ def learn(
         return learn_file(asking.base, asking.file, asking.settings, asking.place(out), force=force, report=report)
     reader = TableReader(columns, feedback, kept_columns(factors, method), missing_features or "error")
     data = reader.given(source, features, validation, test)
-    asked = settings(method or "dla", ranker, scaling, training, options, data.validation, factors)
+    asked = settings(method or USUAL_METHOD, ranker, scaling, training, options, data.validation, factors)
     asked = asked if encoding is None else asked.model_copy(update={"encoding": encoding})
     learned_from = split(data.log, data.validation, asked)
-    done = run(asked, learned_from, test=data.test, out=out, force=force, report=report)
+    asked, pick = picked(asked, learned_from)
+    why = {} if pick is None else {"auto": pick.to_dict()}
+    done = run(asked, learned_from, test=data.test, out=out, force=force, report=report, known=why)
     return replace(done, ingested=data.log.summary)
 
 
@@ -103,9 +107,13 @@ def learn_file(
         refuse_to_overwrite(out, force)  # before minutes of reading
     with process_group(asked.training):
         data, test = open_data(base, file.data, asked)
+        asked, pick = picked(asked, data)
+        why = {} if pick is None else {"auto": pick.to_dict()}
+        if pick is not None:
+            file = file.model_copy(update={"method": method_table(pick.method), "auto": pick.in_short()})
         again = None if out is None else run_toml(base, file, asked, out)
         with located(base / (file.data.log or file.data.counts or "")):
-            return run(asked, data, test=test, out=out, force=force, report=report, run_file=again)
+            return run(asked, data, test=test, out=out, force=force, report=report, run_file=again, known=why)
 
 
 def told(missing_features: str | None, encoding: EncodingRules | None) -> dict[str, object]:

@@ -93,11 +93,12 @@ def run(
     force: bool = False,
     report: Report | None = None,
     run_file: str | None = None,
+    known: Mapping[str, Any] | None = None,
 ) -> Run:
     """Train as asked; the model with its best weights, and how training went.
 
     Under torchrun every process calls this; the first validates and writes the run folder, with the text of a run
-    file where there is one.
+    file where there is one. `known` is what metrics.json has besides.
     """
     place = None if out is None else Path(out).resolve()
     if place is not None:
@@ -127,7 +128,7 @@ def run(
         stands = stand(model, data, test) if leads else standing(model, None)
         if leads:
             warn_of_standing(stands)
-        metrics = measures(asked, data, model, fit, lists) | {"standing": stands.to_dict()}
+        metrics = measures(asked, data, model, fit, lists) | {"standing": stands.to_dict()} | dict(known or {})
         metrics |= {} if safety is None else {"safety": safety.to_dict()}
         done = Run(model, fit, metrics, place)
         if folder is not None and place is not None:

@@ -34,7 +34,7 @@ from unskew.learning.fitting.training import Training
 from unskew.learning.methods import LEARNERS, PACKAGES, PackageConfig
 from unskew.learning.rankers import RANKERS
 from unskew.running.parts import logs_of
-from unskew.running.settings import DataFiles, RunFile, Settings, suited
+from unskew.running.settings import USUAL_METHOD, DataFiles, RunFile, Settings, auto_of, suited
 
 
 def run_folder(path: Path, file: RunFile, out: Path | str | None) -> Path:
@@ -68,7 +68,9 @@ def check_run(content: Table, base: Path, place: str) -> tuple[RunFile, Settings
     """The content of a run file, checked; paths are relative to `base`, and errors begin with `place`."""
     try:
         file = checked(RunFile, content, "")
-        learner = table_of("method", file.method, LEARNERS).located(base)
+        auto = auto_of(file.method)
+        method = file.method if auto is None else {"name": USUAL_METHOD}
+        learner = table_of("method", method, LEARNERS).located(base)
         logs = logs_of(base, file.data)
         labels = file.data.validation is not None and logs.validation is None
         on = learner.usual_choice(labels=labels, clicks=logs.validation is not None)
@@ -78,7 +80,7 @@ def check_run(content: Table, base: Path, place: str) -> tuple[RunFile, Settings
             file.data.scaling,
             checked(Training, {"validate_on": on} | file.training, "training"),
             "data.scaling",
-        ).model_copy(update={"encoding": file.encoding})
+        ).model_copy(update={"encoding": file.encoding, "auto": auto})
         check_data_files(file.data, asked)
         if asked.training.validate_on == "labels" and not labels:
             raise ConfigError('training.validate_on = "labels" needs data.validation to be labelled lists')

@@ -20,6 +20,33 @@ from unskew.learning.rankers import MLP, RANKERS, DoublyRobustMLP, Linear, Ranke
 from unskew.learning.rankers.trees import Growing
 from unskew.types import Lists, Log
 
+USUAL_METHOD = "dla"
+"""The method of a run that names none."""
+
+
+class Auto(Config):
+    """In the place of a method: the best of several, by pages that they did not learn from."""
+
+    name: Literal["auto"] = "auto"
+    candidates: Annotated[tuple[str | Table, ...], Field(strict=False, min_length=1)] = (
+        "naive",
+        Table(name="naive", loss="sigmoid"),
+        "dla",
+        "regression_em",
+        "affine",
+        "additive",
+        "tal",
+        "ipw",
+        Table(name="ipw", propensity="swaps"),
+    )
+    """What to choose from: names of methods, or tables of a name and settings."""
+    steps: int = Field(300, ge=1)
+    """Most training steps of a candidate; the one that is taken learns as long as the run says."""
+    parts: int = Field(3, ge=2)
+    """Parts that the pages are dealt out into; a candidate learns without one and is judged on it."""
+    factors: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    """Columns that bias depends on besides the rank; candidates that take none are left out."""
+
 
 class Settings(Config):
     """What a run does with its data."""
@@ -34,6 +61,8 @@ class Settings(Config):
     """How it is trained."""
     encoding: EncodingRules = EncodingRules()
     """How categories and missing values of features become numbers."""
+    auto: Auto | None = Field(None, exclude=True)
+    """What is to choose the method; None once there is one."""
 
     @property
     def fitted_by(self) -> Literal["steps", "rounds", "package"]:
@@ -95,18 +124,25 @@ class RunFile(Config):
     out: str | None = None
     """Run folder, from the folder of the file; the command or call may name another."""
     data: DataFiles
-    method: Table = Field(default_factory=lambda: Table(name="dla"))
-    """How bias is modelled: the name of a method, and its settings."""
+    method: Table = Field(default_factory=lambda: Table(name=USUAL_METHOD))
+    """How bias is modelled: the name of a method, and its settings; `auto` chooses one."""
     ranker: Table | None = None
     """`mlp` unless given; a package takes none."""
     training: Table = Field(default_factory=dict)
     """How it is trained: settings of `Training`."""
     encoding: EncodingRules = EncodingRules()
     """How categories and missing values of features become numbers."""
+    auto: Table = Field(default_factory=dict)
+    """What chose the method, as a run with method `auto` wrote it down; nothing depends on it."""
+
+
+def auto_of(method: Mapping[str, object], key: str = "method") -> Auto | None:
+    """What is to choose the method; None where one is named."""
+    return checked(Auto, method, key) if method.get("name") == "auto" else None
 
 
 def settings(
-    method: str | Learner,
+    method: str | Learner | Auto,
     ranker: str | Ranker | None,
     scaling: str | None,
     training: Training | None,
@@ -115,6 +151,9 @@ def settings(
     factors: Sequence[str] = (),
 ) -> Settings:
     """Settings from what `learn` was called with."""
+    auto = Auto(factors=tuple(factors)) if method == "auto" else method if isinstance(method, Auto) else None
+    if isinstance(method, Auto) or auto is not None:
+        method, factors = USUAL_METHOD, ()
     method = named("method", method, LEARNERS) if isinstance(method, str) else method
     if factors:
         given = method.model_dump(exclude_unset=True) | {"factors": tuple(factors)}
@@ -134,7 +173,7 @@ def settings(
         raise ConfigError('validate_on = "clicks" needs validation to be a log, not lists')
     if training.validate_on == "labels" and not isinstance(validation, Lists) and asked.method.target == "clicks":
         raise ConfigError('validate_on = "labels" needs validation to be labelled lists')
-    return asked
+    return asked if auto is None else asked.model_copy(update={"auto": auto})
 
 
 def _in_rounds(

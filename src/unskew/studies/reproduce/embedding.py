@@ -28,9 +28,9 @@ from unskew.reporting.numbers import around, spread
 from unskew.reporting.page import Figure, Section, Table
 from unskew.running.folder import status
 from unskew.running.learn import learn
-from unskew.studies.compare.keeping import dumped, hash_of
 from unskew.studies.compare.config import Asked
 from unskew.studies.compare.data import ListParts, read_data
+from unskew.studies.compare.keeping import dumped, hash_of
 from unskew.studies.compare.report import SD_OVER_SEEDS
 from unskew.studies.compare.rows import Row
 from unskew.studies.reproduce.claims import CLAIM_COLUMNS, Judged, judge, tally

@@ -1,0 +1,160 @@
+"""Which of several rankers to take, by pages that none of them learned from, without labels.
+
+Every ranker is given a place by each of these judges, and the mean of the places, weighted, decides:
+
+    agreement   mean correlation of its scores with those of the others, over all documents of a query: errors of
+                methods that assume different things differ, what they have in common is relevance
+    corrected   what held-out clicks count in its order, each click / examination of its rank, where examination is
+                the geometric mean of what the *other* methods learned: nobody is judged by its own propensities
+    raw         the same by clicks as they are, which favour the order shown
+    shuffled    the same by clicks as they are, on results that were placed at random; where there are some
+
+A click at place k of an order counts 1 / log2(1 + k). Scores are averaged over no two rankers: one is taken.
+
+Legend: M rankers, N documents of the log's lists, I impressions, K ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from unskew.measuring.counterfactual import LoggedPages, places
+from unskew.types import Array, Lists, Log
+
+CLIP = 30.0
+"""The most that a click counts for the rank it was made at."""
+ENOUGH = 30
+"""Clicks on randomly placed results from which these judge."""
+WEIGHTS: Mapping[str, float] = {"agreement": 1.0, "corrected": 0.25, "raw": 0.25, "shuffled": 0.25}
+"""What the place that each judge gives counts; chosen on simulated worlds that prove nothing."""
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """A ranker, as far as it is judged."""
+
+    scores: Array
+    """[N] of every document of the log's lists."""
+    examination: Array | None = None
+    """[K] relative to rank 1, as its method learned it; None where it has none."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The places that the judges gave."""
+
+    values: Mapping[str, Mapping[str, float]]
+    """What each judge measured of each ranker."""
+    order: tuple[str, ...]
+    """The rankers, best first."""
+    clicks: int
+    """Held-out clicks that were looked at."""
+    shuffled: int
+    """Of them on results that were placed at random."""
+
+    @property
+    def places(self) -> dict[str, dict[str, float]]:
+        """From 0, the last, to 1, the first, by judge and ranker."""
+        return {judge: standing(values) for judge, values in self.values.items()}
+
+
+class Contest:
+    """Adds up what the judges see, one held-out part after another."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = tuple(names)
+        self.sums = {judge: np.zeros((2, len(self.names))) for judge in WEIGHTS}  # what, and out of how much
+        self.clicks = self.shuffled = 0
+
+    def add(self, log: Log, rankers: Mapping[str, Contestant]) -> None:
+        """Pages that these rankers did not learn from, one ranker of each name."""
+        scores = np.stack([rankers[name].scores for name in self.names])  # [M, N]
+        self.sums["agreement"] += agreement(scores, log)
+        pages = LoggedPages.from_log(log)
+        counts = np.stack([1 / np.log2(1 + places(each[log.row], pages)) for each in scores])  # [M, I]
+        curves = [rankers[name].examination for name in self.names]
+        click = pages.click
+        weights = {
+            "corrected": np.stack(
+                [click / seen[pages.position - 1] for seen in of_others(curves, pages.position)]
+            ),
+            "raw": np.broadcast_to(click, counts.shape),
+            "shuffled": np.broadcast_to(click * pages.shuffled, counts.shape),
+        }
+        for judge, weight in weights.items():
+            self.sums[judge] += np.stack([(weight * counts).sum(1), weight.sum(1)])
+        self.clicks += int((click > 0).sum())
+        self.shuffled += int((click[pages.shuffled] > 0).sum())
+
+    def finish(self) -> Outcome:
+        """The places, and the order by their weighted mean; the earlier name where two are level."""
+        silent = {"shuffled"} if self.shuffled < ENOUGH else set()
+        values = {
+            judge: dict(zip(self.names, (total / np.maximum(of, 1e-12)).tolist(), strict=True))
+            for judge, (total, of) in self.sums.items()
+            if judge not in silent
+        }
+        total = dict.fromkeys(self.names, 0.0)
+        for judge, measured in values.items():
+            for name, place in standing(measured).items():
+                total[name] += WEIGHTS[judge] * place
+        order = sorted(self.names, key=lambda name: -total[name])
+        return Outcome(values, tuple(order), self.clicks, self.shuffled)
+
+
+def standing(values: Mapping[str, float]) -> dict[str, float]:
+    """Values as places from 0, the lowest, to 1, the highest; those that are level share theirs.
+
+    >>> standing({"a": 0.3, "b": 0.9, "c": 0.3})
+    {'a': 0.25, 'b': 1.0, 'c': 0.25}
+    """
+    found = np.array(list(values.values()))
+    below = (found[:, None] > found).sum(1) + ((found[:, None] == found).sum(1) - 1) / 2
+    return dict(zip(values, (below / max(1, len(found) - 1)).tolist(), strict=True))
+
+
+def agreement(scores: Array, log: Log) -> Array:
+    """Sum over documents of the log's queries of z_m times the mean z of the others, and their number, [2, M].
+
+    z are scores less their mean in the query, of standard deviation 1 over all.
+    """
+    queries = np.unique(log.query)
+    rows, query = documents_of(log.lists, queries)
+    each = scores[:, rows]
+    size = np.bincount(query)
+    centred = np.stack([one - (np.bincount(query, one) / size)[query] for one in each])
+    z = centred / np.maximum(centred.std(axis=1, keepdims=True), 1e-12)
+    others = (z.sum(0) - z) / max(1, len(z) - 1)
+    return np.stack([(z * others).sum(1), np.full(len(z), float(len(rows)))])
+
+
+def documents_of(lists: Lists, queries: Array) -> tuple[Array, Array]:
+    """Rows of the documents of these queries, and which of the queries each belongs to."""
+    sizes = lists.sizes[queries]
+    query = np.repeat(np.arange(len(queries)), sizes)
+    starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    return np.arange(len(query)) - starts[query] + lists.offsets[queries][query], query
+
+
+def of_others(curves: Sequence[Array | None], position: Array) -> list[Array]:
+    """For each ranker the geometric mean of the examination that the others learned, [K]; 1 where nobody did.
+
+    >>> seen = of_others([np.array([1.0, 0.5]), None, np.array([1.0, 0.125])], np.array([1, 2]))
+    >>> [curve.round(3).tolist() for curve in seen]
+    [[1.0, 0.125], [1.0, 0.25], [1.0, 0.5]]
+    """
+    ranks = int(position.max(initial=1))
+    logs = [None if curve is None else np.log(np.maximum(_as_long(curve, ranks), 1 / CLIP)) for curve in curves]
+    found = []
+    for index in range(len(curves)):
+        others = [each for place, each in enumerate(logs) if each is not None and place != index]
+        found.append(np.exp(np.mean(others, axis=0)) if others else np.ones(ranks))
+    return found
+
+
+def _as_long(curve: Array, ranks: int) -> Array:
+    """The curve for so many ranks; ranks beyond its end have its last value."""
+    return np.asarray(curve, float)[np.minimum(np.arange(ranks), len(curve) - 1)]
