@@ -17,6 +17,7 @@ from unskew.running.asking import ask
 from unskew.running.auto import candidates, parts_of, taken
 from unskew.running.contest import Contest, Contestant, Outcome, agreement, of_others, standing
 from unskew.running.learn import learn
+from unskew.running.run import run
 from unskew.running.settings import Auto, settings
 from unskew.types import Lists, Log
 
@@ -91,6 +92,14 @@ def test_few_shuffled_clicks_are_not_asked() -> None:
     assert "shuffled" in contest.finish().values
 
 
+def test_the_order_is_that_of_the_places() -> None:
+    """Three that agree and are right of the clicks, against one that is neither."""
+    contest = Contest(["odd", "a", "b", "c"])
+    clicked = np.array([3.0, 1, 2, 1, 3, 2])
+    contest.add(tiny(), {name: Contestant(-clicked if name == "odd" else clicked) for name in contest.names})
+    assert contest.finish().order == ("a", "b", "c", "odd")
+
+
 def test_places_are_shared_by_equals() -> None:
     assert standing({"a": 1.0, "b": 1.0, "c": 1.0}) == dict.fromkeys("abc", 0.5)
     assert standing({"a": 1.0}) == {"a": 0.0}
@@ -136,6 +145,19 @@ def test_no_page_judges_a_ranker_that_has_seen_it(shop: Log, monkeypatch: pytest
     autos.choose(asked, autos.LogData(shop))
     assert seen
     assert all(not learned & judged for learned, judged in seen)
+
+
+def test_a_candidate_learns_without_the_part_that_judges_it(shop: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = settings("naive", "linear", None, None, {"steps": 5, "threads": 1}, None)
+    part, given = parts_of(shop, 3, 0)[0], []
+
+    def watched(asked: object, data: autos.LogData, **more: object) -> unskew.Run:
+        given.append(data.train)
+        return run(asked, data, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(autos, "run", watched)
+    autos.contestant(asked, autos.LogData(shop), part)
+    assert [len(log) for log in given] == [int((~part).sum())]
 
 
 def test_few_clicks_are_judged_part_after_part(shop: Log, monkeypatch: pytest.MonkeyPatch) -> None:

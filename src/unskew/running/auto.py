@@ -19,8 +19,9 @@ from unskew.checking import Table, table_of
 from unskew.errors import ConfigError, UnskewError
 from unskew.learning.fitting.processes import world
 from unskew.learning.methods import LEARNERS, Learner, MethodConfig
-from unskew.measuring.counterfactual import ClickEvidence, Judge, LoggedPages, places
-from unskew.running.contest import Contest, Contestant, Outcome
+from unskew.measuring.counterfactual import ClickEvidence, LoggedPages
+from unskew.measuring.counterfactual.pages import usual_cluster
+from unskew.running.contest import Contest, Contestant, Outcome, held_against
 from unskew.running.data import LogData, TrainingData
 from unskew.running.run import run
 from unskew.running.settings import USUAL_METHOD, Auto, Settings, suited
@@ -116,15 +117,18 @@ def taken(
     """The first that clicks do not call worse than naive, and what they say of it."""
     if NAIVE not in outcome.order:
         return outcome.order[0], None
+    kind = usual_cluster(log)
+    apart = [log.take(part) for part in parts]
+    held = [(LoggedPages.from_log(each, cluster=kind), each.row) for each in apart]
     for label in outcome.order:
         if label == NAIVE:
             return label, None
-        judge = Judge()
-        for part, rankers in zip(parts, trained, strict=True):
-            held = log.take(part)
-            pages = LoggedPages.from_log(held)
-            judge.add(pages, *(places(rankers[name].scores[held.row], pages) for name in (label, NAIVE)))
-        evidence = judge.finish()
+        evidence = held_against(
+            [
+                (pages, rankers[label].scores[row], rankers[NAIVE].scores[row])
+                for (pages, row), rankers in zip(held, trained, strict=True)
+            ]
+        )
         if evidence.verdict != "worse":
             return label, evidence
     raise AssertionError("naive is among them")
@@ -197,7 +201,7 @@ def contestant(asked: Settings, data: LogData, part: Array) -> Contestant:
     """A candidate, learned without a part of the pages."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the one that is taken will say it again
-        done = run(asked, LogData(data.train.take(~part), data.held_out, data.validation))
+        done = run(asked, LogData(data.train.take(~part), data.held_out, data.validation), judged=False)
     if done.fit.status == "interrupted":
         raise KeyboardInterrupt
     seen = done.propensity()

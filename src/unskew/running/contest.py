@@ -21,7 +21,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from unskew.measuring.counterfactual import LoggedPages, places
+from unskew.measuring.counterfactual import ClickEvidence, Judge, LoggedPages, places, shown_places
+from unskew.running.examined import ENOUGH as ENOUGH_TO_MEASURE
+from unskew.running.examined import swapped_examination
 from unskew.types import Array, Lists, Log
 
 CLIP = 30.0
@@ -103,6 +105,20 @@ class Contest:
                 total[name] += WEIGHTS[judge] * place
         order = sorted(self.names, key=lambda name: -total[name])
         return Outcome(values, tuple(order), self.clicks, self.shuffled)
+
+
+JudgedPages = tuple[LoggedPages, Array, Array | None]
+"""Pages, the scores [I] of a ranker, and those of what it is held against; None: as shown."""
+
+
+def held_against(parts: Sequence[JudgedPages], level: float = 0.95) -> ClickEvidence:
+    """What clicks say of a ranker against another, or against what was shown; examination as the pages tell it."""
+    told = {id(pages): pages for pages, _, _ in parts}.values()
+    measured = sum(pages.click[pages.shuffled].sum() for pages in told) >= ENOUGH_TO_MEASURE
+    judge = Judge(examination=None if measured else swapped_examination(told))
+    for pages, new, other in parts:
+        judge.add(pages, places(new, pages), shown_places(pages) if other is None else places(other, pages))
+    return judge.finish(level)
 
 
 def standing(values: Mapping[str, float]) -> dict[str, float]:

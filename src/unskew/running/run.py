@@ -94,11 +94,13 @@ def run(
     report: Report | None = None,
     run_file: str | None = None,
     known: Mapping[str, Any] | None = None,
+    judged: bool = True,
 ) -> Run:
     """Train as asked; the model with its best weights, and how training went.
 
     Under torchrun every process calls this; the first validates and writes the run folder, with the text of a run
-    file where there is one. `known` is what metrics.json has besides.
+    file where there is one. `known` is what metrics.json has besides. A run that is not `judged` does not say
+    where it stands.
     """
     place = None if out is None else Path(out).resolve()
     if place is not None:
@@ -125,8 +127,8 @@ def run(
         model, fit = fitter.fit(report, folder)
         safety = make_safe(model, data)
         model.card = replace(model.card, encoding=encoding)
-        stands = stand(model, data, test) if leads else standing(model, None)
-        if leads:
+        stands = stand(model, data, test) if leads and judged else standing(model, None)
+        if leads and judged:
             warn_of_standing(stands)
         metrics = measures(asked, data, model, fit, lists) | {"standing": stands.to_dict()} | dict(known or {})
         metrics |= {} if safety is None else {"safety": safety.to_dict()}

@@ -35,7 +35,7 @@ def learn(
     method: Annotated[
         str | None,
         typer.Option(
-            help="Method with its defaults; `unskew methods` lists them. dla unless given.",
+            help="Method with its defaults; `unskew methods` lists them. dla unless given; auto chooses one.",
             autocompletion=names_of("methods"),
         ),
     ] = None,
@@ -100,10 +100,13 @@ def learn(
     logs = logs_of(asking.base, asking.file.data)
     if leads and (logs.validation or logs.test):
         tell(f"{str(logs)[0].upper()}{str(logs)[1:]}.")
-    with training_bar(asked.method.name, asked.steps, messages(quiet=quiet or not leads)) as report:
+    name = "auto" if asked.auto else asked.method.name
+    with training_bar(name, asked.steps, messages(quiet=quiet or not leads)) as report:
         done = learn_file(asking.base, asking.file, asked, place, force=force, report=report)
     if not leads:
         return
+    if "auto" in done.metrics:
+        tell(done.metrics["auto"]["because"])
     status = done.fit.status
     found = {"run": str(place), "status": status, **done.metrics}
     show_result(found, as_json, lambda _: run_page(place, status, done.metrics))
