@@ -15,7 +15,7 @@ from unskew.learning.methods import DLA, Naive
 from unskew.running import auto as autos
 from unskew.running.asking import ask
 from unskew.running.auto import candidates, parts_of, taken
-from unskew.running.contest import Contest, Contestant, Outcome, agreement, of_others, standing
+from unskew.running.contest import Contest, Contestant, Ranked, agreement, of_others, standing
 from unskew.running.learn import learn
 from unskew.running.run import run
 from unskew.running.settings import Auto, settings
@@ -124,7 +124,7 @@ def test_what_clicks_call_worse_than_naive_is_passed_over() -> None:
     )
     best, worst = np.array([3.0, 2, 1] * 2), np.array([1.0, 2, 3] * 2)
     rankers = {"naive": Contestant(best), "bad": Contestant(worst), "good": Contestant(best)}
-    outcome = Outcome({}, ("bad", "good", "naive"), 400, 400)
+    outcome = Ranked({}, ("bad", "good", "naive"), 400, 400)
     label, evidence = taken(outcome, log, [np.ones(many, bool)], [rankers])
     assert label == "good"
     assert evidence is not None
@@ -148,7 +148,7 @@ def test_no_page_judges_a_ranker_that_has_seen_it(shop: Log, monkeypatch: pytest
 
 
 def test_a_candidate_learns_without_the_part_that_judges_it(shop: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = settings("naive", "linear", None, None, {"steps": 5, "threads": 1}, None)
+    asked = settings("naive", "linear", None, None, {"steps": 5, "threads": 1, "validate_on": "nothing"}, None)
     part, given = parts_of(shop, 3, 0)[0], []
 
     def watched(asked: object, data: autos.LogData, **more: object) -> unskew.Run:

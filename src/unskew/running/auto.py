@@ -21,7 +21,7 @@ from unskew.learning.fitting.processes import world
 from unskew.learning.methods import LEARNERS, Learner, MethodConfig
 from unskew.measuring.counterfactual import ClickEvidence, LoggedPages
 from unskew.measuring.counterfactual.pages import usual_cluster
-from unskew.running.contest import Contest, Contestant, Outcome, held_against
+from unskew.running.contest import Contest, Contestant, Ranked, held_against
 from unskew.running.data import LogData, TrainingData
 from unskew.running.run import run
 from unskew.running.settings import USUAL_METHOD, Auto, Settings, suited
@@ -44,7 +44,7 @@ class Pick:
     method: Learner
     because: str
     """In a sentence."""
-    outcome: Outcome | None = None
+    outcome: Ranked | None = None
     left_out: Mapping[str, str] = field(default_factory=dict)
     """Candidates that could not learn from this log, and why."""
     against_naive: ClickEvidence | None = None
@@ -112,7 +112,7 @@ def usual(
 
 
 def taken(
-    outcome: Outcome, log: Log, parts: Sequence[Array], trained: Sequence[Mapping[str, Contestant]]
+    outcome: Ranked, log: Log, parts: Sequence[Array], trained: Sequence[Mapping[str, Contestant]]
 ) -> tuple[str, ClickEvidence | None]:
     """The first that clicks do not call worse than naive, and what they say of it."""
     if NAIVE not in outcome.order:
@@ -134,7 +134,7 @@ def taken(
     raise AssertionError("naive is among them")
 
 
-def because(label: str, outcome: Outcome, evidence: ClickEvidence | None) -> str:
+def because(label: str, outcome: Ranked, evidence: ClickEvidence | None) -> str:
     """Why it was taken, in a sentence."""
     count = len(outcome.order)
     ranks = {

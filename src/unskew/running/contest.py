@@ -45,7 +45,7 @@ class Contestant:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Ranked:
     """The places that the judges gave."""
 
     values: Mapping[str, Mapping[str, float]]
@@ -91,7 +91,7 @@ class Contest:
         self.clicks += int((click > 0).sum())
         self.shuffled += int((click[pages.shuffled] > 0).sum())
 
-    def finish(self) -> Outcome:
+    def finish(self) -> Ranked:
         """The places, and the order by their weighted mean; the earlier name where two are level."""
         silent = {"shuffled"} if self.shuffled < ENOUGH else set()
         values = {
@@ -104,7 +104,7 @@ class Contest:
             for name, place in standing(measured).items():
                 total[name] += WEIGHTS[judge] * place
         order = sorted(self.names, key=lambda name: -total[name])
-        return Outcome(values, tuple(order), self.clicks, self.shuffled)
+        return Ranked(values, tuple(order), self.clicks, self.shuffled)
 
 
 JudgedPages = tuple[LoggedPages, Array, Array | None]
