@@ -21,9 +21,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from unskew.measuring.counterfactual import ClickEvidence, Judge, LoggedPages, places, shown_places
-from unskew.running.examined import ENOUGH as ENOUGH_TO_MEASURE
-from unskew.running.examined import swapped_examination
+from unskew.measuring.counterfactual import (
+    ClickEvidence,
+    Judge,
+    LoggedPages,
+    examination_of,
+    places,
+    shown_places,
+)
 from unskew.types import Array, Lists, Log
 
 CLIP = 30.0
@@ -113,9 +118,8 @@ JudgedPages = tuple[LoggedPages, Array, Array | None]
 
 def held_against(parts: Sequence[JudgedPages], level: float = 0.95) -> ClickEvidence:
     """What clicks say of a ranker against another, or against what was shown; examination as the pages tell it."""
-    told = {id(pages): pages for pages, _, _ in parts}.values()
-    measured = sum(pages.click[pages.shuffled].sum() for pages in told) >= ENOUGH_TO_MEASURE
-    judge = Judge(examination=None if measured else swapped_examination(told))
+    seen = next((found for pages, _, _ in parts if (found := examination_of(pages)) is not None), None)
+    judge = Judge(examination=seen)
     for pages, new, other in parts:
         judge.add(pages, places(new, pages), shown_places(pages) if other is None else places(other, pages))
     return judge.finish(level)
