@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from sklearn.metrics import mutual_info_score
 
 import unskew
 from unskew.errors import DataError
 from unskew.measuring.cmip import cmip_metric, shown_order
+from unskew.reporting.page import markdown
+from unskew.reporting.summaries import measure_page
 
 
 def test_independent_given_the_grade_is_zero_though_both_follow_the_grade() -> None:
@@ -71,6 +74,21 @@ def test_a_ranker_that_copies_the_log_is_told_from_one_that_does_not() -> None:
     assert biased.value > 0.1 > 5 * abs(debiased.value)
     assert biased.p < 0.02 < debiased.p
     assert debiased.documents == np.isfinite(shown).sum()
+
+
+def test_measure_tells_what_is_left_where_there_are_grades_and_a_log() -> None:
+    lists = unskew.make_lists(queries=60, documents=12, seed=1)
+    log = unskew.simulate(lists, "position", pages=600, seed=0)
+    query = np.repeat(np.arange(len(lists)), lists.sizes)
+    ids = {"query_id": lists.query_ids[query], "doc_id": lists.document_ids()}
+    copied = np.nan_to_num(shown_order(log), nan=-11.0)
+    told = {}
+    for name, scores in (("copied", copied), ("random", np.random.default_rng(0).random(len(query)))):
+        found = unskew.measure(pa.table(ids | {"score": scores}), lists, log=log)
+        told[name] = found["cmip"]
+        assert "Bias that is left" in markdown(measure_page(found))
+    assert told["copied"]["p"] < 0.01 < told["random"]["p"]
+    assert told["copied"]["value"] > 0.5 > 5 * abs(told["random"]["value"])
 
 
 def test_nothing_to_compare_is_refused() -> None:

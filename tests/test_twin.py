@@ -65,6 +65,16 @@ def test_relevance_follows_the_truth(twin: Twin, log: Log, lists: Lists) -> None
     assert np.array_equal(made.columns["label"], twin.layout.lists.labels[made.row])
 
 
+def test_a_thin_log_of_a_good_ranker_keeps_its_level_of_clicks() -> None:
+    lists = unskew.make_lists(queries=200, features=8, documents=14, seed=0)
+    good = unskew.behaviours.ScoresLogger(values=lists.labels + np.random.default_rng(0).random(len(lists.labels)))
+    log = unskew.simulate(lists, "position", logger=good, pages=1500, randomized=0.1, seed=0)
+    made = unskew.twin(log, models=["pbm"])
+    own, drawn = portrait(log), portrait(made.simulate(20_000, seed=1))
+    assert drawn.clicks[0] == pytest.approx(own.clicks[0], abs=0.035)
+    assert off(own, drawn) == []
+
+
 def test_what_the_log_does_not_tell_is_said(lists: Lists) -> None:
     fixed = unskew.simulate(lists, "position", pages=3000, seed=0)  # one order per query
     made = unskew.twin(fixed, models=["pbm"])

@@ -30,6 +30,8 @@ from unskew.types import Array, Log
 
 BINS = 8
 """Bins of each ranking at most."""
+FEWEST = 100
+"""Documents below which a log says nothing of it."""
 PER_CELL = 5
 """Documents that a pair of bins should hold on average; there are fewer bins where grades are rare."""
 
@@ -105,6 +107,16 @@ def shown_order(log: Log) -> Array:
     times = np.bincount(log.row[there], minlength=documents)
     total = np.bincount(log.row[there], log.position[there], minlength=documents)
     return np.where(times > 0, -total / np.maximum(times, 1), np.nan)
+
+
+def left_of_logging(scores: Array, log: Log) -> Cmip | None:
+    """CMIP of scores [N] of a log's documents, on those that it shows; None where grades do not tell any apart."""
+    shown, labels = shown_order(log), np.asarray(log.lists.labels)
+    there = np.isfinite(shown)
+    if there.sum() < FEWEST or len(np.unique(labels[there])) < 2:
+        return None
+    query = np.repeat(np.arange(len(log.lists)), log.lists.sizes)
+    return cmip_metric(scores, shown, labels, query=query)
 
 
 def _places(values: Array, query: Array) -> Array:

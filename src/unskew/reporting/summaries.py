@@ -127,6 +127,8 @@ def measure_page(result: Mapping[str, Any], origin: str = "", command: str = "")
         sections.append(_frequency(result["frequency"], compared))
     if "pages" in result:
         sections.append(Section("Logged pages", PAGES, [_means(result["pages"], compared, "pages")]))
+    if "cmip" in result:
+        sections.append(_left(result["cmip"]))
     if "clicks" in result:
         rows = [
             [name, " ".join(map(number, value)) if isinstance(value, list) else number(value)]
@@ -138,6 +140,17 @@ def measure_page(result: Mapping[str, Any], origin: str = "", command: str = "")
     other = str(against.get("run", "shown"))
     page = proof_page(evidence, str(result["run"]), other, origin=origin, command=command)
     return replace(page, sections=[*page.sections, *sections])
+
+
+def _left(cmip: Mapping[str, Any]) -> Section:
+    """What is left of the logging ranking, given the grades."""
+    told = "follows" if cmip["p"] < 0.05 else "does not follow"
+    text = (
+        f"Among documents of one grade the ranking {told} the order that was shown: CMIP {cmip['value']:.4f} "
+        f"nats (p = {p_value(cmip['p'])}, {cmip['documents']:,} documents). 0 is a ranking that learned nothing "
+        "of where documents stood; read it beside nDCG, as a random ranking has 0 too."
+    )
+    return Section("Bias that is left", text)
 
 
 def _ranking(report: Mapping[str, Any], against: Mapping[str, Any]) -> Section:

@@ -32,6 +32,7 @@ from unskew.measuring import (
     perplexity_metric,
     rank_weights,
 )
+from unskew.measuring.cmip import left_of_logging
 from unskew.measuring.frequency import bucket_means
 from unskew.running.choosing import click_likelihood
 from unskew.running.frequency import QueryFrequency
@@ -80,6 +81,8 @@ def measure_lists(
     shown = log if isinstance(log, Log) else read_log(Path(log), lists, columns=named)
     pages = measure_pages(_scores(new, shown.lists), shown, asked.outcomes)
     result["pages"] = {name: finite(found.mean) for name, found in pages.items()}
+    if (left := left_of_logging(_scores(new, shown.lists), shown)) is not None:
+        result["cmip"] = left.to_dict()
     if other is not None and compared is not None:
         beside = measure_pages(_scores(other, shown.lists), shown, asked.outcomes)
         result["against"]["pages"] = {name: _paired(pages[name].shares, beside[name].shares) for name in pages}

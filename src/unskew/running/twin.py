@@ -8,7 +8,8 @@
                position-based (`diagnosis.interventions`), moved within its interval to meet the click rates; else
                as the click model has it, and then the twin says what was assumed
     relevance  of each (query, document), drawn from its posterior given clicks and examination, so that it differs
-               as much as in the log; the prior is the log's mean, or a linear function of features where given
+               as much as in the log; the prior is the mean of documents that usually stood at the same rank, and
+               follows features where given; then scaled so that these documents are clicked as often as in the log
     grades     0 to 4 from relevance, by log2(1 + 15 r) between its lowest and highest values
 
 What a twin cannot tell: queries and documents that the log never showed, but for features; and what a click model
@@ -36,7 +37,7 @@ from unskew.diagnosis.tables import open_tables
 from unskew.errors import ConfigError, DataError
 from unskew.running.lists import read_lists
 from unskew.running.portrait import Portrait, off, portrait
-from unskew.running.twin_fitting import MODELS, chosen_model, drawn_relevance, examined, grades
+from unskew.running.twin_fitting import MODELS, chosen_model, drawn_relevance, examined, grades, typical_ranks
 from unskew.types import Array, Lists, Log
 
 CHUNK = 100_000
@@ -157,8 +158,9 @@ def twin(
         told = interventions(tables)
     pages = pages_of_log(shown)
     model, notes = chosen_model(pages, models, seed)
-    model, source, identified = examined(model, told, pages)
-    model, relevance, pair_of_row = drawn_relevance(model, pages, shown, seed)
+    typical = typical_ranks(shown)
+    model, source, identified = examined(model, told, pages, typical)
+    model, relevance, pair_of_row = drawn_relevance(model, pages, shown, typical, seed)
     lists = replace(shown.lists, labels=grades(relevance))
     kept = {name: column for name, column in shown.columns.items() if name.startswith(KEPT)}
     layout = replace(shown, lists=lists, columns=kept)

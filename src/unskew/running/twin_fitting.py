@@ -18,6 +18,7 @@ from unskew.diagnosis.models.fitted import fit_model
 from unskew.diagnosis.models.names import find_model
 from unskew.diagnosis.models.pages import ClickPages, added
 from unskew.errors import ConfigError
+from unskew.measuring.cmip import shown_order
 from unskew.types import Array, Lists, Log
 
 MODELS = ("pbm", "ubm", "dbn", "dcm", "pbm+pbm")
@@ -27,6 +28,8 @@ GRADES = 4
 """The highest grade."""
 ROUNDS = 6
 """Times that attraction and examination are fitted to each other."""
+FEW = 10.0
+"""Clicks, or looks, that the log's mean counts for beside those of one rank."""
 
 
 def chosen_model(pages: ClickPages, models: Sequence[str], seed: int) -> tuple[FittedClickModel, list[str]]:
@@ -42,7 +45,7 @@ def chosen_model(pages: ClickPages, models: Sequence[str], seed: int) -> tuple[F
 
 
 def examined(
-    model: FittedClickModel, told: Interventions, pages: ClickPages
+    model: FittedClickModel, told: Interventions, pages: ClickPages, typical: Array
 ) -> tuple[FittedClickModel, str, bool]:
     """The model with examination as the log tells it, where the model has one by rank; what it comes from."""
     if model.name != SIMPLEST:
@@ -55,15 +58,46 @@ def examined(
         theta[rank] = theta[rank] if value is None else value * theta[0]
     theta = np.clip(theta, low, high)
     counts = model.model.prepared(pages).counts(pages.weight)
-    mean, strength = model.assumed["attractiveness"]
+    strength = model.assumed["attractiveness"].strength
     parameters = {**model.parameters, "examination": theta}
     for _ in range(ROUNDS):
         for _ in range(15):  # attraction given examination
             won, tried = model.model.expect(counts, parameters).counts["attractiveness"]
+            mean = np.append(rank_means(won[:-1], tried[:-1], typical), won.sum() / tried.sum())
             parameters["attractiveness"] = np.clip((mean * strength + won) / (strength + tried), 1e-5, 1 - 1e-5)
         parameters["examination"] = np.clip(theta * _short_by(model, parameters, pages), low, high)
         theta = parameters["examination"]
     return replace(model, parameters=parameters), METHODS[told.chosen.method][0], True
+
+
+def typical_ranks(log: Log) -> Array:
+    """Where each document shown usually stood, [P] from 0; shuffled slots do not count, unless all are."""
+    mixed = log.randomized is not None and bool(log.randomized.all())
+    order = shown_order(log)[np.unique(log.row)]
+    return np.zeros(len(order), np.int64) if mixed else np.rint(np.nan_to_num(-order, nan=1.0)).astype(np.int64)
+
+
+def rank_means(won: Array, tried: Array, typical: Array) -> Array:
+    """Mean rate of documents that usually stood at the same rank, [P]: good rankers put better ones on top."""
+    level = won.sum() / max(float(tried.sum()), 1e-9)
+    own = [np.bincount(typical, each) for each in (won, tried)]
+    means = (own[0] + FEW * level) / (own[1] + FEW)
+    return np.asarray(np.clip(means[typical], 1e-4, 1 - 1e-4))
+
+
+def calibrated(model: FittedClickModel, pages: ClickPages, typical: Array) -> FittedClickModel:
+    """The model with attraction scaled so that documents usually at one rank are clicked as in the log."""
+    parameters = dict(model.parameters)
+    names = [name for name in parameters if name.endswith("attractiveness")]
+    group = np.append(typical, 0)[pages.pair][pages.where]
+    clicks = np.bincount(group, (pages.click * pages.weight[:, None])[pages.where])
+    for _ in range(3):
+        chance = (model.model.marginal(parameters, pages) * pages.weight[:, None])[pages.where]
+        factor = (clicks + FEW) / (np.bincount(group, chance) + FEW)
+        for name in names:
+            scaled = np.clip(parameters[name][:-1] * factor[typical], 1e-5, 1 - 1e-5)
+            parameters[name] = np.append(scaled, parameters[name][-1])
+    return replace(model, parameters=parameters)
 
 
 def _bounds(curve: ExaminationCurve, theta: Array) -> tuple[Array, Array]:
@@ -87,7 +121,7 @@ def _short_by(model: FittedClickModel, parameters: Mapping[str, Array], pages: C
 
 
 def drawn_relevance(
-    model: FittedClickModel, pages: ClickPages, log: Log, seed: int
+    model: FittedClickModel, pages: ClickPages, log: Log, typical: Array, seed: int
 ) -> tuple[FittedClickModel, Array, Array]:
     """The model with parameters of pairs drawn from their posterior; relevance [N] of all documents."""
     rng = np.random.default_rng(seed)
@@ -101,11 +135,11 @@ def drawn_relevance(
     for name, (won, tried) in expected.items():
         if len(won) != len(rows) + 1:  # of ranks, or of kinds of people
             continue
-        mean, strength = _prior(won[:-1], tried[:-1], log.lists, rows, model.assumed[name])
+        mean, strength = _prior(won[:-1], tried[:-1], log.lists, rows, typical, model.assumed[name])
         own = _beta(mean[rows] * strength + won[:-1], (1 - mean[rows]) * strength + (tried - won)[:-1], rng)
         parameters[name] = np.append(own, mean.mean())
         unseen[name] = _beta(mean * strength, (1 - mean) * strength, rng)
-    made = replace(model, parameters=parameters)
+    made = calibrated(replace(model, parameters=parameters), pages, typical)
     relevance = _relevance(made, unseen, pair_of_row)
     return made, relevance, pair_of_row
 
@@ -122,18 +156,22 @@ def _relevance(model: FittedClickModel, unseen: Mapping[str, Array], pair_of_row
     return np.where(there, found[pair_of_row], strange)
 
 
-def _prior(won: Array, tried: Array, lists: Lists, rows: Array, assumed: Any) -> tuple[Array, float]:
-    """Mean [N] of each document's prior, and its strength: the log's mean, or a linear function of features.
+def _prior(
+    won: Array, tried: Array, lists: Lists, rows: Array, typical: Array, assumed: Any
+) -> tuple[Array, float]:
+    """Mean [N] of each document's prior, and its strength.
 
-    The strength is that by which rates differ from these means as much as they do, beyond chance.
+    The mean is that of documents that usually stood at the same rank (of the lowest for those never shown), or a
+    linear function of that and of features. The strength is that by which rates differ from these means as much as
+    they do, beyond chance.
     """
-    total = max(float(tried.sum()), 1e-9)
-    level = float(np.clip(won.sum() / total, 1e-3, 0.999))
-    weight = tried / (tried + assumed.strength)
-    rate = np.divide(won, tried, out=np.full(len(won), level), where=tried > 0)
-    mean = np.full(len(lists.labels), level)
+    own = rank_means(won, tried, typical)
+    mean = np.full(len(lists.labels), own[typical == typical.max()].mean())
+    mean[rows] = own
+    rate = np.divide(won, tried, out=own.copy(), where=tried > 0)
     if lists.dim:
-        mean = np.clip(_ridge(lists, rows, rate, weight), level / 10, min(0.99, 10 * level))
+        weight = tried / (tried + assumed.strength)
+        mean = np.clip(_ridge(lists, rows, mean, rate, weight), own.min() / 4, min(0.99, 4 * own.max()))
     chance = mean[rows] * (1 - mean[rows])
     some = tried > 1
     if not some.any():
@@ -143,10 +181,10 @@ def _prior(won: Array, tried: Array, lists: Lists, rows: Array, assumed: Any) ->
     return mean, float(1 / np.clip(share, 1e-3, 0.9) - 1)
 
 
-def _ridge(lists: Lists, rows: Array, rate: Array, weight: Array) -> Array:
-    """Rates of documents as a linear function of their features, for all of them, [N]."""
+def _ridge(lists: Lists, rows: Array, base: Array, rate: Array, weight: Array) -> Array:
+    """Rates of documents as a linear function of a first guess [N] and their features, for all of them, [N]."""
     numbers = lists if lists.columns is None else fit_encoding(lists).apply(lists)
-    x = np.nan_to_num(np.asarray(numbers.features, np.float64))
+    x = np.column_stack([base, np.nan_to_num(np.asarray(numbers.features, np.float64))])
     x = (x - x[rows].mean(0)) / np.maximum(x[rows].std(0), 1e-9)
     x = np.clip(x, -5, 5)
     level = float((weight * rate).sum() / max(weight.sum(), 1e-9))
