@@ -7,6 +7,9 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
@@ -107,8 +110,6 @@ def test_the_json_alone_can_be_reported(written: tuple[Path, Path, Any], tmp_pat
 
 
 def test_files_are_overwritten_by_force_alone(tmp_path: Path) -> None:
-    import pyarrow as pa
-
     tiny = pa.table({"page_id": [1], "query_id": [1], "doc_id": [1], "position": [1], "click": [0]})
     files = {"out": tmp_path / "page.html", "json": tmp_path / "numbers.json"}
     for path in files.values():
@@ -126,7 +127,7 @@ def test_mistakes_are_told_without_a_traceback(place: Path, tmp_path: Path) -> N
         unskew.diagnose(raw)
     with pytest.raises(UnskewError, match="a diagnosis, not a log"):
         unskew.diagnose(place.with_name("diagnosis"))
-    with pytest.raises(UnskewError, match="doc_id cannot be one"):
+    with pytest.raises(UnskewError, match=r"doc_id.*says what was shown"):
         unskew.diagnose(place, segments=["doc_id"])
     with pytest.raises(UnskewError, match="devise"):
         unskew.diagnose(place, segments=["devise"])
@@ -136,22 +137,70 @@ def test_mistakes_are_told_without_a_traceback(place: Path, tmp_path: Path) -> N
         unskew.diagnose(tmp_path / "nowhere")
 
 
-@pytest.mark.parametrize(
-    "rows",
-    [
-        [("p", "q", "d", 1, 0)],
-        [(f"p{page}", "q", f"d{page}", 1, page % 2) for page in range(10)],
-        [(f"p{page}", f"q{page}", f"d{rank}", rank, int(rank == 1)) for page in range(5) for rank in (1, 2)],
-    ],
-    ids=["one row", "one position", "ten rows"],
-)
-def test_tiny_logs_get_reasons_in_the_place_of_numbers(rows: list[tuple[Any, ...]], tmp_path: Path) -> None:
-    import pyarrow as pa
+def rows_of(pages: int, shown: int, *, document: Any, click: Any, query: Any = lambda page: page % 20) -> Any:
+    """A log of so many pages of as many results; functions say which document, whether clicked, and for whom."""
+    page, position = np.repeat(np.arange(pages), shown), np.tile(np.arange(1, shown + 1), pages)
+    columns = {"page_id": page, "query_id": query(page), "doc_id": document(page, position), "position": position}
+    return pa.table({**columns, "click": np.asarray(click(page, position)).astype(int)})
 
-    names = ("page_id", "query_id", "doc_id", "position", "click")
-    table = pa.table(dict(zip(names, zip(*rows, strict=True), strict=True)))
-    found = unskew.diagnose(table, out=tmp_path / "page.html").to_dict()
+
+def now_and_then(page: Any, rank: Any) -> Any:
+    return (page * 7 + rank * 3) % (5 * rank) == 0
+
+
+POOR = {
+    "one row": (rows_of(1, 1, document=lambda p, k: p, click=lambda p, k: 0 * p), "one rank only"),
+    "one position": (rows_of(50, 1, document=lambda p, k: p % 7, click=lambda p, k: p % 2), "one rank only"),
+    "one document a query": (
+        rows_of(50, 1, document=lambda p, k: p % 20, click=lambda p, k: p % 2),
+        "one rank only",
+    ),
+    "ten rows": (
+        rows_of(5, 2, document=lambda p, k: k, click=lambda p, k: k == 1, query=lambda page: page),
+        "every query was seen once",
+    ),
+    "no swaps": (
+        rows_of(200, 5, document=lambda p, k: k, click=now_and_then),
+        "no document was shown at two ranks for one query",
+    ),
+    "no clicks": (
+        rows_of(200, 5, document=lambda p, k: (p + p // 20 + k) % 5, click=lambda p, k: 0 * p),
+        "0 clicks",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", POOR)
+def test_logs_that_tell_little_get_reasons_in_the_place_of_numbers(name: str, tmp_path: Path) -> None:
+    table, reason = POOR[name]
+    pq.write_table(table, tmp_path / "log.parquet")
+    words = ["diagnose", tmp_path / "log.parquet", "--out", tmp_path / "out"]
+    ended = CliRunner().invoke(app, list(map(str, words)))
+    assert ended.exit_code == 0, ended.output
+    found = json.loads((tmp_path / "out" / "diagnosis.json").read_text(), parse_constant=refuse)
     assert all(found[part]["reason"] for part in ("matrix", "trust", "together", "identifiability"))
     assert {each["state"] for each in found["verdicts"]} == {"cannot tell"}
     assert found["conclusion"]["recoverable"] == "no"
-    assert "cannot tell" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert reason in " ".join(each["evidence"] for each in found["verdicts"])
+    text = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert "cannot tell" in text
+    assert not re.search(r">(nan|inf)<", text)
+    assert not (tmp_path / "out" / "propensities.json").exists()
+
+
+def test_a_log_in_which_everything_is_clicked_is_not_biased_by_rank(tmp_path: Path) -> None:
+    table = rows_of(400, 5, document=lambda p, k: (p + p // 20 + k) % 5, click=lambda p, k: 0 * p + 1)
+    found = unskew.diagnose(table).to_dict()
+    assert found["verdicts"][0]["state"] != "present"
+    assert json.dumps(found, allow_nan=False)
+
+
+def test_a_column_with_three_rows_of_a_value_is_not_judged() -> None:
+    table = rows_of(400, 5, document=lambda p, k: (p + p // 20 + k) % 5, click=now_and_then)
+    rare = np.where(np.arange(len(table)) < 3, "rare", "usual")
+    numbers = np.random.default_rng(0).random(len(table))
+    for name, column in (("serp_kind", rare), ("serp_width", numbers)):
+        told = unskew.diagnose(table.append_column(name, pa.array(column)).slice(0, 500)).to_dict()
+        page = next(each for each in told["verdicts"] if each["key"] == "page")
+        assert page["state"] == "cannot tell"
+        assert f"fewer than two values of {name} have 100 clicks" in page["evidence"]

@@ -98,7 +98,7 @@ def test_rows_that_cannot_be_counted_are_told(change: dict[str, Any], error: typ
 
 def test_segments_of_many_values_and_strange_sources_are_refused() -> None:
     many = {name: values * 10 for name, values in PAGES.items()} | {"sku": [f"s{n}" for n in range(80)]}
-    with pytest.raises(ConfigError, match="sku has 80 values, and 50 is the most"):
+    with pytest.raises(ConfigError, match=r"sku.*has 80 values, and 50 is the most"):
         open_tables(many, segments=["sku"])
     with pytest.raises(DataError, match="devise"):
         open_tables(PAGES, segments=["devise"])

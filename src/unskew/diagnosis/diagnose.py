@@ -108,7 +108,7 @@ def diagnose(
     fitted = None
     named = _segments(segments)
     if features is not None and isinstance(source, Log):
-        raise ConfigError("features: a Log has its own; leave them out")
+        raise ConfigError("features=: a Log has its own; leave them out")
     with open_tables(source, columns=columns, segments=named, serp=serp, engine=engine, **options) as tables:
         documents = None if features is None else lists_of(tables, features, feature_columns or columns)
         judged = read_labels(tables, labels, columns)
@@ -127,7 +127,8 @@ def _segments(names: Sequence[str]) -> tuple[str, ...]:
     """Columns to tell results by, each once; not those that say what was shown."""
     for name in names:
         if name in TAKEN:
-            raise ConfigError(f"segments: {name} cannot be one; name a column of few kinds, such as the device")
+            hint = "name a column of few kinds, such as the device"
+            raise ConfigError(f'segments=["{name}"]: it says what was shown, or is a name of ours; {hint}')
     return tuple(dict.fromkeys(names))
 
 

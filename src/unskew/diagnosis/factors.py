@@ -70,7 +70,9 @@ def factors(tables: LogTables, names: tuple[str, ...] | None = None) -> FactorEf
     """What columns do to clicks: the segments that the tables were opened with, or some of them."""
     chosen = tables.segments if names is None else names
     if not chosen:
-        return FactorEffects((), "no columns were named; results can be told apart by rank only")
+        return FactorEffects(
+            (), "the log has no serp_* column, and no other was named: results are told apart by rank only"
+        )
     tests = 2 * len(chosen)
     return FactorEffects(tuple(_factor(tables, name, tests) for name in chosen))
 

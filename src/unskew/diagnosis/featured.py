@@ -14,6 +14,7 @@ from unskew.clicks.joining import encode, find_rows
 from unskew.clicks.lists.encoding import fit_encoding
 from unskew.clicks.naming import Columns
 from unskew.clicks.tables import featured, lists_for, pairs_of
+from unskew.errors import DataError
 from unskew.types import Array, Lists, Log
 
 if TYPE_CHECKING:
@@ -52,7 +53,11 @@ def rows_of_tables(tables: LogTables, lists: Lists) -> FeaturedRows:
     some = drawn.select("page_id", "query_id")
     shown: Any = tables.impressions.select("page_id", "query_id", "doc_id", "position")
     shown = shown.join(some, ["page_id", "query_id"]).order_by(["page_id", "query_id", "position", "doc_id"])
-    table = featured(tables.engine.to_arrow(shown), lists, tables.place)
+    table = tables.engine.to_arrow(shown)
+    if (find_rows(table, lists)[1] < 0).all():
+        hint = "query_id and doc_id must be those of the features"
+        raise DataError("no impression has features", path=tables.place, hint=hint)
+    table = featured(table, lists, tables.place)
     query, row = find_rows(table, lists)
     page = encode(table["page_id"])[0].astype(np.int64) * (len(lists) + 1) + query
     order = np.argsort(page, kind="stable")

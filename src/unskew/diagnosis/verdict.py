@@ -225,14 +225,16 @@ def _matters(one: FactorEffect) -> bool:
 
 def _harmless(one: FactorEffect) -> bool:
     """Whether all that a column may do is small."""
-    levels = all(span is not None and span[0] > 0.8 and span[1] < 1.25 for span in one.interval)
+    told = len(one.values) > 1
+    levels = told and all(span is not None and span[0] > 0.8 and span[1] < 1.25 for span in one.interval)
     return levels and all(span is not None and span[0] > -0.2 and span[1] < 0.2 for span in one.decay_interval)
 
 
 def _effect(one: FactorEffect) -> str:
     """The largest effect of a column in words."""
     pairs = [(value, effect) for value, effect in zip(one.values, one.effect, strict=True) if effect]
-    if one.p is None or not pairs:
+    by_decay = one.decay_p is not None and one.p is not None and one.decay_p < SURE <= one.p
+    if one.p is None or not pairs or by_decay:
         falls = max((abs(value) for value in one.decay if value is not None), default=0.0)
         tested = "" if one.decay_p is None else f" ({_chance(one.decay_p)})"
         return f"{one.name} changes how fast clicks fall with log rank by {falls:.2f}{tested}"

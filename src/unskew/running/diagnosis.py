@@ -8,16 +8,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from unskew.clicks.tables import TABLE
 from unskew.diagnosis.diagnose import Diagnosis
 from unskew.diagnosis.diagnose import diagnose as find
 from unskew.diagnosis.propensities import NAME
 from unskew.disk import Ours, complete_folder, refuse_existing, write_json, write_text
-from unskew.errors import ConfigError, DataError
+from unskew.errors import ConfigError, DataError, located
 from unskew.reporting.diagnosis import TOP, diagnosis_page
 from unskew.reporting.origins import log_origin
 from unskew.reporting.page import PAGE_FILES, Page, write_page
 from unskew.reporting.web import html
-from unskew.running.asking import remembered
 
 FILE = "diagnosis.json"
 FILES = (".html", ".json", ".csv")
@@ -46,7 +46,7 @@ def diagnose(
     for path in files:
         refuse_existing(path, force=force, ours=None if path.suffix in FILES else DIAGNOSED)
     if propensities is not None and Path(propensities).suffix not in (".json", ".csv"):
-        raise ConfigError(f"propensities={propensities}: give a name that ends in .json or .csv")
+        raise ConfigError(f'propensities="{propensities}": give a name that ends in .json or .csv')
     found = find(source, **_named(source, options), **options)
     told = found.to_dict()
     if json is not None:
@@ -54,14 +54,18 @@ def diagnose(
     if out is not None:
         _write(found, told, Path(out), page_of_log(source, told, command), force)
     if propensities is not None:
-        _write_propensities(found, Path(propensities))
+        with located(source if isinstance(source, str | Path) else TABLE):
+            _write_propensities(found, Path(propensities))
     return found
 
 
 def _named(source: Any, options: Mapping[str, Any]) -> dict[str, Any]:
     """What queries and documents are called in features, where `ingest` has renamed those of the log."""
-    asked = isinstance(source, str | Path) and options.get("features") is not None and not options.get("columns")
-    return {"feature_columns": remembered(Path(source))} if asked else {}
+    if not isinstance(source, str | Path) or options.get("features") is None or options.get("columns"):
+        return {}
+    from unskew.running.asking import remembered  # which imports torch
+
+    return {"feature_columns": remembered(Path(source))}
 
 
 def page_of_log(source: Any, told: Mapping[str, Any], command: str = "") -> Page:
