@@ -14,7 +14,7 @@ from unskew.reporting.diagnosis_tables import TABLES, Part
 from unskew.reporting.diagnosis_words import EXAMINATION, HEADINGS, TEXTS
 from unskew.reporting.page import Figure, Section, Table
 
-LONG = 10
+LONG = 8
 """Rows past which a table is folded."""
 
 

@@ -102,8 +102,25 @@ def runs(ranks: Sequence[str]) -> str:
 def _intervention_tables(part: Part) -> list[Table]:
     """Estimators side by side by rank, why some tell nothing, whether they agree, and what they rest on."""
     rest = {key: value for key, value in part.items() if key not in ("curves", "contexts")}
-    contexts = [table for each in part.get("contexts", ()) for table in _context(each)]
-    return [*_by_rank(part["curves"], "by estimator"), *contexts, *detail_tables(rest)]
+    contexts = part.get("contexts", ())
+    told = [each for each in contexts if any(map(_tells, each["curves"].values()))]
+    untold = [each for each in contexts if each not in told]
+    rows = [[each["segment"], next(filter(None, each["reason"].values()), "")] for each in untold]
+    nothing = Table(
+        ("segment", "why it tells nothing"), rows, "segments without a curve", ("why it tells nothing",)
+    )
+    by_segment = [table for each in told for table in _context(each)]
+    return [
+        *_by_rank(part["curves"], "by estimator"),
+        *by_segment,
+        *([nothing] if rows else ()),
+        *detail_tables(rest),
+    ]
+
+
+def _tells(curve: Part) -> bool:
+    """Whether a curve knows more than rank 1."""
+    return sum(value is not None for value in curve["examination"]) > 1
 
 
 def _context(each: Part) -> list[Table]:
@@ -117,7 +134,7 @@ def _context(each: Part) -> list[Table]:
 
 def _by_rank(curves: Mapping[str, Any], title: str) -> list[Table]:
     """A row for each rank, a column for each curve, and a table of what cannot be told."""
-    told = {name: curve for name, curve in curves.items() if sum(v is not None for v in curve["examination"]) > 1}
+    told = {name: curve for name, curve in curves.items() if _tells(curve)}
     known = (at + 1 for curve in told.values() for at, v in enumerate(curve["examination"]) if v is not None)
     ranks = max(known, default=0)
     rows = [
