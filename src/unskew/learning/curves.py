@@ -58,15 +58,19 @@ class Curve:
         return f"{self.what} by {self.factor}" + (f" relative to {self.names[0]}" if self.relative else "")
 
     def line(self, most: int = 12) -> str:
-        """The first values in one line, with their names unless they are ranks.
+        """The first values in one line, with their names unless they are ranks; how many there are, if more.
 
         >>> Curve("examination", (1.0, 0.7), "device", ("desktop", "phone")).line()
         'desktop 1.000, phone 0.700'
+        >>> Curve("examination", (1.0, 0.7, 0.5)).line(most=2)
+        '1.000 0.700 (the first 2 of 3)'
         """
         numbers = [f"{value:.3f}" for value in self.values[:most]]
+        more = f" (the first {most} of {len(self.values)})" if len(self.values) > most else ""
         if not self.names:
-            return " ".join(numbers)
-        return ", ".join(f"{name} {number}" for name, number in zip(self.names, numbers, strict=False))
+            return " ".join(numbers) + more
+        named = (f"{name} {number}" for name, number in zip(self.names, numbers, strict=False))
+        return ", ".join(named) + more
 
 
 def trust_curves(alpha: Iterable[float], beta: Iterable[float]) -> tuple[Curve, Curve]:
