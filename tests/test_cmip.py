@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from sklearn.metrics import mutual_info_score
 
@@ -12,6 +15,20 @@ from unskew.errors import DataError
 from unskew.measuring.cmip import cmip_metric, shown_order
 from unskew.reporting.page import markdown
 from unskew.reporting.summaries import measure_page
+
+COMPARE_FILE = """pages = 2000
+seeds = 1
+behaviours = [{ name = "position" }]
+methods = [{ name = "naive" }]
+[data.synthetic]
+queries = 100
+features = 5
+documents = 12
+[ranker]
+name = "linear"
+[training]
+steps = 60
+"""
 
 
 def test_independent_given_the_grade_is_zero_though_both_follow_the_grade() -> None:
@@ -96,3 +113,13 @@ def test_nothing_to_compare_is_refused() -> None:
         cmip_metric([1.0, 2.0], [np.nan, 1.0], [0, 1])
     with pytest.raises(DataError, match="equally many"):
         cmip_metric([1.0], [1.0, 2.0], [0, 1])
+
+
+def test_compare_tells_it_for_every_method(tmp_path: Path) -> None:
+    (tmp_path / "compare.toml").write_text(COMPARE_FILE)
+    unskew.compare(tmp_path / "compare.toml", out=tmp_path / "out", jobs=1)
+    rows = pq.read_table(tmp_path / "out" / "results.parquet").to_pylist()
+    left = {row["method"]: row["cmip"] for row in rows}
+    assert left["logging"] > 0.5 > 5 * abs(left["random"])
+    assert left["naive"] > left["random"]
+    assert "Bias that is left" in (tmp_path / "out" / "table.md").read_text()

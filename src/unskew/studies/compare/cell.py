@@ -16,7 +16,7 @@ import numpy as np
 
 from unskew import __version__
 from unskew.clicks.simulate import Logger, ScoresLogger, Simulation, SvmLogger
-from unskew.measuring import measure_ranking
+from unskew.measuring import cmip_metric, measure_ranking
 from unskew.studies.compare.arms import Point
 from unskew.studies.compare.config import Asked, CompareData
 from unskew.studies.compare.data import ListParts, read_data
@@ -29,6 +29,8 @@ MEASURED = (
     *("err@1", "err@3", "err@5", "dcg@1", "dcg@3", "dcg@5", "dcg@10"),
 )
 """What every cell measures on the test lists; lists of all parts have slots for the longest of them."""
+PERMUTATIONS = 30
+"""Of CMIP: enough for its mean by chance; comparisons ask for no p-value."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ class Cell:
             found, scores = fit(self.point, self.seed, self.data.scaling, log, splits)
         report = measure_ranking(scores, splits.test, MEASURED, slots=splits.longest)
         found |= {"test": report.to_dict()["means"], "queries": report.queries}
-        found |= {"without_relevant": report.without_relevant}
+        found |= {"without_relevant": report.without_relevant, "cmip": _left(self, scores, splits)}
         return found, np.asarray(np.stack([report.per_query[name] for name in MEASURED]), np.float64)
 
     def unpacked(self, kept: Array) -> dict[str, Any]:
@@ -111,6 +113,7 @@ def forget() -> None:
     """Drop lists and logs that were kept, as their files may have changed."""
     read_data.cache_clear()
     _kept.clear()
+    _logged_kept.clear()
 
 
 def has_logging_scores(logger: Logger) -> bool:
@@ -122,6 +125,31 @@ def _unlearned(cell: Cell, splits: ListParts) -> Array:
     """Scores of the test lists by the logging ranker, or at random."""
     if cell.arm == "random":
         return np.random.default_rng([cell.seed, 11]).random(len(splits.test.features))
+    return _logged(cell, splits)
+
+
+def _left(cell: Cell, scores: Array, splits: ListParts) -> float | None:
+    """What scores of the test lists still know of the logging ranking, given grades; None without its scores."""
+    if not has_logging_scores(cell.simulation.logger) or len(scores) < 2:
+        return None
+    test = splits.test
+    query = np.repeat(np.arange(len(test)), test.sizes)
+    return cmip_metric(scores, _logged(cell, splits), test.labels, query=query, permutations=PERMUTATIONS).value
+
+
+_logged_kept: dict[tuple[str, int], Array] = {}  # of the log that the cells of one process go through
+
+
+def _logged(cell: Cell, splits: ListParts) -> Array:
+    """Scores of the test lists by the logging ranker."""
+    key = (cell.log, cell.seed)
+    if key not in _logged_kept:
+        _logged_kept.clear()
+        _logged_kept[key] = _ranked_by(cell, splits)
+    return _logged_kept[key]
+
+
+def _ranked_by(cell: Cell, splits: ListParts) -> Array:
     logger = cell.simulation.logger
     if isinstance(logger, SvmLogger):
         return logger.fit(splits.train, cell.seed).scores(splits.test)

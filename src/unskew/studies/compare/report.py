@@ -16,6 +16,7 @@ from unskew.reporting.page import Figure, Page, Section, Table, Term, write_page
 from unskew.reporting.words import listed
 from unskew.studies.compare.arms import REFERENCES, Point
 from unskew.studies.compare.cell import MEASURED
+from unskew.studies.compare.left import left_section
 from unskew.studies.compare.rows import SHOWN, Row, columns
 from unskew.studies.compare.table import VALIDATION, WAYS, Comparison
 from unskew.studies.compare.verdict import winners
@@ -29,7 +30,7 @@ LEGEND = (
     "logging do not learn."
 )
 SD_OVER_SEEDS = "one standard deviation over seeds"
-_NUMBERS = (*VALIDATION, *MEASURED, "seconds", "largest_mb")
+_NUMBERS = (*VALIDATION, "cmip", *MEASURED, "seconds", "largest_mb")
 _COUNTS = ("seed", "clicks", "steps", "queries")
 _FLAGS = ("selected_by_clicks", "selected_by_labels")
 
@@ -68,7 +69,7 @@ def comparison_page(comparison: Comparison) -> Page:
     return Page(
         COMPARE_TITLE,
         lead(comparison),
-        [drawn, *sections],
+        [drawn, *sections, *left_section(comparison)],
         [LEGEND, *comparison.notes],
         failed,
         origin=comparison.origin,

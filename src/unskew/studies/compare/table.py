@@ -124,7 +124,7 @@ class Comparison:
             f"selected_by_{way}": self.chosen.get((way, cell.behaviour, cell.arm)) == cell.index
             for way in sorted(WAYS)
         }
-        kept = (*VALIDATION, "clicks", "steps", "queries", "seconds", "largest_mb")
+        kept = (*VALIDATION, "cmip", "clicks", "steps", "queries", "seconds", "largest_mb")
         numbers = {name: f.content.get(name) for name in kept}
         test = {name: f.content.get("test", {}).get(name) for name in MEASURED}
         about: dict[str, Any] = {"behaviour": cell.behaviour, "method": cell.arm, "point": cell.varied}
