@@ -1,5 +1,9 @@
 """Two hundred simulated worlds in which the truth about a ranking is known: are proofs without labels right?
 
+    python experiments/proof_worlds.py                      # worlds 0 to 199, which choose nothing; run once
+    python experiments/proof_worlds.py --worlds 1000 1072   # others, to try things
+
+    from proof_worlds import World                          # for other experiments
     world = World(1000)
     world.train, world.held_out, world.test, world.truth(scores).dcg
 
@@ -17,9 +21,15 @@ Legend: Q queries, K results of a page, N documents.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+import argparse
+import json
+import platform
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, astuple, dataclass, replace
 from functools import cached_property
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -38,6 +48,7 @@ from unskew.clicks.simulate import (
     simulate,
 )
 from unskew.clicks.simulate.simulation import lay_out
+from unskew.measuring import Judge, LoggedPages, examination_of, places, shown_places
 from unskew.types import Array, Lists, Log
 
 BEHAVIOURS = ("position", "trust", "matrix", "mixture", "individual", "paged")
@@ -62,10 +73,12 @@ class Truth:
     """By click rates at rank 1."""
     flat: float
     """By click rates averaged over ranks."""
+    share: float
+    """DCG over the sum of click rates at rank 1, all pages together."""
 
     def minus(self, other: Truth) -> Truth:
         """The gain over another."""
-        return Truth(self.clicks - other.clicks, self.dcg - other.dcg, self.flat - other.flat)
+        return Truth(*(mine - its for mine, its in zip(astuple(self), astuple(other), strict=True)))
 
 
 class World:
@@ -114,6 +127,11 @@ class World:
         return self._make(2, 1500)
 
     @cached_property
+    def population(self) -> Lists:
+        """What held-out pages are a sample of: the same queries, or many others."""
+        return self.held_lists if self.same_queries else self._make(4, 5000)
+
+    @cached_property
     def train(self) -> Log:
         """Pages to learn from."""
         return self._log(self.lists, 0)
@@ -160,20 +178,19 @@ class World:
         """What the order by scores [N] of documents is worth on held-out (or these) queries; None: as shown."""
         lists = self.held_lists if lists is None else lists
         found = [self._truth_of(lists, scores, week) for week in range(self.weeks)]
-        return Truth(*np.mean([(one.clicks, one.dcg, one.flat) for one in found], axis=0).tolist())
+        clicks, dcg, flat, total = np.mean(found, axis=0).tolist()
+        return Truth(clicks, dcg, flat, dcg / total)
 
-    def _truth_of(self, lists: Lists, scores: Array | None, week: int) -> Truth:
+    def _truth_of(self, lists: Lists, scores: Array | None, week: int) -> tuple[float, ...]:
+        """Clicks, DCG, flat DCG and click rates at rank 1, of a page on average."""
         shown = lay_out(lists, self.logging_scores(lists, week), SHOWN_RESULTS)
         chance = rank_chances(self.people.prepare(lists), shown)  # [Q, K results, K ranks]
         keys = np.arange(SHOWN_RESULTS) if scores is None else -np.append(scores, -np.inf)[shown.rows]
         place = np.argsort(np.argsort(np.broadcast_to(keys, shown.rows.shape), axis=1, kind="stable"), axis=1)
         at_place = np.take_along_axis(chance, place[:, :, None], axis=2)[:, :, 0]
         discount = 1 / np.log2(place + 2.0)
-        return Truth(
-            float(at_place.sum(axis=1).mean()),
-            float((discount * chance[:, :, 0]).sum(axis=1).mean()),
-            float((discount * chance.mean(axis=2)).sum(axis=1).mean()),
-        )
+        values = at_place, discount * chance[:, :, 0], discount * chance.mean(axis=2), chance[:, :, 0]
+        return tuple(float(value.sum(axis=1).mean()) for value in values)
 
 
 def people(behaviour: str, steep: bool) -> Behaviour:
@@ -258,3 +275,106 @@ def _noise(world: World, lists: Lists, number: int) -> Array:
 def _nudged(world: World, lists: Lists) -> Array:
     scores = world.logging_scores(lists)
     return scores + 0.3 * scores.std() * _noise(world, lists, 3)
+
+
+# ---- what is said of them ----
+
+HOLDS = {
+    "direct": ("flat", BEHAVIOURS),
+    "pseudo-inverse": ("clicks", BEHAVIOURS),
+    "ips": ("dcg", ("position", "paged")),
+    "snips": ("share", ("position", "paged")),
+    "item-position": ("clicks", BEHAVIOURS),
+    "dr": ("clicks", ("position", "paged")),
+}
+"""What an estimate means, and the worlds in which what it assumes is true."""
+COVERED = 0.95
+"""Overlap from which item-position speaks of the whole difference."""
+
+
+def judge_world(world: World) -> list[dict[str, Any]]:
+    """Every ranking of a world judged, beside the truth."""
+    pages = LoggedPages.from_log(world.held_out)
+    examination = examination_of(LoggedPages.from_log(world.train))
+    usual, lists = shown_places(pages), world.held_lists
+    shown = world.truth(None, world.population)
+    found = []
+    for name, ranker in rankers(world).items():
+        judge = Judge(examination=examination)
+        judge.add(pages, places(ranker(lists)[world.held_out.row], pages), usual)
+        told = judge.finish()
+        gain = world.truth(ranker(world.population), world.population).minus(shown)
+        found.append(
+            {
+                "world": world.seed,
+                "behaviour": world.behaviour,
+                "pages": world.pages,
+                "shuffled": world.shuffled,
+                "weeks": world.weeks,
+                "ranker": name,
+                "truth": asdict(gain),
+                "relative": gain.dcg / shown.dcg,
+                "verdict": told.verdict,
+                "decided_by": told.decided_by,
+                "estimates": {one.name: (one.difference, one.interval, one.overlap) for one in told.estimates},
+            }
+        )
+    return found
+
+
+def covers(row: dict[str, Any], name: str) -> bool | None:
+    """Whether an interval covers the truth; None where there is none, or its assumption does not hold."""
+    _, interval, overlap = row["estimates"][name]
+    meant, where = HOLDS[name]
+    if interval is None or row["behaviour"] not in where or (name == "item-position" and overlap < COVERED):
+        return None
+    return bool(interval[0] <= row["truth"][meant] <= interval[1])
+
+
+def right(row: dict[str, Any]) -> bool | None:
+    """Whether a verdict has the sign of the true difference in DCG; None where there is none."""
+    if row["verdict"] == "cannot tell":
+        return None
+    return bool((row["verdict"] == "better") == (row["truth"]["dcg"] > 0))
+
+
+def share(values: Iterable[bool | None]) -> str:
+    """How many of those that say something are true."""
+    told = [value for value in values if value is not None]
+    return f"{np.mean(told):.1%} of {len(told)}" if told else "none"
+
+
+def report(rows: list[dict[str, Any]]) -> None:
+    """Print coverage, signs, and how often nobody can tell."""
+    print("\n| estimate | intervals that cover, where it holds |\n|---|---|")
+    for name in HOLDS:
+        print(f"| {name} | {share(covers(row, name) for row in rows)} |")
+    for key in ("shuffled", "pages", "behaviour", "ranker"):
+        print(f"\n| {key} | cannot tell | verdicts with the right sign |\n|---|---|---|")
+        for value in dict.fromkeys(row[key] for row in sorted(rows, key=lambda row: str(row[key]).zfill(8))):
+            some = [row for row in rows if row[key] == value]
+            untold = share(row["verdict"] == "cannot tell" for row in some)
+            print(f"| {value} | {untold} | {share(map(right, some))} |")
+    print(f"\nall: cannot tell {share(row['verdict'] == 'cannot tell' for row in rows)}", end=", ")
+    print(f"right sign {share(map(right, rows))}")
+
+
+def main() -> None:
+    """Judge the worlds and print tables."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--worlds", type=int, nargs=2, default=(WORLDS.start, WORLDS.stop))
+    parser.add_argument("--out", type=Path, help="what was found, one line of JSON for each ranking of a world")
+    asked = parser.parse_args()
+    rows = []
+    for seed in range(*asked.worlds):
+        rows += judge_world(World(seed))
+        print(f"\rworld {seed}", end="", file=sys.stderr, flush=True)
+    if asked.out:
+        asked.out.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    first, end = asked.worlds
+    print(f"{platform.machine()}, Python {platform.python_version()}; worlds {first} to {end - 1}")
+    report(rows)
+
+
+if __name__ == "__main__":
+    main()

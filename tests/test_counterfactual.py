@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -177,9 +179,9 @@ def test_many_clusters_become_buckets_whatever_the_order() -> None:
     rng = np.random.default_rng(0)
     ids, values = rng.integers(0, 10**9, 5000), rng.random((5000, 2))
     one, other = ClusterSums(), ClusterSums()
-    one.add(ids, values)
+    one.add(one.number(ids), values)
     for some in np.array_split(rng.permutation(5000), 7):
-        other.add(ids[some], values[some])
+        other.add(other.number(ids[some]), values[some])
     assert len(one) == len(other) <= MOST
     np.testing.assert_allclose(one.sums, other.sums)
     np.testing.assert_allclose(one.totals, values.sum(axis=0))
@@ -318,3 +320,21 @@ def chance_pages(seed, relevance, pages):
         document=(query[:, None] * ranks + order).ravel(),
         cluster=query,
     )
+
+
+def test_another_library_says_the_same_of_a_bandit_log() -> None:
+    """IPS, self-normalised IPS, doubly robust of the Open Bandit Pipeline: experiments/bandits.py wrote them."""
+    log = json.loads((Path(__file__).parent / "samples" / "bandit.json").read_text())
+    ranks, pages = log["ranks"], len(log["query"])
+    logged = LoggedPages(
+        offsets=np.arange(pages + 1) * ranks,
+        position=np.tile(np.arange(1, ranks + 1), pages),
+        click=np.array(log["click"], float),
+        shuffled=np.zeros(pages * ranks, bool),
+        query=np.array(log["query"]),
+        document=np.arange(pages * ranks),
+        cluster=np.arange(pages),
+        propensity=np.array(log["chance"]),
+    )
+    found = judged(logged, log["place"], examination=RankExamination(np.array(log["theta"]), "file"))
+    assert {name: found[name].new for name in log["obp"]} == pytest.approx(log["obp"], abs=1e-9)

@@ -157,6 +157,13 @@ class Estimator(ABC):
         """What can be read, given the totals of all pages [F]."""
 
 
+def dense(codes: Array) -> Array:
+    """Codes as small numbers; as they are where they are small already."""
+    if codes.max(initial=0) <= 4 * len(codes) + 1000:
+        return codes
+    return np.unique(codes, return_inverse=True)[1]
+
+
 def effective_size(total: float, squares: float) -> float | None:
     """(sum w)^2 / sum w^2; None where nothing is weighed."""
     return float(total**2 / squares) if squares > 0 else None

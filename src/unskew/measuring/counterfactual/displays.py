@@ -1,19 +1,16 @@
-"""Click rates of a document at the ranks where it was shown: the item-position estimator, and doubly robust.
+"""Click rates of a document at the ranks where it was shown: the item-position estimator, and weights for `dr`.
 
 Reference: Li, Abbasi-Yadkori, Kveton, Muthukrishnan, Vinay, Wen, "Offline Evaluation of Ranking Policies with
-Click Models", KDD 2018 (item-position); Dudik, Langford, Li, "Doubly Robust Policy Evaluation and Learning",
-ICML 2011.
+Click Models", KDD 2018.
 
     weight of a display at rank k    w = pi(k | q, d) / p(k | q, d)     pi: share of displays with place k
     item-position                    sum w click / pages
-    dr                               sum over results of r(d, place) + w (click - r(d, k))  / pages
 
 p is the logged chance of the slot, or how often the log shows the document at that rank: w click then adds up to
 displays times the click rate at the place. A result counts in item-position where both rankings put it to ranks
-that the log has; for the others dr takes the model r alone. r is examination by rank times relevance of (query,
-document), learned from all other pages and pulled towards the mean of the query.
+that the log has. The same weights serve the doubly robust estimate (`robust`).
 
-Differences from the papers: places may differ from page to page (what was shown does), so pi is a share and not 0
+Differences from the paper: places may differ from page to page (what was shown does), so pi is a share and not 0
 or 1. Where chances are logged, pages on which nothing was left to chance do not count; what was shown weighs 1.
 
 Legend: P pages, N impressions; a cell is a document of a query at a rank.
@@ -22,19 +19,22 @@ Legend: P pages, N impressions; a cell is a document of a query at a rank.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from unskew.measuring.counterfactual.contract import Estimator, PlacedPages, Reading, effective_size
+from unskew.measuring.counterfactual.contract import Estimator, PlacedPages, Reading, dense, effective_size
+from unskew.measuring.counterfactual.evidence import RankExamination
+from unskew.measuring.counterfactual.robust import robust_values
 from unskew.types import Array
 
-PRIOR = 2.0
-"""Displays at rank 1 that the mean of the query counts for."""
 LEAST_OVERLAP = 0.5
 """Share of the moved results below which the log says nothing of a ranking."""
 LEAST = 20
 """Clicks of some weight below which they say nothing."""
-NEW, OTHER, PAGES, WEIGHT, SQUARES, COVERED, MOVED, CLICKS, DR_NEW, DR_OTHER = range(10)
+NEW, OTHER, PAGES, WEIGHT, SQUARES, COVERED, MOVED, CLICKS, ROBUST = range(9)
+MODELS = 4
+"""Draws of examination that dr is computed with, so that its interval knows of them."""
 
 
 @dataclass(frozen=True)
@@ -99,32 +99,6 @@ def logged_order(part: PlacedPages, place: Array) -> Array:
     return logged
 
 
-def dense(codes: Array) -> Array:
-    """Codes as small numbers; as they are where they are small already."""
-    if codes.max(initial=0) <= 4 * len(codes) + 1000:
-        return codes
-    return np.unique(codes, return_inverse=True)[1]
-
-
-def query_model(part: PlacedPages, theta: Array) -> Array:
-    """Relevance of every result [N] on the scale of rank 1, from all other pages, given examination theta [N].
-
-    (clicks + PRIOR m) / (theta + PRIOR) over the document's other displays; m is clicks / theta of the query's.
-    """
-    pages = part.pages
-    document, query = dense(pages.document), dense(pages.query)
-    click, seen = (
-        np.bincount(document, weights=each)[document] - each for each in (pages.click, theta)
-    )  # without this page
-    of_query = []
-    for each in (pages.click, theta):
-        own = pages.per_page(each)
-        of_query.append((np.bincount(query, weights=own)[query] - own)[pages.page])
-    mean = of_query[0] / np.maximum(of_query[1], 1e-9)
-    relevance: Array = (click + PRIOR * mean) / (seen + PRIOR)
-    return relevance
-
-
 class ByDisplay(Estimator):
     """Click rates of documents at ranks."""
 
@@ -150,23 +124,28 @@ class ByDisplay(Estimator):
             part.by_cluster(pages.click * (by_new > 0)),
         ]
         weights = (shown.weights(new, has_new, logged[0]), shown.weights(other, has_other, logged[1]))
-        robust = self._robust(part, shown.used, weights)
-        return np.stack([*sums, *(part.by_cluster(value) for value in robust)], axis=1)
+        for curve in self.curves:
+            values = robust_values(part, curve, (has_new, has_other), weights, self.asked.clip)
+            sums += [part.by_cluster(np.where(shown.used, value, 0.0)) for value in values]
+        return np.stack(sums, axis=1)
 
-    def _robust(self, part: PlacedPages, used: Array, weights: tuple[Array, Array]) -> list[Array]:
-        """What each result adds to the doubly robust values, [N] each."""
-        given, pages = self.asked.examination, part.pages
+    @cached_property
+    def curves(self) -> list[RankExamination]:
+        """Examination as given, then some of its draws."""
+        given = self.asked.examination
         if given is None:
-            return [np.zeros(len(used))] * 2
-        start = pages.position - part.index
-        theta = given.at(pages.position)
-        relevance = query_model(part, theta)
-        found = []
-        for place, weight in zip((part.new, part.other), weights, strict=True):
-            there = given.at(np.where(place > 0, place, part.index) + start)
-            value = relevance * there + weight * (pages.click - relevance * theta)
-            found.append(np.where(used, value, 0.0))
-        return found
+            return []
+        drawn: Array | list[Array] = [] if given.draws is None else given.draws[:MODELS]
+        return [given, *(RankExamination(theta, given.kind) for theta in drawn)]
+
+    def _robust(self, totals: Array) -> tuple[Array, Array]:
+        """Values of dr: by examination as given, and for draws of clusters by its draws, one after another."""
+        models = len(self.curves) - 1
+        if totals.ndim == 1 or not models:
+            return _per_page(totals, ROBUST, ROBUST + 1)
+        model = 1 + np.arange(len(totals)) % models
+        pages, row = np.where(totals[:, PAGES] > 0, totals[:, PAGES], np.nan), np.arange(len(totals))
+        return totals[row, ROBUST + 2 * model] / pages, totals[row, ROBUST + 2 * model + 1] / pages
 
     def readings(self, totals: Array) -> list[Reading]:
         """Item-position and doubly robust."""
@@ -188,7 +167,7 @@ class ByDisplay(Estimator):
                 assumes="As item-position; where the log lacks a place, a click is examination times relevance.",
                 grounds="examination",
                 unit="clicks a page",
-                values=lambda some: _per_page(some, DR_NEW, DR_OTHER),
+                values=self._robust,
                 count=lambda some: some[..., PAGES],
                 effective=lambda total: effective_size(total[WEIGHT], total[SQUARES]),
                 overlap=_overlap,

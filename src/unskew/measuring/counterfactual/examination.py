@@ -11,11 +11,12 @@ Legend: N impressions, U documents of queries, P ranks, B buckets.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from unskew.diagnosis.harvesting import FEWEST_BUCKETS, all_pairs, draw_buckets
-from unskew.measuring.counterfactual.contract import RANKS, PlacedPages, Question
-from unskew.measuring.counterfactual.displays import dense
+from unskew.measuring.counterfactual.contract import RANKS, PlacedPages, Question, dense
 from unskew.measuring.counterfactual.evidence import RankExamination
 from unskew.measuring.counterfactual.pages import LoggedPages
 from unskew.measuring.counterfactual.sums import ClusterSums, bucket_of
@@ -38,8 +39,8 @@ def from_shuffled(pages: LoggedPages, seed: int = 0) -> RankExamination | None:
     if pages.click[pages.shuffled].sum() < LEAST:
         return None
     place = np.ones(len(pages.position), np.int64)
-    part = PlacedPages(pages, place, place, Question())
     sums = ClusterSums()
+    part = PlacedPages(replace(pages, cluster=sums.number(pages.cluster)), place, place, Question())
     sums.add(part.clusters[0], Weighted(part.asked).add(part))
     groups = rank_groups(sums.totals[SHUFFLED])
     if groups is None:

@@ -10,6 +10,8 @@ are kept (`sums`), so memory does not grow with the log.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from unskew.errors import ConfigError, DataError
@@ -57,6 +59,7 @@ class Judge:
             raise DataError(f"{len(new)} and {len(other)} places for {len(pages.position)} results")
         if not len(pages):
             return
+        pages = replace(pages, cluster=self.sums.number(pages.cluster))
         part = PlacedPages(pages, np.asarray(new), np.asarray(other), self.asked)
         found = [self._sums(number, part) for number in range(len(self.estimators))]
         self.ends = np.cumsum([0, *(sums.shape[1] for sums in found)])

@@ -203,14 +203,23 @@ def _ranked(keys: Array, pages: LoggedPages) -> Array:
     inside = np.arange(width) < pages.sizes[:, None]  # [P, K]
     padded, document = np.full(inside.shape, np.inf), np.full(inside.shape, np.iinfo(np.int64).max)
     padded[inside], document[inside] = np.minimum(keys, np.finfo(float).max), pages.document
-    order = np.argsort(document, axis=1, kind="stable")
-    order = np.take_along_axis(
-        order, np.argsort(np.take_along_axis(padded, order, 1), axis=1, kind="stable"), axis=1
-    )
+    order = _sorted(padded, document)
     table = np.empty(inside.shape, np.int64)
     np.put_along_axis(table, order, np.broadcast_to(np.arange(1, width + 1), order.shape), axis=1)
     place[:] = table[inside]
     return place
+
+
+def _sorted(keys: Array, document: Array) -> Array:
+    """Columns of [P, K] by ascending key, ties by document; only rows with ties are sorted by it."""
+    order: Array = np.argsort(keys, axis=1, kind="stable")
+    ordered = np.take_along_axis(keys, order, axis=1)
+    tied = np.flatnonzero((ordered[:, 1:] == ordered[:, :-1]).any(axis=1))
+    if len(tied):
+        by_document = np.argsort(document[tied], axis=1, kind="stable")
+        again = np.argsort(np.take_along_axis(keys[tied], by_document, axis=1), axis=1, kind="stable")
+        order[tied] = np.take_along_axis(by_document, again, axis=1)
+    return order
 
 
 def _checked_chances(propensity: Array) -> Array:

@@ -33,17 +33,21 @@ class ClusterSums:
         self.sums: Array = np.zeros((0, 0))
         self.folded = False
 
-    def add(self, ids: Array, sums: Array) -> None:
-        """Add the sums [c, F] of clusters [c] int."""
-        if not self.sums.shape[1]:
-            self.sums = np.zeros((0, sums.shape[1]))
-        new = ids.astype(np.int64).view(np.uint64)
-        self._merge(bucket_of(new) if self.folded else new, sums)
-        if not self.folded and len(self.ids) > MOST:
+    def number(self, clusters: Array) -> Array:
+        """What to call clusters [n] int when they are added: as they are, or by bucket once they are many."""
+        named: Array = clusters.astype(np.int64).view(np.uint64)
+        if not self.folded and len(np.union1d(self.ids, named)) > MOST:
             self.folded = True
             old, held = self.ids, self.sums
             self.ids, self.sums = np.zeros(0, np.uint64), np.zeros((0, held.shape[1]))
             self._merge(bucket_of(old), held)
+        return bucket_of(named) if self.folded else named
+
+    def add(self, ids: Array, sums: Array) -> None:
+        """Add the sums [c, F] of clusters [c], as `number` calls them."""
+        if not self.sums.shape[1]:
+            self.sums = np.zeros((0, sums.shape[1]))
+        self._merge(ids, sums)
 
     def _merge(self, ids: Array, sums: Array) -> None:
         every = np.concatenate([self.ids, ids])

@@ -23,8 +23,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from unskew.measuring.counterfactual.contract import Estimator, PlacedPages, Reading, effective_size
-from unskew.measuring.counterfactual.displays import dense
+from unskew.measuring.counterfactual.contract import Estimator, PlacedPages, Reading, dense, effective_size
 from unskew.types import Array
 
 LEAST = 20

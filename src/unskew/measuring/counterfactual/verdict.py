@@ -1,8 +1,9 @@
 """What estimates say together: better, worse or cannot tell, by a rule of a few lines.
 
-1. Random slots decide alone: where the interval of `direct` leaves 0 out, its side is the verdict.
-2. Else two estimates are needed that rest on different grounds (examination by rank; documents shown at several
-   ranks; raw clicks), both with intervals on the same side of 0, and none on the other.
+1. Random slots decide alone: where the interval of `direct` leaves 0 out with a fifth of the risk (99 % where 95 %
+   is asked for), its side is the verdict. With few random pages most of what stands out by less is chance.
+2. Else two estimates are needed that rest on different grounds (random slots; examination by rank; documents shown
+   at several ranks; raw clicks), both with intervals on the same side of 0, and none on the other.
 3. Raw clicks favour the order shown. Their gain counts as one of the two, their loss does not count.
 4. Else nobody can tell, and the sentence says how many shuffled pages would.
 
@@ -18,10 +19,12 @@ import numpy as np
 from scipy.special import ndtr
 
 from unskew.measuring.counterfactual.evidence import Answer, ClickEvidence, GainEstimate
-from unskew.measuring.counterfactual.sums import standard_error
+from unskew.measuring.counterfactual.sums import interval_of, standard_error
 from unskew.types import Array
 
 SIDES: dict[int, Answer] = {1: "better", -1: "worse", 0: "cannot tell"}
+ALONE = 0.2
+"""Share of the risk with which random slots decide alone."""
 DIFFERENT = 0.01
 """p below which two estimates do not agree, shared among all pairs that are compared."""
 POWER = 2.8
@@ -49,7 +52,7 @@ def conclude(
     missing: float | None = None,
 ) -> ClickEvidence:
     """The verdict on estimates, with their differences in every draw [R] each."""
-    side, names = decide(estimates)
+    side, names = decide(estimates, drawn, level)
     needed = None if side or not changed else pages_needed(estimates, drawn, outlook)
     verdict = SIDES[side]
     return ClickEvidence(
@@ -65,11 +68,15 @@ def conclude(
     )
 
 
-def decide(estimates: Sequence[GainEstimate]) -> tuple[int, tuple[str, ...]]:
+def decide(
+    estimates: Sequence[GainEstimate], drawn: Mapping[str, Array], level: float
+) -> tuple[int, tuple[str, ...]]:
     """1, -1 or 0, and the estimates that say so."""
     for one in estimates:
-        if one.name == "direct" and one.sign:
-            return one.sign, (one.name,)
+        if one.name == "direct" and one.sign and one.difference is not None:
+            strict = interval_of(one.difference, drawn["direct"], one.clusters, 1 - ALONE * (1 - level))
+            if strict is not None and (strict[0] > 0 or strict[1] < 0):
+                return one.sign, (one.name,)
     voices = [one for one in estimates if one.sign and not (one.grounds == "shown" and one.sign < 0)]
     if len({one.sign for one in voices}) != 1 or len({one.grounds for one in voices}) < 2:
         return 0, ()
