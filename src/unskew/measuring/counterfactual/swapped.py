@@ -37,7 +37,7 @@ _MIX = tuple(
 class Swapped(Estimator):
     """Clicks on pairs that the log shows in both orders."""
 
-    most = 20_000
+    most = 100_000
 
     def add(self, part: PlacedPages) -> Array:
         """Clicks on preferred results of both, what is covered, clicks and weights."""
