@@ -47,7 +47,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     lists = unskew.make_lists(queries=40, features=5, documents=12, seed=3)
     lists = replace(lists, query_ids=np.array([f"q{at}" for at in range(len(lists))], object))
     log = unskew.simulate(
-        lists, unskew.behaviours.PositionBias(), pages=3000, cutoff=8, randomized=0.1, logger="random", seed=3
+        lists, unskew.behaviours.PositionBias(), pages=3000, cutoff=8, randomized=0.1, logger="random", seed=4
     )
     scores = lists.labels + np.random.default_rng(0).normal(0, 0.3, len(lists.labels))
     unskew.write_log(log, folder / "log.parquet")
