@@ -1,12 +1,13 @@
 """Are the verdicts of a diagnosis right, on worlds that chose no threshold?
 
-    python experiments/verdicts.py --seeds 100 112
-    python experiments/verdicts.py --seeds 0 4 --worlds tuning
+    python experiments/verdicts.py --seeds 300 309
+    python experiments/verdicts.py --seeds 0 4 --worlds tuning --only individual "individual 2"
 
 Thresholds of `diagnosis/verdict.py` were set while looking at the worlds of TUNING; those of SHOWN have other
-curves, strengths, lists, numbers of pages and seeds, and were looked at once. A verdict is right where it says
-what is true of the world; where the log of a world cannot tell, "cannot tell" is right. One that is wrong says
-"present" for "absent" or the reverse; one that only fails to tell is counted by itself.
+curves, strengths, lists, pages, shares of shuffled ones, logging rankers and seeds, and were looked at once.
+A verdict is right where it says what is true of the world; where the log of a world cannot tell, "cannot tell" is
+right. One that is wrong says "present" for "absent" or the reverse; one that only fails to tell is counted by
+itself.
 """
 
 from __future__ import annotations
@@ -52,8 +53,14 @@ class World:
     """What is absent but looks like something that is present: anything but "present" is right."""
     recoverable: str = "yes"
     shuffled: float = 0.5
+    marked: bool = True
+    """Whether the log says which slots were filled at random; else they are swaps like any other."""
     pages: int = 40_000
     queries: int = 300
+    documents: int = 14
+    results: int = 10
+    """Shown of these."""
+    logger: str = "random"
 
 
 PLAIN = ("position",)
@@ -90,31 +97,29 @@ TUNING = {
     ),
     "page 2": World(WholePage(lure=(0.0, 0.3, 0.5), sees=0.5, severity=0.8), ("position", "page")),
     "no swaps 2": World(TrustBias(), (), untold=HIDDEN, recoverable="no", shuffled=0.0, pages=20_000),
-}
-SHOWN = {
-    "unbiased": World(PositionBias(severity=0.0, noise=0.05), (), queries=250),
-    "position": World(PositionBias(curve=tuple(0.85**k for k in range(10)), noise=0.15), PLAIN),
-    "trust": World(
+    "unbiased 3": World(PositionBias(severity=0.0, noise=0.05), (), queries=250),
+    "position 3": World(PositionBias(curve=tuple(0.85**k for k in range(10)), noise=0.15), PLAIN),
+    "trust 3": World(
         TrustBias(irrelevant=tuple(0.55 * value for value in FALLING), severity=0.8),
         ("position", "trust"),
     ),
-    "mixture": World(
+    "mixture 3": World(
         Mixture(ratio=(1.0, 2.0, 1.0, 1.0)),
         ("position", "people"),
         weak=("trust",),
         pages=50_000,
     ),
-    "individual": World(
+    "individual 3": World(
         IndividualBias(severity=1.2, choose="random", seed=9),
         ("position", "documents"),
         hard=("trust",),
     ),
-    "paged": World(
+    "paged 3": World(
         PositionBias(curve=tuple(0.95**k * (1.0, 0.5)[k // 5] for k in range(10))),
         PLAIN,
     ),
-    "page": World(WholePage(lure=(0.0, 0.1, 0.3), sees=0.7, severity=0.6), ("position", "page")),
-    "no swaps": World(
+    "page 3": World(WholePage(lure=(0.0, 0.1, 0.3), sees=0.7, severity=0.6), ("position", "page")),
+    "no swaps 3": World(
         Mixture(),
         ("people",),
         untold=HIDDEN,
@@ -122,6 +127,113 @@ SHOWN = {
         shuffled=0.0,
         pages=30_000,
         queries=400,
+    ),
+    "position 4": World(PositionBias(severity=1.3), PLAIN, shuffled=0.1, marked=False, logger="svm"),
+    "trust 4": World(TrustBias(), ("position", "trust"), shuffled=0.1, marked=False, logger="svm"),
+    "individual 4": World(
+        IndividualBias(severity=0.6, choose="random", seed=3),
+        ("position", "documents"),
+        hard=("trust",),
+        shuffled=0.2,
+        marked=False,
+        logger="svm",
+    ),
+    "position 5": World(
+        PositionBias(page_size=3, next_page=0.4),
+        PLAIN,
+        shuffled=0.25,
+        logger="svm",
+        documents=9,
+        results=6,
+    ),
+    "trust 5": World(TrustBias(severity=0.5), ("position", "trust"), shuffled=0.25, logger="svm", results=6),
+    "individual 5": World(
+        IndividualBias(severity=0.7, choose="random", seed=1),
+        ("position", "documents"),
+        hard=("trust",),
+        shuffled=0.25,
+        logger="svm",
+        documents=20,
+        results=12,
+    ),
+}
+SHOWN = {
+    "unbiased": World(
+        PositionBias(severity=0.0, noise=0.15), (), shuffled=0.3, documents=12, results=8, logger="svm"
+    ),
+    "position": World(
+        PositionBias(curve=tuple(0.8 / (1 + 0.4 * k) for k in range(10))), PLAIN, shuffled=0.2, pages=50_000
+    ),
+    "position, no slot marked": World(
+        PositionBias(severity=0.9, noise=0.2),
+        PLAIN,
+        shuffled=0.15,
+        marked=False,
+        logger="svm",
+        queries=250,
+    ),
+    "trust": World(
+        TrustBias(irrelevant=tuple(0.6 * value**0.9 for value in FALLING), severity=0.9),
+        ("position", "trust"),
+        shuffled=0.4,
+        documents=12,
+        results=8,
+        logger="svm",
+    ),
+    "trust, no slot marked": World(
+        TrustBias(irrelevant=tuple(0.5 * value for value in FALLING), version="published"),
+        ("position", "trust"),
+        shuffled=0.2,
+        marked=False,
+        logger="svm",
+    ),
+    "mixture": World(
+        Mixture(ratio=(1.0, 3.0, 1.0, 2.0)), ("position", "people"), weak=("trust",), queries=200, shuffled=0.6
+    ),
+    "individual": World(
+        IndividualBias(severity=0.6, choose="random", seed=20),
+        ("position", "documents"),
+        hard=("trust",),
+        pages=50_000,
+        queries=350,
+        logger="svm",
+    ),
+    "individual, steep": World(
+        IndividualBias(severity=1.1, choose="random", seed=15),
+        ("position", "documents"),
+        hard=("trust",),
+        shuffled=0.7,
+    ),
+    "paged": World(
+        PositionBias(curve=(0.9, 0.7, 0.55, 0.45), page_size=4, next_page=0.6),
+        PLAIN,
+        documents=16,
+        results=12,
+        shuffled=0.35,
+    ),
+    "page": World(
+        WholePage(lure=(0.0, 0.2, 0.4), sees=1.0, severity=0.9, start=0.2),
+        ("position", "page"),
+        shuffled=0.3,
+        logger="svm",
+    ),
+    "no swaps": World(
+        TrustBias(irrelevant=tuple(0.4 * value for value in FALLING)),
+        (),
+        untold=HIDDEN,
+        recoverable="no",
+        shuffled=0.0,
+        logger="svm",
+        queries=350,
+    ),
+    "no swaps, unbiased": World(
+        PositionBias(severity=0.0),
+        (),
+        untold=HIDDEN,
+        recoverable="no",
+        shuffled=0.0,
+        pages=25_000,
+        queries=500,
     ),
 }
 
@@ -143,18 +255,20 @@ def expected(world: World) -> dict[str, tuple[str, ...]]:
 
 def found(world: World, seed: int) -> tuple[dict[str, str], str]:
     """What the diagnosis says of a log of this world."""
-    lists = make_lists(queries=world.queries, features=20, documents=14, seed=seed)
+    lists = make_lists(queries=world.queries, features=20, documents=world.documents, seed=seed)
     log = simulate(
         lists,
         world.people,
         pages=world.pages,
-        cutoff=10,
+        cutoff=world.results,
         randomized=world.shuffled,
         seed=seed,
-        logger="random",
+        logger=world.logger,
     )
     coin = np.random.default_rng(seed).integers(0, 2, len(log.row))
     log = replace(log, columns={**log.columns, "serp_coin": np.array(["heads", "tails"])[coin]})
+    if not world.marked:
+        log = replace(log, randomized=None)
     segments = ["serp_coin", *(["serp_media"] if "serp_media" in log.columns else [])]
     with open_tables(log, segments=segments) as tables:
         graph = identify(tables)
@@ -171,10 +285,12 @@ def found(world: World, seed: int) -> tuple[dict[str, str], str]:
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seeds", type=int, nargs=2, default=(100, 112))
+    parser.add_argument("--seeds", type=int, nargs=2, default=(300, 309))
     parser.add_argument("--worlds", choices=("shown", "tuning"), default="shown")
+    parser.add_argument("--only", nargs="*", help="worlds by name; all without it")
     asked = parser.parse_args()
     worlds = SHOWN if asked.worlds == "shown" else TUNING
+    worlds = {name: world for name, world in worlds.items() if not asked.only or name in asked.only}
     total: Counter[str] = Counter()
     print(f"{machine()}; seeds {asked.seeds[0]} to {asked.seeds[1] - 1}\n")
     print("| world | " + " | ".join(BIASES) + " | recoverable | logs with all right |")

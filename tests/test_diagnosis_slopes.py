@@ -99,6 +99,38 @@ def test_pairs_of_one_query_count_as_one_observation() -> None:
     assert tied.error / apart.error == pytest.approx(math.sqrt(2), rel=0.05)
 
 
+def test_the_error_counts_what_else_was_fitted() -> None:
+    """It is that of v in the inverse of all scores' products, every other parameter free."""
+    some = replace(neighbours(0), cluster=np.arange(800))
+    found = slope_spread(some, RANKS)
+    model = SlopeModel(some.shown, some.clicks, strata(some.shown, RANKS), RANKS)
+    score, others = model.scores(model.fit(model.searched()))
+    every = np.column_stack([score, others / np.maximum(others.std(0), 1e-12)])
+    assert found is not None
+    assert found.error == pytest.approx(np.linalg.pinv(every.T @ every, rcond=1e-14)[0, 0] ** 0.5, rel=0.05)
+    assert found.error > 1.5 / math.sqrt(score @ score)
+
+
+def neighbours(seed: int, pairs: int = 800) -> SwapPairs:
+    """Pairs that a good ranker showed at a rank of their own, and a few times at the next; one curve for all."""
+    rng = np.random.default_rng(seed)
+    worth = np.sort(rng.beta(1.0, 2.0, pairs))[::-1]
+    own = np.clip(np.arange(pairs) * 6 / pairs + rng.normal(0, 0.3, pairs), 0, 5).astype(int)
+    shown = np.zeros((pairs, len(RANKS)))
+    shown[np.arange(pairs), own] = 12
+    shown[np.arange(pairs), np.where(own < 5, own + 1, 4)] = 3
+    clicks = rng.binomial(shown.astype(int), 0.6 * worth[:, None] * THETA).astype(float)
+    return SwapPairs(shown, clicks, np.arange(pairs) // 10, pairs // 10)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_swaps_of_neighbours_by_a_good_ranker_are_not_taken_for_documents_that_differ(seed: int) -> None:
+    found = slope_spread(neighbours(seed), RANKS)
+    assert found is not None
+    assert found.value < 2 * found.error
+    assert found.value + 1.96 * found.error > 0.05  # nor can they rule it out
+
+
 def test_few_pairs_or_a_rank_without_clicks_tell_nothing() -> None:
     some = drawn(0.5, pairs=100)
     assert slope_spread(some.take(np.arange(49)), RANKS) is None

@@ -287,16 +287,3 @@ def test_features_tell_the_rank_of_a_ranker_and_not_of_shuffled_pages():
     assert mixed.r2 < 0.1
     assert abs(mixed.correlation) < 0.2
     assert rank_by_features(ranked.take(np.arange(3))).reason
-
-
-def test_ten_rows_and_one_rank_tell_nothing():
-    few = table([(page, 1, page % 2, 1 + (page + page // 2) % 2, 1) for page in range(10)])
-    one = table([(page, page % 3, 1, 1, page % 2) for page in range(600)])
-    for rows in (few, one):
-        with open_tables(rows) as tables:
-            graph, parts = identify(tables), [part(tables) for part in (click_matrix, trust, factors, together)]
-        assert all(part.reason for part in (graph, *parts))
-        assert set(graph.examination) == {None}
-        said = verdicts(graph, *parts)
-        assert {one.state for one in said} == {"cannot tell"}
-        assert conclude(said, graph).recoverable == "no"

@@ -8,13 +8,18 @@ learn, if features do not tell the rank; clicks alone do not say so.)
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from unskew.diagnosis.identify import Identifiability
-from unskew.diagnosis.verdict import State, Verdict, swaps_of
+from unskew.diagnosis.advice import swaps_of
+from unskew.diagnosis.identify import LEAST_CLICKS, Identifiability
+from unskew.diagnosis.verdict import State, Verdict
 
+HOLDS: Mapping[bool | None, str] = {True: "", False: "do not", None: "are not told"}
+"""What is said of methods whose assumptions hold, do not, or are not told."""
 Answer = Literal["yes", "no", "cannot tell"]
+NAIVE = ("position", "documents", "trust", "page")
 CURVE = "clicks are examination times relevance, and the curve of examination is known"
 TWO_TOWERS = "clicks are examination by rank times relevance, and features do not tell the rank"
 
@@ -50,7 +55,29 @@ def conclude(found: tuple[Verdict, ...], identifiability: Identifiability) -> Co
     """Whether relevance can be recovered, whose assumptions hold, and what to do next."""
     state = {one.key: one.state for one in found}
     recoverable, why = _recoverable(state, identifiability)
-    return Conclusion(recoverable, why, _methods(state, identifiability), _next(found, state, identifiability))
+    methods = _methods(state, identifiability)
+    steps = (*_next(found, state, identifiability), methods_said(methods))
+    return Conclusion(recoverable, why, methods, tuple(step for step in steps if step))
+
+
+def methods_said(methods: tuple[Fitness, ...]) -> str:
+    """Whose assumptions hold here, in words; nothing where that is told of none.
+
+    >>> methods_said((Fitness(("ipw",), True, ""), Fitness(("dla", "pal"), None, "")))
+    'choose among methods whose assumptions hold here: ipw; those of dla and pal are not told'
+    """
+    names = {holds: [name for one in methods if one.holds is holds for name in one.methods] for holds in HOLDS}
+    if not names[True] and not names[False]:
+        return ""
+    said = f"choose among methods whose assumptions hold here: {_listed(names[True])}" if names[True] else ""
+    rest = [f"those of {_listed(names[holds])} {how}" for holds, how in HOLDS.items() if how and names[holds]]
+    if not said:
+        return f"no method's assumptions are known to hold here; {rest[0]}"
+    return "; ".join(part for part in (said, ", ".join(rest)) if part)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def _recoverable(state: dict[str, State], graph: Identifiability) -> tuple[Answer, str]:
@@ -58,17 +85,43 @@ def _recoverable(state: dict[str, State], graph: Identifiability) -> tuple[Answe
         return "yes", "clicks do not depend on the rank: click rates are relevance but for chance"
     if graph.flat is None:
         why = graph.reason or "no two ranks can be compared"
+        if graph.pairs and graph.clicks < LEAST_CLICKS:
+            return "cannot tell", f"{why} before the rank can be told from relevance"
         return "no", f"{why}: what is due to the rank and what to relevance cannot be told apart by clicks"
     if not graph.connected:
-        parts = " and ".join(_ranks(part) for part in graph.components)
-        return "cannot tell", f"ranks {parts} are not linked: relevance is told within these only"
+        return "cannot tell", f"{linked(graph.components)}: relevance is told among linked ranks only"
     if state["position"] == "cannot tell":
         return "cannot tell", "swaps are too few to tell the curve of examination"
     return "yes", "every rank is linked to rank 1 by documents that one query saw at both"
 
 
-def _ranks(part: tuple[int, ...]) -> str:
-    return str(part[0]) if len(part) == 1 else f"{part[0]} to {part[-1]}"
+def linked(parts: tuple[tuple[int, ...], ...]) -> str:
+    """Which ranks hang together, in words.
+
+    >>> linked(((1, 2, 3), (5, 6), (4,), (7,)))
+    'ranks 1 to 3 are linked with each other, ranks 5 and 6 with each other, ranks 4 and 7 with none'
+    """
+    together = [f"{_ranks(part)} are linked with each other" for part in parts if len(part) > 1]
+    together[1:] = [part.replace("are linked ", "") for part in together[1:]]
+    alone = tuple(sorted(part[0] for part in parts if len(part) == 1))
+    none = "with none" if together else "is linked with none" if len(alone) == 1 else "are linked with none"
+    return ", ".join([*together, *([f"{_ranks(alone)} {none}"] if alone else [])])
+
+
+def _ranks(ranks: tuple[int, ...]) -> str:
+    """Ranks in words, those that follow each other as one.
+
+    >>> _ranks((1, 2, 3, 4, 7, 9, 10)), _ranks((3, 4)), _ranks((8,))
+    ('ranks 1 to 4, 7, 9 and 10', 'ranks 3 and 4', 'rank 8')
+    """
+    runs: list[list[int]] = []
+    for rank in ranks:
+        if runs and runs[-1][-1] == rank - 1:
+            runs[-1].append(rank)
+        else:
+            runs.append([rank])
+    words = [word for run in runs for word in ([f"{run[0]} to {run[-1]}"] if len(run) > 2 else map(str, run))]
+    return f"rank{'s' if len(ranks) > 1 else ''} {_listed(words)}"
 
 
 def _methods(state: dict[str, State], graph: Identifiability) -> tuple[Fitness, ...]:
@@ -80,7 +133,7 @@ def _methods(state: dict[str, State], graph: Identifiability) -> tuple[Fitness, 
     simple = absent("trust", "documents", "page")
     people = None if state["people"] == "cannot tell" else state["people"] == "present"
     return (
-        Fitness(("naive",), absent("position", "trust", "page"), "nothing but relevance decides over clicks"),
+        Fitness(("naive",), absent(*NAIVE), "nothing but relevance decides over clicks"),
         Fitness(("ipw",), simple if curve else False, CURVE),
         Fitness(("dla", "regression_em", "pair_debias", "additive", "pal"), simple, TWO_TOWERS),
         Fitness(

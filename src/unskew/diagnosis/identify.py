@@ -97,6 +97,8 @@ def identify(tables: LogTables, *, precision: float = PRECISION, features: Any =
     pairs = _widened(read_pairs(tables, equal=equal), ranks)
     clicks = int(pairs.clicks.sum())
     plan, unplanned = plan_swaps(np.zeros((ranks, ranks)), rates, pages, queries, precision)
+    if tables.facts["clicks"] < LEAST_CLICKS:
+        plan, unplanned = None, f"{tables.facts['clicks']} clicks do not tell how many pages swaps need"
     nothing = Identifiability(
         ranks=ranks, pairs=len(pairs), clicks=clicks, share=pairs.share,
         components=tuple((k + 1,) for k in range(ranks)), links=(), drawn=0, weak=(), examination=(None,) * ranks,

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from unskew.diagnosis.conclusion import Conclusion, Fitness
+from unskew.diagnosis.conclusion import Conclusion, Fitness, methods_said
 from unskew.diagnosis.featured import FeaturedRows, rows_of_log
 from unskew.types import Array, Log
 
@@ -101,7 +101,8 @@ def with_features(conclusion: Conclusion, ordering: RankByFeatures) -> Conclusio
         _doubted(each, told, None if connected else False) if TWO_TOWERS in each.methods else each
         for each in conclusion.methods
     )
-    return replace(conclusion, methods=methods, next=(*conclusion.next, step))
+    steps = [each for each in conclusion.next if each != methods_said(conclusion.methods)]
+    return replace(conclusion, methods=methods, next=(*steps, step, methods_said(methods)))
 
 
 def _doubted(fitness: Fitness, told: str, holds: bool | None) -> Fitness:

@@ -11,7 +11,7 @@ to click make it positive too, as who came far clicks far down: τ alone does no
 
 Only results that were seen at least twice at one rank count. Errors leave out a part of the queries at a time.
 
-Legend: S pages, K ranks.
+Legend: S pages, K ranks, those that the log has, at most ten.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def together(tables: LogTables) -> CoClicks:
     click = table["click"].to_numpy().astype(float)
     shown, clicks = np.bincount(cell), np.bincount(cell, click)
     pages = int(page.max(initial=-1)) + 1
-    left = np.zeros((pages, RANKS))
+    left = np.zeros((pages, int(rank.max(initial=0)) + 1))
     known = shown[cell] > 1
     left[page[known], rank[known]] = (click - clicks[cell] / shown[cell])[known]
     owner = np.zeros(pages, np.int64)
@@ -100,8 +100,9 @@ def _summed(left: Array, owner: Array) -> CoClicks:
     group = np.random.default_rng(0).permutation(int(owner.max()) + 1)[owner] % GROUPS
     parts = np.stack([left[group == one].T @ left[group == one] for one in np.unique(group)])
     total = parts.sum(0)
-    half = np.arange(RANKS) >= RANKS // 2
-    where = {"lower": np.triu(np.outer(half, half), 1), "all": np.triu(np.ones((RANKS, RANKS), bool), 1)}
+    ranks = left.shape[1]
+    half = np.arange(ranks) >= ranks // 2
+    where = {"lower": np.triu(np.outer(half, half), 1), "all": np.triu(np.ones((ranks, ranks), bool), 1)}
     means, errors = {}, {}
     for name, some in where.items():
         means[name] = mean_tau(total, some)

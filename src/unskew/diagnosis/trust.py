@@ -19,6 +19,7 @@ Legend: P pairs, K ranks.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
+from math import ceil
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 GROUPS = 50
 """Parts that are left out, one at a time."""
+ONE_ONLY = "the log has one rank only"
 LEAST_CLICKS = 500
 """Clicks in random slots below which nothing is said of trust; on swapped documents, of these."""
 LEAST_RANKS = 4
@@ -68,6 +70,8 @@ class TrustFit:
     documents_error: float | None = None
     shuffled_pages: int = 0
     """Pages of random slots that were looked at, about."""
+    least_pages: int | None = None
+    """Shuffled pages that would have the clicks that are needed, by clicks of a page here; None where few tell."""
     reason: str | None = None
     """Why there is no fit."""
     documents_reason: str | None = None
@@ -80,19 +84,36 @@ class TrustFit:
 
 def trust(tables: LogTables) -> TrustFit:
     """The affine click model of a log, from its random slots, and how much documents differ, from its swaps."""
+    if tables.facts["ranks"] < 2:
+        return replace(_nothing(0, ONE_ONLY), documents_reason=ONE_ONLY)
     pairs = read_pairs(tables, shuffled=True)
-    found = _by_random_slots(pairs)
+    found = _by_random_slots(pairs, marked=tables.shuffled != "none")
     spread, reason = _by_document(read_pairs(tables))
     value, error = (None, None) if spread is None else spread
     pages = round(float(pairs.shown.sum(0).max(initial=0.0)) / pairs.share)  # each shows one result at a rank
-    return replace(found, documents=value, documents_error=error, documents_reason=reason, shuffled_pages=pages)
+    return replace(
+        found, documents=value, documents_error=error, documents_reason=reason, shuffled_pages=pages,
+        least_pages=_least_pages(**{name: tables.facts[name] for name in ("clicks", "pages", "queries")}),
+    )  # fmt: skip
 
 
-def _by_random_slots(pairs: SwapPairs) -> TrustFit:
+def _least_pages(clicks: int, pages: int, queries: int) -> int | None:
+    """Shuffled pages that would have the clicks that are needed on queries seen again.
+
+    >>> _least_pages(clicks=400, pages=1000, queries=200), _least_pages(clicks=9, pages=10, queries=1)
+    (1563, None)
+    """
+    if clicks < LEAST_AT_RANK or queries >= pages:
+        return None
+    return ceil(LEAST_CLICKS * pages / clicks / (1 - queries / pages))
+
+
+def _by_random_slots(pairs: SwapPairs, *, marked: bool) -> TrustFit:
     """Curves, or why there are none."""
     clicks = int(pairs.clicks.sum())
     if not len(pairs):
-        return _nothing(clicks, "no slot was filled at random, or no document twice")
+        why = "no document was shown at two ranks in random slots" if marked else "no slot is marked as random"
+        return _nothing(clicks, why)
     if clicks < LEAST_CLICKS:
         return _nothing(clicks, f"random slots have {clicks} clicks; at least {LEAST_CLICKS} are needed")
     enough = pairs.clicks.sum(0) >= LEAST_AT_RANK
@@ -117,7 +138,7 @@ def _by_document(pairs: SwapPairs) -> tuple[SlopeSpread | None, str | None]:
         few = f"documents shown at several ranks have {LEAST_AT_RANK} clicks at {len(ranks)} ranks"
         return None, f"{few}; {LEAST_RANKS} ranks are needed"
     spread = slope_spread(replace(pairs, shown=pairs.shown[:, ranks], clicks=pairs.clicks[:, ranks]), ranks + 1)
-    return spread, None if spread else "too few documents were shown at several ranks"
+    return spread, None if spread else "documents shown at several ranks are too few, or clicked alike"
 
 
 def _nothing(clicks: int, reason: str) -> TrustFit:

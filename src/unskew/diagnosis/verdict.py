@@ -13,8 +13,8 @@ The rules, with p the chance of such numbers without the bias and intervals of 9
                  not told where documents differ in their curves, as these look like trust
     page         present: a column changes clicks by a tenth, or how fast they fall by 0.1, p < 0.01 corrected
                  absent: every column's intervals lie within a quarter, and a slope's within 0.2
-    people       present: clicks of one page hang together in its lower half, by more than 3.5 standard errors
-                 absent: the interval of τ ends below 0.02
+    people       present: clicks of one page hang together, in its lower half or on all of it, by more than 3.5
+                 standard errors; absent: both intervals of τ end below 0.02
 
 Everything else is "cannot tell". The numbers were chosen on some simulated worlds and tried on others:
 docs/records/verdicts.md.
@@ -26,11 +26,12 @@ from dataclasses import asdict, dataclass
 from math import log, sqrt
 from typing import Any, Literal
 
+from unskew.diagnosis.advice import LOOKS, about, shuffle_more, shuffle_some, swaps_of
 from unskew.diagnosis.factors import FactorEffect, FactorEffects
 from unskew.diagnosis.identify import Identifiability
 from unskew.diagnosis.matrix import RateMatrix
 from unskew.diagnosis.together import CoClicks
-from unskew.diagnosis.trust import TrustFit
+from unskew.diagnosis.trust import ONE_ONLY, TrustFit
 
 State = Literal["present", "absent", "cannot tell"]
 BIASES = {
@@ -109,20 +110,9 @@ def _position(found: Identifiability) -> Verdict:
     return _verdict("position", "cannot tell", said, swaps_of(found))
 
 
-def swaps_of(found: Identifiability) -> str:
-    """Which swaps, or how many pages would tell."""
-    if found.plan is None or not found.plan.swaps:
-        return "collect more pages, some of them shuffled"
-    shuffled = found.plan.shuffled_pages
-    several = f", or shuffle {shuffled:,} pages" if shuffled else ""
-    return f"swap neighbouring results on {found.plan.pages:,} pages as the plan says{several}"
-
-
 def _documents(found: TrustFit) -> Verdict:
     if found.documents is None or found.documents_error is None:
-        return _verdict(
-            "documents", "cannot tell", _sentence(found.documents_reason), "shuffle some pages, or swap neighbours"
-        )
+        return _verdict("documents", "cannot tell", _sentence(found.documents_reason), shuffle_some(found))
     value, error = found.documents, found.documents_error
     low, middle, high = (sqrt(max(value + side * 1.96 * error, 0.0)) for side in (-1, 0, 1))
     said = (
@@ -133,27 +123,9 @@ def _documents(found: TrustFit) -> Verdict:
         return _verdict("documents", "present", said, "use a method with a bias by document, such as lbd")
     if value + 1.96 * error < 0.05:
         return _verdict("documents", "absent", said, "one curve for all documents will do")
-    return _verdict("documents", "cannot tell", said, _more(found.shuffled_pages, error, 0.0125, "that variance"))
-
-
-def _more(shuffled: int, error: float, wanted: float, what: str) -> str:
-    """How many pages would bring an error down; it falls with the root of their number."""
-    times = (error / wanted) ** 2
-    if times <= 1:
-        return "collect more pages, some of them shuffled: this is near the line"
-    aim = f"for a standard error of {wanted:g} of {what}, which has {error:.2g} now"
-    if not shuffled:
-        return f"collect {times:.1f} times as many pages, or shuffle some, {aim}"
-    return f"shuffle about {_about((times - 1) * shuffled)} more pages {aim}"
-
-
-def _about(number: float) -> str:
-    """A number of pages, of two digits that count.
-
-    >>> _about(12_345.6), _about(7.0)
-    ('12,000', '7')
-    """
-    return f"{int(float(f'{number:.2g}')):,}"
+    return _verdict(
+        "documents", "cannot tell", said, shuffle_more(found.shuffled_pages, error, 0.0125, "that variance")
+    )
 
 
 def _trust(found: TrustFit, matrix: RateMatrix, documents: Verdict) -> Verdict:
@@ -161,7 +133,7 @@ def _trust(found: TrustFit, matrix: RateMatrix, documents: Verdict) -> Verdict:
         said = "documents differ in their curves, which looks like trust in the top"
         return _verdict("trust", "cannot tell", said, "settle the bias by document first")
     if found.slope is None or found.slope_error is None:
-        return _trust_by_levels(matrix, found.reason, documents)
+        return _trust_by_levels(matrix, found, documents)
     slope, error = found.slope, found.slope_error
     said = (
         f"in random slots a click at rank {found.ranks} tells {found.informative[-1]:.2f} times as much of the "
@@ -171,7 +143,7 @@ def _trust(found: TrustFit, matrix: RateMatrix, documents: Verdict) -> Verdict:
         return _trusted(said, documents)
     if slope + 1.96 * error < 0.15:
         return _verdict("trust", "absent", said, "examination times relevance will do")
-    return _verdict("trust", "cannot tell", said, _more(found.shuffled_pages, error, 0.04, "that growth"))
+    return _verdict("trust", "cannot tell", said, shuffle_more(found.shuffled_pages, error, 0.04, "that growth"))
 
 
 def _trusted(said: str, documents: Verdict) -> Verdict:
@@ -182,11 +154,12 @@ def _trusted(said: str, documents: Verdict) -> Verdict:
     return _verdict("trust", "cannot tell", said, documents.advice)
 
 
-def _trust_by_levels(matrix: RateMatrix, reason: str | None, documents: Verdict) -> Verdict:
+def _trust_by_levels(matrix: RateMatrix, found: TrustFit, documents: Verdict) -> Verdict:
     """By levels of relevance from swaps, where nothing was shuffled."""
     if matrix.p is None or matrix.flatter is None or matrix.flatter_interval is None:
-        why = _sentence(f"{reason or 'no random slots'}; {matrix.reason or 'too few queries'}")
-        return _verdict("trust", "cannot tell", why, "shuffle some pages, or swap more neighbours")
+        reasons = (found.reason or "no random slots", matrix.reason or "too few queries")
+        why = ONE_ONLY if found.reason == ONE_ONLY else "; ".join(reasons)
+        return _verdict("trust", "cannot tell", why, shuffle_some(found))
     low, high = matrix.flatter_interval
     said = (
         f"clicks on documents that are clicked more fall slower with log rank by {matrix.flatter:.2f} "
@@ -196,12 +169,12 @@ def _trust_by_levels(matrix: RateMatrix, reason: str | None, documents: Verdict)
         return _trusted(said, documents)
     if low > -0.15 and high < 0.15 and matrix.p >= SURE:
         return _verdict("trust", "absent", said, "examination times relevance will do")
-    return _verdict("trust", "cannot tell", said, "shuffle some pages")
+    return _verdict("trust", "cannot tell", said, shuffle_some(found))
 
 
 def _page(found: FactorEffects) -> Verdict:
     if not found.factors:
-        return _verdict("page", "cannot tell", _sentence(found.reason), "log what pages look like, and name it")
+        return _verdict("page", "cannot tell", _sentence(found.reason), LOOKS)
     strong = [one for one in found.factors if _matters(one)]
     if strong:
         said = "; ".join(_effect(one) for one in strong)
@@ -224,9 +197,10 @@ def _matters(one: FactorEffect) -> bool:
 
 
 def _harmless(one: FactorEffect) -> bool:
-    """Whether all that a column may do is small."""
-    told = len(one.values) > 1
-    levels = told and all(span is not None and span[0] > 0.8 and span[1] < 1.25 for span in one.interval)
+    """Whether all that a column may do is small, and known."""
+    if len(one.values) < 2 or (one.p is None and one.decay_p is None):
+        return False
+    levels = all(span is not None and span[0] > 0.8 and span[1] < 1.25 for span in one.interval)
     return levels and all(span is not None and span[0] > -0.2 and span[1] < 0.2 for span in one.decay_interval)
 
 
@@ -243,19 +217,24 @@ def _effect(one: FactorEffect) -> str:
 
 
 def _people(found: CoClicks) -> Verdict:
-    if found.lower is None or found.lower_error is None:
+    told = [
+        ("in the lower half of a page", found.lower, found.lower_error),
+        ("on a page", found.all, found.all_error),
+    ]
+    known = [(where, value, error) for where, value, error in told if value is not None and error is not None]
+    if len(known) < len(told):
         reason = found.reason or "too few clicks in the lower half of pages"
         return _verdict("people", "cannot tell", _sentence(reason), "collect pages of repeated queries")
-    value, error = found.lower, found.lower_error
-    said = (
-        f"in the lower half of a page clicks correlate by {value:.3f} ± {1.96 * error:.3f}, given what was shown"
-    )
+    where, value, error = max(known, key=lambda one: one[1] / max(one[2], 1e-12))
+    said = f"{where} clicks correlate by {value:.3f} ± {1.96 * error:.3f}, given what was shown"
     if value > 3.5 * error:
         advice = "several kinds of people, or reading on from click to click: compare click models; mixem"
         return _verdict("people", "present", said, advice)
-    if value + 1.96 * error < 0.02:
+    if all(value + 1.96 * error < 0.02 for _, value, error in known):
         return _verdict("people", "absent", said, "results can be taken one by one")
-    return _verdict("people", "cannot tell", said, "collect more pages of repeated queries")
+    times = (1.96 * max(error for *_, error in known) / 0.02) ** 2
+    aim = f"for an interval of ± 0.02, which takes about {about(max(times, 1.0) * found.pages)} pages"
+    return _verdict("people", "cannot tell", said, f"collect more pages of repeated queries, {aim}")
 
 
 def _sentence(reason: str | None) -> str:
