@@ -24,6 +24,7 @@ from unskew.diagnosis.conclusion import conclude
 from unskew.diagnosis.factors import factors
 from unskew.diagnosis.identify import identify
 from unskew.diagnosis.labels import read_labels
+from unskew.diagnosis.level_sums import LevelSums
 from unskew.diagnosis.matrix import click_matrix, levels_of
 from unskew.diagnosis.ordering import rank_by_features
 from unskew.diagnosis.pairs import SwapPairs, fit_within, rank_design
@@ -185,6 +186,21 @@ def test_levels_from_labels_are_plain_rates():
     assert found.p > 0.01
     assert found.by == "labels"
     assert found.rates[2][0] == pytest.approx(click[(label == 2) & (rank == 1)].mean(), rel=0.02)
+
+
+def test_sums_of_levels_are_the_formulas_and_draws_have_their_means():
+    shown = np.array([[2.0, 1.0], [1.0, 0.0], [1.0, 3.0], [0.0, 0.0]])
+    pairs = SwapPairs(shown, np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 2.0], [0.0, 0.0]]), np.arange(4), 4)
+    cells, clicks = LevelSums.of(pairs, np.array([1, 0, 1, 1]))
+    theta = np.array([1.0, 0.5])
+    due = {0: [1.0, 0.0], 1: [1 * 2 / 2.5 + 2 * 1 / 2.5, 1 * 0.5 / 2.5 + 2 * 1.5 / 2.5]}
+    assert cells.by_level(cells.expected(clicks, theta)).tolist() == [pytest.approx(due[0]), pytest.approx(due[1])]
+    information = due[1][0] - (1 * (2 / 2.5) ** 2 + 2 * (1 / 2.5) ** 2)  # of rank 1, which is all but that of rank 2
+    assert cells.excess(clicks, theta) == pytest.approx((1 - due[1][0]) ** 2 / information)
+    assert cells.rates(clicks, theta)[1, 0] == pytest.approx(3 / (3 + 4 * 0.5) * 1 / due[1][0])
+    rng, chance = np.random.default_rng(0), np.array([0.5, 0.25, 0.75, 0.5, 0.2])
+    drawn = np.mean([cells.draw(chance, rng) for _ in range(4000)], axis=0)
+    assert drawn == pytest.approx(cells.shown * chance, abs=0.05)
 
 
 def test_equal_worth_is_one_level():

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from unskew.diagnosis.level_sums import LevelSums
 from unskew.diagnosis.pairs import SwapPairs, fit_within, rank_design, read_pairs
 from unskew.types import Array
 
@@ -156,19 +157,17 @@ def _tested(pairs: SwapPairs, level: Array, names: tuple[str, ...], by: str, dra
         return _nothing(by, f"fewer than two ranks have {LEAST_AT_RANK} clicks")
     pairs = replace(pairs, shown=pairs.shown[:, kept], clicks=pairs.clicks[:, kept])
     theta = np.exp(np.append(0.0, fit_within(pairs, rank_design(len(kept), np.arange(len(kept)))).b))
-    rates = _rates(pairs, level, theta)
+    cells, clicks = LevelSums.of(pairs, level)
+    rates, observed = cells.rates(clicks, theta), cells.excess(clicks, theta)
     values = np.linalg.svd(rates, compute_uv=False)
-    observed = _excess(pairs, level, theta)
     rng = np.random.default_rng(seed)
-    expected = np.minimum(pairs.shown * theta * _worth(pairs, theta)[:, None], pairs.shown)
-    chance = np.divide(expected, pairs.shown, out=np.zeros_like(expected), where=pairs.shown > 0)
+    chance = np.minimum(cells.expected(clicks, theta) / cells.shown, 1.0)
     drawn, spread = np.zeros(draws), np.zeros((draws, len(values)))
     for number in range(draws):
-        clicks = rng.binomial(pairs.shown.astype(np.int64), chance).astype(float)
-        made = replace(pairs, clicks=clicks)
-        fitted = refitted(made, theta)
-        drawn[number] = _excess(made, level, fitted)
-        spread[number] = np.linalg.svd(_rates(made, level, fitted), compute_uv=False)
+        made = cells.draw(chance, rng)
+        fitted = cells.refitted(made, theta)
+        drawn[number] = cells.excess(made, fitted)
+        spread[number] = np.linalg.svd(cells.rates(made, fitted), compute_uv=False)
     null = np.quantile(spread, 0.95, axis=0)
     flatter, interval = _flatter(pairs, level, len(names), kept)
     width = 1 + int(np.cumprod(values[1:] > null[1:]).sum())
@@ -182,46 +181,6 @@ def _tested(pairs: SwapPairs, level: Array, names: tuple[str, ...], by: str, dra
 
 def _rows(matrix: Array) -> tuple[tuple[float, ...], ...]:
     return tuple(tuple(float(value) for value in row) for row in matrix)
-
-
-def _worth(pairs: SwapPairs, theta: Array) -> Array:
-    """Clicks of every pair over what its ranks let expect, [P]."""
-    worth: Array = pairs.totals / np.maximum(pairs.shown @ theta, 1e-300)
-    return worth
-
-
-def refitted(pairs: SwapPairs, theta: Array, rounds: int = 3) -> Array:
-    """θ of other clicks, from a θ that is near: θ_k = clicks at k / what pairs of this worth would get there."""
-    for _ in range(rounds):
-        theta = pairs.clicks.sum(0) / np.maximum(_worth(pairs, theta) @ pairs.shown, 1e-300)
-        theta = np.maximum(theta, 1e-12) / max(theta[0], 1e-12)
-    return theta
-
-
-def _rates(pairs: SwapPairs, level: Array, theta: Array) -> Array:
-    """Rates of levels, [L, K]: worth of a level times its curve, one step from the curve of all."""
-    worth, count = _worth(pairs, theta), int(level.max()) + 1
-    due = worth[:, None] * pairs.shown * theta
-    rates = np.zeros((count, len(theta)))
-    for one in range(count):
-        some = level == one
-        mean = pairs.clicks[some].sum() / max(float((pairs.shown[some] * theta).sum()), 1e-300)
-        ratio = pairs.clicks[some].sum(0) / np.maximum(due[some].sum(0), 1e-300)
-        rates[one] = mean * theta * np.where(due[some].sum(0) > 0, ratio, 1.0)
-    return rates
-
-
-def _excess(pairs: SwapPairs, level: Array, theta: Array) -> float:
-    """X: residuals of levels over their information."""
-    weight = pairs.shown * theta
-    share = weight / np.maximum(weight.sum(1, keepdims=True), 1e-300)
-    expected, total = share * pairs.totals[:, None], 0.0
-    for one in range(int(level.max()) + 1):
-        some = level == one
-        left = (pairs.clicks[some] - expected[some]).sum(0)
-        information = np.diag(expected[some].sum(0)) - expected[some].T @ share[some]
-        total += float(left @ np.linalg.pinv(information, hermitian=True, rcond=1e-9) @ left)
-    return total
 
 
 def _flatter(
