@@ -195,7 +195,9 @@ def test_sums_of_levels_are_the_formulas_and_draws_have_their_means():
     theta = np.array([1.0, 0.5])
     due = {0: [1.0, 0.0], 1: [1 * 2 / 2.5 + 2 * 1 / 2.5, 1 * 0.5 / 2.5 + 2 * 1.5 / 2.5]}
     assert cells.by_level(cells.expected(clicks, theta)).tolist() == [pytest.approx(due[0]), pytest.approx(due[1])]
-    information = due[1][0] - (1 * (2 / 2.5) ** 2 + 2 * (1 / 2.5) ** 2)  # of rank 1, which is all but that of rank 2
+    information = due[1][0] - (
+        1 * (2 / 2.5) ** 2 + 2 * (1 / 2.5) ** 2
+    )  # of rank 1, which is all but that of rank 2
     assert cells.excess(clicks, theta) == pytest.approx((1 - due[1][0]) ** 2 / information)
     assert cells.rates(clicks, theta)[1, 0] == pytest.approx(3 / (3 + 4 * 0.5) * 1 / due[1][0])
     rng, chance = np.random.default_rng(0), np.array([0.5, 0.25, 0.75, 0.5, 0.2])

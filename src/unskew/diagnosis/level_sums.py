@@ -1,8 +1,8 @@
-"""Clicks of levels by rank against what one curve lets expect: the sums behind the click matrix, fast to draw again.
+"""Clicks of levels by rank against what one curve lets expect: the sums behind the click matrix.
 
 With T_p the clicks of a pair, n_pk its displays and θ the curve of all, a pair is worth T_p / Σ_k n_pk θ_k, and at
-rank k m_pk = n_pk θ_k times that is expected of it. Only cells with displays are kept, level after level, so that a
-draw takes a few passes over them.
+rank k m_pk = n_pk θ_k times that is expected of it. Only cells with displays are kept, level after level, so that
+a draw takes a few passes over them.
 
 Legend: C cells, P pairs, L levels, K ranks.
 """
