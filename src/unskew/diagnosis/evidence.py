@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 RANKS = 50
 """Ranks that are looked at; further down next to nothing is clicked."""
-MOST_CELLS = 1_000_000
+MOST_CELLS = 500_000
 """Cells that are looked at; of a larger log those of some queries are, and the share is said."""
 PAIR = ("query_id", "doc_id")
 

@@ -1,10 +1,10 @@
 """Clicks of levels by rank against what one curve lets expect: the sums behind the click matrix.
 
 With T_p the clicks of a pair, n_pk its displays and θ the curve of all, a pair is worth T_p / Σ_k n_pk θ_k, and at
-rank k m_pk = n_pk θ_k times that is expected of it. Only cells with displays are kept, level after level, so that
-a draw takes a few passes over them.
+rank k n_pk θ_k times that is expected of it. Pairs stand level after level, so that sums of levels are products of
+slices, and a draw of all clicks takes a few passes over the table.
 
-Legend: C cells, P pairs, L levels, K ranks.
+Legend: C cells with displays, P pairs, L levels, K ranks.
 """
 
 from __future__ import annotations
@@ -19,91 +19,81 @@ from unskew.types import Array
 
 @dataclass(frozen=True)
 class LevelSums:
-    """Pairs by level as cells with displays, [C] each."""
+    """Pairs by ascending level."""
 
-    pair: Array
-    """From 0, by ascending level."""
-    rank: Array
-    """From 0."""
     shown: Array
-    group: Array
-    """level x K + rank."""
-    first: Array
-    """[P] where the cells of each pair begin."""
+    """[P, K]."""
     bounds: Array
     """[L + 1] where the pairs of each level begin."""
-    ranks: int
+    cells: Array
+    """[C] where displays are, in the table laid out flat."""
+    once: Array
+    """[C] whether there is a single one."""
 
     @classmethod
     def of(cls, pairs: SwapPairs, level: Array) -> tuple[LevelSums, Array]:
-        """The cells of some pairs, and their clicks."""
-        levels = np.arange(int(level.max()) + 2)
+        """The sums of some pairs, and their clicks [P, K] in the same order."""
         order = np.argsort(level, kind="stable")
-        order = order[pairs.shown[order].any(axis=1)]
-        shown, clicks, level = pairs.shown[order], pairs.clicks[order], level[order]
-        pair, rank = np.nonzero(shown)
-        ranks = shown.shape[1]
-        first = np.searchsorted(pair, np.arange(len(shown)))
-        bounds = np.searchsorted(level, levels)
-        cells = cls(pair, rank, shown[pair, rank], level[pair] * ranks + rank, first, bounds, ranks)
-        return cells, clicks[pair, rank]
-
-    @property
-    def levels(self) -> int:
-        """How many levels there are."""
-        return len(self.bounds) - 1
-
-    def totals(self, values: Array) -> Array:
-        """Sums over the cells of each pair, [P]."""
-        added: Array = np.add.reduceat(values, self.first)
-        return added
+        shown, clicks = pairs.shown[order], pairs.clicks[order]
+        bounds = np.searchsorted(level[order], np.arange(int(level.max()) + 2))
+        cells = np.flatnonzero(shown)
+        return cls(shown, bounds, cells, shown.ravel()[cells] == 1), clicks
 
     def by_level(self, values: Array) -> Array:
         """Sums over pairs, [L, K]."""
-        size = self.levels * self.ranks
-        return np.bincount(self.group, values, minlength=size).reshape(self.levels, self.ranks)
+        return np.stack([values[first:last].sum(0) for first, last in self._spans()])
+
+    def worth(self, clicks: Array, theta: Array) -> Array:
+        """Clicks of every pair over what its ranks let expect, [P]."""
+        worth: Array = clicks.sum(1) / np.maximum(self.shown @ theta, 1e-300)
+        return worth
 
     def expected(self, clicks: Array, theta: Array) -> Array:
-        """m: what the curve lets expect of pairs with so many clicks in all, [C]."""
-        weight = self.shown * theta[self.rank]
-        due: Array = weight * (self.totals(clicks) / np.maximum(self.totals(weight), 1e-300))[self.pair]
+        """What the curve lets expect of pairs with so many clicks in all, [P, K]."""
+        due: Array = self.shown * theta * self.worth(clicks, theta)[:, None]
         return due
 
     def refitted(self, clicks: Array, theta: Array, rounds: int = 3) -> Array:
-        """θ of other clicks, from a θ that is near: it grows at k by clicks over what is expected there."""
+        """θ of other clicks, from a θ that is near: θ_k = clicks at k / what pairs of this worth would get there."""
+        got = clicks.sum(0)
         for _ in range(rounds):
-            due = np.bincount(self.rank, self.expected(clicks, theta), minlength=self.ranks)
-            theta = theta * np.bincount(self.rank, clicks, minlength=self.ranks) / np.maximum(due, 1e-300)
+            theta = got / np.maximum(self.worth(clicks, theta) @ self.shown, 1e-300)
             theta = np.maximum(theta, 1e-12) / max(theta[0], 1e-12)
         return theta
 
     def rates(self, clicks: Array, theta: Array) -> Array:
         """Rates of levels, [L, K]: worth of a level times its curve, one step from the curve of all."""
         got, due = self.by_level(clicks), self.by_level(self.expected(clicks, theta))
-        weight = self.by_level(self.shown) @ theta
-        mean = got.sum(1) / np.maximum(weight, 1e-300)
+        mean = got.sum(1) / np.maximum(self.by_level(self.shown) @ theta, 1e-300)
         rates: Array = mean[:, None] * theta * np.where(due > 0, got / np.maximum(due, 1e-300), 1.0)
         return rates
 
     def excess(self, clicks: Array, theta: Array) -> float:
         """X: residuals of levels over their information."""
-        expected, total = self.expected(clicks, theta), 0.0
-        share = np.zeros((len(self.first), self.ranks))
-        weight = self.shown * theta[self.rank]
-        share[self.pair, self.rank] = weight / np.maximum(self.totals(weight), 1e-300)[self.pair]
-        scaled = share * self.totals(clicks)[:, None]
-        left, due = self.by_level(clicks - expected), self.by_level(expected)
-        for one in range(self.levels):
-            own = slice(int(self.bounds[one]), int(self.bounds[one + 1]))
-            information = np.diag(due[one]) - scaled[own].T @ share[own]
+        expected, totals = self.expected(clicks, theta), np.maximum(clicks.sum(1), 1e-300)
+        left, due, total = self.by_level(clicks - expected), self.by_level(expected), 0.0
+        share = expected / totals[:, None]
+        for one, (first, last) in enumerate(self._spans()):
+            information = np.diag(due[one]) - expected[first:last].T @ share[first:last]
             inverse = np.linalg.pinv(information, hermitian=True, rcond=1e-9)
             total += float(left[one] @ inverse @ left[one])
         return total
 
     def draw(self, chance: Array, rng: np.random.Generator) -> Array:
-        """Clicks by chance, [C]; most cells have one display, which needs a single comparison."""
-        clicks = np.zeros(len(chance))
-        once = self.shown == 1
-        clicks[once] = rng.random(int(once.sum())) < chance[once]
-        clicks[~once] = rng.binomial(self.shown[~once].astype(np.int64), chance[~once])
-        return clicks
+        """Clicks by chance [C] of a click on a display, [P, K]; most cells have one, which needs a comparison only."""
+        drawn, several = rng.random(len(chance)) < chance, ~self.once
+        clicks = np.zeros(self.shown.size)
+        clicks[self.cells] = drawn
+        shown = self.shown.ravel()[self.cells[several]].astype(np.int64)
+        clicks[self.cells[several]] = rng.binomial(shown, chance[several])
+        return clicks.reshape(self.shown.shape)
+
+    def chance(self, clicks: Array, theta: Array) -> Array:
+        """How often a display of each cell is clicked by the curve, [C]."""
+        expected, shown = (values.ravel()[self.cells] for values in (self.expected(clicks, theta), self.shown))
+        chance: Array = np.minimum(expected / shown, 1.0)
+        return chance
+
+    def _spans(self) -> list[tuple[int, int]]:
+        """Where the pairs of each level begin and end."""
+        return list(zip(self.bounds[:-1].tolist(), self.bounds[1:].tolist(), strict=True))

@@ -161,7 +161,7 @@ def _tested(pairs: SwapPairs, level: Array, names: tuple[str, ...], by: str, dra
     rates, observed = cells.rates(clicks, theta), cells.excess(clicks, theta)
     values = np.linalg.svd(rates, compute_uv=False)
     rng = np.random.default_rng(seed)
-    chance = np.minimum(cells.expected(clicks, theta) / cells.shown, 1.0)
+    chance = cells.chance(clicks, theta)
     drawn, spread = np.zeros(draws), np.zeros((draws, len(values)))
     for number in range(draws):
         made = cells.draw(chance, rng)
