@@ -1,25 +1,30 @@
 """Diagnosis of 10 million impressions against the bare group-bys that it cannot do without.
 
 The bare side groups the log by (query, document, position) and by page in DuckDB and keeps both tables. Ours is
-`open_tables`, `curves` and `interventions`: checks, the same tables with ranks of clicks and buckets of queries,
-rates, three estimators of examination with their draws and tests. Both take turns, one thread, processor time.
+`unskew.diagnose` without click models: checks, the same tables with ranks of clicks and hashes of queries, click
+rates, examination by three estimators with tests, click matrix, trust, co-clicks, the graph over ranks, verdicts.
+Both take turns, one thread, processor time. `python benchmarks/diagnosis.py spark` does the same on Spark with a
+fifth of the pages, in time by the clock, and compares what both engines found.
 """
 
 from __future__ import annotations
 
+import math
 import resource
 import statistics
+import sys
 import tempfile
+import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from common import Options, Row, Stopwatch, spread, timed
 
-from unskew.diagnosis.curves import curves
-from unskew.diagnosis.interventions import interventions
-from unskew.diagnosis.tables import open_tables
+from unskew.diagnosis.diagnose import Diagnosis, diagnose
 
 MOST, ROOM = 3.0, 4.0
 RANKS, DOCUMENTS = 10, 15
@@ -42,7 +47,7 @@ def diagnosis(options: Options) -> list[Row]:
     ratios = [one.cpu / other.cpu for one, other in zip(times["ours"], times["bare"], strict=True)]
     seconds = {side: statistics.median(each.cpu for each in all_of) for side, all_of in times.items()}
     middle, memory = statistics.median(ratios), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    what = f"curves and interventions, {pages * RANKS / 1e6:.0f} million impressions, over bare group-bys"
+    what = f"a diagnosis of {pages * RANKS / 1e6:.0f} million impressions over bare group-bys"
     measured = f"{middle:.2f} ({seconds['ours']:.1f} s over {seconds['bare']:.1f} s)"
     return [
         Row(what, measured, spread(ratios), f"at most {MOST}", middle <= MOST),
@@ -79,9 +84,7 @@ def named(word: str, codes: np.ndarray, values: int) -> pa.Array:
 
 def ours(path: Path, memory: str | None) -> None:
     """All of it."""
-    with open_tables(path, threads=1, memory=memory) as tables:
-        curves(tables)
-        interventions(tables)
+    diagnose(path, threads=1, memory=memory)
 
 
 def bare(path: Path) -> None:
@@ -93,3 +96,49 @@ def bare(path: Path) -> None:
     for name, query in (("cells", CELLS), ("pages", PAGES)):
         con.execute(f"create temp table {name} as {query.format(log=path)}")
     con.close()
+
+
+def on_spark(pages: int = 200_000) -> None:
+    """Seconds of the whole diagnosis and of the bare group-bys on Spark, and whether DuckDB found the same."""
+    from unskew.clicks.engine.engine import connect
+
+    with tempfile.TemporaryDirectory(prefix="unskew-diagnosis-") as name:
+        path = write(Path(name) / "log.parquet", pages)
+        with connect("spark", threads=1, memory="2GB") as engine:
+            seconds = []
+            for _ in range(3):  # the first turn warms up
+                log, start = engine.read_parquet(path), time.perf_counter()
+                for keys in (["query_id", "doc_id", "position"], ["page_id"]):
+                    engine.count(engine.keep(log.group_by(keys).agg(n=log.count(), c=log.click.sum())))
+                bare_seconds, start = time.perf_counter() - start, time.perf_counter()
+                found = diagnose(path, engine=engine)
+                seconds.append((time.perf_counter() - start, bare_seconds))
+        same = differences(found, diagnose(path, threads=1))
+    for ours_seconds, bare_seconds in seconds:
+        print(f"{ours_seconds:.1f} s over {bare_seconds:.1f} s: {ours_seconds / bare_seconds:.2f}")
+    print("the same numbers as on DuckDB" if not same else f"differs from DuckDB: {same[:5]}")
+
+
+def differences(one: Diagnosis, other: Diagnosis) -> list[str]:
+    """Names of numbers that differ by more than rounding."""
+    return list(_differ("", one.to_dict(), other.to_dict()))
+
+
+def _differ(name: str, one: Any, other: Any) -> Iterator[str]:
+    if isinstance(one, dict) and isinstance(other, dict) and one.keys() == other.keys():
+        for key in one:
+            yield from _differ(f"{name}.{key}", one[key], other[key])
+    elif isinstance(one, list | tuple) and isinstance(other, list | tuple) and len(one) == len(other):
+        for at, (first, second) in enumerate(zip(one, other, strict=True)):
+            yield from _differ(f"{name}[{at}]", first, second)
+    elif isinstance(one, float) and isinstance(other, float):
+        if not math.isclose(one, other, rel_tol=1e-6, abs_tol=1e-9):
+            yield name
+    elif one != other:
+        yield name
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] != ["spark"]:
+        sys.exit("usage: python benchmarks/diagnosis.py spark; DuckDB is a part of `make bench`")
+    on_spark()

@@ -26,12 +26,14 @@ PAGES = {
 }
 
 
-def bucket(query: str) -> int:
+def digits(query: str, first: int) -> int:
     """By hand: three hexadecimal digits of MD5, the first one least."""
-    return (
-        sum(int(digit, 16) * 16**place for place, digit in enumerate(hashlib.md5(query.encode()).hexdigest()[:3]))
-        % 100
-    )
+    told = hashlib.md5(query.encode()).hexdigest()[first : first + 3]
+    return sum(int(digit, 16) * 16**place for place, digit in enumerate(told))
+
+
+def bucket(query: str) -> int:
+    return digits(query, 0) % 100
 
 
 def test_cells_and_pages_are_counted_by_hand(engine: Engine) -> None:
@@ -56,6 +58,9 @@ def test_cells_and_pages_are_counted_by_hand(engine: Engine) -> None:
     assert [pages[page]["shuffled"] for page in (1, 2, 3)] == [False, False, True]
     assert [pages[page]["device"] for page in (1, 2, 3)] == ["phone", "desk", "(missing)"]
     assert {row["query_id"]: row["bucket"] for row in cells.values()} == {query: bucket(query) for query in "qr"}
+    turns = {row["query_id"]: row["turn"] for row in engine.rows(tables.queries)}
+    assert turns == {query: digits(query, 3) for query in "qr"}
+    assert tables.size == 7  # one of them on two devices
     assert tables.shuffled == "some"
     assert tables.facts == {
         "impressions": 8,

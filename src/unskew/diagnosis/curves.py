@@ -213,7 +213,7 @@ def _rates_by(tables: LogTables, by: str | None, ranks: int) -> dict[str, RankRa
 
 def _page_sums(tables: LogTables) -> dict[str, Array]:
     """What pages add up to, by bucket [B]: how many, with clicks, depth, order, and not from rank 1 on."""
-    pages: Any = tables.pages
+    pages: Any = tables.pages.join(tables.queries, "query_id")
     clicked, misses = pages.clicks > 0, pages.results - pages.clicks
     place = pages.clicked_positions - pages.clicks * (pages.first_position - 1)
     # unclicked results above clicked ones, of all pairs of the two

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from unskew import __version__
+from unskew.clicks.engine.engine import Engine
 from unskew.clicks.naming import Columns
 from unskew.clicks.schema import REQUIRED
 from unskew.diagnosis.conclusion import Conclusion, conclude
@@ -93,7 +94,7 @@ def diagnose(
     models: bool = False,
     columns: Columns | None = None,
     feature_columns: Columns | None = None,
-    engine: str = "duckdb",
+    engine: Engine | str = "duckdb",
     seed: int = 0,
     **options: Any,
 ) -> Diagnosis:
@@ -103,7 +104,8 @@ def diagnose(
     `serp` is off, and by the columns that `segments` names, such as the device. With `features`, as `learn` takes
     them, or of a `Log`, which has some, it is told how far they tell the rank. `labels` are a table or file of
     query_id, doc_id and label; those in the log are found. `models` fits click models too. `columns` says theirs
-    for ours, `feature_columns` the same in `features` where it differs; `options` go to the engine.
+    for ours, `feature_columns` the same in `features` where it differs. `engine` is duckdb, spark, or one that is
+    open; `options` go to it.
     """
     fitted = None
     named = _segments(segments)
@@ -116,7 +118,8 @@ def diagnose(
         by_label = None if judged is None else click_matrix(tables, labels=judged, seed=seed)
         ordering = _ordering(tables, source, documents, seed)
     if models:
-        pages = read_pages(source, columns=columns, engine=engine, **options)
+        name = engine if isinstance(engine, str) else engine.name
+        pages = read_pages(source, columns=columns, engine=name, **options)
         fitted = fit_and_compare(pages, seed=seed).to_dict()
     if ordering is not None:
         found["conclusion"] = with_features(found["conclusion"], ordering)

@@ -41,11 +41,12 @@ class LevelSums:
 
     def by_level(self, values: Array) -> Array:
         """Sums over pairs, [L, K]."""
-        return np.stack([values[first:last].sum(0) for first, last in self._spans()])
+        ones = np.ones(len(values))  # products with it take a quarter of the time of sums
+        return np.stack([ones[first:last] @ values[first:last] for first, last in self._spans()])
 
     def worth(self, clicks: Array, theta: Array) -> Array:
         """Clicks of every pair over what its ranks let expect, [P]."""
-        worth: Array = clicks.sum(1) / np.maximum(self.shown @ theta, 1e-300)
+        worth: Array = _totals(clicks) / np.maximum(self.shown @ theta, 1e-300)
         return worth
 
     def expected(self, clicks: Array, theta: Array) -> Array:
@@ -54,8 +55,8 @@ class LevelSums:
         return due
 
     def refitted(self, clicks: Array, theta: Array, rounds: int = 3) -> Array:
-        """θ of other clicks, from a θ that is near: θ_k = clicks at k / what pairs of this worth would get there."""
-        got = clicks.sum(0)
+        """θ of other clicks, from a θ that is near: θ_k = clicks at k / what pairs of this worth would get."""
+        got = np.ones(len(clicks)) @ clicks
         for _ in range(rounds):
             theta = got / np.maximum(self.worth(clicks, theta) @ self.shown, 1e-300)
             theta = np.maximum(theta, 1e-12) / max(theta[0], 1e-12)
@@ -70,7 +71,7 @@ class LevelSums:
 
     def excess(self, clicks: Array, theta: Array) -> float:
         """X: residuals of levels over their information."""
-        expected, totals = self.expected(clicks, theta), np.maximum(clicks.sum(1), 1e-300)
+        expected, totals = self.expected(clicks, theta), np.maximum(_totals(clicks), 1e-300)
         left, due, total = self.by_level(clicks - expected), self.by_level(expected), 0.0
         share = expected / totals[:, None]
         for one, (first, last) in enumerate(self._spans()):
@@ -80,7 +81,7 @@ class LevelSums:
         return total
 
     def draw(self, chance: Array, rng: np.random.Generator) -> Array:
-        """Clicks by chance [C] of a click on a display, [P, K]; most cells have one, which needs a comparison only."""
+        """Clicks by the chance of a click on a display [C], [P, K]; for a single display a comparison will do."""
         drawn, several = rng.random(len(chance)) < chance, ~self.once
         clicks = np.zeros(self.shown.size)
         clicks[self.cells] = drawn
@@ -97,3 +98,9 @@ class LevelSums:
     def _spans(self) -> list[tuple[int, int]]:
         """Where the pairs of each level begin and end."""
         return list(zip(self.bounds[:-1].tolist(), self.bounds[1:].tolist(), strict=True))
+
+
+def _totals(clicks: Array) -> Array:
+    """Clicks of every pair, [P]."""
+    totals: Array = clicks @ np.ones(clicks.shape[1])
+    return totals

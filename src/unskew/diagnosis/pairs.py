@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 RANKS = 20
 """Ranks that are looked at, from the top."""
-MOST_CELLS = 100_000
+MOST_CELLS = 80_000
 """Cells that are looked at; of a larger log those of some queries are, and the share is said."""
 FEW_QUERIES = 20
 """Queries below which errors are added up by pair and not by query."""

@@ -2,7 +2,8 @@
 
     cells   one row per (query_id, doc_id, position, shuffled, segments ...): impressions, clicks, bucket, turn
     pages   one row per page: page_id, query_id, results, clicks, first_position, first_click, last_click,
-            clicked_positions (their sum), shuffled (all of it), segments ..., bucket
+            clicked_positions (their sum), shuffled (all of it), segments ...
+    queries one row per query: bucket, turn
 
 `bucket` is a hash of the query, 0 to 99, the same on every engine: leaving buckets out, or weighing them, is a
 jackknife or a bootstrap over queries without another pass over the log. `turn` is another one, 0 to 4095: those
@@ -82,13 +83,13 @@ class LogTables:
             shuffled=shown.shuffled.all(),
             **{name: shown[name].max() for name in self.segments},
         )
-        return self.engine.keep(counted.mutate(bucket=bucket_of(counted.query_id)))
+        return self.engine.keep(counted)
 
     @cached_property
     def queries(self) -> Table:
         """Every query with its bucket and its turn."""
-        asked = self.pages.select("query_id", "bucket").distinct()
-        return self.engine.keep(asked.mutate(turn=turn_of(asked.query_id)))
+        asked = self.pages.select("query_id").distinct()
+        return self.engine.keep(asked.mutate(bucket=bucket_of(asked.query_id), turn=turn_of(asked.query_id)))
 
     def sample(self, most: int) -> tuple[Any, float]:
         """Cells of so many queries that there are about `most` of them at the most, and the share of queries."""
@@ -98,8 +99,11 @@ class LogTables:
 
     @cached_property
     def size(self) -> int:
-        """How many cells there are."""
-        return self.engine.count(self.cells)
+        """How many cells there are; those that differ by segments, or by shuffling, count once."""
+        split = bool(self.segments) or self.shuffled == "some"
+        return self.engine.count(
+            self.cells.select("query_id", "doc_id", "position").distinct() if split else self.cells
+        )
 
     @cached_property
     def few_queries(self) -> bool:

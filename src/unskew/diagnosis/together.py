@@ -91,7 +91,7 @@ def _fetched(tables: LogTables) -> Any:
     if rows > MOST_IMPRESSIONS:
         queries: Any = tables.queries
         some = queries.filter(queries.turn < max(1, TURNS * MOST_IMPRESSIONS // rows))
-        shown = shown.semi_join(some, "query_id")
+        shown = shown.semi_join(tables.pages.semi_join(some, "query_id"), "page_id")
     return tables.engine.to_arrow(shown.order_by(["query_id", "page_id", "position"]))
 
 
