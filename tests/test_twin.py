@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -53,6 +54,7 @@ def test_the_twin_meets_the_log(twin: Twin, log: Log) -> None:
 
 def test_examination_is_recovered_from_shuffled_pages(twin: Twin) -> None:
     assert (twin.model.name, twin.identified, twin.examination_from) == ("pbm", True, "shuffled pages")
+    assert twin.idle < 0.05
     true = unskew.behaviours.PositionBias().examination(10)
     assert twin.examination() == pytest.approx(true / true[0], abs=0.12)
 
@@ -88,6 +90,25 @@ def test_people_who_read_on_until_satisfied_are_not_position_based(lists: Lists)
     made = unskew.twin(log, models=MODELS)
     assert made.model.name == "dbn"
     assert off(portrait(log), portrait(made.simulate(seed=3)), errors=4) == []
+
+
+def test_pages_at_which_nobody_looks_are_found(log: Log) -> None:
+    silent = (np.random.default_rng(0).random(len(log)) < 0.4)[np.repeat(np.arange(len(log)), log.sizes)]
+    quiet = replace(log, click=np.where(silent, 0, log.click).astype(np.uint8))
+    made = unskew.twin(quiet, models=["pbm"])
+    assert made.idle == pytest.approx(0.4, abs=0.12)
+    true = unskew.behaviours.PositionBias().examination(10)
+    assert made.examination() == pytest.approx(true / true[0], abs=0.15)
+    own, drawn = portrait(quiet), portrait(made.simulate(30_000, seed=5))
+    assert drawn.clicks == pytest.approx(own.clicks, abs=0.02)
+    assert off(own, drawn) == []
+
+
+def test_kinds_of_people_share_the_curve_of_the_log(log: Log) -> None:
+    made = unskew.twin(log, models=["pbm+pbm"])
+    assert made.examination_from == "shuffled pages"
+    true = unskew.behaviours.PositionBias().examination(10)
+    assert made.examination() == pytest.approx(true / true[0], abs=0.15)
 
 
 def test_shuffling_is_as_asked(twin: Twin, log: Log) -> None:

@@ -3,7 +3,8 @@
     pages      drawn from the log's own, with their query, results, order and serp_* columns: so the query mix, its
                tail, how often orders change, page sizes and what stands where are those of the log
     clicks     a click model of (query, document) pairs: the position-based one unless another explains held-out
-               pages clearly better, mixtures among them (several kinds of people)
+               pages clearly better, mixtures among them (several kinds of people); and a share of idle pages,
+               where more have no click than the model expects
     examination   from shuffled pages or documents at several ranks where the log tells it and clicks are
                position-based (`diagnosis.interventions`), moved within its interval to meet the click rates; else
                as the click model has it, and then the twin says what was assumed
@@ -44,6 +45,8 @@ CHUNK = 100_000
 """Pages whose clicks are drawn at a time."""
 KEPT = ("serp_", "policy_id", "logging_score")
 """What begins like this is kept of a logged page."""
+APART = 0.03
+"""Difference of the shares of pages without a click that is told."""
 PROBE = 20_000
 """Pages, at least, that tell how the twin looks."""
 
@@ -60,6 +63,8 @@ class Twin:
     """[N] the model's number of each document of the lists; one past the last for those never shown."""
     relevance: Array
     """[N] of each document of the lists, from 0 to 1."""
+    idle: float
+    """Share of the pages at which nobody looks."""
     examination_from: str
     """What examination by rank comes from."""
     identified: bool
@@ -107,7 +112,8 @@ class Twin:
         number = np.append(self.pair_of_row[np.unique(part.row)], -1)  # padding has -1
         known = replace(pages, pairs=self.model.pairs, pair=number[pages.pair])
         sampled: ClickPages = self.model.sample(known, seed=int(rng.integers(2**31)))
-        return sampled.click[sampled.where].astype(np.uint8)
+        looked = rng.random(len(part)) >= self.idle
+        return np.asarray((sampled.click & looked[:, None])[sampled.where], np.uint8)
 
     def examination(self, ranks: int | None = None) -> Array:
         """How often each rank of the twin is clicked relative to rank 1, were its pages shuffled; by drawing."""
@@ -124,13 +130,17 @@ class Twin:
     def to_dict(self) -> dict[str, Any]:
         """What was fitted, and how the twin looks beside the log; for JSON."""
         log, twin = self.portraits()
+        apart = abs(log.clicks[0] - twin.clicks[0]) > APART
+        empty = f"{log.clicks[0]:.1%} of the pages have no click in the log, {twin.clicks[0]:.1%} in the twin"
+        more = [f"{empty}: people differ in more than the click model knows."] if apart else []
         return {
             "model": self.model.name,
+            "idle_pages": self.idle,
             "examination": [round(float(each), 5) for each in self.examination()],
             "examination_from": self.examination_from,
             "identified": self.identified,
             "examination_in_the_log": list(self.examination_known),
-            "notes": list(self.notes),
+            "notes": [*self.notes, *more],
             "log": log.to_dict(),
             "twin": twin.to_dict(),
             "ranks_off": off(log, twin),
@@ -160,14 +170,14 @@ def twin(
     model, notes = chosen_model(pages, models, seed)
     typical = typical_ranks(shown)
     model, source, identified = examined(model, told, pages, typical)
-    model, relevance, pair_of_row = drawn_relevance(model, pages, shown, typical, seed)
+    model, relevance, pair_of_row, idle = drawn_relevance(model, pages, shown, typical, seed)
     lists = replace(shown.lists, labels=grades(relevance))
     kept = {name: column for name, column in shown.columns.items() if name.startswith(KEPT)}
     layout = replace(shown, lists=lists, columns=kept)
     known = told.chosen.examination if told.chosen is not None else (1.0,)
     if not identified:
         notes.append(f"Examination by rank is not known from this log ({told.reason}): {source}.")
-    return Twin(layout, model, pair_of_row, relevance, source, identified, tuple(known), tuple(notes))
+    return Twin(layout, model, pair_of_row, relevance, idle, source, identified, tuple(known), tuple(notes))
 
 
 def _opened(

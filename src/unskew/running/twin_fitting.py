@@ -21,24 +21,32 @@ from unskew.errors import ConfigError
 from unskew.measuring.cmip import shown_order
 from unskew.types import Array, Lists, Log
 
-MODELS = ("pbm", "ubm", "dbn", "dcm", "pbm+pbm")
+MODELS = ("pbm", "ubm", "dbn", "dcm", "pbm+pbm", "pbm+pbm+pbm")
 """Click models that a twin may have."""
 SIMPLEST = "pbm"
 GRADES = 4
 """The highest grade."""
 ROUNDS = 6
 """Times that attraction and examination are fitted to each other."""
+CALIBRATIONS = 8
+LEAST_IDLE = 0.005
+"""Share of idle pages below which there are none."""
 FEW = 10.0
 """Clicks, or looks, that the log's mean counts for beside those of one rank."""
 
 
 def chosen_model(pages: ClickPages, models: Sequence[str], seed: int) -> tuple[FittedClickModel, list[str]]:
-    """The click model, fitted to all pages: the simplest, unless another is clearly better on held-out ones."""
+    """The click model, fitted to all pages: the simplest, unless another is clearly better on held-out ones.
+
+    Where one query alone was asked nothing says what is clear, and the best is taken.
+    """
     if len(models) == 1:
         name, notes = models[0], list[str]()
     else:
         found = fit_and_compare(pages, models, held_out=0.25, seed=seed)
-        name = SIMPLEST if SIMPLEST in found.level else found.best
+        rows = {row.name: row for row in found.rows}
+        sure = SIMPLEST in rows and rows[SIMPLEST].standard_error is not None
+        name = SIMPLEST if sure and SIMPLEST in found.level else found.best
         how = "no worse than any other" if name == SIMPLEST else "best"
         notes = [f"The click model {name} explains held-out pages {how}."]
     return fit_model(*find_model(name), pages), notes
@@ -47,27 +55,50 @@ def chosen_model(pages: ClickPages, models: Sequence[str], seed: int) -> tuple[F
 def examined(
     model: FittedClickModel, told: Interventions, pages: ClickPages, typical: Array
 ) -> tuple[FittedClickModel, str, bool]:
-    """The model with examination as the log tells it, where the model has one by rank; what it comes from."""
-    if model.name != SIMPLEST:
+    """The model with examination as the log tells it, where the model has one by rank; what it comes from.
+
+    Several kinds of people, each position-based, share the curve and differ in how often they look at all.
+    """
+    if set(model.name.split("+")) != {SIMPLEST}:
         return model, f"the click model {model.name}", told.chosen is not None
     if told.chosen is None:
-        return model, "the curve is that of the click model pbm, which rests on its priors", False
-    theta = np.array(model.parameters["examination"])
-    low, high = _bounds(told.chosen, theta)
-    for rank, value in enumerate(told.chosen.examination[: len(theta)]):
-        theta[rank] = theta[rank] if value is None else value * theta[0]
-    theta = np.clip(theta, low, high)
+        return model, f"the curve is that of the click model {model.name}, which rests on its priors", False
     counts = model.model.prepared(pages).counts(pages.weight)
-    strength = model.assumed["attractiveness"].strength
-    parameters = {**model.parameters, "examination": theta}
+    parameters = dict(model.parameters)
+    bounds = {}
+    for name in _of_kind(parameters, "examination"):
+        parameters[name], bounds[name] = _as_told(told.chosen, np.array(parameters[name]))
     for _ in range(ROUNDS):
         for _ in range(15):  # attraction given examination
-            won, tried = model.model.expect(counts, parameters).counts["attractiveness"]
-            mean = np.append(rank_means(won[:-1], tried[:-1], typical), won.sum() / tried.sum())
-            parameters["attractiveness"] = np.clip((mean * strength + won) / (strength + tried), 1e-5, 1 - 1e-5)
-        parameters["examination"] = np.clip(theta * _short_by(model, parameters, pages), low, high)
-        theta = parameters["examination"]
+            expected = model.model.expect(counts, parameters).counts
+            for name in _of_kind(parameters, "attractiveness"):
+                parameters[name] = _attraction(*expected[name], typical, model.assumed[name].strength)
+        short = _short_by(model, parameters, pages)
+        for name, (low, high) in bounds.items():
+            parameters[name] = np.clip(parameters[name] * short, low, high)
     return replace(model, parameters=parameters), METHODS[told.chosen.method][0], True
+
+
+def _of_kind(parameters: Mapping[str, Array], kind: str) -> list[str]:
+    """Names of parameters of a kind; a mixture has one for each of its models."""
+    return [name for name in parameters if name.split(" ")[-1] == kind]
+
+
+def _attraction(won: Array, tried: Array, typical: Array, strength: float) -> Array:
+    """Posterior mean of attraction, [P + 1]."""
+    mean = np.append(rank_means(won[:-1], tried[:-1], typical), won.sum() / max(float(tried.sum()), 1e-9))
+    return np.asarray(np.clip((mean * strength + won) / (strength + tried), 1e-5, 1 - 1e-5))
+
+
+def _as_told(curve: ExaminationCurve, theta: Array) -> tuple[Array, tuple[Array, Array]]:
+    """Examination as the log tells it, on the scale of a model's, and between what it may lie."""
+    low, high = np.full(len(theta), 1e-4), np.full(len(theta), 1 - 1e-4)
+    top = theta[0]
+    for rank, (value, ends) in enumerate(zip(curve.examination, curve.interval, strict=True)):
+        if rank < len(theta) and value is not None and ends is not None:
+            theta[rank] = value * top
+            low[rank], high[rank] = np.clip(np.array(ends) * top, 1e-4, 1 - 1e-4)
+    return np.clip(theta, low, high), (low, high)
 
 
 def typical_ranks(log: Log) -> Array:
@@ -85,34 +116,38 @@ def rank_means(won: Array, tried: Array, typical: Array) -> Array:
     return np.asarray(np.clip(means[typical], 1e-4, 1 - 1e-4))
 
 
-def calibrated(model: FittedClickModel, pages: ClickPages, typical: Array) -> FittedClickModel:
-    """The model with attraction scaled so that documents usually at one rank are clicked as in the log."""
-    parameters = dict(model.parameters)
-    names = [name for name in parameters if name.endswith("attractiveness")]
+def calibrated(model: FittedClickModel, pages: ClickPages, typical: Array) -> tuple[FittedClickModel, float]:
+    """The model with attraction scaled so that documents usually at one rank are clicked as in the log.
+
+    And the share of pages at which nobody looks: as many pages have no click beyond those that the model expects.
+    """
+    parameters, idle = dict(model.parameters), 0.0
+    names = _of_kind(parameters, "attractiveness")
     group = np.append(typical, 0)[pages.pair][pages.where]
     clicks = np.bincount(group, (pages.click * pages.weight[:, None])[pages.where])
-    for _ in range(3):
+    empty = float(pages.weight @ ~pages.click.any(1)) / pages.total
+    for _ in range(CALIBRATIONS):
         chance = (model.model.marginal(parameters, pages) * pages.weight[:, None])[pages.where]
-        factor = (clicks + FEW) / (np.bincount(group, chance) + FEW)
+        factor = (clicks / (1 - idle) + FEW) / (np.bincount(group, chance) + FEW)
         for name in names:
             scaled = np.clip(parameters[name][:-1] * factor[typical], 1e-5, 1 - 1e-5)
             parameters[name] = np.append(scaled, parameters[name][-1])
-    return replace(model, parameters=parameters)
+        usual = _empty(replace(model, parameters=parameters), pages)
+        idle = float(np.clip((empty - usual) / max(1 - usual, 1e-9), 0, 0.95))
+    return replace(model, parameters=parameters), idle if idle >= LEAST_IDLE else 0.0
 
 
-def _bounds(curve: ExaminationCurve, theta: Array) -> tuple[Array, Array]:
-    """Between what the examination of each rank may lie: its interval in the log, anything where there is none."""
-    low, high = np.full(len(theta), 1e-4), np.full(len(theta), 1 - 1e-4)
-    for rank, ends in enumerate(curve.interval[: len(theta)]):
-        if ends is not None:
-            low[rank], high[rank] = np.clip(np.array(ends) * theta[0], 1e-4, 1 - 1e-4)
-    return low, high
+def _empty(model: FittedClickModel, pages: ClickPages) -> float:
+    """Share of pages that the model expects to have no click."""
+    silent = replace(pages, click=np.zeros_like(pages.click))
+    none = np.where(pages.where, 1 - model.model.conditional(model.parameters, silent), 1.0).prod(1)
+    return float(pages.weight @ none) / pages.total
 
 
 def _short_by(model: FittedClickModel, parameters: Mapping[str, Array], pages: ClickPages) -> Array:
     """Clicks at each rank over those that the model expects, relative to rank 1; 1 where there are too few."""
-    at = np.clip(pages.rank, 1, len(parameters["examination"])) - 1
-    size = len(parameters["examination"])
+    size = len(parameters[_of_kind(parameters, "examination")[0]])
+    at = np.clip(pages.rank, 1, size) - 1
     chance = model.model.marginal(dict(parameters), pages) * pages.weight[:, None]
     expected = np.bincount(at[pages.where], chance[pages.where], minlength=size)
     clicks = added(at, pages.click, pages.weight, size)
@@ -122,8 +157,8 @@ def _short_by(model: FittedClickModel, parameters: Mapping[str, Array], pages: C
 
 def drawn_relevance(
     model: FittedClickModel, pages: ClickPages, log: Log, typical: Array, seed: int
-) -> tuple[FittedClickModel, Array, Array]:
-    """The model with parameters of pairs drawn from their posterior; relevance [N] of all documents."""
+) -> tuple[FittedClickModel, Array, Array, float]:
+    """The model with parameters of pairs drawn from their posterior; relevance [N] of documents; idle pages."""
     rng = np.random.default_rng(seed)
     rows = np.unique(log.row)
     pair_of_row = np.full(len(log.lists.labels), len(rows))
@@ -139,9 +174,9 @@ def drawn_relevance(
         own = _beta(mean[rows] * strength + won[:-1], (1 - mean[rows]) * strength + (tried - won)[:-1], rng)
         parameters[name] = np.append(own, mean.mean())
         unseen[name] = _beta(mean * strength, (1 - mean) * strength, rng)
-    made = calibrated(replace(model, parameters=parameters), pages, typical)
+    made, idle = calibrated(replace(model, parameters=parameters), pages, typical)
     relevance = _relevance(made, unseen, pair_of_row)
-    return made, relevance, pair_of_row
+    return made, relevance, pair_of_row, idle
 
 
 def _relevance(model: FittedClickModel, unseen: Mapping[str, Array], pair_of_row: Array) -> Array:
