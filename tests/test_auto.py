@@ -69,7 +69,7 @@ def test_clicks_by_hand() -> None:
 
 def test_agreement_by_hand() -> None:
     scores = np.array([[3.0, 2, 1, 9, 8, 7], [30, 20, 10, 3, 2, 1], [1, 2, 3, 1, 2, 3]])
-    found = agreement(scores, tiny())
+    found = agreement(scores, tiny(), ~np.eye(3, dtype=bool))
     # the first two are the same but for level and scale, the third the other way round
     centred = np.array([1.0, 0, -1] * 2)
     second = np.array([10.0, 0, -10, 1, 0, -1])
@@ -81,7 +81,7 @@ def test_agreement_by_hand() -> None:
 
 def test_nobody_is_judged_by_what_it_knows_itself() -> None:
     curves = [np.array([1.0, 0.9]), np.array([1.0, 0.1]), None]
-    assert [each[1] for each in of_others(curves, np.array([2]))] == pytest.approx([0.1, 0.9, 0.3])
+    assert [each[1] for each in of_others(curves, ~np.eye(3, dtype=bool), 2)] == pytest.approx([0.1, 0.9, 0.3])
 
 
 def test_few_shuffled_clicks_are_not_asked() -> None:

@@ -62,6 +62,14 @@ def _words(kind: str, severities: Sequence[float]) -> str:
     return kind + (f", severity {' to '.join(f'{end:g}' for end in ends)}" if ends else "")
 
 
+def clicks_of(path: Path | str) -> str:
+    """Clicks of a log that methods were compared on, as far as its files tell who clicked."""
+    how = simulated_by(path)
+    if how is None:
+        return f"Clicks of your log, {path}, no labels: nothing was simulated."
+    return f"Clicks of a simulated log, {path} ({how}), no labels; {NOBODY}."
+
+
 def log_origin(path: Path | str) -> str:
     """Whether a log in a file was simulated, as far as the file tells."""
     how = simulated_by(path)

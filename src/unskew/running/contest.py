@@ -71,22 +71,25 @@ class Ranked:
 class Contest:
     """Adds up what the judges see, one held-out part after another."""
 
-    def __init__(self, names: Sequence[str]) -> None:
+    def __init__(self, names: Sequence[str], kin: Mapping[str, str] | None = None) -> None:
+        """`kin` says whose settings a name is: those of one method do not judge each other."""
         self.names = tuple(names)
+        family = np.array([name if kin is None else kin[name] for name in self.names])
+        self.apart = family[:, None] != family  # [M, M]
         self.sums = {judge: np.zeros((2, len(self.names))) for judge in WEIGHTS}  # what, and out of how much
         self.clicks = self.shuffled = 0
 
     def add(self, log: Log, rankers: Mapping[str, Contestant]) -> None:
         """Pages that these rankers did not learn from, one ranker of each name."""
         scores = np.stack([rankers[name].scores for name in self.names])  # [M, N]
-        self.sums["agreement"] += agreement(scores, log)
+        self.sums["agreement"] += agreement(scores, log, self.apart)
         pages = LoggedPages.from_log(log)
         counts = np.stack([1 / np.log2(1 + places(each[log.row], pages)) for each in scores])  # [M, I]
         curves = [rankers[name].examination for name in self.names]
-        click = pages.click
+        click, ranks = pages.click, int(pages.position.max(initial=1))
         weights = {
             "corrected": np.stack(
-                [click / seen[pages.position - 1] for seen in of_others(curves, pages.position)]
+                [click / seen[pages.position - 1] for seen in of_others(curves, self.apart, ranks)]
             ),
             "raw": np.broadcast_to(click, counts.shape),
             "shuffled": np.broadcast_to(click * pages.shuffled, counts.shape),
@@ -118,6 +121,7 @@ JudgedPages = tuple[LoggedPages, Array, Array | None]
 
 def held_against(parts: Sequence[JudgedPages], level: float = 0.95) -> ClickEvidence:
     """What clicks say of a ranker against another, or against what was shown; examination as the pages tell it."""
+    parts = [part for part in parts if len(part[0])]
     seen = next((found for pages, _, _ in parts if (found := examination_of(pages)) is not None), None)
     judge = Judge(examination=seen)
     for pages, new, other in parts:
@@ -136,8 +140,8 @@ def standing(values: Mapping[str, float]) -> dict[str, float]:
     return dict(zip(values, (below / max(1, len(found) - 1)).tolist(), strict=True))
 
 
-def agreement(scores: Array, log: Log) -> Array:
-    """Sum over documents of the log's queries of z_m times the mean z of the others, and their number, [2, M].
+def agreement(scores: Array, log: Log, apart: Array) -> Array:
+    """Sum over documents of the log's queries of z_m times the mean z of those apart, and their number, [2, M].
 
     z are scores less their mean in the query, of standard deviation 1 over all.
     """
@@ -147,7 +151,7 @@ def agreement(scores: Array, log: Log) -> Array:
     size = np.bincount(query)
     centred = np.stack([one - (np.bincount(query, one) / size)[query] for one in each])
     z = centred / np.maximum(centred.std(axis=1, keepdims=True), 1e-12)
-    others = (z.sum(0) - z) / max(1, len(z) - 1)
+    others = apart @ z / np.maximum(apart.sum(1, keepdims=True), 1)
     return np.stack([(z * others).sum(1), np.full(len(z), float(len(rows)))])
 
 
@@ -159,18 +163,17 @@ def documents_of(lists: Lists, queries: Array) -> tuple[Array, Array]:
     return np.arange(len(query)) - starts[query] + lists.offsets[queries][query], query
 
 
-def of_others(curves: Sequence[Array | None], position: Array) -> list[Array]:
-    """For each ranker the geometric mean of the examination that the others learned, [K]; 1 where nobody did.
+def of_others(curves: Sequence[Array | None], apart: Array, ranks: int) -> list[Array]:
+    """For each ranker the geometric mean of the examination that those apart learned, [K]; 1 where nobody did.
 
-    >>> seen = of_others([np.array([1.0, 0.5]), None, np.array([1.0, 0.125])], np.array([1, 2]))
-    >>> [curve.round(3).tolist() for curve in seen]
+    >>> curves = [np.array([1.0, 0.5]), None, np.array([1.0, 0.125])]
+    >>> [seen.round(3).tolist() for seen in of_others(curves, ~np.eye(3, dtype=bool), 2)]
     [[1.0, 0.125], [1.0, 0.25], [1.0, 0.5]]
     """
-    ranks = int(position.max(initial=1))
     logs = [None if curve is None else np.log(np.maximum(_as_long(curve, ranks), 1 / CLIP)) for curve in curves]
     found = []
-    for index in range(len(curves)):
-        others = [each for place, each in enumerate(logs) if each is not None and place != index]
+    for strangers in apart:
+        others = [each for each, strange in zip(logs, strangers, strict=True) if each is not None and strange]
         found.append(np.exp(np.mean(others, axis=0)) if others else np.ones(ranks))
     return found
 

@@ -49,16 +49,19 @@ def compare(
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Compare methods over behaviours, settings and seeds, and say whether debiasing is worth it."""
+    """Compare methods on simulated clicks or on a real log, and say whether debiasing is worth it."""
     given = passed(locals(), "quiet", "as_json")
     from unskew.studies.compare.compare import compare
+    from unskew.studies.compare.logs.found import LogComparison
+    from unskew.studies.compare.logs.report import log_page
     from unskew.studies.compare.report import comparison_page
 
     def run(tell: Tell | None) -> Done:
         result = compare(**given, tell=tell)
-        verdicts = {behaviour: result.verdict(behaviour) for behaviour in result.behaviours}
-        found = {"out": result.out, "verdicts": verdicts, "notes": result.notes, "cells": result.records()}
-        return comparison_page(result), result.out, "results.parquet", found
+        verdicts, cells = result.verdicts(), result.records()
+        found = {"out": result.out, "verdicts": verdicts, "notes": result.notes, "cells": cells}
+        page = log_page(result) if isinstance(result, LogComparison) else comparison_page(result)
+        return page, result.out, "results.parquet", found
 
     _study(run, force=force, quiet=quiet, as_json=as_json)
 

@@ -77,8 +77,14 @@ class Shared:
     grid: Mapping[str, Any]
 
 
-def read_arms(tables: Sequence[Mapping[str, Any]], shared: Shared) -> list[Arm]:
-    """The arms of a file, with naive and labeled added where it has none, tuned as the methods are."""
+ADDED: Mapping[str, Mapping[str, Any]] = {"naive": {}, "labeled": {"documents": "all"}}
+"""Arms that learn and are added where a file has none, with their settings."""
+
+
+def read_arms(
+    tables: Sequence[Mapping[str, Any]], shared: Shared, added: Sequence[str] = tuple(ADDED)
+) -> list[Arm]:
+    """The arms of a file, with those of ADDED that it lacks, tuned as the methods are."""
     training_of(shared.training, "training")
     if set(shared.grid) - {"training"}:
         raise ConfigError(
@@ -88,9 +94,9 @@ def read_arms(tables: Sequence[Mapping[str, Any]], shared: Shared) -> list[Arm]:
     arms = [_arm(f"methods.{index}", table, shared) for index, table in enumerate(tables)]
     tuned = {how: text for arm in arms for how, text in arm.trainings.items()}
     tuned = tuned or {training_of(shared.training, "training"): ""}
-    for name, extra in (("naive", {}), ("labeled", {"documents": "all"})):
+    for name in added:
         if all(arm.label != name for arm in arms):
-            method = table_of(name, {"name": name, **extra}, METHODS)
+            method = table_of(name, {"name": name, **ADDED[name]}, METHODS)
             points = (Point(method, shared.ranker, how, text, text) for how, text in tuned.items())
             arms.append(Arm(name, tuple(points)))
     return arms

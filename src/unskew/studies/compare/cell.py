@@ -22,6 +22,7 @@ from unskew.studies.compare.config import Asked, CompareData
 from unskew.studies.compare.data import ListParts, read_data
 from unskew.studies.compare.fit import fit
 from unskew.studies.compare.keeping import dumped, hash_of, learned_by
+from unskew.studies.compare.logs.parts import read_log
 from unskew.types import Array, Lists, Log
 
 MEASURED = (
@@ -112,6 +113,7 @@ def simulated(cell: Cell, lists: Lists) -> Log:
 def forget() -> None:
     """Drop lists and logs that were kept, as their files may have changed."""
     read_data.cache_clear()
+    read_log.cache_clear()
     _kept.clear()
     _logged_kept.clear()
 

@@ -16,30 +16,30 @@ anew beside its place, in `NAME.partial`, and takes the place when it is done; t
 
 from __future__ import annotations
 
-import multiprocessing
 import os
-import signal
-from collections.abc import Generator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import closing, nullcontext
+from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from unskew.disk import Ours, complete_folder, is_free, locked, publish, refuse_existing, remove, write_text
-from unskew.errors import ConfigError, RunError
+from unskew.errors import ConfigError
 from unskew.reporting.console import Tell
-from unskew.reporting.origins import simulated_on
+from unskew.reporting.origins import clicks_of, simulated_on
 from unskew.reporting.page import PAGE_FILES
 from unskew.reporting.words import command_line
 from unskew.studies.compare.cell import Cell, forget, has_logging_scores, make_cell
 from unskew.studies.compare.config import Asked, asked_for, read_compare_file
 from unskew.studies.compare.data import ListParts, lists_words, read_data
-from unskew.studies.compare.keeping import Task, read_cell, run_cell
+from unskew.studies.compare.keeping import read_cell
+from unskew.studies.compare.logs.cell import log_cells
+from unskew.studies.compare.logs.found import LogComparison, LogFinding, judged
+from unskew.studies.compare.logs.parts import RealLog, read_log
+from unskew.studies.compare.logs.report import write_log_report
+from unskew.studies.compare.logs.verdict import log_verdict
 from unskew.studies.compare.report import write_report
+from unskew.studies.compare.running import run_missing
 from unskew.studies.compare.table import Comparison, Finding, compared
 
 COMPARE_MARK = "compare.json"
@@ -48,6 +48,7 @@ COMPARISON = Ours(COMPARE_MARK, ("cells/*.json", "cells/*.npy", "results.parquet
 """What lies in the folder of a comparison."""
 STARTED = Ours(COMPARE_MARK, ("*",))
 """A comparison that is gone on with, whatever else lies in its folder."""
+UNRUN = {"status": "failed", "error": "was not run"}
 _MEMORY = 700_000_000  # bytes of a process with torch that has not read anything yet
 
 
@@ -59,17 +60,19 @@ def compare(
     force: bool = False,
     jobs: int | None = None,
     tell: Tell | None = None,
-) -> Comparison:
+) -> Comparison | LogComparison:
     """Run what a compare file asks for and is not there yet, and write tables and report into `out`.
 
     `config` is the file, or its content with paths relative to `base`. Cells that fail are in the result's
-    `failed`; the others are run all the same.
+    `failed`; the others are run all the same. On a real log, `data.log`, nothing is simulated and no label chosen
+    by: the result is a `LogComparison`.
     """
     asked = asked_for(config, Path(base)) if isinstance(config, Mapping) else read_compare_file(Path(config))
     place = Path(os.path.normpath(asked.base / asked.file.out)) if out is None else Path(out)
     refuse_existing(place, force=True, ours=COMPARISON if force else STARTED)
     forget()
-    splits = read_data(asked.file.data, asked.base)
+    data = asked.file.data
+    splits = read_data(data, asked.base) if data.log is None else read_log(data, asked.base)
     workers = _jobs(jobs, asked, splits)
     place.parent.mkdir(parents=True, exist_ok=True)
     again = "" if isinstance(config, Mapping) else command_line("compare", config, out=out, jobs=jobs)
@@ -91,22 +94,36 @@ def working_place(place: Path, force: bool) -> Path:
 
 
 def compared_in(
-    place: Path, asked: Asked, splits: ListParts, jobs: int, tell: Tell | None, command: str = ""
-) -> Comparison:
+    place: Path, asked: Asked, source: ListParts | RealLog, jobs: int, tell: Tell | None, command: str = ""
+) -> Comparison | LogComparison:
     """Run what is missing in a folder, and write what was found."""
     about, folder = asked.file.model_dump_json(indent=2) + "\n", place / "cells"
     with complete_folder(place) if is_free(place) else nullcontext(place) as begun:  # never without its mark
         write_text(begun / COMPARE_MARK, about)
     folder.mkdir(exist_ok=True)
-    cells = grid(asked, splits)
+    if isinstance(source, RealLog):
+        return _on_log(place, asked, source, jobs, tell, command)
+    cells = grid(asked, source)
     run_missing(cells, folder, jobs, tell)
-    unrun = {"status": "failed", "error": "was not run"}
-    found = [Finding(cell, read_cell(folder, cell) or unrun) for cell in cells]
-    notes, labels = notes_on(asked, splits), splits.validation is not None
+    found = [Finding(cell, read_cell(folder, cell) or UNRUN) for cell in cells]
+    notes, labels = notes_on(asked, source), source.validation is not None
     result = compared(place, list(asked.behaviours), found, notes, labels=labels, baselines=asked.baselines)
     origin = simulated_on(asked.behaviours.values(), [lists_words(asked.file.data)])
     result = replace(result, origin=origin, command=command)
     write_report(result)
+    return result
+
+
+def _on_log(place: Path, asked: Asked, log: RealLog, jobs: int, tell: Tell | None, command: str) -> LogComparison:
+    """The same on a real log."""
+    cells, folder = log_cells(asked, log.hash), place / "cells"
+    run_missing(cells, folder, jobs, tell)
+    found = tuple(LogFinding(cell, read_cell(folder, cell) or UNRUN) for cell in cells)
+    chosen, rows = judged(log, asked.seeds, found)
+    origin = clicks_of(asked.base / str(asked.file.data.log))
+    notes = tuple(tuning_notes(asked))
+    result = LogComparison(place, found, chosen, tuple(rows), log_verdict(rows), notes, origin, command)
+    write_log_report(result)
     return result
 
 
@@ -135,6 +152,12 @@ def notes_on(asked: Asked, splits: ListParts) -> list[str]:
     points = [point for arm in asked.arms for point in arm.points]
     if any(point.training.validate_on == "labels" for point in points):
         notes.append("Weights were chosen on labels of the validation lists, which a log alone does not have.")
+    return notes + tuning_notes(asked)
+
+
+def tuning_notes(asked: Asked) -> list[str]:
+    """Which arms were tuned otherwise than the rest."""
+    notes = []
     every = {training for arm in asked.arms for training in arm.trainings}
     fewer = [arm.label for arm in asked.arms if arm.trainings and set(arm.trainings) != every]
     if fewer:
@@ -148,71 +171,18 @@ def notes_on(asked: Asked, splits: ListParts) -> list[str]:
     return notes
 
 
-def run_missing(cells: Sequence[Task], folder: Path, jobs: int, tell: Tell | None = None) -> None:
-    """Run the cells that have no result yet; each keeps its own, so an end half-way loses only the unfinished."""
-    distinct = {cell.key: cell for cell in cells}  # behaviours share the arms that look at no clicks
-    missing = [cell for cell in distinct.values() if (read_cell(folder, cell) or {}).get("status") != "finished"]
-    done = len(distinct) - len(missing)
-    steps = _inline(missing, folder) if jobs == 1 or len(missing) < 2 else _in_processes(missing, folder, jobs)
-    with closing(steps):
-        for finished, running in steps:
-            done += finished
-            if tell is not None:
-                tell(done, len(distinct), running)
-    if tell is not None and not missing:
-        tell(done, done, [])
-
-
-Steps = Generator[tuple[int, list[str]], None, None]
-"""How many cells have just ended, and what is under way."""
-
-
-def _inline(cells: Sequence[Task], folder: Path) -> Steps:
-    """Run one after another."""
-    for cell in cells:
-        yield 0, [str(cell)]
-        run_cell(cell, folder)
-        yield 1, []
-
-
-def _in_processes(cells: Sequence[Task], folder: Path, jobs: int) -> Steps:
-    """Run in processes of their own, with no more handed out than are run, so that Ctrl-C leaves little behind."""
-    spawn = multiprocessing.get_context("spawn")  # a forked process may hang on torch's threads
-    pool = ProcessPoolExecutor(min(jobs, len(cells)), mp_context=spawn, initializer=_start_worker)
-    waiting, running = list(cells), dict[Future[str | None], Task]()
-    try:
-        while waiting or running:
-            while waiting and len(running) < jobs:
-                cell = waiting.pop(0)
-                running[pool.submit(run_cell, cell, folder)] = cell
-            yield 0, [str(cell) for cell in running.values()]
-            ended, _ = wait(running, return_when=FIRST_COMPLETED)
-            for future in ended:
-                running.pop(future)
-                future.result()
-            yield len(ended), [str(cell) for cell in running.values()]
-    except BrokenProcessPool as error:
-        raise RunError(
-            "a process was killed, perhaps for memory; cells that are done are kept: run fewer at once, jobs="
-        ) from error
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _start_worker() -> None:
-    """One thread for each process; Ctrl-C is the parent's to handle, and the trainer's between two steps."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    torch.set_num_threads(1)
-
-
-def _jobs(jobs: int | None, asked: Asked, splits: ListParts) -> int:
+def _jobs(jobs: int | None, asked: Asked, source: ListParts | RealLog) -> int:
     """As many processes as asked for, else two where there are two processors and memory for both."""
     if jobs is not None:
         if jobs < 1:
             raise ConfigError(f"jobs must be at least 1, not {jobs}")
         return jobs
-    features = sum(part.features.nbytes for part in (splits.train, splits.validation, splits.test) if part)
-    pages = asked.file.pages or 5 * (asked.file.clicks or 0)
+    if isinstance(source, RealLog):
+        logs = [log for log in (source.train, source.validation, source.test) if log is not None]
+        features, pages = source.documents.features.nbytes, sum(map(len, logs))
+    else:
+        features = sum(part.features.nbytes for part in (source.train, source.validation, source.test) if part)
+        pages = asked.file.pages or 5 * (asked.file.clicks or 0)
     each = _MEMORY + 3 * features + 500 * pages
     return 2 if (os.cpu_count() or 1) > 1 and _available() > 2 * each else 1
 

@@ -23,6 +23,12 @@
     [grid.training]                  # tried with every method
     learning_rate = [0.001, 0.003]
 
+On a real log there are no behaviours, and no pages are drawn:
+
+    [data]
+    log = "parts"                    # as `unskew split` writes it, or one log, which is then cut by query
+    features = ["products.parquet"]
+
 Paths are relative to the file.
 """
 
@@ -31,9 +37,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from unskew.checking import Config, Table, checked, known, read_toml, table_of
 from unskew.clicks.lists.datasets import PRESETS
@@ -61,14 +67,14 @@ class SyntheticLists(Config):
 
 
 class CompareData(Config):
-    """The labelled lists: files, a public data set, or made up."""
+    """Labelled lists to simulate clicks on: files, a public data set, or made up; or a real log."""
 
     lists: Paths | None = None
     """LETOR file or files with the lists that are shown and clicked."""
     validation: Paths | None = None
     """Labelled lists that settings are chosen on, besides held-out clicks."""
     test: Paths | None = None
-    """Labelled lists that every arm is measured on, and nothing is chosen on."""
+    """Labelled lists that every arm is measured on, and nothing is chosen on; beside a log they are not needed."""
     preset: str | None = Field(None, json_schema_extra={"choices": [*PRESETS]})
     """A public data set by its name."""
     folder: str | None = None
@@ -87,6 +93,20 @@ class CompareData(Config):
     """Leave out queries without a relevant document."""
     doc_ids: bool = False
     """Take document ids from the comments of the LETOR files."""
+    log: str | None = None
+    """Impressions of real people, in the place of lists and behaviours: a folder that `unskew split` wrote, or a
+    Parquet file or folder, of which a fifth of the queries then judges and a fifth chooses, by the seed."""
+    features: Paths | None = None
+    """Features of the log's documents: tables, which are joined, or LETOR files."""
+    columns: dict[str, str] = Field(default_factory=dict)
+    """Our names of columns to theirs, where a table has other names: doc_id = "sku"."""
+    feedback: str | None = None
+    """Column of the log to learn from in the place of `click`."""
+    missing_features: Literal["error", "drop"] = "error"
+    """What to do with impressions whose document has no features."""
+
+    def __hash__(self) -> int:
+        return hash(self.model_dump_json())
 
 
 class CompareFile(LogOptions):
@@ -95,8 +115,9 @@ class CompareFile(LogOptions):
     out: str = "comparison"
     """Folder to write, from the folder of the file; the command may name another."""
     data: CompareData
-    behaviours: list[Table] = Field(min_length=1)
-    """How people click: the name of a behaviour, its settings, and a label where a name is there twice."""
+    behaviours: list[Table] = Field(default_factory=list)
+    """How people click: the name of a behaviour, its settings, and a label where a name is there twice; none where
+    the clicks are real."""
     methods: list[Table] = Field(min_length=1)
     """What is compared: the name of a method, its settings, and a label where a name is there twice."""
     logger: Table = Field(default_factory=lambda: Table(name="svm"))
@@ -111,6 +132,12 @@ class CompareFile(LogOptions):
     """How many seeds, or which; one seed is a log and a training."""
     baselines: list[str] | None = None
     """Methods, by label, that the others are to beat; naive and the packages' rankers where not given."""
+
+    @model_validator(mode="after")
+    def _one_length(self) -> Self:
+        if self.data.log is None and (self.pages is None) == (self.clicks is None):
+            raise ValueError("give pages= or clicks=, one of the two")
+        return self
 
 
 @dataclass(frozen=True)
@@ -147,9 +174,12 @@ def asked_for(content: Mapping[str, object], base: Path) -> Asked:
     """Check the content of a compare file whose paths are relative to `base`."""
     file = checked(CompareFile, content, "")
     _check_data(file.data)
+    _check_clicks(file)
     ranker = table_of("ranker", file.ranker, RANKERS)
-    arms = read_arms(file.methods, Shared(ranker, file.training, file.grid))
+    added = ("naive", "labeled") if file.data.log is None else ("naive",)
+    arms = read_arms(file.methods, Shared(ranker, file.training, file.grid), added)
     _distinct("methods", [arm.label for arm in arms])
+    _check_arms(file.data, arms)
     unlabelled = file.data.lists is not None and file.data.validation is None
     if unlabelled and any(point.training.validate_on == "labels" for arm in arms for point in arm.points):
         raise ConfigError('training.validate_on = "labels" needs data.validation')
@@ -180,19 +210,47 @@ def _check_data(data: CompareData) -> None:
     """One source, with all that it needs and nothing of another."""
     known("data.scaled", data.scaled, SCALINGS)
     known("data.scaling", data.scaling, SCALINGS)
-    given = [key for key in ("lists", "preset", "synthetic") if getattr(data, key) is not None]
+    given = [key for key in ("lists", "preset", "synthetic", "log") if getattr(data, key) is not None]
     if len(given) != 1:
         found = " and ".join(given) or "none"
-        raise ConfigError(f"data: give one of lists, preset and synthetic; there is {found}")
+        raise ConfigError(f"data: give one of lists, preset, synthetic and log; there is {found}")
     if data.preset is not None:
         known("data.preset", data.preset, PRESETS)
-    needs = {"lists": "test", "preset": "folder"}.get(given[0])
+    needs = {"lists": "test", "preset": "folder", "log": "features"}.get(given[0])
     if needs and getattr(data, needs) is None:
         raise ConfigError(f"data.{needs}: missing")
-    homes = {"validation": "lists", "test": "lists", "folder": "preset", "fold": "preset"}
-    wrong = [key for key, home in homes.items() if key in data.model_fields_set and home != given[0]]
+    homes = {"validation": ("lists",), "test": ("lists", "log"), "folder": ("preset",), "fold": ("preset",)}
+    homes |= dict.fromkeys(("features", "columns", "feedback", "missing_features"), ("log",))
+    homes |= dict.fromkeys(("scaled", "label_scale", "only_relevant"), ("lists", "preset", "synthetic"))
+    wrong = [key for key, home in homes.items() if key in data.model_fields_set and given[0] not in home]
     if wrong:
         raise ConfigError(f"data.{wrong[0]}: cannot be given beside {given[0]}")
+
+
+def _check_clicks(file: CompareFile) -> None:
+    """Clicks are simulated, or they are real."""
+    if file.data.log is None:
+        if not file.behaviours:
+            raise ConfigError("behaviours: missing; say how people click, or name a real log, data.log")
+        return
+    simulated = ("behaviours", "logger", *LogOptions.model_fields)
+    wrong = [key for key in simulated if key in file.model_fields_set]
+    if wrong:
+        raise ConfigError(
+            f"{wrong[0]}: cannot be given beside data.log, whose clicks are real; remove one of them"
+        )
+
+
+def _check_arms(data: CompareData, arms: Sequence[Arm]) -> None:
+    """Nothing learns from labels, or is chosen by them, where the clicks are real."""
+    for arm in arms if data.log is not None else ():
+        for point in arm.points:
+            if point.reads_labels:
+                raise ConfigError(
+                    f"methods: {arm.label} learns from labels; beside data.log only clicks are learned from"
+                )
+            if point.training.validate_on == "labels":
+                raise ConfigError('training.validate_on = "labels": beside data.log only clicks choose')
 
 
 def _behaviour(key: str, table: Mapping[str, object]) -> tuple[str, Behaviour]:

@@ -17,6 +17,7 @@ from unskew.reporting.words import listed
 from unskew.studies.compare.arms import REFERENCES, Point
 from unskew.studies.compare.cell import MEASURED
 from unskew.studies.compare.left import left_section
+from unskew.studies.compare.logs.found import LogComparison
 from unskew.studies.compare.rows import SHOWN, Row, columns
 from unskew.studies.compare.table import VALIDATION, WAYS, Comparison
 from unskew.studies.compare.verdict import winners
@@ -78,7 +79,7 @@ def comparison_page(comparison: Comparison) -> Page:
     )
 
 
-def failures(comparison: Comparison) -> list[str]:
+def failures(comparison: Comparison | LogComparison) -> list[str]:
     """What has no result and why, in a line for all seeds that failed of the same."""
     seeds: dict[tuple[str, str], list[str]] = {}
     for finding in comparison.failed:

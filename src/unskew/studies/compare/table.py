@@ -101,6 +101,10 @@ class Comparison:
         """Whether to debias, and with what, in plain words."""
         return verdict(behaviour, {way: self.rows(behaviour, way) for way in self.ways})
 
+    def verdicts(self) -> dict[str, str]:
+        """The verdict on every behaviour."""
+        return {behaviour: self.verdict(behaviour) for behaviour in self.behaviours}
+
     def same_choice(self, behaviour: str) -> bool:
         """Whether every way chooses the same settings."""
         choices = [{k[2]: v for k, v in self.chosen.items() if k[:2] == (way, behaviour)} for way in self.ways]

@@ -105,6 +105,7 @@ def run_panels(recipe: Recipe, chosen: Sequence[DataSet], how: How) -> Tried:
             content = how.content(recipe, panel, source)
             name = "-".join(part for part in (source.name, panel.name.lower()) if part)
             result = compare(content, how.out / name, force=how.force, jobs=how.jobs, tell=how.tell)
+            assert isinstance(result, Comparison), "recipes simulate their clicks"
             failed += [f"{source.title}: {line}" for line in failures(result)]
             terms += terms_of(result)
             outcomes += [outcome(recipe, source, panel.name, result, name) for name in result.behaviours]

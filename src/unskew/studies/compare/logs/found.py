@@ -1,0 +1,181 @@
+"""What a comparison on a real log found: settings chosen on validation pages, methods judged on test pages.
+
+One contest (`running/contest.py`) over all arms and settings chooses: an arm takes the settings that stand
+highest, and nobody is judged by what its own arm knows of examination. The judge of `measuring/counterfactual`
+then holds each arm against naive, and against what was shown, on the same test pages, dealt out among the seeds;
+with m methods intervals are at 1 - 0.05 / m, after Bonferroni. Labels, where there are some, choose nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from unskew.measuring import SeedSummary, mean_over_seeds
+from unskew.measuring.counterfactual import ClickEvidence, GainEstimate, LoggedPages
+from unskew.running.contest import Contest, Contestant, held_against
+from unskew.studies.compare.keeping import settings_of
+from unskew.studies.compare.logs.cell import LogCell
+from unskew.studies.compare.logs.parts import RealLog
+from unskew.types import Array
+
+NAIVE = "naive"
+RISK = 0.05
+"""What the intervals of all methods together may miss."""
+
+
+@dataclass(frozen=True)
+class LogFinding:
+    """What one cell found, or the error that it ended with."""
+
+    cell: LogCell
+    content: Mapping[str, Any]
+
+    @property
+    def finished(self) -> bool:
+        """Whether there is a result."""
+        return bool(self.content["status"] == "finished")
+
+    @property
+    def error(self) -> str | None:
+        """What the cell failed of."""
+        return self.content.get("error")
+
+
+@dataclass(frozen=True)
+class LogRow:
+    """An arm with its chosen settings, over all seeds."""
+
+    arm: str
+    varied: str
+    naive: ClickEvidence | None
+    """Held against naive; None for naive itself."""
+    shown: ClickEvidence
+    """Held against what was shown."""
+    graded: SeedSummary | None
+    """nDCG@10 by labels, where there are some; beside."""
+
+
+@dataclass(frozen=True)
+class LogComparison:
+    """Everything that was found."""
+
+    out: Path
+    """Folder that it is written to."""
+    findings: tuple[LogFinding, ...]
+    chosen: Mapping[str, int]
+    """Grid point of each arm; absent where no point finished with every seed."""
+    rows: tuple[LogRow, ...]
+    """Naive, then the methods, in the order of the file."""
+    verdict: str = ""
+    """Debias or not, and with what, in plain words."""
+    notes: tuple[str, ...] = ()
+    origin: str = ""
+    """What was real."""
+    command: str = ""
+    """What makes it again."""
+
+    @property
+    def failed(self) -> list[LogFinding]:
+        """Cells without a result."""
+        return [finding for finding in self.findings if not finding.finished]
+
+    def verdicts(self) -> dict[str, str]:
+        """The verdict by what was clicked on: one log."""
+        return {"log": self.verdict}
+
+    def records(self) -> list[dict[str, Any]]:
+        """One plain row for each cell."""
+        return [self._record(finding) for finding in self.findings]
+
+    def _record(self, finding: LogFinding) -> dict[str, Any]:
+        cell, kept = finding.cell, finding.content
+        numbers = ("validation_click_loglikelihood", "clicks", "steps", "ndcg@10", "seconds", "largest_mb")
+        about: dict[str, Any] = {"method": cell.arm, "point": cell.varied, "seed": cell.seed}
+        about |= {"settings": json.dumps(settings_of(cell), sort_keys=True)}
+        about |= {"selected": self.chosen.get(cell.arm) == cell.index}
+        about |= {name: kept.get(name) for name in numbers}
+        return about | {"status": kept["status"], "error": finding.error, "cell": cell.key}
+
+
+@dataclass(frozen=True)
+class Learned:
+    """All rankers that finished with every seed, by arm and grid point."""
+
+    log: RealLog
+    seeds: Sequence[int]
+    rankers: Mapping[tuple[str, int], Sequence[Contestant]]
+    """One for each seed."""
+    pages: Sequence[tuple[LoggedPages, Array]]
+    """For each seed the test pages that it is judged on, and the documents on them."""
+
+    @classmethod
+    def of(cls, log: RealLog, seeds: Sequence[int], findings: Sequence[LogFinding]) -> Learned:
+        """Those of the findings."""
+        found: dict[tuple[str, int], dict[int, Contestant]] = {}
+        for finding in findings:
+            if finding.finished:
+                seen, cell = finding.content["propensity"], finding.cell
+                ranker = Contestant(finding.content["scores"], None if seen is None else np.asarray(seen))
+                found.setdefault((cell.arm, cell.index), {})[cell.seed] = ranker
+        whole = {key: each for key, each in found.items() if len(each) == len(seeds)}
+        pages = [(log.pages(part), part.row) for part in log.judging(seeds)]
+        return cls(log, seeds, {key: [each[seed] for seed in seeds] for key, each in whole.items()}, pages)
+
+    def choose(self) -> dict[str, int]:
+        """The grid point of each arm that stands highest on validation pages."""
+        names = {f"{arm} {index}": (arm, index) for arm, index in self.rankers}
+        contest = Contest(list(names), {name: arm for name, (arm, _) in names.items()})
+        for number, seed in enumerate(self.seeds):
+            part = self.log.drawn(seed).validation
+            contest.add(part, {name: self.rankers[key][number] for name, key in names.items()})
+        chosen: dict[str, int] = {}
+        for name in contest.finish().order if len(names) > 1 else names:
+            chosen.setdefault(*names[name])
+        return chosen
+
+    def against(self, key: tuple[str, int], other: tuple[str, int] | None, level: float) -> ClickEvidence:
+        """A ranker against another, or against what was shown, on test pages."""
+        parts = []
+        for number, (pages, row) in enumerate(self.pages):
+            held = None if other is None else self.rankers[other][number].scores[row]
+            parts.append((pages, self.rankers[key][number].scores[row], held))
+        return held_against(parts, level)
+
+
+def judged(
+    log: RealLog, seeds: Sequence[int], findings: Sequence[LogFinding]
+) -> tuple[dict[str, int], list[LogRow]]:
+    """The settings chosen, and every arm with them, judged."""
+    learned = Learned.of(log, seeds, findings)
+    chosen = learned.choose()
+    arms = list(dict.fromkeys(finding.cell.arm for finding in findings))
+    order = [arm for arm in (NAIVE, *(arm for arm in arms if arm != NAIVE)) if arm in chosen]
+    level = 1 - RISK / max(1, len(order) - 1)
+    naive = (NAIVE, chosen[NAIVE]) if NAIVE in chosen else None
+    rows = []
+    for arm in order:
+        key, runs = (arm, chosen[arm]), [f for f in findings if (f.cell.arm, f.cell.index) == (arm, chosen[arm])]
+        grades = [run.content["ndcg@10"] for run in runs]
+        rows.append(
+            LogRow(
+                arm,
+                runs[0].cell.varied,
+                None if naive in (None, key) else learned.against(key, naive, level),
+                learned.against(key, None, level),
+                None if None in grades else mean_over_seeds(grades),
+            )
+        )
+    return chosen, rows
+
+
+def leading(evidence: ClickEvidence) -> GainEstimate | None:
+    """The estimate that stands for all: what decided, else random slots, else the first with an interval."""
+    told = [one for one in evidence.estimates if one.interval is not None and one.difference is not None]
+    first = [one for name in (*evidence.decided_by, "direct") for one in told if one.name == name]
+    return next(iter([*first, *told]), None)

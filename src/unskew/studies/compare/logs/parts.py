@@ -1,0 +1,132 @@
+"""A real log for a comparison: what is learned from, what chooses and what judges.
+
+In a folder that `unskew split` wrote these are its parts, the same for every seed. Another log is cut by query,
+anew with every seed: a fifth of the queries judges, a fifth chooses; pages, where there are few queries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from unskew.errors import DataError
+from unskew.measuring.counterfactual import LoggedPages
+from unskew.measuring.counterfactual.pages import Clusters, usual_cluster
+from unskew.running.auto import FEW_QUERIES
+from unskew.running.files import RunFiles
+from unskew.running.folder import fingerprint
+from unskew.running.settings import DataFiles, settings
+from unskew.studies.compare.config import CompareData
+from unskew.types import Array, Lists, Log
+
+SHARE = 5
+"""One in so many queries goes into each part that is cut off."""
+
+
+@dataclass(frozen=True)
+class DrawnParts:
+    """The parts of one seed."""
+
+    train: Log
+    validation: Log
+    """Chooses."""
+    test: Log
+    """Judges."""
+
+
+@dataclass(frozen=True)
+class RealLog:
+    """A log with its documents."""
+
+    train: Log
+    validation: Log | None
+    test: Log | None
+    graded: Lists | None
+    """Labelled lists that are measured beside, where some are named."""
+    hash: str
+    """Of all that learning and measuring depend on."""
+    cluster: Clusters
+    """What is drawn again for intervals."""
+
+    @property
+    def documents(self) -> Lists:
+        """What all parts show."""
+        return self.train.lists
+
+    @property
+    def missing(self) -> list[str]:
+        """Parts that are cut off the training pages."""
+        return [name for name in ("validation", "test") if getattr(self, name) is None]
+
+    def judging(self, seeds: Sequence[int]) -> list[Log]:
+        """For each seed the test pages that its rankers are judged on: no page judges two seeds.
+
+        Were it judged by all of them, the same clicks would count as often as there are seeds.
+        """
+        if self.test is not None:
+            number = np.unique(self.pages(self.test).cluster, return_inverse=True)[1] % len(seeds)
+            return [self.test.take(number == index) for index in range(len(seeds))]
+        parts, before = [], np.zeros(len(self.train), bool)
+        for seed in seeds:
+            flags = cuts(self.train, len(self.missing), seed)[-1]
+            parts.append(self.train.take(flags & ~before))
+            before |= flags
+        return parts
+
+    def drawn(self, seed: int) -> DrawnParts:
+        """The parts that a seed learns from, is chosen by and judged on."""
+        train, missing = self.train, self.missing
+        cut = cuts(train, len(missing), seed)
+        given = {name: train.take(part) for name, part in zip(missing, cut, strict=True)}
+        left = train.take(~np.any(cut, axis=0)) if cut else train
+        return DrawnParts(left, given.get("validation") or self.validation, given.get("test") or self.test)  # type: ignore[arg-type]
+
+    def pages(self, log: Log) -> LoggedPages:
+        """The pages of a part, to be judged by."""
+        return LoggedPages.from_log(log, cluster=self.cluster)
+
+
+def cuts(log: Log, count: int, seed: int) -> list[Array]:
+    """Flags [S] of the pages of each part that is cut off."""
+    if not count:
+        return []
+    rng, queries = np.random.default_rng([seed, 19]), np.unique(log.query)
+    by_query = len(queries) >= FEW_QUERIES
+    order = rng.permutation(len(queries) if by_query else len(log))
+    size = max(1, len(order) // SHARE)
+    if len(order) <= count * size:
+        raise DataError(
+            f"{len(log)} pages are too few to be cut into what is learned from, what chooses and what judges",
+            path=log.lists.name,
+        )
+    number = np.full(len(order), -1)
+    for part in range(count):
+        number[order[part * size : (part + 1) * size]] = part
+    of_page = number[np.searchsorted(queries, log.query)] if by_query else number
+    return [of_page == part for part in range(count)]
+
+
+@lru_cache(maxsize=1)
+def read_log(data: CompareData, base: Path) -> RealLog:
+    """The log that a compare file names; kept while the process runs."""
+    files = DataFiles(
+        log=data.log,
+        features=data.features,
+        columns=data.columns,
+        feedback=data.feedback,
+        missing_features=data.missing_features,
+        doc_ids=data.doc_ids,
+    )
+    opening = RunFiles(base, files, settings("naive", None, None, None, {}, None))
+    logs = opening.logs
+    train, validation, test = (opening.log(path) for path in (logs.train, logs.validation, logs.test))
+    assert train is not None
+    if not train.click.any():
+        raise DataError("nothing is clicked, so nothing can be compared", path=str(data.log))
+    graded = None if data.test is None else opening.lists(data.test)
+    told = f"{fingerprint(train, validation, test)}-{fingerprint(graded, labels=True)}"
+    return RealLog(train, validation, test, graded, told, usual_cluster(train))
