@@ -30,14 +30,14 @@ from unskew.running.settings import Auto, settings
 TEST_QUERIES = 500
 
 
-def measured(seed: int, steps: int) -> dict:
-    """nDCG@10 of every candidate on test lists of a world, and what auto takes."""
+def measured(seed: int, steps: int, before: dict | None) -> dict:
+    """nDCG@10 of every candidate on test lists of a world (or as an earlier run found it), and what auto takes."""
     world, began = World(seed), time.process_time()
     test = world.test.take(np.arange(TEST_QUERIES))
     asked = settings(Auto(), "linear", None, None, {"steps": steps, "threads": 1}, None)
     data = split(world.train, None, asked)
-    found, lacking = {}, {}
-    for label, method in candidates(Auto()).items():
+    found, lacking = (dict(before["ndcg"]), before["lacking"]) if before else ({}, {})
+    for label, method in () if before else candidates(Auto()).items():
         try:
             scores = run(with_method(asked, method), data).score(test)
         except UnskewError as error:
@@ -53,10 +53,16 @@ def measured(seed: int, steps: int) -> dict:
         "ndcg": found,
         "logging": float(np.nanmean(shown)),
         "auto": pick.label,
+        "as_shown": None if pick.outcome is None else pick.outcome.as_shown,
         "verdict": None if pick.against_naive is None else pick.against_naive.verdict,
         "lacking": lacking,
         "seconds": [round(fitted, 2), round(time.process_time() - began - fitted, 2)],
     }
+
+
+def rows_of(path: Path) -> list[dict]:
+    """What a run has written."""
+    return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 def value(row: dict, label: str) -> float:
@@ -92,15 +98,17 @@ def main() -> None:
     parser.add_argument("--worlds", default=f"0:{len(WORLDS)}")
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--before", type=Path, help="an earlier run, whose candidates need not learn again")
     parser.add_argument("--show", action="store_true")
     options = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    done = [json.loads(line) for line in options.out.read_text().splitlines()] if options.out.exists() else []
+    done = rows_of(options.out) if options.out.exists() else []
+    known = {} if options.before is None else {row["world"]: row for row in rows_of(options.before)}
     begin, end = map(int, options.worlds.split(":"))
     for seed in () if options.show else range(begin, end):
         if all(row["world"] != seed for row in done):
-            done.append(measured(seed, options.steps))
+            done.append(measured(seed, options.steps, known.get(seed)))
             with options.out.open("a") as file:
                 file.write(json.dumps(done[-1]) + "\n")
     show(done)

@@ -12,10 +12,11 @@ import pytest
 import unskew
 from unskew.errors import ConfigError
 from unskew.learning.methods import DLA, Naive
+from unskew.measuring.counterfactual import LoggedPages
 from unskew.running import auto as autos
 from unskew.running.asking import ask
 from unskew.running.auto import candidates, parts_of, taken
-from unskew.running.contest import Contest, Contestant, Ranked, agreement, of_others, standing
+from unskew.running.contest import Contest, Contestant, Ranked, agreement, along_shown, of_others, standing
 from unskew.running.learn import learn
 from unskew.running.run import run
 from unskew.running.settings import Auto, settings
@@ -98,6 +99,28 @@ def test_the_order_is_that_of_the_places() -> None:
     clicked = np.array([3.0, 1, 2, 1, 3, 2])
     contest.add(tiny(), {name: Contestant(-clicked if name == "odd" else clicked) for name in contest.names})
     assert contest.finish().order == ("a", "b", "c", "odd")
+
+
+def test_likeness_to_the_order_shown_by_hand() -> None:
+    """Of the page that was not shuffled, its results at ranks 1, 2 and 3."""
+    page = LoggedPages.from_log(tiny(), cluster="query")
+    scores = np.array([5.0, 1, 3, 9, 9, 1])
+    ranks = -np.log([1.0, 2, 3])
+    score, rank = scores[:3] - 3, ranks - ranks.mean()
+    wanted = [(score * rank).sum(), (score**2).sum(), (rank**2).sum()]
+    assert along_shown(scores[None], page)[:, 0].tolist() == pytest.approx(wanted)
+
+
+def test_raw_clicks_count_most_where_the_order_shown_was_good() -> None:
+    good, bad = np.array([3.0, 2, 1] * 2), np.array([1.0, 2, 3] * 2)
+    for scores, weight in ((good, 4.0), (bad, 0.25)):
+        contest = Contest(["naive", "a", "b"])
+        held = {name: Contestant(scores, corrects=name != "naive") for name in contest.names}
+        contest.add(tiny(), held | {"naive": Contestant(good, corrects=False)})
+        found = contest.finish()
+        assert found.weights["raw"] == weight
+        assert found.as_shown is not None
+        assert (found.as_shown > 0.9) == (weight == 4.0)
 
 
 def test_places_are_shared_by_equals() -> None:

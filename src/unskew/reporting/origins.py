@@ -62,12 +62,12 @@ def _words(kind: str, severities: Sequence[float]) -> str:
     return kind + (f", severity {' to '.join(f'{end:g}' for end in ends)}" if ends else "")
 
 
-def clicks_of(path: Path | str) -> str:
+def clicks_of(path: Path | str, *, labels: bool = False) -> str:
     """Clicks of a log that methods were compared on, as far as its files tell who clicked."""
-    how = simulated_by(path)
+    how, beside = simulated_by(path), "labels lie beside and chose nothing" if labels else "no labels"
     if how is None:
-        return f"Clicks of your log, {path}, no labels: nothing was simulated."
-    return f"Clicks of a simulated log, {path} ({how}), no labels; {NOBODY}."
+        return f"Clicks of your log, {path}, {beside}: nothing was simulated."
+    return f"Clicks of a simulated log, {path} ({how}), {beside}; {NOBODY}."
 
 
 def log_origin(path: Path | str) -> str:

@@ -21,7 +21,7 @@ from unskew.learning.fitting.processes import world
 from unskew.learning.methods import LEARNERS, Learner, MethodConfig
 from unskew.measuring.counterfactual import ClickEvidence, LoggedPages
 from unskew.measuring.counterfactual.pages import usual_cluster
-from unskew.running.contest import Contest, Contestant, Ranked, held_against
+from unskew.running.contest import WEIGHTS, Contest, Contestant, Ranked, held_against
 from unskew.running.data import LogData, TrainingData
 from unskew.running.run import run
 from unskew.running.settings import USUAL_METHOD, Auto, Settings, suited
@@ -60,6 +60,7 @@ class Pick:
         if self.outcome is not None:
             found |= {"candidates": list(self.outcome.order), "judges": self.outcome.values}
             found |= {"clicks": self.outcome.clicks, "shuffled_clicks": self.outcome.shuffled}
+            found |= {"as_shown": self.outcome.as_shown, "weights": self.outcome.weights}
         if self.against_naive is not None:
             found["against_naive"] = self.against_naive.to_dict()
         return found | {"left_out": dict(self.left_out)}
@@ -144,6 +145,8 @@ def because(label: str, outcome: Ranked, evidence: ClickEvidence | None) -> str:
     said = ", ".join(f"{place} of {count} by {JUDGES[judge]}" for judge, place in ranks.items())
     shuffled = "" if outcome.shuffled else "; no click is on a result placed at random"
     text = f"auto took {label}: {said} ({outcome.clicks:,} held-out clicks{shuffled})"
+    if outcome.weights["raw"] > WEIGHTS["raw"]:
+        text += "; the order shown is much what corrected clicks say, so raw clicks count most"
     if evidence is not None:
         text += f"; held against naive, clicks say: {evidence.verdict}"
     return text + "."
@@ -205,7 +208,8 @@ def contestant(asked: Settings, data: LogData, part: Array) -> Contestant:
     if done.fit.status == "interrupted":
         raise KeyboardInterrupt
     seen = done.propensity()
-    return Contestant(done.score(data.train.lists), None if seen is None else np.asarray(seen, float))
+    curve = None if seen is None else np.asarray(seen, float)
+    return Contestant(done.score(data.train.lists), curve, asked.method.name != NAIVE)
 
 
 def with_method(asked: Settings, method: Learner, *, budget: bool = False) -> Settings:

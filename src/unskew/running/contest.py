@@ -6,7 +6,9 @@ Every ranker is given a place by each of these judges, and the mean of the place
                 methods that assume different things differ, what they have in common is relevance
     corrected   what held-out clicks count in its order, each click / examination of its rank, where examination is
                 the geometric mean of what the *other* methods learned: nobody is judged by its own propensities
-    raw         the same by clicks as they are, which favour the order shown
+    raw         the same by clicks as they are, which favour the order shown. Where those who correct for rank
+                order pages much as they were shown, that order was good: raw clicks then mislead little, are the
+                least noisy, and count most
     shuffled    the same by clicks as they are, on results that were placed at random; where there are some
 
 A click at place k of an order counts 1 / log2(1 + k). Scores are averaged over no two rankers: one is taken.
@@ -17,7 +19,7 @@ Legend: M rankers, N documents of the log's lists, I impressions, K ranks.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -35,6 +37,10 @@ CLIP = 30.0
 """The most that a click counts for the rank it was made at."""
 ENOUGH = 30
 """Clicks on randomly placed results from which these judge."""
+GOOD_ORDER = 0.3
+"""Correlation of corrected scores with -log(rank shown) from which on the order shown was good."""
+RAW_OF_GOOD = 4.0
+"""What raw clicks count there."""
 WEIGHTS: Mapping[str, float] = {"agreement": 1.0, "corrected": 0.25, "raw": 0.25, "shuffled": 0.25}
 """What the place that each judge gives counts; chosen on simulated worlds that prove nothing."""
 
@@ -47,6 +53,8 @@ class Contestant:
     """[N] of every document of the log's lists."""
     examination: Array | None = None
     """[K] relative to rank 1, as its method learned it; None where it has none."""
+    corrects: bool = True
+    """Whether its method corrects for rank at all; naive does not."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +69,14 @@ class Ranked:
     """Held-out clicks that were looked at."""
     shuffled: int
     """Of them on results that were placed at random."""
+    as_shown: float | None = None
+    """How far those who correct for rank order pages as they were shown: the median of their correlations."""
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """What the place that each judge gives counts."""
+        good = self.as_shown is not None and self.as_shown >= GOOD_ORDER
+        return dict(WEIGHTS) | ({"raw": RAW_OF_GOOD} if good else {})
 
     @property
     def places(self) -> dict[str, dict[str, float]]:
@@ -77,6 +93,8 @@ class Contest:
         family = np.array([name if kin is None else kin[name] for name in self.names])
         self.apart = family[:, None] != family  # [M, M]
         self.sums = {judge: np.zeros((2, len(self.names))) for judge in WEIGHTS}  # what, and out of how much
+        self.along = np.zeros((3, len(self.names)))  # products of score and rank shown, squares of each
+        self.corrects: Array = np.ones(len(self.names), bool)
         self.clicks = self.shuffled = 0
 
     def add(self, log: Log, rankers: Mapping[str, Contestant]) -> None:
@@ -85,6 +103,8 @@ class Contest:
         self.sums["agreement"] += agreement(scores, log, self.apart)
         pages = LoggedPages.from_log(log)
         counts = np.stack([1 / np.log2(1 + places(each[log.row], pages)) for each in scores])  # [M, I]
+        self.along += along_shown(scores[:, log.row], pages)
+        self.corrects = np.array([rankers[name].corrects for name in self.names])
         curves = [rankers[name].examination for name in self.names]
         click, ranks = pages.click, int(pages.position.max(initial=1))
         weights = {
@@ -107,12 +127,16 @@ class Contest:
             for judge, (total, of) in self.sums.items()
             if judge not in silent
         }
+        products, *squares = self.along[:, self.corrects]
+        sized = squares[0] * squares[1] > 0
+        likeness = products[sized] / np.sqrt(squares[0] * squares[1])[sized]
+        as_shown = float(np.median(likeness)) if len(likeness) else None
+        found = Ranked(values, self.names, self.clicks, self.shuffled, as_shown)
         total = dict.fromkeys(self.names, 0.0)
-        for judge, measured in values.items():
-            for name, place in standing(measured).items():
-                total[name] += WEIGHTS[judge] * place
-        order = sorted(self.names, key=lambda name: -total[name])
-        return Ranked(values, tuple(order), self.clicks, self.shuffled)
+        for judge, places_of in found.places.items():
+            for name, place in places_of.items():
+                total[name] += found.weights[judge] * place
+        return replace(found, order=tuple(sorted(self.names, key=lambda name: -total[name])))
 
 
 JudgedPages = tuple[LoggedPages, Array, Array | None]
@@ -153,6 +177,21 @@ def agreement(scores: Array, log: Log, apart: Array) -> Array:
     z = centred / np.maximum(centred.std(axis=1, keepdims=True), 1e-12)
     others = apart @ z / np.maximum(apart.sum(1, keepdims=True), 1)
     return np.stack([(z * others).sum(1), np.full(len(z), float(len(rows)))])
+
+
+def along_shown(scores: Array, pages: LoggedPages) -> Array:
+    """Of scores [M, I] and -log(rank shown), each less its mean on the page: products and both squares, [3, M].
+
+    Results that were placed at random do not count.
+    """
+    size, usual = np.maximum(pages.sizes, 1), ~pages.shuffled
+
+    def centred(values: Array) -> Array:
+        return (values - (pages.per_page(values) / size)[pages.page])[usual]
+
+    shown = centred(-np.log(pages.position))
+    found = [centred(each) for each in scores]
+    return np.array([[(each * shown).sum(), (each**2).sum(), (shown**2).sum()] for each in found]).T
 
 
 def documents_of(lists: Lists, queries: Array) -> tuple[Array, Array]:

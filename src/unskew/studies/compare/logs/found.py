@@ -104,7 +104,7 @@ class LogComparison:
 
 
 @dataclass(frozen=True)
-class Learned:
+class LearnedRankers:
     """All rankers that finished with every seed, by arm and grid point."""
 
     log: RealLog
@@ -115,13 +115,17 @@ class Learned:
     """For each seed the test pages that it is judged on, and the documents on them."""
 
     @classmethod
-    def of(cls, log: RealLog, seeds: Sequence[int], findings: Sequence[LogFinding]) -> Learned:
+    def of(cls, log: RealLog, seeds: Sequence[int], findings: Sequence[LogFinding]) -> LearnedRankers:
         """Those of the findings."""
         found: dict[tuple[str, int], dict[int, Contestant]] = {}
         for finding in findings:
             if finding.finished:
                 seen, cell = finding.content["propensity"], finding.cell
-                ranker = Contestant(finding.content["scores"], None if seen is None else np.asarray(seen))
+                ranker = Contestant(
+                    finding.content["scores"],
+                    None if seen is None else np.asarray(seen),
+                    cell.point.method.name != NAIVE,
+                )
                 found.setdefault((cell.arm, cell.index), {})[cell.seed] = ranker
         whole = {key: each for key, each in found.items() if len(each) == len(seeds)}
         pages = [(log.pages(part), part.row) for part in log.judging(seeds)]
@@ -152,7 +156,7 @@ def judged(
     log: RealLog, seeds: Sequence[int], findings: Sequence[LogFinding]
 ) -> tuple[dict[str, int], list[LogRow]]:
     """The settings chosen, and every arm with them, judged."""
-    learned = Learned.of(log, seeds, findings)
+    learned = LearnedRankers.of(log, seeds, findings)
     chosen = learned.choose()
     arms = list(dict.fromkeys(finding.cell.arm for finding in findings))
     order = [arm for arm in (NAIVE, *(arm for arm in arms if arm != NAIVE)) if arm in chosen]
@@ -175,7 +179,12 @@ def judged(
 
 
 def leading(evidence: ClickEvidence) -> GainEstimate | None:
-    """The estimate that stands for all: what decided, else random slots, else the first with an interval."""
+    """The estimate that stands for all: what decided, random slots, another with an interval, raw clicks last."""
     told = [one for one in evidence.estimates if one.interval is not None and one.difference is not None]
     first = [one for name in (*evidence.decided_by, "direct") for one in told if one.name == name]
-    return next(iter([*first, *told]), None)
+    return next(iter([*first, *sorted(told, key=lambda one: one.grounds == "shown")]), None)
+
+
+def name_of(one: GainEstimate) -> str:
+    """What an estimate is called in sentences."""
+    return "raw clicks" if one.grounds == "shown" else one.name

@@ -13,7 +13,7 @@ from unskew.measuring.counterfactual import ClickEvidence
 from unskew.reporting.figures import dots_figure
 from unskew.reporting.numbers import spread
 from unskew.reporting.page import Figure, Page, Section, Table, Term, write_page
-from unskew.studies.compare.logs.found import RISK, LogComparison, LogRow, leading
+from unskew.studies.compare.logs.found import RISK, LogComparison, LogRow, leading, name_of
 from unskew.studies.compare.logs.verdict import gain
 from unskew.studies.compare.report import COMPARE_TITLE, arm_term, failures
 
@@ -27,7 +27,7 @@ LEGEND = (
 BESIDE = "nDCG@10 by labels is the mean ± standard deviation over seeds; it lies beside and has chosen nothing."
 _NUMBERS = ("validation_click_loglikelihood", "ndcg@10", "seconds", "largest_mb")
 _COUNTS = ("seed", "clicks", "steps")
-_COLUMNS = ("method", "against naive", "interval", "says", "against what was shown", "interval", "says")
+_COLUMNS = ("method", "against naive", "interval", "says", "against shown", "interval", "says")
 
 
 def write_log_report(found: LogComparison) -> None:
@@ -101,7 +101,7 @@ def _told(evidence: ClickEvidence | None) -> list[str]:
         return ["", "", ""]
     one = leading(evidence)
     numbers = ["", ""] if one is None else _numbers(one.difference, one.relative, one.interval)
-    by = "" if one is None else f" ({one.name})"
+    by = "" if one is None else f" ({name_of(one)})"
     return [*numbers, f"{evidence.verdict}{by}"]
 
 

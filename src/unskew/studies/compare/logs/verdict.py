@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from unskew.measuring.counterfactual import ClickEvidence
 from unskew.reporting.words import listed
-from unskew.studies.compare.logs.found import NAIVE, LogRow, leading
+from unskew.studies.compare.logs.found import NAIVE, LogRow, leading, name_of
 
 LITTLE = 0.01
 """A gain, as a share of what naive is worth, that nobody would debias for."""
@@ -55,7 +55,7 @@ def told(evidence: ClickEvidence) -> str:
         return "no estimate has an interval"
     low, high = one.interval
     share = "" if one.relative is None else f" ({one.relative:+.1%})"
-    return f"{one.name} {one.difference:+.4f}{share}, interval {low:+.4f} to {high:+.4f}"
+    return f"{name_of(one)} {one.difference:+.4f}{share}, interval {low:+.4f} to {high:+.4f}"
 
 
 def _debias(better: Sequence[LogRow]) -> str:
