@@ -172,6 +172,15 @@ def test_the_conclusion_names_methods_and_says_which_ranks_are_linked() -> None:
     assert found.recoverable == "yes"
     assert "methods whose assumptions hold here: ipw, dla" in found.next[-1]
     assert "those of naive and mixem do not" in found.next[-1]
+    bare = FactorEffects((), "no columns were named")
+    steep = replace(CURVES, slope=0.3, slope_error=0.05)
+    likely = concluded(factors=bare, trust=steep).next[-1]
+    told = "hold here but for other factors of the page, which are not told: affine, tal, vectorization and lbd; "
+    assert told in likely
+    several = concluded(factors=bare, together=replace(ALONE, lower=0.05, lower_error=0.01)).next[-1]
+    assert several.startswith(
+        "methods whose assumptions hold here: mixem; methods whose assumptions hold here but for"
+    )
     parts = replace(GRAPH, ranks=8, components=((1, 2, 3, 4, 5, 6), (7,), (8,)), connected=False)
     apart = concluded(parts)
     assert apart.recoverable == "cannot tell"

@@ -9,7 +9,7 @@ learn, if features do not tell the rank; clicks alone do not say so.)
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from unskew.diagnosis.advice import swaps_of
@@ -19,7 +19,6 @@ from unskew.diagnosis.verdict import State, Verdict
 HOLDS: Mapping[bool | None, str] = {True: "", False: "do not", None: "are not told"}
 """What is said of methods whose assumptions hold, do not, or are not told."""
 Answer = Literal["yes", "no", "cannot tell"]
-NAIVE = ("position", "documents", "trust", "page")
 CURVE = "clicks are examination times relevance, and the curve of examination is known"
 TWO_TOWERS = "clicks are examination by rank times relevance, and features do not tell the rank"
 
@@ -33,6 +32,8 @@ class Fitness:
     """None where the log cannot tell."""
     why: str
     """What they assume."""
+    but_page: bool = False
+    """Whether it holds but for other factors of the page, which are not told."""
 
 
 @dataclass(frozen=True)
@@ -64,16 +65,18 @@ def methods_said(methods: tuple[Fitness, ...]) -> str:
     """Whose assumptions hold here, in words; nothing where that is told of none.
 
     >>> methods_said((Fitness(("ipw",), True, ""), Fitness(("dla", "pal"), None, "")))
-    'choose among methods whose assumptions hold here: ipw; those of dla and pal are not told'
+    'methods whose assumptions hold here: ipw; those of dla and pal are not told'
     """
+    likely = [name for one in methods if one.but_page for name in one.methods]
     names = {holds: [name for one in methods if one.holds is holds for name in one.methods] for holds in HOLDS}
-    if not names[True] and not names[False]:
-        return ""
-    said = f"choose among methods whose assumptions hold here: {_listed(names[True])}" if names[True] else ""
+    names[None] = [name for name in names[None] if name not in likely]
+    here = "methods whose assumptions hold here"
+    said = [f"{here}: {_listed(names[True])}"] if names[True] else []
+    said += [f"{here} but for other factors of the page, which are not told: {_listed(likely)}"] if likely else []
     rest = [f"those of {_listed(names[holds])} {how}" for holds, how in HOLDS.items() if how and names[holds]]
     if not said:
-        return f"no method's assumptions are known to hold here; {rest[0]}"
-    return "; ".join(part for part in (said, ", ".join(rest)) if part)
+        return f"no method's assumptions are known to hold here; {rest[0]}" if names[False] else ""
+    return "; ".join([*said, *([", ".join(rest)] if rest else [])])
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -125,21 +128,25 @@ def _ranks(ranks: tuple[int, ...]) -> str:
 
 
 def _methods(state: dict[str, State], graph: Identifiability) -> tuple[Fitness, ...]:
-    def absent(*names: str) -> bool | None:
-        found = [state[name] for name in names]
-        return False if "present" in found else None if "cannot tell" in found else True
+    def assuming(methods: tuple[str, ...], names: tuple[str, ...], why: str) -> Fitness:
+        """Methods for logs in which these biases are absent."""
+        found = {state[name] for name in names}
+        untold = {name for name in names if state[name] == "cannot tell"}
+        holds = False if "present" in found else None if untold else True
+        likely = holds is None and untold == {"page"} and state["position"] != "cannot tell"
+        return Fitness(methods, holds, why, likely)
 
-    curve = graph.connected and graph.flat is not None
-    simple = absent("trust", "documents", "page")
+    simple = ("trust", "documents", "page")
+    weighted = assuming(("ipw",), simple, CURVE)
+    if not graph.connected or graph.flat is None:
+        weighted = replace(weighted, holds=False, but_page=False)
     people = None if state["people"] == "cannot tell" else state["people"] == "present"
     return (
-        Fitness(("naive",), absent(*NAIVE), "nothing but relevance decides over clicks"),
-        Fitness(("ipw",), simple if curve else False, CURVE),
-        Fitness(("dla", "regression_em", "pair_debias", "additive", "pal"), simple, TWO_TOWERS),
-        Fitness(
-            ("affine", "tal"), absent("documents", "page"), "a slope and an offset by rank, for all documents"
-        ),
-        Fitness(("vectorization", "lbd"), absent("page"), "several curves, or a curve by document"),
+        assuming(("naive",), ("position", *simple), "nothing but relevance decides over clicks"),
+        weighted,
+        assuming(("dla", "regression_em", "pair_debias", "additive", "pal"), simple, TWO_TOWERS),
+        assuming(("affine", "tal"), ("documents", "page"), "a slope and an offset by rank, for all documents"),
+        assuming(("vectorization", "lbd"), ("page",), "several curves, or a curve by document"),
         Fitness(("mixem",), people, "people of several kinds"),
     )
 

@@ -102,11 +102,12 @@ def with_features(conclusion: Conclusion, ordering: RankByFeatures) -> Conclusio
         for each in conclusion.methods
     )
     steps = [each for each in conclusion.next if each != methods_said(conclusion.methods)]
-    return replace(conclusion, methods=methods, next=(*steps, step, methods_said(methods)))
+    steps = [each for each in (*steps, step, methods_said(methods)) if each]
+    return replace(conclusion, methods=methods, next=tuple(steps))
 
 
 def _doubted(fitness: Fitness, told: str, holds: bool | None) -> Fitness:
-    return replace(fitness, holds=fitness.holds and holds, why=f"{fitness.why}; here {told}")
+    return replace(fitness, holds=fitness.holds and holds, but_page=False, why=f"{fitness.why}; here {told}")
 
 
 def _explained(told: Array, held: Array) -> float:
