@@ -12,8 +12,11 @@ import pyarrow as pa
 import pytest
 from test_diagnosis_curves import RANKLENS, ranklens
 
+from unskew.diagnosis import evidence, pairs
 from unskew.diagnosis.diagnose import diagnose
+from unskew.diagnosis.identify import identify
 from unskew.diagnosis.interventions import interventions
+from unskew.diagnosis.matrix import click_matrix
 from unskew.diagnosis.tables import open_tables
 
 
@@ -55,6 +58,18 @@ def test_a_diagnosis_is_equal_twice_and_in_any_order_of_rows(log: pa.Table, firs
     assert json.dumps(told(log, threads=1)) == json.dumps(first)
     turned = log.take(np.random.default_rng(1).permutation(log.num_rows))
     assert close("", told(turned, threads=2), first) == []
+
+
+def test_of_a_large_log_every_part_says_which_share_it_looked_at(
+    log: pa.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pairs, "MOST_CELLS", 600)
+    monkeypatch.setattr(evidence, "MOST_CELLS", 600)
+    with open_tables(log, threads=1) as tables:
+        share = 600 * 4096 // tables.size / 4096
+        found = click_matrix(tables, draws=9), identify(tables), interventions(tables).curves["all_pairs"]
+    assert 0.4 < share < 0.7
+    assert [part.share for part in found] == [share] * 3
 
 
 def close(name: str, one: Any, other: Any) -> list[str]:

@@ -204,7 +204,7 @@ def test_many_clicks_are_not_drawn_to_neighbours_and_few_are() -> None:
     assert clicks[2] < 10
     thin, wide = smoothing.smooth(few, clicks, star)
     alone = harvesting.pivot(few.sum(axis=0)[None])[0]
-    assert alone[2] < thin[2] < -0.5
+    assert alone[2] + 0.1 < thin[2] < -0.5
     assert thin[3] == pytest.approx(alone[3], abs=0.02)
     assert wide[2] > 5 * error[2]
 

@@ -71,6 +71,8 @@ class RateMatrix:
     """"labels" or "swaps": where levels come from."""
     reason: str | None = None
     """Why there is no matrix."""
+    share: float = 1.0
+    """Share of the log's queries that was looked at."""
 
     def to_dict(self) -> dict[str, Any]:
         """Every number, for JSON."""
@@ -133,7 +135,7 @@ def _by_swaps(pairs: SwapPairs, draws: int, seed: int) -> RateMatrix:
     if count < 2:
         return _nothing("swaps", "documents cannot be told apart by their clicks")
     names = ("low", "high") if count == 2 else tuple(f"level {number + 1}" for number in range(count))
-    return _tested(second, level, names, "swaps", draws, seed)
+    return replace(_tested(second, level, names, "swaps", draws, seed), share=pairs.share)
 
 
 def levels_of(worth: Array, weight: Array, count: int) -> tuple[Array, int]:
