@@ -19,6 +19,7 @@ from browser import Browser, browser, installed
 
 import unskew
 from unskew.clicks.log import log_tables
+from unskew.reporting.click_models import click_models_page
 from unskew.reporting.details import detail_tables, said
 from unskew.reporting.diagnosis import diagnosis_page
 from unskew.reporting.diagnosis_figures import MOST_LINES, curves_figure, links_figure, matrix_figure, points_of
@@ -385,3 +386,30 @@ def test_lists_of_other_lengths_are_cells_rather_than_a_matrix() -> None:
     assert table.rows == [["1", "1, 2, 3"], ["2", "4"]]
     (square,) = detail_tables({"matrix": [[1, 2, 3], [4, 5, 6]]})
     assert square.rows == [["1", "1", "2", "3"], ["2", "4", "5", "6"]]
+
+
+def test_ten_click_models_can_be_told_apart() -> None:
+    names = ["pbm", "ubm", "dbn", "sdbn", "dcm", "ccm", "dctr", "rctr", "cascade", "rcm", "pbm+rctr"]
+    plain = {"log_likelihood": -2.0, "behind": 0.0, "standard_error": None, "perplexity": 1.1, "parameters": 3}
+    plain |= {"conditional_perplexity": 1.1, "rounds": 6, "seconds": 0.1, "converged": True}
+    models = [
+        {"name": name, **plain, "conditional_perplexity_by_rank": {"1": 1.5 + at / 10, "2": 1.2}}
+        for at, name in enumerate(names)
+    ]
+    told = {
+        "best": "pbm",
+        "level": ["pbm"],
+        "pages": 90,
+        "held_out": 10,
+        "impressions": 100,
+        "unseen": 3,
+        "notes": [],
+    }
+    page = click_models_page({**told, "models": models})
+    assert [len(figure.series) for figure in page.figures] == [5, len(names)]
+    drawn = inline_svg(page.figures[1].chart, "wide", "f", 540)
+    found = r'<path aria-label="([a-z+]+), rank[^>]*stroke="([^"]+)"[^>]*stroke-dasharray="([^"]+)"'
+    lines = set(re.findall(found, drawn))
+    assert {line[0] for line in lines} == set(names)
+    assert len({line[1:] for line in lines}) == len(names)
+    assert set(names) - {"pbm+rctr"} <= {term.name for term in page.terms}

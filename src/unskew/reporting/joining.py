@@ -79,7 +79,8 @@ def joined(pages: Sequence[Page], title: str = "Report", command: str = "") -> P
     sections = [section for page in pages for section in (_opening(page), *page.sections)]
     terms = {term.name: term for page in pages for term in page.terms}
     headings = dict.fromkeys(page.terms_heading for page in pages if page.terms)
-    lead = f"{len(pages)} pages in one: {listed([page.title for page in pages])}." if len(pages) > 1 else ""
+    titles = listed([page.title.removesuffix("?") for page in pages])
+    lead = f"{len(pages)} pages in one: {titles}." if len(pages) > 1 else ""
     return Page(
         title,
         lead,

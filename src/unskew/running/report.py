@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from unskew.checking import no_such
@@ -32,10 +33,19 @@ def report(
         raise ConfigError(f"nothing to report; {WANTED}")
     if out is not None:
         refuse_existing(Path(out), force=force)
-    page = joined([page_at(Path(place)) for place in places], title, command)
+    page = joined(_told_apart({Path(place): page_at(Path(place)) for place in places}), title, command)
     if out is not None:
         write_text(Path(out), html(page))
     return page
+
+
+def _told_apart(pages: Mapping[Path, Page]) -> list[Page]:
+    """The pages, those of one title with their places behind it."""
+    titles = [page.title for page in pages.values()]
+    return [
+        replace(page, title=f"{page.title} ({place})") if titles.count(page.title) > 1 else page
+        for place, page in pages.items()
+    ]
 
 
 def page_at(place: Path) -> Page:
