@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from unskew.measuring.interleaving import team_draft as team_draft
     from unskew.running.causes import causes as causes
     from unskew.running.diagnosis import diagnose as diagnose
+    from unskew.running.drift import drift as drift
     from unskew.running.experiment import experiment as experiment
     from unskew.running.exporting import export as export
     from unskew.running.exporting import export_trees as export_trees

@@ -23,9 +23,13 @@ STATUSES = {
     1: "refused or failed; the message on standard error says what, where and what to do",
     2: "the command line is wrong: an unknown command or flag, or a value that a flag does not take",
     3: "the data is past a limit, such as the share of broken rows; nothing was written but what was put aside",
+    4: "done, and the answer is no: do not ship, or the search drifted",
+    5: "done, and the answer is that nobody can tell",
     130: "interrupted by Ctrl-C; the same command goes on where it stopped, or begins again",
 }
 """Every status that a command ends with."""
+NO, CANNOT_TELL = 4, 5
+"""What `ship` and `drift` end with besides 0."""
 
 
 class UnskewError(Exception):

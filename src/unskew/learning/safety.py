@@ -55,15 +55,15 @@ def imitation_loss(logging: Tensor, batch: ClickBatch) -> Tensor:
 
     It is divided by `FASTER`, so that the gradient of m is not larger than that of clicks.
     """
-    rank = shown_rank(batch)
-    after = (rank.unsqueeze(-2) >= rank.unsqueeze(-1)) & batch.where.unsqueeze(-2)  # [B, K, K] j is not above i
-    m = torch.where(batch.where, FASTER * logging, 0.0)
+    rank, m = shown_rank(batch), torch.where(batch.where, FASTER * logging, 0.0)
     copies = batch.where.to(m) if batch.stands_for is None else batch.stands_for
     weighed = m + torch.where(batch.where, copies, 1.0).log()
+    width = rank.shape[1] if batch.shown_at is None else batch.shown_at.shape[1]  # S, those that were shown first
+    of, m, pages = rank[:, :width], m[:, :width], batch.impressions[:, :width]
+    after = (rank.unsqueeze(-2) >= of.unsqueeze(-1)) & batch.where.unsqueeze(-2)  # [B, S, K] j is not above i
     rest = torch.where(after, weighed.unsqueeze(-2), -LARGEST).logsumexp(-1)
-    counted = batch.where & rank.isfinite()
-    pages = torch.where(counted, batch.impressions, 0.0)
-    loss = torch.where(counted, pages * (rest - m), 0.0).sum()
+    pages = torch.where(of.isfinite(), pages, 0.0)
+    loss = torch.where(of.isfinite(), pages * (rest - m), 0.0).sum()
     return loss / torch.where(pages.sum() > 0, FASTER * pages.sum(), 1.0)
 
 
