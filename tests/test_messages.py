@@ -82,6 +82,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     own = {"query_id": [f"q{row // 3}" for row in range(30)], "doc_id": [f"d{row % 3}" for row in range(30)]}
     pq.write_table(pa.table(own | {"price": list(range(30))}), place / "own_features.parquet")
     pq.write_table(pa.table({"query_id": ["a"], "doc_id": ["b"], "price": [1.0]}), place / "features.parquet")
+    pq.write_table(pa.table(own | {"score": [float(row % 7) for row in range(30)]}), place / "scores.parquet")
     pq.write_table(changed(log, "timestamp", [""] * 60), place / "timeless.parquet")
     written = {
         "utf16_bare.csv": text.encode("utf-16-le"),
@@ -164,6 +165,8 @@ WHERE_A_LOG_IS_WANTED = {
     "twin": ["simulate", "--like", "LOG", "--out", "OUT.parquet"],
     "diagnose": ["diagnose", "LOG", "--out", "OUT"],
     "experiment": ["experiment", "LOG"],
+    "ship": ["ship", "scores.parquet", "--log", "LOG"],
+    "drift": ["drift", "LOG", "log.parquet"],
     "plan": ["plan", "LOG"],
     "learn": ["learn", "LOG", "--features", "features.parquet", "--out", "OUT"],
 }
@@ -486,6 +489,40 @@ SITUATIONS: dict[str, tuple[list[str], int, list[str]]] = {
         ["split", "timeless.parquet", "--out", "OUT"],
         1,
         ["timeless.parquet: 20 pages have no timestamp"],
+    ),
+    "a risk that is none": (
+        ["ship", "own_features.parquet", "--log", "log.parquet", "--risk", "0.7"],
+        1,
+        ["unskew: --risk 0.7: above 0 and below 0.5, such as 0.05"],
+    ),
+    "features where scores are wanted": (
+        ["ship", "own_features.parquet", "--log", "log.parquet"],
+        1,
+        [
+            "own_features.parquet: missing columns: score",
+            "name a run folder, a table with query_id, doc_id and score",
+        ],
+    ),
+    "no such group": (
+        ["ship", "scores.parquet", "--log", "log.parquet", "--group", "brand"],
+        1,
+        ["log.parquet: there is no column brand; name one of the log, or of its features"],
+    ),
+    "no log to ship by": (["ship", "scores.parquet"], 2, ["Missing option '--log'"]),
+    "one log twice": (
+        ["drift", "log.parquet", "log.parquet"],
+        1,
+        ["log.parquet twice: give the logs of two times"],
+    ),
+    "a page that is no page": (
+        ["drift", "log.parquet", "kinds", "--out", "OUT.txt"],
+        1,
+        ["give a name that ends in .html"],
+    ),
+    "no such segment": (
+        ["drift", "log.parquet", "kinds", "--segment", "device"],
+        1,
+        ["log.parquet: missing columns: device"],
     ),
     "an unknown flag": (["split", "log.parquet", "--output", "OUT"], 2, ["No such option: --output"]),
     "an unknown command": (["slpit", "log.parquet"], 2, ["No such command 'slpit'"]),

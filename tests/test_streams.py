@@ -112,6 +112,7 @@ def words_of(command: str, folder: Path) -> list[object]:
         "export": (folder / "run", "--out", again / "trees.txt"),
         "experiment": (log, "--by", "randomized", "--out", again / "experiment.html"),
         "propensity": (log,),
+        "ship": (folder / "run", "--log", log, "--features", folder / "log.train.txt"),
         "drift": (log, again / "small.parquet"),
         "judge": (again / "store", "--out", again / "judged.csv", "--curves", folder / "curves.json"),
         "demo": ("--out", again / "demo", "--queries", 20, "--pages", 1000, "--steps", 2),

@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from unskew.running.propensity import propensity as propensity
     from unskew.running.report import report as report
     from unskew.running.run import Run as Run
+    from unskew.running.ship import ship as ship
     from unskew.running.twin import twin as twin
     from unskew.studies.compare.compare import compare as compare
     from unskew.studies.demo import demo as demo

@@ -23,6 +23,8 @@ import numpy as np
 
 from unskew.clicks.engine.engine import Engine
 from unskew.clicks.engine.impressions import read_impressions
+from unskew.clicks.frames import arrow_table, is_frame
+from unskew.clicks.ingest.files import kind_of
 from unskew.clicks.log import page_starts, reading_order
 from unskew.clicks.naming import told_by_their_names
 from unskew.clicks.schema import REQUIRED, check_pages, to_array
@@ -38,6 +40,12 @@ if TYPE_CHECKING:
 
 PART = 2_000_000
 """Impressions of a part, more where a single query has more."""
+TABLES = ("parquet", "csv", "tsv")
+"""Files of features that a group may be a column of."""
+GROUP = "_group"
+"""The column that results are told by, until they are read."""
+MISSING = "(none)"
+"""The group of results that have none."""
 NONE = -1
 """The number of a pair that has no score."""
 
@@ -55,6 +63,8 @@ class JudgedPart:
     """[N] place of the result among all documents of its query by `new`, from 1."""
     candidates: Array | None
     """[N] how many those are."""
+    group: Array | None = None
+    """[N] the group of each result, where one was asked for."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +132,7 @@ class JoinedLog:
             cluster=cluster[starts].astype(np.int64),
             propensity=columns.get("propensity"),
         )
-        others = (columns.get(name) for name in ("new", "other", "order", "candidates"))
+        others = (columns.get(name) for name in ("new", "other", "order", "candidates", "group"))
         return JudgedPart(pages, *others)
 
 
@@ -133,11 +143,18 @@ def join_log(
     against: Ranking,
     *,
     columns: Mapping[str, str] | None = None,
+    group: str | None = None,
+    features: Any = None,
 ) -> JoinedLog:
-    """A log in files with the scores of two rankings, after a check of its rows."""
+    """A log in files with the scores of two rankings, after a check of its rows.
+
+    `group` is a column of the log, or of one of the tables of `features`, to tell results by.
+    """
     with told_by_their_names(columns):
         open_tables(log, columns=columns, engine=engine)  # refuses rows that cannot be counted
         shown = read_impressions(engine, log, columns, list(REQUIRED))
+    if group is not None:
+        shown = grouped(engine, shown, group, features, str(log))
     pairs = _pairs(engine, log, shown, ranking, against, columns or {})
     joined = engine.keep(_joined(shown, pairs))
     unscored = engine.count(joined.filter(joined.pair == NONE))
@@ -187,9 +204,29 @@ def _pairs(
     return engine.keep(pairs.mutate(**made))
 
 
+def grouped(engine: Engine, shown: Table, group: str, features: Any, place: str) -> Table:
+    """Impressions with the group of each as text: a column of theirs, or of a table of features by document."""
+    if group in shown.columns:
+        told: Any = shown[group]
+        return shown.mutate(**{GROUP: told.cast("string").fill_null(MISSING)})
+    for each in [features] if isinstance(features, str | Path) or is_frame(features) else features or []:
+        table = arrow_table(each) if is_frame(each) or kind_of(Path(each)) in TABLES else None
+        keys = [] if table is None else [key for key in KEYS if key in table.column_names]
+        if table is not None and group in table.column_names and keys:
+            read = engine.from_arrow(table.select([*keys, group]))
+            named: Any = _like(read.select(*keys, **{GROUP: read[group].cast("string")}), shown).distinct(on=keys)
+            joined: Any = shown.join(named, keys, how="left")
+            return joined.select(*shown.columns, **{GROUP: joined[GROUP].fill_null(MISSING)})
+    raise DataError(f"there is no column {group}", path=place, hint="name one of the log, or of its features")
+
+
 def _like(table: Table, other: Table) -> Table:
     """A table with keys of the types that another has; a key that is no such number joins nothing."""
-    kinds = {name: other[name].type() for name in KEYS if other[name].type() != table[name].type()}
+    kinds = {
+        name: other[name].type()
+        for name in KEYS
+        if name in table.columns and other[name].type() != table[name].type()
+    }
     return table.mutate(**{name: table[name].try_cast(kind) for name, kind in kinds.items()}) if kinds else table
 
 
@@ -204,6 +241,8 @@ def _joined(shown: Table, pairs: Table) -> Table:
     more: dict[str, Any] = {name: both[name] for name in ("new", "other") if name in pairs.columns}
     if "order" in pairs.columns:
         more |= {name: both[name].cast("int32") for name in ("order", "candidates")}
+    if GROUP in shown.columns:
+        more["group"] = both[GROUP]
     if "visit_id" in shown.columns:
         more["cluster"] = _number(both.visit_id)
     if "propensity" in shown.columns:

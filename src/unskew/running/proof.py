@@ -12,7 +12,7 @@ alone.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -37,10 +37,12 @@ from unskew.measuring.counterfactual import (
 from unskew.measuring.counterfactual.evidence import Metric
 from unskew.measuring.counterfactual.examination import from_shuffled, from_swaps
 from unskew.running.examined import Examined, known_examination
-from unskew.running.judged_log import JoinedLog, JudgedPart, join_log
+from unskew.running.judged_log import MISSING, JoinedLog, JudgedPart, join_log
 from unskew.running.rankings import Ranking, ShownRanking, open_ranking
 from unskew.types import Array, Lists, Log
 
+Watch = Callable[[LoggedPages, Array, Array, Array | None], None]
+"""Who looks on: pages of a part, places [N] of the ranking and of what it is held against, and groups [N]."""
 MOST_LOST = 0.2
 """Share of the pages with a result that has no score past which nothing is judged."""
 
@@ -59,14 +61,17 @@ def prove(
     seed: int = 0,
     doc_ids: bool = False,
     tracked: Path | str | None = None,
+    group: str | None = None,
+    watch: Watch | None = None,
     engine: Engine | str = "duckdb",
     **options: Any,
 ) -> ClickEvidence:
     """Whether a ranking is better than another by the clicks of a log: estimates with intervals, and a verdict.
 
     Rankings are whatever `open_ranking` takes. `features` are those of the log's documents, where the log is in
-    files and a ranking is a model. `metric` is DCG@at by relevance, or expected clicks. `engine` and `options`
-    (memory, threads, scratch) say how files are read.
+    files and a ranking is a model. `metric` is DCG@at by relevance, or expected clicks. `watch` is called with the
+    pages of each part, both places of their results and their `group`, a column. `engine` and `options` (memory,
+    threads, scratch) say how files are read.
     """
     if not 0 < level < 1:
         raise ConfigError(f"level={level}: between 0 and 1, such as 0.95")
@@ -78,16 +83,16 @@ def prove(
         raise ConfigError("what was shown against what was shown: name a ranking")
     known, making = known_examination(examination), partial(Judge, metric=metric, at=at, seed=seed)
     if isinstance(log, Log):
-        part = _part(log, new, other)
-        return _judged(making(examination=known or examination_of(part.pages)), [part], at, level)
+        part = _part(log, new, other, group)
+        return _judged(making(examination=known or examination_of(part.pages)), [part], at, level, watch)
     with _engine(engine, options) as running:
         named = check_log(Path(log), columns) if "://" not in str(log) else dict(columns or {})
-        joined = join_log(running, log, new, other, columns=named)
+        joined = join_log(running, log, new, other, columns=named, group=group, features=features)
         _tell_lost(joined.left_out, joined.pages or 0, joined.unscored, joined.impressions, str(log))
         parts = joined.parts()
         first = next(parts)
         known = known or _shuffled_examination(joined) or from_swaps(first.pages)
-        return _judged(making(examination=known), chain([first], parts), at, level)
+        return _judged(making(examination=known), chain([first], parts), at, level, watch)
 
 
 def _shuffled_examination(log: JoinedLog) -> RankExamination | None:
@@ -98,7 +103,9 @@ def _shuffled_examination(log: JoinedLog) -> RankExamination | None:
     return from_shuffled(next(random.parts()).pages)
 
 
-def _judged(judge: Judge, parts: Iterable[JudgedPart], at: int, level: float) -> ClickEvidence:
+def _judged(
+    judge: Judge, parts: Iterable[JudgedPart], at: int, level: float, watch: Watch | None
+) -> ClickEvidence:
     """Every part judged, and how much of what the ranking would pick is on no page."""
     lost = wanted = 0
     for part in parts:
@@ -107,6 +114,8 @@ def _judged(judge: Judge, parts: Iterable[JudgedPart], at: int, level: float) ->
             shown_places(pages) if each is None else places(each, pages) for each in (part.new, part.other)
         )
         judge.add(pages, new, other)
+        if watch is not None:
+            watch(pages, new, other, part.group)
         if part.order is not None and part.candidates is not None:
             first = np.minimum(pages.sizes, at)[pages.page]
             seen = int((part.order <= first).sum())
@@ -115,7 +124,7 @@ def _judged(judge: Judge, parts: Iterable[JudgedPart], at: int, level: float) ->
     return judge.finish(level, missing_overlap=lost / wanted if wanted else None)
 
 
-def _part(log: Log, new: Ranking, other: Ranking) -> JudgedPart:
+def _part(log: Log, new: Ranking, other: Ranking, group: str | None = None) -> JudgedPart:
     """A log in memory as one part."""
     known = [each.of_documents(log.lists) for each in (new, other)]
     scores = [None if each is None else np.asarray(each, np.float64)[log.row] for each in known]
@@ -131,7 +140,25 @@ def _part(log: Log, new: Ranking, other: Ranking) -> JudgedPart:
         pages = pages.take(~lost)
     order = None if known[0] is None else document_order(known[0], log.lists)[log.row]
     candidates = None if known[0] is None else log.lists.sizes[log.query][pages.page]
-    return JudgedPart(pages, scores[0], scores[1], order, candidates)
+    return JudgedPart(
+        pages, scores[0], scores[1], order, candidates, None if group is None else groups_of(log, group)
+    )
+
+
+def groups_of(log: Log, column: str) -> Array:
+    """A column of a log in memory, or of the features of its documents, as text, [N]."""
+    if column in log.columns:
+        return np.asarray(log.columns[column]).astype(str)
+    known = log.lists.columns
+    if known is None or column not in known.names:
+        place = f"the log of {log.lists.name}"
+        raise DataError(f"there is no column {column}", path=place, hint="name one of the log, or of its features")
+    values = np.asarray(log.lists.features[:, known.names.index(column)])[log.row]
+    if column not in known.categories:
+        return values.astype(str)
+    names = np.array([*known.categories[column], MISSING])
+    named: Array = names[np.where(np.isnan(values), len(names) - 1, values).astype(np.int64)]
+    return named
 
 
 def document_order(scores: Array, lists: Lists) -> Array:

@@ -25,7 +25,7 @@ from unskew.terminal.planning import plan
 from unskew.terminal.printing import warn
 from unskew.terminal.results import predict, propensity
 from unskew.terminal.runs import learn, measure
-from unskew.terminal.ship import drift
+from unskew.terminal.ship import drift, ship
 from unskew.terminal.studies import compare, demo, reproduce
 from unskew.terminal.tracking import examination, impute, judge, track, traffic
 from unskew.terminal.translating import FLAGS, as_flags, flags_of
@@ -33,7 +33,7 @@ from unskew.terminal.translating import FLAGS, as_flags, flags_of
 PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Make data": (ingest, split, counts, simulate, traffic, examination, track),
     "Learn": (diagnose, causes, click_models, learn, impute),
-    "Measure": (measure, experiment, propensity, importance, judge, drift),
+    "Measure": (measure, experiment, propensity, importance, judge, ship, drift),
     "Use": (predict, export),
     "Studies": (demo, plan, compare, reproduce, report),
     "About": (methods, rankers, scalings, behaviours, doctor),
