@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -67,6 +68,20 @@ def test_a_changed_mix_is_found_while_the_curve_holds(engine: Engine) -> None:
     assert states(found)["click curve"] == "absent"
     assert found.propensities == "hold"
     assert "Changed: queries" in found.sentence
+
+
+def test_the_mix_of_devices_is_compared_unasked(engine: Engine) -> None:
+    logs = []
+    for seed, phones in ((0, 0.3), (1, 0.6)):
+        made = log(seed)
+        rng = np.random.default_rng(seed)
+        kinds = np.where(rng.random(len(made)) < phones, "phone", "desk")
+        columns = {"serp_device": np.repeat(kinds, made.sizes), "serp_number": rng.random(len(made.row))}
+        logs.append(replace(made, columns=columns))
+    found = drift(*logs, engine=engine)
+    assert found.changed == ("serp_device",)
+    assert "serp_number" not in states(found)  # too many values for a mix
+    assert found["serp_device"].numbers["divergence"] == pytest.approx(0.07, abs=0.03)  # type: ignore[index]
 
 
 def test_new_queries_and_documents_are_found(engine: Engine) -> None:

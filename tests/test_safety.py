@@ -19,6 +19,7 @@ from unskew.clicks.simulate import FeatureLogger, Logger, PositionBias, SvmLogge
 from unskew.learning.methods import IPW, DoublyRobust
 from unskew.learning.model import Model
 from unskew.learning.safety import REACHES, UNLIMITED, guarded, imitation_loss, ranks_of, shown_rank
+from unskew.reporting.summaries import run_page
 from unskew.running.safety import Gains, agreement, choose
 from unskew.types import Array, Lists, Log
 
@@ -127,6 +128,7 @@ def test_with_few_clicks_a_safe_run_ranks_as_was_shown(method: type[IPW | Doubly
     assert (safety["reach"], safety["by"]) == (1.0, "none")
     assert safety["agreement"] > 0.95
     assert "ranks as was shown" in safety["sentence"]
+    assert safety["sentence"] in run_page(Path("run"), "finished", made.metrics).sections[0].text
     assert (order(made.score(lists), lists) == order(shown, lists)).mean() > 0.8
 
 

@@ -13,6 +13,7 @@ Legend: B buckets of queries, P ranks, G groups of ranks.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -46,6 +47,8 @@ WIDE = 0.3
 """Half of an interval, in logarithms, from which on a curve says nothing: a factor of 1.35."""
 NAMES = ("click curve", "examination", "clicks per page", "queries", "documents", "page length")
 """What is compared besides segments."""
+RANGE = re.compile(r"^(below|from) -?\d")
+"""How the first and the last range of numbers are written."""
 FEWEST = 50
 """Pages of a log below which nothing is compared."""
 
@@ -101,7 +104,7 @@ def drift(
     old: Log | Path | str | Any,
     new: Log | Path | str | Any,
     *,
-    segments: Sequence[str] = (),
+    segments: Sequence[str] | None = None,
     columns: Columns | None = None,
     engine: Engine | str = "duckdb",
     **options: Any,
@@ -109,19 +112,28 @@ def drift(
     """Compare two logs: Parquet files, tables in memory or `Log`s. `segments` are columns to compare the mix of.
 
     Whether the ranks are looked at as before, whether queries, documents, page lengths and segments are the same
-    mix, and how often a page is clicked. `columns` says theirs for ours, in both logs; `options` go to the engine.
+    mix, and how often a page is clicked. Without `segments` they are the serp_* columns of few values that both
+    logs have. `columns` says theirs for ours, in both logs; `options` go to the engine.
     """
     if _same(old, new):
         raise ConfigError(f"{old} twice: give the logs of two times")
     running = connect(engine, **options) if isinstance(engine, str) else engine
     try:
         first, second = (
-            open_tables(each, columns=columns, segments=tuple(segments), engine=running) for each in (old, new)
+            open_tables(each, columns=columns, engine=running, segments=segments or (), serp=segments is None)
+            for each in (old, new)
         )
-        return compared(first, second)
+        return compared(first, second, _told_by(first, second) if segments is None else segments)
     finally:
         if isinstance(engine, str):
             running.close()
+
+
+def _told_by(first: LogTables, second: LogTables) -> tuple[str, ...]:
+    """Columns that say how a page looked, in both logs, but numbers that each log cuts at its own quartiles."""
+    both = [name for name in first.segments if name in second.segments]
+    values = {name: {*shares(first, first.pages, name), *shares(second, second.pages, name)} for name in both}
+    return tuple(name for name in both if not any(RANGE.search(value) for value in values[name]))
 
 
 def _same(old: object, new: object) -> bool:
@@ -130,7 +142,7 @@ def _same(old: object, new: object) -> bool:
     return old is new
 
 
-def compared(old: LogTables, new: LogTables) -> Drift:
+def compared(old: LogTables, new: LogTables, segments: Sequence[str] = ()) -> Drift:
     """All findings on two logs that are open on one engine."""
     facts = [{"name": tables.place, **tables.facts} for tables in (old, new)]
     few = [each["name"] for each in facts if each["pages"] < FEWEST]
@@ -153,10 +165,7 @@ def compared(old: LogTables, new: LogTables) -> Drift:
         traffic_drift("queries", "query_id", old, new),
         traffic_drift("documents", "doc_id", old, new),
         mix_drift("page length", *(shares(tables, tables.pages, "results") for tables in (old, new))),
-        *(
-            mix_drift(name, *(shares(tables, tables.pages, name) for tables in (old, new)))
-            for name in old.segments
-        ),
+        *(mix_drift(name, *(shares(tables, tables.pages, name) for tables in (old, new))) for name in segments),
     ]
     return Drift(facts[0], facts[1], tuple(findings))
 

@@ -54,7 +54,7 @@ class DriftFinding:
 
 def page_sums(tables: LogTables) -> Array:
     """Pages and clicks by bucket, [B, 2]."""
-    pages = tables.pages
+    pages = tables.pages.join(tables.queries, "query_id")
     found = np.zeros((BUCKETS, 2))
     for row in tables.engine.rows(pages.group_by("bucket").agg(n=pages.count(), c=pages.clicks.sum())):
         found[int(row["bucket"])] = float(row["n"]), float(row["c"] or 0)

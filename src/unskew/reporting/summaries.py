@@ -111,6 +111,8 @@ def run_page(folder: Path, status: str, metrics: Mapping[str, Any]) -> Page:
     lines += [f"{curve.label}: {curve.line()}" for curve in (Curve(**found) for found in metrics["curves"])]
     if "standing" in metrics:
         lines.append(metrics["standing"]["sentence"])
+    if "safety" in metrics:
+        lines.append(metrics["safety"]["sentence"])
     if lines:
         sections.append(Section("What was learned", "\n\n".join(lines)))
     if "test" in metrics:

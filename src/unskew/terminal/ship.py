@@ -72,7 +72,8 @@ def drift(
     new: Annotated[Path, typer.Argument(help="Log of now.")],
     connection: EngineOptions,
     segment: Annotated[
-        list[str] | None, typer.Option(help="Column whose mix is compared, as the device; repeatable.")
+        list[str] | None,
+        typer.Option(help="Column to compare the mix of; serp_* unless given. Repeatable."),
     ] = None,
     column: Column = None,
     out: HtmlFile = None,
@@ -84,7 +85,7 @@ def drift(
     from unskew.reporting.drift import drift_page
     from unskew.running.drift import drift
 
-    found = drift(old, new, segments=segment or (), command=typed(), **given)
+    found = drift(old, new, segments=segment, command=typed(), **given)
     if out is not None:
         tell(f"Open {out}.")
     show_result(found.to_dict(), as_json, drift_page)
