@@ -22,6 +22,7 @@ SMALL = {
     "starts.py": "--behaviours position --queries 20 --pages 400 --methods naive --seeds 0 2",
     "projections.py": "--behaviours position --queries 20 --pages 200 --steps 3 --labelled 5 --seeds 0 2",
     "safe_worlds.py": "--worlds 1002 1003 --methods ipw",
+    "drift_worlds.py": "--seeds 0 1 --pages 300",
     "upe.py": "--queries 20 --pages 400 --steps 3 --seeds 0 2",
     "vectorization.py": f"{LISTS} --features 5 --checked 20 --tested 20 --sizes 4 --steps 4 --every 2",
 }
