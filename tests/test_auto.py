@@ -131,8 +131,8 @@ def test_places_are_shared_by_equals() -> None:
 # ---- who is taken ----
 
 
-def test_what_clicks_call_worse_than_naive_is_passed_over() -> None:
-    """The first of the order ranks clicked results last; random slots say so, and the second is taken."""
+def test_naive_is_taken_where_clicks_call_the_first_worse() -> None:
+    """The first of the order ranks clicked results last, and random slots say so."""
     page = tiny()
     many = 400
     log = replace(
@@ -149,10 +149,15 @@ def test_what_clicks_call_worse_than_naive_is_passed_over() -> None:
     rankers = {"naive": Contestant(best), "bad": Contestant(worst), "good": Contestant(best)}
     outcome = Ranked({}, ("bad", "good", "naive"), 400, 400)
     label, evidence = taken(outcome, log, [np.ones(many, bool)], [rankers])
+    assert label == "naive"
+    assert evidence is not None
+    assert evidence.verdict == "worse"
+    label, evidence = taken(
+        replace(outcome, order=("good", "bad", "naive")), log, [np.ones(many, bool)], [rankers]
+    )
     assert label == "good"
     assert evidence is not None
     assert evidence.verdict == "cannot tell"
-    assert taken(replace(outcome, order=("bad", "naive")), log, [np.ones(many, bool)], [rankers])[0] == "naive"
 
 
 def test_no_page_judges_a_ranker_that_has_seen_it(shop: Log, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,8 +2,8 @@
 
 Pages are dealt out into parts by query. Every candidate learns without a part and is judged on it, so that no page
 judges a ranker that has seen it; where clicks are few, part after part. `contest` gives places, and the first is
-taken that logged clicks do not call worse than naive (`measuring/counterfactual`). Labels are not looked at. What
-is taken then learns from all pages, with all settings of the run.
+taken, or naive where logged clicks call that worse (`measuring/counterfactual`). Labels are not looked at. What is
+taken then learns from all pages, with all settings of the run.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Pick:
     left_out: Mapping[str, str] = field(default_factory=dict)
     """Candidates that could not learn from this log, and why."""
     against_naive: ClickEvidence | None = None
-    """What held-out clicks say of it against naive."""
+    """What held-out clicks say of the first against naive."""
 
     def to_dict(self) -> dict[str, Any]:
         """For metrics.json."""
@@ -115,24 +115,17 @@ def usual(
 def taken(
     outcome: Ranked, log: Log, parts: Sequence[Array], trained: Sequence[Mapping[str, Contestant]]
 ) -> tuple[str, ClickEvidence | None]:
-    """The first that clicks do not call worse than naive, and what they say of it."""
-    if NAIVE not in outcome.order:
-        return outcome.order[0], None
-    kind = usual_cluster(log)
-    apart = [log.take(part) for part in parts]
-    held = [(LoggedPages.from_log(each, cluster=kind), each.row) for each in apart]
-    for label in outcome.order:
-        if label == NAIVE:
-            return label, None
-        evidence = held_against(
-            [
-                (pages, rankers[label].scores[row], rankers[NAIVE].scores[row])
-                for (pages, row), rankers in zip(held, trained, strict=True)
-            ]
-        )
-        if evidence.verdict != "worse":
-            return label, evidence
-    raise AssertionError("naive is among them")
+    """The first of the order, or naive where clicks call that worse; and what they say of it."""
+    first = outcome.order[0]
+    if NAIVE not in outcome.order or first == NAIVE:
+        return first, None
+    kind, held = usual_cluster(log), []
+    for part, rankers in zip(parts, trained, strict=True):
+        pages = log.take(part)
+        scores = [rankers[label].scores[pages.row] for label in (first, NAIVE)]
+        held.append((LoggedPages.from_log(pages, cluster=kind), scores[0], scores[1]))
+    evidence = held_against(held)
+    return NAIVE if evidence.verdict == "worse" else first, evidence
 
 
 def because(label: str, outcome: Ranked, evidence: ClickEvidence | None) -> str:
@@ -148,7 +141,8 @@ def because(label: str, outcome: Ranked, evidence: ClickEvidence | None) -> str:
     if outcome.weights["raw"] > WEIGHTS["raw"]:
         text += "; the order shown is much what corrected clicks say, so raw clicks count most"
     if evidence is not None:
-        text += f"; held against naive, clicks say: {evidence.verdict}"
+        what = label if label == outcome.order[0] else f"{outcome.order[0]}, which stands first,"
+        text += f"; held against naive, clicks say of {what}: {evidence.verdict}"
     return text + "."
 
 
