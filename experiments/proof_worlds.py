@@ -2,6 +2,7 @@
 
     python experiments/proof_worlds.py                      # worlds 0 to 199, which choose nothing; run once
     python experiments/proof_worlds.py --worlds 1000 1072   # others, to try things
+    python experiments/proof_worlds.py --worlds 1100 1130 --shuffled 1.0
 
     from proof_worlds import World                          # for other experiments
     world = World(1000)
@@ -84,15 +85,15 @@ class Truth:
 class World:
     """A world of this number; everything in it follows from the number."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, shuffled: float | None = None) -> None:
         self.seed = seed
         rng = np.random.default_rng([seed, 17])
         self.behaviour = BEHAVIOURS[seed % 6]
         self.logger = LOGGERS[seed // 6 % 2]
-        self.shuffled = SHUFFLED[seed // 12 % 3]
+        self.shuffled = SHUFFLED[seed // 12 % 3] if shuffled is None else shuffled
         self.pages = PAGES[seed // 36 % 4] if seed < 1000 else PAGES[int(rng.integers(4))]
         self.steep = bool(rng.random() < 0.5)
-        self.weeks = int(rng.choice([1, 3]))
+        self.weeks = int(rng.choice([1, 3])) if self.shuffled < 1 else 1
         """Versions of the logging ranker; with several, documents move without being shuffled."""
         # an individual world scales features by their range in the lists, so these must be the same ones
         self.same_queries = bool(rng.random() < 0.5) or self.behaviour == "individual"
@@ -297,6 +298,8 @@ def judge_world(world: World) -> list[dict[str, Any]]:
     pages = LoggedPages.from_log(world.held_out)
     examination = examination_of(LoggedPages.from_log(world.train))
     usual, lists = shown_places(pages), world.held_lists
+    if world.shuffled == 1:  # nobody saw it, but it is what the truth is told against
+        usual = places(world.logging_scores(lists)[world.held_out.row], pages)
     shown = world.truth(None, world.population)
     found = []
     for name, ranker in rankers(world).items():
@@ -364,10 +367,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--worlds", type=int, nargs=2, default=(WORLDS.start, WORLDS.stop))
     parser.add_argument("--out", type=Path, help="what was found, one line of JSON for each ranking of a world")
+    parser.add_argument("--shuffled", type=float, help="share of shuffled pages, in place of 0, 1 and 5 %%")
     asked = parser.parse_args()
     rows = []
     for seed in range(*asked.worlds):
-        rows += judge_world(World(seed))
+        rows += judge_world(World(seed, shuffled=asked.shuffled))
         print(f"\rworld {seed}", end="", file=sys.stderr, flush=True)
     if asked.out:
         asked.out.write_text("".join(json.dumps(row) + "\n" for row in rows))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import unskew
 from unskew.errors import DataError
 from unskew.measuring import Judge, LoggedPages, RankExamination, missing_overlap, places, shown_places
 from unskew.measuring.counterfactual.sums import MOST, ClusterSums
@@ -338,3 +340,30 @@ def test_another_library_says_the_same_of_a_bandit_log() -> None:
     )
     found = judged(logged, log["place"], examination=RankExamination(np.array(log["theta"]), "file"))
     assert {name: found[name].new for name in log["obp"]} == pytest.approx(log["obp"], abs=1e-9)
+
+
+@pytest.fixture(scope="module")
+def log():
+    lists = unskew.make_lists(queries=30, features=4, documents=5, seed=0)
+    return unskew.simulate(lists, "position", pages=60, cutoff=4, randomized=0.2, logger="random", seed=0)
+
+
+def test_pages_of_a_log_and_what_is_drawn_again(log) -> None:
+    pages = LoggedPages.from_log(log)
+    assert pages.cluster.tolist() == log.query.tolist()  # ids of the queries are their numbers here
+    assert (pages.document == log.row).all()
+    assert pages.shuffled.sum() == log.randomized.sum() > 0
+    visit = np.repeat([f"v{page // 2}" for page in range(60)], log.sizes)
+    visits = LoggedPages.from_log(replace(log, columns={"visit_id": visit})).cluster
+    assert len(np.unique(visits)) == 30
+    later = replace(log.take(np.arange(10, 60)), columns={"visit_id": visit[log.offsets[10] :]})
+    assert LoggedPages.from_log(later).cluster.tolist() == visits[10:].tolist()  # the same in every part of a log
+    few = log.take(log.query < 5)
+    assert len(np.unique(LoggedPages.from_log(few).cluster)) == len(few)  # few queries: pages are drawn again
+    with pytest.raises(DataError, match="names no visits"):
+        LoggedPages.from_log(log, cluster="visit")
+
+
+def test_a_chance_that_is_none_is_refused(log) -> None:
+    with pytest.raises(DataError, match="column propensity"):
+        LoggedPages.from_log(replace(log, columns={"propensity": np.zeros(len(log.row))}))

@@ -13,6 +13,7 @@ SCRIPTS = Path(__file__).resolve().parent.parent / "experiments"
 LISTS = "--queries 40 --pages 400 --seeds 2"
 SMALL = {
     "click_models.py": "--queries 20 --pages 400 --shuffled 0.1 --behaviours position --seeds 0 2",
+    "proof_worlds.py": "--worlds 1012 1013",
     "causes.py": "--worlds 1 --sample 100 --test gsq",
     "whole_page.py": "--seeds 2 --worlds page --queries 30 --tested 20 --pages 400 --steps 12 --randomized 0.5",
     "lbd.py": f"{LISTS} --features 5 --etas 0.1 --test-queries 20 --steps 3 --sizes 4 --jobs 1",

@@ -103,7 +103,7 @@ class ClickEvidence:
 
     def __getitem__(self, name: str) -> GainEstimate:
         """The estimate of this name."""
-        return next(one for one in self.estimates if one.name == name)
+        return {one.name: one for one in self.estimates}[name]
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
