@@ -20,6 +20,7 @@ from unskew.running.contest import Contest, Contestant, Ranked, agreement, along
 from unskew.running.learn import learn
 from unskew.running.run import run
 from unskew.running.settings import Auto, settings
+from unskew.sklearn import Ranker
 from unskew.types import Lists, Log
 
 QUICK = {"ranker": "linear", "steps": 20, "threads": 1, "seed": 0}
@@ -230,6 +231,16 @@ def test_a_candidate_that_cannot_learn_is_left_out(shop: Log) -> None:
     done = learn(plain, Auto(candidates=("naive", "dla", "ipw")), **QUICK)
     assert list(done.metrics["auto"]["left_out"]) == ["ipw"]
     assert "ipw" not in done.metrics["auto"]["candidates"]
+
+
+def test_scikit_learn_may_say_auto(shop: Log) -> None:
+    page = np.repeat(np.arange(len(shop)), shop.sizes)
+    first = page < 900
+    ranker = Ranker(Auto(candidates=("naive", "dla")), "linear", steps=10)  # type: ignore[arg-type]
+    shown = {"groups": shop.query[page][first], "page": page[first], "position": shop.position[first]}
+    ranker.fit(shop.lists.features[shop.row][first], shop.click[first], **shown)
+    assert ranker.metrics_["auto"]["choice"] in ("naive", "dla")
+    assert ranker.predict(shop.lists.features[:5]).shape == (5,)
 
 
 def test_a_run_file_may_say_auto(tmp_path: object) -> None:

@@ -95,6 +95,7 @@ def test_no_page_judges_two_seeds(clicked: Log) -> None:
     drawn = real(clicked).judging([0, 1, 2])
     queries = [set(part.query.tolist()) for part in drawn]
     assert sum(map(len, queries)) == len(set().union(*queries))
+    assert sum(map(len, drawn)) == len(real(clicked).judging_whole([0, 1, 2]))
     assert all(part <= set(real(clicked).drawn(seed).test.query.tolist()) for seed, part in enumerate(queries))
     shared = real(clicked, clicked.take(np.arange(500))).judging([0, 1, 2])
     assert sum(map(len, shared)) == 500

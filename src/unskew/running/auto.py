@@ -124,7 +124,8 @@ def taken(
         pages = log.take(part)
         scores = [rankers[label].scores[pages.row] for label in (first, NAIVE)]
         held.append((LoggedPages.from_log(pages, cluster=kind), scores[0], scores[1]))
-    evidence = held_against(held)
+    whole = LoggedPages.from_log(log.take(np.any(parts, axis=0)), cluster=kind)
+    evidence = held_against(held, whole)
     return NAIVE if evidence.verdict == "worse" else first, evidence
 
 

@@ -143,11 +143,12 @@ JudgedPages = tuple[LoggedPages, Array, Array | None]
 """Pages, the scores [I] of a ranker, and those of what it is held against; None: as shown."""
 
 
-def held_against(parts: Sequence[JudgedPages], level: float = 0.95) -> ClickEvidence:
-    """What clicks say of a ranker against another, or against what was shown; examination as the pages tell it."""
-    parts = [part for part in parts if len(part[0])]
-    seen = next((found for pages, _, _ in parts if (found := examination_of(pages)) is not None), None)
-    judge = Judge(examination=seen)
+def held_against(parts: Sequence[JudgedPages], whole: LoggedPages, level: float = 0.95) -> ClickEvidence:
+    """What clicks say of a ranker against another, or against what was shown.
+
+    Examination is what `whole`, the pages of all parts, tell of it.
+    """
+    judge = Judge(examination=examination_of(whole))
     for pages, new, other in parts:
         judge.add(pages, places(new, pages), shown_places(pages) if other is None else places(other, pages))
     return judge.finish(level)

@@ -113,6 +113,8 @@ class LearnedRankers:
     """One for each seed."""
     pages: Sequence[tuple[LoggedPages, Array]]
     """For each seed the test pages that it is judged on, and the documents on them."""
+    whole: LoggedPages
+    """The test pages of all seeds."""
 
     @classmethod
     def of(cls, log: RealLog, seeds: Sequence[int], findings: Sequence[LogFinding]) -> LearnedRankers:
@@ -128,8 +130,8 @@ class LearnedRankers:
                 )
                 found.setdefault((cell.arm, cell.index), {})[cell.seed] = ranker
         whole = {key: each for key, each in found.items() if len(each) == len(seeds)}
-        pages = [(log.pages(part), part.row) for part in log.judging(seeds)]
-        return cls(log, seeds, {key: [each[seed] for seed in seeds] for key, each in whole.items()}, pages)
+        pages, told = [(log.pages(part), part.row) for part in log.judging(seeds)], log.judging_whole(seeds)
+        return cls(log, seeds, {key: [each[seed] for seed in seeds] for key, each in whole.items()}, pages, told)
 
     def choose(self) -> dict[str, int]:
         """The grid point of each arm that stands highest on validation pages."""
@@ -149,7 +151,7 @@ class LearnedRankers:
         for number, (pages, row) in enumerate(self.pages):
             held = None if other is None else self.rankers[other][number].scores[row]
             parts.append((pages, self.rankers[key][number].scores[row], held))
-        return held_against(parts, level)
+        return held_against(parts, self.whole, level)
 
 
 def judged(

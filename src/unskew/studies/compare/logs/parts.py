@@ -71,11 +71,18 @@ class RealLog:
             number = np.unique(self.pages(self.test).cluster, return_inverse=True)[1] % len(seeds)
             return [self.test.take(number == index) for index in range(len(seeds))]
         parts, before = [], np.zeros(len(self.train), bool)
-        for seed in seeds:
-            flags = cuts(self.train, len(self.missing), seed)[-1]
+        for flags in self._test_flags(seeds):
             parts.append(self.train.take(flags & ~before))
             before |= flags
         return parts
+
+    def judging_whole(self, seeds: Sequence[int]) -> LoggedPages:
+        """The test pages of all seeds."""
+        whole = self.train.take(np.any(self._test_flags(seeds), axis=0)) if self.test is None else self.test
+        return self.pages(whole)
+
+    def _test_flags(self, seeds: Sequence[int]) -> list[Array]:
+        return [cuts(self.train, len(self.missing), seed)[-1] for seed in seeds]
 
     def drawn(self, seed: int) -> DrawnParts:
         """The parts that a seed learns from, is chosen by and judged on."""
