@@ -240,6 +240,8 @@ def test_what_is_no_experiment_is_refused_by_name() -> None:
     mixed = np.where(np.arange(len(table)) % 40 == 0, "x", table["policy_id"].to_numpy())
     with pytest.raises(DataError, match="changes within 6 of 60 pages"):
         unskew.experiment(table.set_column(6, "policy_id", pa.array(mixed)))
+    with pytest.raises(DataError, match="changes within 6 of 60 pages"):
+        unskew.experiment(table.set_column(6, "policy_id", pa.array(mixed)), kind="ab")
     with pytest.raises(ConfigError, match='metric="clics": neither'):
         unskew.experiment(table, metric="clics")
     with pytest.raises(ConfigError, match="Did you mean old"):

@@ -88,7 +88,7 @@ def experiment(
         by = by or ("team" if "team" in shown.columns else "policy_id")
         name = cluster_of(shown, cluster, place)
         pages = PolicyPages(running, shown, by, name, metric, place)
-        if (kind or pages.kind()) == "interleaved":
+        if pages.kind(kind) == "interleaved":
             return _interleaved(pages, control, ways)
         return _beside(pages, control, shares, ways)
 

@@ -91,22 +91,30 @@ class PolicyPages:
         rows = self.engine.rows(told.group_by("policy").agg(n=told.count()).limit(10_000))
         return {row["policy"]: row["n"] for row in sorted(rows, key=lambda row: (-row["n"], row["policy"]))}
 
-    @property
+    @cached_property
     def told(self) -> Table:
         """The rows that tell their policy, as text."""
         return self.shown.filter(self.shown[self.by].notnull()).mutate(policy=self.shown[self.by].cast("string"))
 
-    def kind(self) -> Kind:
-        """Whether policies stand beside each other or are interleaved; what is neither is refused."""
+    @cached_property
+    def pages(self) -> Table:
+        """One row per page: first and last policy by name, cluster, results, y and n; counted once and kept."""
         shown = self.told
-        page = shown.group_by("page_id").agg(policies=shown.policy.nunique(), results=shown.count())
-        some = page.results > 1
-        found = self.engine.rows(page.agg(pages=some.sum(), mixed=(page.policies > 1).sum(), all=page.count()))[0]
+        y, n = self.value(shown)
+        policy, cluster = shown.policy, shown[self.cluster].min()
+        both = {"policy": policy.min(), "last": policy.max(), "results": shown.count()}
+        return self.engine.keep(shown.group_by("page_id").agg(cluster=cluster, **both, y=y, n=n))
+
+    def kind(self, asked: Kind | None = None) -> Kind:
+        """Whether policies stand beside each other or are interleaved; what is neither is refused."""
+        page: Any = self.pages
+        some, changes = page.results > 1, page.policy != page.last
+        found = self.engine.rows(page.agg(pages=some.sum(), mixed=changes.sum(), all=page.count()))[0]
         mixed, several = int(found["mixed"] or 0), int(found["pages"] or 0)
+        if asked == "interleaved" or (not asked and mixed and len(self.policies) == 2 and mixed >= BOTH * several):
+            return "interleaved"
         if not mixed:
             return "ab"
-        if len(self.policies) == 2 and mixed >= BOTH * several:
-            return "interleaved"
         raise DataError(
             f"{self.by} changes within {mixed:,} of {found['all']:,} pages: neither an A/B log, whose pages have "
             "one policy each, nor an interleaved one, whose pages have both of two",
@@ -137,12 +145,7 @@ class PolicyPages:
 
     def by_cluster(self) -> tuple[dict[str, Sums], int]:
         """What clusters did under each policy, and pages that tell no policy."""
-        shown = self.told
-        y, n = self.value(shown)
-        page = shown.group_by("page_id").agg(
-            policy=shown.policy.min(), cluster=shown[self.cluster].min(), y=y, n=n
-        )
-        kept = self.engine.keep(page)
+        kept = self.pages
         filled = kept.mutate(cluster=_named(kept.cluster, kept.page_id))
         sums = filled.group_by(["cluster", "policy"]).agg(
             y=filled.y.sum(), n=filled.n.sum(), pages=filled.count().cast("float64")
