@@ -16,7 +16,7 @@ import pytest
 import torch
 
 import unskew
-from unskew.errors import ConfigError, DataError, RunError
+from unskew.errors import ConfigError, DataError, RunError, Unproven
 from unskew.learning.fitting.loop import Progress
 from unskew.learning.fitting.training import Training, decay_for
 from unskew.learning.methods import METHODS, Labeled
@@ -225,6 +225,7 @@ def test_a_filtered_log_is_warned_about(log: Log) -> None:
     assert caught[0].filename == __file__
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.simplefilter("ignore", Unproven)
         unskew.learn(log, "regression_em", steps=1, **QUICK)
         unskew.learn(log.take(clicked), "dla", steps=1, **QUICK)
 

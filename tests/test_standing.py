@@ -140,7 +140,7 @@ def test_learning_records_it_and_the_console_shows_it() -> None:
 def test_learning_warns_of_harm() -> None:
     log = world(0.5, logger="oracle", queries=200, pages=40_000)
     nonsense = np.random.default_rng(0).normal(size=log.lists.features.shape).astype(np.float32)
-    with pytest.warns(UserWarning, match="Against what was shown: worse"):
+    with pytest.warns(Unproven, match="Against what was shown: worse"):
         unskew.learn(replace(log, lists=replace(log.lists, features=nonsense)), "naive", ranker="linear", steps=5)
 
 

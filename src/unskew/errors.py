@@ -69,7 +69,7 @@ class RunError(UnskewError):
 
 
 class Unproven(UserWarning):
-    """Clicks cannot tell whether a ranking is better than what was shown: nothing is wrong, or known."""
+    """Clicks say that a ranking is worse than what was shown, or they cannot tell."""
 
 
 class MissingExtra(UnskewError):

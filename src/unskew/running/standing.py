@@ -73,7 +73,5 @@ def sentence(found: ClickEvidence, queries: int, missing: float, *, tested: bool
 
 def warn_of_standing(found: Standing) -> None:
     """Say it where nobody reads metrics.json: that the run is worse, or that its pages cannot tell."""
-    if found.verdict == "worse":
-        warnings.warn(found.sentence, stacklevel=4)  # the line that called `learn`
-    elif found.verdict == "cannot tell" and found.evidence is not None:
-        warnings.warn(found.sentence, Unproven, stacklevel=4)
+    if found.evidence is not None and found.verdict != "better":
+        warnings.warn(found.sentence, Unproven, stacklevel=4)  # the line that called `learn`
