@@ -84,6 +84,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pq.write_table(pa.table({"query_id": ["a"], "doc_id": ["b"], "price": [1.0]}), place / "features.parquet")
     pq.write_table(pa.table(own | {"score": [float(row % 7) for row in range(30)]}), place / "scores.parquet")
     pq.write_table(changed(log, "timestamp", [""] * 60), place / "timeless.parquet")
+    pq.write_table(pa.table({"query_id": ["a"], "doc_id": ["b"], "score": [1.0]}), place / "scores.parquet")
     written = {
         "utf16_bare.csv": text.encode("utf-16-le"),
         "latin.csv": text.replace("q1", "caf\u00e9").encode("latin-1"),
@@ -421,7 +422,7 @@ SITUATIONS: dict[str, tuple[list[str], int, list[str]]] = {
     "a log where a run is wanted": (
         ["measure", "parts", "--lists", "lists.txt"],
         1,
-        ["parts: this is a log or a table, not a run; name a folder that `unskew learn` wrote"],
+        ["parts: this is a log, not a table of scores; name a run folder, a table with query_id"],
     ),
     "a log where a run is scored with": (
         ["predict", "log.parquet", "--features", "features.parquet", "--out", "OUT.csv"],
@@ -433,7 +434,42 @@ SITUATIONS: dict[str, tuple[list[str], int, list[str]]] = {
         1,
         ["shop.csv: has neither query_id nor doc_id", "--column 'query_id=search term' --column doc_id=sku"],
     ),
-    "no run": (["measure", "rum", "--lists", "lists.txt"], 1, ["rum: there is no such run; did you mean run"]),
+    "no run": (
+        ["measure", "rum", "--lists", "lists.txt"],
+        1,
+        ["rum: there is no such run or table of scores; did you mean run"],
+    ),
+    "nothing to measure by": (["measure", "scores.parquet"], 1, ["give --log, or --lists with labels"]),
+    "scores of other documents": (
+        ["measure", "scores.parquet", "--log", "log.parquet"],
+        1,
+        ["log.parquet: 60 of 60 impressions have no score, so 20 of 20 pages (100.0%) cannot be judged"],
+    ),
+    "features where scores are wanted": (
+        ["measure", "own_features.parquet", "--log", "log.parquet"],
+        1,
+        ["own_features.parquet: missing columns: score; there are query_id, doc_id, price"],
+    ),
+    "lists where a ranking is wanted": (
+        ["measure", "lists.txt", "--log", "log.parquet"],
+        1,
+        ["lists.txt: not a LightGBM model; Booster.save_model writes one; a table of scores ends in .parquet"],
+    ),
+    "propensities that are none": (
+        ["measure", "scores.parquet", "--log", "log.parquet", "--propensities", "shop.csv"],
+        1,
+        ["shop.csv: no propensities"],
+    ),
+    "what was shown against itself": (
+        ["measure", "shown", "--log", "log.parquet"],
+        1,
+        ["what was shown against what was shown: name a ranking"],
+    ),
+    "a log of another ranking": (
+        ["measure", "scores.parquet", "--log", "features.parquet"],
+        1,
+        ["features.parquet: this is a table of features, not a log"],
+    ),
     "no run file": (["learn", "lists.toml"], 1, ["lists.toml: there is no such file; did you mean lists.txt?"]),
     "a misspelt segment": (
         ["diagnose", "log.parquet", "--segment", "costumer", "--out", "OUT"],

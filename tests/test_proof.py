@@ -230,6 +230,15 @@ def test_trees_from_elsewhere_go_by_name(tmp_path: Path) -> None:
         open_ranking(tmp_path / "m.txt").of_documents(other)
 
 
+def test_pages_that_clicks_cannot_judge_are_refused(world: World) -> None:
+    for log, said in (
+        (replace(world.log, click=np.zeros_like(world.log.click)), "nothing was clicked"),
+        (world.log.keep(world.log.position == 1), "pages have one result each"),
+    ):
+        with pytest.raises(DataError, match=said):
+            prove(world.path("scores.parquet"), log=log)
+
+
 def test_what_is_no_ranking_is_told(world: World, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="this is a log, not a table of scores"):
         prove(world.path("log.parquet"), log=world.log)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from statistics import median
 from typing import Any
 
 import altair as alt
@@ -13,6 +14,8 @@ from unskew.reporting.numbers import number
 from unskew.reporting.page import Figure, Page, Section, Table
 
 DECIDES, SHOWN = "decides", "shown beside"
+WIDEST = 6
+"""Times the usual width of an interval past which the chart does not make room for it; the table has it."""
 HOW = (
     "Each line is the change in per cent of what it is held against, with its interval. All are of the same "
     "clicks, page by page. They assume different things, so where they agree the answer depends on none of them."
@@ -88,7 +91,9 @@ def forest_figure(found: Mapping[str, Any]) -> Figure:
     """Every estimate with its interval, in per cent of what it is held against, around a line at 0."""
     rows = [row for each in found["estimates"] if (row := _relative(each, found["decided_by"])) is not None]
     names = [row["name"] for row in rows]
-    ends = [0.0, *(row[key] for row in rows for key in ("low", "mean", "high"))]
+    usual = median(row["high"] - row["low"] for row in rows)
+    drawn = [row for row in rows if row["high"] - row["low"] <= WIDEST * usual]  # others run out of the chart
+    ends = [0.0, *(row[key] for row in drawn for key in ("low", "mean", "high"))]
     room = 0.08 * (max(ends) - min(ends)) or 0.01
     scale = alt.Scale(domain=[min(ends) - room, max(ends) + room], nice=False, zero=False)
     kinds = alt.Scale(domain=[DECIDES, SHOWN], range=[SERIES[0].light, MUTED.light])
@@ -101,8 +106,8 @@ def forest_figure(found: Mapping[str, Any]) -> Figure:
     mean = alt.X("mean:Q", title="change in %", scale=scale, axis=alt.Axis(tickCount=6, labelFlush=False))
     chart = alt.layer(
         zero.encode(x=alt.X("at:Q", scale=scale)),
-        base.mark_rule(strokeWidth=3).encode(x=alt.X("low:Q", scale=scale), x2="high:Q"),
-        base.mark_circle(size=110, opacity=1).encode(x=mean),
+        base.mark_rule(strokeWidth=3, clip=True).encode(x=alt.X("low:Q", scale=scale), x2="high:Q"),
+        base.mark_circle(size=110, opacity=1, clip=True).encode(x=mean),
     )
     told = f"Change in per cent by each estimate: {'. '.join(row['says'] for row in rows)}."
     size = {"width": WIDTH, "height": max(110, 34 * len(rows))}

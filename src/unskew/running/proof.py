@@ -24,7 +24,7 @@ import numpy as np
 
 from unskew.clicks.engine.engine import Engine, connect
 from unskew.clicks.opening import check_log
-from unskew.errors import ConfigError, DataError
+from unskew.errors import ConfigError, DataError, located
 from unskew.measuring.counterfactual import (
     ClickEvidence,
     Judge,
@@ -92,7 +92,8 @@ def prove(
         parts = joined.parts()
         first = next(parts)
         known = known or _shuffled_examination(joined) or from_swaps(first.pages)
-        return _judged(making(examination=known), chain([first], parts), at, level, watch)
+        with located(log):
+            return _judged(making(examination=known), chain([first], parts), at, level, watch)
 
 
 def _shuffled_examination(log: JoinedLog) -> RankExamination | None:
@@ -107,9 +108,11 @@ def _judged(
     judge: Judge, parts: Iterable[JudgedPart], at: int, level: float, watch: Watch | None
 ) -> ClickEvidence:
     """Every part judged, and how much of what the ranking would pick is on no page."""
-    lost = wanted = 0
+    lost = wanted = longest = 0
+    clicks = 0.0
     for part in parts:
         pages = part.pages
+        clicks, longest = clicks + pages.click.sum(), max(longest, int(pages.sizes.max(initial=0)))
         new, other = (
             shown_places(pages) if each is None else places(each, pages) for each in (part.new, part.other)
         )
@@ -121,6 +124,9 @@ def _judged(
             seen = int((part.order <= first).sum())
             top = np.minimum(first, part.candidates)[pages.offsets[:-1]].sum()
             lost, wanted = lost + int(top) - seen, wanted + int(top)
+    if longest < 2 or not clicks:
+        what = "nothing was clicked" if longest > 1 else "pages have one result each, and no order to judge"
+        raise DataError(what, hint="name a log with clicks on pages of several results")
     return judge.finish(level, missing_overlap=lost / wanted if wanted else None)
 
 
