@@ -445,7 +445,7 @@ SITUATIONS: dict[str, tuple[list[str], int, list[str]]] = {
         1,
         ["log.parquet: 60 of 60 impressions have no score, so 20 of 20 pages (100.0%) cannot be judged"],
     ),
-    "features where scores are wanted": (
+    "features where a ranking is wanted": (
         ["measure", "own_features.parquet", "--log", "log.parquet"],
         1,
         ["own_features.parquet: missing columns: score; there are query_id, doc_id, price"],
