@@ -509,7 +509,7 @@ SITUATIONS: dict[str, tuple[list[str], int, list[str]]] = {
     "propensities of a log that tells none": (
         ["diagnose", "log.parquet", "--propensities", "OUT.json"],
         1,
-        ["log.parquet: the log tells no examination: 0 clicks on documents that were also shown elsewhere"],
+        ["log.parquet: the log tells no examination: 0 clicks"],
     ),
     "propensities in a file of another kind": (
         ["diagnose", "log.parquet", "--propensities", "OUT.txt"],
