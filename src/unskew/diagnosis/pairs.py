@@ -112,6 +112,10 @@ def read_pairs(
     Contexts are ranks 1 to K, or with `by` value after value the ranks 1 to K of each; a value that is not named
     is left out. `shuffled` takes random slots only. `equal` documents count as one.
     """
+    asked = by, values, shuffled, MOST_CELLS
+    if equal is None and asked in tables.fetched:
+        known: SwapPairs = tables.fetched[asked]
+        return known
     table, share = fetch_cells(tables, by, shuffled=shuffled, equal=equal)
     rank = table["position"].to_numpy().astype(np.int64) - 1
     ranks = int(rank.max(initial=0)) + 1
@@ -132,8 +136,10 @@ def read_pairs(
     owner = query[kept][first]
     queries = len(np.unique(owner))
     cluster = np.unique(owner, return_inverse=True)[1] if queries >= FEW_QUERIES else np.arange(len(distinct))
-    pairs = SwapPairs(shown, clicks, cluster, queries, share)
-    return pairs.take((shown > 0).sum(1) > 1)
+    pairs = SwapPairs(shown, clicks, cluster, queries, share).take((shown > 0).sum(1) > 1)
+    if equal is None:
+        tables.fetched[asked] = pairs
+    return pairs
 
 
 def fetch_cells(

@@ -59,6 +59,8 @@ class LogTables:
     """Columns that might have been segments, and why they are none."""
     owned: bool = True
     """Whether the engine is closed with the tables."""
+    fetched: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
+    """What several parts of a diagnosis read, fetched once."""
 
     @cached_property
     def cells(self) -> Table:
