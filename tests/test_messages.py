@@ -82,7 +82,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     own = {"query_id": [f"q{row // 3}" for row in range(30)], "doc_id": [f"d{row % 3}" for row in range(30)]}
     pq.write_table(pa.table(own | {"price": list(range(30))}), place / "own_features.parquet")
     pq.write_table(pa.table({"query_id": ["a"], "doc_id": ["b"], "price": [1.0]}), place / "features.parquet")
-    pq.write_table(pa.table(own | {"score": [float(row % 7) for row in range(30)]}), place / "scores.parquet")
     pq.write_table(changed(log, "timestamp", [""] * 60), place / "timeless.parquet")
     pq.write_table(pa.table({"query_id": ["a"], "doc_id": ["b"], "score": [1.0]}), place / "scores.parquet")
     written = {

@@ -31,7 +31,15 @@ def sample(files: Mapping[Path, str], texts: Texts, but: Collection[str]) -> pa.
             continue  # what is wrong with a file is told elsewhere
     if not any(map(len, parts)):
         return None
-    return pa.concat_tables([part for part in parts if len(part)], promote_options="permissive")
+    return _together([part for part in parts if len(part)])
+
+
+def _together(parts: Sequence[pa.Table]) -> pa.Table:
+    """All parts as one table; the longest alone where the types of a column do not go together."""
+    try:
+        return pa.concat_tables(parts, promote_options="permissive")
+    except pa.ArrowException:
+        return max(parts, key=len)
 
 
 def _columns(path: Path, kind: str, texts: Texts) -> list[str]:
