@@ -18,7 +18,8 @@ WIDEST = 6
 """Times the usual width of an interval past which the chart does not make room for it; the table has it."""
 HOW = (
     "Each line is the change in per cent of what it is held against, with its interval. All are of the same "
-    "clicks, page by page. They assume different things, so where they agree the answer depends on none of them."
+    "clicks, page by page. They assume different things, so where they agree the answer depends on none of them. "
+    "What runs out of the chart is in the table."
 )
 ASSUMES = "An estimate is right where what it assumes is true; read the ones that you believe."
 
