@@ -9,6 +9,7 @@ import lzma
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,6 +32,7 @@ from unskew.disk import (
     writing,
 )
 from unskew.disk import reading as disk_reading
+from unskew.disk.scratch import scratch_folder
 from unskew.errors import DataError, RunError
 from unskew.learning.fitting.checkpoint import write_tensors
 from unskew.running.folder import claimed
@@ -335,3 +337,21 @@ def test_json_that_is_none(tmp_path: Path, text: str) -> None:
         read_json(tmp_path / "a.json")
     with pytest.raises(DataError, match="cannot be read"):
         read_json(tmp_path / "b.json")
+
+
+def test_a_scratch_folder_that_another_process_tidied_away_is_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, real = [], tempfile.mkdtemp
+
+    def tidied(**given: str) -> str:
+        made.append(real(**given))
+        if len(made) == 1:
+            os.rmdir(made[0])
+        return made[-1]
+
+    monkeypatch.setattr(tempfile, "mkdtemp", tidied)
+    with scratch_folder(tmp_path) as path:
+        assert path.is_dir()
+    assert len(made) == 2
+    assert not any(tmp_path.iterdir())

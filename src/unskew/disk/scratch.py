@@ -28,10 +28,11 @@ class Scratch:
         _tidy(below)
         while True:
             self.path = Path(tempfile.mkdtemp(prefix=PREFIX, suffix=SUFFIX, dir=below))
-            self._handle = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
-            if _lock(self._handle) and self.path.is_dir():
-                return
-            os.close(self._handle)  # somebody took it for a dead one's before it was locked
+            with suppress(FileNotFoundError):  # somebody took it for a dead one's before it was opened
+                self._handle = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+                if _lock(self._handle) and self.path.is_dir():
+                    return
+                os.close(self._handle)  # or before it was locked
 
     def close(self) -> None:
         """Remove it."""
