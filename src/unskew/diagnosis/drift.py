@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from scipy.stats import t as t_distribution
 
 from unskew.clicks.engine.engine import Engine, connect
 from unskew.clicks.naming import Columns
@@ -43,8 +44,10 @@ from unskew.types import Array, Log
 if TYPE_CHECKING:
     from ibis.expr.types import Table
 
-WIDE = 0.3
-"""Half of an interval, in logarithms, from which on a curve says nothing: a factor of 1.35."""
+FAR = 0.5
+"""How much more or less a rank may be looked at, at the end of its interval, for the curve to have held."""
+UNSURE = 0.1
+"""p below which nobody says that it has."""
 NAMES = ("click curve", "examination", "clicks per page", "queries", "documents", "page length")
 """What is compared besides segments."""
 RANGE = re.compile(r"^(below|from) -?\d")
@@ -208,10 +211,32 @@ def curve_drift(up: Array, down: Array) -> DriftFinding:
     values = log_ratio(*sums)
     relative = values[:, 1:] - values[:, :1]
     half = by.half_width(by.standard_errors(relative[1:], used), used)
-    p = by.difference_test(relative[0], relative[1:], used)
+    weights = np.minimum(*(_grouped(each, groups).sum(axis=0) for each in (up, down)))
+    p = _either(by.difference_test(relative[0], relative[1:], used), slope_test(values, groups, weights, used))
     ranks = [f"{group[0] + 1}" if len(group) == 1 else f"{group[0] + 1}-{group[-1] + 1}" for group in groups[1:]]
     ratio = {rank: _span(value, wide) for rank, value, wide in zip(ranks, relative[0], half, strict=True)}
     return _curve_finding(name, p, relative[0], half, ranks, {"ratio_by_rank": ratio})
+
+
+def slope_test(values: Array, groups: Sequence[Sequence[int]], weights: Array, used: int) -> float | None:
+    """p of logs of ratios [1 + R, G], draws below, that do not rise or fall with the logarithm of the rank.
+
+    Curves become steeper or flatter as a whole, which one number tells sooner than one for each rank.
+    """
+    rank = np.log([np.mean(group) + 1 for group in groups])
+    from_mean = weights * (rank - np.average(rank, weights=weights))
+    slopes = values @ from_mean / (from_mean @ rank)
+    drawn = slopes[1:][np.isfinite(slopes[1:])]
+    if not np.isfinite(slopes[0]) or len(drawn) < 0.9 * (len(slopes) - 1) or drawn.std() < 1e-6:
+        return None
+    error = drawn.std(ddof=1) * np.sqrt(used / (used - 1))
+    return float(2 * t_distribution.sf(abs(slopes[0]) / error, used - 1))
+
+
+def _either(one: float | None, other: float | None) -> float | None:
+    """p of two tests together."""
+    known = [p for p in (one, other) if p is not None]
+    return min(1.0, len(known) * min(known)) if known else None
 
 
 def pool_ranks(clicks: Array, least: float) -> list[list[int]]:
@@ -243,9 +268,9 @@ def _curve_finding(
     at = f"rank {ranks[worst]} is looked at {np.exp(gap[worst]):.2f} times as often as before, relative to rank 1"
     if p is not None and p < LEVEL:
         return DriftFinding(name, "present", f"Ranks are not looked at as before: {at}.", p, numbers)
-    if np.mean(half[told]) > WIDE:
-        return DriftFinding(name, "cannot tell", f"Too few clicks to tell: {at}, give or take.", p, numbers)
     reach = np.exp(np.max(np.abs(gap[told]) + half[told])) - 1
+    if reach > FAR or (p is not None and p < UNSURE):
+        return DriftFinding(name, "cannot tell", f"Too few clicks to tell: {at}, give or take.", p, numbers)
     return DriftFinding(name, "absent", f"Ranks are looked at as before, within {reach:.0%}.", p, numbers)
 
 
