@@ -399,7 +399,7 @@ def test_config_errors_say_where_and_what_was_meant() -> None:
     refuse("page: unknown key. Did you mean pages?", page=3)
     refuse("give pages= or clicks=, one of the two", clicks=3)
     refuse("seeds", seeds=0)
-    refuse("data: give one of lists, preset and synthetic; there is none", data={})
+    refuse("data: give one of lists, preset, synthetic and log; there is none", data={})
     refuse("data.test: missing", data={"lists": "a.txt"})
     refuse("data.folder: missing", data={"preset": "mq2008"})
     refuse("data.preset: unknown name 'mq2009'. Did you mean mq2008?", data={"preset": "mq2009", "folder": "x"})
