@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from unskew.diagnosis.evidence import RANKS
 from unskew.diagnosis.tables import BUCKETS, LogTables
@@ -28,7 +28,7 @@ FEWEST_CLICKS = 10
 """Clicks below which a segment is not told."""
 FEWEST_BUCKETS = 10
 """Buckets of queries below which pages are taken for independent."""
-Z = float(norm.ppf(0.975))
+Z = float(ndtri(0.975))
 
 
 @dataclass(frozen=True)

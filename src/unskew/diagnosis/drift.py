@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from scipy.stats import t as t_distribution
+from scipy.special import stdtr
 
 from unskew.clicks.engine.engine import Engine, connect
 from unskew.clicks.naming import Columns
@@ -230,7 +230,7 @@ def slope_test(values: Array, groups: Sequence[Sequence[int]], weights: Array, u
     if not np.isfinite(slopes[0]) or len(drawn) < 0.9 * (len(slopes) - 1) or drawn.std() < 1e-6:
         return None
     error = drawn.std(ddof=1) * np.sqrt(used / (used - 1))
-    return float(2 * t_distribution.sf(abs(slopes[0]) / error, used - 1))
+    return float(2 * stdtr(used - 1, -abs(slopes[0]) / error))
 
 
 def _either(one: float | None, other: float | None) -> float | None:

@@ -23,8 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from scipy.stats import f as f_distribution
-from scipy.stats import t as t_distribution
+from scipy.special import fdtrc, stdtrit
 
 from unskew.types import Array
 
@@ -132,7 +131,7 @@ def standard_errors(drawn: Array, buckets: int) -> Array:
 
 def half_width(errors: Array, buckets: int, level: float = 0.95) -> Array:
     """Half of the interval on the scale of the errors."""
-    wide: Array = errors * t_distribution.ppf(0.5 + level / 2, max(buckets - 1, 1))
+    wide: Array = errors * stdtrit(max(buckets - 1, 1), 0.5 + level / 2)
     return wide
 
 
@@ -153,4 +152,4 @@ def difference_test(gap: Array, drawn: Array, buckets: int) -> float | None:
     spread += 1e-9 * np.trace(spread) / size * np.eye(size)
     squared = float(gap[usable] @ np.linalg.solve(spread, gap[usable]))
     ratio = squared * (buckets - size) / (size * (buckets - 1))
-    return float(f_distribution.sf(ratio, size, buckets - size))
+    return float(fdtrc(size, buckets - size, ratio))

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.stats import chi2
+from scipy.special import chdtrc
 
 from unskew.clicks.joining import encode
 from unskew.types import Array
@@ -92,7 +92,7 @@ class WithinFit:
         """Chi-square of some coefficients being 0 all together, and its p."""
         b, covariance = self.b[which], self.covariance[np.ix_(which, which)]
         value = float(b @ np.linalg.pinv(covariance, hermitian=True) @ b)
-        return value, float(chi2.sf(value, max(int(np.linalg.matrix_rank(covariance, hermitian=True)), 1)))
+        return value, float(chdtrc(max(int(np.linalg.matrix_rank(covariance, hermitian=True)), 1), value))
 
     def error(self, which: int) -> float:
         """Standard error of a coefficient."""
