@@ -76,7 +76,9 @@ def in_a_process(*words: str, **environment: str) -> subprocess.CompletedProcess
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a log, its lists, traffic with times, and files for runs."""
     folder = tmp_path_factory.mktemp("streams")
-    made = run("simulate", *SMALL, "--pages", 400, "--randomized", 0.2, "--out", folder / "log.parquet", "--truth")
+    made = run(
+        "simulate", *SMALL, "--pages", 1500, "--randomized", 0.2, "--out", folder / "log.parquet", "--truth"
+    )
     assert made.exit_code == 0, made.exception
     made = run("traffic", *SMALL, "--pages", 3000, "--out", folder / "traffic.parquet")
     assert made.exit_code == 0, made.exception

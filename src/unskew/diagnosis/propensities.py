@@ -72,13 +72,13 @@ def propensities(found: Interventions, clicks: tuple[int, ...] = ()) -> RankProp
 
 def measured_propensities(tables: LogTables, by: str | None = None) -> RankPropensities:
     """The same numbers without the rest of a diagnosis; `by` is shuffled, all_pairs, or the first that tells."""
-    reason: str | None = None
+    reasons = []
     for method in ("shuffled", "all_pairs") if by is None else (by,):
         found = measure(tables, method)
         if found is not None and found.curve.known > 1:
             return of_curve(found.curve)
-        reason = _reason(found)
-    raise _untold(reason)
+        reasons.append(_reason(found))
+    raise _untold("; ".join(dict.fromkeys(reasons)))
 
 
 def _reason(found: FittedCurve | None) -> str:
