@@ -27,7 +27,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from unskew.checking import Table, byte_count, checked, read_toml, table_of
+from unskew.checking import Table, byte_count, checked, known, read_toml, table_of
 from unskew.clicks.schema import required
 from unskew.errors import ConfigError
 from unskew.learning.fitting.training import Training
@@ -68,6 +68,8 @@ def check_run(content: Table, base: Path, place: str) -> tuple[RunFile, Settings
     """The content of a run file, checked; paths are relative to `base`, and errors begin with `place`."""
     try:
         file = checked(RunFile, content, "")
+        if "name" in file.method:
+            known("method.name", file.method["name"], (*LEARNERS, "auto"))
         auto = auto_of(file.method)
         method = file.method if auto is None else {"name": USUAL_METHOD}
         learner = table_of("method", method, LEARNERS).located(base)

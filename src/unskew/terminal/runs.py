@@ -36,7 +36,7 @@ def learn(
         str | None,
         typer.Option(
             help="Method with its defaults; `unskew methods` lists them. dla unless given; auto chooses one.",
-            autocompletion=names_of("methods"),
+            autocompletion=names_of("methods", "auto"),
         ),
     ] = None,
     ranker: Annotated[
