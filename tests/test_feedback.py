@@ -77,6 +77,7 @@ def test_methods_that_take_weights_are_those_with_a_list_softmax() -> None:
 @pytest.mark.parametrize(
     "name", [name for name in LINEAR if name not in ("upe", "lbd", "lbd_lips", "vectorization")]
 )
+@pytest.mark.filterwarnings("ignore:examination from rank")
 def test_whole_weights_are_worth_as_many_pages(name: str, log: Log) -> None:
     """Clicks alone enter the loss; what follows impressions (base model, logging ranker) is another matter."""
     times = log.click * np.random.default_rng(0).integers(1, 4, len(log.click))

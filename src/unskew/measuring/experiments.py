@@ -150,7 +150,7 @@ def share_mismatch(counts: Mapping[str, int], shares: Mapping[str, float]) -> fl
     """p-value that clusters were dealt out by these shares, by a chi-squared test.
 
     >>> round(share_mismatch({"a": 5000, "b": 5300}, {"a": 0.5, "b": 0.5}), 5)
-    0.00311
+    0.00312
     """
     total = sum(counts.values())
     wanted = [shares[name] / sum(shares.values()) * total for name in counts]

@@ -136,15 +136,18 @@ def of_log(tables: LogTables, by: By | None) -> RankPropensities:
 
 def log_tables(source: Any, feedback: str | None, columns: Mapping[str, str] | None) -> LogTables:
     """A log on an engine; with `feedback`, a result with any of it counts as clicked."""
-    if feedback is None or isinstance(source, Log):
+    if isinstance(source, Log) or (feedback is None and not is_frame(source)):
         return open_tables(source, columns=columns)
     with told_by_their_names(columns):
         if is_frame(source):
             from unskew.clicks.ingest.tables import ingest_table
 
-            table, path = ingest_table(source, columns=columns, keep=[feedback])[0], "the table"
+            more = [] if feedback is None else [feedback]
+            table, path = ingest_table(source, columns=columns, keep=more)[0], "the table"
         else:
             table, path = open_table(Path(source), [], feedback, columns=columns), str(source)
+        if feedback is None:
+            return open_tables(table)
         click = pa.array((read_feedback(table, feedback, path) > 0).astype(np.int8))
         kept = table.select([name for name in KEPT if name in table.column_names])
         return open_tables(kept.append_column("click", click))

@@ -34,6 +34,7 @@ from unskew.types import ClickBatch
 def inverse_propensity(theta: Tensor, max_weight: float | None) -> Tensor:
     """w_k = theta_1 / theta_k, clipped from above.
 
+    >>> import torch
     >>> [round(w, 4) for w in inverse_propensity(torch.tensor([0.68, 0.61, 0.06]), 10.0).tolist()]
     [1.0, 1.1148, 10.0]
     """

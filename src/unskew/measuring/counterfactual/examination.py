@@ -47,7 +47,8 @@ def from_shuffled(pages: LoggedPages, seed: int = 0) -> RankExamination | None:
         return None
     ranks = int(np.flatnonzero(sums.totals[TOP])[-1]) + 1
     theta = 1 / inverse_examination(sums.totals, groups)[:ranks]
-    drawn = 1 / inverse_examination(sums.draw(seed, DRAWS), groups)[:, :ranks]
+    with np.errstate(divide="ignore"):  # a draw without clicks at a rank
+        drawn = 1 / inverse_examination(sums.draw(seed, DRAWS), groups)[:, :ranks]
     return RankExamination(theta, "shuffled", _filled(drawn, theta))
 
 

@@ -3,7 +3,8 @@
 1. Random slots decide alone: where the interval of `direct` leaves 0 out with a fifth of the risk (99 % where 95 %
    is asked for), its side is the verdict. With few random pages most of what stands out by less is chance.
 2. Else two estimates are needed that rest on different grounds (random slots; examination by rank; documents shown
-   at several ranks; raw clicks), both with intervals on the same side of 0, and none on the other.
+   at several ranks; raw clicks), both with intervals on the same side of 0, and none on the other; nor may random
+   slots, where they have a number, lie on the other side of 0.
 3. Raw clicks favour the order shown. Their gain counts as one of the two, their loss does not count.
 4. Else nobody can tell, and the sentence says how many shuffled pages would.
 
@@ -79,6 +80,9 @@ def decide(
                 return one.sign, (one.name,)
     voices = [one for one in estimates if one.sign and not (one.grounds == "shown" and one.sign < 0)]
     if len({one.sign for one in voices}) != 1 or len({one.grounds for one in voices}) < 2:
+        return 0, ()
+    against = [one for one in estimates if one.name == "direct" and (one.difference or 0) * voices[0].sign < 0]
+    if against:
         return 0, ()
     return voices[0].sign, tuple(one.name for one in voices)
 
@@ -158,6 +162,11 @@ def _why(estimates: Sequence[GainEstimate]) -> str:
     fair = [one for one in told if one.grounds != "shown" or one.sign > 0]
     if len({one.sign for one in fair}) > 1:
         return "what estimates say contradicts itself"
+    direct = [one for one in estimates if one.name == "direct" and one.difference]
+    if fair and direct and (direct[0].difference or 0) * fair[0].sign < 0:
+        return (
+            f"{SIDES[fair[0].sign]} by {_listed([one.name for one in fair])}, which random slots do not bear out"
+        )
     if fair:
         names = _listed([one.name for one in fair])
         return f"{SIDES[fair[0].sign]} by {names}, and nothing that assumes other things says so too"
