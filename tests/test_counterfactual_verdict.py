@@ -61,6 +61,8 @@ def concluded(*pairs, level=0.95):
         ([told("direct", -0.4), told("ips", 0.5)], "worse", ("direct",)),
         ([told("direct", 0.22)], "cannot tell", ()),  # out of the interval of 95 %, not of 99 %
         ([told("direct", 0.22), told("swaps", 0.3)], "better", ("direct", "swaps")),
+        ([told("direct", 0.02), told("ips", 0.4), told("swaps", 0.4)], "better", ("ips", "swaps")),
+        ([told("direct", -0.02), told("ips", 0.4), told("swaps", 0.4)], "cannot tell", ()),  # not borne out
         ([told("ips", 0.4), told("dr", 0.4)], "cannot tell", ()),  # both rest on examination
         ([told("ips", 0.4), told("swaps", 0.4)], "better", ("ips", "swaps")),
         ([told("ips", 0.4), told("swaps", 0.4), told("dr", -0.4)], "cannot tell", ()),
