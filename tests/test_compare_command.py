@@ -375,7 +375,8 @@ def test_marks() -> None:
 def finding(index: int, seed: int, *, clicks: float | None, status: str = "finished") -> Finding:
     content = {"status": status, "validation_click_loglikelihood": clicks, "test": {}}
     simulation = Simulation(behaviour=PositionBias(), pages=1, seed=seed)
-    return Finding(Cell("position", "dla", index, None, simulation, "", CompareData(), Path(), "key"), content)
+    cell = Cell("position", "dla", index, None, simulation, "", CompareData(), Path(), "key")
+    return Finding(cell=cell, content=content)
 
 
 def test_a_point_that_failed_for_a_seed_is_not_chosen() -> None:

@@ -239,7 +239,7 @@ def finding(arm: str, index: int, seed: int = 0, *, value: float = 0.5, **number
     method = METHODS[arm]() if arm in METHODS else None
     learned = None if method is None else Point(method, Linear(), Training(steps=2), f"point {index}")
     made = (replace_seed(seed), "", CompareData(), Path(), f"{arm}{index}{seed}")
-    return Finding(Cell("position", arm, index, learned, *made), content | numbers)
+    return Finding(cell=Cell("position", arm, index, learned, *made), content=content | numbers)
 
 
 def numbers(clicks: float | None, labels: float | None) -> dict[str, float | None]:

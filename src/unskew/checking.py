@@ -6,7 +6,7 @@ import difflib
 import json
 import re
 import tomllib
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -62,6 +62,15 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 # ---- names ----
+
+
+def listed(names: Sequence[str], last: str = " and ") -> str:
+    """Names as in a sentence.
+
+    >>> listed(["a", "b", "c"])
+    'a, b and c'
+    """
+    return last.join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else "".join(names)
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:

@@ -8,10 +8,11 @@ learn, if features do not tell the rank; clicks alone do not say so.)
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
+from unskew.checking import listed
 from unskew.diagnosis.advice import swaps_of
 from unskew.diagnosis.identify import LEAST_CLICKS, Identifiability
 from unskew.diagnosis.verdict import State, Verdict
@@ -71,16 +72,12 @@ def methods_said(methods: tuple[Fitness, ...]) -> str:
     names = {holds: [name for one in methods if one.holds is holds for name in one.methods] for holds in HOLDS}
     names[None] = [name for name in names[None] if name not in likely]
     here = "methods whose assumptions hold here"
-    said = [f"{here}: {_listed(names[True])}"] if names[True] else []
-    said += [f"{here} but for other factors of the page, which are not told: {_listed(likely)}"] if likely else []
-    rest = [f"those of {_listed(names[holds])} {how}" for holds, how in HOLDS.items() if how and names[holds]]
+    said = [f"{here}: {listed(names[True])}"] if names[True] else []
+    said += [f"{here} but for other factors of the page, which are not told: {listed(likely)}"] if likely else []
+    rest = [f"those of {listed(names[holds])} {how}" for holds, how in HOLDS.items() if how and names[holds]]
     if not said:
         return f"no method's assumptions are known to hold here; {rest[0]}" if names[False] else ""
     return "; ".join([*said, *([", ".join(rest)] if rest else [])])
-
-
-def _listed(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def _recoverable(state: dict[str, State], graph: Identifiability) -> tuple[Answer, str]:
@@ -124,7 +121,7 @@ def _ranks(ranks: tuple[int, ...]) -> str:
         else:
             runs.append([rank])
     words = [word for run in runs for word in ([f"{run[0]} to {run[-1]}"] if len(run) > 2 else map(str, run))]
-    return f"rank{'s' if len(ranks) > 1 else ''} {_listed(words)}"
+    return f"rank{'s' if len(ranks) > 1 else ''} {listed(words)}"
 
 
 def _methods(state: dict[str, State], graph: Identifiability) -> tuple[Fitness, ...]:

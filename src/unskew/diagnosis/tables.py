@@ -162,7 +162,7 @@ def open_tables(
     opened = connect(engine, **options) if isinstance(engine, str) else engine
     try:
         with told_by_their_names(columns):
-            given, place = _impressions(opened, source, columns, segments)
+            given, place = read_rows(opened, source, columns, [*REQUIRED, *segments])
             _check(opened, given, _typed(given, {}), place)
             chosen = choose_segments(opened, given, segments, serp=serp)
             shown = _typed(given, chosen.columns)
@@ -192,11 +192,10 @@ def _hashed(query: Any, first: int) -> Any:
     return sum(digits[1:], digits[0]).cast("int64")
 
 
-def _impressions(
-    engine: Engine, source: Log | Path | str | Any, columns: Columns | None, segments: Sequence[str]
+def read_rows(
+    engine: Engine, source: Log | Path | str | Any, columns: Columns | None, needed: Sequence[str]
 ) -> tuple[Table, str]:
-    """The rows of a log on the engine under our names, and what errors call it."""
-    needed = [*REQUIRED, *segments]
+    """The rows of a log on the engine under our names, and what errors call it; these columns must be there."""
     if isinstance(source, str | Path):
         return read_impressions(engine, source, columns, needed), str(source)
     if isinstance(source, Log):

@@ -8,11 +8,11 @@ from typing import Any
 
 import altair as alt
 
+from unskew.checking import listed
 from unskew.diagnosis.causal.graph import CLICK, RELEVANCE, CausalGraph, Edge, tier
 from unskew.reporting.colours import INK, SOFT
 from unskew.reporting.numbers import number, p_value
 from unskew.reporting.page import Figure, Page, Section, Table
-from unskew.reporting.words import listed
 
 SIZE = (420, 260)
 """Width and height of a drawn graph."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from unskew.checking import listed
 from unskew.reporting.diagnosis_figures import Point, curves_figure
 from unskew.reporting.numbers import number
 from unskew.reporting.page import BEST, WORDS_HEADING, Figure, Page, Section, Table, Term
-from unskew.reporting.words import listed
 
 COLUMNS = (
     "model",

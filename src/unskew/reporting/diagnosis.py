@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from unskew.checking import listed
 from unskew.reporting.click_models import click_models_page
 from unskew.reporting.diagnosis_figures import Point, curves_figure, points_of
 from unskew.reporting.diagnosis_parts import part_section
 from unskew.reporting.diagnosis_words import EXAMINATION, HEADINGS, TERMS
 from unskew.reporting.page import WORDS_HEADING, Answer, Page, Section, Table
-from unskew.reporting.words import listed
 
 TITLE = "What is wrong with this log, and can it be repaired?"
 NEXT, VERDICTS, SEEN, METHODS = "What to do next", "Verdicts", "Who is looked at", "Methods, and what they assume"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from unskew.checking import listed
 from unskew.diagnosis.segments import in_order
 from unskew.reporting.details import detail_tables, said, words
 from unskew.reporting.diagnosis_words import EXAMINATION
 from unskew.reporting.page import Table
-from unskew.reporting.words import listed
 
 Part = Mapping[str, Any]
 MOST_LINKS = 20

@@ -7,10 +7,10 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from unskew.checking import listed
 from unskew.disk import read_json
 from unskew.errors import DataError
 from unskew.reporting.page import Answer, Figure, Page, Section, Table, Term
-from unskew.reporting.words import listed
 
 SAVED = "page.json"
 """The file in which `write_page` keeps a page."""

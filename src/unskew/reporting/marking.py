@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isnan
 
+from unskew.checking import listed
 from unskew.measuring import SeedSummary
 from unskew.reporting.page import BEST, Table
-from unskew.reporting.words import listed
 
 NEAR = "≈"
 """The sign of numbers of which none is ahead of the others by more than the spread."""

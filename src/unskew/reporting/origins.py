@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from unskew.checking import listed
 from unskew.clicks.log import simulated_by
 from unskew.clicks.simulate import BEHAVIOURS, Behaviour
-from unskew.reporting.words import listed
 
 GENERATED = "generated lists"
 BIASES = {name: f"{name} bias" for name in ("position", "trust", "individual")} | {"page": "whole-page bias"}

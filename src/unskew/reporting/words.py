@@ -1,18 +1,8 @@
-"""Words of sentences and commands."""
+"""Commands as they are typed."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
-
-
-def listed(names: Sequence[str], last: str = " and ") -> str:
-    """Names as in a sentence.
-
-    >>> listed(["a", "b", "c"])
-    'a, b and c'
-    """
-    return last.join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else "".join(names)
 
 
 def command_line(name: str, *arguments: object, **flags: object) -> str:

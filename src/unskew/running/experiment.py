@@ -16,11 +16,12 @@ import numpy as np
 from unskew.checking import known
 from unskew.clicks.engine.engine import connect
 from unskew.clicks.naming import Columns, told_by_their_names
+from unskew.diagnosis.tables import read_rows
 from unskew.errors import ConfigError, DataError
 from unskew.measuring import experiments as judged
 from unskew.measuring.interleaving import SignTest, sign_test
 from unskew.measuring.sequential import FEWEST, PLANNED
-from unskew.running.policies import METRICS, Kind, PolicyPages, cluster_of, policy_rows, won_pages
+from unskew.running.policies import METRICS, Kind, PolicyPages, cluster_of, won_pages
 from unskew.types import Array, Log
 
 
@@ -84,7 +85,7 @@ def experiment(
         raise ConfigError(f"level= is between 0.5 and 1, detect= above 0, planned= at least {FEWEST}")
     ways = judged.Ways(level, planned, detect)
     with told_by_their_names(columns), connect(engine, **options) as running:
-        shown, place = policy_rows(running, log, columns)
+        shown, place = read_rows(running, log, columns, ["page_id", "position", "click"])
         by = by or ("team" if "team" in shown.columns else "policy_id")
         name = cluster_of(shown, cluster, place)
         pages = PolicyPages(running, shown, by, name, metric, place)

@@ -5,22 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import pyarrow as pa
 
 from unskew.checking import did_you_mean, require_columns
 from unskew.clicks.engine.engine import Engine
-from unskew.clicks.engine.impressions import read_impressions, under_our_names
-from unskew.clicks.frames import arrow_table
 from unskew.clicks.joining import encode
-from unskew.clicks.log import log_tables
-from unskew.clicks.naming import Columns
 from unskew.errors import ConfigError, DataError
 from unskew.measuring.experiments import Sums
-from unskew.types import Array, Log
+from unskew.types import Array
 
 if TYPE_CHECKING:
     from ibis.expr.types import Table
@@ -39,17 +33,6 @@ MOST = 20
 BOTH = 0.9
 """Share of pages with both policies from which a log is taken to be interleaved."""
 Kind = Literal["ab", "interleaved"]
-
-
-def policy_rows(engine: Engine, log: Any, columns: Columns | None) -> tuple[Table, str]:
-    """The rows of a log on the engine, and what errors call it."""
-    if isinstance(log, str | Path):
-        return read_impressions(engine, log, columns, ["page_id", "position", "click"]), str(log)
-    whole = isinstance(log, Log)
-    rows = pa.concat_tables(log_tables(log, max(len(log.row), 1))) if whole else arrow_table(log)
-    shown = under_our_names(engine.from_arrow(rows), columns, "the table")
-    require_columns(["page_id", "position", "click"], shown.columns, path="the table")
-    return shown, "the table"
 
 
 def cluster_of(shown: Table, asked: str | None, place: str) -> str:

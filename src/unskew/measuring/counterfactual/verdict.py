@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtr
 
+from unskew.checking import listed
 from unskew.measuring.counterfactual.evidence import Answer, ClickEvidence, GainEstimate
 from unskew.measuring.counterfactual.sums import interval_of, standard_error
 from unskew.types import Array
@@ -104,7 +105,7 @@ def agreement(estimates: Sequence[GainEstimate], drawn: Mapping[str, Array]) -> 
                 f"They do not agree: {_gain(first)} and {_gain(second)} differ by more than chance, so what "
                 "one of them assumes does not hold."
             )
-    return f"{_listed([one.name for one in told])} agree within chance."
+    return f"{listed([one.name for one in told])} agree within chance."
 
 
 def pages_needed(estimates: Sequence[GainEstimate], drawn: Mapping[str, Array], outlook: Outlook) -> int | None:
@@ -164,11 +165,9 @@ def _why(estimates: Sequence[GainEstimate]) -> str:
         return "what estimates say contradicts itself"
     direct = [one for one in estimates if one.name == "direct" and one.difference]
     if fair and direct and (direct[0].difference or 0) * fair[0].sign < 0:
-        return (
-            f"{SIDES[fair[0].sign]} by {_listed([one.name for one in fair])}, which random slots do not bear out"
-        )
+        return f"{SIDES[fair[0].sign]} by {listed([one.name for one in fair])}, which random slots do not bear out"
     if fair:
-        names = _listed([one.name for one in fair])
+        names = listed([one.name for one in fair])
         return f"{SIDES[fair[0].sign]} by {names}, and nothing that assumes other things says so too"
     if told:
         return "only raw clicks are against it, and they favour the order shown"
@@ -184,7 +183,3 @@ def _told(one: GainEstimate) -> str:
 
 def _gain(one: GainEstimate) -> str:
     return one.name if one.relative is None else f"{one.name} ({one.relative:+.1%})"
-
-
-def _listed(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -105,7 +105,7 @@ def compared_in(
         return _on_log(place, asked, source, jobs, tell, command)
     cells = grid(asked, source)
     run_missing(cells, folder, jobs, tell)
-    found = [Finding(cell, read_cell(folder, cell) or UNRUN) for cell in cells]
+    found = [Finding(cell=cell, content=read_cell(folder, cell) or UNRUN) for cell in cells]
     notes, labels = notes_on(asked, source), source.validation is not None
     result = compared(place, list(asked.behaviours), found, notes, labels=labels, baselines=asked.baselines)
     origin = simulated_on(asked.behaviours.values(), [lists_words(asked.file.data)])
@@ -118,7 +118,7 @@ def _on_log(place: Path, asked: Asked, log: RealLog, jobs: int, tell: Tell | Non
     """The same on a real log."""
     cells, folder = log_cells(asked, log.hash), place / "cells"
     run_missing(cells, folder, jobs, tell)
-    found = tuple(LogFinding(cell, read_cell(folder, cell) or UNRUN) for cell in cells)
+    found = tuple(LogFinding(cell=cell, content=read_cell(folder, cell) or UNRUN) for cell in cells)
     chosen, rows = judged(log, asked.seeds, found)
     graded = any(row.graded is not None for row in rows)
     origin = clicks_of(asked.base / str(asked.file.data.log), labels=graded)

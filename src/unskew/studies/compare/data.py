@@ -10,11 +10,11 @@ from typing import cast
 
 import numpy as np
 
+from unskew.checking import listed
 from unskew.clicks.lists.presets import read_preset
 from unskew.clicks.lists.scaling import fit_scaler
 from unskew.errors import DataError
 from unskew.reporting.origins import GENERATED, real
-from unskew.reporting.words import listed
 from unskew.running.folder import fingerprint
 from unskew.running.lists import read_lists
 from unskew.running.simulate import synthetic_parts

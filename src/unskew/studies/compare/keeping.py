@@ -10,6 +10,8 @@ import hashlib
 import json
 import sys
 import time
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -20,6 +22,24 @@ from unskew.disk import complete_file, read_json, write_json
 from unskew.errors import DataError, UnskewError
 from unskew.studies.compare.arms import Point
 from unskew.types import Array
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What a cell kept, or the error that it ended with."""
+
+    content: Mapping[str, Any]
+    """Status, and the numbers of validation and test."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether there is a result."""
+        return bool(self.content["status"] == "finished")
+
+    @property
+    def error(self) -> str | None:
+        """What the cell failed of."""
+        return self.content.get("error")
 
 
 class Task(Protocol):

@@ -20,7 +20,7 @@ import numpy as np
 from unskew.measuring import mean_over_seeds
 from unskew.studies.compare.arms import REFERENCES
 from unskew.studies.compare.cell import MEASURED, Cell
-from unskew.studies.compare.keeping import settings_of
+from unskew.studies.compare.keeping import Kept, settings_of
 from unskew.studies.compare.rows import Row, with_tests
 from unskew.studies.compare.verdict import verdict
 
@@ -34,22 +34,10 @@ VALIDATION = (
 
 
 @dataclass(frozen=True)
-class Finding:
+class Finding(Kept):
     """What one cell found, or the error that it ended with."""
 
     cell: Cell
-    content: Mapping[str, Any]
-    """What the cell kept; status, validation and test numbers."""
-
-    @property
-    def finished(self) -> bool:
-        """Whether there is a result."""
-        return bool(self.content["status"] == "finished")
-
-    @property
-    def error(self) -> str | None:
-        """What the cell failed of."""
-        return self.content.get("error")
 
     def validation(self, way: str) -> float | None:
         """What settings are chosen on; the method that learns from labels is chosen on labels either way."""

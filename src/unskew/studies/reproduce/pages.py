@@ -16,6 +16,7 @@ from typing import Any
 import altair as alt
 import numpy as np
 
+from unskew.checking import listed
 from unskew.diagnosis.causal.graph import CausalGraph, graph_of
 from unskew.learning.fitting.loop import Fit
 from unskew.measuring import SeedSummary, mean_over_seeds
@@ -25,7 +26,6 @@ from unskew.reporting.figures import WIDTH, line_legend, palette
 from unskew.reporting.marking import Value, with_best
 from unskew.reporting.numbers import metric_title, spread
 from unskew.reporting.page import Figure, Section, Table
-from unskew.reporting.words import listed
 from unskew.running.learn import learn
 from unskew.studies.compare.arms import Point
 from unskew.studies.compare.data import read_data

@@ -19,7 +19,7 @@ import numpy as np
 from unskew.measuring import SeedSummary, mean_over_seeds
 from unskew.measuring.counterfactual import ClickEvidence, GainEstimate, LoggedPages
 from unskew.running.contest import Contest, Contestant, held_against
-from unskew.studies.compare.keeping import settings_of
+from unskew.studies.compare.keeping import Kept, settings_of
 from unskew.studies.compare.logs.cell import LogCell
 from unskew.studies.compare.logs.parts import RealLog
 from unskew.types import Array
@@ -30,21 +30,10 @@ RISK = 0.05
 
 
 @dataclass(frozen=True)
-class LogFinding:
+class LogFinding(Kept):
     """What one cell found, or the error that it ended with."""
 
     cell: LogCell
-    content: Mapping[str, Any]
-
-    @property
-    def finished(self) -> bool:
-        """Whether there is a result."""
-        return bool(self.content["status"] == "finished")
-
-    @property
-    def error(self) -> str | None:
-        """What the cell failed of."""
-        return self.content.get("error")
 
 
 @dataclass(frozen=True)
