@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from drawn_pages import pages_by_rank
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -49,18 +50,7 @@ def drawn_pages(seed, queries=30, pages=600, ranks=5, shuffled=0.3):
     relevance = rng.uniform(0.1, 0.9, (queries, ranks))
     query = rng.integers(queries, size=pages)
     random = rng.random(pages) < shuffled
-    order = np.where(random[:, None], rng.random((pages, ranks)).argsort(axis=1), np.arange(ranks))
-    chance = np.take_along_axis(relevance[query], order, 1) / np.arange(1, ranks + 1)
-    found = LoggedPages(
-        offsets=np.arange(pages + 1) * ranks,
-        position=np.tile(np.arange(1, ranks + 1), pages),
-        click=(rng.random((pages, ranks)) < chance).astype(float).ravel(),
-        shuffled=np.repeat(random, ranks),
-        query=query,
-        document=(query[:, None] * ranks + order).ravel(),
-        cluster=query,
-    )
-    return found, relevance.ravel()
+    return pages_by_rank(rng, relevance, query, np.arange(ranks), random, query), relevance.ravel()
 
 
 def test_places_go_by_score_then_document_never_by_rank() -> None:
@@ -311,17 +301,7 @@ def chance_pages(seed, relevance, pages):
     rng, (queries, ranks) = np.random.default_rng(seed), relevance.shape
     query = np.arange(pages) % queries
     random = rng.random(pages) < 0.5
-    order = np.where(random[:, None], rng.random((pages, ranks)).argsort(axis=1), np.arange(ranks))
-    chance = np.take_along_axis(relevance[query], order, 1) / np.arange(1, ranks + 1)
-    return LoggedPages(
-        offsets=np.arange(pages + 1) * ranks,
-        position=np.tile(np.arange(1, ranks + 1), pages),
-        click=(rng.random((pages, ranks)) < chance).astype(float).ravel(),
-        shuffled=np.repeat(random, ranks),
-        query=query,
-        document=(query[:, None] * ranks + order).ravel(),
-        cluster=query,
-    )
+    return pages_by_rank(rng, relevance, query, np.arange(ranks), random, query)
 
 
 def test_another_library_says_the_same_of_a_bandit_log() -> None:

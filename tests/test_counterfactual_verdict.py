@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from drawn_pages import pages_by_rank
 
 from unskew.errors import ConfigError, DataError
 from unskew.measuring import (
     GainEstimate,
     Judge,
-    LoggedPages,
     RankExamination,
     examination_of,
     places,
@@ -107,18 +107,7 @@ def drawn(seed, pages=4000, queries=40, ranks=5, shuffled=0.0, weeks=1):
     query, week = rng.integers(queries, size=pages), rng.integers(weeks, size=pages)
     usual = np.argsort(np.arange(ranks) + 2.0 * rng.random((weeks, queries, ranks)), axis=2)[week, query]
     random = rng.random(pages) < shuffled
-    order = np.where(random[:, None], rng.random((pages, ranks)).argsort(axis=1), usual)
-    chance = np.take_along_axis(relevance[query], order, 1) / np.arange(1, ranks + 1)
-    found = LoggedPages(
-        offsets=np.arange(pages + 1) * ranks,
-        position=np.tile(np.arange(1, ranks + 1), pages),
-        click=(rng.random((pages, ranks)) < chance).astype(float).ravel(),
-        shuffled=np.repeat(random, ranks),
-        query=query,
-        document=(query[:, None] * ranks + order).ravel(),
-        cluster=np.arange(pages),
-    )
-    return found, relevance.ravel()
+    return pages_by_rank(rng, relevance, query, usual, random, np.arange(pages)), relevance.ravel()
 
 
 @pytest.mark.parametrize(("options", "kind"), [({"shuffled": 0.3}, "shuffled"), ({"weeks": 4}, "swaps")])

@@ -60,7 +60,7 @@ def features_by_hand(clicks: list[int], at: int, dwell: int) -> dict[str, float]
 
 
 def test_features_on_both_engines(engine: Engine) -> None:
-    pages = {"a": [0, 1, 0, 1, 0], "b": [1], "c": [0, 0, 0], "d": [1] * 6}
+    pages = {"a": [0, 1, 0, 1, 0], "b": [1], "c": [0, 0, 0], "d": [1] * 6, "deep": [0] * 33 + [1, 0, 1]}
     steps = {None: 0, -4.0: 0, 0.0: 1, 9.9: 1, 10.0: 2, 31.0: 3, 120.0: 4}
     dwells = list(steps)
     rows = [

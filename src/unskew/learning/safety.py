@@ -92,5 +92,5 @@ def guarded(scores: Tensor, logging: Tensor, mask: Tensor, reach: float, depth: 
     first = mask & (old <= depth)
     new = torch.where(first, ranks_of(scores, first), old)
     weight = torch.clamp(new / old, 1 / reach, reach) * old  # a rank, not always a whole one
-    fraction = torch.where(first, new, old) / (new.shape[-1] + 1)  # ties go by s
+    fraction = torch.where(first, new, old) / (mask.sum(-1, keepdim=True) + 1)  # ties go by s
     return torch.where(mask, -weight.log() - 1e-4 * fraction, 0.0)

@@ -164,6 +164,12 @@ def dense(codes: Array) -> Array:
     return np.unique(codes, return_inverse=True)[1]
 
 
+def per_page(totals: Array, new: int, other: int, pages: int) -> tuple[Array, Array]:
+    """Two sums by the number of pages, each named by its column; NaN where there is no page."""
+    count = np.where(totals[..., pages] > 0, totals[..., pages], np.nan)
+    return totals[..., new] / count, totals[..., other] / count
+
+
 def effective_size(total: float, squares: float) -> float | None:
     """(sum w)^2 / sum w^2; None where nothing is weighed."""
     return float(total**2 / squares) if squares > 0 else None

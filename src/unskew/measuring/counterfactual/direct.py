@@ -16,7 +16,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from unskew.measuring.counterfactual.contract import Estimator, PlacedPages, Reading
+from unskew.measuring.counterfactual.contract import Estimator, PlacedPages, Reading, per_page
 from unskew.measuring.counterfactual.evidence import Grounds
 from unskew.types import Array
 
@@ -70,7 +70,7 @@ class Direct(Estimator):
                 assumes=self.assumes,
                 grounds=grounds,
                 unit=self.asked.unit,
-                values=_per_page,
+                values=lambda some: per_page(some, 0, 1, 4),
                 count=lambda sums: sums[..., 4],
                 effective=lambda total: float(total[3]),
                 overlap=lambda total: 1.0,
@@ -108,8 +108,3 @@ class RawClicks(Direct):
         """One."""
         (found,) = super().readings(totals)
         return [replace(found, unit=f"DCG@{self.asked.at} by clicks")]
-
-
-def _per_page(totals: Array) -> tuple[Array, Array]:
-    pages = np.where(totals[..., 4] > 0, totals[..., 4], np.nan)
-    return totals[..., 0] / pages, totals[..., 1] / pages

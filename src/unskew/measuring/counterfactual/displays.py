@@ -10,6 +10,9 @@ p is the logged chance of the slot, or how often the log shows the document at t
 displays times the click rate at the place. A result counts in item-position where both rankings put it to ranks
 that the log has. The same weights serve the doubly robust estimate (`robust`).
 
+Weights 1 / p add up to the displays, but for chance. Where they add up to less, the policy never or hardly ever
+tries some of the places, and their clicks would be missing from the value: it says nothing then.
+
 Differences from the paper: places may differ from page to page (what was shown does), so pi is a share and not 0
 or 1. Where chances are logged, pages on which nothing was left to chance do not count; what was shown weighs 1.
 
@@ -23,16 +26,25 @@ from functools import cached_property
 
 import numpy as np
 
-from unskew.measuring.counterfactual.contract import Estimator, PlacedPages, Reading, dense, effective_size
+from unskew.measuring.counterfactual.contract import (
+    Estimator,
+    PlacedPages,
+    Reading,
+    dense,
+    effective_size,
+    per_page,
+)
 from unskew.measuring.counterfactual.evidence import RankExamination
 from unskew.measuring.counterfactual.robust import robust_values
 from unskew.types import Array
 
 LEAST_OVERLAP = 0.5
 """Share of the moved results below which the log says nothing of a ranking."""
+LEAST_WEIGHT, ERRORS = 0.9, 4.0
+"""With logged chances: share of what a ranking shows that weights add up to, but for so many standard errors."""
 LEAST = 20
 """Clicks of some weight below which they say nothing."""
-NEW, OTHER, PAGES, WEIGHT, SQUARES, COVERED, MOVED, CLICKS, ROBUST = range(9)
+NEW, OTHER, PAGES, WEIGHT, SQUARES, COVERED, MOVED, CLICKS, MASS, ROBUST = (*range(9), 14)
 MODELS = 4
 """Draws of examination that dr is computed with, so that its interval knows of them."""
 
@@ -90,12 +102,10 @@ def displays_of(part: PlacedPages) -> tuple[Displays, Array, Array]:
 def logged_order(part: PlacedPages, place: Array) -> Array:
     """Where a ranking is what was shown and no choice of its own, [N] bool.
 
-    It is at random, or on every page without random slots the order shown.
+    It is at random, or the order shown on every page. The usual order of a log with random pages is a choice:
+    chances of pages that take no part say how often it comes.
     """
-    pages = part.pages
-    random = pages.per_page(pages.shuffled) > 0
-    shown = ((pages.per_page(place != part.index) == 0) | random).all()
-    logged: Array = (place == 0) | ((~random)[pages.page] & shown)
+    logged: Array = (place == 0) | bool((place == part.index).all())
     return logged
 
 
@@ -122,12 +132,22 @@ class ByDisplay(Estimator):
             part.by_cluster(moved * both),
             part.by_cluster(moved),
             part.by_cluster(pages.click * (by_new > 0)),
+            *self._mass(part, shown, by_new, by_other),
         ]
         weights = (shown.weights(new, has_new, logged[0]), shown.weights(other, has_other, logged[1]))
         for curve in self.curves:
             values = robust_values(part, curve, (has_new, has_other), weights, self.asked.clip)
             sums += [part.by_cluster(np.where(shown.used, value, 0.0)) for value in values]
         return np.stack(sums, axis=1)
+
+    def _mass(self, part: PlacedPages, shown: Displays, *weights: Array) -> list[Array]:
+        """For both rankings what they show, by discounts, what weights add up to, and squares; [C] each."""
+        counted = np.where(shown.used, float(shown.chance is not None), 0.0)
+        sums = []
+        for discount, weight in zip(part.discounts, weights, strict=True):
+            wanted, found = discount * counted, discount * counted * weight
+            sums += [part.by_cluster(each) for each in (wanted, found, found**2)]
+        return sums
 
     @cached_property
     def curves(self) -> list[RankExamination]:
@@ -142,7 +162,7 @@ class ByDisplay(Estimator):
         """Values of dr: by examination as given, and for draws of clusters by its draws, one after another."""
         models = len(self.curves) - 1
         if totals.ndim == 1 or not models:
-            return _per_page(totals, ROBUST, ROBUST + 1)
+            return per_page(totals, ROBUST, ROBUST + 1, PAGES)
         model = 1 + np.arange(len(totals)) % models
         pages, row = np.where(totals[:, PAGES] > 0, totals[:, PAGES], np.nan), np.arange(len(totals))
         return totals[row, ROBUST + 2 * model] / pages, totals[row, ROBUST + 2 * model + 1] / pages
@@ -155,7 +175,7 @@ class ByDisplay(Estimator):
                 assumes="A click depends on its own document and rank only, and documents moved by chance.",
                 grounds="display",
                 unit="clicks a page",
-                values=lambda some: _per_page(some, NEW, OTHER),
+                values=lambda some: per_page(some, NEW, OTHER, PAGES),
                 count=lambda some: some[..., MOVED],
                 effective=lambda total: effective_size(total[WEIGHT], total[SQUARES]),
                 overlap=_overlap,
@@ -177,19 +197,26 @@ class ByDisplay(Estimator):
         ]
 
 
-def _per_page(totals: Array, new: int, other: int) -> tuple[Array, Array]:
-    pages = np.where(totals[..., PAGES] > 0, totals[..., PAGES], np.nan)
-    return totals[..., new] / pages, totals[..., other] / pages
-
-
 def _overlap(totals: Array) -> float:
-    """Share of what moves, by discounts, that the log has at both places."""
+    """Share of what moves, by discounts, that the log has at both places; by weights where chances are logged."""
+    if totals[MASS] > 0:
+        return float(min(totals[MASS + 1] / totals[MASS], totals[MASS + 4] / totals[MASS + 3], 1.0))
     return float(totals[COVERED] / totals[MOVED]) if totals[MOVED] > 0 else 1.0
+
+
+def _untried(totals: Array) -> bool:
+    """Whether chances are logged, and leave out much of what one of the rankings shows."""
+    for wanted, found, squares in totals[MASS:ROBUST].reshape(2, 3):
+        if found + ERRORS * np.sqrt(squares) < wanted and found < LEAST_WEIGHT * wanted:
+            return True
+    return False
 
 
 def _lacks(totals: Array) -> str:
     if not totals[PAGES]:
         return "on no page was the order left to chance"
-    if _overlap(totals) < LEAST_OVERLAP:
+    if _untried(totals):
+        return f"only {_overlap(totals):.0%} of what it would show has a chance worth the name in this log"
+    if not totals[MASS] and _overlap(totals) < LEAST_OVERLAP:
         return f"only {_overlap(totals):.0%} of what moves was ever shown where it would move to"
     return "" if totals[CLICKS] >= LEAST else f"{totals[CLICKS]:.0f} clicks are too few"

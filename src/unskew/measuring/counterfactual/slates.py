@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from unskew.measuring.counterfactual.contract import Estimator, PlacedPages, Reading, effective_size
+from unskew.measuring.counterfactual.contract import Estimator, PlacedPages, Reading, effective_size, per_page
 from unskew.types import Array
 
 LEAST = 20
@@ -46,7 +46,7 @@ class Slates(Estimator):
                 assumes="Pages were shuffled, and their clicks are a sum over documents at ranks.",
                 grounds="random",
                 unit="clicks a page",
-                values=_per_page,
+                values=lambda some: per_page(some, NEW, OTHER, PAGES),
                 count=lambda some: some[..., PAGES],
                 effective=lambda total: effective_size(total[WEIGHT], total[SQUARES]),
                 overlap=lambda total: 1.0,
@@ -63,11 +63,6 @@ def slate_weights(part: PlacedPages, place: Array) -> Array:
     weight = (pages.sizes - 1) * matches - (pages.sizes - 2)
     random = pages.per_page(place == 0) > 0
     return np.where(random, 1.0, weight)
-
-
-def _per_page(totals: Array) -> tuple[Array, Array]:
-    pages = np.where(totals[..., PAGES] > 0, totals[..., PAGES], np.nan)
-    return totals[..., NEW] / pages, totals[..., OTHER] / pages
 
 
 def _lacks(totals: Array) -> str:
