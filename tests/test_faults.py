@@ -74,6 +74,23 @@ def test_no_test_lacks_its_prefix() -> None:
     assert {name: names for name, names in found.items() if names} == {}
 
 
+def drawn_alone(path: Path) -> set[str]:
+    """Tests that see drawn examples and no written ones: what they catch changes with the draw."""
+    found = set()
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        by = [ast.unparse(each) for each in getattr(node, "decorator_list", [])]
+        if any(each.startswith("given(") for each in by) and not any(each.startswith("example(") for each in by):
+            found.add(f"tests/{path.name}::{getattr(node, 'name', '')}")
+    return found
+
+
+def test_no_fault_is_left_to_drawn_examples() -> None:
+    drawn = {test for path in ROOT.glob("tests/test_*.py") for test in drawn_alone(path)}
+    assert drawn
+    left = [each.id for each in ALL if each.test and {test.partition("[")[0] for test in each.test} <= drawn]
+    assert left == []
+
+
 # ------------------------------------------------------------------------------------------- the script
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from ibis import _
 from typer.testing import CliRunner
@@ -143,6 +143,10 @@ def logs(draw: st.DrawFn) -> tuple[dict[str, list[Row]], list[list[str]]]:
     return pages, [*order, draw(st.permutations(names))]
 
 
+ONE_PAGE = page("p0", 5, [1, 0], display_time=[1.0, 2.0], dwell_time=[3.0, 4.0], examination=[0.5, 0.25])
+
+
+@example(({"p0": ONE_PAGE}, [["p0"]]), 0, 1)
 @given(logs(), st.integers(0, 700), st.integers(1, 700))
 @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 def test_any_window_equals_a_full_recomputation(
