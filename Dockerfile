@@ -1,11 +1,12 @@
 # unskew in a container: docker build -t unskew . && docker run --rm -v "$PWD:/work" unskew --help
+# To serve: docker run --rm -p 127.0.0.1:8000:8000 -v "$PWD:/work:ro" unskew serve RUN --host 0.0.0.0 --token-file token
 # See docs/how_to/install.md.
 
 ARG PYTHON=3.11
 
 FROM python:${PYTHON}-slim AS build
 # extras to install, as in pip install 'unskew[trees,text]'
-ARG EXTRAS=trees
+ARG EXTRAS=trees,serve
 RUN python -m venv /opt/unskew
 ENV PATH=/opt/unskew/bin:$PATH PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 # torch for the processor alone, a tenth of the size; in a layer of its own, which changes of the sources leave alone
@@ -28,5 +29,6 @@ ENV PATH=/opt/unskew/bin:$PATH UNSKEW_CACHE=/cache PYTHONUNBUFFERED=1
 USER unskew
 VOLUME /cache
 WORKDIR /work
+EXPOSE 8000
 ENTRYPOINT ["unskew"]
 CMD ["--help"]

@@ -22,8 +22,10 @@ from proof import proof
 from rich.console import Console
 from rich.table import Table
 from score import score
+from serving import serving
 from start import starting
 from step import one_or_two, step
+from store import store
 from tracking import tracking
 from training import training
 
@@ -37,6 +39,8 @@ PARTS: dict[str, Callable[[Options], list[Row]]] = {
     "reduce": reducing,
     "ingest": ingesting,
     "tracking": tracking,
+    "store": store,
+    "serving": serving,
     "naive": partial(training, method="naive"),
     "dla": partial(training, method="dla"),
     "click_models": click_models,

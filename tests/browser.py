@@ -41,7 +41,7 @@ class Browser:
 
     def __init__(self, into: int, out: int, seconds: float) -> None:
         self._into, self._out, self._until, self._sent = into, out, time.monotonic() + seconds, 0
-        self._rest, self._session = b"", ""
+        self._rest, self._session, self._home = b"", "", "file:"
         self.problems: list[str] = []
         """What pages have written to the console, thrown, or wanted from elsewhere."""
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
@@ -77,17 +77,25 @@ class Browser:
         method, about = told.get("method", ""), told.get("params", {})
         if method in ("Runtime.exceptionThrown", "Log.entryAdded", "Runtime.consoleAPICalled"):
             self.problems.append(json.dumps(about)[:500])
-        if method == "Network.requestWillBeSent" and not about["request"]["url"].startswith(("file:", "data:")):
+        if method == "Network.requestWillBeSent" and not about["request"]["url"].startswith((self._home, "data:")):
             self.problems.append(f"asks for {about['request']['url']}")
 
-    def open(self, path: Path, *, width: int, dark: bool = False, media: str = "screen") -> None:
-        """Open a page in a window of this width, on a screen that is set to light or dark."""
+    def open(self, page: Path | str, *, width: int, dark: bool = False, media: str = "screen") -> None:
+        """Open a file, or the page at an address, in a window of this width, on a light or a dark screen."""
+        self._home = page if isinstance(page, str) else "file:"
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", media=media, features=[scheme])
-        self.call("Page.navigate", url=path.as_uri())
+        self.call("Page.navigate", url=page if isinstance(page, str) else page.as_uri())
         while self.run("document.readyState") != "complete" or self.run("location.href") == "about:blank":
             time.sleep(0.02)
+
+    def until(self, script: str) -> Any:
+        """The value of an expression, once it is true."""
+        while not (found := self.run(script)):
+            assert time.monotonic() < self._until, f"never true: {script}"
+            time.sleep(0.02)
+        return found
 
     def run(self, script: str) -> Any:
         """The value of an expression."""

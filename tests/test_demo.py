@@ -5,18 +5,23 @@ from __future__ import annotations
 import io
 import json
 import re
+import shutil
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from rich.console import Console
 from typer.testing import CliRunner
 
 import unskew
+from tests.served import started
 from unskew.clicks.lists.synthetic import make_lists
 from unskew.errors import RunError
 from unskew.learning.fitting.loop import Progress
@@ -24,6 +29,7 @@ from unskew.measuring import Interval
 from unskew.reporting.console import curve_lines, print_page
 from unskew.reporting.figures import dots_figure, examination_figure, inline_svg, palette
 from unskew.studies import demo as demo_module
+from unskew.studies import demo_serving
 from unskew.studies.demo import (
     DEMO_ARMS,
     Demo,
@@ -37,6 +43,7 @@ from unskew.studies.demo import (
     results_table,
     verdict,
 )
+from unskew.studies.demo_serving import serving_lines, write_request
 from unskew.terminal.main import app
 
 torch.set_num_threads(1)
@@ -76,7 +83,7 @@ def result(name: str, mean: float, gap: float | None = None, curve: list[float] 
 
 def test_what_the_demo_writes(finished: tuple[Path, Demo]) -> None:
     out, results = finished[0], finished[1].results
-    written = {"results.json", "report.html", "figure.svg", "table.md", "page.json"}
+    written = {"results.json", "request.json", "report.html", "figure.svg", "table.md", "page.json"}
     assert {path.name for path in out.iterdir()} == {*DEMO_ARMS, *written}
     content = json.loads((out / "results.json").read_text())
     assert (content["seed"], content["pages"]) == (0, 6000)
@@ -135,6 +142,51 @@ def test_ctrl_c_ends_the_demo_and_not_one_arm_of_it(tmp_path: Path, monkeypatch:
     assert "Interrupted; nothing was written." in ended.stderr
     assert ended.stdout == ""
     assert list(tmp_path.iterdir()) == []
+
+
+# ------------------------------------------------------------------------------------------- served
+
+
+def test_the_commands_that_end_the_demo_serve_its_model_and_ask_it(
+    finished: tuple[Path, Demo], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("fastapi")
+    folder, out = finished[0].parent, finished[0].name
+    monkeypatch.chdir(folder)  # paths are said from there
+    lines = serving_lines(out)
+    assert [line.startswith("    ") for line in lines] == [False, True, False, True]
+    asks = [lines[3]]
+    with monkeypatch.context() as patch:  # as on a machine without curl
+        patch.setattr(shutil, "which", lambda _: None)
+        asks.append(serving_lines(out)[3])
+    with started(lines[1].strip(), folder) as server:
+        said = [
+            subprocess.run(
+                ["bash", "-euc", server.at_this(ask)], cwd=folder, capture_output=True, check=True
+            ).stdout
+            for ask in asks
+        ]
+    documents = json.loads((finished[0] / "request.json").read_text())["documents"]
+    order = unskew.load(finished[0] / "dla").rank(np.array([document["features"] for document in documents]))
+    for answer in map(json.loads, said):
+        assert [one["id"] for one in answer["ranking"]] == [documents[place]["id"] for place in order]
+        assert answer["model"] == "dla"
+
+
+def test_the_request_is_the_page_that_was_shown(tmp_path: Path) -> None:
+    world = make_world(0, 40, 1000)
+    write_request(world.test, world.logging, tmp_path / "request.json")
+    documents = json.loads((tmp_path / "request.json").read_text())["documents"]
+    scores = world.logging[[int(document["id"].removeprefix("doc-")) for document in documents]]
+    assert scores.tolist() == sorted(world.logging[: world.test.offsets[1]], reverse=True)[: len(documents)]
+
+
+def test_what_serving_lacks_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo_serving, "find_spec", lambda name: None)
+    assert "pip install 'unskew[serve]'; then" in serving_lines("out")[0]
+    monkeypatch.setattr(shutil, "which", lambda _: str(Path(sys.executable).with_name("unskew")))
+    assert demo_serving.own_command() == "unskew"
+    assert serving_lines("a folder")[-1].endswith("-d '@a folder/request.json'")
 
 
 # ------------------------------------------------------------------------------------------- what it says

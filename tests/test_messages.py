@@ -105,6 +105,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "lists.txt": b"0 qid:1 1:0.5\n1 qid:1 1:0.7\n",
         "notes.docx": b"words",
         "grades.csv": b"query_id,doc_id,label\nother,thing,1\n",
+        "caps": b"documnets = 10\n",
+        "items.csv": b"doc_id,price\nd0,1.5\nd1,\n",
     }
     for name, data in written.items():
         (place / name).write_bytes(data)
@@ -558,6 +560,117 @@ SITUATIONS: dict[str, tuple[list[str], int, list[str]]] = {
         ["drift", "log.parquet", "kinds", "--segment", "device"],
         1,
         ["log.parquet: missing columns: device"],
+    ),
+    "items under another name": (
+        ["store", "OUT", "--items", "shop.csv"],
+        1,
+        ["shop.csv: has neither query_id nor doc_id", "--column"],
+    ),
+    "pairs for items": (
+        ["store", "OUT", "--items", "features.parquet"],
+        1,
+        ["features.parquet: has query_id, and a store has features of items; give tables with doc_id"],
+    ),
+    "clicks that nobody tracked": (
+        ["store", "OUT", "--tracked", "raw"],
+        1,
+        ["raw is no tracking store", "make one with `unskew track`"],
+    ),
+    "no store there": (
+        ["store", "nowhere"],
+        1,
+        ["nowhere is no store of features", "unskew store PLACE --items TABLE"],
+    ),
+    "a store in a folder of theirs": (
+        ["store", "raw", "--items", "items.csv"],
+        1,
+        ["raw exists and is no store of features, so it is left alone"],
+    ),
+    "columns of no table": (
+        ["store", "OUT", "--column", "doc_id=sku"],
+        1,
+        ["--column: there are no tables whose columns it could name; give --items"],
+    ),
+    "a store that nobody knows": (["store", "mongo://x/0"], 1, ["mongo:// is no store; give a folder for LMDB"]),
+    "a Redis that is not there": (
+        ["store", "redis://127.0.0.1:1/0"],
+        1,
+        ["redis://127.0.0.1:1/0 does not answer", "start it, or check the address"],
+    ),
+    "no run to serve": (["serve", "rnu"], 1, ["there is no such run; did you mean", "/run?"]),
+    "a run that is none": (["serve", "raw"], 1, ["raw"]),
+    "chance that nobody writes down": (
+        ["serve", "run", "--explore", "shuffle"],
+        1,
+        ["--explore needs --log FOLDER: chance that is not written down teaches nothing"],
+    ),
+    "a share of nothing": (["serve", "run", "--share", "0.1"], 1, ["--share is for --explore POLICY"]),
+    "an unknown policy": (
+        ["serve", "run", "--log", "OUT", "--explore", "shufle"],
+        1,
+        ["--explore shufle: unknown name. Did you mean shuffle?"],
+    ),
+    "a setting of another policy": (
+        ["serve", "run", "--log", "OUT", "--explore", "shuffle", "--temperature", "2"],
+        1,
+        ["--temperature: shuffle has none; it is for plackett_luce"],
+    ),
+    "one model to interleave": (
+        ["serve", "run", "--log", "OUT", "--explore", "team_draft", "--against", "new"],
+        1,
+        ["--against: 'new' is no second model. Give its run after the first."],
+    ),
+    "no plan to swap by": (
+        ["serve", "run", "--log", "OUT", "--explore", "swaps"],
+        1,
+        ["swaps needs --swap-plan", "unskew diagnose LOG --json FILE"],
+    ),
+    "a log of pages in a file": (["serve", "run", "--log", "shop.csv"], 1, ["--log:", "shop.csv is a file"]),
+    "a store to serve that is none": (["serve", "run", "--store", "raw"], 1, ["raw is no store of features"]),
+    "a limit that nobody knows": (
+        ["serve", "run", "--limits", "caps"],
+        1,
+        ["caps: documnets: unknown key. Did you mean documents?"],
+    ),
+    "too many names": (["serve", "run", "--name", "a", "--name", "b"], 1, ["--name: 2 names, and 1 run"]),
+    "no token there": (
+        ["serve", "run", "--token-file", "secret"],
+        1,
+        ["secret: the token cannot be read: No such file or directory"],
+    ),
+    "an export of nothing": (["export", "nowhere"], 1, ["nowhere: there is no such file or folder"]),
+    "an export of a raw log": (["export", "shop.csv"], 1, ["shop.csv", TYPED]),
+    "an export without a form": (
+        ["export", "log.parquet", "--out", "OUT"],
+        1,
+        ["say in which form: --to lightgbm, onnx, solr"],
+    ),
+    "an export in a form that nobody knows": (
+        ["export", "log.parquet", "--to", "sorl", "--out", "OUT"],
+        1,
+        ["--to sorl: unknown name. Did you mean solr?"],
+    ),
+    "an export to nowhere": (["export", "log.parquet", "--to", "quepid"], 1, ["say where to write: --out"]),
+    "an engine for a log": (
+        ["export", "log.parquet", "--to", "solr", "--out", "OUT"],
+        1,
+        ["log.parquet", "not a run"],
+    ),
+    "an option of another form": (
+        ["export", "log.parquet", "--to", "quepid", "--out", "OUT", "--lists", "items.csv"],
+        1,
+        ["--lists is for --to solr, opensearch, elasticsearch, vespa, not for quepid"],
+    ),
+    "grades of a raw log": (["export", "shop.csv", "--to", "quepid", "--out", "OUT"], 1, ["shop.csv", TYPED]),
+    "grades of a file that is none": (
+        ["export", "is_csv.parquet", "--to", "quepid", "--out", "OUT"],
+        1,
+        ["is_csv.parquet", "not a Parquet file, whatever its name says"],
+    ),
+    "grades that are more than sure": (
+        ["export", "log.parquet", "--to", "quepid", "--out", "OUT", "--confidence", "2"],
+        1,
+        ["--confidence 2.0: from 0 to 1"],
     ),
     "an unknown flag": (["split", "log.parquet", "--output", "OUT"], 2, ["No such option: --output"]),
     "an unknown command": (["slpit", "log.parquet"], 2, ["No such command 'slpit'"]),

@@ -15,6 +15,7 @@ from unskew.errors import DataError, RunError
 from unskew.learning import scorer as scorer_module
 from unskew.learning.methods import METHODS, Context
 from unskew.learning.model import Model, build, load
+from unskew.learning.onnx_file import available
 from unskew.learning.rankers import MLP, Linear
 from unskew.running.data import LogData
 from unskew.types import Lists, Log
@@ -178,7 +179,7 @@ def test_every_scaling_comes_back(tmp_path: Path, scaling: str) -> None:
 def test_a_model_is_data_and_not_code(log: Log, tmp_path: Path) -> None:
     small_model(log).save(tmp_path / "model")
     files = sorted(path.name for path in (tmp_path / "model").iterdir())
-    assert files == ["model.json", "weights.safetensors"]
+    assert files == ["model.json", *(["model.onnx"] if available() else []), "weights.safetensors"]
     for path in (tmp_path / "model").iterdir():
         content = path.read_bytes()
         assert not content.startswith((b"\x80", b"PK"))  # a pickle, or torch.save's archive of one

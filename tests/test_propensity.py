@@ -131,7 +131,8 @@ def test_names_of_theirs(tmp_path: Path, log_file: Path) -> None:
         table.rename_columns([theirs.get(name, name) for name in table.column_names]), tmp_path / "a.parquet"
     )
     named = unskew.propensity(tmp_path / "a.parquet", columns=theirs)
-    assert named.examination.tolist() == unskew.propensity(log_file).examination.tolist()
+    # sums of several threads may differ in their last digit
+    np.testing.assert_allclose(named.examination, unskew.propensity(log_file).examination, rtol=1e-12)
 
 
 def test_of_a_run_and_clipped(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ A page opts in with a line `<!-- tested -->`. Its fenced blocks run in order, in
 a folder with a copy of `examples/`:
 
 - `bash`: line by line; a line that begins with `unskew` and has nothing of a shell in it runs in this process;
+  `unskew serve` runs beside, at a free port that stands for the usual one, until the next block with `unskew`;
 - `python`: all blocks of a page share their names;
 - `toml`, `csv`, `json` whose first line is `# NAME`: written to the file NAME, in TOML with that line;
 - `text` right after one of the first two: what that printed. Lines come in this order, others may stand between
@@ -22,13 +23,14 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
 import torch
 from typer.testing import CliRunner
 
+from tests.served import Started, started
 from unskew.terminal.main import app
 
 torch.set_num_threads(1)
@@ -55,9 +57,15 @@ class Reader:
 
     folder: Path
     names: dict[str, object] = field(default_factory=dict)
+    servers: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
+    server: Started | None = None
 
     def follow(self, page: Path) -> int:
         """Run the blocks of a page; the number of those that ran."""
+        with self.servers:
+            return self._follow(page)
+
+    def _follow(self, page: Path) -> int:
         printed, ran = "", 0
         for block in blocks_of(page.read_text(encoding="utf-8")):
             where = f"{page.name}:{block.line}"
@@ -69,6 +77,10 @@ class Reader:
         return ran
 
     def _run(self, block: Block, where: str) -> str:
+        if self.server and block.language == "bash" and block.text.startswith("unskew"):
+            self.servers.close()  # somebody pressed Ctrl-C
+            self.server = None
+        block = replace(block, text=self.server.at_this(block.text)) if self.server else block
         if block.language == "python":
             return self._python(block, where)
         if block.language == "bash":
@@ -85,6 +97,9 @@ class Reader:
 
     def _line(self, line: str, where: str) -> str:
         words = shlex.split(line, comments=True)
+        if words[:2] == ["unskew", "serve"]:
+            self.server = self.servers.enter_context(started(shlex.join(words), self.folder))
+            return self.server.printed
         if words[0] == "unskew" and not SHELL.search(line.partition(" #")[0]):
             ended = CliRunner().invoke(app, words[1:])
             assert ended.exit_code == 0, (where, line, ended.output, ended.exception)

@@ -18,7 +18,7 @@ from unskew.clicks.lists.scaling import Scaler
 from unskew.disk.trees import check_lightgbm
 from unskew.errors import ConfigError, UnskewError
 from unskew.learning.methods import PACKAGES
-from unskew.learning.raw_trees import RawTrees, _Column
+from unskew.learning.raw_trees import Column, RawTrees
 from unskew.learning.scorer import Scorer, load_scorer
 from unskew.types import Log
 
@@ -124,7 +124,7 @@ def test_no_value_flips_at_a_threshold(scaling: str, log: Log) -> None:
     model = learned(log, "package", scaling)
     encoding = model.card.encoding
     assert encoding is not None
-    column = _Column(encoding, Scaler(scaling, model.scaler.width, model.scaler.statistics), 0)
+    column = Column(encoding, Scaler(scaling, model.scaler.width, model.scaler.statistics), 0)
     values = np.sort(items(300, seed=0)["price"][~np.isnan(items(300, seed=0)["price"])])[::7]
     for value in values.astype(np.float32):
         seen = float(column.scaled(np.array([value]))[0])
@@ -172,6 +172,6 @@ def test_export_writes_text_and_codes(log: Log, tmp_path: Path) -> None:
     expected = load_scorer(tmp_path / "run").score(table)
     np.testing.assert_allclose(booster.predict(coded(raw, table)), expected, rtol=1e-5, atol=1e-6)
     with pytest.raises(UnskewError, match=r"trees\.txt.*exists|exists.*trees\.txt|already"):
-        unskew.export_trees(tmp_path / "run", tmp_path / "out" / "trees.txt")
+        unskew.export(tmp_path / "run", "lightgbm", tmp_path / "out" / "trees.txt")
     with pytest.raises(ConfigError, match=r'to="onnxx": unknown name\. .*lightgbm'):
         unskew.export(tmp_path / "run", "onnxx", tmp_path / "x")

@@ -84,6 +84,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert made.exit_code == 0, made.exception
     (folder / "run.toml").write_text(RUN_FILE)
     (folder / "compare.toml").write_text(COMPARE_FILE)
+    (folder / "items.csv").write_text("doc_id,price\n1,2.5\n2,\n")
     curve = {"alpha": [0.9] * 10, "beta": [0.1] * 10, "theta": [1 / rank for rank in range(1, 11)]}
     (folder / "curves.json").write_text(json.dumps(curve))
     made = run("learn", folder / "run.toml", "--quiet")
@@ -111,8 +112,10 @@ def words_of(command: str, folder: Path) -> list[object]:
         "impute": (folder / "run", *lists, "--out", again / "imputed.csv"),
         "measure": (folder / "run", *lists),
         "predict": (folder / "run", "--features", folder / "log.train.txt", "--out", again / "scores.parquet"),
-        "export": (folder / "run", "--out", again / "trees.txt"),
+        "export": (folder / "run", "--to", "lightgbm", "--out", again / "trees.txt"),
+        "serve": (folder / "run", "--check"),
         "experiment": (log, "--by", "randomized", "--out", again / "experiment.html"),
+        "store": (again / "features", "--items", folder / "items.csv", "--tracked", again / "store"),
         "propensity": (log,),
         "ship": (folder / "run", "--log", log, "--features", folder / "log.train.txt"),
         "drift": (log, again / "small.parquet"),

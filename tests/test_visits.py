@@ -11,12 +11,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from typer.testing import CliRunner
 
 import unskew
 from unskew.clicks.engine.engine import Engine, connect
 from unskew.clicks.split import find_boundaries, split_by_time
 from unskew.clicks.visits import add_visits, find_visits
 from unskew.errors import ConfigError, DataError
+from unskew.terminal.main import app
 
 START = datetime(2024, 3, 30, 23, 0, tzinfo=UTC)
 MICRO = pa.timestamp("us", "UTC")
@@ -222,6 +224,13 @@ def test_command_without_people_splits_by_page_and_says_what_is_missing(tmp_path
     with pytest.raises(DataError, match="missing columns: page_id"):
         unskew.split(tmp_path / "log.parquet", tmp_path / "other", threads=1)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["log.parquet", "out"]
+
+
+def test_the_command_says_that_nothing_is_left_to_learn_from(tmp_path: Path) -> None:
+    row = {"query_id": 1, "doc_id": 1, "position": 1, "click": 0, "timestamp": "2024-01-01T00:00:00Z"}
+    pq.write_table(pa.Table.from_pylist([row | {"page_id": page} for page in range(5)]), tmp_path / "log.parquet")
+    done = CliRunner().invoke(app, ["split", str(tmp_path / "log.parquet"), "--out", str(tmp_path / "parts")])
+    assert (done.exit_code, "train has no pages: too few" in done.stderr) == (0, True)
 
 
 def test_a_pause_as_long_as_the_gap_ends_no_visit() -> None:

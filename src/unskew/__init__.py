@@ -50,8 +50,6 @@ if TYPE_CHECKING:
     from unskew.running.diagnosis import diagnose as diagnose
     from unskew.running.drift import drift as drift
     from unskew.running.experiment import experiment as experiment
-    from unskew.running.exporting import export as export
-    from unskew.running.exporting import export_trees as export_trees
     from unskew.running.importance import importance as importance
     from unskew.running.impute import impute as impute
     from unskew.running.learn import learn as learn
@@ -63,6 +61,9 @@ if TYPE_CHECKING:
     from unskew.running.run import Run as Run
     from unskew.running.ship import ship as ship
     from unskew.running.twin import twin as twin
+    from unskew.serving.export import export as export
+    from unskew.serving.starting import serve as serve
+    from unskew.serving.store.putting import store as store
     from unskew.studies.compare.compare import compare as compare
     from unskew.studies.demo import demo as demo
     from unskew.studies.plan import plan as plan

@@ -5,6 +5,7 @@
     │   └── LimitError      3      more of it is broken or removed than a limit allows; says the limit
     ├── ConfigError         1      a setting is unknown, of the wrong type or out of range; says which
     ├── RunError            1      a run folder is missing, unfinished, or would be overwritten
+    ├── StoreError          1      a store of features is missing, damaged or out of reach; a service says 503
     └── MissingExtra        1      an optional dependency is not installed; says the pip line
 
 The command line prints the message without a traceback and exits with its status; `STATUSES` has them all.
@@ -66,6 +67,10 @@ class ConfigError(UnskewError):
 
 class RunError(UnskewError):
     """A run folder is missing, unfinished, or would be overwritten."""
+
+
+class StoreError(UnskewError):
+    """A store of features is missing, damaged, or cannot be reached now."""
 
 
 class Unproven(UserWarning):

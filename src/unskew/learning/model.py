@@ -19,8 +19,10 @@ from unskew.clicks.lists.inputs import Tokens, Vectors, as_tensor
 from unskew.clicks.lists.scaling import Scaler
 from unskew.clicks.presentation import Presentation
 from unskew.errors import ConfigError
+from unskew.learning import onnx_file, onnx_graph
 from unskew.learning.curves import Curve
 from unskew.learning.methods import METHODS, Context, MethodConfig, MethodModule
+from unskew.learning.onnx_text import drawn_codes, write_text_graph
 from unskew.learning.rankers import RANKERS, Ranker, Trees
 from unskew.learning.rankers.beside import WithSide
 from unskew.learning.rankers.networks import MLP, Linear, network
@@ -43,6 +45,8 @@ class Model(Scorer):
     method: MethodModule
     card: Card
     presentation: Presentation
+    sample: Array | None = None
+    """Some documents of training, prepared [n, D], that the ONNX graph is tried on; None: drawn ones."""
 
     def propensity(self) -> Array | None:
         """Examination relative to rank 1, as the method learned it; None where it has no such thing."""
@@ -120,6 +124,21 @@ class Model(Scorer):
         parts: list[TreeRanker | TextEncoder] = [*tree_rankers(self.ranker), *encoders(self.ranker)]
         for part in parts:
             part.write(folder)
+
+    def write_onnx(self, folder: Path) -> str | None:
+        """Write the network, or the encoder of one that reads, as model.onnx; else why there is no such file."""
+        (folder / "model.onnx").unlink(missing_ok=True)
+        if tree_rankers(self.ranker):
+            return super().write_onnx(folder) if self.card.trees else "trees whose score is not their sum"
+        if not onnx_file.available():
+            return "the packages onnx and onnxruntime were absent; run: pip install 'unskew[serve]'"
+        rows = None if self.sample is None or not len(self.sample) else self.sample
+        for encoder in encoders(self.ranker):
+            codes = drawn_codes(encoder) if rows is None else rows[:, self.card.features :]
+            return write_text_graph(encoder, codes, folder, "model.onnx")
+        if rows is None:
+            rows = np.random.default_rng(0).normal(size=(onnx_graph.CHECKED, self.card.features))
+        return onnx_graph.write_graph(self.ranker, self.card.features, rows, folder / "model.onnx")
 
 
 def build(method: MethodConfig, ranker: Ranker, scaler: Scaler, features: int, context: Context) -> Model:

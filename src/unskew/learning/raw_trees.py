@@ -78,11 +78,11 @@ def raw_trees(forest: Forest, encoding: Encoding | None, scaler: Scaler) -> RawT
     if encoding is None or not encoding.fields:
         fields = tuple(NumberField(f"feature_{at + 1}", 0.0, False, False) for at in range(scaler.width))
         encoding = Encoding(fields)
-    splits = [_Column(encoding, scaler, at) for at in range(scaler.width)]
+    splits = [Column(encoding, scaler, at) for at in range(scaler.width)]
     blocks: list[dict[str, str]] = []
     constant = float(np.dot(forest.start, forest.weights))
     for text, kept, weight in zip(forest.texts, forest.kept, forest.weights, strict=False):
-        for tree in list(_trees(text))[:kept]:
+        for tree in list(tree_fields(text))[:kept]:
             blocks.append(_rewritten(tree, splits, float(weight), constant if not blocks else 0.0))
     blocks = blocks or [{"num_leaves": "1", "num_cat": "0", "leaf_value": repr(constant), "is_linear": "0"}]
     names = text_names([field.name for field in encoding.fields])
@@ -119,7 +119,7 @@ def _told(encoding: Encoding, names: Sequence[str]) -> list[dict[str, Any]]:
 # ---- one split ----
 
 
-class _Column:
+class Column:
     """What becomes of splits of one encoded feature."""
 
     def __init__(self, encoding: Encoding, scaler: Scaler, at: int) -> None:
@@ -190,7 +190,7 @@ def _ordered(index: int) -> np.float32:
 # ---- whole trees ----
 
 
-def _trees(text: str) -> Iterator[dict[str, str]]:
+def tree_fields(text: str) -> Iterator[dict[str, str]]:
     """The fields of each tree of a LightGBM text."""
     body = text.partition("\n\nTree=0\n")[2].partition("\nend of trees")[0]
     for block in ("Tree=0\n" + body).split("Tree=")[1:]:
@@ -198,7 +198,7 @@ def _trees(text: str) -> Iterator[dict[str, str]]:
         yield dict(line.split("=", 1) for line in lines)
 
 
-def _rewritten(tree: dict[str, str], splits: Sequence[_Column], weight: float, added: float) -> dict[str, str]:
+def _rewritten(tree: dict[str, str], splits: Sequence[Column], weight: float, added: float) -> dict[str, str]:
     """A tree on raw features, its leaves times the weight plus a constant."""
     leaves = [float(value) * weight + added for value in tree["leaf_value"].split()]
     tree = tree | {"leaf_value": " ".join(map(repr, leaves))}

@@ -1,8 +1,9 @@
 """What is saved, loaded, served and exported: documents in, scores out; no training code, and no torch here.
 
 A model folder holds `model.json` (what it is), `weights.safetensors` (numbers: scaling, ranker, method) and, where
-there are trees, their files; where it reads, `text/` (the encoder's config and its tokenizer). `load_scorer` opens
-it with as little as it can: trees whose score is linear in their outputs need no torch.
+there are trees, their files; where it reads, `text/` (the encoder's config and its tokenizer). A network lies
+there as `model.onnx` too, for serving (`learning/onnx_graph.py`), or model.json says why not (`no_onnx`).
+`load_scorer` opens it with as little as it can: trees whose score is linear in their outputs need no torch.
 
 Legend: Q queries, N documents, n of them in a block, D features, O relevance outputs.
 """
@@ -19,10 +20,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load, save_file
 
-from unskew.clicks.frames import is_frame
-from unskew.clicks.lists.by_name import table_lists
 from unskew.clicks.lists.encoding import Encoding
 from unskew.clicks.lists.scaling import Scaler
 from unskew.disk import Ours, complete_file, complete_folder, digest_of, read_json, restore, write_json
@@ -33,7 +32,7 @@ from unskew.learning.raw_trees import Forest, RawTrees, raw_trees
 from unskew.types import Array, Lists, ListTexts
 
 FORMAT = 2
-MODEL = Ours("model.json", ("weights.safetensors", "trees_*.txt", "trees_*.json", "text/*"))
+MODEL = Ours("model.json", ("weights.safetensors", "model.onnx", "trees_*.txt", "trees_*.json", "text/*"))
 """What lies in a model folder."""
 MOST = {"features": 10_000_000, "positions": 1_000_000}
 """Sizes that are believed of a model."""
@@ -153,6 +152,10 @@ class Scorer(ABC):
     def numbers(self) -> dict[str, Array]:
         """The arrays to be saved, besides those of the scaling."""
 
+    def write_onnx(self, folder: Path) -> str | None:
+        """Write the network as model.onnx, where there is one; else why there is no such file."""
+        return "trees are served by their own package"
+
     @abstractmethod
     def write_files(self, folder: Path) -> None:
         """Write what is not numbers: trees, or a tokenizer, where there is one."""
@@ -166,8 +169,8 @@ class Scorer(ABC):
         """
         if isinstance(documents, Lists):
             return self._score(documents)
-        if is_frame(documents):
-            lists, rows = self._table(documents)
+        if (table := self._table(documents)) is not None:
+            lists, rows = table
             scores = np.zeros(len(rows), np.float32)
             scores[rows] = self._score(lists)
             return scores
@@ -193,8 +196,8 @@ class Scorer(ABC):
         """
         if isinstance(documents, Lists):
             return self._ranked(documents)
-        if is_frame(documents):
-            lists, rows = self._table(documents)
+        if (table := self._table(documents)) is not None:
+            lists, rows = table
             return rows[self._ranked(lists)]
         order: Array = np.argsort(-self.score(documents), kind="stable")
         return order
@@ -204,8 +207,12 @@ class Scorer(ABC):
         order: Array = np.lexsort((-self._score(lists), np.repeat(np.arange(len(lists)), lists.sizes)))
         return order
 
-    def _table(self, documents: object) -> tuple[Lists, Array]:
-        return table_lists(documents, self.card.encoding or Encoding())
+    def _table(self, documents: object) -> tuple[Lists, Array] | None:
+        """A table as lists, and the row of each document; None where it is no table."""
+        from unskew.clicks.frames import is_frame  # with all that reads tables, which serving does without
+        from unskew.clicks.lists.by_name import table_lists
+
+        return table_lists(documents, self.card.encoding or Encoding()) if is_frame(documents) else None
 
     def save(self, folder: Path | str, *, force: bool = False) -> None:
         """Write a model folder; it appears whole or not at all, and with force the old one stays until then."""
@@ -218,9 +225,13 @@ class Scorer(ABC):
         with complete_file(folder / "weights.safetensors") as ready:
             save_file(self.numbers() | scaling, ready)
         self.write_files(folder)
-        write_json(folder / "model.json", {"format": FORMAT, "files": digests(folder)} | self.card.to_dict())
+        why_not = self.write_onnx(folder)
+        about = {"format": FORMAT, "files": digests(folder), "no_onnx": why_not}
+        write_json(folder / "model.json", about | self.card.to_dict())
 
     def _score(self, lists: Lists) -> Array:
+        if 0 < len(lists.features) <= _CHUNK:
+            return self.score_prepared(self.prepared(lists), lists.sizes)
         scores = np.zeros(len(lists.features), dtype=np.float32)
         for first, last in list_chunks(lists.offsets):
             part = lists.take(slice(first, last))
@@ -276,7 +287,7 @@ class TreeScorer(Scorer):
         """The trees in a folder."""
         assert card.trees is not None
         known = unchanged(folder)
-        numbers = load_file(folder / "weights.safetensors")
+        numbers = read_numbers(folder)
         kept = numbers["ranker.kept"].tolist()
         boosters = TREE_FORMATS[card.trees].read(folder, kept, card.features, known=known)
         scaler = Scaler.from_arrays(card.scaling, below(numbers, "scaler."))
@@ -298,6 +309,11 @@ def load_scorer(folder: Path | str) -> Scorer:
         return load_model(folder, card)
     with readable(folder):
         return TreeScorer.read(folder, card)
+
+
+def read_numbers(folder: Path) -> dict[str, Array]:
+    """The arrays of a model, copied: a map of a file that is cut meanwhile would end the process."""
+    return load((folder / "weights.safetensors").read_bytes())
 
 
 T = TypeVar("T")

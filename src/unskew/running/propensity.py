@@ -23,7 +23,8 @@ from unskew.diagnosis.propensities import RankPropensities, measured_propensitie
 from unskew.diagnosis.tables import LogTables, open_tables
 from unskew.disk import complete_file
 from unskew.errors import ConfigError, DataError
-from unskew.learning.scorer import Scorer, load_scorer
+from unskew.learning.model import load
+from unskew.learning.scorer import Scorer
 from unskew.running.run import Run
 from unskew.types import Array, Log
 
@@ -98,7 +99,7 @@ def propensity(
     if by is not None:
         known("by=", by, WAYS)
     if isinstance(source, str | Path):
-        model = load_scorer(source) if (Path(source) / "model.json").exists() else None
+        model = load(source) if (Path(source) / "model.json").exists() else None
     else:
         model = source.model if isinstance(source, Run) else source if isinstance(source, Scorer) else None
     if model is not None:

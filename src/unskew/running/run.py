@@ -7,6 +7,7 @@ A run folder holds
     run.toml               a run file that does it again, where the data are files
     model.json             what `unskew.load` needs besides weights
     weights.safetensors    ranker, method and scaling
+    model.onnx             a network once more, for serving without torch
     trees_0.txt, ...       where there are trees: LightGBM's text, one file for each relevance output of theirs
     trees_0.json           where they are XGBoost's: its own JSON
     curve.jsonl            one line per validation
@@ -28,6 +29,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from safetensors import SafetensorError
 
@@ -38,6 +40,8 @@ from unskew.learning.fitting.checkpoint import FILE as CHECKPOINT
 from unskew.learning.fitting.loop import Fit, Report
 from unskew.learning.fitting.processes import workers_of, world
 from unskew.learning.methods import LEARNERS, Learner
+from unskew.learning.model import Model
+from unskew.learning.onnx_graph import CHECKED
 from unskew.learning.scorer import Scorer
 from unskew.measuring import measure_ranking
 from unskew.running.data import TrainingData, encoded
@@ -127,6 +131,8 @@ def run(
         model, fit = fitter.fit(report, folder)
         safety = make_safe(model, data)
         model.card = replace(model.card, encoding=encoding)
+        if isinstance(model, Model) and isinstance(data.documents, Lists) and not model.reads:
+            model.sample = first_documents(model, data.documents)
         stands = stand(model, data, test) if leads and judged else standing(model, None)
         if leads and judged:
             warn_of_standing(stands)
@@ -139,6 +145,12 @@ def run(
                 (folder / RUN_FILE).write_text(run_file, encoding="utf-8")
             publish(folder, place)
     return done
+
+
+def first_documents(model: Model, lists: Lists) -> Array:
+    """Documents of the first lists of training, as the ranker takes them, to try what is saved on."""
+    last = int(np.searchsorted(lists.offsets, CHECKED)) + 1
+    return model.prepared(lists.take(slice(0, min(last, len(lists)))))[:CHECKED]
 
 
 def stand(model: Scorer, data: TrainingData, test: Lists | Log | None) -> Standing:

@@ -32,6 +32,7 @@ from unskew.reporting.page import PAGE_FILES, Figure, Page, Section, Table, writ
 from unskew.reporting.words import command_line
 from unskew.running.folder import RUN
 from unskew.running.learn import learn
+from unskew.studies.demo_serving import REQUEST, write_request
 from unskew.studies.terms import FROM_CLICKS, LOGGING, method_term
 from unskew.types import Array, Lists, Log
 
@@ -42,7 +43,7 @@ DEMO_ARMS: dict[str, MethodConfig] = {
     "labeled": Labeled(documents="all"),
 }
 _RUNS = (f"{arm}/{name}" for arm in DEMO_ARMS for name in (RUN.marker, *RUN.names))
-DEMO = Ours("results.json", (*PAGE_FILES, *_RUNS))
+DEMO = Ours("results.json", (REQUEST, *PAGE_FILES, *_RUNS))
 """What lies in the demo's folder."""
 WHAT = {
     "logging": "the ranking that was shown",
@@ -101,7 +102,7 @@ def demo(
     force: bool = False,
     console: Console | None = None,
 ) -> Demo:
-    """Run the demo into a folder: one run per arm, results.json, and a page with figures.
+    """Run the demo into a folder: one run per arm, results.json, a page with figures, and a request to serve.
 
     Where a console is given, it shows how far the training is.
     """
@@ -121,6 +122,7 @@ def demo(
         page = demo_page(world, results, again)
         numbers = in_numbers(world, results, seed)
         write_json(folder / "results.json", numbers)
+        write_request(world.test, world.logging, folder / REQUEST)
         write_page(page, folder)
     return Demo(results, page, numbers)
 

@@ -20,6 +20,7 @@ TABLES = {
     "behaviours": ("clicks/simulate/__init__.py", ("BEHAVIOURS",)),
     "loggers": ("clicks/simulate/logger.py", ("LOGGERS",)),
     "click_models": ("diagnosis/models/names.py", ("CLICK_MODELS",)),
+    "exports": ("serving/export/__init__.py", ("TARGETS",)),
     "formats": ("clicks/ingest/formats/__init__.py", ("READERS",)),
 }
 """Where each table of names stands."""

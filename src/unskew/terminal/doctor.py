@@ -29,9 +29,16 @@ EXTRAS = {
     "spark": "logs on Spark, with --engine spark",
     "causal": "unskew causes, and the methods bal and fb_bal",
     "text": "rankers that read query and document",
+    "serve": "unskew serve and store, and networks as ONNX",
 }
 """What each extra is for; those of developers are not asked for."""
-_IMPORTED = {"trees": "lightgbm", "spark": "pyspark", "causal": "causallearn", "text": "transformers"}
+_IMPORTED = {
+    "trees": "lightgbm",
+    "spark": "pyspark",
+    "causal": "causallearn",
+    "text": "transformers",
+    "serve": "lmdb",
+}
 JAVA = 17
 """The oldest version of Java that Spark runs on."""
 _GET_JAVA = f"apt install openjdk-{JAVA}-jre-headless, or set JAVA_HOME"

@@ -118,7 +118,11 @@ def split(
     given = passed(locals(), "as_json")
     from unskew.clicks.split import split
 
-    show_facts(split(**given), as_json)
+    found = split(**given)
+    show_facts(found, as_json)
+    unit = str(found["split by"]).replace("_id", "s")
+    if not found[unit]["train"]:
+        warn(f"train has no {unit}: too few, or too many began in one second; `learn` takes a whole log too")
 
 
 def counts(

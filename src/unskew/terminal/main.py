@@ -25,7 +25,9 @@ from unskew.terminal.planning import plan
 from unskew.terminal.printing import warn
 from unskew.terminal.results import predict, propensity
 from unskew.terminal.runs import learn, measure
+from unskew.terminal.serving import serve
 from unskew.terminal.ship import drift, ship
+from unskew.terminal.store import store
 from unskew.terminal.studies import compare, demo, reproduce
 from unskew.terminal.tracking import examination, impute, judge, track, traffic
 from unskew.terminal.translating import FLAGS, as_flags, flags_of
@@ -34,7 +36,7 @@ PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Make data": (ingest, split, counts, simulate, traffic, examination, track),
     "Learn": (diagnose, causes, click_models, learn, impute),
     "Measure": (measure, experiment, propensity, importance, judge, ship, drift),
-    "Use": (predict, export),
+    "Use": (predict, serve, store, export),
     "Studies": (demo, plan, compare, reproduce, report),
     "About": (methods, rankers, scalings, behaviours, doctor),
 }

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from unskew.errors import ConfigError
+from unskew.terminal.completing import names_of
 from unskew.terminal.flags import Column, DocIds, Force, Json, Seed, Tracked, passed
 from unskew.terminal.printing import show_facts, tell
 
@@ -64,14 +66,49 @@ def show_csv(found: Importances, place: str) -> None:
 
 
 def export(
-    run: Annotated[Path, typer.Argument(help="Run folder.")],
-    out: Annotated[Path, typer.Option(help="File to write.")],
-    to: Annotated[str, typer.Option(help="lightgbm: trees that take features as they are.")] = "lightgbm",
+    run: Annotated[Path, typer.Argument(help="Run folder; or a log, or a table of judgments.")],
+    out: Annotated[Path | None, typer.Option(help="File to write, or folder for an engine.")] = None,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            help="lightgbm, onnx, solr, opensearch, elasticsearch, vespa, propensities, quepid or workbench; "
+            "without it, what is possible is told.",
+            autocompletion=names_of("exports"),
+        ),
+    ] = None,
+    lists: Annotated[
+        list[Path] | None,
+        typer.Option(help="Documents that trees learn the scores of, where an engine cannot run the model."),
+    ] = None,
+    candidates: Annotated[
+        list[str] | None,
+        typer.Option(help="Log or table with query_id and doc_id, where --lists are features of items alone."),
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="What the model is called in the engine.")] = None,
+    rows: Annotated[
+        Path | None,
+        typer.Option(help="Log whose rows get weights, in files beside OUT that LightGBM and XGBoost read."),
+    ] = None,
+    max_weight: Annotated[float | None, typer.Option(min=1, help="Clip weights at this value.")] = None,
+    confidence: Annotated[
+        float | None, typer.Option(help="Leave out grades that are less likely right; 0.5 unless given.")
+    ] = None,
+    top: Annotated[
+        float | None, typer.Option(help="Relevance where grades end; its 95th percentile unless given.")
+    ] = None,
+    column: Column = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Write a model in a form that others run: trees as LightGBM's text, on features as they are."""
-    given = passed(locals(), "as_json")
-    from unskew.running.exporting import export
+    """Write a model in a form that others run: search engines, LightGBM, ONNX; or judgments as grades."""
+    given = passed(locals(), "as_json", "to")
+    from unskew.serving.export import TARGETS, export, possible
 
-    show_facts(export(**given), as_json)
+    if to is not None:
+        show_facts(export(to=to, **given), as_json)
+        return
+    if out is not None:
+        raise ConfigError(f"say in which form: --to {', '.join(TARGETS)}")
+    show_facts(possible(run), as_json)
+    if not as_json:
+        tell(f"Write one with: unskew export {run} --to NAME --out PLACE")

@@ -80,7 +80,7 @@ def show_facts(facts: Mapping[str, Any], as_json: bool) -> None:
         each = value.items() if isinstance(value, dict) else [("", value)]
         for name, number in each:
             shown = f"{number:,}" if isinstance(number, int) else number
-            print(f"{f'{key} {name}'.strip():<22}{shown}")
+            print(f"{f'{key} {name}'.strip():<21} {shown}")
 
 
 def show_json(value: object) -> None:

@@ -31,6 +31,7 @@ def demo(
     """Make a world where clicks mislead, learn with and without debiasing, and show the difference."""
     given = passed(locals(), "quiet", "as_json")
     from unskew.studies.demo import demo
+    from unskew.studies.demo_serving import serving_lines
 
     try:
         done = demo(**given, console=messages(quiet=quiet))
@@ -39,6 +40,8 @@ def demo(
         raise typer.Exit(130) from None
     _show(done.page, done.numbers if as_json else None)
     _tell_where(out, "results.json", quiet)
+    for line in () if quiet else serving_lines(out):
+        tell(line)
 
 
 def compare(

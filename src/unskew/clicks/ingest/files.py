@@ -58,6 +58,9 @@ def find_files(sources: Sequence[str | Path], kind: str | None = None) -> dict[P
             if (holds := _content(path, kind, named)) is not None:
                 found[path] = holds
         if not found:
+            if any(Path(source).glob(".*.open")):
+                told = "a server still writes there, and no file is finished"
+                raise DataError(told, path=source, hint="wait some minutes, or stop the server")
             endings = " ".join(ENDINGS)
             raise DataError(f"no files that end in {endings} (or compressed)", path=source, hint="give format=")
     return found

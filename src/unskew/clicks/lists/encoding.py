@@ -68,17 +68,22 @@ class Encoding:
         widths = [len(field.columns) for field in self.fields]
         return np.repeat(np.arange(len(widths)), widths)
 
-    @property
+    @cached_property
+    def starts(self) -> Array:
+        """[features + 1] where the encoded columns of each feature begin, and the end."""
+        return np.cumsum([0, *(len(field.columns) for field in self.fields)])
+
+    @cached_property
     def identity(self) -> bool:
         """Whether numbers stay what they are."""
         return not self.columns.flags and not self.categories
 
-    @property
+    @cached_property
     def taken(self) -> dict[str, bool] | None:
         """The features that training had, and whether each is a category; None where they have no names."""
         return {field.name: isinstance(field, CategoryField) for field in self.fields} or None
 
-    @property
+    @cached_property
     def categories(self) -> tuple[CategoryField, ...]:
         """The features that are categories."""
         return tuple(field for field in self.fields if isinstance(field, CategoryField))
@@ -99,8 +104,9 @@ class Encoding:
         for rows in row_blocks(*lists.features.shape):
             self._encode(lists, rows, places, values, out[rows], unused)
         if unused:
+            in_order = [field.name for field in self.fields if field.name in unused]
             what = "take the mean" if not self.categories else "take the mean, and categories none of their values"
-            told = f"missing where training had no gaps: {', '.join(unused)}; they {what}"
+            told = f"missing where training had no gaps: {', '.join(in_order)}; they {what}"
             warnings.warn(f"{lists.name}: {told}", stacklevel=3)
         return replace(lists, features=out, columns=self.columns, present=None)
 
@@ -113,9 +119,12 @@ class Encoding:
         out: Array,
         unused: dict[str, None],
     ) -> None:
-        """Some rows, field by field; `unused` names gaps that training had no place for."""
-        block, start = np.asarray(lists.features[rows]), 0
-        for field, at, mapping in zip(self.fields, places, values, strict=True):
+        """Some rows: numbers at once, others one by one; `unused` names gaps that training had no place for."""
+        block, starts = np.asarray(lists.features[rows]), self.starts
+        done = self._encode_numbers(block, places, values, out, unused)
+        for index, (field, at, mapping) in enumerate(zip(self.fields, places, values, strict=True)):
+            if done and mapping is None:
+                continue
             column = block[:, at] if mapping is None else np.append(mapping, np.nan)[codes(block[:, at])]
             missing = np.isnan(column)
             if np.isinf(column).any():
@@ -126,9 +135,33 @@ class Encoding:
                 raise DataError(f"row {row}: {field.name} is missing", path=lists.name, hint=hint)
             if missing.any() and not field.gaps:
                 unused[field.name] = None
-            stop = start + len(field.columns)
-            field.fill(column, missing, out[:, start:stop])
-            start = stop
+            field.fill(column, missing, out[:, starts[index] : starts[index + 1]])
+
+    def _encode_numbers(
+        self,
+        block: Array,
+        places: Sequence[int],
+        values: Sequence[Array | None],
+        out: Array,
+        unused: dict[str, None],
+    ) -> bool:
+        """All features that are numbers, in a few steps; False, and nothing done, where one of them is refused."""
+        own = [index for index, mapping in enumerate(values) if mapping is None]
+        fields = [field for index in own if isinstance(field := self.fields[index], NumberField)]
+        columns = block[:, [places[index] for index in own]]
+        missing = np.isnan(columns)
+        gaps = missing.any(0)
+        if len(fields) < len(own) or np.isinf(columns).any() or (gaps.any() and self.missing_values == "refuse"):
+            return False
+        first = self.starts[own]
+        means = np.array([field.mean for field in fields], np.float32)
+        out[:, first] = np.where(missing, means, columns)
+        flagged = np.array([bool(field.flags) for field in fields], bool)
+        out[:, first[flagged] + 1] = missing[:, flagged]
+        for at in np.flatnonzero(gaps):
+            if not fields[at].gaps:
+                unused[fields[at].name] = None
+        return True
 
     def places(self, lists: Lists) -> list[int]:
         """Where each feature is among those of the lists."""
@@ -159,7 +192,7 @@ class Encoding:
         return cls(fields, content["missing_values"])
 
 
-def refuse_absent(names: Sequence[str], there: Collection[str], path: str) -> None:
+def refuse_absent(names: Sequence[str], there: Collection[str], path: str | None) -> None:
     """Refuse what lacks features that the model takes."""
     if missing := [name for name in names if name not in there]:
         more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""

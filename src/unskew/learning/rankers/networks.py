@@ -1,7 +1,8 @@
 """Rankers: networks from a feature vector to one or several relevance outputs.
 
 The shape is LayerNorm -> Linear -> ELU per layer with no activation after the last, as in the published
-experiments; a linear ranker is the same with no hidden layer. The published rankers normalise the raw feature
+experiments; a linear ranker is the same with no hidden layer. Both can be changed for engines that run networks
+without (Solr's `NeuralNetworkModel` has no LayerNorm and no ELU). The published rankers normalise the raw feature
 vector too (`input_norm = true`). That throws away each document's overall level, which relevance may depend on;
 docs/records/input_norm.md shows what it costs, so it is off unless asked for. Weights start Glorot-uniform, biases
 at 0 (the published code draws biases too; a constant added to every score of a list changes no ranking). Those of
@@ -14,12 +15,24 @@ Legend: n documents, D features, O outputs.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
+from functools import partial
 from typing import ClassVar, Literal
 
 from pydantic import Field
 from torch import nn
 
 from unskew.learning.rankers.contract import RankerConfig
+
+Activation = Literal["elu", "relu", "leaky_relu", "sigmoid", "tanh"]
+ACTIVATIONS: dict[Activation, Callable[[], nn.Module]] = {
+    "elu": partial(nn.ELU, inplace=True),
+    "relu": partial(nn.ReLU, inplace=True),
+    "leaky_relu": partial(nn.LeakyReLU, inplace=True),
+    "sigmoid": nn.Sigmoid,
+    "tanh": nn.Tanh,
+}
+"""What stands between layers."""
 
 
 class MLP(RankerConfig):
@@ -33,6 +46,10 @@ class MLP(RankerConfig):
     many kinds: docs/records/defaults.md."""
     input_norm: bool = False
     """Normalise each document's feature vector before the first layer, as published."""
+    hidden_norm: bool = True
+    """Normalise what goes into each layer but the first, as published."""
+    activation: Activation = "elu"
+    """What each hidden unit gives: elu as published, or relu, leaky_relu, sigmoid or tanh."""
     dropout: float = Field(0.0, ge=0, lt=1)
     """Share of hidden units dropped in training."""
     epsilon: float = Field(1e-5, gt=0)
@@ -59,13 +76,13 @@ class Linear(RankerConfig):
 def network(
     features: int, sizes: tuple[int, ...], config: MLP, at_zero: slice = slice(0, 0), *, norm: bool = True
 ) -> nn.Sequential:
-    """LayerNorm (unless `norm` is off) -> Linear -> ELU per layer, [n, D] -> [n, O]."""
+    """LayerNorm (unless `norm` is off) -> Linear -> activation per layer, [n, D] -> [n, O]."""
     layers: list[nn.Module] = []
     for depth, (width, size) in enumerate(itertools.pairwise((features, *sizes))):
         if depth > 0:
-            layers.append(nn.ELU(inplace=True))
+            layers.append(ACTIVATIONS[config.activation]())
             layers += [nn.Dropout(config.dropout)] if config.dropout else []
-        if norm and (depth > 0 or config.input_norm):
+        if norm and (config.hidden_norm if depth > 0 else config.input_norm):
             layers.append(nn.LayerNorm(width, eps=config.epsilon))
         linear = nn.Linear(width, size)
         nn.init.xavier_uniform_(linear.weight)

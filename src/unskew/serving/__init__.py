@@ -1,0 +1,1 @@
+"""Serving: rankings over HTTP, features that stay fresh, exploration, exports."""

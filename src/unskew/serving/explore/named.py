@@ -1,0 +1,83 @@
+"""A policy by its name and settings, as commands and callers give them; what is wrong is said by their names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from unskew.checking import checked, known
+from unskew.errors import ConfigError
+from unskew.serving.explore.plackett_luce import PlackettLuce
+from unskew.serving.explore.policy import Policy
+from unskew.serving.explore.shuffle import BoundedShuffle
+from unskew.serving.explore.swaps import SwapRanks
+from unskew.serving.explore.team_draft import TeamDraft
+from unskew.serving.explore.top_one import TopOne
+
+POLICIES: dict[str, type[Policy]] = {
+    "top_one": TopOne,
+    "swaps": SwapRanks,
+    "shuffle": BoundedShuffle,
+    "plackett_luce": PlackettLuce,
+    "team_draft": TeamDraft,
+}
+"""Every policy by its name."""
+SHARE: Mapping[str, float] = {"top_one": 0.05, "shuffle": 0.05, "plackett_luce": 0.05}
+"""Share of the traffic that takes part unless given; a swap plan and an experiment say it themselves."""
+OWN: Mapping[str, str] = {"temperature": "plackett_luce", "swap_plan": "swaps", "against": "team_draft"}
+"""Settings that one policy alone has."""
+
+
+def policy_from(
+    name: str,
+    *,
+    share: float | None = None,
+    cap: int | None = None,
+    depth: int | None = None,
+    temperature: float | None = None,
+    swap_plan: Path | str | None = None,
+    served: str | None = None,
+    against: str | None = None,
+) -> Policy:
+    """The policy of a name, with the settings that are given.
+
+    `swap_plan` is the JSON of a diagnosis, for `swaps`. `served` and `against` are what the log calls the model
+    that is served anyway and the one that `team_draft` interleaves with it.
+
+    >>> policy_from("shuffle", cap=2).policy_id
+    'shuffle(share=0.05,cap=2)'
+    """
+    policy = POLICIES[known("explore=", name, POLICIES)]
+    own = {"temperature": temperature, "swap_plan": swap_plan, "against": against}
+    for setting, value in own.items():
+        if value is not None and OWN[setting] != name:
+            raise ConfigError(f"{setting}=: {name} has none; it is for {OWN[setting]}")
+    usual = SHARE.get(name, 1.0) if share is None else share
+    given = _given(share=usual, cap=cap, depth=depth, temperature=temperature)
+    if policy is SwapRanks:
+        if swap_plan is None:
+            raise ConfigError("swaps needs swap_plan=, the file that `unskew diagnose LOG --json FILE` writes")
+        return _told(SwapRanks, given | SwapRanks.plan_of(swap_plan, depth=depth))
+    if policy is TeamDraft:
+        if against is None:
+            raise ConfigError("team_draft interleaves two models: name the other one with against=")
+        if against == served:
+            raise ConfigError(f'against="{against}": a model is not interleaved with itself')
+        given |= _given(first=served, second=against)
+    return _told(policy, given)
+
+
+def _given(**settings: object) -> dict[str, object]:
+    """What is not left out."""
+    return {name: value for name, value in settings.items() if value is not None}
+
+
+def _told(policy: type[Policy], settings: Mapping[str, object]) -> Policy:
+    """The policy, or an error that calls settings as they were given."""
+    try:
+        return checked(policy, settings, "")
+    except ConfigError as error:
+        names = "|".join(["share", "cap", "depth", "temperature"])
+        told = re.sub(rf"(^|; )({names}): ", r"\1\2=: ", str(error))
+        raise ConfigError(re.sub(r"(^|; )swaps\b", r"\1swap_plan", told)) from None

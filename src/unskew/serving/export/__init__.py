@@ -1,0 +1,145 @@
+"""`unskew export`: a model, or what was learned of clicks, in a form that others run or read.
+
+| to                            | what is written                                                                |
+|-------------------------------|--------------------------------------------------------------------------------|
+| `lightgbm`                    | LightGBM's text, whose trees take features as they are                         |
+| `onnx`                        | a network, with scaling inside; without OUT, the run folder's own `model.onnx` |
+| `solr`                        | a folder: model and feature store of Solr's learning to rank                   |
+| `opensearch`, `elasticsearch` | a folder: model and feature set of the learning-to-rank plugins                |
+| `vespa`                       | a folder: model and rank profile                                               |
+| `propensities`                | examination by rank and weights of clicks, as CSV; of a log, for each row too  |
+| `quepid`, `workbench`         | relevance from clicks as grades, and the confidence in them                    |
+
+Linear models and trees go to engines exactly, networks where an engine runs them; others are distilled into trees
+from `lists`. What cannot go says why, and `possible` says it of all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from unskew.checking import known, no_such
+from unskew.clicks.opening import check_log
+from unskew.disk import complete_file, refuse_existing, write_json
+from unskew.errors import ConfigError, UnskewError
+from unskew.learning.scorer import Scorer, load_scorer
+from unskew.running.naming import names_for
+from unskew.running.predict import documents
+from unskew.running.propensity import propensity
+from unskew.running.run import Run
+from unskew.serving.export import engines, judgments, lightgbm, propensities
+from unskew.serving.export.options import ENGINES, JUDGED, ExportOptions
+from unskew.serving.export.plain import features_of
+
+Source = Run | Scorer | Path | str
+
+
+def export(run: Source, to: str, out: Path | str | None = None, **options: Any) -> dict[str, Any]:
+    """Write a model, or judgments, in another form, one of TARGETS; in numbers. `options`: see `ExportOptions`."""
+    write = TARGETS[known("to=", to, TARGETS)]
+    asked = ExportOptions(**options)
+    asked.check(to)
+    if out is None and to != "onnx":
+        raise ConfigError(f"say where to write: --out, for --to {to}")
+    return write(run, to, None if out is None else Path(out), asked)
+
+
+def possible(run: Source) -> dict[str, str]:
+    """What a run, a log or a table of judgments can be written as: by target, how, or why not."""
+    if isinstance(run, str | Path) and not (Path(run) / "model.json").exists():
+        place = Path(run)
+        if not place.exists():
+            raise no_such(place)
+        if judgments.has_judgments(place):
+            return dict.fromkeys(JUDGED, "grades of its judgments")
+        check_log(place)
+        return {"propensities": "by its pages"} | dict.fromkeys(JUDGED, "grades, by examination of its pages")
+    scorer = opened(run)
+    found = {}
+    for to in TARGETS:
+        try:
+            found[to] = _how(scorer, to, run)
+        except UnskewError as why:
+            offered = to in ENGINES and not scorer.reads
+            found[to] = f"{'with --lists, distilled into trees' if offered else 'no'}: {why}"
+    return found
+
+
+def _how(scorer: Scorer, to: str, run: Source) -> str:
+    """In which form a model goes to a target."""
+    if to == "lightgbm":
+        return f"exactly: {len(scorer.raw_trees().features)} features as they are"
+    if to == "onnx":
+        from unskew.serving.export import onnx
+
+        return f"exactly: {len(onnx.standalone(scorer)):,} bytes"
+    if to in ENGINES:
+        return f"exactly: {engines.exact_form(scorer, to).kind}"
+    if to == "propensities":
+        return f"{len(propensity(run).examination)} ranks"
+    raise ConfigError(GRADED)
+
+
+def opened(run: Source) -> Scorer:
+    """The model of a run."""
+    return run.model if isinstance(run, Run) else run if isinstance(run, Scorer) else load_scorer(run)
+
+
+def _lightgbm(run: Source, to: str, out: Path, asked: ExportOptions) -> dict[str, Any]:
+    return lightgbm.write_trees(opened(run), out, force=asked.force)
+
+
+def _onnx(run: Source, to: str, out: Path | None, asked: ExportOptions) -> dict[str, Any]:
+    from unskew.serving.export import onnx
+
+    if out is None:
+        if not isinstance(run, str | Path):
+            raise ConfigError("say where to write, or name a run folder that is to have its model.onnx")
+        return onnx.complete(Path(run))
+    beside = lightgbm.beside(out)
+    for place in (out, beside):
+        refuse_existing(place, force=asked.force)
+    scorer = opened(run)
+    made, features = onnx.standalone(scorer), features_of(scorer)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with complete_file(out) as ready:
+        ready.write_bytes(made)
+    write_json(beside, engines.told(features))
+    return {"out": str(out), "features in": str(beside), "features": len(features)}
+
+
+def _engine(run: Source, to: str, out: Path, asked: ExportOptions) -> dict[str, Any]:
+    scorer = opened(run)
+    given = (
+        None
+        if asked.lists is None
+        else lambda: documents(scorer, asked.lists, asked.candidates, names_for(run, None))
+    )
+    return engines.write_engine(scorer, to, out, lists=given, name=asked.name, force=asked.force)
+
+
+def _propensities(run: Source, to: str, out: Path, asked: ExportOptions) -> dict[str, Any]:
+    return propensities.write_propensities(run, out, asked)
+
+
+def _judgments(run: Source, to: str, out: Path, asked: ExportOptions) -> dict[str, Any]:
+    if not isinstance(run, str | Path) or (Path(run) / "model.json").exists():
+        raise ConfigError(GRADED)
+    return judgments.write_judgments(Path(run), to, out, asked)
+
+
+GRADED = "grades come of clicks: of a log, or of judgments by unskew judge or unskew click-models"
+TARGETS: Mapping[str, Callable[..., dict[str, Any]]] = {
+    "lightgbm": _lightgbm,
+    "onnx": _onnx,
+    "solr": _engine,
+    "opensearch": _engine,
+    "elasticsearch": _engine,
+    "vespa": _engine,
+    "propensities": _propensities,
+    "quepid": _judgments,
+    "workbench": _judgments,
+}
+"""What can be written."""

@@ -1,0 +1,150 @@
+"""`unskew export RUN --to opensearch` (or elasticsearch): a model for the learning-to-rank plugin of both engines.
+
+| file            | what it is                                                                                |
+|-----------------|-------------------------------------------------------------------------------------------|
+| featureset.json | body of `POST _ltr/_featureset/NAME`: a query or script for each feature, by its field     |
+| model.json      | body of `POST _ltr/_featureset/NAME/_createmodel`: `model/linear`, or `model/xgboost+json`|
+| features.json   | what each feature is                                                                      |
+
+References: the plugins' documentation ("Working with features", "Script features", "Derived features", "Uploading
+a trained model") and their scoring: a split sends a value left (`yes`) where it is below `split_condition`, both
+32-bit floats; plugins that know missing values send a feature that no query gives to `missing`, which here is
+where the mean of training goes, older ones take it for 0. Weights know no constant, which changes no order.
+
+Scores of queries and scripts may not be negative. So a number whose sign the model looks at is the difference of
+two features, what it is above 0 and below; of others, all below 0 counts as 0, which goes the same way. Every
+number has a script, since `field_value_factor` fails on the first negative value; all of them are one source.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from unskew.serving.export.networks import PlainWeights
+from unskew.serving.export.plain import Branch, EngineFeature, Leaf, Node, identifiers
+
+SCRIPT = "params.sign * (doc[params.field].size() == 0 ? params.fallback : doc[params.field].value)"
+POSITIVE = f"Math.max(0.0, {SCRIPT})"
+"""A number, or what stands for it, in painless."""
+
+
+def files(name: str, features: Sequence[EngineFeature], form: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The files of a model."""
+    if isinstance(form.model, PlainWeights):
+        model, signed = linear_model(name, features, form.model), set(range(len(features)))
+    else:
+        model, signed = tree_model(name, features, form.model), looked_below_zero(features, form.model)
+    text = json.dumps(feature_set(name, features, signed), indent=2) + "\n"
+    return {"model.json": model, "featureset.json": text}, {}
+
+
+def linear_model(name: str, features: Sequence[EngineFeature], found: PlainWeights) -> dict[str, Any]:
+    """A weighted sum."""
+    weights = {each.name: float(weight) for each, weight in zip(features, found.weights, strict=True)}
+    return _model(name, "model/linear", json.dumps(weights))
+
+
+def tree_model(name: str, features: Sequence[EngineFeature], trees: Sequence[Node]) -> dict[str, Any]:
+    """A sum of trees."""
+    return _model(name, "model/xgboost+json", json.dumps(numbered_trees(features, trees)))
+
+
+def numbered_trees(features: Sequence[EngineFeature], trees: Sequence[Node]) -> list[dict[str, Any]]:
+    """Trees as XGBoost's `dump_model` writes them, leaves times what weighs them."""
+    return [_Numbered(features).tree(tree, 0) for tree in trees]
+
+
+def _model(name: str, kind: str, definition: str) -> dict[str, Any]:
+    return {"model": {"name": name, "model": {"type": kind, "definition": definition}}}
+
+
+class _Numbered:
+    """Writes one tree, its nodes numbered as they come."""
+
+    def __init__(self, features: Sequence[EngineFeature]) -> None:
+        self.features, self.next = features, 0
+
+    def tree(self, node: Node, depth: int) -> dict[str, Any]:
+        """A node and all below it."""
+        number, self.next = self.next, self.next + 1
+        if isinstance(node, Leaf):
+            return {"nodeid": number, "leaf": float(np.float32(node.value))}
+        feature = self.features[node.feature]
+        left, right = (self.tree(each, depth + 1) for each in (node.left, node.right))
+        there = left if np.float32(feature.fallback) <= node.last else right
+        return {
+            "nodeid": number,
+            "depth": depth,
+            "split": feature.name,
+            "split_condition": float(np.nextafter(node.last, np.float32(np.inf))),
+            "yes": left["nodeid"],
+            "no": right["nodeid"],
+            "missing": there["nodeid"],
+            "children": [left, right],
+        }
+
+
+# ---- features ----
+
+
+def looked_below_zero(features: Sequence[EngineFeature], trees: Sequence[Node]) -> set[int]:
+    """The features that trees split below 0: other splits send all below 0 the way of 0."""
+    found, left = set[int](), list(trees)
+    while left:
+        node = left.pop()
+        if isinstance(node, Branch):
+            found |= {node.feature} if node.last < 0 else set()
+            left += [node.left, node.right]
+    return found
+
+
+def feature_set(name: str, features: Sequence[EngineFeature], signed: set[int]) -> dict[str, Any]:
+    """What gives each feature; `signed` are those whose sign the model looks at."""
+    taken = identifiers(
+        [each.name for each in features] + [f"{each.name}_{at}" for each in features for at in ("above", "below")]
+    )
+    parts = iter(taken[len(features) :])
+    listed: list[dict[str, Any]] = []
+    for at, each in enumerate(features):
+        above, below = next(parts), next(parts)
+        listed += _listed(each, above, below) if at in signed and each.kind == "number" else [_one(each)]
+    return {"featureset": {"name": name, "features": listed}}
+
+
+def _listed(feature: EngineFeature, above: str, below: str) -> Iterator[dict[str, Any]]:
+    """A number of either sign: what it is above 0, what below, and the difference."""
+    yield _entry(above, "script_feature", _script(feature, 1.0))
+    yield _entry(below, "script_feature", _script(feature, -1.0))
+    yield _entry(feature.name, "derived_expression", f"{above} - {below}")
+
+
+def _one(feature: EngineFeature) -> dict[str, Any]:
+    if feature.kind == "number":
+        return _entry(feature.name, "script_feature", _script(feature, 1.0))
+    return _entry(feature.name, "mustache", _filter(feature))
+
+
+def _entry(name: str, language: str, template: Any) -> dict[str, Any]:
+    return {"name": name, "params": [], "template_language": language, "template": template}
+
+
+def _script(feature: EngineFeature, sign: float) -> dict[str, Any]:
+    params = {"field": feature.field, "fallback": feature.fallback, "sign": sign}
+    return {"lang": "painless", "source": POSITIVE, "params": params}
+
+
+def _filter(feature: EngineFeature) -> dict[str, Any]:
+    """A query whose score is 1 where it matches; elsewhere the feature is 0."""
+    exists = {"exists": {"field": feature.field}}
+    clause: dict[str, Any]
+    if feature.kind == "value":
+        clause = {"term": {feature.field: feature.values[0]}}
+    elif feature.kind == "missing":
+        clause = {"bool": {"must_not": [exists]}}
+    else:
+        clause = {"bool": {"filter": [exists], "must_not": [{"terms": {feature.field: list(feature.values)}}]}}
+    return {"constant_score": {"filter": clause, "boost": 1.0}}

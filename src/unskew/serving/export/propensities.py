@@ -1,0 +1,96 @@
+"""`unskew export RUN --to propensities`: examination by rank, for who trains with LightGBM or XGBoost themselves.
+
+OUT is a CSV of position, examination (relative to rank 1) and weight (its inverse). With `rows`, a log, OUT is the
+name of their data file with a row for each impression of the log, in its order, and beside it lie
+
+| file                      | a line for |                                           | LightGBM | XGBoost         |
+|---------------------------|------------|-------------------------------------------|----------|-----------------|
+| OUT.init, OUT.base_margin | a row      | log examination: what a score starts from | .init    | .base_margin    |
+| OUT.weight                | a row      | 1 / examination where clicked, else 1     | yes      | but for `rank:` |
+| OUT.position              | a row      | the rank                                  | yes      | no              |
+| OUT.query, OUT.group      | a page     | how many rows it has                      | .query   | .group          |
+| OUT.propensities.csv      | a rank     | as OUT without rows                       |          |                 |
+
+They read these by their names when they read OUT; in Python they are `init_score=`, `base_margin=`, `weight=`,
+`position=` and `group=`. With a count objective (`poisson`, `count:poisson`) the start makes the model
+E[click] = examination exp(score), so that the score is of relevance alone. In `rank:` objectives of XGBoost a
+weight belongs to a page, so clicks cannot have one; its `lambdarank_unbiased` and LightGBM's `position` estimate
+bias by themselves and take no propensities.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from unskew.clicks.opening import open_table
+from unskew.disk import complete_file, refuse_existing
+from unskew.errors import DataError
+from unskew.running.propensity import PropensityTable, propensity
+from unskew.serving.export.options import ExportOptions
+from unskew.types import Array
+
+BESIDE = ("init", "base_margin", "weight", "position", "query", "group", "propensities.csv")
+
+
+def write_propensities(source: Any, out: Path, options: ExportOptions) -> dict[str, Any]:
+    """Write what a run or a log says of examination, and of each row of a log where asked; in numbers."""
+    table = out if options.rows is None else out.with_name(f"{out.name}.{BESIDE[-1]}")
+    beside = [] if options.rows is None else [out.with_name(f"{out.name}.{end}") for end in BESIDE]
+    for place in {table, *beside}:
+        refuse_existing(place, force=options.force)
+    own = None if options.rows is not None and source != options.rows else options.columns
+    found = propensity(source, max_weight=options.max_weight, columns=own)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    facts = {"out": str(table), "positions": len(found.weight), "found by": found.found_by}
+    if options.rows is not None:
+        facts |= _write_rows(found, out, options)
+    found.write_csv(table)
+    return facts
+
+
+def _write_rows(found: PropensityTable, out: Path, options: ExportOptions) -> dict[str, Any]:
+    """A line for each row of a log."""
+    assert options.rows is not None
+    place = Path(options.rows)
+    log = open_table(place, [], columns=options.columns)
+    position, click = (np.asarray(log[name].to_numpy()) for name in ("position", "click"))
+    if not (np.isfinite(position).all() and np.isfinite(click).all() and (position >= 1).all()):
+        raise DataError("has ranks below 1, or rows without rank or click", path=place, hint="ingest it first")
+    sizes = page_sizes(np.asarray(log["page_id"].to_numpy(zero_copy_only=False)), place)
+    seen = found.examination[np.clip(position.astype(np.int64), 1, len(found.examination)) - 1]
+    start = np.log(seen / found.examination[0])
+    weight = np.where(click > 0, found.weights(position.astype(np.int64)), 1.0)
+    for end, values in (
+        ("init", start),
+        ("base_margin", start),
+        ("weight", weight),
+        ("position", position.astype(np.int64)),
+        ("query", sizes),
+        ("group", sizes),
+    ):
+        _write_lines(out.with_name(f"{out.name}.{end}"), (f"{each:.9g}" for each in values.tolist()))
+    return {"rows": len(position), "pages": len(sizes), "beside": str(out)}
+
+
+def page_sizes(page: Array, path: Path) -> Array:
+    """Rows of each page, in the order of the log, where pages are in one piece.
+
+    >>> page_sizes(np.array(["a", "a", "b"]), Path("log")).tolist()
+    [2, 1]
+    """
+    starts = np.flatnonzero(np.append(True, page[1:] != page[:-1])) if len(page) else np.zeros(0, np.int64)
+    if len(set(page[starts].tolist())) != len(starts):
+        raise DataError(
+            "rows of a page are not together", path=path, hint="sort it by page_id, as your data file has to be"
+        )
+    sizes: Array = np.diff(np.append(starts, len(page)))
+    return sizes
+
+
+def _write_lines(path: Path, lines: Iterable[str]) -> None:
+    with complete_file(path) as ready:
+        ready.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")

@@ -1,0 +1,1 @@
+"""The service over HTTP: paths, connections, who may ask, queues, processes, and what it tells of itself."""

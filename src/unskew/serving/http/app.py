@@ -1,0 +1,250 @@
+"""The HTTP service: `POST /v1/rank` and what belongs to it.
+
+    POST /v1/rank        a query with its documents         -> their order, scores, and why where asked
+    POST /v1/rank/batch  several of these, answered together
+    POST /v1/clicks      what was clicked of it, for the log
+    GET  /v1/models      what is served                      GET /metrics   counts for Prometheus
+    GET  /healthz        the process lives                   GET /readyz    its models are loaded
+    GET  /               a page to try a request             GET /openapi.json
+
+Bodies are read in `bodies.py`, scored in `queueing.py` and answered in `answering.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from functools import partial
+from importlib.resources import files
+from typing import Any
+
+import orjson
+from anyio import to_thread
+from fastapi import FastAPI, Request, Response
+from pydantic import BaseModel
+from starlette.exceptions import HTTPException
+
+from unskew import __version__
+from unskew.checking import known
+from unskew.errors import UnskewError
+from unskew.serving.answering import Answering, Known
+from unskew.serving.asking.requests import (
+    BadRequest,
+    BatchAnswer,
+    BatchRequest,
+    ClicksAnswer,
+    ClicksRequest,
+    ErrorAnswer,
+    ModelAnswer,
+    RankAnswer,
+    RankRequest,
+    ReadyAnswer,
+)
+from unskew.serving.asking.taking import AskedRanking, checked, read_batch, read_request
+from unskew.serving.asking.tensor_bodies import TENSORS, read_tensors
+from unskew.serving.http.bodies import content_type, read_body, read_bytes
+from unskew.serving.http.guarding import Guard, page_policy
+from unskew.serving.http.living import Life
+from unskew.serving.http.openapi import describe
+from unskew.serving.http.pacing import Pace
+from unskew.serving.http.queueing import ScoringQueue
+from unskew.serving.http.watching import Metrics, log_event
+from unskew.serving.scoring.reloading import Models
+from unskew.serving.settings import Limits, ServeSettings
+from unskew.serving.showing import Noted, Showing
+
+PATHS = (
+    "/",
+    "/healthz",
+    "/readyz",
+    "/metrics",
+    "/openapi.json",
+    "/v1/models",
+    "/v1/rank",
+    "/v1/rank/batch",
+    "/v1/clicks",
+)
+BODIES: dict[str, type[BaseModel]] = {
+    "/v1/rank": RankRequest,
+    "/v1/rank/batch": BatchRequest,
+    "/v1/clicks": ClicksRequest,
+}
+ERRORS: dict[int | str, dict[str, Any]] = {
+    400: {"model": ErrorAnswer, "description": "Not JSON, or not safetensors."},
+    401: {"model": ErrorAnswer, "description": "The token is missing or wrong."},
+    404: {"model": ErrorAnswer, "description": "No model has this name."},
+    408: {"model": ErrorAnswer, "description": "The body did not arrive in time."},
+    413: {"model": ErrorAnswer, "description": "Too large."},
+    415: {
+        "model": ErrorAnswer,
+        "description": "The content type is not JSON's, nor for /v1/rank safetensors'.",
+    },
+    421: {"model": ErrorAnswer, "description": "Without a token: called by a name that is not localhost."},
+    422: {"model": ErrorAnswer, "description": "Not a request, or not for this model; says where."},
+    503: {"model": ErrorAnswer, "description": "The store is away, the answer took too long, or too many wait."},
+}
+
+
+def make_app(
+    models: Models,
+    store: Known | None = None,
+    showing: Showing | None = None,
+    settings: ServeSettings | None = None,
+) -> FastAPI:
+    """The application, over models that are loaded; it closes the store and the log of pages when it ends."""
+    settings, showing = settings or ServeSettings(), showing or Showing()
+    for name in settings.shadows:
+        known("--shadow", name, models)
+    metrics, answering = Metrics(), Answering(models, settings, store, showing)
+    queue = ScoringQueue(settings.limits, metrics)
+    life = Life(answering, queue, metrics)
+    app = FastAPI(
+        title="unskew",
+        version=__version__,
+        docs_url=None,  # these pages load scripts from elsewhere
+        redoc_url=None,
+        redirect_slashes=False,  # to wherever the caller's Host says
+        lifespan=life.span,
+    )
+    _add_ranking(app, answering, queue, metrics)
+    _add_clicks(app, showing, settings.limits, metrics)
+    _add_facts(app, answering, life, metrics)
+    _add_errors(app)
+    example, locked = answering.listed()[0].example, settings.token is not None
+    describe(app, BODIES, settings.limits, locked=locked, example=example)
+    app.state.listed, app.state.limits = answering.listed, settings.limits
+    app.add_middleware(
+        Guard, metrics=metrics, paths=frozenset(PATHS), token=settings.token, limits=settings.limits
+    )
+    return app
+
+
+def _add_ranking(app: FastAPI, answering: Answering, queue: ScoringQueue, metrics: Metrics) -> None:
+    """The two ways to ask."""
+    limits, pace = answering.settings.limits, Pace()
+
+    async def answered(request: Request, asked: Sequence[AskedRanking]) -> list[dict[str, object]]:
+        facts = Noted()
+        work = partial(pace.run, asked, partial(answering.answer, asked, facts))
+        try:
+            if not answering.waits and pace.is_short(asked):
+                return work()
+            async with asyncio.timeout(limits.seconds):
+                return await queue.run(work)
+        except TimeoutError as error:
+            facts.dropped = True
+            raise BadRequest("the answer took too long; ask for fewer documents", status=503) from error
+        except (ConnectionError, OSError) as error:
+            raise BadRequest(f"the store does not answer: {type(error).__name__}", status=503) from error
+        finally:
+            metrics.logs("page", facts.logged, facts.unlogged)
+            request.state.facts.update(vars(facts))
+
+    @app.post("/v1/rank", response_model=RankAnswer, responses=ERRORS)
+    async def rank(request: Request) -> Response:
+        """Rank the documents of a query."""
+        queue.refuse_if_full()
+        if content_type(request) == TENSORS:
+            asked = read_tensors(await read_bytes(request, limits), limits)
+        else:
+            asked = read_request(await read_body(request, limits))
+        (answer,) = await answered(request, [asked])
+        return _plain(answer)
+
+    @app.post("/v1/rank/batch", response_model=BatchAnswer, responses=ERRORS)
+    async def rank_batch(request: Request) -> Response:
+        """Rank the documents of several queries; one that is wrong refuses all."""
+        queue.refuse_if_full()
+        asked = read_batch(await read_body(request, limits))
+        return _plain({"answers": await answered(request, asked)})
+
+
+def _add_clicks(app: FastAPI, showing: Showing, limits: Limits, metrics: Metrics) -> None:
+    """Where clicks are told of."""
+    responses: dict[int | str, dict[str, Any]] = {
+        code: ERRORS[code] for code in (400, 401, 408, 413, 415, 421, 422)
+    }
+    responses[409] = {"model": ErrorAnswer, "description": "This server logs nothing."}
+    responses[503] = {"model": ErrorAnswer, "description": "The log cannot be written."}
+
+    @app.post(
+        "/v1/clicks",
+        status_code=202,
+        response_model=ClicksAnswer,
+        responses=responses,
+    )
+    async def clicks(request: Request) -> Response:
+        """Tell what was clicked; the page and the document are looked for when the log is read."""
+        asked = checked(ClicksRequest, await read_body(request, limits))
+        if showing.impressions is None:
+            raise BadRequest("this server logs nothing; start it with --log FOLDER", status=409)
+        facts = Noted()
+        try:
+            await to_thread.run_sync(lambda: showing.write_clicks(asked.clicks, facts))
+        except (UnskewError, OSError) as error:
+            log_event("unlogged", logging.ERROR, error=str(error))
+            told = f"the log cannot be written; {facts.logged} of {len(asked.clicks)} clicks were"
+            raise BadRequest(told, status=503) from error
+        finally:
+            metrics.logs("click", facts.logged, len(asked.clicks) - facts.logged)
+            request.state.facts["logged"] = facts.logged
+        return _json(ClicksAnswer(written=facts.logged), 202)
+
+
+def _add_facts(app: FastAPI, answering: Answering, life: Life, metrics: Metrics) -> None:
+    """What the server says of itself."""
+    page = files("unskew.serving.http").joinpath("page.html").read_text(encoding="utf-8")
+    policy = page_policy(page)
+
+    @app.get("/v1/models", responses={code: ERRORS[code] for code in (401, 421)})
+    async def models() -> list[ModelAnswer]:
+        """What is served; the first answers who asks for none."""
+        return answering.listed()
+
+    @app.get("/healthz")
+    async def healthz() -> dict[str, str]:
+        """The process lives."""
+        return {"status": "ok"}
+
+    @app.get("/readyz")
+    async def readyz() -> ReadyAnswer:
+        """The models are loaded, which they are before anything is heard; and whether the store answers."""
+        return ReadyAnswer(status="ok", models=len(answering.models), store=life.store)
+
+    @app.get("/metrics", response_class=Response, responses={code: ERRORS[code] for code in (401, 421)})
+    async def counts() -> Response:
+        """Counts of all processes, for Prometheus."""
+        return Response(metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    @app.get("/", include_in_schema=False)
+    async def root() -> Response:
+        return Response(page, media_type="text/html", headers={"content-security-policy": policy})
+
+
+def _add_errors(app: FastAPI) -> None:
+    """Errors as JSON that says what is wrong."""
+
+    @app.exception_handler(BadRequest)
+    async def bad(_: Request, error: BadRequest) -> Response:
+        where = None if error.where is None else error.where[:300]
+        answer = _json(ErrorAnswer(error=str(error)[:2000], where=where), error.code)
+        if error.code == 503:
+            answer.headers["retry-after"] = "1"
+        return answer
+
+    @app.exception_handler(HTTPException)
+    async def http(_: Request, error: HTTPException) -> Response:
+        known = f"; there are {', '.join(PATHS)}" if error.status_code == 404 else ""
+        answer = _json(ErrorAnswer(error=f"{str(error.detail).lower()}{known}"), error.status_code)
+        answer.headers.update(error.headers or {})
+        return answer
+
+
+def _json(answer: BaseModel, status: int = 200) -> Response:
+    content = answer.model_dump_json(exclude_none=status < 300)
+    return Response(content, status_code=status, media_type="application/json")
+
+
+def _plain(answer: dict[str, object]) -> Response:
+    return Response(orjson.dumps(answer), media_type="application/json")

@@ -1,0 +1,131 @@
+"""What a server tells of itself: counts for Prometheus, and a line of JSON for each request and reload."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector
+
+LOGGER = logging.getLogger("unskew.serving")
+TIMES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+"""Edges of the histogram, in seconds."""
+
+
+class Metrics:
+    """Counts of a server."""
+
+    def __init__(self) -> None:
+        self.registry = registry = CollectorRegistry()
+        self.requests = Counter("unskew_requests", "Requests answered.", ["path", "status"], registry=registry)
+        self.seconds = Histogram(
+            "unskew_request_seconds", "From head to answer.", ["path"], buckets=TIMES, registry=registry
+        )
+        self.documents = Counter("unskew_documents", "Documents ranked.", registry=registry)
+        self.reloads = Counter(
+            "unskew_reloads",
+            "Folders that changed, by whether they were taken up.",
+            ["model", "done"],
+            registry=registry,
+        )
+        self.model = Gauge(
+            "unskew_model",
+            "Processes that answer with this version.",
+            ["model", "version"],
+            registry=registry,
+            multiprocess_mode="livesum",
+        )
+        self.open = Gauge(
+            "unskew_open_requests",
+            "Requests that are being answered.",
+            registry=registry,
+            multiprocess_mode="livesum",
+        )
+        self.waiting = Gauge(
+            "unskew_waiting_requests",
+            "Those of them that wait to be scored.",
+            registry=registry,
+            multiprocess_mode="livesum",
+        )
+        self.logged = Counter(
+            "unskew_logged",
+            "Pages and clicks for the log, by whether it took them.",
+            ["what", "done"],
+            registry=registry,
+        )
+        self.store = Gauge(
+            "unskew_store", "1 while the store answers.", registry=registry, multiprocess_mode="livemin"
+        )
+        self._answering: dict[str, str] = {}
+
+    def answers(self, versions: Mapping[str, str]) -> None:
+        """Note the versions of models that answer now."""
+        for name, version in self._answering.items():
+            if versions.get(name) != version:
+                self.model.labels(name, version).set(0)  # one that is counted over processes cannot be removed
+        self._answering = dict(versions)
+        for name, version in versions.items():
+            self.model.labels(name, version).set(1)
+
+    def logs(self, what: str, done: int, lost: int) -> None:
+        """Count pages or clicks that the log took, and those that it did not."""
+        for count, word in ((done, "yes"), (lost, "no")):
+            if count:
+                self.logged.labels(what, word).inc(count)
+
+    def text(self) -> bytes:
+        """In the format of Prometheus; of all processes where there are several."""
+        if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
+            return generate_latest(self.registry)
+        whole = CollectorRegistry()
+        MultiProcessCollector(whole)  # type: ignore[no-untyped-call]
+        return generate_latest(whole)
+
+
+def log_event(event: str, level: int = logging.INFO, **facts: Any) -> None:
+    """A line of the log."""
+    LOGGER.log(level, event, extra={"facts": facts})
+
+
+class JsonLines(logging.Formatter):
+    """A record as one line of JSON, whatever is in it."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line."""
+        told = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "event": record.getMessage(),
+            **getattr(record, "facts", {}),
+        }
+        if record.exc_info:
+            told["trace"] = self.formatException(record.exc_info)
+        return orjson.dumps(told, default=str).decode()
+
+
+class ToStandardError(logging.Handler):
+    """Lines to standard error, whichever file that is when they come."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one."""
+        try:
+            sys.stderr.write(self.format(record) + "\n")
+            sys.stderr.flush()
+        except Exception:  # a log that is gone stops nobody
+            self.handleError(record)
+
+
+def log_to_stderr() -> None:
+    """Send the log, and that of uvicorn, to standard error as JSON lines."""
+    handler = ToStandardError()
+    handler.setFormatter(JsonLines())
+    for name in ("unskew.serving", "uvicorn", "uvicorn.error"):
+        logger = logging.getLogger(name)
+        logger.handlers, logger.propagate = [handler] if name != "uvicorn.error" else [], name == "uvicorn.error"
+        logger.setLevel(logging.INFO)

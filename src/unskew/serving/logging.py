@@ -1,0 +1,218 @@
+"""What was shown and clicked, as files that `unskew ingest` reads without a mapping file.
+
+A line is one event: an `impression` of a result, with the columns of the impressions table, or a `click`.
+Clicks come later, perhaps in another file or by another process; `ingest` joins them by page_id and doc_id.
+
+    unskew ingest FOLDER --out impressions
+
+A file is written under a name that begins with a dot, which `ingest` passes over, and takes its own name when
+it is full, old or closed. So a file that is read is whole. The writer holds a lock on its open file; what a
+dead one left is cut after its last whole line and named by the next writer, or by `recover`. Lines go to the
+system when a page is logged: killing the process loses none, cutting the power may lose what the system had not
+written yet.
+
+One writer per process and folder; threads of a process may share it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from threading import Lock
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+
+from unskew.disk import told_of_disks
+from unskew.errors import ConfigError, DataError
+from unskew.serving.explore.policy import Decision
+from unskew.types import Array
+
+ENDING = ".jsonl"
+OPEN = ".open"
+"""What the name of a file that is being written ends with; it begins with a dot."""
+Id = str | int
+
+
+class ImpressionLog:
+    """Appends pages and clicks to files in a folder, `rows` lines or `seconds` each."""
+
+    def __init__(
+        self,
+        folder: Path | str,
+        *,
+        rows: int = 100_000,
+        seconds: float = 300.0,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        if rows < 1 or seconds <= 0:
+            raise ConfigError(f"rows={rows}, seconds={seconds}: a file has at least a row and takes some time")
+        self.folder, self.rows, self.seconds, self._clock = Path(folder), rows, seconds, clock
+        self._lock, self._file, self._name = Lock(), -1, ""
+        self._written, self._opened = 0, 0.0
+        with told_of_disks(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
+        recover(self.folder)
+
+    def shown(
+        self,
+        page_id: Id,
+        query_id: Id,
+        doc_ids: Sequence[Id],
+        decision: Decision,
+        *,
+        results: int | None = None,
+        scores: Array | Sequence[float] | None = None,
+        user_id: Id | None = None,
+        visit_id: Id | None = None,
+        columns: Mapping[str, Sequence[float | str | None]] | None = None,
+    ) -> None:
+        """Log a page: its first `results`, all unless given.
+
+        `doc_ids`, `scores` and `columns`, such as serp_height, are those of the candidates that `decision` orders.
+        """
+        if len(doc_ids) != len(decision.order):
+            raise DataError(f"{len(doc_ids)} documents for a decision on {len(decision.order)}")
+        page = _said(page_id=page_id, query_id=query_id, timestamp=self._now(), user_id=user_id, visit_id=visit_id)
+        lines = []
+        for slot, candidate in enumerate(decision.order[:results].tolist()):
+            row = page | _slot(decision, slot) | {"doc_id": doc_ids[candidate]}
+            row |= {} if scores is None else {"logging_score": float(scores[candidate])}
+            row |= {name: values[candidate] for name, values in (columns or {}).items()}
+            lines.append({"event": "impression", **row})
+        self._append(lines)
+
+    def clicked(self, page_id: Id, doc_id: Id, *, dwell_time: float | None = None) -> None:
+        """Log a click on a result of a page that was shown, here or by another process."""
+        event = _said(page_id=page_id, doc_id=doc_id, timestamp=self._now(), dwell_time=dwell_time)
+        self._append([{"event": "click", **event}])
+
+    def rotate(self) -> None:
+        """Give the open file its own name, so that it can be read; the next line begins another."""
+        with self._lock:
+            self._close()
+
+    def end_old(self) -> None:
+        """The same, where the file is as old as it may get; a service that nobody asks has none that waits."""
+        with self._lock:
+            if self._file >= 0 and self._clock() - self._opened > self.seconds:
+                self._close()
+
+    def close(self) -> None:
+        """The same, in the end."""
+        self.rotate()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _now(self) -> str:
+        return datetime.fromtimestamp(self._clock(), UTC).isoformat(timespec="microseconds")
+
+    def _append(self, lines: Sequence[Mapping[str, object]]) -> None:
+        """Lines of one page at once; a file ends before it grows past its rows."""
+        try:
+            text = "".join(json.dumps(line, allow_nan=False, ensure_ascii=False) + "\n" for line in lines)
+        except ValueError as error:
+            raise DataError(f"a page cannot be logged: {error}", hint="log finite numbers and text") from None
+        with self._lock, told_of_disks(self.folder):
+            old = self._clock() - self._opened > self.seconds
+            if self._file >= 0 and (old or self._written + len(lines) > self.rows):
+                self._close()
+            if self._file < 0:
+                self._open()
+            _write_all(self._file, text.encode("utf-8", "backslashreplace"))
+            self._written += len(lines)
+
+    def _open(self) -> None:
+        at = datetime.fromtimestamp(self._clock(), UTC)
+        self._name = f"events-{at:%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:12]}{ENDING}"
+        path = self.folder / f".{self._name}{OPEN}"
+        self._file = _locked(path)
+        while not path.exists():  # somebody took it for a dead one's before it was locked
+            os.close(self._file)
+            self._file = _locked(path)
+        self._written, self._opened = 0, self._clock()
+
+    def _close(self) -> None:
+        if self._file < 0:
+            return
+        os.fsync(self._file)
+        (self.folder / f".{self._name}{OPEN}").rename(self.folder / self._name)
+        os.close(self._file)
+        self._file = -1
+
+
+def recover(folder: Path) -> list[Path]:
+    """Name the files that dead writers left, each cut after its last whole line; which they are now."""
+    found = []
+    for path in sorted(folder.glob(f".events-*{ENDING}{OPEN}")):
+        try:
+            file = os.open(path, os.O_RDWR)
+        except FileNotFoundError:  # another one was faster, or its writer ended it
+            continue
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if path.exists() and _cut(file):
+                found.append(path.rename(folder / path.name[1 : -len(OPEN)]))
+            else:
+                path.unlink(missing_ok=True)
+        except BlockingIOError:  # its writer is alive
+            continue
+        finally:
+            os.close(file)
+    return found
+
+
+def _locked(path: Path) -> int:
+    """A new file that this process holds."""
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
+    fcntl.flock(file, fcntl.LOCK_EX)
+    return file
+
+
+def _cut(file: int) -> int:
+    """Cut an open file after its last whole line; how long it is then."""
+    size = os.fstat(file).st_size
+    end = os.pread(file, size, 0).rfind(b"\n") + 1
+    os.ftruncate(file, end)
+    return end
+
+
+def _write_all(file: int, content: bytes) -> None:
+    """Write it all; a disk that takes a part takes nothing."""
+    before, done = os.fstat(file).st_size, 0
+    try:
+        while done < len(content):
+            done += os.write(file, content[done:])
+    except OSError:
+        os.ftruncate(file, before)
+        raise
+
+
+def _slot(decision: Decision, slot: int) -> dict[str, object]:
+    """What the policy says of a slot."""
+    team = None if decision.team is None else decision.team[slot]
+    return {
+        "position": slot + 1,
+        "propensity": float(np.round(decision.propensity[slot], 12)),
+        "randomized": bool(decision.randomized[slot]),
+        "policy_id": decision.policy_id,
+        **({} if team is None else {"team": team}),
+    }
+
+
+def _said(**values: object) -> dict[str, object]:
+    """What is not missing."""
+    return {name: value for name, value in values.items() if value is not None}

@@ -1,0 +1,199 @@
+"""The score of each method from the outputs of its ranker, in numpy, as `MethodModule.score` gives it by torch.
+
+    most              outputs . w                                w saved with the model
+    vectorization     r . b, b of the request's candidates       base_vectors.py, Eq. 8, or Eq. 6 by factors
+    approximated_dr   y_aff + tanh(z) (y_imp - y_aff)            approximated_dr.py; y_imp where no click is known
+    doubly_robust     f + log sig(g + l)                         doubly_robust.py
+    safe methods      rank within reach of the shown order       learning/safety.py
+
+A constant that a method adds to every score is left out where w is saved; it changes no ranking.
+
+Legend: n documents of lists one after another, O outputs, d length of an embedding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from unskew.errors import ConfigError
+from unskew.learning.scorer import LINEAR, below
+from unskew.serving.scoring.networks import elu, sigmoid
+from unskew.types import Array
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """What the ranker says of lists, and what the method learned."""
+
+    values: Array
+    """[n, O]"""
+    sizes: Array
+    """Documents of each list."""
+    method: Mapping[str, Any]
+    """Its settings."""
+    numbers: Mapping[str, Array]
+    """Its weights, below `method.`, and w."""
+    positions: int
+    seen: Array | None = None
+    """[n] whether clicks of the document are known; None where all are."""
+
+    @property
+    def starts(self) -> Array:
+        """Where each list begins; lists have a document at least."""
+        starts: Array = np.concatenate([[0], np.cumsum(self.sizes)[:-1]]).astype(np.int64)
+        return starts
+
+    def each(self, by_list: Array) -> Array:
+        """Values by list as values by document."""
+        return np.repeat(by_list, self.sizes, axis=0)
+
+
+def method_score(outputs: Outputs) -> Array:
+    """Scores [n], higher is better."""
+    return np.asarray(scorer_of(outputs.method, outputs.numbers)(outputs), np.float32)
+
+
+def scorer_of(method: Mapping[str, Any], numbers: Mapping[str, Array]) -> Callable[[Outputs], Array]:
+    """The score of a method, or an error where there is none without torch."""
+    if LINEAR in numbers:
+        return linear
+    name = str(method["name"])
+    if name not in SCORES:
+        raise ConfigError(f"scores of the method {name} are not known without torch")
+    return SCORES[name]
+
+
+def linear(given: Outputs) -> Array:
+    """outputs . w; those of a second network come after and have no part in it."""
+    w = given.numbers[LINEAR]
+    found: Array = given.values[:, : len(w)] @ w
+    return found
+
+
+def vectorization(given: Outputs) -> Array:
+    """r . b with the base vector of each list."""
+    d = int(given.method["dimension"])
+    found: Array = (given.values[:, :d] * given.each(base_vectors(given, d))).sum(1)
+    return found
+
+
+def base_vectors(given: Outputs, d: int) -> Array:
+    """b of each list."""
+    if not given.numbers["method.ready"]:
+        return np.repeat(given.numbers["method.common.mean"][None], len(given.sizes), axis=0)
+    if given.method["project"] == "factor":
+        return factor_vectors(given, d)
+    mu = given.values[:, d : 2 * d]
+    weight = np.exp(-np.clip(given.values[:, 2 * d :], -10, 10))
+    total = np.add.reduceat(weight, given.starts, axis=0)
+    found: Array = np.add.reduceat(weight * mu, given.starts, axis=0) / np.maximum(total, 1e-12)
+    return found
+
+
+def factor_vectors(given: Outputs, d: int) -> Array:
+    """o at the most likely value of each factor of each list; numbers among the factors at their mean, 0."""
+    tower = "method.observation.bias" in given.numbers
+    own = "method.observation.codes." if tower else "method.observation."
+    tables = tables_below(given.numbers, own)
+    ends = np.cumsum([len(table) for table in tables])[:-1]
+    likely = [
+        np.add.reduceat(log_softmax(logits), given.starts, axis=0).argmax(1)
+        for logits in np.split(given.values[:, d:], ends, axis=1)
+    ]
+    found: Array = sum((table[at] for table, at in zip(tables, likely, strict=True)), np.zeros((1, 1), np.float32))
+    return tower_vectors(below(given.numbers, "method.observation."), found, likely) if tower else found
+
+
+def tower_vectors(numbers: Mapping[str, Array], coded: Array, likely: Sequence[Array]) -> Array:
+    """What a bias tower (learning/factors.py) gives, from the sum of what its codes give."""
+    value = coded + numbers["bias"]
+    layers = sorted({int(name.split(".")[1]) for name in numbers if name.startswith("layers.")})
+    for at in layers:
+        value = elu(value) @ numbers[f"layers.{at}.weight"].T + numbers[f"layers.{at}.bias"]
+    start = tables_below(numbers, "start.")
+    found: Array = sum((table[at] for table, at in zip(start, likely, strict=True)), value)
+    return found
+
+
+def tables_below(numbers: Mapping[str, Array], prefix: str) -> list[Array]:
+    """The tables of a bias, in the order of its factors."""
+    own = below(numbers, f"{prefix}table")
+    return [own[str(at)] for at in range(len(own))]
+
+
+def approximated_dr(given: Outputs) -> Array:
+    """y; the imputation alone where nothing is known of clicks."""
+    imputed, affine, share = estimates_of(given)
+    other = imputed if given.method["combination"] == "published" else imputed - affine
+    y = affine + share * other
+    return y if given.seen is None else np.where(given.seen, y, imputed)
+
+
+def estimates_of(given: Outputs) -> tuple[Array, Array, Array]:
+    """y_imp, y_aff and tanh(z)."""
+    centre = given.numbers["method.centre"] if given.method.get("centred", True) else 0.0
+    estimates = sigmoid(given.values[:, :2] - centre + given.numbers["method.levels"])
+    return estimates[:, 0], estimates[:, 1], np.tanh(given.values[:, 2])
+
+
+def ipw(given: Outputs) -> Array:
+    """The first output, as far as it is safe."""
+    return guarded(given.values[:, 0], given)
+
+
+def doubly_robust(given: Outputs) -> Array:
+    """log R + f, as far as it is safe."""
+    rate = -np.logaddexp(0.0, -(given.values[:, -1] + given.numbers["method.level"]))
+    return guarded(given.values[:, 0] + rate, given)
+
+
+def guarded(scores: Array, given: Outputs) -> Array:
+    """Log weights of the scores clipped to those of the shown order, list by list; the scores if not safe."""
+    if "method.reach" not in given.numbers:
+        return scores
+    reach, found = float(given.numbers["method.reach"]), np.empty(len(scores))
+    for start, size in zip(given.starts.tolist(), given.sizes.tolist(), strict=True):
+        one = slice(start, start + size)
+        found[one] = guarded_list(scores[one], given.values[one, 1], reach, given.positions)
+    return found
+
+
+def guarded_list(scores: Array, shown: Array, reach: float, depth: int) -> Array:
+    """What to rank one list by, [n].
+
+    >>> s, m = np.array([0.0, 1.0, 2.0, 9.0]), np.array([4.0, 3.0, 2.0, 1.0])
+    >>> [ranks(guarded_list(s, m, reach, depth=3)).tolist() for reach in (1.0, 1.6, 1e9)]
+    [[1, 2, 3, 4], [1, 3, 2, 4], [3, 2, 1, 4]]
+    """
+    old = ranks(shown)
+    first = old <= depth
+    new = np.where(first, ranks(np.where(first, scores, -np.inf)), old)
+    weight = np.clip(new / old, 1 / reach, reach) * old
+    found: Array = -np.log(weight) - 1e-4 * new / (len(scores) + 1)
+    return found
+
+
+def ranks(scores: Array) -> Array:
+    """Ranks from 1 by descending score, ties as they come."""
+    found = np.empty(len(scores), np.int64)
+    found[np.argsort(-scores, kind="stable")] = np.arange(1, len(scores) + 1)
+    return found
+
+
+def log_softmax(values: Array) -> Array:
+    """log of exp(v) over its sum, by row."""
+    found: Array = values - np.logaddexp.reduce(values, axis=1, keepdims=True)
+    return found
+
+
+SCORES: Mapping[str, Callable[[Outputs], Array]] = {
+    "approximated_dr": approximated_dr,
+    "doubly_robust": doubly_robust,
+    "ipw": ipw,
+    "vectorization": vectorization,
+}
+"""Scores that are not linear in the outputs, by method."""

@@ -1,0 +1,190 @@
+"""A run folder opened to be served: documents in, scores and reasons out; torch is never imported.
+
+    trees            LightGBM's or XGBoost's own predictor
+    networks         model.onnx through onnxruntime; where either is absent, the saved weights in numpy
+    texts            the encoder by model.onnx, what stands on it in numpy
+
+Then the score of the method (`method_scores.py`). What cannot be scored without torch says so when it is opened. A
+folder is data: it is tried on a document before it is believed, and whatever is wrong with it is a `RunError`.
+
+Legend: n documents of lists one after another, D features, E encoded ones, O outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from unskew.clicks.lists.scaling import Scaler
+from unskew.disk import digest_of
+from unskew.errors import ConfigError, DataError, RunError
+from unskew.learning.boosters import TREE_FORMATS
+from unskew.learning.onnx_file import INPUT
+from unskew.learning.scorer import MODEL, Card, Scorer, below, read_numbers, readable, unchanged
+from unskew.serving.scoring.boosted import Boosted
+from unskew.serving.scoring.graphs import Run, open_graph
+from unskew.serving.scoring.method_scores import Outputs, method_score, scorer_of
+from unskew.serving.scoring.networks import TEXT, Network
+from unskew.serving.scoring.reasons import reasons_of
+from unskew.serving.scoring.texts import TextReader
+from unskew.types import Array, Lists
+
+GRAPH = "model.onnx"
+NEAR = 1e-3
+"""How far a graph may be from the weights beside it, in units of the larger of 1 and the output."""
+
+
+@dataclass
+class ServedScorer(Scorer):
+    """A ranker that was saved, and the score of its method."""
+
+    card: Card
+    scaler: Scaler
+    network: Network
+    run: Callable[[Array], Array]
+    """Outputs [n, O] of prepared documents [n, E]."""
+    arrays: dict[str, Array]
+    engine: str
+    texts: TextReader | None = None
+    """What reads, where it reads; then prepared documents are its vectors with features after them."""
+
+    @classmethod
+    def read(cls, folder: Path, card: Card, threads: int) -> ServedScorer:
+        """The ranker in a folder."""
+        known = unchanged(folder)
+        numbers = read_numbers(folder)
+        package = card.trees or "lightgbm"
+        if package not in TREE_FORMATS:
+            raise DataError(f"model.json: trees of {package!r} are not known")
+        trees = partial(Boosted.read, folder, package, features=card.features, known=known, threads=threads)
+        ranker = card.ranker or {}
+        network = Network.of(ranker, below(numbers, "ranker."), card.features, trees)
+        scorer_of(card.method, numbers)
+        scaler = Scaler.from_arrays(card.scaling, below(numbers, "scaler."))
+        kinds = [package if isinstance(part, Boosted) else "numpy" for part in network.parts]
+        found = cls(card, scaler, network, network.run, numbers, " and ".join(dict.fromkeys(kinds)))
+        if ranker.get("name") in TEXT:
+            found.texts, found.engine = TextReader.read(folder, GRAPH, ranker, threads), "onnxruntime"
+            found.arrays = {name: each for name, each in numbers.items() if ".encoder." not in name}
+        elif package not in kinds and (graph := open_graph(folder / GRAPH, [INPUT], threads)) is not None:
+            found.run, found.engine = partial(_of_features, graph), "onnxruntime"
+        found.tried()
+        return found
+
+    def tried(self) -> None:
+        """Score a list of two, so that weights that do not fit are noticed before a request brings one."""
+        width = self.card.features + (0 if self.texts is None else self.texts.width)
+        rows = np.random.default_rng(0).standard_normal((2, width), np.float32)
+        by_weights, found = self.network.run(rows), self.run(rows)
+        near = np.isclose(found, by_weights, rtol=NEAR, atol=NEAR, equal_nan=True)
+        if found.shape != by_weights.shape or not near.all():
+            raise DataError(f"{GRAPH} does not say what the weights beside it say")
+        if self.score_prepared(rows, np.array([2])).shape != (2,):
+            raise DataError("the weights give no score for each document")
+
+    @property
+    def reads(self) -> bool:
+        """Whether it reads what queries and documents say."""
+        return self.texts is not None
+
+    def prepared(self, lists: Lists) -> Array:
+        """Documents as the ranker takes them: scaled [n, E], after vectors of their texts if any."""
+        features = super().prepared(lists)
+        return features if self.texts is None else np.concatenate([self.texts.vectors(lists), features], axis=1)
+
+    def outputs(self, documents: Array, sizes: Array, seen: Array | None = None) -> Outputs:
+        """What the ranker says of prepared documents, with what the method learned."""
+        held = sizes[sizes > 0]
+        return Outputs(self.run(documents), held, self.card.method, self.arrays, self.card.positions, seen)
+
+    def score_prepared(self, documents: Array, sizes: Array) -> Array:
+        """Scores [n]."""
+        return method_score(self.outputs(documents, sizes))
+
+    def numbers(self) -> dict[str, Array]:
+        """The arrays that were read, besides those of the scaling."""
+        return {name: value for name, value in self.arrays.items() if not name.startswith("scaler.")}
+
+    def write_files(self, folder: Path) -> None:
+        """Nothing but numbers."""
+
+
+def _of_features(graph: Run, rows: Array) -> Array:
+    return graph({INPUT: np.ascontiguousarray(rows, np.float32)})
+
+
+def contained(folder: Path) -> None:
+    """Refuse a file of a model that lies outside of its folder, or is no file."""
+    home = folder.resolve()
+    for path in (path for names in (MODEL.marker, *MODEL.names) for path in folder.glob(names)):
+        name = path.relative_to(folder).as_posix()
+        if not path.resolve().is_relative_to(home):
+            raise DataError(f"{name} is a link out of the folder")
+        if not path.is_file():
+            raise DataError(f"{name} is no file")
+
+
+@dataclass(frozen=True)
+class Served:
+    """A model that answers."""
+
+    scorer: ServedScorer
+    folder: Path
+    version: str
+    """A hash of model.json, which names the hashes of all else."""
+
+    @classmethod
+    def load(cls, folder: Path | str, *, threads: int = 1) -> Served:
+        """Open a run folder, or a saved model."""
+        folder = Path(folder)
+        try:
+            with readable(folder):
+                contained(folder)
+            card = Card.read(folder)
+            with readable(folder):
+                return cls(ServedScorer.read(folder, card, threads), folder, digest_of(folder / "model.json"))
+        except (AttributeError, LookupError, ArithmeticError, MemoryError) as error:
+            raise RunError(f"{folder}: the model cannot be read: {type(error).__name__}: {error}") from error
+
+    @property
+    def engine(self) -> str:
+        """What scores: lightgbm, xgboost, onnxruntime, numpy, or lightgbm and numpy."""
+        return self.scorer.engine
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """Features that it takes, by name; None where they go by place."""
+        return self.scorer.names
+
+    def score(self, documents: object, *, seen: Array | None = None) -> Array:
+        """Scores of lists, a table by name or a matrix; `seen` [n] says of lists whose clicks are known."""
+        if seen is None or not isinstance(documents, Lists):
+            return self.scorer.score(documents)
+        return method_score(self.scorer.outputs(self.scorer.prepared(documents), documents.sizes, seen))
+
+    def why(self, lists: Lists, *, seen: Array | None = None) -> tuple[str, Array]:
+        """How reasons were found, and what each feature as it is adds to a score, [n, D]: see `reasons.py`.
+
+        Inputs are as prepared.
+        """
+        prepared = self.scorer.prepared(lists)
+        given = self.scorer.outputs(prepared, lists.sizes, seen)
+        told, parts = reasons_of(self.scorer.network, prepared, given)
+        if self.scorer.texts is not None:
+            parts, told = parts[:, self.scorer.texts.width :], f"{told}, texts left out"
+            if not parts.shape[1]:
+                raise ConfigError("the model reads texts alone, and has no reasons by feature")
+        return told, self._by_origin(parts)
+
+    def _by_origin(self, encoded: Array) -> Array:
+        """Parts of encoded features [n, E] added up by the feature that they come from."""
+        encoding = self.scorer.card.encoding
+        if encoding is None or not encoding.fields:
+            return encoded
+        found = np.zeros((len(encoded), len(encoding.fields)), np.float64)
+        np.add.at(found.T, encoding.origins, encoded.T)
+        return found

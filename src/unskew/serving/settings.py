@@ -1,0 +1,91 @@
+"""What a server allows and does: sizes, times, who may ask, and what is explored."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+
+from unskew.checking import Config
+
+if TYPE_CHECKING:
+    from unskew.serving.explore import Policy
+
+
+class Limits(Config):
+    """Sizes and times past which a request is refused."""
+
+    body: int = Field(16 * 2**20, ge=1024)
+    """Bytes of a body."""
+    documents: int = Field(1000, ge=1, le=100_000)
+    """Documents of a request."""
+    requests: int = Field(100, ge=1, le=10_000)
+    """Requests of a batch."""
+    features: int = Field(20_000, ge=1)
+    """Features that a document may bring."""
+    clicks: int = Field(1000, ge=1, le=10_000)
+    """Clicks that are told of at once."""
+    batch: int = Field(20_000, ge=1)
+    """Documents of all requests of a batch."""
+    numbers: int = Field(20_000_000, ge=1)
+    """Documents of a body times features of the model."""
+    reasons: int = Field(1_000_000, ge=1)
+    """The same of those with `why`, since each number comes back with a name."""
+    page: int = Field(2**20, ge=1024)
+    """Bytes that a page may take in the log, about."""
+    held: int = Field(64 * 2**20, ge=1024)
+    """Bytes of all bodies that are being answered; in memory they take some twenty times as much."""
+    head: int = Field(64 * 2**10, ge=1024)
+    """Bytes of a request before its body."""
+    connections: int = Field(800, ge=1)
+    """Clients at once; past this the one that waits longest is closed."""
+    seconds: float = Field(10.0, gt=0)
+    """Time for a head to arrive, for a body, and then for the answer to be found."""
+    taken: float = Field(30.0, gt=0)
+    """Time for an answer to be taken by a client that is slow to read."""
+    behind: float = Field(2.0, gt=0)
+    """Seconds that a request may wait before it is looked at; one that did is answered with 503 at once."""
+    at_once: int = Field(2, ge=1, le=64)
+    """Requests that a process scores at the same time."""
+    waiting: int = Field(64, ge=0, le=10_000)
+    """Requests that wait for that in a process; the next one is answered with 503 at once."""
+
+
+class ServeSettings(Config):
+    """How a server behaves."""
+
+    limits: Limits = Limits()
+    token: str | None = Field(None, repr=False)
+    """What callers must bring; None lets everybody in."""
+    poll: float = Field(0.25, gt=0)
+    """Seconds between two looks at the run folders."""
+    threads: int = Field(1, ge=1)
+    """Processor threads of one scoring."""
+    shadows: tuple[str, ...] = ()
+    """Models that are scored and logged with every request, and not shown."""
+
+
+class ExploreSettings(Config):
+    """What is left to chance, and how much of it."""
+
+    policy: str
+    """Its name in `unskew.serving.explore`."""
+    share: float | None = Field(None, ge=0, le=1)
+    """Share of the traffic that takes part; 0.05 unless given, 1 for `swaps` and `team_draft`."""
+    cap: int | None = Field(None, ge=0)
+    """Ranks that a result moves at most."""
+    depth: int | None = Field(None, ge=1)
+    """First results that take part."""
+    temperature: float | None = Field(None, gt=0)
+    """Of `plackett_luce`."""
+    swap_plan: str | None = None
+    """File of `unskew diagnose --json`, for `swaps`."""
+    against: str | None = None
+    """The model that the first one is interleaved with, for `team_draft`."""
+
+    def build(self, first: str) -> Policy:
+        """The policy; `first` is the name of the model that is shown otherwise."""
+        from unskew.serving.explore import policy_from
+
+        given = self.model_dump(exclude={"policy"}, exclude_none=True)
+        return policy_from(self.policy, served=first, **given)

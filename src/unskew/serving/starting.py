@@ -1,0 +1,265 @@
+"""`unskew serve`: what to serve, checked; models opened, the service made, and uvicorn started."""
+
+from __future__ import annotations
+
+import errno
+import gc
+import ipaddress
+import os
+import socket
+import stat
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Self, TypedDict, Unpack
+
+from pydantic import Field, model_validator
+
+from unskew.checking import Config, checked, did_you_mean, read_toml
+from unskew.errors import ConfigError, StoreError, optional
+from unskew.serving.scoring.reloading import Models
+from unskew.serving.settings import ExploreSettings, Limits, ServeSettings
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    from unskew.serving.asking.requests import ModelAnswer
+    from unskew.serving.explore import Policy, PolicyCost
+    from unskew.serving.showing import Showing
+
+NEEDED = ("fastapi", "uvicorn", "orjson", "prometheus_client")
+
+
+class ServePlan(Config):
+    """What a server process is told."""
+
+    models: dict[str, str] = Field(min_length=1)
+    """Folders by name; the first answers who asks for none."""
+    token_file: str | None = None
+    shadows: tuple[str, ...] = Field((), strict=False)
+    limits: Limits = Limits()
+    threads: int = Field(1, ge=1)
+    store: str | None = None
+    """Where features are looked up."""
+    explore: ExploreSettings | None = None
+    log: str | None = None
+    """Folder where pages and clicks are written."""
+    seed: int = Field(0, ge=0)
+    """Of what is explored."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.log is not None and Path(self.log).is_file():
+            raise ValueError(f"--log: {self.log} is a file; name a folder")
+        if self.explore is None:
+            return self
+        if self.log is None:
+            raise ValueError("--explore needs --log FOLDER: chance that is not written down teaches nothing")
+        if (against := self.explore.against) is not None:
+            others = list(self.models)[1:]
+            if against not in others:
+                hint = did_you_mean(against, others) if others else "Give its run after the first."
+                raise ValueError(f"--against: {against!r} is no second model. {hint}")
+        return self
+
+    def policy(self) -> Policy | None:
+        """What explores."""
+        return None if self.explore is None else self.explore.build(next(iter(self.models)))
+
+    def cost(self) -> PolicyCost | None:
+        """What it costs."""
+        from unskew.serving.explore import policy_cost
+
+        policy = self.policy()
+        return None if policy is None else policy_cost(policy)
+
+    def showing(self, policy: Policy | None) -> Showing:
+        """What explores, and the log of pages."""
+        from unskew.serving.logging import ImpressionLog
+        from unskew.serving.showing import Showing
+
+        against = None if self.explore is None else self.explore.against
+        impressions = None if self.log is None else ImpressionLog(self.log)
+        return Showing(policy, impressions, self.seed, against)
+
+    def settings(self) -> ServeSettings:
+        """For the application, the token read."""
+        token = None if self.token_file is None else read_token(Path(self.token_file))
+        return ServeSettings(limits=self.limits, token=token, shadows=self.shadows, threads=self.threads)
+
+
+def read_token(path: Path) -> str:
+    """The token in a file, which has at least 16 characters."""
+    try:
+        token = path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        said = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise ConfigError(f"{path}: the token cannot be read: {said}") from error
+    if len(token) < 16 or any(each.isspace() for each in token):
+        raise ConfigError(f"{path}: a token is one word of 16 characters or more")
+    return token
+
+
+def is_shared(path: Path) -> bool:
+    """Whether others than its owner can read a file."""
+    try:
+        return bool(path.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH))
+    except OSError:
+        return False
+
+
+def read_limits(path: Path) -> Limits:
+    """Limits in a file, one of their names to a line."""
+    try:
+        return checked(Limits, read_toml(path), "")
+    except ConfigError as error:
+        told = str(error)
+        raise ConfigError(told if told.startswith(str(path)) else f"{path}: {told}") from None
+
+
+class Told(TypedDict, total=False):
+    """What a server may be told besides its runs and its address, as the flags of the command say it."""
+
+    names: Sequence[str]
+    shadows: Sequence[str]
+    store: Path | str | None
+    explore: ExploreSettings | Mapping[str, object] | None
+    """Such as {"policy": "shuffle", "share": 0.05}."""
+    log: Path | str | None
+    seed: int
+    token_file: Path | str | None
+    limits: Limits | Path | str | None
+    """Or the file that has them."""
+
+
+def plan_of(runs: Sequence[Path | str], **told: Unpack[Told]) -> ServePlan:
+    """What a server process is told, checked."""
+    limits, explore = told.get("limits"), told.get("explore")
+    content: dict[str, object] = {
+        "models": named([Path(run) for run in runs], told.get("names", ())),
+        "shadows": tuple(told.get("shadows", ())),
+        "limits": read_limits(Path(limits)) if isinstance(limits, Path | str) else limits or Limits(),
+        "explore": dict(explore) if isinstance(explore, Mapping) else explore,
+        "seed": told.get("seed", 0),
+        "store": None if (store := told.get("store")) is None else str(store),
+    }
+    for name, path in (("token_file", told.get("token_file")), ("log", told.get("log"))):
+        content[name] = None if path is None else str(Path(path).resolve())
+    return checked(ServePlan, content, "")
+
+
+def named(runs: Sequence[Path], names: Sequence[str]) -> dict[str, str]:
+    """Folders by name: the names given, then those of the folders."""
+    if len(names) > len(runs):
+        raise ConfigError(f"--name: {len(names)} names, and {len(runs)} run{'s' * (len(runs) > 1)}")
+    found: dict[str, str] = {}
+    for at, run in enumerate(runs):
+        name = names[at] if at < len(names) else Path(os.path.abspath(run)).name
+        if name in found:
+            raise ConfigError(f"two models are called {name}; give each a name")
+        found[name] = str(run.absolute())  # a link may be switched
+    return found
+
+
+def build_app(plan: ServePlan, *, patience: float = 0.0) -> FastAPI:
+    """The application of a plan, its models loaded; for so many seconds it waits for those that cannot be."""
+    for package in NEEDED:
+        optional(package, "serve")
+    settings, policy = plan.settings(), plan.policy()
+    from unskew.serving.http.app import make_app
+    from unskew.serving.http.watching import log_to_stderr
+    from unskew.serving.store import open_store
+
+    store = None if plan.store is None else open_store(plan.store)
+    log_to_stderr()
+    folders = {name: Path(each) for name, each in plan.models.items()}
+    models = Models.open(folders, threads=plan.threads, patience=patience)
+    warnings.simplefilter("ignore")  # of single requests; what they bring is answered, not warned of
+    app = make_app(models, store, plan.showing(policy), settings)
+    gc.collect()
+    gc.freeze()  # what is here stays; looking at it again and again would hold requests up
+    return app
+
+
+def reach_store(plan: ServePlan) -> str | None:
+    """What is wrong with the store now, where it may come back; a folder that is none is an error."""
+    if plan.store is None:
+        return None
+    for package in NEEDED:
+        optional(package, "serve")
+    from unskew.serving.store import open_store
+
+    with open_store(plan.store) as store:
+        try:
+            store.view()
+        except StoreError as error:
+            if "://" not in plan.store:
+                raise
+            return str(error)
+    return None
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that is bound; port 0 takes a free one."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=2048)
+    except (OSError, UnicodeError) as error:
+        said = error.strerror if isinstance(error, OSError) else error
+        hint = "; take another with --port, or 0 for any" if getattr(error, "errno", 0) == errno.EADDRINUSE else ""
+        raise ConfigError(f"cannot listen at {host}:{port}: {said}{hint}") from error
+
+
+def serve(
+    runs: Path | str | Sequence[Path | str],
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    workers: int = 1,
+    tell: Callable[[str, list[ModelAnswer]], None] | None = None,
+    **told: Unpack[Told],
+) -> None:
+    """Serve run folders over HTTP until interrupted, as `unskew serve` does.
+
+    The first of several answers who asks for none. `tell` is called with the address and the models once requests
+    are taken; it prints the address unless given. The rest is what the command's flags say.
+    """
+    plan = plan_of([runs] if isinstance(runs, Path | str) else runs, **told)
+    run_server(plan, host=host, port=port, workers=workers, tell=tell or _say)
+
+
+def _say(address: str, _: object) -> None:
+    print(address, flush=True)
+
+
+def run_server(
+    plan: ServePlan, *, host: str, port: int, workers: int, tell: Callable[[str, list[ModelAnswer]], None]
+) -> None:
+    """Serve until interrupted; `tell` is called with the address once all is loaded and requests are taken."""
+    app = build_app(plan)
+    uvicorn = optional("uvicorn", "serve")
+    from unskew.serving.http.connections import OPTIONS
+
+    with listen(host, port) as heard:
+        port = heard.getsockname()[1]
+        tell(f"http://{f'[{host}]' if ':' in host else host}:{port}/", app.state.listed())
+        with suppress(KeyboardInterrupt):  # which ends a server in good order
+            if workers == 1:
+                uvicorn.Server(uvicorn.Config(app, **OPTIONS)).run(sockets=[heard])
+                return
+            from unskew.serving.http.workers import run_workers
+
+            run_workers(plan, heard, workers, OPTIONS)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches it.
+
+    >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("0.0.0.0")
+    (True, True, False)
+    """
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,108 @@
+"""What is put into a store: tables of items as `predict` reads them, windows of clicks as `track` left them.
+
+Both come block after block: features of items lie in a scratch file meanwhile, those of clicks in Parquet.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from unskew.clicks.engine.engine import connect
+from unskew.clicks.engine.parquet import parquet_files
+from unskew.clicks.lists.assembling import assemble
+from unskew.clicks.lists.column_kinds import Notes
+from unskew.clicks.lists.table_parts import FeatureTable, alike
+from unskew.clicks.lists.tables import open_tables
+from unskew.clicks.schema import refuse_missing
+from unskew.clicks.tracking.features import FEATURES, click_features
+from unskew.clicks.tracking.store import TrackingStore, open_tracking
+from unskew.disk import scratch_folder
+from unskew.errors import DataError
+from unskew.serving.store.layout import StoreHead, item_key, query_key, rows_of
+from unskew.serving.store.store import Rows
+from unskew.types import Array
+
+BLOCK = 4096
+"""Rows that are written at once."""
+
+
+@contextmanager
+def items_of(
+    sources: Sequence[Any], columns: Mapping[str, str] | None, made: str
+) -> Iterator[tuple[StoreHead, Rows] | None]:
+    """The features of items that tables have, by doc_id; None without tables."""
+    if not sources:
+        yield None
+        return
+    notes: Notes = []
+    tables = open_tables(list(sources), columns, notes)
+    for table in tables:
+        if table.kind != "item":
+            hint = "give tables with doc_id and no query_id; features of pairs come with the request"
+            raise DataError("has query_id, and a store has features of items", path=table.path, hint=hint)
+    with scratch_folder() as folder:
+        arrays = assemble(
+            tables,
+            _all_items(tables),
+            notes,
+            lambda shape: np.lib.format.open_memmap(folder / "features.npy", "w+", np.float32, shape),
+        )
+        about = json.loads(arrays["columns"].tobytes())
+        for note in notes:
+            warnings.warn(note, stacklevel=2)
+        names, ids = tuple(about["names"]), arrays["doc_ids"]
+        yield StoreHead(len(ids), names, about["categories"], made), _item_rows(ids, arrays["features"])
+
+
+def _all_items(tables: Sequence[FeatureTable]) -> Any:
+    """The items of all tables, as documents of one query."""
+    heads = [table.heads() for table in tables]
+    for table, head in zip(tables, heads, strict=True):
+        refuse_missing(head, "doc_id", table.path)
+    ids = alike(heads).group_by(["doc_id"]).aggregate([])
+    return ids.append_column("query_id", pa.array(np.zeros(len(ids), np.int64)))
+
+
+def _item_rows(ids: Array, features: Array) -> Rows:
+    for first in range(0, len(ids), BLOCK):
+        some = slice(first, first + BLOCK)
+        yield [item_key(each) for each in ids[some].tolist()], rows_of(features[some])
+
+
+@contextmanager
+def clicks_of(tracked: Path | str | None, made: str) -> Iterator[tuple[StoreHead, Rows] | None]:
+    """The click features of all pairs that the windows of a tracking store have; None without a store."""
+    if tracked is None:
+        yield None
+        return
+    store = open_tracking(tracked)
+    with scratch_folder() as folder, connect("duckdb") as engine:
+        engine.write_parquet(click_features(engine, store), folder / "clicks", partitions=1)
+        files = parquet_files(folder / "clicks")
+        rows = sum(pq.read_metadata(file).num_rows for file in files)
+        yield StoreHead(rows, FEATURES, made=made, until=_ends(store)), _click_rows(files)
+
+
+def _ends(store: TrackingStore) -> dict[str, str]:
+    """The hour that each window ends with, in UTC."""
+    windows = store.manifest.windows.items()
+    return {name: datetime.fromtimestamp(each.until * 3600, UTC).isoformat() for name, each in windows}
+
+
+def _click_rows(files: Sequence[str]) -> Rows:
+    for file in files:
+        for batch in pq.ParquetFile(file).iter_batches(batch_size=BLOCK):
+            queries, documents = (batch[name].to_pylist() for name in ("query_id", "doc_id"))
+            keys = [query_key(query) + item_key(each) for query, each in zip(queries, documents, strict=True)]
+            values = np.column_stack([batch[name].to_numpy(zero_copy_only=False) for name in FEATURES])
+            yield keys, rows_of(values)

@@ -1,0 +1,225 @@
+"""A store in a folder of LMDB files, one for each part and generation.
+
+    PLACE/features.json                which generation of each part holds; its replacement is the commit
+    PLACE/<part>-<generation>.lmdb     the rows and their head; never changed once it is named
+
+A file that features.json does not name is not there: a writer that died left it, or a newer one replaced it, and
+the next writer removes it. Who has it open goes on reading it. Files are read without locks, by any number of
+processes, also from a disk that cannot be written. One process at a time writes; another is refused.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import uuid
+import weakref
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from unskew.checking import Config, checked
+from unskew.disk import locked, read_json, remove, write_json
+from unskew.errors import ConfigError, DataError, RunError, StoreError, optional, printable
+from unskew.serving.store.layout import HEAD, StoreHead
+from unskew.serving.store.store import Rows, StoredPart
+
+MANIFEST, ENDING = "features.json", ".lmdb"
+FIRST_SIZE = 2**24
+"""Bytes that a new file may have; doubled whenever it is full."""
+TRIES = 10
+"""How often a manifest is read again because what it names was replaced meanwhile."""
+
+
+class LmdbPart(Config):
+    """A file that holds."""
+
+    generation: str
+    """In its name."""
+    size: int
+    """Bytes; a file that is shorter was cut, and to read it would end the process."""
+
+
+class LmdbManifest(Config):
+    """All that holds in a folder."""
+
+    format: int = 1
+    """Of this file."""
+    items: LmdbPart | None = None
+    """Features of items."""
+    clicks: LmdbPart | None = None
+    """Click features."""
+
+    def parts(self) -> dict[str, LmdbPart]:
+        """Those that there are, by name."""
+        both = {"items": self.items, "clicks": self.clicks}
+        return {name: part for name, part in both.items() if part is not None}
+
+
+class LmdbFiles:
+    """The folder; it need not be there until something is looked up."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.place = folder, printable(folder)
+        self._known: tuple[object, dict[str, StoredPart]] = None, {}
+
+    def current(self) -> Mapping[str, StoredPart]:
+        """The parts that hold now; the files of new ones are opened."""
+        for tries in range(TRIES, 0, -1):
+            seen, (known, before) = self._stamp(), self._known  # both of one moment, also with several threads
+            if seen == known:
+                return before
+            try:
+                named = self._manifest().parts()
+                parts = {name: self._open(name, part, before) for name, part in named.items()}
+            except FileNotFoundError as error:  # replaced just now
+                if tries == 1:
+                    what = f"{self.place}: {error.filename} is missing"
+                    raise StoreError(f"{what}; put the features there anew") from error
+                continue
+            self._known = seen, parts
+            return parts
+        raise AssertionError
+
+    def _stamp(self) -> object:
+        """What changes whenever the manifest is replaced."""
+        try:
+            found = os.stat(self.folder / MANIFEST)
+        except OSError as error:
+            hint = "make one with `unskew store PLACE --items TABLE`"
+            raise StoreError(f"{self.place} is no store of features ({error.strerror}); {hint}") from error
+        return found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_size
+
+    def _manifest(self) -> LmdbManifest:
+        try:
+            found = checked(LmdbManifest, read_json(self.folder / MANIFEST), MANIFEST)
+        except (ConfigError, DataError) as error:
+            what = f"{self.place}: damaged, or of another version ({error})"
+            raise StoreError(f"{what}; remove it, and put the features there anew") from error
+        return found
+
+    def _path(self, name: str, part: LmdbPart) -> Path:
+        return self.folder / f"{name}-{part.generation}{ENDING}"
+
+    def _open(self, name: str, part: LmdbPart, before: Mapping[str, StoredPart]) -> StoredPart:
+        same = before.get(name)
+        if same is not None and same.generation == part.generation:
+            return same
+        return opened(self._path(name, part), part)
+
+    def replace(self, parts: Mapping[str, tuple[StoreHead, Rows]]) -> None:
+        """Write a file for each part, then name all of them."""
+        optional("lmdb", "serve")
+        self._refuse_others()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with locked(self.folder.absolute()):
+            old = self._manifest() if (self.folder / MANIFEST).is_file() else LmdbManifest()
+            self._tidy(old)
+            made = {name: self._write(name, *part) for name, part in parts.items()}
+            new = old.model_copy(update=made)
+            write_json(self.folder / MANIFEST, new.model_dump(mode="json"))
+            self._tidy(new)
+
+    def _refuse_others(self) -> None:
+        """What is not ours is left alone."""
+        if not self.folder.exists() or (self.folder / MANIFEST).is_file():
+            return
+        if not self.folder.is_dir():
+            raise RunError(f"{self.place} is a file; choose another place for the store")
+        if any(each.suffix != ENDING and MANIFEST not in each.name for each in self.folder.iterdir()):
+            what = f"{self.place} exists and is no store of features"
+            raise RunError(f"{what}, so it is left alone; choose another place")
+
+    def _write(self, name: str, head: StoreHead, rows: Rows) -> LmdbPart:
+        generation = uuid.uuid4().hex[:16]
+        path = self._path(name, LmdbPart(generation=generation, size=0))
+        try:
+            write_file(path, head, rows)
+            return LmdbPart(generation=generation, size=path.stat().st_size)
+        except BaseException:
+            remove(path)
+            raise
+
+    def _tidy(self, manifest: LmdbManifest) -> None:
+        """Remove files that are not named."""
+        named = {self._path(name, part) for name, part in manifest.parts().items()}
+        remove(*(path for path in self.folder.glob(f"*{ENDING}") if path not in named))
+
+    def close(self) -> None:
+        """Let go of the files; they close when nobody looks up in them any more."""
+        self._known = None, {}
+
+
+# ---- files ----
+
+
+class _File:
+    """An open file; one for all stores of a process, because LMDB opens a file once."""
+
+    def __init__(self, path: Path, part: LmdbPart) -> None:
+        lmdb = optional("lmdb", "serve")
+        self.generation, self._place = part.generation, printable(path)
+        if path.stat().st_size < part.size:
+            raise StoreError(f"{self._place} was cut; put the features there anew")
+        try:
+            self._env = lmdb.open(
+                str(path), subdir=False, readonly=True, lock=False, readahead=False, map_size=part.size
+            )
+            found = self.get([HEAD])[0]
+        except lmdb.Error as error:
+            if not path.exists():
+                raise FileNotFoundError(2, "No such file", str(path)) from error
+            raise StoreError(f"{self._place}: damaged ({error}); put the features there anew") from error
+        if found is None:
+            raise StoreError(f"{self._place}: damaged, it has no head; put the features there anew")
+        self.head = StoreHead.unpacked(found, self._place)
+
+    def get(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """The rows of keys."""
+        with self._env.begin() as reading:
+            get = reading.get
+            return [get(key) for key in keys]
+
+
+_opening = threading.Lock()
+_open_files: weakref.WeakValueDictionary[str, _File] = weakref.WeakValueDictionary()
+
+
+def opened(path: Path, part: LmdbPart) -> StoredPart:
+    """A file to look up in; the one that is open already where there is one."""
+    key = os.path.realpath(path)
+    with _opening:
+        found = _open_files.get(key)
+        if found is None:
+            found = _open_files[key] = _File(path, part)
+        return found
+
+
+def write_file(path: Path, head: StoreHead, rows: Rows) -> None:
+    """Write a new file, whole and on disk when this returns."""
+    lmdb = optional("lmdb", "serve")
+    env = lmdb.open(
+        str(path), subdir=False, lock=False, sync=False, metasync=False, map_size=FIRST_SIZE, readahead=False
+    )
+    try:
+        for keys, values in rows:
+            _put(lmdb, env, sorted(zip(keys, values, strict=True)))
+        _put(lmdb, env, [(HEAD, head.packed())])
+        if env.stat()["entries"] != head.rows + 1:
+            raise StoreError(
+                f"{printable(path.parent)}: two ids are the same text; give each item an id of its own"
+            )
+        env.sync(True)
+    finally:
+        env.close()
+
+
+def _put(lmdb: Any, env: Any, pairs: Sequence[tuple[bytes, bytes]]) -> None:
+    """Write some rows, and make room for them."""
+    while True:
+        try:
+            with env.begin(write=True) as writing, writing.cursor() as cursor:
+                cursor.putmulti(pairs)
+            return
+        except lmdb.MapFullError:
+            env.set_mapsize(env.info()["map_size"] * 2)

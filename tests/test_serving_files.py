@@ -1,0 +1,224 @@
+"""Files of a model are data: a hostile folder ends in an error that names it, and nothing of it is run."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from onnx import TensorProto, helper, numpy_helper
+from safetensors.numpy import load_file, save_file
+
+import unskew
+from unskew.clicks.lists.scaling import fit_scaler
+from unskew.errors import RunError
+from unskew.learning.methods import METHODS, Context
+from unskew.learning.model import build
+from unskew.learning.rankers import MLP
+from unskew.learning.scorer import digests
+from unskew.serving.scoring.served import Served
+from unskew.types import Lists
+
+torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="module")
+def lists() -> Lists:
+    return unskew.make_lists(queries=4, features=4, documents=(3, 5), seed=1)
+
+
+@pytest.fixture
+def folder(lists: Lists, tmp_path: Path) -> Path:
+    """A model of vectorization, which has settings that are read when it is served."""
+    torch.manual_seed(0)
+    config = METHODS["vectorization"](name="vectorization")
+    build(config, MLP(sizes=(3,)), fit_scaler("standard", lists), lists.dim, Context(positions=4)).save(
+        tmp_path / "model"
+    )
+    return tmp_path / "model"
+
+
+def told(folder: Path, **changes: Any) -> None:
+    """Change model.json, and let it name the files as they are now, as who forges one would."""
+    about = json.loads((folder / "model.json").read_text())
+    (folder / "model.json").write_text(json.dumps(about | {"files": digests(folder)} | changes))
+
+
+def refused(folder: Path, *words: str) -> None:
+    with pytest.raises(RunError) as error:
+        Served.load(folder)
+    assert str(folder) in str(error.value)
+    for word in words:
+        assert word in str(error.value)
+
+
+def test_a_folder_as_it_was_written_is_served(folder: Path) -> None:
+    assert Served.load(folder).engine == "onnxruntime"
+
+
+# ---- graphs
+
+
+def looped(graph: Any) -> None:
+    inner = helper.make_graph([], "inner", [], [])
+    graph.node.insert(0, helper.make_node("Loop", [], ["never"], body=inner))
+
+
+def of_another_domain(graph: Any) -> None:
+    graph.node.insert(0, helper.make_node("Gemm", ["features"], ["never"], domain="com.example"))
+
+
+def unknown(graph: Any) -> None:
+    graph.node.insert(0, helper.make_node("Loader", ["features"], ["never"]))
+
+
+def with_a_graph_inside(graph: Any) -> None:
+    graph.node[0].attribute.append(helper.make_attribute("body", helper.make_graph([], "inner", [], [])))
+
+
+def elsewhere(graph: Any) -> None:
+    weight = graph.initializer[0]
+    weight.ClearField("raw_data")
+    weight.data_location = TensorProto.EXTERNAL
+    weight.external_data.add(key="location", value="../../secret")
+
+
+def huge(graph: Any) -> None:
+    graph.initializer[0].dims[:] = [2**31, 2**31]
+
+
+def short(graph: Any) -> None:
+    graph.initializer[0].raw_data = graph.initializer[0].raw_data[:-4]
+
+
+def of_texts(graph: Any) -> None:
+    graph.initializer[0].CopyFrom(helper.make_tensor("weight_0", TensorProto.STRING, [1], [b"a"]))
+
+
+def otherwise_called(graph: Any) -> None:
+    graph.input[0].name = "stuff"
+
+
+def other_numbers(graph: Any) -> None:
+    for weight in graph.initializer:
+        if weight.data_type == TensorProto.FLOAT:
+            weight.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(weight) + 1, weight.name))
+
+
+def of_other_shapes(graph: Any) -> None:
+    graph.initializer[0].CopyFrom(numpy_helper.from_array(np.ones((7, 7), np.float32), "weight_0"))
+
+
+GRAPHS: dict[str, tuple[Callable[[Any], None], str]] = {
+    "a loop": (looped, "a node Loop"),
+    "a domain": (of_another_domain, "a node com.example Gemm"),
+    "an unknown node": (unknown, "a node Loader"),
+    "a graph inside": (with_a_graph_inside, "an attribute that is no number"),
+    "another file": (elsewhere, "are in another file"),
+    "a huge shape": (huge, "another shape than numbers"),
+    "too few bytes": (short, "another shape than numbers"),
+    "texts": (of_texts, "numbers of another type"),
+    "an input": (otherwise_called, "does not go from features to outputs"),
+    "other weights": (other_numbers, "does not say what the weights beside it say"),
+    "other widths": (of_other_shapes, "model.onnx"),
+}
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_a_graph_that_is_not_ours_is_refused(name: str, folder: Path) -> None:
+    change, words = GRAPHS[name]
+    model = onnx.load(folder / "model.onnx")
+    change(model.graph)
+    (folder / "model.onnx").write_bytes(model.SerializeToString())
+    told(folder)
+    refused(folder, "model.onnx", words)
+
+
+def test_functions_and_nonsense_are_refused(folder: Path) -> None:
+    model = onnx.load(folder / "model.onnx")
+    model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    (folder / "model.onnx").write_bytes(model.SerializeToString())
+    told(folder)
+    refused(folder, "functions, or nodes that are not ONNX's own")
+    (folder / "model.onnx").write_bytes(b"\xff" * 100)
+    told(folder)
+    refused(folder, "not an ONNX graph")
+
+
+# ---- model.json, weights and links
+
+CARDS: dict[str, dict[str, Any]] = {
+    "a path above": {"files": {"text/../../secret": "0" * 64}},
+    "an absolute path": {"files": {"/etc/passwd": "0" * 64}},
+    "a file of another kind": {"files": {"run.toml": "0" * 64}},
+    "a file that is not there": {"files": {"trees_9.txt": "0" * 64}},
+    "huge features": {"features": 10**12},
+    "other features": {"features": 5},
+    "no ranker": {"ranker": None},
+    "a ranker of another kind": {"ranker": {"name": "os.system"}},
+    "a ranker that is a text": {"ranker": "mlp"},
+    "a method that is none": {"method": {"name": "exec"}},
+    "a method that is a list": {"method": []},
+    "a huge dimension": {"method": {"name": "vectorization", "project": "gaussian", "dimension": 10**30}},
+    "a dimension without end": {"method": {"name": "vectorization", "project": "gaussian", "dimension": 1e999}},
+    "a scaling of another kind": {"scaling": "__import__"},
+    "trees of another kind": {"trees": "pickle"},
+    "positions without end": {"positions": 10**30},
+}
+
+
+@pytest.mark.parametrize("name", CARDS)
+def test_a_card_that_lies_is_refused(name: str, folder: Path) -> None:
+    told(folder, **CARDS[name])
+    refused(folder)
+
+
+def with_weights(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    numbers = load_file(folder / "weights.safetensors")
+    change(numbers)
+    save_file(numbers, folder / "weights.safetensors")
+    told(folder)
+
+
+def test_weights_that_do_not_fit_are_refused(folder: Path) -> None:
+    with_weights(folder, lambda numbers: numbers.pop("method.ready"))
+    refused(folder, "'method.ready' is missing")
+    with_weights(folder, lambda numbers: numbers.update({"ranker.side.x.weight": np.ones(2, np.float32)}))
+    refused(folder)
+    header = json.dumps({"a": {"dtype": "F32", "shape": [2**40, 2**40], "data_offsets": [0, 4]}}).encode()
+    (folder / "weights.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(4))
+    told(folder)
+    refused(folder)
+
+
+@pytest.mark.parametrize("name", ["weights.safetensors", "model.onnx", "model.json", "trees_0.txt", "text"])
+def test_a_link_out_of_the_folder_is_refused(name: str, folder: Path, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    if name == "text":
+        outside.mkdir()
+        (outside / "secret").write_text("secret")
+    elif (folder / name).exists():
+        (folder / name).rename(outside)
+    else:
+        outside.write_text("secret")
+    (folder / name).symlink_to(outside)
+    refused(folder, "is a link out of the folder")
+
+
+def test_a_link_within_the_folder_and_to_it_are_followed(folder: Path, tmp_path: Path) -> None:
+    (folder / "model.onnx").rename(folder / "kept")
+    (folder / "model.onnx").symlink_to("kept")
+    (tmp_path / "current").symlink_to(folder)
+    assert Served.load(tmp_path / "current").engine == "onnxruntime"
+
+
+def test_a_pipe_is_no_file(folder: Path) -> None:
+    (folder / "model.onnx").unlink()
+    os.mkfifo(folder / "model.onnx")
+    refused(folder, "model.onnx is no file")
