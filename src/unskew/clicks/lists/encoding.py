@@ -88,6 +88,11 @@ class Encoding:
         """The features that are categories."""
         return tuple(field for field in self.fields if isinstance(field, CategoryField))
 
+    @cached_property
+    def numbers(self) -> Columns:
+        """The features as they are, where none is a category."""
+        return Columns(self.names or ())
+
     def apply(self, lists: Lists) -> Lists:
         """The lists with encoded features, finite ones; those that are so already, and memory maps, stay."""
         if not self.fields:
@@ -175,6 +180,8 @@ class Encoding:
             if lists.dim != len(names):
                 what = f"the model was trained on {len(names)} features, these documents have {lists.dim}"
                 raise DataError(what, path=lists.name, hint=AS_TRAINED)
+            return list(range(lists.dim))
+        if lists.columns.names == names:
             return list(range(lists.dim))
         there = {name: at for at, name in enumerate(lists.columns.names)}
         refuse_absent(names, there, lists.name)

@@ -61,17 +61,18 @@ def block_of(scorer: Scorer, asked: AskedRanking) -> FeatureBlock:
 def joined(scorer: Scorer, blocks: Sequence[FeatureBlock]) -> tuple[Array, Columns | None]:
     """The features of several requests as one matrix, and what they are called; None where all came by place."""
     matrix = blocks[0].numbers if len(blocks) == 1 else np.concatenate([block.numbers for block in blocks])
-    names, taken = scorer.names, scorer.taken or {}
-    if names is None or not any(block.named for block in blocks):
+    encoding, names = scorer.card.encoding, scorer.names
+    if encoding is None or names is None or not any(block.named for block in blocks):
         return matrix, None
+    if not encoding.categories:
+        return matrix, encoding.numbers
     categories = {}
-    for at, name in enumerate(names):
-        if taken[name]:
-            texts = [text for block in blocks for text in block.texts[name]]
-            values = sorted({text for text in texts if text is not None})
-            codes = {text: code for code, text in enumerate(values)}
-            categories[name] = tuple(values)
-            matrix[:, at] = [math.nan if text is None else codes[text] for text in texts]
+    for each in encoding.categories:
+        texts = [text for block in blocks for text in block.texts[each.name]]
+        values = sorted({text for text in texts if text is not None})
+        codes = {text: code for code, text in enumerate(values)}
+        categories[each.name] = tuple(values)
+        matrix[:, names.index(each.name)] = [math.nan if text is None else codes[text] for text in texts]
     return matrix, Columns(names, categories)
 
 
@@ -130,7 +131,8 @@ def _columns(scorer: Scorer, asked: AskedRanking, grid: Grid) -> FeatureBlock:
         _refuse_categories(scorer, asked)
         return FeatureBlock(numbers, False)
     _refuse_names(scorer, asked)
-    _refuse_absent(names or (), grid.names, "names")
+    if [*grid.names] != [*(names or ())]:
+        _refuse_absent(names or (), grid.names, "names")
     if not any(taken.values()):
         return FeatureBlock(grid.numbers(names or ()), True)
     plain = [name for name in taken if not taken[name]]
