@@ -108,7 +108,7 @@ def _matrix(header: dict[str, Any], data: memoryview) -> Array:
     if about.get("data_offsets") != [0, size] or len(data) != size:
         raise BadRequest(f"{shape[0]:,} x {shape[1]:,} numbers are not {len(data):,} bytes", f"{MATRIX}.shape")
     matrix: Array = np.frombuffer(data, "<f4").reshape(shape)
-    if -LARGEST <= matrix.min() and matrix.max() <= LARGEST:  # with a gap neither is a number
+    if matrix.min() >= -LARGEST and matrix.max() <= LARGEST:  # with a gap neither is a number
         return matrix
     large = np.abs(matrix) > LARGEST
     if large.any():
