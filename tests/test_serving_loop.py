@@ -25,7 +25,7 @@ from unskew.serving.starting import ServePlan
 from unskew.serving.visitors import Visitors
 from unskew.types import Lists
 
-ROUNDS, TOGETHER, SHOWN = (2000, 2000), 100, 8
+ROUNDS, TOGETHER, SHOWN = (1500, 2500, 4000), 100, 8
 SMALL = unskew.rankers.MLP(sizes=(16,))
 
 
@@ -37,7 +37,7 @@ class Loop:
         self.visitors = Visitors(lists, unskew.BEHAVIOURS["position"](), seed=0)
         log = unskew.simulate(lists, "position", pages=1000, seed=0, cutoff=SHOWN)
         unskew.learn(log, "naive", ranker=SMALL, steps=200).save(self.live)
-        explore = ExploreSettings(policy="shuffle", share=0.5, depth=SHOWN)
+        explore = ExploreSettings(policy="shuffle", share=1.0, cap=2, depth=SHOWN)
         plan = ServePlan(models={"live": str(self.live)}, explore=explore, log=str(place / "served"))
         self.showing = plan.showing(plan.policy())
         models = Models.open({"live": self.live})
@@ -92,7 +92,7 @@ class Loop:
 
 
 def lists_of(part: int, queries: int) -> Lists:
-    return unskew.make_lists(queries, features=8, documents=(10, 14), seed=part, world=2)
+    return unskew.make_lists(queries, features=8, documents=(10, 14), seed=part, world=0)
 
 
 @pytest.fixture(scope="module")
@@ -112,8 +112,9 @@ def test_rankings_get_better_round_after_round(loop: Loop) -> None:
         decisions.append(told.decision)
         served.append(loop.quality(test))
         versions.append(loop.version())
-    assert decisions[0] == "ship"
-    assert versions[1] != versions[0]
-    assert served[1] > served[0] + 0.03
-    assert served[2] >= served[1]  # where clicks cannot tell, nothing ships, and what is served stays
-    assert served[2] > served[0] + 0.05
+    shipped = [at for at, decision in enumerate(decisions) if decision == "ship"]
+    assert len(shipped) >= 2  # where clicks cannot tell, nothing ships, and what is served stays
+    for at in range(len(ROUNDS)):
+        assert (versions[at + 1] != versions[at]) == (at in shipped)
+        assert served[at + 1] > served[at] if at in shipped else served[at + 1] == served[at]
+    assert served[-1] > served[0] + 0.05
