@@ -154,7 +154,9 @@ def test_counts_are_as_good_as_the_pages_that_they_are_of() -> None:
     """A log kept as counts of rankings is judged by the same sums, whatever pages the clicks were on."""
     log = world(0.0, pages=2_000)
     scores = log.lists.labels.astype(float)
-    pages, counts = judged(scores, log).evidence, judged(scores, unreduced(reduce_log(log))).evidence
+    again = unreduced(reduce_log(log))
+    assert again.click.sum() == log.click.sum()
+    pages, counts = judged(scores, log).evidence, judged(scores, again).evidence
     assert pages is not None
     assert counts is not None
     for name in ("clicks", "ips"):

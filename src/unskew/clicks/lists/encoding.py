@@ -124,49 +124,45 @@ class Encoding:
         out: Array,
         unused: dict[str, None],
     ) -> None:
-        """Some rows: numbers at once, others one by one; `unused` names gaps that training had no place for."""
-        block, starts = np.asarray(lists.features[rows]), self.starts
-        done = self._encode_numbers(block, places, values, out, unused)
-        for index, (field, at, mapping) in enumerate(zip(self.fields, places, values, strict=True)):
-            if done and mapping is None:
-                continue
-            column = block[:, at] if mapping is None else np.append(mapping, np.nan)[codes(block[:, at])]
-            missing = np.isnan(column)
-            if np.isinf(column).any():
-                raise DataError(f"{field.name} is infinite", path=lists.name, hint="remove or clip such values")
-            if missing.any() and self.missing_values == "refuse":
-                row = rows.start + int(np.flatnonzero(missing)[0])
-                hint = 'fill it, or set missing_values = "indicator"'
-                raise DataError(f"row {row}: {field.name} is missing", path=lists.name, hint=hint)
-            if missing.any() and not field.gaps:
-                unused[field.name] = None
-            field.fill(column, missing, out[:, starts[index] : starts[index + 1]])
-
-    def _encode_numbers(
-        self,
-        block: Array,
-        places: Sequence[int],
-        values: Sequence[Array | None],
-        out: Array,
-        unused: dict[str, None],
-    ) -> bool:
-        """All features that are numbers, in a few steps; False, and nothing done, where one of them is refused."""
-        own = [index for index, mapping in enumerate(values) if mapping is None]
-        fields = [field for index in own if isinstance(field := self.fields[index], NumberField)]
-        columns = block[:, [places[index] for index in own]]
+        """Some rows, numbers at once; `unused` names gaps that training had no place for."""
+        columns = np.asarray(lists.features[rows])[:, places]
+        for index, mapping in enumerate(values):
+            if mapping is not None:
+                columns[:, index] = np.append(mapping, np.nan)[codes(columns[:, index])]
         missing = np.isnan(columns)
         gaps = missing.any(0)
-        if len(fields) < len(own) or np.isinf(columns).any() or (gaps.any() and self.missing_values == "refuse"):
-            return False
+        self._refuse(lists, rows, columns, missing)
+        unused |= {self.fields[at].name: None for at in np.flatnonzero(gaps) if not self.fields[at].gaps}
+        own, means, flagged = self._numbers
         first = self.starts[own]
-        means = np.array([field.mean for field in fields], np.float32)
-        out[:, first] = np.where(missing, means, columns)
-        flagged = np.array([bool(field.flags) for field in fields], bool)
-        out[:, first[flagged] + 1] = missing[:, flagged]
-        for at in np.flatnonzero(gaps):
-            if not fields[at].gaps:
-                unused[fields[at].name] = None
-        return True
+        out[:, first] = np.where(missing[:, own], means, columns[:, own])
+        out[:, first[flagged] + 1] = missing[:, own[flagged]]
+        for index, field in enumerate(self.fields):
+            if isinstance(field, CategoryField):
+                place = slice(self.starts[index], self.starts[index + 1])
+                field.fill(columns[:, index], missing[:, index], out[:, place])
+
+    def _refuse(self, lists: Lists, rows: slice, columns: Array, missing: Array) -> None:
+        """Refuse what cannot be encoded, by the first feature that has it."""
+        infinite = np.any(np.isinf(columns), axis=0)
+        gaps = missing.any(0) if self.missing_values == "refuse" else infinite
+        for at in np.flatnonzero(infinite | gaps):
+            name = self.fields[at].name
+            if infinite[at]:
+                raise DataError(f"{name} is infinite", path=lists.name, hint="remove or clip such values")
+            row = rows.start + int(np.flatnonzero(missing[:, at])[0])
+            hint = 'fill it, or set missing_values = "indicator"'
+            raise DataError(f"row {row}: {name} is missing", path=lists.name, hint=hint)
+
+    @cached_property
+    def _numbers(self) -> tuple[Array, Array, Array]:
+        """Which features are numbers, what stands where they are missing, and whether a column says so."""
+        found = [(at, field) for at, field in enumerate(self.fields) if isinstance(field, NumberField)]
+        return (
+            np.array([at for at, _ in found], np.int64),
+            np.array([field.mean for _, field in found], np.float32),
+            np.array([bool(field.flags) for _, field in found], bool),
+        )
 
     def places(self, lists: Lists) -> list[int]:
         """Where each feature is among those of the lists."""

@@ -53,12 +53,6 @@ class NumberField:
             what = f"{self.name} is text here, such as {wrong!r}, and was a number in training"
             raise DataError(what, path=lists.name, hint="make it a number") from None
 
-    def fill(self, column: Array, missing: Array, out: Array) -> None:
-        """Write the encoded columns [n, E] of values [n]."""
-        out[:, 0] = np.where(missing, np.float32(self.mean), column)
-        if self.flags:
-            out[:, 1] = missing
-
     def to_dict(self) -> dict[str, Any]:
         """For model.json."""
         return asdict(self)
