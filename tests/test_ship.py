@@ -118,6 +118,7 @@ def test_more_can_be_asked_for_than_there_is() -> None:
     assert unskew.ship(GOOD, one, at_least=0.9 * bound, bound="bootstrap").decision == "ship"
     assert unskew.ship(GOOD, one, at_least=1.1 * bound, bound="bootstrap").decision == "cannot tell"
     assert unskew.ship(GOOD, one, at_least=10.0, bound="bootstrap").decision == "do not ship"
+    assert unskew.ship(BAD, one, at_least=-0.9).decision == "do not ship"  # worse, however little is asked for
 
 
 def test_bernstein_is_wider_and_a_smaller_risk_asks_for_more() -> None:
