@@ -193,9 +193,9 @@ class Server:
 
 
 @contextmanager
-def served(run: Path, log: Path, cores: Cores) -> Iterator[Server]:
+def served(run: Path, log: Path, cores: Cores, *more: str) -> Iterator[Server]:
     """`unskew serve RUN`, ended by its id."""
-    command = [sys.executable, "-m", "unskew", "serve", str(run), "--port", "0", "--json"]
+    command = [sys.executable, "-m", "unskew", "serve", str(run), "--port", "0", "--json", *more]
     surroundings = os.environ | {"OMP_NUM_THREADS": "1"}
     with log.open("w") as told, started(command, cores.server, stderr=told, env=surroundings) as process:
         try:
@@ -343,16 +343,17 @@ def reloading(bench: Bench, requests: Path, other: Path) -> Row:
 
 
 @contextmanager
-def measuring(place: Path, cores: Cores, seconds: float) -> Iterator[Bench]:
+def measuring(place: Path, cores: Cores, seconds: float, *more: str) -> Iterator[Bench]:
     """A server and a generator."""
     run = place / "run"
-    with served(run, place / "log", cores) as server, generating(cores) as generator:
+    with served(run, place / "log", cores, *more) as server, generating(cores) as generator:
         yield Bench(server, generator, bare(run), run, cores, seconds)
 
 
 def serving(options: Options) -> list[Row]:
-    """Every format, what a reload does, and the fastest format without a core of its own."""
+    """Every format, what a reload does, and the fastest with a log of pages, or without cores of its own."""
     turns, seconds = (2, 2.0) if options.quick else (options.repeats, 10.0)
+    fastest = list(FORMATS)[-1]
     with tempfile.TemporaryDirectory(prefix="unskew-serving-") as name:
         place = Path(name)
         for seed, run in enumerate(("run", "other")):
@@ -360,6 +361,11 @@ def serving(options: Options) -> list[Row]:
         with measuring(place, Cores.own(), seconds) as bench:
             rows = [row for form in FORMATS for row in formatted(bench, form, place / form, turns)]
             rows.append(reloading(bench, place / next(iter(FORMATS)), place / "other"))
-        with measuring(place, Cores.every(), seconds) as bench:
-            last = formatted(bench, "safetensors", place / "unbound", turns)
-            return [*rows, Row("without cores of their own", "", ""), *last]
+        ways = {
+            "every page logged (--log)": (Cores.own(), ("--log", str(place / "pages"))),
+            "cores left to the scheduler": (Cores.every(), ()),
+        }
+        for way, (cores, more) in ways.items():
+            with measuring(place, cores, seconds, *more) as bench:
+                rows += [Row(way, ""), *formatted(bench, fastest, place / way, turns)]
+        return rows
