@@ -39,6 +39,7 @@ ENDING = ".jsonl"
 OPEN = ".open"
 """What the name of a file that is being written ends with; it begins with a dot."""
 Id = str | int
+encoded = json.JSONEncoder(allow_nan=False, ensure_ascii=False).encode
 
 
 class ImpressionLog:
@@ -80,19 +81,26 @@ class ImpressionLog:
         """
         if len(doc_ids) != len(decision.order):
             raise DataError(f"{len(doc_ids)} documents for a decision on {len(decision.order)}")
-        page = _said(page_id=page_id, query_id=query_id, timestamp=self._now(), user_id=user_id, visit_id=visit_id)
-        lines = []
-        for slot, candidate in enumerate(decision.order[:results].tolist()):
-            row = page | _slot(decision, slot) | {"doc_id": doc_ids[candidate]}
-            row |= {} if scores is None else {"logging_score": float(scores[candidate])}
-            row |= {name: values[candidate] for name, values in (columns or {}).items()}
-            lines.append({"event": "impression", **row})
-        self._append(lines)
+        order = decision.order[:results].tolist()
+        rows = _slots(decision, len(order)) | {"doc_id": [doc_ids[at] for at in order]}
+        more: dict[str, Sequence[object]] = dict(columns or {})
+        if scores is not None:
+            more["logging_score"] = np.asarray(scores, np.float64).tolist()
+        rows |= {name: [values[at] for at in order] for name, values in more.items()}
+        self._append(
+            [dict(zip(rows, row, strict=True)) for row in zip(*rows.values(), strict=True)],
+            event="impression",
+            page_id=page_id,
+            query_id=query_id,
+            user_id=user_id,
+            visit_id=visit_id,
+            policy_id=decision.policy_id,
+        )
 
     def clicked(self, page_id: Id, doc_id: Id, *, dwell_time: float | None = None) -> None:
         """Log a click on a result of a page that was shown, here or by another process."""
-        event = _said(page_id=page_id, doc_id=doc_id, timestamp=self._now(), dwell_time=dwell_time)
-        self._append([{"event": "click", **event}])
+        row = {} if dwell_time is None else {"dwell_time": dwell_time}
+        self._append([{"doc_id": doc_id, **row}], event="click", page_id=page_id)
 
     def rotate(self) -> None:
         """Give the open file its own name, so that it can be read; the next line begins another."""
@@ -117,13 +125,13 @@ class ImpressionLog:
     ) -> None:
         self.close()
 
-    def _now(self) -> str:
-        return datetime.fromtimestamp(self._clock(), UTC).isoformat(timespec="microseconds")
-
-    def _append(self, lines: Sequence[Mapping[str, object]]) -> None:
-        """Lines of one page at once; a file ends before it grows past its rows."""
+    def _append(self, lines: Sequence[Mapping[str, object]], **page: object) -> None:
+        """Lines of one page at once, each with what is said of the page; a file ends before it is too long."""
+        said = {name: value for name, value in page.items() if value is not None}
+        said["timestamp"] = datetime.fromtimestamp(self._clock(), UTC).isoformat(timespec="microseconds")
         try:
-            text = "".join(json.dumps(line, allow_nan=False, ensure_ascii=False) + "\n" for line in lines)
+            head = encoded(said)[:-1]  # encoded once, without its bracket
+            text = "".join(f"{head}, {encoded(line)[1:]}\n" for line in lines)
         except ValueError as error:
             raise DataError(f"a page cannot be logged: {error}", hint="log finite numbers and text") from None
         with self._lock, told_of_disks(self.folder):
@@ -201,18 +209,11 @@ def _write_all(file: int, content: bytes) -> None:
         raise
 
 
-def _slot(decision: Decision, slot: int) -> dict[str, object]:
-    """What the policy says of a slot."""
-    team = None if decision.team is None else decision.team[slot]
-    return {
-        "position": slot + 1,
-        "propensity": float(np.round(decision.propensity[slot], 12)),
-        "randomized": bool(decision.randomized[slot]),
-        "policy_id": decision.policy_id,
-        **({} if team is None else {"team": team}),
+def _slots(decision: Decision, slots: int) -> dict[str, Sequence[object]]:
+    """What the policy says of the first slots."""
+    found: dict[str, Sequence[object]] = {
+        "position": range(1, slots + 1),
+        "propensity": np.round(decision.propensity[:slots], 12).tolist(),
+        "randomized": decision.randomized[:slots].tolist(),
     }
-
-
-def _said(**values: object) -> dict[str, object]:
-    """What is not missing."""
-    return {name: value for name, value in values.items() if value is not None}
+    return found if decision.team is None else found | {"team": decision.team[:slots]}
