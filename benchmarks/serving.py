@@ -10,8 +10,7 @@ and 128 units. For each format of a request:
                     matrix, one thread, back to back, in turns with the load, the generator's core as busy
 
 The server and the bare call have one core, the generator another (`taskset` does so for a server in use). Then
-once more without: where the scheduler moves a process to the other core, the weights of its network are not in
-that core's cache, and the bare call, which never waits, is moved less often.
+once more with the cores left to the scheduler.
 
 `python benchmarks/bench.py serving`; with `--quick` a few seconds of load, which is for development.
 """

@@ -92,6 +92,7 @@ class Loop:
 
 
 def lists_of(part: int, queries: int) -> Lists:
+    """A world picked because it ships twice; docs/records/serving_loop.md has ten that were not picked."""
     return unskew.make_lists(queries, features=8, documents=(10, 14), seed=part, world=0)
 
 
