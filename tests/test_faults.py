@@ -80,14 +80,18 @@ def drawn_alone(path: Path) -> set[str]:
     for node in ast.parse(path.read_text(encoding="utf-8")).body:
         by = [ast.unparse(each) for each in getattr(node, "decorator_list", [])]
         if any(each.startswith("given(") for each in by) and not any(each.startswith("example(") for each in by):
-            found.add(f"tests/{path.name}::{getattr(node, 'name', '')}")
+            found.add(str(getattr(node, "name", "")))
     return found
 
 
 def test_no_fault_is_left_to_drawn_examples() -> None:
     drawn = {test for path in ROOT.glob("tests/test_*.py") for test in drawn_alone(path)}
     assert drawn
-    left = [each.id for each in ALL if each.test and {test.partition("[")[0] for test in each.test} <= drawn]
+    left = [
+        each.id
+        for each in ALL
+        if each.test and {test.partition("[")[0].rpartition("::")[2] for test in each.test} <= drawn
+    ]
     assert left == []
 
 
@@ -95,28 +99,51 @@ def test_no_fault_is_left_to_drawn_examples() -> None:
 
 
 def fault(**changes: Any) -> Any:
-    about = {"area": "a", "name": "b", "file": "errors.py", "old": "x", "new": "y", "says": "something is wrong"}
+    about = {
+        "area": "a",
+        "name": "b",
+        "place": "UnskewError",
+        "old": "x",
+        "new": "y",
+        "says": "something is wrong",
+    }
     return faults.Fault(**(about | changes))
 
 
 def test_a_fault_whose_text_is_gone_is_told() -> None:
-    with pytest.raises(ValueError, match=r"a\.b: its `old` text stands 0 times in errors\.py, not once"):
+    with pytest.raises(ValueError, match=r"a\.b: its `old` text stands 0 times in UnskewError, not once"):
         faults.faulty(fault(old="this is not there"), SOURCE)
-    with pytest.raises(ValueError, match=r"a\.b: there is no src/unskew/gone\.py"):
-        faults.faulty(fault(file="gone.py"), SOURCE)
+    with pytest.raises(ValueError, match=r"a\.b: nothing in src/unskew is named gone"):
+        faults.faulty(fault(place="gone"), SOURCE)
 
 
 def test_a_fault_that_is_no_python_or_names_no_test_is_told() -> None:
     old = "class UnskewError(Exception):"
     assert faults.problems([fault(old=old, new=old + ")")])[0].startswith("a.b: unmatched ')'")
-    tests = ("tests/test_faults.py::test_gone", "tests/gone.py", "src/unskew/errors.py", f"{HERE}::test_the_score")
+    known = "test_the_score_counts_what_was_tried[x]"
+    tests = ("test_gone", "gone", "doctest", "test_faults::test_the_score", known, "test_faults")
     told = faults.problems([fault(old=old, new=old + "  #", test=tests)])
-    assert told == [f"a.b: there is no test {test}" for test in (*tests[:2], tests[3])]
-    assert faults.exists(f"{HERE}::test_the_score_counts_what_was_tried[x]", ROOT)
+    assert told == [f"a.b: there are 0 tests {test}, not one" for test in (*tests[:2], tests[3])]
+    assert faults.node_ids(known, ROOT) == [f"{HERE}::{known}"]
+    assert faults.node_ids_of(fault(old=old, test=("doctest",))) == ["src/unskew/errors.py"]
+
+
+def test_a_fault_is_found_wherever_its_code_stands_and_however_it_is_laid_out(tmp_path: Path) -> None:
+    (tmp_path / "room").mkdir()
+    (tmp_path / "room" / "moved.py").write_text(
+        "class A:\n    def b(self):\n        made = call(\n            1,\n            2,\n        )\n"
+        "        return made\n"
+    )
+    (tmp_path / "other.py").write_text("def b():\n    return call(1, 2)\n")
+    put = fault(place="A.b", old="call(1, 2)\n    return made", new="call(2, 1)\n    return made")
+    lines = ["class A:", "    def b(self):", "        made = call(2, 1)", "        return made", ""]
+    assert faults.faulty(put, tmp_path) == "\n".join(lines)
+    with pytest.raises(ValueError, match="stands 0 times in b"):
+        faults.faulty(put._replace(place="b"), tmp_path)
 
 
 def test_a_key_that_is_not_known_is_told(tmp_path: Path) -> None:
-    (tmp_path / "a.toml").write_text('[b]\nfile = "errors.py"\nolt = "x"\nnew = "y"\nsays = "z"\n')
+    (tmp_path / "a.toml").write_text('[b]\nplace = "UnskewError"\nolt = "x"\nnew = "y"\nsays = "z"\n')
     with pytest.raises(SystemExit, match=r"a\.toml: \[b\]: .*'olt'"):
         faults.read_faults(tmp_path)
 
@@ -152,7 +179,7 @@ def test_a_sample_of_the_faults_is_caught() -> None:
     words = [sys.executable, str(RUN), "--sample", "5", "--jobs", "1"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    results = [line.split()[0] for line in done.stdout.splitlines()[1:6]]
+    results = [line.split()[0] for line in done.stdout.splitlines()[2:7]]
     assert set(results) <= {"killed", "skipped"}, done.stdout  # skipped: what its test needs is not installed
     assert "killed" in results
 

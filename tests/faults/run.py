@@ -5,11 +5,11 @@
 Each TOML file beside this one is an area, and each of its tables a fault:
 
     [a_name]
-    file = "clicks/visits.py"          # within src/unskew
-    old = "text found exactly once"
+    place = "Class.method"             # the function, class or constant that the text stands in
+    old = "text found exactly once in places of this name, however it is laid out"
     new = "what stands there instead"
     says = "what would be wrong for a user"
-    test = ["tests/test_visits.py::test_that_must_fail"]
+    test = ["test_that_must_fail"]     # also a file's stem, stem::test, or doctest: those of the place's module
     slow = true                        # only where its test is marked slow
     survives = "why"                   # only where no test kills it yet; counted as survived
     equivalent = "why"                 # only where no user can see a difference; not run, not counted
@@ -21,14 +21,18 @@ forked for every fault after the large libraries are imported, so that a fault c
 from __future__ import annotations
 
 import argparse
+import ast
 import contextlib
 import fnmatch
+import functools
 import hashlib
 import importlib
 import importlib.util
+import itertools
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import sys
@@ -59,7 +63,7 @@ class Fault(NamedTuple):
 
     area: str
     name: str
-    file: str
+    place: str
     old: str
     new: str
     says: str
@@ -86,18 +90,114 @@ def read_faults(folder: Path = HERE) -> list[Fault]:
     return found
 
 
-def faulty(fault: Fault, source: Path) -> str:
-    """The text of its file with the fault in it; `ValueError` where it does not apply exactly once."""
-    path = source / fault.file
-    if not path.is_file():
-        raise ValueError(f"{fault.id}: there is no src/unskew/{fault.file}; name the file that has this code now")
-    text = path.read_text(encoding="utf-8")
-    times = text.count(fault.old)
-    if times != 1:
+TOKEN = re.compile(r"\w+|[^\w\s]")
+"""A word or one sign: what is left of code when its layout is taken away."""
+
+
+CLOSING = (")", "]", "}")
+
+
+class Token(NamedTuple):
+    """One token of a text, and where it stands."""
+
+    text: str
+    start: int
+    end: int
+
+
+def tokens(text: str) -> list[Token]:
+    """The tokens of code in order; commas before a closing bracket are layout and left out."""
+    every = [Token(found.group(), *found.span()) for found in TOKEN.finditer(text)]
+    after = [token.text for token in every[1:]] + [""]
+    return [
+        token
+        for token, next_text in zip(every, after, strict=True)
+        if not (token.text == "," and next_text in CLOSING)
+    ]
+
+
+def places(tree: ast.Module) -> Iterator[tuple[str, int, int]]:
+    """Every function, class and constant by its dotted name, with its first and last line."""
+
+    def inside(node: ast.AST, within: str) -> Iterator[tuple[str, int, int]]:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                first = min([child.lineno, *(each.lineno for each in child.decorator_list)])
+                yield f"{within}{child.name}", first, child.end_lineno or first
+                yield from inside(child, f"{within}{child.name}.")
+            elif isinstance(child, ast.Assign | ast.AnnAssign):
+                targets = child.targets if isinstance(child, ast.Assign) else [child.target]
+                named = {each.id for target in targets for each in ast.walk(target) if isinstance(each, ast.Name)}
+                yield from ((f"{within}{name}", child.lineno, child.end_lineno or 0) for name in sorted(named))
+            else:
+                yield from inside(child, within)
+
+    return inside(tree, "")
+
+
+@functools.cache
+def all_places(source: Path) -> dict[str, list[tuple[Path, int, int]]]:
+    """Where each name of the sources is defined: a file below `source`, and first and last character."""
+    found: dict[str, list[tuple[Path, int, int]]] = {}
+    for path in sorted(source.rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        starts = [0, *itertools.accumulate(len(line) for line in text.splitlines(keepends=True))]
+        for name, first, last in places(ast.parse(text)):
+            found.setdefault(name, []).append((path.relative_to(source), starts[first - 1], starts[last]))
+    return found
+
+
+class Found(NamedTuple):
+    """Where the text of a fault stands: a file below the sources, and first and last character."""
+
+    file: Path
+    start: int
+    end: int
+
+
+def occurrences(fault: Fault, source: Path) -> list[Found]:
+    """Everywhere in places of its name that the tokens of its text stand in a row."""
+    wanted = [token.text for token in tokens(fault.old)]
+    found = set()
+    for file, first, last in all_places(source).get(fault.place, []):
+        every = tokens((source / file).read_text(encoding="utf-8")[first:last])
+        texts = [token.text for token in every]
+        for at in range(len(texts) - len(wanted) + 1):
+            if texts[at : at + len(wanted)] == wanted:
+                found.add(Found(file, first + every[at].start, first + every[at + len(wanted) - 1].end))
+    return sorted(found)
+
+
+def located(fault: Fault, source: Path) -> Found:
+    """The one occurrence of a fault's text; `ValueError` where there is none, or several."""
+    if fault.place not in all_places(source):
         raise ValueError(
-            f"{fault.id}: its `old` text stands {times} times in {fault.file}, not once; quote the code of now"
+            f"{fault.id}: nothing in src/unskew is named {fault.place}; name the place of this code now"
         )
-    return text.replace(fault.old, fault.new)
+    found = occurrences(fault, source)
+    if len(found) != 1:
+        raise ValueError(
+            f"{fault.id}: its `old` text stands {len(found)} times in {fault.place}, not once; "
+            "quote the code of now"
+        )
+    return found[0]
+
+
+def faulty(fault: Fault, source: Path) -> str:
+    """The text of its file with the fault in it, further lines indented as the code there is."""
+    found = located(fault, source)
+    text = (source / found.file).read_text(encoding="utf-8")
+    there = indents(text[found.start : found.end])
+    quoted = indents(fault.old)
+    shift = there[-1] - quoted[-1] if there and quoted else 0
+    first, *rest = fault.new.split("\n")
+    lines = [first, *(" " * max(0, len(line) - len(line.lstrip()) + shift) + line.lstrip() for line in rest)]
+    return text[: found.start] + "\n".join(lines).strip() + text[found.end :]
+
+
+def indents(text: str) -> list[int]:
+    """How far each line after the first is indented."""
+    return [len(line) - len(line.lstrip()) for line in text.split("\n")[1:]]
 
 
 def problems(faults: list[Fault], root: Path = ROOT) -> list[str]:
@@ -105,21 +205,40 @@ def problems(faults: list[Fault], root: Path = ROOT) -> list[str]:
     wrong = []
     for fault in faults:
         try:
-            compile(faulty(fault, root / "src" / "unskew"), fault.file, "exec")
-        except ValueError as error:
-            wrong.append(str(error))
+            compile(faulty(fault, root / "src" / "unskew"), fault.place, "exec")
         except SyntaxError as error:
             wrong.append(f"{fault.id}: {error}")
-        wrong += [f"{fault.id}: there is no test {test}" for test in fault.test if not exists(test, root)]
+        except ValueError as error:
+            wrong.append(str(error))
+        for test in fault.test:
+            if len(found := node_ids(test, root)) != 1 and test != "doctest":
+                wrong.append(f"{fault.id}: there are {len(found)} tests {test}, not one")
     return wrong
 
 
-def exists(test: str, root: Path) -> bool:
-    """Whether there is such a test; of a module, with tests in its docstrings, only the file is looked for."""
-    path, _, name = test.partition("::")
-    if path.startswith("src/") or not (root / path).is_file():
-        return (root / path).is_file()
-    return f"\ndef {name.partition('[')[0]}(" in (root / path).read_text(encoding="utf-8")
+@functools.cache
+def tests_by_name(root: Path) -> dict[str, list[str]]:
+    """Node ids of all tests by name, by file and name, and files by their stem."""
+    found: dict[str, list[str]] = {}
+    for path in sorted((root / "tests").rglob("test_*.py")):
+        file = path.relative_to(root).as_posix()
+        found.setdefault(path.stem, []).append(file)
+        for name in re.findall(r"^def (test_\w+)\(", path.read_text(encoding="utf-8"), re.M):
+            for key in (name, f"{path.stem}::{name}"):
+                found.setdefault(key, []).append(f"{file}::{name}")
+    return found
+
+
+def node_ids(test: str, root: Path = ROOT) -> list[str]:
+    """What pytest calls the tests of that name; one that is clear stands once."""
+    name, bracket, parameters = test.partition("[")
+    return [f"{node}{bracket}{parameters}" for node in tests_by_name(root).get(name, [])]
+
+
+def node_ids_of(fault: Fault, root: Path = ROOT) -> list[str]:
+    """The node ids of a fault's tests; `doctest` stands for the module that has its place."""
+    module = [f"src/unskew/{located(fault, root / 'src' / 'unskew').file.as_posix()}"]
+    return [node for test in fault.test for node in (module if test == "doctest" else node_ids(test, root))]
 
 
 def chosen(faults: list[Fault], names: list[str]) -> list[Fault]:
@@ -231,10 +350,11 @@ def copied(place: Path) -> Path:
 @contextlib.contextmanager
 def put_in(fault: Fault, place: Path) -> Iterator[None]:
     """The fault in a copy, and taken out again; compiled files are removed, for their times may be the same."""
-    path = place / "src" / "unskew" / fault.file
+    source = ROOT / "src" / "unskew"
+    path = place / "src" / "unskew" / located(fault, source).file
     whole = path.read_text(encoding="utf-8")
     compiled = Path(importlib.util.cache_from_source(str(path)))
-    path.write_text(faulty(fault, place / "src" / "unskew"), encoding="utf-8")
+    path.write_text(faulty(fault, source), encoding="utf-8")
     compiled.unlink(missing_ok=True)
     try:
         yield
@@ -246,7 +366,7 @@ def put_in(fault: Fault, place: Path) -> Iterator[None]:
 def try_one(fault: Fault, place: Path) -> dict[str, str]:
     """One fault in one copy: killed and by what, survived, or broken where the tests could not run at all."""
     with put_in(fault, place):
-        code = wait(start(place, ["-x", *fault.test], fault.slow), PATIENCE)
+        code = wait(start(place, ["-x", *node_ids_of(fault)], fault.slow), PATIENCE)
     kept = place / "outcomes.json"
     outcomes = json.loads(kept.read_text()) if kept.exists() else {}
     if code is None or code == 1 or code < 0:  # hung, failed, or ended by a signal
@@ -261,7 +381,7 @@ def without_faults(faults: list[Fault], place: Path) -> dict[str, str]:
     """What becomes of every named test without a fault."""
     found: dict[str, str] = {}
     for slow in {fault.slow for fault in faults}:
-        tests = sorted({test for fault in faults if fault.slow == slow for test in fault.test})
+        tests = sorted({test for fault in faults if fault.slow == slow for test in node_ids_of(fault)})
         code = wait(start(place, tests, slow), PATIENCE * len(tests))
         if not (place / "outcomes.json").exists() or code not in (0, 1):
             raise SystemExit((place / "printed").read_text() + "\nthe tests do not run, even without a fault")
@@ -271,7 +391,9 @@ def without_faults(faults: list[Fault], place: Path) -> dict[str, str]:
 
 def usable(fault: Fault, outcomes: dict[str, str]) -> str:
     """Nothing where its tests pass without the fault; else why it cannot be tried."""
-    mine = [outcome for test, outcome in outcomes.items() if any(names(named, test) for named in fault.test)]
+    mine = [
+        outcome for test, outcome in outcomes.items() if any(names(named, test) for named in node_ids_of(fault))
+    ]
     if "failed" in mine:
         return "broken"
     return "" if "passed" in mine else ("skipped" if mine else "broken")
@@ -354,7 +476,10 @@ def main() -> None:
     parser.add_argument("--seed", type=int, help="which ones a sample takes; without it, the sources decide")
     asked = parser.parse_args()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    faults = chosen(read_faults(), asked.name)
+    every = read_faults()
+    faults = chosen(every, asked.name)
+    by_area = Counter(fault.area for fault in every)
+    print(f"{len(every)} faults: {', '.join(f'{area} {count}' for area, count in by_area.most_common())}")
     if asked.sample is not None:
         faults = sample(faults, asked.sample, asked.seed)
     with tempfile.TemporaryDirectory(prefix="faults-") as scratch:
