@@ -10,12 +10,12 @@ from pathlib import Path
 
 from common import Options, Row, Stopwatch, spread, timed
 
-from unskew.clicks.counts.reduction import Reduction, reduce_log
-from unskew.clicks.lists.letor import read_letor, write_letor
-from unskew.clicks.lists.store import RACY_NS
-from unskew.clicks.lists.synthetic import make_lists
-from unskew.clicks.log import write_log
-from unskew.clicks.simulate import BEHAVIOURS, Behaviour, IndividualBias, PositionBias, simulate
+from unskew.logs.counts.reduction import Reduction, reduce_log
+from unskew.logs.log import write_log
+from unskew.simulation import BEHAVIOURS, Behaviour, IndividualBias, PositionBias, simulate
+from unskew.simulation.synthetic import make_lists
+from unskew.tables.lists.letor import read_letor, write_letor
+from unskew.tables.lists.store import RACY_NS
 from unskew.types import Log
 
 RATE = 5_000_000

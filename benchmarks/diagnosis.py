@@ -100,7 +100,7 @@ def bare(path: Path) -> None:
 
 def on_spark(pages: int = 200_000) -> None:
     """Seconds of the whole diagnosis and of the bare group-bys on Spark, and whether DuckDB found the same."""
-    from unskew.clicks.engine.engine import connect
+    from unskew.tables.engine.engine import connect
 
     with tempfile.TemporaryDirectory(prefix="unskew-diagnosis-") as name:
         path = write(Path(name) / "log.parquet", pages)

@@ -176,8 +176,8 @@ def _duckdb():  # type: ignore[no-untyped-def]
 
 def our_ingest(log: Path, out: Path) -> None:
     """What `unskew ingest` does."""
-    from unskew.clicks.engine.engine import connect
-    from unskew.clicks.ingest.ingest import ingest
+    from unskew.logs.ingest.ingest import ingest
+    from unskew.tables.engine.engine import connect
 
     with connect(threads=THREADS) as engine:
         ingest(log, out / "ingest", engine)
@@ -185,9 +185,9 @@ def our_ingest(log: Path, out: Path) -> None:
 
 def our_rewrite(log: Path, out: Path) -> None:
     """What `unskew ingest --column ...` does."""
-    from unskew.clicks.engine.engine import connect
-    from unskew.clicks.ingest.ingest import ingest
-    from unskew.clicks.ingest.options import IngestOptions
+    from unskew.logs.ingest.ingest import ingest
+    from unskew.tables.engine.engine import connect
+    from unskew.tables.reading.options import IngestOptions
 
     with connect(threads=THREADS) as engine:
         ingest(theirs(log), out / "ingest", engine, IngestOptions(columns=THEIRS))
@@ -195,9 +195,9 @@ def our_rewrite(log: Path, out: Path) -> None:
 
 def our_finding(log: Path, out: Path) -> None:
     """What `unskew ingest --page-gap 30m --column ...` does."""
-    from unskew.clicks.engine.engine import connect
-    from unskew.clicks.ingest.ingest import ingest
-    from unskew.clicks.ingest.options import IngestOptions
+    from unskew.logs.ingest.ingest import ingest
+    from unskew.tables.engine.engine import connect
+    from unskew.tables.reading.options import IngestOptions
 
     with connect(threads=THREADS) as engine:
         ingest(theirs(log), out / "ingest", engine, IngestOptions(columns=THEIRS, pages={"gap": "30m"}))
@@ -243,8 +243,8 @@ def once(step: str, side: int, log: Path) -> None:
     import duckdb  # noqa: F401
     import ibis
 
-    import unskew.clicks.counts.counting
-    import unskew.clicks.ingest.ingest  # noqa: F401
+    import unskew.logs.counts.counting
+    import unskew.logs.ingest.ingest  # noqa: F401
 
     ibis.duckdb.connect().disconnect()
     out = Path(tempfile.mkdtemp(dir=log.parent))

@@ -21,7 +21,7 @@ from common import Options, Row, Stopwatch, spread, timed
 from diagnosis import DOCUMENTS, RANKS, named, write
 
 import unskew
-from unskew.running.proof import prove
+from unskew.workflows.proofs.proof import prove
 
 MOST, ROOM = 3.0, 4.0
 FEATURES = 10

@@ -14,11 +14,11 @@ import numpy as np
 import torch
 from common import PUBLISHED, Options, Row, quartiles, timed
 
-from unskew.clicks.lists.scaling import fit_scaler
-from unskew.clicks.lists.synthetic import make_lists
 from unskew.learning.methods import Context, MethodConfig, Naive, Vectorization
 from unskew.learning.model import Model, build
 from unskew.learning.rankers import MLP
+from unskew.simulation.synthetic import make_lists
+from unskew.tables.lists.scaling import fit_scaler
 
 LISTS, DOCUMENTS, FEATURES, POSITIONS = 256, 24, 700, 10
 BASES = ((256, 64), (128, 64))

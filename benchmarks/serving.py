@@ -39,12 +39,12 @@ import torch
 from common import PUBLISHED, Options, Row
 from safetensors.numpy import save
 
-from unskew.clicks.lists.encoding import fit_encoding
-from unskew.clicks.lists.scaling import fit_scaler
-from unskew.disk.swapping import exchange
+from unskew.files.swapping import exchange
 from unskew.learning.methods import Context, Naive
 from unskew.learning.model import Model, build
 from unskew.learning.rankers import MLP
+from unskew.tables.features.encoding import fit_encoding
+from unskew.tables.lists.scaling import fit_scaler
 from unskew.types import Columns, Lists
 
 DOCUMENTS, FEATURES, BODIES, CONNECTIONS = 100, 136, 50, 32

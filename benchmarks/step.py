@@ -17,15 +17,15 @@ from collections.abc import Callable
 import torch
 from common import PUBLISHED, Options, Row, Stopwatch, quartiles, timed
 
-from unskew.clicks.counts.batches import Batches
-from unskew.clicks.counts.reduction import Facts, reduce_log
-from unskew.clicks.lists.synthetic import make_lists
-from unskew.clicks.simulate import PositionBias, simulate
 from unskew.learning.fitting.loop import Trainer
 from unskew.learning.fitting.runtime import WORTHWHILE, seed_draws, threads
 from unskew.learning.fitting.training import Training, clip_gradient
 from unskew.learning.methods import METHODS, Context
 from unskew.learning.rankers import MLP
+from unskew.logs.counts.batches import Batches
+from unskew.logs.counts.reduction import Facts, reduce_log
+from unskew.simulation import PositionBias, simulate
+from unskew.simulation.synthetic import make_lists
 
 LISTS, RESULTS = 256, 10
 

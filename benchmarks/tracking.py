@@ -25,9 +25,9 @@ import pyarrow.parquet as pq
 from common import Options, Row, Stopwatch, spread, timed
 
 import unskew
-from unskew.clicks.engine.engine import COPY
-from unskew.clicks.tracking.sums import SUMS as TRACKED
-from unskew.clicks.tracking.track import track
+from unskew.tables.engine.engine import COPY
+from unskew.tracking.sums import SUMS as TRACKED
+from unskew.tracking.track import track
 
 MOST = 1.5
 HISTORIES, SIZES = (1, 7, 28), (10_000, 40_000, 160_000, 640_000)

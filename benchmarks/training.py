@@ -16,19 +16,19 @@ from common import PUBLISHED, Options, Row, Stopwatch, spread, timed
 from plain_loop import STEPS, PlainLoop
 from torch import nn
 
-from unskew.clicks.counts.batches import Batches
-from unskew.clicks.counts.reduction import Counts, reduce_log
-from unskew.clicks.lists.inputs import Vectors
-from unskew.clicks.lists.scaling import fit_scaler
-from unskew.clicks.lists.synthetic import make_lists
-from unskew.clicks.simulate import PositionBias, simulate
 from unskew.learning.fitting.loop import Trainer
 from unskew.learning.fitting.training import Training
 from unskew.learning.methods import METHODS
 from unskew.learning.rankers import MLP
+from unskew.logs.counts.batches import Batches
+from unskew.logs.counts.reduction import Counts, reduce_log
 from unskew.measuring import ndcg_metric
-from unskew.running.data import LogData
+from unskew.simulation import PositionBias, simulate
+from unskew.simulation.synthetic import make_lists
+from unskew.tables.lists.inputs import Vectors
+from unskew.tables.lists.scaling import fit_scaler
 from unskew.types import Array, Lists, Log
+from unskew.workflows.runs.data import LogData
 
 
 @dataclass(frozen=True)

@@ -22,10 +22,10 @@ from proof_worlds import WORLDS, World
 
 from unskew.errors import UnskewError
 from unskew.measuring import ndcg_metric
-from unskew.running.auto import candidates, choose, with_method
-from unskew.running.data import split
-from unskew.running.run import run
-from unskew.running.settings import Auto, settings
+from unskew.workflows.runs.auto import candidates, choose, with_method
+from unskew.workflows.runs.data import split
+from unskew.workflows.runs.run import run
+from unskew.workflows.runs.settings import Auto, settings
 
 TEST_QUERIES = 500
 

@@ -15,8 +15,8 @@ import numpy as np
 from common import machine
 
 import unskew
-from unskew.clicks.simulate.page import random_page
 from unskew.diagnosis.causal.graph import tier
+from unskew.simulation.behaviours.page import random_page
 
 
 def weaker(page):

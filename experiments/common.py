@@ -10,9 +10,9 @@ import torch
 
 import unskew
 from unskew.measuring import gap_closed, mean_over_seeds, ndcg_metric
-from unskew.running.data import split
-from unskew.running.run import run
-from unskew.running.settings import settings
+from unskew.workflows.runs.data import split
+from unskew.workflows.runs.run import run
+from unskew.workflows.runs.settings import settings
 
 THETA = np.asarray(unskew.behaviours.PositionBias().curve) / unskew.behaviours.PositionBias().curve[0]
 

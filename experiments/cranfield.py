@@ -29,9 +29,9 @@ import torch
 from common import machine, spread
 
 import unskew
-from unskew.clicks.simulate.logger import FeatureLogger
 from unskew.learning.rankers.text.encoder import open_encoder
 from unskew.measuring import ndcg_metric
+from unskew.simulation.logger import FeatureLogger
 from unskew.types import Lists, ListTexts
 
 METHODS = ("naive", "ipw", "doubly_robust", "labeled")

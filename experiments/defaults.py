@@ -23,8 +23,8 @@ import numpy as np
 import torch
 
 import unskew
-from unskew.clicks.simulate import PositionBias, SvmLogger
 from unskew.measuring import ndcg_metric
+from unskew.simulation import PositionBias, SvmLogger
 from unskew.types import Lists
 
 EYES = tuple(PositionBias().curve)

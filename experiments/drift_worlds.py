@@ -13,10 +13,10 @@ import argparse
 
 import numpy as np
 
-from unskew.clicks.engine.engine import connect
-from unskew.clicks.lists.synthetic import make_lists
-from unskew.clicks.simulate import PositionBias, ScoresLogger, logging_scores, simulate
 from unskew.diagnosis.drift import NAMES, drift
+from unskew.simulation import PositionBias, ScoresLogger, logging_scores, simulate
+from unskew.simulation.synthetic import make_lists
+from unskew.tables.engine.engine import connect
 from unskew.types import Log
 
 LISTS = make_lists(queries=120, features=5, documents=(6, 9), seed=1)

@@ -24,10 +24,10 @@ from common import machine, spread
 
 import unskew
 from unskew.measuring import holm, ndcg_metric, paired_t_test
-from unskew.running.choosing import click_choice
-from unskew.running.data import LogData
-from unskew.running.run import run
-from unskew.running.settings import settings
+from unskew.workflows.runs.choosing import click_choice
+from unskew.workflows.runs.data import LogData
+from unskew.workflows.runs.run import run
+from unskew.workflows.runs.settings import settings
 
 FORM = {"observation": "free", "dropping": "drawn"}
 RELEASED = FORM | {"penalty": "published", "strength": 100.0, "drop": 0.1}  # the code, and the appendix at eta 0.1

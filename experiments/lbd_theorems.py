@@ -15,7 +15,7 @@ import numpy as np
 from lbd import even, numbers
 
 import unskew
-from unskew.clicks.simulate.behaviour import relevance_probability
+from unskew.simulation.behaviours.behaviour import relevance_probability
 from unskew.studies.decoupling import largest_drop, least_slope, turned_round
 
 DROPS = (0.003, 0.03, 0.1, 0.4)

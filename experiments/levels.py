@@ -22,8 +22,8 @@ import numpy as np
 import torch
 
 import unskew
-from unskew.clicks.simulate.logger import logging_scores
 from unskew.measuring import ndcg_metric
+from unskew.simulation.logger import logging_scores
 
 ARMS = ["naive-sigmoid", "ipw-sigmoid", *unskew.METHODS]
 RANKERS = (unskew.rankers.Linear(), unskew.rankers.MLP(sizes=(64, 32)))

@@ -34,8 +34,8 @@ from typing import Any
 
 import numpy as np
 
-from unskew.clicks.lists.synthetic import make_lists
-from unskew.clicks.simulate import (
+from unskew.measuring import Judge, LoggedPages, examination_of, places, shown_places
+from unskew.simulation import (
     Behaviour,
     ClickMatrix,
     IndividualBias,
@@ -48,8 +48,8 @@ from unskew.clicks.simulate import (
     TrustBias,
     simulate,
 )
-from unskew.clicks.simulate.simulation import lay_out
-from unskew.measuring import Judge, LoggedPages, examination_of, places, shown_places
+from unskew.simulation.simulation import lay_out
+from unskew.simulation.synthetic import make_lists
 from unskew.types import Array, Lists, Log
 
 BEHAVIOURS = ("position", "trust", "matrix", "mixture", "individual", "paged")

@@ -22,9 +22,9 @@ import numpy as np
 import torch
 
 import unskew
-from unskew.clicks.simulate import PositionBias, SvmLogger, TrustBias
-from unskew.clicks.simulate.behaviour import Behaviour
 from unskew.measuring import ndcg_metric
+from unskew.simulation import PositionBias, SvmLogger, TrustBias
+from unskew.simulation.behaviours.behaviour import Behaviour
 
 M = unskew.methods
 USUAL, WEAK, STRONG = SvmLogger(), SvmLogger(favourite=4.0), SvmLogger(share=1.0, favourite=0.3)

@@ -32,8 +32,8 @@ from serving_checks import HUNG, Findings, History, Trouble, Update, check, chec
 from serving_clients import Client
 from serving_world import World, make_world
 
-from unskew.disk import complete_folder, digest_of
 from unskew.errors import StoreError
+from unskew.files import complete_folder, digest_of
 from unskew.learning.scorer import MODEL
 from unskew.serving.store import open_store
 

@@ -32,12 +32,12 @@ import numpy as np
 import torch
 
 import unskew
-from unskew.clicks.lists.scaling import fit_scaler
 from unskew.diagnosis.propensities import measured_propensities
 from unskew.diagnosis.tables import open_tables
 from unskew.serving.explore import BoundedShuffle, PlackettLuce, Policy, SwapRanks, TopOne, as_ranked
 from unskew.serving.online import LEARNERS, learn_online
 from unskew.serving.visitors import Visitors
+from unskew.tables.lists.scaling import fit_scaler
 from unskew.types import Array, Lists, Log
 
 SHOWN, FIRST, ROUNDS, PAGES = 10, 2000, 5, 2000

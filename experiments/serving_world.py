@@ -15,14 +15,14 @@ import pyarrow.parquet as pq
 import torch
 
 import unskew
-from unskew.clicks.lists.encoding import fit_encoding
-from unskew.clicks.lists.scaling import fit_scaler
-from unskew.clicks.tracking.features import FEATURES, feature_vector
-from unskew.clicks.tracking.windows import Lookup
-from unskew.disk import digest_of
+from unskew.files import digest_of
 from unskew.learning.methods import METHODS, Context
 from unskew.learning.model import build
 from unskew.learning.rankers import MLP, Linear
+from unskew.tables.features.encoding import fit_encoding
+from unskew.tables.lists.scaling import fit_scaler
+from unskew.tracking.features import FEATURES, feature_vector
+from unskew.tracking.windows import Lookup
 from unskew.types import Columns, Lists
 
 TRACKED = (FEATURES[0], FEATURES[2], FEATURES[-1])

@@ -17,23 +17,23 @@ from pathlib import Path
 import numpy as np
 
 import unskew
-from unskew.clicks.engine.engine import connect
-from unskew.clicks.simulate.traffic import SCREEN
-from unskew.clicks.tracking.batches import batch_of
-from unskew.clicks.tracking.estimators import (
+from unskew.errors import DataError
+from unskew.simulation.traffic import SCREEN
+from unskew.tables.engine.engine import connect
+from unskew.tracking.batches import batch_of
+from unskew.tracking.estimators import (
     TrustCurves,
     affine_estimate,
     doubly_robust_estimate,
     ipw_estimate,
 )
-from unskew.clicks.tracking.examination import Examination
-from unskew.clicks.tracking.examining import add_examination, learn_examination
-from unskew.clicks.tracking.shrinking import learn_pull, shrunken
-from unskew.clicks.tracking.store import open_tracking, writing
-from unskew.clicks.tracking.track import deliver
-from unskew.clicks.tracking.trust import RankSums, shuffled_curves
-from unskew.clicks.tracking.windows import read_window
-from unskew.errors import DataError
+from unskew.tracking.examination import Examination
+from unskew.tracking.examining import add_examination, learn_examination
+from unskew.tracking.shrinking import learn_pull, shrunken
+from unskew.tracking.store import open_tracking, writing
+from unskew.tracking.track import deliver
+from unskew.tracking.trust import RankSums, shuffled_curves
+from unskew.tracking.windows import read_window
 
 ALPHA, BETA = SCREEN.affine(10)
 BUCKETS = {"all": (0, 10**9), "head": (1000, 10**9), "mid": (20, 1000), "tail": (0, 20)}

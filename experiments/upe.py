@@ -16,8 +16,8 @@ import torch
 from common import error
 
 import unskew
-from unskew.clicks.simulate.logger import SvmLogger
 from unskew.measuring import mean_over_seeds, ndcg_metric
+from unskew.simulation.logger import SvmLogger
 
 OWN = {
     "ipw": unskew.methods.IPW(propensity="oracle"),

@@ -22,9 +22,9 @@ from common import machine, spread
 
 import unskew
 from unskew.measuring import crossed_t_test, holm, ndcg_metric, paired_bootstrap, paired_t_test
-from unskew.running.data import split
-from unskew.running.run import run
-from unskew.running.settings import settings
+from unskew.workflows.runs.data import split
+from unskew.workflows.runs.run import run
+from unskew.workflows.runs.settings import settings
 
 BEHAVIOURS = {"matrix": unskew.behaviours.ClickMatrix(), "trust": unskew.behaviours.TrustBias()}
 CUTS = (1, 5, 10)

@@ -19,16 +19,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from common import machine
 
-from unskew.clicks.lists.synthetic import make_lists
-from unskew.clicks.simulate import (
-    Behaviour,
-    IndividualBias,
-    Mixture,
-    PositionBias,
-    TrustBias,
-    WholePage,
-    simulate,
-)
 from unskew.diagnosis.conclusion import conclude
 from unskew.diagnosis.factors import factors
 from unskew.diagnosis.identify import identify
@@ -37,6 +27,16 @@ from unskew.diagnosis.tables import open_tables
 from unskew.diagnosis.together import together
 from unskew.diagnosis.trust import trust
 from unskew.diagnosis.verdict import BIASES, verdicts
+from unskew.simulation import (
+    Behaviour,
+    IndividualBias,
+    Mixture,
+    PositionBias,
+    TrustBias,
+    WholePage,
+    simulate,
+)
+from unskew.simulation.synthetic import make_lists
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,9 @@ import torch
 from common import machine
 
 import unskew
-from unskew.clicks.simulate import WholePage
 from unskew.learning.methods import BAL, DLA, FBBAL, PBBAL, Additive, RegressionEM
-from unskew.measuring.tests import paired_t_test
+from unskew.measuring.experiments.tests import paired_t_test
+from unskew.simulation import WholePage
 
 FACTORS = ("serp_media", "serp_height", "serp_max_height")
 WORLDS = {"page": WholePage(), "none": WholePage(lure=(0.0,), sees=0.0)}

@@ -16,11 +16,11 @@ import atheris
 import pyarrow.parquet as pq
 
 with atheris.instrument_imports(
-    include=["unskew.clicks.ingest.formats", "unskew.clicks.ingest.formats.stage", "unskew.clicks.ingest"]
+    include=["unskew.logs.ingest.formats", "unskew.logs.ingest.formats.stage", "unskew.logs.ingest"]
 ):
-    from unskew.clicks.ingest.formats import READERS, stage
-    from unskew.clicks.ingest.options import IngestOptions
-    from unskew.clicks.ingest.text import ROW, stage_text
+    from unskew.logs.ingest.formats import READERS, stage
+    from unskew.logs.ingest.text import ROW, stage_text
+    from unskew.tables.reading.options import IngestOptions
 from unskew.errors import UnskewError
 
 OPTIONS = IngestOptions(reader={"item_fields": True, "longest_line": 4_000})

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from unskew.clicks.engine.engine import Engine, connect
+from unskew.tables.engine.engine import Engine, connect
 
 # tests run in parallel and their models are small: one thread each, set before torch is imported
 os.environ.setdefault("OMP_NUM_THREADS", "1")

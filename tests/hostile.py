@@ -18,8 +18,6 @@ import numpy as np
 import torch
 import uvicorn
 
-from unskew.clicks.lists.encoding import fit_encoding
-from unskew.clicks.lists.scaling import fit_scaler
 from unskew.learning.methods import METHODS, Context
 from unskew.learning.model import build
 from unskew.learning.rankers import Linear
@@ -30,6 +28,8 @@ from unskew.serving.scoring.reloading import Models
 from unskew.serving.settings import Limits, ServeSettings
 from unskew.serving.showing import Showing
 from unskew.serving.starting import listen
+from unskew.tables.features.encoding import fit_encoding
+from unskew.tables.lists.scaling import fit_scaler
 from unskew.types import Columns, Lists
 
 torch.set_num_threads(1)

@@ -16,10 +16,10 @@ import httpx
 import numpy as np
 import torch
 
-from unskew.clicks.lists.encoding import fit_encoding
-from unskew.clicks.lists.scaling import fit_scaler
 from unskew.learning.methods import METHODS, Context
 from unskew.learning.model import build
+from unskew.tables.features.encoding import fit_encoding
+from unskew.tables.lists.scaling import fit_scaler
 from unskew.types import Columns, Lists
 
 torch.set_num_threads(1)

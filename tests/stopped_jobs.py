@@ -16,9 +16,9 @@ import torch
 from stops import Job
 
 import unskew
-from unskew.clicks.tracking.store import open_tracking
-from unskew.disk import restore, writing
+from unskew.files import restore, writing
 from unskew.terminal import main as terminal
+from unskew.tracking.store import open_tracking
 
 torch.set_num_threads(1)
 LOG, LISTS = "log.parquet", "lists.txt"

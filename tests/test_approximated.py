@@ -13,7 +13,6 @@ from scipy.stats import spearmanr
 from torch import Tensor, nn
 
 import unskew
-from unskew.clicks.lists.inputs import Vectors
 from unskew.errors import ConfigError, DataError
 from unskew.learning.losses import sigmoid_loss
 from unskew.learning.methods import ApproximatedDR, Context, MethodModule, Naive
@@ -21,10 +20,11 @@ from unskew.learning.methods.approximated_dr import between, published, publishe
 from unskew.learning.model import Model, build_tower
 from unskew.learning.rankers.apart import DoublyRobustMLP
 from unskew.learning.rankers.networks import MLP, network
-from unskew.running.choosing import impression_likelihood
-from unskew.running.data import LogData, selected, split
-from unskew.running.settings import settings
+from unskew.tables.lists.inputs import Vectors
 from unskew.types import Array, ClickBatch, Lists, Log
+from unskew.workflows.runs.choosing import impression_likelihood
+from unskew.workflows.runs.data import LogData, selected, split
+from unskew.workflows.runs.settings import settings
 
 torch.set_num_threads(1)
 

@@ -13,15 +13,15 @@ import unskew
 from unskew.errors import ConfigError
 from unskew.learning.methods import DLA, Naive
 from unskew.measuring.counterfactual import LoggedPages
-from unskew.running import auto as autos
-from unskew.running.asking import ask
-from unskew.running.auto import candidates, parts_of, taken
-from unskew.running.contest import Contest, Contestant, Ranked, agreement, along_shown, of_others, standing
-from unskew.running.learn import learn
-from unskew.running.run import run
-from unskew.running.settings import Auto, settings
 from unskew.sklearn import Ranker
 from unskew.types import Lists, Log
+from unskew.workflows.inputs.asking import ask
+from unskew.workflows.runs import auto as autos
+from unskew.workflows.runs.auto import candidates, parts_of, taken
+from unskew.workflows.runs.contest import Contest, Contestant, Ranked, agreement, along_shown, of_others, standing
+from unskew.workflows.runs.learn import learn
+from unskew.workflows.runs.run import run
+from unskew.workflows.runs.settings import Auto, settings
 
 QUICK = {"ranker": "linear", "steps": 20, "threads": 1, "seed": 0}
 

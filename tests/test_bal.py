@@ -12,9 +12,6 @@ import torch
 from torch import Tensor
 
 import unskew
-from unskew.clicks.lists.synthetic import make_lists
-from unskew.clicks.presentation import fit_presentation
-from unskew.clicks.simulate import WholePage, simulate
 from unskew.diagnosis.causal.discovery import Discovery
 from unskew.diagnosis.causal.graph import graph_of
 from unskew.diagnosis.causal.influence import Influence, PageEncoding, Variable, page_variables, spread
@@ -23,6 +20,9 @@ from unskew.diagnosis.causal.weights import confounding_weights, effective_share
 from unskew.errors import ConfigError
 from unskew.learning.methods import BAL, FBBAL, PBBAL
 from unskew.learning.methods.contract import Context
+from unskew.logs.presentation import fit_presentation
+from unskew.simulation import WholePage, simulate
+from unskew.simulation.synthetic import make_lists
 from unskew.types import ClickBatch, Log
 
 pytest.importorskip("causallearn", reason="causal-learn is not installed")
@@ -274,8 +274,8 @@ def test_the_networks_of_the_page_learn_what_it_shows() -> None:
 
 
 def batch_of(log: Log, method: BAL | FBBAL | PBBAL) -> tuple[Tensor, ClickBatch, unskew.methods.MethodModule]:
-    from unskew.clicks.counts.batches import Batches
-    from unskew.running.data import LogData
+    from unskew.logs.counts.batches import Batches
+    from unskew.workflows.runs.data import LogData
 
     context: Context = LogData(log).context(method)
     torch.manual_seed(0)
@@ -296,8 +296,8 @@ def test_variants_have_their_graphs(log: Log) -> None:
 
 
 def test_settings_from_a_run_file() -> None:
-    from unskew.checking import table_of
     from unskew.learning.methods import LEARNERS
+    from unskew.settings import table_of
 
     table = {"name": "bal", "graph": [["position", "click"]], "discovery": {"alpha": 0.01, "test": "gsq"}}
     expected = BAL(graph=(("position", "click"),), discovery=Discovery(alpha=0.01, test="gsq"))

@@ -19,13 +19,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from unskew import make_lists, read_letor, simulate, write_letor, write_log
-from unskew.clicks.counts.shard_batches import ShardedBatches
-from unskew.clicks.counts.shard_writing import ABOUT, ShardSource
-from unskew.clicks.counts.shards import Shards, open_shards
-from unskew.clicks.lists.inputs import Vectors
-from unskew.clicks.lists.store import seal_entry
-from unskew.clicks.simulate import PositionBias
 from unskew.errors import DataError
+from unskew.logs.counts.shard_batches import ShardedBatches
+from unskew.logs.counts.shard_writing import ABOUT, ShardSource
+from unskew.logs.counts.shards import Shards, open_shards
+from unskew.simulation import PositionBias
+from unskew.tables.lists.inputs import Vectors
+from unskew.tables.lists.store import seal_entry
 from unskew.types import Lists
 
 
@@ -211,7 +211,7 @@ def test_an_array_of_objects_is_no_entry(tmp_path: Path) -> None:
 
 def test_a_table_of_features_is_cached_like_a_file(tmp_path: Path) -> None:
     pq.write_table(pa.table({"query_id": [1, 1], "doc_id": [1, 2], "f": [0.5, 1.0]}), tmp_path / "f.parquet")
-    from unskew.clicks.lists.features import read_features
+    from unskew.tables.features.features import read_features
 
     first, again = (read_features([tmp_path / "f.parquet"], cache=tmp_path / "c") for _ in range(2))
     np.testing.assert_array_equal(first.features, again.features)

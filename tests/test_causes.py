@@ -11,11 +11,6 @@ import pytest
 from typer.testing import CliRunner
 
 import unskew
-from unskew.clicks.engine.engine import Engine
-from unskew.clicks.lists.synthetic import make_lists
-from unskew.clicks.log import write_log
-from unskew.clicks.ordinal import order_scores
-from unskew.clicks.simulate import WholePage, simulate
 from unskew.diagnosis.causal import independence
 from unskew.diagnosis.causal.discovery import Discovery, Pool, discover, read_edges, with_frequencies
 from unskew.diagnosis.causal.graph import CausalGraph, Edge, graph_of
@@ -23,8 +18,13 @@ from unskew.diagnosis.causal.independence import TieredTests, TooSlow
 from unskew.diagnosis.causal.sampling import sample_log, sample_table
 from unskew.diagnosis.causal.variables import variables_of
 from unskew.errors import ConfigError, DataError
-from unskew.reporting.causes import causes_page, graph_figure, sequence_figures
-from unskew.reporting.page import write_page
+from unskew.logs.log import write_log
+from unskew.pages.causes import causes_page, graph_figure, sequence_figures
+from unskew.pages.page import write_page
+from unskew.simulation import WholePage, simulate
+from unskew.simulation.synthetic import make_lists
+from unskew.tables.engine.engine import Engine
+from unskew.tables.ordinal import order_scores
 from unskew.terminal.main import app
 from unskew.types import Array, Log
 

@@ -8,7 +8,9 @@ import pytest
 from pydantic import Field, ValidationError
 
 import unskew
-from unskew.checking import (
+from unskew.errors import ConfigError, DataError
+from unskew.learning.fitting.training import Training
+from unskew.settings import (
     Config,
     byte_count,
     checked,
@@ -19,10 +21,8 @@ from unskew.checking import (
     second_count,
     table_of,
 )
-from unskew.clicks.ingest.options import IngestOptions
-from unskew.clicks.simulate import FeatureLogger, PositionBias
-from unskew.errors import ConfigError, DataError
-from unskew.learning.fitting.training import Training
+from unskew.simulation import FeatureLogger, PositionBias
+from unskew.tables.reading.options import IngestOptions
 
 
 class Inner(Config):

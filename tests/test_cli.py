@@ -19,9 +19,9 @@ import torch
 from typer.testing import CliRunner
 
 import unskew
-from unskew.clicks.simulate import BEHAVIOURS
 from unskew.errors import UnskewError
 from unskew.learning.methods import LEARNERS
+from unskew.simulation import BEHAVIOURS
 from unskew.terminal.flags import flat
 from unskew.terminal.main import COMMANDS, app, called, main
 
@@ -190,7 +190,7 @@ def test_errors_of_the_machine_are_one_line_too(
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("unskew.running.simulate.write_log", full)
+    monkeypatch.setattr("unskew.workflows.twins.simulate.write_log", full)
     out = str(world / "full.parquet")
     monkeypatch.setattr("sys.argv", ["unskew", "simulate", *SYNTHETIC, "--pages", "9", "--out", out])
     with pytest.raises(SystemExit) as ended:

@@ -15,11 +15,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from unskew.diagnosis.models import CLICK_MODELS, SDBN, ClickModel, ModelMixture, Prior, em, fit, read_pages
-from unskew.diagnosis.models.em import Assumed, moments, one_round, penalty
-from unskew.diagnosis.models.fitted import FittedClickModel, fit_model
-from unskew.diagnosis.models.names import find_model
-from unskew.diagnosis.models.pages import ClickPages
+from unskew.diagnosis.click_models import CLICK_MODELS, SDBN, ClickModel, ModelMixture, Prior, em, fit, read_pages
+from unskew.diagnosis.click_models.em import Assumed, moments, one_round, penalty
+from unskew.diagnosis.click_models.fitted import FittedClickModel, fit_model
+from unskew.diagnosis.click_models.names import find_model
+from unskew.diagnosis.click_models.pages import ClickPages
 from unskew.errors import DataError
 
 NAMES = (*CLICK_MODELS, "pbm+dctr", "dbn+rctr")

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import unskew
-from unskew.diagnosis.models.features import FeatureClickModel, cells_of, log_likelihood
+from unskew.diagnosis.click_models.features import FeatureClickModel, cells_of, log_likelihood
 from unskew.errors import ConfigError, DataError
 from unskew.types import Lists, Log
 

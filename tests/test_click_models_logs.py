@@ -15,11 +15,11 @@ import pytest
 from typer.testing import CliRunner
 
 import unskew
-from unskew.clicks.log import log_tables
-from unskew.diagnosis.models import CLICK_MODELS, ClickPages, FittedClickModel
-from unskew.diagnosis.models.comparing import paired
-from unskew.diagnosis.models.pages import grouped, same_rows
+from unskew.diagnosis.click_models import CLICK_MODELS, ClickPages, FittedClickModel
+from unskew.diagnosis.click_models.comparing import paired
+from unskew.diagnosis.click_models.pages import grouped, same_rows
 from unskew.errors import ConfigError, DataError, RunError
+from unskew.logs.log import log_tables
 from unskew.terminal.main import app
 from unskew.types import Log
 

@@ -22,9 +22,7 @@ from unskew.measuring import (
     paired_bootstrap,
     paired_t_test,
 )
-from unskew.measuring import (
-    tests as compare,
-)
+from unskew.measuring.experiments import tests as compare
 
 
 def two_runs(seed, queries=50, effect=0.02):

@@ -19,7 +19,7 @@ from unskew.errors import ConfigError, DataError
 from unskew.learning.fitting import packages
 from unskew.learning.methods import PACKAGES
 from unskew.measuring import crossed_t_test, mean_over_seeds, ndcg_metric, paired_t_test
-from unskew.reporting.console import print_page
+from unskew.pages.console import print_page
 from unskew.studies.compare import cell as cells
 from unskew.studies.compare.compare import compare
 from unskew.studies.compare.config import asked_for
@@ -151,7 +151,7 @@ def test_a_package_learns_from_the_pages_that_methods_learn_from(
         return model
 
     monkeypatch.setattr(fits, "run", run)
-    monkeypatch.setattr("unskew.running.fitters.grow", grow)
+    monkeypatch.setattr("unskew.workflows.runs.fitters.grow", grow)
     methods = [{"name": "lightgbm", "rounds": 2, "min_data_in_leaf": 2}]
     result = compare(asked(methods, seeds=[5]), tmp_path / "every tree", jobs=1)
     assert result.failed == []

@@ -17,9 +17,9 @@ import torch
 from typer.testing import CliRunner
 
 import unskew
-from unskew.clicks.simulate import PositionBias, Simulation
 from unskew.errors import ConfigError, DataError, RunError
 from unskew.measuring import mean_over_seeds
+from unskew.simulation import PositionBias, Simulation
 from unskew.studies.compare import cell as cells
 from unskew.studies.compare import fit as fits
 from unskew.studies.compare.cell import Cell
@@ -68,7 +68,7 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 @pytest.fixture(autouse=True)
 def _no_page(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages take longer than all else here; only `done`, which is made before this, has one."""
-    monkeypatch.setattr("unskew.reporting.page.write_drawn", lambda *_: None)
+    monkeypatch.setattr("unskew.pages.page.write_drawn", lambda *_: None)
 
 
 @pytest.fixture(scope="module")

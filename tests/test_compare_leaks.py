@@ -11,12 +11,11 @@ import pytest
 import torch
 
 import unskew
-from unskew.clicks.simulate import PositionBias, Simulation, SvmLogger
 from unskew.learning.fitting.training import Training
 from unskew.learning.methods import METHODS
 from unskew.learning.rankers import Linear
 from unskew.measuring import crossed_t_test, holm, mean_over_seeds
-from unskew.running.data import LogData
+from unskew.simulation import PositionBias, Simulation, SvmLogger
 from unskew.studies.compare import cell as cells
 from unskew.studies.compare import fit as fits
 from unskew.studies.compare.arms import Point
@@ -28,6 +27,7 @@ from unskew.studies.compare.rows import Row, with_tests
 from unskew.studies.compare.table import Finding, choose, compared
 from unskew.studies.compare.verdict import verdict, winners
 from unskew.types import Log
+from unskew.workflows.runs.data import LogData
 
 torch.set_num_threads(1)
 

@@ -13,11 +13,10 @@ import pytest
 from typer.testing import CliRunner
 
 import unskew
-from unskew.clicks.lists.letor import write_letor
-from unskew.clicks.log import write_log
-from unskew.clicks.simulate import SvmLogger
 from unskew.errors import ConfigError
+from unskew.logs.log import write_log
 from unskew.measuring.counterfactual import ClickEvidence, GainEstimate
+from unskew.simulation import SvmLogger
 from unskew.studies.compare.compare import compare
 from unskew.studies.compare.config import asked_for
 from unskew.studies.compare.keeping import read_cell
@@ -26,6 +25,7 @@ from unskew.studies.compare.logs.found import LogComparison, LogRow, leading
 from unskew.studies.compare.logs.parts import RealLog, cuts, read_log
 from unskew.studies.compare.logs.report import log_page
 from unskew.studies.compare.logs.verdict import log_verdict
+from unskew.tables.lists.letor import write_letor
 from unskew.terminal.main import app
 from unskew.types import Log
 

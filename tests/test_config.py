@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from unskew.checking import read_toml
 from unskew.errors import ConfigError
 from unskew.learning.methods import DLA, IPW
 from unskew.learning.rankers import MLP, Linear
-from unskew.running.asking import ask
-from unskew.running.run_files import read_run_file, run_folder
-from unskew.running.settings import settings
+from unskew.settings import read_toml
+from unskew.workflows.inputs.asking import ask
+from unskew.workflows.runs.run_files import read_run_file, run_folder
+from unskew.workflows.runs.settings import settings
 
 PLAIN = 'out = "run"\n[data]\nlog = "log.parquet"\nfeatures = "lists.txt"\n'
 

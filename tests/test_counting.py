@@ -11,12 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import unskew
-from unskew.clicks.counts.counting import count_rankings
-from unskew.clicks.counts.folder import read_counts, write_counts
-from unskew.clicks.counts.reduction import Counts, reduce_log
-from unskew.clicks.engine.engine import Engine, connect
-from unskew.clicks.log import read_log, write_log
 from unskew.errors import DataError, RunError
+from unskew.logs.counts.counting import count_rankings
+from unskew.logs.counts.folder import read_counts, write_counts
+from unskew.logs.counts.reduction import Counts, reduce_log
+from unskew.logs.log import read_log, write_log
+from unskew.tables.engine.engine import Engine, connect
 from unskew.types import Lists, Log
 
 SIZES = np.array([4, 2, 7, 5])

@@ -11,13 +11,13 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from unskew.clicks.counts import reduction as reducing
-from unskew.clicks.counts.batches import Batches
-from unskew.clicks.counts.reduction import Counts, label_table, reduce_log
-from unskew.clicks.lists.inputs import Vectors
-from unskew.clicks.lists.synthetic import make_lists
-from unskew.clicks.simulate import PositionBias, simulate
 from unskew.errors import DataError
+from unskew.logs.counts import reduction as reducing
+from unskew.logs.counts.batches import Batches
+from unskew.logs.counts.reduction import Counts, label_table, reduce_log
+from unskew.simulation import PositionBias, simulate
+from unskew.simulation.synthetic import make_lists
+from unskew.tables.lists.inputs import Vectors
 from unskew.types import Lists, Log
 
 torch.set_num_threads(1)

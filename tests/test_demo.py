@@ -22,12 +22,12 @@ from typer.testing import CliRunner
 
 import unskew
 from tests.served import started
-from unskew.clicks.lists.synthetic import make_lists
 from unskew.errors import RunError
 from unskew.learning.fitting.loop import Progress
 from unskew.measuring import Interval
-from unskew.reporting.console import curve_lines, print_page
-from unskew.reporting.figures import dots_figure, examination_figure, inline_svg, palette
+from unskew.pages.console import curve_lines, print_page
+from unskew.pages.figures import dots_figure, examination_figure, inline_svg, palette
+from unskew.simulation.synthetic import make_lists
 from unskew.studies import demo as demo_module
 from unskew.studies import demo_serving
 from unskew.studies.demo import (

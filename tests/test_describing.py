@@ -9,11 +9,11 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import Field
 
-from unskew.checking import Config
-from unskew.clicks.lists.scaling import SCALINGS
-from unskew.clicks.simulate import BEHAVIOURS
 from unskew.learning.methods import LEARNERS
 from unskew.learning.rankers import RANKERS
+from unskew.settings import Config
+from unskew.simulation import BEHAVIOURS
+from unskew.tables.lists.scaling import SCALINGS
 from unskew.terminal.describing import Described, Setting, catalogue, described
 
 

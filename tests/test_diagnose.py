@@ -14,12 +14,12 @@ import pytest
 from typer.testing import CliRunner
 
 import unskew
-from unskew.clicks.log import write_log
 from unskew.errors import UnskewError
 from unskew.learning.bias import read_propensities
-from unskew.reporting.diagnosis import HEADINGS
-from unskew.running.report import report
+from unskew.logs.log import write_log
+from unskew.pages.diagnosis import HEADINGS
 from unskew.terminal.main import app
+from unskew.workflows.inspections.report import report
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from unskew.clicks.engine.engine import Engine
 from unskew.diagnosis.curves import FEWEST_PAGES, curves, rank_rates
 from unskew.diagnosis.evidence import Coverage
 from unskew.diagnosis.interventions import ExaminationCurve, Interventions, interventions
@@ -18,6 +17,7 @@ from unskew.diagnosis.propensities import propensities
 from unskew.diagnosis.tables import open_tables
 from unskew.errors import DataError
 from unskew.learning.bias import read_propensities
+from unskew.tables.engine.engine import Engine
 
 PATTERNS = ([1, 0, 0], [0, 1, 0], [0, 1, 1], [0, 0, 0])
 """Clicks of pages: 40, 20, 20 and 20 of 100."""

@@ -10,7 +10,6 @@ import pyarrow as pa
 import pytest
 
 import unskew
-from unskew.clicks.engine.engine import Engine
 from unskew.diagnosis import pairs
 from unskew.diagnosis.equal import equal_documents
 from unskew.diagnosis.identify import identify
@@ -18,6 +17,7 @@ from unskew.diagnosis.pairs import read_pairs
 from unskew.diagnosis.swap_plan import plan_swaps
 from unskew.diagnosis.tables import open_tables
 from unskew.errors import ConfigError, DataError
+from unskew.tables.engine.engine import Engine
 
 NAMES = ("page_id", "query_id", "doc_id", "position", "click")
 

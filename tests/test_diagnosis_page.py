@@ -18,16 +18,16 @@ import pytest
 from browser import Browser, browser, installed
 
 import unskew
-from unskew.clicks.log import log_tables
-from unskew.reporting.click_models import click_models_page
-from unskew.reporting.details import detail_tables, said
-from unskew.reporting.diagnosis import diagnosis_page
-from unskew.reporting.diagnosis_figures import MOST_LINES, curves_figure, links_figure, matrix_figure, points_of
-from unskew.reporting.diagnosis_tables import runs
-from unskew.reporting.diagnosis_words import HEADINGS
-from unskew.reporting.figures import inline_svg
-from unskew.reporting.page import Page, markdown
-from unskew.reporting.web import html
+from unskew.logs.log import log_tables
+from unskew.pages.click_models import click_models_page
+from unskew.pages.details import detail_tables, said
+from unskew.pages.diagnosis import diagnosis_page
+from unskew.pages.diagnosis_figures import MOST_LINES, curves_figure, links_figure, matrix_figure, points_of
+from unskew.pages.diagnosis_tables import runs
+from unskew.pages.diagnosis_words import HEADINGS
+from unskew.pages.figures import inline_svg
+from unskew.pages.page import Page, markdown
+from unskew.pages.web import html
 
 needs_browser = pytest.mark.skipif(installed() is None, reason="no chromium on PATH; pages are not opened")
 PAGES = 2500

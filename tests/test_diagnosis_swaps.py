@@ -10,16 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from unskew.clicks.lists.synthetic import make_lists
-from unskew.clicks.simulate import (
-    FeatureLogger,
-    IndividualBias,
-    Mixture,
-    PositionBias,
-    TrustBias,
-    WholePage,
-    simulate,
-)
 from unskew.diagnosis.conclusion import conclude
 from unskew.diagnosis.factors import factors
 from unskew.diagnosis.identify import identify
@@ -33,6 +23,16 @@ from unskew.diagnosis.tables import open_tables
 from unskew.diagnosis.together import together
 from unskew.diagnosis.trust import trust
 from unskew.diagnosis.verdict import verdicts
+from unskew.simulation import (
+    FeatureLogger,
+    IndividualBias,
+    Mixture,
+    PositionBias,
+    TrustBias,
+    WholePage,
+    simulate,
+)
+from unskew.simulation.synthetic import make_lists
 
 PEOPLE = {
     "position": PositionBias(),

@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import unskew
-from unskew.clicks.engine.engine import Engine
 from unskew.diagnosis.tables import open_tables
 from unskew.errors import ConfigError, DataError
+from unskew.tables.engine.engine import Engine
 
 PAGES = {
     "page_id": [1, 1, 1, 2, 2, 2, 3, 3],

@@ -9,8 +9,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from unskew.clicks.lists.synthetic import make_lists
-from unskew.clicks.simulate import Mixture, PositionBias, TrustBias, simulate
 from unskew.diagnosis.conclusion import Conclusion, conclude
 from unskew.diagnosis.factors import FactorEffect, FactorEffects, factors
 from unskew.diagnosis.identify import Identifiability, identify
@@ -21,6 +19,8 @@ from unskew.diagnosis.tables import open_tables
 from unskew.diagnosis.together import CoClicks, together
 from unskew.diagnosis.trust import TrustFit, trust
 from unskew.diagnosis.verdict import Verdict, verdicts
+from unskew.simulation import Mixture, PositionBias, TrustBias, simulate
+from unskew.simulation.synthetic import make_lists
 
 PLAN = SwapPlan(0.1, (Swap((1, 2), 900, 1800, 0.5, 0.1),), 900, 0.5, 700)
 GRAPH = Identifiability(

@@ -17,7 +17,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from unskew.disk import (
+from unskew.errors import DataError, RunError
+from unskew.files import (
     CACHED,
     Ours,
     complete_file,
@@ -31,12 +32,11 @@ from unskew.disk import (
     write_json,
     writing,
 )
-from unskew.disk import reading as disk_reading
-from unskew.disk.scratch import scratch_folder
-from unskew.errors import DataError, RunError
+from unskew.files import reading as disk_reading
+from unskew.files.scratch import scratch_folder
 from unskew.learning.fitting.checkpoint import write_tensors
-from unskew.running.folder import claimed
-from unskew.running.folder import publish as publish_run
+from unskew.workflows.runs.folder import claimed
+from unskew.workflows.runs.folder import publish as publish_run
 
 COMPRESS = {".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
 DEAD = 2**22 + 1
@@ -243,7 +243,7 @@ def test_what_stepped_aside_comes_back(tmp_path: Path) -> None:
 CLAIM = """
 import sys, time
 from pathlib import Path
-from unskew.running.folder import claimed
+from unskew.workflows.runs.folder import claimed
 with claimed(Path(sys.argv[1]), False) as working:
     (working / "checkpoint.safetensors").write_text("half")
     print("claimed", flush=True)

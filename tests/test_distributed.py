@@ -21,14 +21,14 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 import unskew
-from unskew.clicks.counts.batches import Batches
-from unskew.clicks.counts.reduction import reduce_log
 from unskew.errors import ConfigError
 from unskew.learning.fitting.distributed import RowGroup, row_parts
 from unskew.learning.fitting.loop import Progress
-from unskew.running.learn import learn_file
-from unskew.running.run_files import read_run_file
+from unskew.logs.counts.batches import Batches
+from unskew.logs.counts.reduction import reduce_log
 from unskew.types import Log
+from unskew.workflows.runs.learn import learn_file
+from unskew.workflows.runs.run_files import read_run_file
 
 torch.set_num_threads(1)
 
@@ -125,8 +125,8 @@ def test_a_step_is_the_mean_over_its_parts(folder: Path, tmp_path: Path) -> None
     file, asked = read_run_file(
         run_file(folder, "hand", "regression_em", steps=1, validate_on="nothing", clip=1e9, weight_decay=0.0)
     )
-    from unskew.running.files import open_data
-    from unskew.running.run import prepare
+    from unskew.workflows.inputs.files import open_data
+    from unskew.workflows.runs.run import prepare
 
     data, _ = open_data(folder, file.data, asked)
     torch.manual_seed(0)

@@ -12,22 +12,22 @@ import torch
 from torch import Tensor
 
 import unskew
-from unskew.clicks.counts.batches import Batches
-from unskew.clicks.counts.candidates import by_query
-from unskew.clicks.counts.reduction import reduce_log
-from unskew.clicks.counts.shard_writing import ShardSource
-from unskew.clicks.counts.shards import open_shards
-from unskew.clicks.lists.synthetic import make_lists
-from unskew.clicks.log import write_log
-from unskew.clicks.simulate import PositionBias, simulate
 from unskew.learning.methods import IPW, DoublyRobust, MethodModule
 from unskew.learning.methods.doubly_robust import doubly_robust_label
 from unskew.learning.model import build_tower
 from unskew.learning.rankers import MLP
 from unskew.learning.rankers.beside import WithSide, penalty_of
+from unskew.logs.counts.batches import Batches
+from unskew.logs.counts.candidates import by_query
+from unskew.logs.counts.reduction import reduce_log
+from unskew.logs.counts.shard_writing import ShardSource
+from unskew.logs.counts.shards import open_shards
+from unskew.logs.log import write_log
 from unskew.measuring import ndcg_metric
-from unskew.running.data import LogData
+from unskew.simulation import PositionBias, simulate
+from unskew.simulation.synthetic import make_lists
 from unskew.types import Array, ClickBatch, Log
+from unskew.workflows.runs.data import LogData
 
 torch.set_num_threads(1)
 THETA = (1.0, 0.5, 0.2, 0.1)

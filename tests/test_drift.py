@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 import unskew
-from unskew.clicks.engine.engine import Engine, connect
-from unskew.clicks.lists.synthetic import make_lists
-from unskew.clicks.log import write_log
-from unskew.clicks.simulate import PositionBias, ScoresLogger, logging_scores, simulate
 from unskew.diagnosis.drift import Drift, common_sums, curve_drift, drift
 from unskew.diagnosis.mixes import divergence_of, same_mix
 from unskew.diagnosis.tables import BUCKETS, open_tables
 from unskew.errors import ConfigError
+from unskew.logs.log import write_log
+from unskew.simulation import PositionBias, ScoresLogger, logging_scores, simulate
+from unskew.simulation.synthetic import make_lists
+from unskew.tables.engine.engine import Engine, connect
 from unskew.types import Log
 
 LISTS = make_lists(queries=120, features=5, documents=(6, 9), seed=1)

@@ -13,11 +13,11 @@ from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import OneHotEncoder
 
 import unskew
-from unskew.clicks.lists.by_name import table_lists
-from unskew.clicks.lists.encoding import Encoding, EncodingRules, fit_encoding
-from unskew.clicks.lists.scaling import fit_scaler, fitted_scaler, measure_range
-from unskew.clicks.lists.surveying import encoded_range, merge_surveys, survey
 from unskew.errors import ConfigError, DataError
+from unskew.tables.features.by_name import table_lists
+from unskew.tables.features.encoding import Encoding, EncodingRules, fit_encoding
+from unskew.tables.features.surveying import encoded_range, merge_surveys, survey
+from unskew.tables.lists.scaling import fit_scaler, fitted_scaler, measure_range
 from unskew.types import Columns, Lists
 
 NAN = float("nan")

@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from unskew.clicks.engine.engine import Engine, connect, quiet
-from unskew.clicks.engine.parquet import parquet_files
 from unskew.errors import ConfigError, DataError, MissingExtra, RunError
+from unskew.tables.engine.engine import Engine, connect, quiet
+from unskew.tables.engine.parquet import parquet_files
 
 NOON = datetime(2024, 7, 1, 12, 0, 0, 123456, tzinfo=UTC)
 TABLE = pa.table(
@@ -230,7 +230,7 @@ def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_spark_without_java() -> None:
     pytest.importorskip("pyspark")
-    code = "from unskew.clicks.engine.engine import connect; connect('spark')"
+    code = "from unskew.tables.engine.engine import connect; connect('spark')"
     bare = {"PATH": "/nowhere", "HOME": "/", "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run([sys.executable, "-c", code], env=bare, capture_output=True, text=True, check=False)
     assert "needs Java 17" in done.stderr
@@ -239,7 +239,7 @@ def test_spark_without_java() -> None:
 def test_a_killed_process_leaves_no_folder_under_its_name(tmp_path: Path) -> None:
     code = f"""
 from pathlib import Path
-from unskew.clicks.engine.engine import connect
+from unskew.tables.engine.engine import connect
 with connect(threads=1) as engine:
     print("ready", flush=True)
     engine.con.raw_sql("create view many as select range as a, hash(range) as b from range(2000000000)")
@@ -262,7 +262,7 @@ with connect(threads=1) as engine:
 
 def test_the_command_line_imports_neither_ibis_nor_duckdb() -> None:
     code = (
-        "import unskew.terminal.main, unskew.clicks.engine.engine, sys;"
+        "import unskew.terminal.main, unskew.tables.engine.engine, sys;"
         "found = {'ibis', 'duckdb', 'pyspark', 'torch'} & set(sys.modules);"
         "assert not found, found"
     )

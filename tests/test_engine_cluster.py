@@ -18,9 +18,9 @@ import pytest
 from pyarrow import parquet as pq
 
 import unskew
-from unskew.clicks.lists.synthetic import make_lists
-from unskew.clicks.log import write_log
-from unskew.clicks.simulate import PositionBias, simulate
+from unskew.logs.log import write_log
+from unskew.simulation import PositionBias, simulate
+from unskew.simulation.synthetic import make_lists
 
 pytestmark = pytest.mark.slow
 HERE = "127.0.0.1"

@@ -9,9 +9,6 @@ import numpy as np
 import pytest
 import torch
 
-from unskew.clicks.counts.batches import Batches
-from unskew.clicks.lists.scaling import fit_scaler
-from unskew.clicks.simulate import PositionBias, simulate
 from unskew.learning.curves import EXAMINATION, Curve
 from unskew.learning.fitting.loop import Trainer
 from unskew.learning.fitting.training import Training
@@ -28,9 +25,12 @@ from unskew.learning.methods import (
 )
 from unskew.learning.model import Model, build
 from unskew.learning.rankers import Linear
-from unskew.reporting.summaries import run_page
-from unskew.running.data import LogData
+from unskew.logs.counts.batches import Batches
+from unskew.pages.summaries import run_page
+from unskew.simulation import PositionBias, simulate
+from unskew.tables.lists.scaling import fit_scaler
 from unskew.types import Lists, Log
+from unskew.workflows.runs.data import LogData
 
 CURVE = (0.7, 0.5, 0.35, 0.2, 0.1)
 QUERIES, K = 4, len(CURVE)

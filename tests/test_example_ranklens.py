@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from unskew.clicks.ingest.formats import READERS
-from unskew.clicks.ingest.formats.stage import Stage
-from unskew.clicks.ingest.options import IngestOptions
+from unskew.logs.ingest.formats import READERS
+from unskew.logs.ingest.formats.stage import Stage
+from unskew.tables.reading.options import IngestOptions
 from unskew.types import Lists, Log
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -16,7 +16,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import unskew
-from unskew.checking import table_of
 from unskew.errors import ConfigError, DataError
 from unskew.serving.explore import (
     POLICIES,
@@ -35,6 +34,7 @@ from unskew.serving.explore.policy import RankedRequest
 from unskew.serving.explore.swaps import SwappedRanks
 from unskew.serving.settings import ExploreSettings
 from unskew.serving.starting import ServePlan
+from unskew.settings import table_of
 
 SCORES = np.array([0.3, 2.0, -0.5, 1.1, 0.9, -1.5])
 ORDER = np.argsort(-SCORES)

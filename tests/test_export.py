@@ -29,20 +29,20 @@ from scipy.stats import kendalltau
 from typer.testing import CliRunner
 
 import unskew
-from unskew.clicks.lists.encoding import EncodingRules
-from unskew.clicks.lists.scaling import fit_scaler
 from unskew.errors import UnskewError
 from unskew.learning.methods import METHODS, PACKAGES
 from unskew.learning.model import build
 from unskew.learning.rankers import DoublyRobustMLP
 from unskew.learning.scorer import Scorer
-from unskew.running.data import LogData
 from unskew.serving.export import ENGINES, TARGETS, opensearch, possible, solr, vespa
 from unskew.serving.export.distilling import agreement
 from unskew.serving.export.plain import Branch, EngineFeature, Leaf, features_of, plain_trees
+from unskew.tables.features.encoding import EncodingRules
+from unskew.tables.lists.scaling import fit_scaler
 from unskew.terminal.completing import known_names
 from unskew.terminal.main import app
 from unskew.types import Log
+from unskew.workflows.runs.data import LogData
 
 torch.set_num_threads(1)
 NAN = float("nan")

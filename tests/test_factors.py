@@ -15,11 +15,6 @@ from pyarrow import csv
 from typer.testing import CliRunner
 
 import unskew
-from unskew.clicks.counts.batches import Batches
-from unskew.clicks.lists.inputs import Vectors
-from unskew.clicks.lists.scaling import fit_scaler
-from unskew.clicks.presentation import fit_presentation
-from unskew.clicks.simulate import Mixture, PositionBias, Shown, simulate
 from unskew.errors import ConfigError, DataError
 from unskew.learning.curves import EXAMINATION, Curve
 from unskew.learning.factors import BiasTable, BiasTower, Factors
@@ -43,10 +38,15 @@ from unskew.learning.methods.regression_em import logit_of_product
 from unskew.learning.model import Model, build
 from unskew.learning.rankers import Linear
 from unskew.learning.rankers.contract import by_rate
+from unskew.logs.counts.batches import Batches
+from unskew.logs.presentation import fit_presentation
 from unskew.measuring import interaction_metric
-from unskew.running.data import LogData
+from unskew.simulation import Mixture, PositionBias, Shown, simulate
+from unskew.tables.lists.inputs import Vectors
+from unskew.tables.lists.scaling import fit_scaler
 from unskew.terminal.main import app
 from unskew.types import Array, ClickBatch, Lists, Log
+from unskew.workflows.runs.data import LogData
 
 torch.set_num_threads(1)
 

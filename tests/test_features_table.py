@@ -13,10 +13,10 @@ import torch
 
 import unskew
 from unskew.errors import ConfigError, DataError
-from unskew.running.files import open_data
-from unskew.running.lists import read_lists
-from unskew.running.run_files import read_run_file
 from unskew.types import Lists
+from unskew.workflows.inputs.files import open_data
+from unskew.workflows.inputs.lists import read_lists
+from unskew.workflows.runs.run_files import read_run_file
 
 torch.set_num_threads(1)
 

@@ -12,18 +12,18 @@ import pytest
 import torch
 
 import unskew
-from unskew.clicks.counts.batches import Batches
-from unskew.clicks.counts.folder import read_counts
-from unskew.clicks.counts.reduction import Facts, reduce_log
-from unskew.clicks.counts.shard_writing import ShardSource
-from unskew.clicks.counts.shards import open_shards
-from unskew.clicks.lists.synthetic import make_lists
-from unskew.clicks.log import read_log, write_log
-from unskew.clicks.simulate import PositionBias, simulate
 from unskew.errors import ConfigError, DataError
 from unskew.learning.methods import METHODS, MethodConfig
-from unskew.running.data import LogData
+from unskew.logs.counts.batches import Batches
+from unskew.logs.counts.folder import read_counts
+from unskew.logs.counts.reduction import Facts, reduce_log
+from unskew.logs.counts.shard_writing import ShardSource
+from unskew.logs.counts.shards import open_shards
+from unskew.logs.log import read_log, write_log
+from unskew.simulation import PositionBias, simulate
+from unskew.simulation.synthetic import make_lists
 from unskew.types import Array, Log
+from unskew.workflows.runs.data import LogData
 
 torch.set_num_threads(1)
 LINEAR = ("naive", "ipw", "dla", "vectorization", "lbd", "lbd_lips", "lbd_ber", "unlimited", "affine_list", "upe")

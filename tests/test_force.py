@@ -7,19 +7,19 @@ from pathlib import Path
 import pytest
 
 import unskew
-from unskew.clicks.counts.folder import COUNTED
-from unskew.clicks.ingest.ingest import INGESTED
-from unskew.clicks.split import CUT
-from unskew.clicks.tracking.examination import EXAMINATION
-from unskew.disk import Ours, complete_folder
 from unskew.errors import RunError
+from unskew.files import Ours, complete_folder
 from unskew.learning.onnx_file import available
 from unskew.learning.scorer import MODEL
-from unskew.running.causes import CAUSES
-from unskew.running.folder import RUN
+from unskew.logs.counts.folder import COUNTED
+from unskew.logs.ingest.ingest import INGESTED
+from unskew.logs.split import CUT
 from unskew.studies.compare.compare import COMPARISON
 from unskew.studies.demo import DEMO
+from unskew.tracking.examination import EXAMINATION
 from unskew.types import Log
+from unskew.workflows.inspections.causes import CAUSES
+from unskew.workflows.runs.folder import RUN
 
 KINDS = {
     "counts": (COUNTED, "slots/part-0.parquet"),

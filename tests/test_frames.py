@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from unskew.clicks.frames import arrow_table, is_frame
 from unskew.errors import DataError
+from unskew.tables.frames import arrow_table, is_frame
 
 ROWS: dict[str, list[Any]] = {"sku": ["a", "b", "c"], "price": [1.5, None, 2.0], "brand": ["x", None, "y"]}
 

@@ -13,13 +13,13 @@ import pytest
 from typer.testing import CliRunner
 
 import unskew
-from unskew.clicks.lists.synthetic import make_lists
-from unskew.clicks.log import write_log
 from unskew.errors import ConfigError, DataError
+from unskew.logs.log import write_log
 from unskew.measuring.frequency import METRICS, frequency_buckets, measure_by_frequency, new_positions, ranks
-from unskew.running.frequency import pages_per_query
+from unskew.simulation.synthetic import make_lists
 from unskew.terminal.main import app
 from unskew.types import Lists
+from unskew.workflows.proofs.frequency import pages_per_query
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def test_new_positions_by_hand(lists: Lists) -> None:
 
 
 def test_queries_by_a_power_law() -> None:
-    from unskew.clicks.simulate import simulate
+    from unskew.simulation import simulate
     from unskew.studies.reproduce.pages import by_power_law
 
     made = make_lists(queries=20, features=5, documents=6, seed=1)

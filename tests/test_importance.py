@@ -17,12 +17,12 @@ import torch
 from typer.testing import CliRunner
 
 import unskew
-from unskew.clicks.lists.encoding import fit_encoding
 from unskew.errors import ConfigError
 from unskew.learning.methods import PACKAGES
-from unskew.running.importance import importance
+from unskew.tables.features.encoding import fit_encoding
 from unskew.terminal.main import app
 from unskew.types import Log
+from unskew.workflows.inspections.importance import importance
 
 torch.set_num_threads(1)
 NAN = float("nan")

@@ -19,14 +19,14 @@ import pytest
 from typer.testing import CliRunner
 
 import unskew
-from unskew.clicks.engine.engine import Engine, connect
-from unskew.clicks.ingest.aside import TooManyRejected
-from unskew.clicks.ingest.ingest import ingest
-from unskew.clicks.ingest.logs import ingest_options
-from unskew.clicks.ingest.options import IngestOptions
-from unskew.clicks.ingest.times import micros_since_1970
-from unskew.clicks.log import read_log
 from unskew.errors import ConfigError, DataError, RunError, UnskewError
+from unskew.logs.ingest.aside import TooManyRejected
+from unskew.logs.ingest.ingest import ingest
+from unskew.logs.ingest.logs import ingest_options
+from unskew.logs.log import read_log
+from unskew.tables.engine.engine import Engine, connect
+from unskew.tables.engine.times import micros_since_1970
+from unskew.tables.reading.options import IngestOptions
 from unskew.terminal.main import app
 from unskew.types import Lists
 

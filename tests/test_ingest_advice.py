@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from unskew.clicks.ingest.advice import advice_warnings, column_advice, gives_away
-from unskew.clicks.ingest.options import IngestOptions
-from unskew.reporting.summaries import ADVICE
+from unskew.logs.ingest.advice import advice_warnings, column_advice, gives_away
+from unskew.pages.summaries import ADVICE
+from unskew.tables.reading.options import IngestOptions
 
 NAMES = {"page_id": "page_key", "position": "rank", "click": "clicked", "query_id": "q", "doc_id": "sku"}
 EXPECTED = {

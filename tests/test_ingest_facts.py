@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from unskew.clicks.ingest.clean import PageFacts
-from unskew.clicks.ingest.facts import suspicion, warnings_of
-from unskew.clicks.ingest.options import IngestOptions
+from unskew.logs.ingest.clean import PageFacts
+from unskew.logs.ingest.facts import suspicion, warnings_of
+from unskew.tables.reading.options import IngestOptions
 from unskew.terminal.main import app
 
 SOUND: dict[str, Any] = {

@@ -17,14 +17,14 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from unskew.clicks.engine.engine import Engine, connect
-from unskew.clicks.ingest import json_text
-from unskew.clicks.ingest.files import Guarded, find_files, opened
-from unskew.clicks.ingest.ingest import ingest
-from unskew.clicks.ingest.options import IngestOptions
-from unskew.clicks.ingest.text import Text, stage_text
-from unskew.disk import FREE
 from unskew.errors import DataError, UnskewError
+from unskew.files import FREE
+from unskew.logs.ingest.ingest import ingest
+from unskew.logs.ingest.text import Text, stage_text
+from unskew.tables.engine.engine import Engine, connect
+from unskew.tables.reading import json_text
+from unskew.tables.reading.files import Guarded, find_files, opened
+from unskew.tables.reading.options import IngestOptions
 
 HEADER = b"page_id,query_id,doc_id,position,click\n"
 ROW = b"p,q,d,1,0\n"

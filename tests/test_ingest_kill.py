@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from unskew.clicks.engine.parquet import impressions_in
+from unskew.tables.engine.parquet import impressions_in
 
 PAGES = 20_000
 SCRIPT = """
@@ -26,9 +26,9 @@ moment, source, out = sys.argv[1], sys.argv[2], Path(sys.argv[3])
 def die(*_, **__):
     os.kill(os.getpid(), signal.SIGKILL)
 
-from unskew.disk import writing as disk
-from unskew.clicks.ingest import aside, ingest as module
-from unskew.clicks.engine.engine import DuckEngine, connect
+from unskew.files import writing as disk
+from unskew.logs.ingest import aside, ingest as module
+from unskew.tables.engine.engine import DuckEngine, connect
 
 real, rename = disk.publish, Path.rename
 

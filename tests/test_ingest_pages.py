@@ -16,12 +16,12 @@ from typer.testing import CliRunner
 
 from tests.shop_log import NAMES as ALL_NAMES
 from tests.shop_log import NOON, SIZE, Rows, shop_log
-from unskew.clicks.engine.engine import Engine, connect
-from unskew.clicks.ingest.aside import TooManyRemoved
-from unskew.clicks.ingest.ingest import ingest
-from unskew.clicks.ingest.options import IngestOptions
-from unskew.clicks.pages import add_page_ids
 from unskew.errors import DataError
+from unskew.logs.ingest.aside import TooManyRemoved
+from unskew.logs.ingest.ingest import ingest
+from unskew.logs.pages import add_page_ids
+from unskew.tables.engine.engine import Engine, connect
+from unskew.tables.reading.options import IngestOptions
 from unskew.terminal.main import app
 
 NAMES = {**ALL_NAMES, "click": "clicked"}

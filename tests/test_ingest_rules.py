@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from unskew.clicks.engine.engine import Engine, connect
-from unskew.clicks.ingest.aside import CAUSES, TooManyRemoved, over_limits
-from unskew.clicks.ingest.clean import PageFacts
-from unskew.clicks.ingest.ingest import ingest
-from unskew.clicks.ingest.options import RULES, IngestOptions
+from unskew.logs.ingest.aside import CAUSES, TooManyRemoved, over_limits
+from unskew.logs.ingest.clean import PageFacts
+from unskew.logs.ingest.ingest import ingest
+from unskew.tables.engine.engine import Engine, connect
+from unskew.tables.reading.options import RULES, IngestOptions
 
 NOON = datetime(2024, 1, 1, 12)
 Rows = list[dict[str, Any]]

@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.shop_log import NAMES, shop_log
-from unskew.clicks.engine.engine import Engine
-from unskew.clicks.ingest.ingest import ingest
-from unskew.clicks.ingest.options import IngestOptions
+from unskew.logs.ingest.ingest import ingest
+from unskew.tables.engine.engine import Engine
+from unskew.tables.reading.options import IngestOptions
 
 LOG = b"""page_id,query_id,doc_id,position,click,timestamp,user_id,serp_w
 p1,q1,a,0,1,2024-01-01T10:00:00.123456789+02:00,u1,1

@@ -14,8 +14,8 @@ import torch
 from scipy.optimize import linprog
 
 import unskew
-from unskew.clicks.simulate.behaviour import EYE_TRACKING
 from unskew.learning.methods import Context
+from unskew.simulation.behaviours.behaviour import EYE_TRACKING
 from unskew.studies.decoupling import largest_drop, least_slope, turned_round
 from unskew.types import Array
 
@@ -155,8 +155,8 @@ def test_the_method_has_the_floor_of_the_theorems() -> None:
 
 
 def _batches(log: unskew.Log):  # type: ignore[no-untyped-def]
-    from unskew.clicks.counts.batches import Batches
-    from unskew.clicks.counts.reduction import reduce_log
-    from unskew.clicks.lists.inputs import Vectors
+    from unskew.logs.counts.batches import Batches
+    from unskew.logs.counts.reduction import reduce_log
+    from unskew.tables.lists.inputs import Vectors
 
     return Batches(reduce_log(log), Vectors.of(log.lists.features), size=64).in_order()

@@ -18,13 +18,13 @@ from typer.testing import CliRunner
 import unskew
 from unskew.errors import ConfigError, UnskewError
 from unskew.learning.rankers import Linear
-from unskew.running.asking import ask, parse_setting
-from unskew.running.data import own_lists
-from unskew.running.parts import RunLogs, is_log, logs_of
-from unskew.running.run_files import read_run_file
-from unskew.running.settings import DataFiles
-from unskew.running.standing import standing
 from unskew.terminal.main import app
+from unskew.workflows.inputs.asking import ask, parse_setting
+from unskew.workflows.inputs.parts import RunLogs, is_log, logs_of
+from unskew.workflows.runs.data import own_lists
+from unskew.workflows.runs.run_files import read_run_file
+from unskew.workflows.runs.settings import DataFiles
+from unskew.workflows.runs.standing import standing
 
 torch.set_num_threads(1)
 

@@ -14,12 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
-from unskew.clicks.lists import letor, sources
-from unskew.clicks.lists.datasets import PRESETS
-from unskew.clicks.lists.letor import read_letor, write_letor
-from unskew.clicks.lists.presets import read_preset
-from unskew.clicks.lists.svmlight import fast_entries, slow_entries
 from unskew.errors import ConfigError, DataError
+from unskew.tables.lists import letor, sources
+from unskew.tables.lists.datasets import PRESETS
+from unskew.tables.lists.letor import read_letor, write_letor
+from unskew.tables.lists.presets import read_preset
+from unskew.tables.lists.svmlight import fast_entries, slow_entries
 from unskew.types import Lists
 
 COMPRESS = {".gz": gzip.compress, ".xz": lzma.compress, ".bz2": bz2.compress}

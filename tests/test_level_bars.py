@@ -17,11 +17,11 @@ import torch
 from torch import Tensor
 
 import unskew
-from unskew.clicks.simulate.logger import FeatureLogger, logging_scores
 from unskew.learning.methods import IPW, METHODS, Labeled, MethodConfig, Naive
 from unskew.learning.methods.naive import NaiveMethod
 from unskew.learning.rankers import MLP, Linear, Ranker
 from unskew.measuring import ndcg_metric
+from unskew.simulation.logger import FeatureLogger, logging_scores
 from unskew.types import Array, ClickBatch, Lists, Log
 
 torch.set_num_threads(1)

@@ -9,17 +9,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from unskew.clicks.counts.batches import Batches
-from unskew.clicks.counts.reduction import Facts, reduce_log
-from unskew.clicks.lists.inputs import Vectors
-from unskew.clicks.lists.synthetic import make_lists
-from unskew.clicks.simulate import PositionBias, simulate
 from unskew.learning.factors import BiasTower
 from unskew.learning.methods import IPW, METHODS, Context, MethodConfig, Naive
 from unskew.learning.methods.skeletons import LevelConfig, Levelled, shown_mean
 from unskew.learning.rankers import MLP, Linear
-from unskew.running.data import LogData
+from unskew.logs.counts.batches import Batches
+from unskew.logs.counts.reduction import Facts, reduce_log
+from unskew.simulation import PositionBias, simulate
+from unskew.simulation.synthetic import make_lists
+from unskew.tables.lists.inputs import Vectors
 from unskew.types import ClickBatch, Log
+from unskew.workflows.runs.data import LogData
 
 torch.set_num_threads(1)
 

@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from unskew.clicks.lists.inputs import Vectors
 from unskew.learning.losses import (
     LOSSES,
     lambda_gains,
@@ -25,6 +24,7 @@ from unskew.learning.losses import (
     sigmoid_loss,
     softmax_loss,
 )
+from unskew.tables.lists.inputs import Vectors
 from unskew.types import ClickBatch
 
 torch.set_num_threads(1)

@@ -16,12 +16,6 @@ from scipy.stats import norm
 from torch import Tensor, nn
 
 import unskew
-from unskew.clicks.counts.batches import Batches
-from unskew.clicks.counts.reduction import reduce_log
-from unskew.clicks.lists.inputs import Vectors
-from unskew.clicks.lists.synthetic import make_lists
-from unskew.clicks.presentation import fit_presentation
-from unskew.clicks.simulate import PositionBias, simulate
 from unskew.errors import ConfigError, DataError
 from unskew.learning.factors import BiasTower
 from unskew.learning.fitting.loop import Fit, Trainer, fit_side
@@ -52,9 +46,15 @@ from unskew.learning.model import Model, build_tower
 from unskew.learning.rankers import MLP
 from unskew.learning.rankers.beside import WithSide, penalty_of
 from unskew.learning.rankers.networks import network as network_of
+from unskew.logs.counts.batches import Batches
+from unskew.logs.counts.reduction import reduce_log
+from unskew.logs.presentation import fit_presentation
 from unskew.measuring import ndcg_metric
-from unskew.running.data import LogData
+from unskew.simulation import PositionBias, simulate
+from unskew.simulation.synthetic import make_lists
+from unskew.tables.lists.inputs import Vectors
 from unskew.types import ClickBatch, Log
+from unskew.workflows.runs.data import LogData
 
 torch.set_num_threads(1)
 

@@ -10,8 +10,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from unskew.clicks.counts.reduction import Facts
-from unskew.clicks.lists.inputs import Vectors
 from unskew.learning.bias import randomized_propensity
 from unskew.learning.methods import (
     DLA,
@@ -25,6 +23,8 @@ from unskew.learning.methods import (
     PairDebias,
     RegressionEM,
 )
+from unskew.logs.counts.reduction import Facts
+from unskew.tables.lists.inputs import Vectors
 from unskew.types import Array, ClickBatch, Lists, Log
 
 torch.set_num_threads(1)

@@ -13,13 +13,6 @@ from safetensors.torch import load, save
 from scipy.stats import spearmanr
 from torch import Tensor, nn
 
-from unskew.clicks.counts.batches import Batches
-from unskew.clicks.counts.reduction import Counts, Facts, reduce_log
-from unskew.clicks.lists.inputs import Vectors
-from unskew.clicks.lists.scaling import fit_scaler
-from unskew.clicks.lists.synthetic import make_lists
-from unskew.clicks.presentation import fit_presentation
-from unskew.clicks.simulate import PositionBias, simulate
 from unskew.errors import ConfigError, DataError
 from unskew.learning.bias import at_rank, oracle_propensity, randomized_propensity
 from unskew.learning.factors import BiasTable, BiasTower, Factors
@@ -56,8 +49,15 @@ from unskew.learning.methods.regression_em import posteriors
 from unskew.learning.model import Model, build, build_tower
 from unskew.learning.rankers import MLP, Linear
 from unskew.learning.rankers.beside import WithSide
-from unskew.running.data import LogData
+from unskew.logs.counts.batches import Batches
+from unskew.logs.counts.reduction import Counts, Facts, reduce_log
+from unskew.logs.presentation import fit_presentation
+from unskew.simulation import PositionBias, simulate
+from unskew.simulation.synthetic import make_lists
+from unskew.tables.lists.inputs import Vectors
+from unskew.tables.lists.scaling import fit_scaler
 from unskew.types import Array, ClickBatch, Lists, Log
+from unskew.workflows.runs.data import LogData
 
 torch.set_num_threads(1)
 

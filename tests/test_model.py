@@ -10,15 +10,15 @@ import pytest
 import torch
 
 import unskew
-from unskew.clicks.lists.scaling import SCALINGS, fit_scaler
 from unskew.errors import DataError, RunError
 from unskew.learning import scorer as scorer_module
 from unskew.learning.methods import METHODS, Context
 from unskew.learning.model import Model, build, load
 from unskew.learning.onnx_file import available
 from unskew.learning.rankers import MLP, Linear
-from unskew.running.data import LogData
+from unskew.tables.lists.scaling import SCALINGS, fit_scaler
 from unskew.types import Lists, Log
+from unskew.workflows.runs.data import LogData
 
 torch.set_num_threads(1)
 

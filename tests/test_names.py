@@ -21,16 +21,16 @@ import pytest
 from rich.console import Console
 
 import unskew
-from unskew.clicks.counts.counting import count_rankings
-from unskew.clicks.engine.engine import Engine, connect
-from unskew.clicks.engine.parquet import parquet_files
-from unskew.clicks.ingest.ingest import ingest
-from unskew.clicks.ingest.options import IngestOptions
-from unskew.disk import complete_file, complete_folder, write_json
 from unskew.errors import ConfigError, DataError, RunError
-from unskew.reporting.console import print_page
-from unskew.reporting.page import Page, Section, Table, markdown
-from unskew.reporting.web import html
+from unskew.files import complete_file, complete_folder, write_json
+from unskew.logs.counts.counting import count_rankings
+from unskew.logs.ingest.ingest import ingest
+from unskew.pages.console import print_page
+from unskew.pages.page import Page, Section, Table, markdown
+from unskew.pages.web import html
+from unskew.tables.engine.engine import Engine, connect
+from unskew.tables.engine.parquet import parquet_files
+from unskew.tables.reading.options import IngestOptions
 
 HOSTILE = (
     """a'b"c`d""",
@@ -243,7 +243,7 @@ def test_query_texts_and_titles_are_kept(tmp_path: Path, name: str) -> None:
         "abstract": ["", ""],
     }
     pq.write_table(pa.table(table), tmp_path / "texts.parquet")
-    from unskew.clicks.lists.texts import read_texts
+    from unskew.tables.lists.texts import read_texts
 
     lists = read_texts([tmp_path / "texts.parquet"])
     assert lists.texts is not None

@@ -11,8 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 import unskew
-from unskew.clicks.naming import guess_columns, told_by_their_names
 from unskew.errors import ConfigError, DataError
+from unskew.tables.naming import guess_columns, told_by_their_names
 from unskew.terminal.main import app
 
 OURS_TO_THEIRS = {"page_id": "view", "query_id": "term", "doc_id": "sku", "position": "rank", "click": "clicked"}

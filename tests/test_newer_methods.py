@@ -13,10 +13,6 @@ import torch
 from torch import Tensor
 
 import unskew
-from unskew.clicks.lists.inputs import Vectors
-from unskew.clicks.lists.synthetic import make_lists
-from unskew.clicks.simulate import PositionBias, simulate
-from unskew.clicks.simulate.logger import SvmLogger
 from unskew.learning.losses import softmax_loss
 from unskew.learning.methods import (
     DLA,
@@ -32,6 +28,10 @@ from unskew.learning.model import build_tower
 from unskew.learning.rankers import MLP
 from unskew.learning.rankers.beside import WithSide
 from unskew.measuring import ndcg_metric
+from unskew.simulation import PositionBias, simulate
+from unskew.simulation.logger import SvmLogger
+from unskew.simulation.synthetic import make_lists
+from unskew.tables.lists.inputs import Vectors
 from unskew.types import ClickBatch
 
 torch.set_num_threads(1)

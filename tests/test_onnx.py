@@ -11,15 +11,15 @@ import pytest
 import torch
 
 import unskew
-from unskew.clicks.lists.scaling import fit_scaler
 from unskew.errors import RunError
 from unskew.learning import onnx_file, onnx_graph
 from unskew.learning.methods import METHODS
 from unskew.learning.model import Model, build, load
 from unskew.learning.rankers import MLP, DoublyRobustMLP, Linear, Ranker, Trees
-from unskew.running.data import LogData
 from unskew.serving.scoring.served import Served
+from unskew.tables.lists.scaling import fit_scaler
 from unskew.types import Lists, Log
+from unskew.workflows.runs.data import LogData
 
 pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")

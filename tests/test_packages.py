@@ -15,23 +15,23 @@ import torch
 from typer.testing import CliRunner
 
 import unskew
-from unskew.clicks.lists.letor import write_letor
-from unskew.clicks.lists.scaling import fit_scaler
-from unskew.clicks.log import write_log
 from unskew.errors import ConfigError, DataError, MissingExtra, RunError
 from unskew.learning.boosters import XGBoostFormat
 from unskew.learning.fitting.loop import Progress
 from unskew.learning.fitting.packages import grow, page_groups
 from unskew.learning.methods import LEARNERS, METHODS, PACKAGES, PackageConfig
 from unskew.learning.scorer import TreeScorer
+from unskew.logs.log import write_log
 from unskew.measuring import ndcg_metric
-from unskew.running.data import LogData, split
-from unskew.running.fitters import NetworkFitter, PackageFitter
-from unskew.running.run import run
-from unskew.running.run_files import read_run_file
-from unskew.running.settings import settings
+from unskew.tables.lists.letor import write_letor
+from unskew.tables.lists.scaling import fit_scaler
 from unskew.terminal.main import app
 from unskew.types import Array, Lists, Log
+from unskew.workflows.runs.data import LogData, split
+from unskew.workflows.runs.fitters import NetworkFitter, PackageFitter
+from unskew.workflows.runs.run import run
+from unskew.workflows.runs.run_files import read_run_file
+from unskew.workflows.runs.settings import settings
 
 torch.set_num_threads(1)
 
@@ -326,7 +326,7 @@ def test_run_files_are_refused(rest: str, data: str, message: str, log: Log, fre
 
 
 def test_several_processes_are_refused(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("unskew.running.fitters.workers_of", lambda training: 2)
+    monkeypatch.setattr("unskew.workflows.runs.fitters.workers_of", lambda training: 2)
     with pytest.raises(ConfigError, match=r"in one process; choose .* another method"):
         unskew.learn(log, small("lightgbm"))
 

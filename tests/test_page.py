@@ -13,9 +13,9 @@ from rich.console import Console
 
 from unskew import __version__
 from unskew.learning.fitting.loop import Progress
-from unskew.reporting.console import Lines, grid_bar, print_page, training_bar
-from unskew.reporting.numbers import number, p_value
-from unskew.reporting.page import (
+from unskew.pages.console import Lines, grid_bar, print_page, training_bar
+from unskew.pages.numbers import number, p_value
+from unskew.pages.page import (
     BEST,
     PAGE_FILES,
     Figure,
@@ -27,8 +27,8 @@ from unskew.reporting.page import (
     markdown_table,
     write_page,
 )
-from unskew.reporting.summaries import measure_page, run_page
-from unskew.reporting.web import html, html_table
+from unskew.pages.summaries import measure_page, run_page
+from unskew.pages.web import html, html_table
 
 TABLE = Table(
     ("method", "one", "two", "settings"),

@@ -13,12 +13,12 @@ import pytest
 from browser import Browser, browser, installed
 
 from unskew.diagnosis.causal.graph import graph_of
-from unskew.reporting import colours
-from unskew.reporting.causes import graph_figure
-from unskew.reporting.colours import FIGURES, PAGE, PAPER, Colour, ordered
-from unskew.reporting.figures import dots_figure, examination_figure, inline_svg, palette
-from unskew.reporting.marking import Value, with_best
-from unskew.reporting.page import Figure, Page, Section, Table, Term, write_page
+from unskew.pages import colours
+from unskew.pages.causes import graph_figure
+from unskew.pages.colours import FIGURES, PAGE, PAPER, Colour, ordered
+from unskew.pages.figures import dots_figure, examination_figure, inline_svg, palette
+from unskew.pages.marking import Value, with_best
+from unskew.pages.page import Figure, Page, Section, Table, Term, write_page
 from unskew.studies.reproduce.figures import embedding_figure, sweep_figure
 
 LONG = "a_method_with_a_very_long_name_that_somebody_chose"

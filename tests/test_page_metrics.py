@@ -12,8 +12,8 @@ import torch
 from typer.testing import CliRunner
 
 import unskew
-from unskew.clicks.log import write_log
 from unskew.errors import ConfigError, DataError
+from unskew.logs.log import write_log
 from unskew.measuring import ndcg_metric, page_ndcg_metric, rank_weights
 from unskew.terminal.main import app
 

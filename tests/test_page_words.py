@@ -8,18 +8,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from unskew.clicks.lists.synthetic import make_lists
-from unskew.clicks.log import simulated_by, write_log
-from unskew.clicks.simulate import BEHAVIOURS, PositionBias, simulate
 from unskew.learning.methods import LEARNERS
+from unskew.logs.log import simulated_by, write_log
 from unskew.measuring import SeedSummary
-from unskew.reporting.marking import Value, with_best
-from unskew.reporting.numbers import metric_title
-from unskew.reporting.origins import GENERATED, behaviour_words, log_origin, real, simulated_on
-from unskew.reporting.page import BEST, Table
-from unskew.reporting.words import command_line
-from unskew.running.simulate import simulate_to, traffic_to
+from unskew.pages.marking import Value, with_best
+from unskew.pages.numbers import metric_title
+from unskew.pages.origins import GENERATED, behaviour_words, log_origin, real, simulated_on
+from unskew.pages.page import BEST, Table
+from unskew.pages.words import command_line
+from unskew.simulation import BEHAVIOURS, PositionBias, simulate
+from unskew.simulation.synthetic import make_lists
 from unskew.studies.terms import method_term
+from unskew.workflows.twins.simulate import simulate_to, traffic_to
 
 TABLE = Table(
     ("method", "nDCG@10", "ARP"), [["naive", "", ""], ["dla", "", ""], ["ipw", "", ""], ["labeled", "", ""]]

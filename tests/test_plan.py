@@ -7,11 +7,11 @@ import pytest
 
 import unskew
 from unskew.errors import ConfigError
-from unskew.reporting.page import markdown
-from unskew.reporting.plan import plan_page
-from unskew.running.twin import Twin
+from unskew.pages.page import markdown
+from unskew.pages.plan import plan_page
 from unskew.studies.plan import Plan
 from unskew.types import Log
+from unskew.workflows.twins.twin import Twin
 
 
 @pytest.fixture(scope="module")

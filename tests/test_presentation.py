@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import unskew
-from unskew.clicks import presentation, tallies
-from unskew.clicks.counts.reduction import reduce_log
-from unskew.clicks.presentation import (
+from unskew.errors import ConfigError, DataError
+from unskew.logs import presentation
+from unskew.logs.counts.reduction import reduce_log
+from unskew.logs.presentation import (
     Categories,
     Continuous,
     Ordinals,
@@ -22,8 +23,8 @@ from unskew.clicks.presentation import (
     fit_presentation,
     fit_tallies,
 )
-from unskew.clicks.tallies import merge_tallies, tally_columns
-from unskew.errors import ConfigError, DataError
+from unskew.tables import tallies
+from unskew.tables.tallies import merge_tallies, tally_columns
 from unskew.types import Array
 
 NAMES = ("serp_text", "serp_flag", "serp_level", "serp_size")

@@ -13,17 +13,17 @@ import pyarrow.parquet as pq
 import pytest
 
 import unskew
-from unskew.clicks.engine.engine import connect
 from unskew.errors import ConfigError, DataError
 from unskew.measuring.counterfactual import ClickEvidence, LoggedPages
 from unskew.measuring.counterfactual.displays import ByDisplay
 from unskew.measuring.counterfactual.judge import some_queries
-from unskew.reporting.web import html
-from unskew.running.examined import known_examination
-from unskew.running.judged_log import join_log
-from unskew.running.proof import document_order, prove
-from unskew.running.rankings import ScoreTable, ShownRanking, open_ranking
+from unskew.pages.web import html
+from unskew.tables.engine.engine import connect
 from unskew.types import Array, Lists, Log
+from unskew.workflows.inputs.examination import known_examination
+from unskew.workflows.inputs.rankings import ScoreTable, ShownRanking, open_ranking
+from unskew.workflows.proofs.judged_log import join_log
+from unskew.workflows.proofs.proof import document_order, prove
 
 ONE = {"threads": 1}
 

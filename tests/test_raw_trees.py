@@ -13,13 +13,13 @@ import pytest
 import torch
 
 import unskew
-from unskew.clicks.lists.encoding import EncodingRules
-from unskew.clicks.lists.scaling import Scaler
-from unskew.disk.trees import check_lightgbm
 from unskew.errors import ConfigError, UnskewError
+from unskew.files.trees import check_lightgbm
 from unskew.learning.methods import PACKAGES
 from unskew.learning.raw_trees import Column, RawTrees
 from unskew.learning.scorer import Scorer, load_scorer
+from unskew.tables.features.encoding import EncodingRules
+from unskew.tables.lists.scaling import Scaler
 from unskew.types import Log
 
 torch.set_num_threads(1)

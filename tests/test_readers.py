@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from unskew.clicks.ingest.formats import READERS
-from unskew.clicks.ingest.formats.stage import Stage, Staged
-from unskew.clicks.ingest.options import IngestOptions
+from unskew.logs.ingest.formats import READERS
+from unskew.logs.ingest.formats.stage import Stage, Staged
+from unskew.tables.reading.options import IngestOptions
 
 SAMPLES = Path(__file__).parent / "samples"
 Rows = list[dict[str, Any]]

@@ -16,11 +16,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from unskew.clicks.ingest.formats import READERS
-from unskew.clicks.ingest.formats.stage import Stage, Staged
-from unskew.clicks.ingest.options import IngestOptions
-from unskew.disk import FREE
 from unskew.errors import ConfigError, DataError
+from unskew.files import FREE
+from unskew.logs.ingest.formats import READERS
+from unskew.logs.ingest.formats.stage import Stage, Staged
+from unskew.tables.reading.options import IngestOptions
 
 PAGE = '{"query_id":"q","user_query":"u","query_response_hit_ids":["a","b"]}'
 EVENT = '{"action_name":"click","query_id":"q","event_attributes":{"object":{"object_id":"a"}}}'
@@ -211,7 +211,7 @@ def test_elements_of_an_array_are_rejected_by_their_number(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 64])
 def test_elements_may_be_cut_anywhere(tmp_path: Path, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("unskew.disk.reading.READ", size)
+    monkeypatch.setattr("unskew.files.reading.READ", size)
     path = tmp_path / "log.json"
     page = '{"query_id": "\\\\\\"}{", "user_query": "é]", "query_response_hit_ids": ["a", "b"]}'
     path.write_text("[\n" + page + ',\n{"a": 1}]')
@@ -272,7 +272,7 @@ def test_an_xz_header_may_not_ask_for_endless_memory(tmp_path: Path, monkeypatch
     path = tmp_path / "log.xz"
     path.write_bytes(lzma.compress(b"x", filters=[{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 2**24}]))
     assert stage(tmp_path, "yandex", path).rejected_rows == 1
-    monkeypatch.setattr("unskew.disk.reading.XZ_MEMORY", 2**23)
+    monkeypatch.setattr("unskew.files.reading.XZ_MEMORY", 2**23)
     with pytest.raises(DataError, match="cut short or damaged"):
         stage(tmp_path, "yandex", path)
 
@@ -312,7 +312,7 @@ def test_options_are_checked() -> None:
 def test_a_session_that_shows_documents_without_end_is_rejected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("unskew.clicks.ingest.formats.yandex.MOST_SHOWN", 3)
+    monkeypatch.setattr("unskew.logs.ingest.formats.yandex.MOST_SHOWN", 3)
     (tmp_path / "log").write_text("1\t0\tQ\t1\t1\t1\t2\t3\n1\t1\tQ\t1\t1\t4\n2\t0\tQ\t1\t1\t4\n")
     assert [one["reason"] for one in rejected(stage(tmp_path, "yandex", tmp_path / "log"))] == ["visit_too_long"]
 
@@ -333,7 +333,7 @@ def test_parts_of_a_stage_have_one_schema_and_bounded_size(tmp_path: Path) -> No
 
 
 def test_a_batch_heavy_with_text_is_written_early(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("unskew.clicks.ingest.formats.stage.HEAVIEST", 1000)
+    monkeypatch.setattr("unskew.logs.ingest.formats.stage.HEAVIEST", 1000)
     target = Stage(tmp_path)
     for at in range(4):
         target.impression(page_id="s", query_id="q", doc_id=str(at), position=at + 1, title="t" * 600)

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from unskew.clicks.ingest.formats import READERS
-from unskew.clicks.ingest.formats.stage import Stage
-from unskew.clicks.ingest.options import IngestOptions
-from unskew.clicks.ingest.text import ROW, stage_text
 from unskew.errors import UnskewError
+from unskew.logs.ingest.formats import READERS
+from unskew.logs.ingest.formats.stage import Stage
+from unskew.logs.ingest.text import ROW, stage_text
+from unskew.tables.reading.options import IngestOptions
 
 ROOT = Path(__file__).resolve().parent.parent
 SAMPLES = {name: sorted((ROOT / "tests" / "samples" / name).iterdir()) for name in READERS}

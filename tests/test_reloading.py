@@ -16,7 +16,6 @@ import torch
 from stops import Copies, must
 
 import unskew
-from unskew.clicks.lists.scaling import fit_scaler
 from unskew.errors import RunError
 from unskew.learning.methods import METHODS, Context
 from unskew.learning.model import build
@@ -25,6 +24,7 @@ from unskew.serving.scoring import reloading
 from unskew.serving.scoring.reloading import Following, Models
 from unskew.serving.scoring.served import Served
 from unskew.serving.starting import named
+from unskew.tables.lists.scaling import fit_scaler
 
 GIVEN = np.linspace(-1, 1, 16, dtype=np.float32).reshape(4, 4)
 

@@ -496,7 +496,7 @@ def test_a_table_is_run_written_and_resumed(tmp_path: Path, monkeypatch: pytest.
     ):
         assert part in page
 
-    monkeypatch.setattr("unskew.reporting.page.write_drawn", lambda *_: None)
+    monkeypatch.setattr("unskew.pages.page.write_drawn", lambda *_: None)
     run: list[str] = []
     monkeypatch.setattr("unskew.studies.compare.running.run_cell", lambda cell, folder: run.append(str(cell)))
     again = reproduce(name, out, **asked)  # type: ignore[arg-type]
@@ -515,7 +515,7 @@ def test_a_table_is_run_written_and_resumed(tmp_path: Path, monkeypatch: pytest.
 @pytest.mark.parametrize("name", ["bal-table-1", "bal-table-2"])
 def test_whole_pages_are_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("causallearn")
-    monkeypatch.setattr("unskew.reporting.page.write_drawn", lambda *_: None)
+    monkeypatch.setattr("unskew.pages.page.write_drawn", lambda *_: None)
     done = reproduce(name, tmp_path / "out", on=["generated"], quick=True, jobs=1)
     table = pq.read_table(tmp_path / "out" / "numbers.parquet").to_pylist()
     assert {row["method"] for row in table} >= {"naive", "ipw", "bal"}
@@ -566,7 +566,7 @@ def papers_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_published_settings_run_on_the_papers_data(
     name: str, papers_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("unskew.reporting.page.write_drawn", lambda *_: None)
+    monkeypatch.setattr("unskew.pages.page.write_drawn", lambda *_: None)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="every page of this log has a click")  # as published
         done = reproduce(name, tmp_path / "out", data=[papers_data], seeds=1, pages=100, steps=2, jobs=1)
@@ -590,7 +590,7 @@ def test_an_embedding_space_is_drawn_and_kept(tmp_path: Path, monkeypatch: pytes
         "principal direction",
         *(f"position {k}" for k in range(1, len(rows) // 2 - 1)),
     }
-    monkeypatch.setattr("unskew.reporting.page.write_drawn", lambda *_: None)
+    monkeypatch.setattr("unskew.pages.page.write_drawn", lambda *_: None)
     monkeypatch.setattr("unskew.studies.reproduce.embedding.learn", None)  # must not be called again
     again = reproduce("vectorization-figure-5", tmp_path / "out", **asked)  # type: ignore[arg-type]
     assert again.records == first.records
@@ -598,7 +598,7 @@ def test_an_embedding_space_is_drawn_and_kept(tmp_path: Path, monkeypatch: pytes
 
 @pytest.mark.usefixtures("tiny")
 def test_the_time_of_ranking_is_taken_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("unskew.reporting.page.write_drawn", lambda *_: None)
+    monkeypatch.setattr("unskew.pages.page.write_drawn", lambda *_: None)
     done = reproduce("vectorization-table-3", tmp_path / "out", on=["generated"], quick=True)
     found = {row["method"]: row for row in done.records}
     assert found["ratio"]["paper"] == pytest.approx(1.214, abs=0.001)

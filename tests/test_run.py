@@ -23,11 +23,11 @@ from unskew.learning.methods import METHODS, Labeled
 from unskew.learning.model import Model
 from unskew.learning.onnx_file import available
 from unskew.learning.rankers import MLP
-from unskew.running.data import split
-from unskew.running.folder import fingerprint, status
-from unskew.running.run import Run, prepare
-from unskew.running.settings import settings
 from unskew.types import Lists, Log
+from unskew.workflows.runs.data import split
+from unskew.workflows.runs.folder import fingerprint, status
+from unskew.workflows.runs.run import Run, prepare
+from unskew.workflows.runs.settings import settings
 
 torch.set_num_threads(1)
 
@@ -459,7 +459,7 @@ def test_a_run_that_failed_after_training_is_not_trained_again(
 
     out, options = tmp_path / "run", QUICK | {"steps": 10}
     with monkeypatch.context() as patch:
-        patch.setattr("unskew.running.run.write_run", fail)
+        patch.setattr("unskew.workflows.runs.run.write_run", fail)
         with pytest.raises(OSError, match="disk full"):
             unskew.learn(log, "dla", out=out, **options)
     assert [path.name for path in tmp_path.iterdir()] == ["run.partial"]

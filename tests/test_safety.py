@@ -11,17 +11,17 @@ import pytest
 import torch
 
 import unskew
-from unskew.clicks.counts.batches import Batches
-from unskew.clicks.counts.candidates import by_query
-from unskew.clicks.counts.reduction import reduce_log
-from unskew.clicks.lists.synthetic import make_lists
-from unskew.clicks.simulate import FeatureLogger, Logger, PositionBias, SvmLogger, logging_scores, simulate
 from unskew.learning.methods import IPW, DoublyRobust
 from unskew.learning.model import Model
 from unskew.learning.safety import REACHES, UNLIMITED, guarded, imitation_loss, ranks_of, shown_rank
-from unskew.reporting.summaries import run_page
-from unskew.running.safety import Gains, agreement, choose
+from unskew.logs.counts.batches import Batches
+from unskew.logs.counts.candidates import by_query
+from unskew.logs.counts.reduction import reduce_log
+from unskew.pages.summaries import run_page
+from unskew.simulation import FeatureLogger, Logger, PositionBias, SvmLogger, logging_scores, simulate
+from unskew.simulation.synthetic import make_lists
 from unskew.types import Array, Lists, Log
+from unskew.workflows.runs.safety import Gains, agreement, choose
 
 torch.set_num_threads(1)
 BRIEF = unskew.Training(steps=250)

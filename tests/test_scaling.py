@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from unskew.clicks.lists import scaling
-from unskew.clicks.lists.letor import read_letor
-from unskew.clicks.lists.scaling import SCALINGS, Scaler, fit_scaler, round_digits
 from unskew.errors import ConfigError, DataError
+from unskew.tables.lists import scaling
+from unskew.tables.lists.letor import read_letor
+from unskew.tables.lists.scaling import SCALINGS, Scaler, fit_scaler, round_digits
 from unskew.types import Lists
 
 

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from unskew.clicks.lists.synthetic import make_lists
-from unskew.clicks.log import read_log, write_log
-from unskew.clicks.schema import REQUIRED
-from unskew.clicks.simulate import simulate
 from unskew.errors import DataError
+from unskew.logs.log import read_log, write_log
+from unskew.simulation import simulate
+from unskew.simulation.synthetic import make_lists
+from unskew.tables.schema import REQUIRED
 from unskew.types import Lists, Log
 
 

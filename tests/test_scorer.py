@@ -63,7 +63,7 @@ def test_a_model_is_loaded_without_training_code(log: Log, tmp_path: Path) -> No
     unskew.learn(log, "vectorization", ranker=MLP(sizes=(4,)), steps=3, threads=1).save(tmp_path / "model")
     code = (
         "import sys; from unskew.learning.scorer import load_scorer; load_scorer(sys.argv[1])\n"
-        "print([name for name in sys.modules if name.startswith(('unskew.learning.fitting', 'unskew.running'))])"
+        "print([name for name in sys.modules if name.startswith(('unskew.learning.fitting', 'unskew.workflows'))])"
     )
     assert python(code, tmp_path / "model").stdout.strip() == "[]"
 

@@ -21,10 +21,10 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 import unskew
-from unskew.clicks.lists.encoding import EncodingRules
 from unskew.errors import DataError, RunError
 from unskew.learning.methods import PACKAGES
 from unskew.learning.scorer import load_scorer
+from unskew.tables.features.encoding import EncodingRules
 from unskew.types import Log
 
 torch.set_num_threads(1)
@@ -225,8 +225,8 @@ def test_shards_have_the_features_that_memory_has(kind: str, folder: Path, log: 
         )
     asked: dict[str, Any] = {"ranker": "linear", "steps": 40, "validate_on": "nothing", "seed": 1}
     one = unskew.learn(folder / "log.parquet", "naive", features=features, out=tmp_path / "one", **asked)
-    from unskew.running.asking import ask
-    from unskew.running.learn import learn_file
+    from unskew.workflows.inputs.asking import ask
+    from unskew.workflows.runs.learn import learn_file
 
     request = ask(
         folder / "log.parquet", features=features, method="naive", ranker="linear",

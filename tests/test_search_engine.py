@@ -10,15 +10,15 @@ import pytest
 from scipy.stats import ttest_rel
 
 import unskew
-from unskew.clicks.simulate.traffic import SCREEN
-from unskew.clicks.tracking.features import FEATURES
 from unskew.errors import ConfigError
+from unskew.simulation.traffic import SCREEN
 from unskew.studies.reproduce.data import choose_sources
 from unskew.studies.reproduce.gains import Measured, gain_section, gains, pooled_t_test
 from unskew.studies.reproduce.recipe import recipe_named, sources
 from unskew.studies.reproduce.reproduce import reproduce
 from unskew.studies.reproduce.search_engine import asked_engine, draw_world, traffic_of
 from unskew.studies.reproduce.trying import How
+from unskew.tracking.features import FEATURES
 from unskew.types import Array
 
 TABLES = ("adr-table-2", "adr-table-4")
@@ -121,7 +121,7 @@ def test_a_world_is_tracked_first_and_learned_from_later(tmp_path: Path) -> None
 
 @pytest.mark.slow
 def test_a_table_is_run_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("unskew.reporting.page.write_drawn", lambda *_: None)
+    monkeypatch.setattr("unskew.pages.page.write_drawn", lambda *_: None)
     monkeypatch.setitem(sources()["quick"], "synthetic", {"queries": 60, "features": 5, "documents": 14})
     done = reproduce("adr-table-2", tmp_path / "out", on=["generated"], quick=True, seeds=1, pages=6000)
     assert done.page.failed == []

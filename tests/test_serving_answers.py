@@ -13,8 +13,6 @@ import torch
 
 import unskew
 from tests.servers import make
-from unskew.clicks.lists.scaling import fit_scaler
-from unskew.clicks.tracking.features import FEATURES
 from unskew.errors import RunError, UnskewError
 from unskew.learning.methods import METHODS, Context
 from unskew.learning.model import build
@@ -28,6 +26,8 @@ from unskew.serving.scoring.reloading import Models
 from unskew.serving.settings import ServeSettings
 from unskew.serving.showing import Noted, Showing
 from unskew.serving.store import Version
+from unskew.tables.lists.scaling import fit_scaler
+from unskew.tracking.features import FEATURES
 from unskew.types import Array
 
 WIDTH = 3 + len(FEATURES)

@@ -16,13 +16,13 @@ from onnx import TensorProto, helper, numpy_helper
 from safetensors.numpy import load_file, save_file
 
 import unskew
-from unskew.clicks.lists.scaling import fit_scaler
 from unskew.errors import RunError
 from unskew.learning.methods import METHODS, Context
 from unskew.learning.model import build
 from unskew.learning.rankers import MLP
 from unskew.learning.scorer import digests
 from unskew.serving.scoring.served import Served
+from unskew.tables.lists.scaling import fit_scaler
 from unskew.types import Lists
 
 torch.set_num_threads(1)

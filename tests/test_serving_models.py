@@ -15,7 +15,6 @@ from servers import TABLE, make, request
 from test_serving_answers import Pages
 
 import unskew
-from unskew.clicks.lists.scaling import fit_scaler
 from unskew.learning.methods import METHODS, Context
 from unskew.learning.model import build
 from unskew.learning.rankers import Linear
@@ -26,6 +25,7 @@ from unskew.serving.http.watching import Metrics
 from unskew.serving.scoring.reloading import Models
 from unskew.serving.settings import ServeSettings
 from unskew.serving.showing import Noted, Showing
+from unskew.tables.lists.scaling import fit_scaler
 
 
 @pytest.fixture(scope="module")

@@ -18,8 +18,8 @@ pytest.importorskip("httpx")
 from tests.browser import Browser, browser, installed
 from tests.test_serving_http import TOKEN, make, request, serving
 from unskew.learning.rankers import MLP, Linear
-from unskew.reporting import colours
-from unskew.reporting.colours import PAGE
+from unskew.pages import colours
+from unskew.pages.colours import PAGE
 
 torch.set_num_threads(1)
 needs_browser = pytest.mark.skipif(installed() is None, reason="no Chromium here")

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from unskew.clicks.lists.encoding import fit_encoding
-from unskew.clicks.lists.scaling import fit_scaler
 from unskew.learning.scorer import Card, TreeScorer
 from unskew.serving.asking.reading import read_candidates
 from unskew.serving.asking.requests import BadRequest, BatchRequest, RankRequest
 from unskew.serving.asking.taking import checked, read_batch, read_request
+from unskew.tables.features.encoding import fit_encoding
+from unskew.tables.lists.scaling import fit_scaler
 from unskew.types import Array, Columns, Lists
 
 NAMES = tuple(f"n{at}" for at in range(7))

@@ -18,7 +18,6 @@ import pytest
 import torch
 
 import unskew
-from unskew.clicks.lists.scaling import SCALINGS, fit_scaler
 from unskew.errors import RunError
 from unskew.learning import onnx_file
 from unskew.learning.methods import METHODS, PACKAGES, Context
@@ -27,6 +26,7 @@ from unskew.learning.rankers import MLP, Linear, Ranker, Trees
 from unskew.learning.rankers.apart import DoublyRobustMLP
 from unskew.learning.rankers.trees import tree_rankers
 from unskew.serving.scoring.served import Served
+from unskew.tables.lists.scaling import SCALINGS, fit_scaler
 from unskew.types import Array, Lists
 
 torch.set_num_threads(1)

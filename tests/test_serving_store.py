@@ -20,11 +20,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import unskew
-from unskew.clicks.tracking.features import FEATURES, feature_vector
-from unskew.clicks.tracking.windows import Lookup
 from unskew.errors import DataError, RunError, StoreError
 from unskew.serving.store import Store, contents, lmdb_files, open_store, redis_keys
 from unskew.serving.store.layout import StoreHead, item_key, rows_of
+from unskew.tracking.features import FEATURES, feature_vector
+from unskew.tracking.windows import Lookup
 
 pytest.importorskip("lmdb")
 redis = pytest.importorskip("redis")

@@ -15,8 +15,6 @@ from safetensors.numpy import save
 from starlette.testclient import TestClient
 from test_serving_reading import NAMES, ROWS, matrix, scorer
 
-from unskew.clicks.lists.encoding import fit_encoding
-from unskew.clicks.lists.scaling import fit_scaler
 from unskew.learning.methods import Context, Naive
 from unskew.learning.model import build
 from unskew.learning.rankers import Linear
@@ -27,6 +25,8 @@ from unskew.serving.asking.tensor_bodies import read_tensors
 from unskew.serving.http.app import make_app
 from unskew.serving.scoring.reloading import Models
 from unskew.serving.settings import Limits
+from unskew.tables.features.encoding import fit_encoding
+from unskew.tables.lists.scaling import fit_scaler
 from unskew.types import Array, Columns, Lists
 
 IDS = [f"d{at}" for at in range(len(ROWS))]

@@ -14,8 +14,6 @@ import pytest
 import torch
 
 import unskew
-from unskew.clicks.lists.scaling import fit_scaler
-from unskew.clicks.tracking.features import FEATURES
 from unskew.errors import ConfigError, DataError, RunError
 from unskew.learning import onnx_text
 from unskew.learning.methods import METHODS, Context
@@ -30,6 +28,8 @@ from unskew.serving.scoring.served import Served
 from unskew.serving.settings import ServeSettings
 from unskew.serving.showing import Noted
 from unskew.serving.store import Version
+from unskew.tables.lists.scaling import fit_scaler
+from unskew.tracking.features import FEATURES
 from unskew.types import Lists, ListTexts
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")

@@ -16,9 +16,9 @@ from typer.testing import CliRunner
 
 import unskew
 from tests.servers import serving
-from unskew.clicks.lists.tracked import with_tracked
 from unskew.learning.model import Model, load
 from unskew.terminal.main import app
+from unskew.tracking.tracked import with_tracked
 from unskew.types import Lists
 
 torch.set_num_threads(1)

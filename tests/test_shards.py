@@ -24,19 +24,19 @@ import pytest
 import torch
 
 import unskew
-from unskew.clicks.counts import shard_writing
-from unskew.clicks.counts.reduction import Counts, reduce_log
-from unskew.clicks.counts.shard_batches import ShardedBatches
-from unskew.clicks.counts.shard_writing import ShardSource
-from unskew.clicks.counts.shards import Shards, open_shards, shards_for
-from unskew.clicks.lists.inputs import Vectors
-from unskew.clicks.lists.scaling import SCALINGS, fit_scaler
-from unskew.clicks.presentation import fit_presentation
 from unskew.errors import ConfigError, DataError
 from unskew.learning.fitting.loop import Progress
-from unskew.running.learn import learn_file
-from unskew.running.run_files import read_run_file
+from unskew.logs.counts import shard_writing
+from unskew.logs.counts.reduction import Counts, reduce_log
+from unskew.logs.counts.shard_batches import ShardedBatches
+from unskew.logs.counts.shard_writing import ShardSource
+from unskew.logs.counts.shards import Shards, open_shards, shards_for
+from unskew.logs.presentation import fit_presentation
+from unskew.tables.lists.inputs import Vectors
+from unskew.tables.lists.scaling import SCALINGS, fit_scaler
 from unskew.types import ClickBatch, Lists, Log
+from unskew.workflows.runs.learn import learn_file
+from unskew.workflows.runs.run_files import read_run_file
 
 torch.set_num_threads(1)
 
@@ -336,9 +336,9 @@ def test_trees_need_the_log_in_memory(folder: Path, tmp_path: Path) -> None:
 
 def test_counts_in_the_place_of_a_log(folder: Path, tmp_path: Path) -> None:
     pytest.importorskip("ibis")
-    from unskew.clicks.counts.counting import count_rankings
-    from unskew.clicks.counts.folder import write_counts
-    from unskew.clicks.engine.engine import connect
+    from unskew.logs.counts.counting import count_rankings
+    from unskew.logs.counts.folder import write_counts
+    from unskew.tables.engine.engine import connect
 
     with connect("duckdb") as engine:
         table = engine.read_parquet(folder / "log")
@@ -358,12 +358,12 @@ MEASURE = """
 import sys
 from pathlib import Path
 import pyarrow as pa
-from unskew.clicks.counts import splitting
-from unskew.clicks.lists.inputs import Vectors
-from unskew.clicks.lists import feature_table
-from unskew.clicks.counts.shards import open_shards
-from unskew.clicks.counts.shard_batches import ShardedBatches
-from unskew.clicks.counts.shard_writing import ShardSource
+from unskew.logs.counts import splitting
+from unskew.tables.lists.inputs import Vectors
+from unskew.tables.lists import feature_table
+from unskew.logs.counts.shards import open_shards
+from unskew.logs.counts.shard_batches import ShardedBatches
+from unskew.logs.counts.shard_writing import ShardSource
 
 def peak():  # not getrusage, which begins at the peak of the process that started this one
     lines = Path("/proc/self/status").read_text().splitlines()

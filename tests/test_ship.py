@@ -13,13 +13,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import unskew
-from unskew.clicks.lists.synthetic import make_lists
-from unskew.clicks.log import write_log
-from unskew.clicks.simulate import FeatureLogger, PositionBias, simulate
 from unskew.errors import CANNOT_TELL, NO, ConfigError, DataError
+from unskew.logs.log import write_log
 from unskew.measuring.counterfactual import LoggedPages
 from unskew.measuring.counterfactual.bounds import RandomGains, bernstein_bound
 from unskew.measuring.exposure import ExposureSums, familiarity_of
+from unskew.simulation import FeatureLogger, PositionBias, simulate
+from unskew.simulation.synthetic import make_lists
 from unskew.types import Array, Lists, Log
 
 LISTS = make_lists(queries=60, features=5, documents=(6, 8), seed=1)

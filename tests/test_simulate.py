@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-import unskew.clicks.simulate.simulation as simulation
-from unskew.clicks.lists.synthetic import make_lists
-from unskew.clicks.simulate import (
+import unskew.simulation.simulation as simulation
+from unskew.errors import ConfigError, DataError
+from unskew.simulation import (
     BEHAVIOURS,
     LOGGERS,
     Behaviour,
@@ -31,10 +31,10 @@ from unskew.clicks.simulate import (
     logging_scores,
     simulate,
 )
-from unskew.clicks.simulate.individual import WEIGHTS
-from unskew.clicks.simulate.logger import sample_queries
-from unskew.clicks.simulate.simulation import lay_out
-from unskew.errors import ConfigError, DataError
+from unskew.simulation.behaviours.individual import WEIGHTS
+from unskew.simulation.logger import sample_queries
+from unskew.simulation.simulation import lay_out
+from unskew.simulation.synthetic import make_lists
 from unskew.types import Array, Lists, Log
 
 THETA = [0.68, 0.61, 0.48, 0.34, 0.28, 0.20, 0.11, 0.10, 0.08, 0.06]

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 import unskew
-from unskew.clicks.counts.reduction import reduce_log
-from unskew.clicks.lists.synthetic import make_lists
-from unskew.clicks.simulate import PositionBias, simulate
 from unskew.errors import Unproven
-from unskew.reporting.summaries import run_page
-from unskew.running.shards import unreduced
-from unskew.running.standing import standing
+from unskew.logs.counts.reduction import reduce_log
+from unskew.pages.summaries import run_page
+from unskew.simulation import PositionBias, simulate
+from unskew.simulation.synthetic import make_lists
 from unskew.types import Array, Lists, Log
+from unskew.workflows.runs.shards import unreduced
+from unskew.workflows.runs.standing import standing
 
 
 class Given:
@@ -40,7 +40,7 @@ def world(randomized: float, logger: str = "random", queries: int = 60, pages: i
     return replace(log, lists=replace(lists, features=features))
 
 
-def judged(scores: Array, log: Log | None) -> unskew.running.standing.Standing:
+def judged(scores: Array, log: Log | None) -> unskew.workflows.runs.standing.Standing:
     return standing(Given(scores), log)  # type: ignore[arg-type]
 
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from unskew.clicks.lists import letor, store
-from unskew.clicks.lists.letor import read_letor
-from unskew.clicks.lists.store import GrowingMatrix, cache_root, content_digest
 from unskew.errors import DataError
+from unskew.tables.lists import letor, store
+from unskew.tables.lists.letor import read_letor
+from unskew.tables.lists.store import GrowingMatrix, cache_root, content_digest
 
 TEXT = "1 qid:1 1:1 2:5 #docid = a\n0 qid:1 2:3 #docid = b\n2 qid:x 1:4 #docid = c\n"
 
@@ -213,7 +213,7 @@ def test_growing_matrix(tmp_path: Path) -> None:
 READER = """
 import sys
 from pathlib import Path
-from unskew.clicks.lists import letor, parse, sources
+from unskew.tables.lists import letor, parse, sources
 sources.BLOCK = 1 << 14
 blocks = sources.read_blocks
 def slow_blocks(path, size=None):

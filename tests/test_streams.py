@@ -18,14 +18,14 @@ import torch
 from typer.testing import CliRunner, Result
 
 import unskew
-from unskew.clicks.ingest.files import KINDS
-from unskew.clicks.ingest.formats import READERS
-from unskew.clicks.lists.scaling import SCALINGS
-from unskew.clicks.simulate import BEHAVIOURS, LOGGERS
 from unskew.errors import CANNOT_TELL, NO, STATUSES
 from unskew.learning.methods import LEARNERS
 from unskew.learning.rankers import RANKERS
+from unskew.logs.ingest.formats import READERS
+from unskew.simulation import BEHAVIOURS, LOGGERS
 from unskew.studies.reproduce.recipe import recipe_names
+from unskew.tables.lists.scaling import SCALINGS
+from unskew.tables.reading.files import KINDS
 from unskew.terminal import doctor as doctors
 from unskew.terminal import printing
 from unskew.terminal.completing import known_names, names_of, one_of

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from unskew.clicks.lists.synthetic import GRADES, draw_lists, make_lists, make_world
-from unskew.clicks.simulate import logging_scores
 from unskew.errors import ConfigError
+from unskew.simulation import logging_scores
+from unskew.simulation.synthetic import GRADES, draw_lists, make_lists, make_world
 from unskew.types import Array, Lists
 
 
@@ -102,7 +102,7 @@ def test_some_features_tell_and_some_do_not() -> None:
 
 
 def test_a_linear_ranker_of_one_world_works_for_another_seed_but_is_not_perfect() -> None:
-    from unskew.clicks.simulate import SvmLogger
+    from unskew.simulation import SvmLogger
 
     train = make_lists(queries=400, features=20, seed=1)
     test, utility = with_utility(queries=400, features=20, seed=2)

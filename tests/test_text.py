@@ -19,7 +19,6 @@ import torch
 from safetensors.torch import load_file
 
 import unskew
-from unskew.clicks.lists.texts import read_texts, with_texts
 from unskew.errors import ConfigError, DataError, MissingExtra, RunError
 from unskew.learning.methods import IPW, METHODS, PAL, TAL, ApproximatedDR, MethodConfig, Naive
 from unskew.learning.model import Model, load
@@ -27,6 +26,7 @@ from unskew.learning.rankers import CrossEncoder, DoublyRobustMix, VanillaMix
 from unskew.learning.rankers.contract import by_rate
 from unskew.learning.rankers.text.encoder import TextEncoder, buckets, encoders, open_encoder
 from unskew.learning.rankers.text.pretraining import masked, pretrain
+from unskew.tables.lists.texts import read_texts, with_texts
 from unskew.types import Lists, ListTexts, Log
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
@@ -415,7 +415,7 @@ def test_a_real_encoder_reads() -> None:
 
 
 def test_usual_training_is_for_what_was_not_given(tiny: str, log: Log) -> None:
-    from unskew.running.settings import settings
+    from unskew.workflows.runs.settings import settings
 
     ranker = CrossEncoder(model=tiny)
     usual = settings("naive", ranker, None, None, {"steps": 50}, None).training

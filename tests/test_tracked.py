@@ -12,10 +12,10 @@ import pytest
 from typer.testing import CliRunner
 
 import unskew
-from unskew.clicks.lists.tracked import tracked_until, with_tracked
-from unskew.clicks.tracking.features import FEATURES, feature_vector
 from unskew.errors import ConfigError, DataError
 from unskew.terminal.main import app
+from unskew.tracking.features import FEATURES, feature_vector
+from unskew.tracking.tracked import tracked_until, with_tracked
 from unskew.types import Lists, Log
 
 RUN = 'out = "{out}"\n[data]\nlog = "{log}"\nfeatures = "lists.txt"\ntracked = "store"\n'

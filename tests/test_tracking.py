@@ -18,14 +18,14 @@ from hypothesis import strategies as st
 from ibis import _
 from typer.testing import CliRunner
 
-from unskew.clicks.engine.engine import Engine
-from unskew.clicks.tracking.features import FEATURES, click_features, feature_vector
-from unskew.clicks.tracking.store import TrackingStore, open_tracking, writing
-from unskew.clicks.tracking.sums import SUMS
-from unskew.clicks.tracking.track import deliver, track
-from unskew.clicks.tracking.windows import WINDOWS, Lookup, read_window, window_sums
 from unskew.errors import ConfigError, DataError, RunError
+from unskew.tables.engine.engine import Engine
 from unskew.terminal.main import app
+from unskew.tracking.features import FEATURES, click_features, feature_vector
+from unskew.tracking.store import TrackingStore, open_tracking, writing
+from unskew.tracking.sums import SUMS
+from unskew.tracking.track import deliver, track
+from unskew.tracking.windows import WINDOWS, Lookup, read_window, window_sums
 
 START = 1_700_000_000 // 3600 + 1
 """An hour, since 1970."""

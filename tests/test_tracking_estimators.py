@@ -7,22 +7,22 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from unskew.clicks.tracking.estimators import (
+from unskew.errors import DataError
+from unskew.tracking.estimators import (
     Tallies,
     TrustCurves,
     affine_estimate,
     doubly_robust_estimate,
     ipw_estimate,
 )
-from unskew.clicks.tracking.theorems import (
+from unskew.tracking.theorems import (
     affine_bias,
     affine_variance,
     doubly_robust_bias,
     doubly_robust_variance,
     of_mean,
 )
-from unskew.clicks.tracking.trust import em_curves, examination_by_rank, shuffled_curves
-from unskew.errors import DataError
+from unskew.tracking.trust import em_curves, examination_by_rank, shuffled_curves
 from unskew.types import Array
 
 TRUE = TrustCurves([0.9, 0.6, 0.4], [0.6, 0.45, 0.35], [0.25, 0.1, 0.03])

@@ -13,17 +13,17 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from unskew.clicks.engine.engine import Engine
-from unskew.clicks.lists.synthetic import make_lists
-from unskew.clicks.log import write_log
-from unskew.clicks.simulate import Traffic
-from unskew.clicks.tracking.examination import Examination, ExaminationModel, load_examination
-from unskew.clicks.tracking.examining import add_examination, examination_curves, learn_examination
-from unskew.clicks.tracking.traces import FEATURES, TRACE, behaviour_features, with_traces
-from unskew.clicks.tracking.track import track
-from unskew.clicks.tracking.windows import Lookup
 from unskew.errors import ConfigError, DataError, MissingExtra, RunError
+from unskew.logs.log import write_log
+from unskew.simulation import Traffic
+from unskew.simulation.synthetic import make_lists
+from unskew.tables.engine.engine import Engine
 from unskew.terminal.main import app
+from unskew.tracking.examination import Examination, ExaminationModel, load_examination
+from unskew.tracking.examining import add_examination, examination_curves, learn_examination
+from unskew.tracking.traces import FEATURES, TRACE, behaviour_features, with_traces
+from unskew.tracking.track import track
+from unskew.tracking.windows import Lookup
 
 pytest.importorskip("lightgbm")
 

@@ -14,17 +14,17 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from unskew.clicks.engine.engine import Engine
-from unskew.clicks.lists.synthetic import make_lists
-from unskew.clicks.log import write_log
-from unskew.clicks.simulate import Traffic
-from unskew.clicks.simulate.traffic import SCREEN
-from unskew.clicks.tracking.judgments import judge, read_imputation, with_imputation
-from unskew.clicks.tracking.store import open_tracking
-from unskew.clicks.tracking.track import track
-from unskew.clicks.tracking.windows import read_window
 from unskew.errors import ConfigError, DataError
+from unskew.logs.log import write_log
+from unskew.simulation import Traffic
+from unskew.simulation.synthetic import make_lists
+from unskew.simulation.traffic import SCREEN
+from unskew.tables.engine.engine import Engine
 from unskew.terminal.main import app
+from unskew.tracking.judgments import judge, read_imputation, with_imputation
+from unskew.tracking.store import open_tracking
+from unskew.tracking.track import track
+from unskew.tracking.windows import read_window
 from unskew.types import Array, Log
 
 

@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from unskew.clicks.engine.engine import connect
-from unskew.clicks.tracking.store import open_tracking
-from unskew.clicks.tracking.track import track
-from unskew.clicks.tracking.windows import read_window
+from unskew.tables.engine.engine import connect
+from unskew.tracking.store import open_tracking
+from unskew.tracking.track import track
+from unskew.tracking.windows import read_window
 
 HOURS = 2
 EVENTS = {"open", "os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.chmod", "shutil.rmtree", "os.scandir"}
@@ -109,7 +109,7 @@ def test_a_run_that_ends_with_an_error_changes_nothing(tmp_path: Path, monkeypat
         raise OSError("the disk is full")
 
     with monkeypatch.context() as patch:
-        patch.setattr("unskew.clicks.tracking.track.publish_window", full)
+        patch.setattr("unskew.tracking.track.publish_window", full)
         with pytest.raises(OSError, match="full"):
             track(paths[1], tmp_path / "store", threads=1)
     assert contents(tmp_path / "store") == before

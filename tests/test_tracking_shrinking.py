@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from unskew.clicks.tracking.batches import batch_of, pair_batches
-from unskew.clicks.tracking.estimators import Tallies, TrustCurves, affine_estimate, doubly_robust_estimate
-from unskew.clicks.tracking.judgments import Judging
-from unskew.clicks.tracking.shrinking import (
+from unskew.tracking.batches import batch_of, pair_batches
+from unskew.tracking.estimators import Tallies, TrustCurves, affine_estimate, doubly_robust_estimate
+from unskew.tracking.judgments import Judging
+from unskew.tracking.shrinking import (
     Pull,
     Spread,
     chance_share,
@@ -22,8 +22,8 @@ from unskew.clicks.tracking.shrinking import (
     shrunken,
     zeta,
 )
-from unskew.clicks.tracking.sums import SUMS
-from unskew.clicks.tracking.trust import RankSums
+from unskew.tracking.sums import SUMS
+from unskew.tracking.trust import RankSums
 from unskew.types import Array
 
 TRUE = TrustCurves([0.9, 0.6, 0.4], [0.6, 0.45, 0.35], [0.25, 0.1, 0.03])
@@ -170,7 +170,7 @@ def test_batches_change_nothing(rows: int, curves: str, tmp_path: Path, monkeypa
     found = []
     for size in (10**6, rows):
         monkeypatch.setattr(
-            "unskew.clicks.tracking.judgments.pair_batches", lambda files, size=size: pair_batches(files, size)
+            "unskew.tracking.judgments.pair_batches", lambda files, size=size: pair_batches(files, size)
         )
         judging = Judging([file], 3, 0.2, "doubly_robust")
         assumed, noise = judging.assumed(curves, (0.6, 0.2))

@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-import unskew.clicks.simulate.traffic as traffic_module
-from unskew.clicks.lists.synthetic import make_lists
-from unskew.clicks.log import read_log, write_log
-from unskew.clicks.simulate import RandomLogger, Traffic, TrustBias
+import unskew.simulation.traffic as traffic_module
 from unskew.errors import ConfigError, DataError
+from unskew.logs.log import read_log, write_log
+from unskew.simulation import RandomLogger, Traffic, TrustBias
+from unskew.simulation.synthetic import make_lists
 from unskew.types import Lists, Log
 
 

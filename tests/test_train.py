@@ -16,10 +16,6 @@ from pydantic import ValidationError
 from safetensors import safe_open
 from torch import Tensor, nn
 
-from unskew.clicks.counts.batches import Batches
-from unskew.clicks.counts.reduction import reduce_log
-from unskew.clicks.lists.synthetic import make_lists
-from unskew.clicks.simulate import PositionBias, simulate
 from unskew.errors import ConfigError, RunError
 from unskew.learning.fitting.checkpoint import (
     FILE,
@@ -44,8 +40,12 @@ from unskew.learning.methods import (
 from unskew.learning.rankers import MLP
 from unskew.learning.rankers.beside import WithSide
 from unskew.learning.scorer import below
-from unskew.running.data import LogData
+from unskew.logs.counts.batches import Batches
+from unskew.logs.counts.reduction import reduce_log
+from unskew.simulation import PositionBias, simulate
+from unskew.simulation.synthetic import make_lists
 from unskew.types import ClickBatch, Log
+from unskew.workflows.runs.data import LogData
 
 torch.set_num_threads(1)
 

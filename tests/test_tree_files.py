@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import unskew
-from unskew.disk import trees
-from unskew.disk.trees import check_lightgbm, check_xgboost, read_trees, tried_apart
 from unskew.errors import DataError, RunError
+from unskew.files import trees
+from unskew.files.trees import check_lightgbm, check_xgboost, read_trees, tried_apart
 from unskew.learning.scorer import digests
 from unskew.types import Log
 
@@ -133,7 +133,7 @@ def test_nodes_in_a_ring_are_refused() -> None:
 
 FUZZ = """
 import random, sys, numpy as np, lightgbm, xgboost
-from unskew.disk.trees import check_lightgbm, check_xgboost
+from unskew.files.trees import check_lightgbm, check_xgboost
 from unskew.errors import DataError
 random.seed(7)
 rows, counts = np.random.default_rng(0).random((5, 3)), [0, 0, 0]

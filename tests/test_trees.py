@@ -16,10 +16,6 @@ import numpy as np
 import pytest
 import torch
 
-from unskew.clicks.counts.batches import Batches
-from unskew.clicks.lists.inputs import Vectors
-from unskew.clicks.lists.synthetic import make_lists
-from unskew.clicks.simulate import PositionBias, simulate
 from unskew.errors import ConfigError, DataError, MissingExtra, RunError
 from unskew.learning.fitting import boosting as trees_fit
 from unskew.learning.fitting.boosting import Boosting, derivatives, positive
@@ -46,13 +42,17 @@ from unskew.learning.methods import (
 from unskew.learning.model import load
 from unskew.learning.rankers.beside import WithSide
 from unskew.learning.rankers.trees import TreeRanker, Trees, tree_rankers
+from unskew.logs.counts.batches import Batches
 from unskew.measuring import ndcg_metric
-from unskew.running.data import split
-from unskew.running.fitters import TreeFitter
-from unskew.running.learn import learn
-from unskew.running.run import prepare
-from unskew.running.settings import settings
+from unskew.simulation import PositionBias, simulate
+from unskew.simulation.synthetic import make_lists
+from unskew.tables.lists.inputs import Vectors
 from unskew.types import Array, Lists, Log
+from unskew.workflows.runs.data import split
+from unskew.workflows.runs.fitters import TreeFitter
+from unskew.workflows.runs.learn import learn
+from unskew.workflows.runs.run import prepare
+from unskew.workflows.runs.settings import settings
 
 torch.set_num_threads(1)
 

@@ -12,11 +12,11 @@ import pytest
 
 import unskew
 from unskew.errors import ConfigError
-from unskew.running.portrait import off, portrait
-from unskew.running.simulate import twin_to
-from unskew.running.twin import Twin, shuffled
-from unskew.running.twin_fitting import grades
 from unskew.types import Lists, Log
+from unskew.workflows.twins.portrait import off, portrait
+from unskew.workflows.twins.simulate import twin_to
+from unskew.workflows.twins.twin import Twin, shuffled
+from unskew.workflows.twins.twin_fitting import grades
 
 MODELS = ("pbm", "dbn")
 

@@ -13,12 +13,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import unskew
-from unskew.clicks.ingest.formats import READERS
-from unskew.clicks.ingest.formats.stage import Stage, Staged
-from unskew.clicks.ingest.formats.ubi_base import SAMPLE, OrdinalBase
-from unskew.clicks.ingest.formats.ubi_writer import write_ubi
-from unskew.clicks.ingest.options import IngestOptions
 from unskew.errors import DataError
+from unskew.logs.ingest.formats import READERS
+from unskew.logs.ingest.formats.stage import Stage, Staged
+from unskew.logs.ingest.formats.ubi_base import SAMPLE, OrdinalBase
+from unskew.logs.ingest.formats.ubi_writer import write_ubi
+from unskew.tables.reading.options import IngestOptions
 
 Rows = list[dict[str, Any]]
 NOON = datetime(2025, 5, 1, 12, tzinfo=UTC)

@@ -14,10 +14,10 @@ import pytest
 from typer.testing import CliRunner
 
 import unskew
-from unskew.clicks.engine.engine import Engine, connect
-from unskew.clicks.split import find_boundaries, split_by_time
-from unskew.clicks.visits import add_visits, find_visits
 from unskew.errors import ConfigError, DataError
+from unskew.logs.split import find_boundaries, split_by_time
+from unskew.logs.visits import add_visits, find_visits
+from unskew.tables.engine.engine import Engine, connect
 from unskew.terminal.main import app
 
 START = datetime(2024, 3, 30, 23, 0, tzinfo=UTC)
@@ -159,7 +159,7 @@ def test_split_by_time(engine: Engine, unit: str, validation: float, test: float
 
 def test_boundaries_are_those_of_a_sort(monkeypatch: pytest.MonkeyPatch) -> None:
     """Through several histograms, for every rank, also where most units begin in one second."""
-    monkeypatch.setattr("unskew.clicks.split.BUCKETS", 3)
+    monkeypatch.setattr("unskew.logs.split.BUCKETS", 3)
     rng = np.random.default_rng(0)
     seconds_begun = np.concatenate([rng.integers(0, 500, 12), np.full(9, 77)])
     ordered = sorted(seconds_begun.tolist())

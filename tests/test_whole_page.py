@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from unskew.clicks.lists.synthetic import make_lists
-from unskew.clicks.log import read_log, write_log
-from unskew.clicks.simulate import Shown, WholePage, simulate
-from unskew.clicks.simulate.page import COLUMNS, random_page
 from unskew.errors import DataError
+from unskew.logs.log import read_log, write_log
+from unskew.simulation import Shown, WholePage, simulate
+from unskew.simulation.behaviours.page import COLUMNS, random_page
+from unskew.simulation.synthetic import make_lists
 from unskew.types import Array, Lists, Log
 
 ALONE = {"by_feature": 0.0, "by_relevance": 0.0, "by_rank": 0.0, "tall": 0.0, "grows": 0.0}

@@ -16,11 +16,11 @@ import pytest
 import torch
 
 import unskew
-from unskew.clicks.simulate import Behaviour, ClickMatrix, PositionBias
-from unskew.clicks.simulate.logger import FeatureLogger, Logger, OracleLogger, RandomLogger, logging_scores
 from unskew.learning.methods import METHODS
 from unskew.learning.rankers import MLP
 from unskew.measuring import ndcg_metric
+from unskew.simulation import Behaviour, ClickMatrix, PositionBias
+from unskew.simulation.logger import FeatureLogger, Logger, OracleLogger, RandomLogger, logging_scores
 from unskew.types import Array, Lists
 
 torch.set_num_threads(1)

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import unskew
-from unskew.clicks.counts.reduction import Facts
 from unskew.errors import DataError
 from unskew.learning.methods import DLA, PAL, Labeled, Naive
-from unskew.running.data import held_pages
-from unskew.running.worth import check_worth, compares
+from unskew.logs.counts.reduction import Facts
 from unskew.types import Array, Log
+from unskew.workflows.runs.data import held_pages
+from unskew.workflows.runs.worth import check_worth, compares
 
 QUICK = {"ranker": "linear", "steps": 2}
 

@@ -15,11 +15,11 @@ import torch
 from scipy.stats import rankdata
 
 from unskew import Log, Model
-from unskew.clicks.counts.batches import Batches
-from unskew.clicks.counts.reduction import reduce_log
-from unskew.clicks.lists.inputs import Vectors
 from unskew.learning.losses import list_log_softmax
+from unskew.logs.counts.batches import Batches
+from unskew.logs.counts.reduction import reduce_log
 from unskew.measuring import ndcg_metric
+from unskew.tables.lists.inputs import Vectors
 from unskew.types import Array
 
 

@@ -10,10 +10,10 @@ import altair as alt
 import numpy as np
 
 from unskew.learning.methods import LEARNERS
-from unskew.reporting.colours import TRUTH as TRUE_LINE
-from unskew.reporting.figures import line_legend, palette
-from unskew.reporting.marking import Value, with_best
-from unskew.reporting.page import Figure, Page, Section, Table, markdown, write_page
+from unskew.pages.colours import TRUTH as TRUE_LINE
+from unskew.pages.figures import line_legend, palette
+from unskew.pages.marking import Value, with_best
+from unskew.pages.page import Figure, Page, Section, Table, markdown, write_page
 from unskew.studies.terms import method_term
 
 TRUTH = "all pages, shuffled"

@@ -6,10 +6,10 @@ import re
 
 from markdown_parts import first, table
 
-from unskew.clicks.ingest.options import RULES
-from unskew.clicks.lists import scaling
-from unskew.clicks.schema import OURS, REQUIRED
 from unskew.measuring.ranking import METRICS
+from unskew.tables.lists import scaling
+from unskew.tables.reading.options import RULES
+from unskew.tables.schema import OURS, REQUIRED
 
 
 def tables_page() -> str:

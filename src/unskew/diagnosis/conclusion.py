@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-from unskew.checking import listed
 from unskew.diagnosis.advice import swaps_of
 from unskew.diagnosis.identify import LEAST_CLICKS, Identifiability
 from unskew.diagnosis.verdict import State, Verdict
+from unskew.settings import listed
 
 HOLDS: Mapping[bool | None, str] = {True: "", False: "do not", None: "are not told"}
 """What is said of methods whose assumptions hold, do not, or are not told."""

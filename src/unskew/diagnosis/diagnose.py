@@ -8,9 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from unskew import __version__
-from unskew.clicks.engine.engine import Engine
-from unskew.clicks.naming import Columns
-from unskew.clicks.schema import REQUIRED
+from unskew.diagnosis.click_models import fit_and_compare, read_pages
 from unskew.diagnosis.conclusion import Conclusion, conclude
 from unskew.diagnosis.curves import Curves, curves
 from unskew.diagnosis.factors import FactorEffects, factors
@@ -19,7 +17,6 @@ from unskew.diagnosis.identify import Identifiability, identify
 from unskew.diagnosis.interventions import Interventions, interventions
 from unskew.diagnosis.labels import read_labels
 from unskew.diagnosis.matrix import RateMatrix, click_matrix
-from unskew.diagnosis.models import fit_and_compare, read_pages
 from unskew.diagnosis.ordering import RankByFeatures, rank_by_features, with_features
 from unskew.diagnosis.propensities import RankPropensities, propensities
 from unskew.diagnosis.tables import LogTables, open_tables
@@ -27,6 +24,9 @@ from unskew.diagnosis.together import CoClicks, together
 from unskew.diagnosis.trust import TrustFit, trust
 from unskew.diagnosis.verdict import Verdict, verdicts
 from unskew.errors import ConfigError
+from unskew.tables.engine.engine import Engine
+from unskew.tables.naming import Columns
+from unskew.tables.schema import REQUIRED
 from unskew.types import Lists, Log
 
 TAKEN = (*REQUIRED, "shuffled", "impressions", "clicks", "results", "bucket", "first_position", "first_click")

@@ -22,8 +22,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from scipy.special import stdtr
 
-from unskew.clicks.engine.engine import Engine, connect
-from unskew.clicks.naming import Columns
 from unskew.diagnosis import harvesting as by
 from unskew.diagnosis.evidence import RANKS, shuffled_evidence, swap_evidence
 from unskew.diagnosis.interventions import LEAST, FittedCurve, fit
@@ -39,6 +37,8 @@ from unskew.diagnosis.mixes import (
 )
 from unskew.diagnosis.tables import BUCKETS, LogTables, bucket_of, open_tables
 from unskew.errors import ConfigError
+from unskew.tables.engine.engine import Engine, connect
+from unskew.tables.naming import Columns
 from unskew.types import Array, Log
 
 if TYPE_CHECKING:

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from unskew.clicks.frames import arrow_table, is_frame
 from unskew.errors import ConfigError, DataError
+from unskew.tables.frames import arrow_table, is_frame
 from unskew.types import Array, Lists
 
 if TYPE_CHECKING:
     from ibis.expr.types import Table
 
-    from unskew.clicks.engine.engine import Engine
+    from unskew.tables.engine.engine import Engine
 
 
 @dataclass(frozen=True)

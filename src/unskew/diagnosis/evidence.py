@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unskew.clicks.ingest.functions import bit_or
 from unskew.diagnosis.tables import BUCKETS, LogTables, bucket_of
+from unskew.tables.engine.functions import bit_or
 from unskew.types import Array
 
 if TYPE_CHECKING:

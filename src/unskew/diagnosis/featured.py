@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unskew.clicks.joining import encode, find_rows
-from unskew.clicks.lists.encoding import fit_encoding
-from unskew.clicks.naming import Columns
-from unskew.clicks.tables import featured, lists_for, pairs_of
 from unskew.errors import DataError
+from unskew.logs.memory import featured, lists_for, pairs_of
+from unskew.tables.features.encoding import fit_encoding
+from unskew.tables.joining import encode, find_rows
+from unskew.tables.naming import Columns
 from unskew.types import Array, Lists, Log
 
 if TYPE_CHECKING:

@@ -12,14 +12,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from unskew.checking import require_columns
-from unskew.clicks.frames import arrow_table
-from unskew.clicks.joining import encodable
-from unskew.clicks.lists.feature_table import is_table
-from unskew.clicks.lists.letor import read_letor
-from unskew.clicks.naming import Columns
-from unskew.clicks.tables import named_in
 from unskew.errors import DataError
+from unskew.logs.memory import named_in
+from unskew.settings import require_columns
+from unskew.tables.features.feature_table import is_table
+from unskew.tables.frames import arrow_table
+from unskew.tables.joining import encodable
+from unskew.tables.lists.letor import read_letor
+from unskew.tables.naming import Columns
 from unskew.types import Lists
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.special import chdtrc
 
-from unskew.clicks.joining import encode
+from unskew.tables.joining import encode
 from unskew.types import Array
 
 if TYPE_CHECKING:

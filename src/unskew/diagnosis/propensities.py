@@ -16,8 +16,8 @@ import numpy as np
 
 from unskew.diagnosis.interventions import METHODS, ExaminationCurve, FittedCurve, Interventions, measure
 from unskew.diagnosis.tables import LogTables
-from unskew.disk import complete_file
 from unskew.errors import DataError
+from unskew.files import complete_file
 from unskew.types import Array
 
 NAME = "propensities"

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from unskew.clicks.engine.engine import Engine
 from unskew.errors import ConfigError
+from unskew.tables.engine.engine import Engine
 
 if TYPE_CHECKING:
     from ibis.expr.types import Table

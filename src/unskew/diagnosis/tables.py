@@ -20,16 +20,16 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from unskew.checking import require_columns
-from unskew.clicks.engine.engine import Engine, connect
-from unskew.clicks.engine.impressions import read_impressions, under_our_names
-from unskew.clicks.frames import arrow_table, is_frame
-from unskew.clicks.ingest.tables import storable
-from unskew.clicks.log import log_tables
-from unskew.clicks.naming import Columns, told_by_their_names
-from unskew.clicks.schema import REQUIRED
 from unskew.diagnosis.segments import choose_segments
 from unskew.errors import DataError
+from unskew.logs.impressions import read_impressions, under_our_names
+from unskew.logs.ingest.tables import storable
+from unskew.logs.log import log_tables
+from unskew.settings import require_columns
+from unskew.tables.engine.engine import Engine, connect
+from unskew.tables.frames import arrow_table, is_frame
+from unskew.tables.naming import Columns, told_by_their_names
+from unskew.tables.schema import REQUIRED
 from unskew.types import Log
 
 if TYPE_CHECKING:

@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unskew.clicks.joining import encode
 from unskew.diagnosis.pairs import FEW_QUERIES
 from unskew.diagnosis.tables import TURNS
 from unskew.diagnosis.trust import GROUPS, jackknife
+from unskew.tables.joining import encode
 from unskew.types import Array
 
 if TYPE_CHECKING:

@@ -24,11 +24,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unskew.clicks.tracking.estimators import Tallies
-from unskew.clicks.tracking.trust import RandomSlots
 from unskew.diagnosis.pairs import SwapPairs, read_pairs
 from unskew.diagnosis.slopes import SlopeSpread, slope_spread
 from unskew.errors import DataError
+from unskew.tracking.estimators import Tallies
+from unskew.tracking.trust import RandomSlots
 from unskew.types import Array
 
 if TYPE_CHECKING:

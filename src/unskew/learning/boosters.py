@@ -12,8 +12,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from unskew.disk.trees import check_lightgbm, check_xgboost, read_trees, tried_apart
 from unskew.errors import DataError, optional
+from unskew.files.trees import check_lightgbm, check_xgboost, read_trees, tried_apart
 from unskew.types import Array
 
 Package = Literal["lightgbm", "xgboost"]

@@ -19,9 +19,9 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from unskew.clicks.presentation import NO_COLUMNS, Presentation
 from unskew.learning.bias import at_rank
 from unskew.learning.curves import POSITION
+from unskew.logs.presentation import NO_COLUMNS, Presentation
 from unskew.types import ClickBatch
 
 PAGE_NUMBER = "page_number"

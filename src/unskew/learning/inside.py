@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unskew.clicks.lists.encoding import Encoding
-from unskew.clicks.lists.fields import NumberField
 from unskew.learning.scorer import Scorer, TreeScorer
+from unskew.tables.features.encoding import Encoding
+from unskew.tables.features.fields import NumberField
 from unskew.types import Array
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from unskew.clicks.counts.reduction import Reduction
+from unskew.logs.counts.reduction import Reduction
 from unskew.types import ClickBatch
 
 Normalization = Literal["pooled", "list", "pages"]

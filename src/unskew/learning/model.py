@@ -14,10 +14,6 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from unskew.checking import table_of
-from unskew.clicks.lists.inputs import Tokens, Vectors, as_tensor
-from unskew.clicks.lists.scaling import Scaler
-from unskew.clicks.presentation import Presentation
 from unskew.errors import ConfigError
 from unskew.learning import onnx_file, onnx_graph
 from unskew.learning.curves import Curve
@@ -32,6 +28,10 @@ from unskew.learning.rankers.text.settings import TextRanker
 from unskew.learning.rankers.trees import TreeRanker, tree_rankers
 from unskew.learning.raw_trees import Forest
 from unskew.learning.scorer import LINEAR, Card, Scorer, below, load_scorer, readable, unchanged
+from unskew.logs.presentation import Presentation
+from unskew.settings import table_of
+from unskew.tables.lists.inputs import Tokens, Vectors, as_tensor
+from unskew.tables.lists.scaling import Scaler
 from unskew.types import Array, Lists
 
 

@@ -23,8 +23,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from unskew.disk import complete_file
 from unskew.errors import RunError, optional
+from unskew.files import complete_file
 from unskew.learning.onnx_file import INPUT, Graph, check_file
 from unskew.learning.rankers.apart import ClickNetworks, DoublyRobustTower
 from unskew.learning.rankers.beside import WithSide

@@ -22,8 +22,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from unskew.disk import complete_file
 from unskew.errors import RunError
+from unskew.files import complete_file
 from unskew.learning.onnx_file import FLOAT, INT, LARGEST, Graph, Shape, check_file
 from unskew.learning.onnx_graph import add_module, check_equal, numbers, run_graph, told_of
 from unskew.learning.rankers.text.encoder import TextEncoder

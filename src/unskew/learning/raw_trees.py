@@ -25,10 +25,10 @@ from typing import Any
 
 import numpy as np
 
-from unskew.clicks.lists.encoding import Encoding
-from unskew.clicks.lists.fields import CategoryField, NumberField
-from unskew.clicks.lists.scaling import Scaler
 from unskew.errors import ConfigError
+from unskew.tables.features.encoding import Encoding
+from unskew.tables.features.fields import CategoryField, NumberField
+from unskew.tables.lists.scaling import Scaler
 from unskew.types import Array
 
 ALWAYS = 1e300

@@ -17,7 +17,7 @@ place: no page says anything of it.
 
 Differences from the papers: there the loss is clipped and r is set, or falls with the number of clicks; here s is
 learned unclipped, and then the clicks of held-out pages choose r among `REACHES`: 1, unless the lower end of an
-interval of the gain lies above 0 (`unskew.running.safety`). The ratio is clipped on both sides whatever a
+interval of the gain lies above 0 (`unskew.workflows.runs.safety`). The ratio is clipped on both sides whatever a
 document's evidence. The papers know the logging ranker; we learn it, so m is as good as features can tell it, and
 a run says how good.
 

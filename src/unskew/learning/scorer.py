@@ -22,13 +22,13 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load, save_file
 
-from unskew.clicks.lists.encoding import Encoding
-from unskew.clicks.lists.scaling import Scaler
-from unskew.disk import Ours, complete_file, complete_folder, digest_of, read_json, restore, write_json
 from unskew.errors import ConfigError, DataError, RunError
+from unskew.files import Ours, complete_file, complete_folder, digest_of, read_json, restore, write_json
 from unskew.learning.boosters import TREE_FORMATS, Package, TreeFormat
 from unskew.learning.curves import Curve
 from unskew.learning.raw_trees import Forest, RawTrees, raw_trees
+from unskew.tables.features.encoding import Encoding
+from unskew.tables.lists.scaling import Scaler
 from unskew.types import Array, Lists, ListTexts
 
 FORMAT = 2
@@ -63,7 +63,7 @@ class Card:
     def read(cls, folder: Path) -> Card:
         """The card of a model that was saved."""
         if not (restore(folder) / "model.json").exists():
-            from unskew.clicks.recognizing import not_a_run
+            from unskew.tables.reading.recognizing import not_a_run
 
             raise not_a_run(folder)
         with readable(folder):
@@ -209,8 +209,8 @@ class Scorer(ABC):
 
     def _table(self, documents: object) -> tuple[Lists, Array] | None:
         """A table as lists, and the row of each document; None where it is no table."""
-        from unskew.clicks.frames import is_frame  # with all that reads tables, which serving does without
-        from unskew.clicks.lists.by_name import table_lists
+        from unskew.tables.features.by_name import table_lists
+        from unskew.tables.frames import is_frame  # with all that reads tables, which serving does without
 
         return table_lists(documents, self.card.encoding or Encoding()) if is_frame(documents) else None
 

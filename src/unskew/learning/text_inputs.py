@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from unskew.disk import read_json, write_json
 from unskew.errors import DataError, optional
+from unskew.files import read_json, write_json
 from unskew.types import Array
 
 TOKENIZER, READING = "tokenizer.json", "reading.json"

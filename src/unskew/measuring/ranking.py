@@ -28,9 +28,9 @@ from typing import Literal, TypedDict, Unpack, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
-from unskew.checking import known
 from unskew.errors import ConfigError, DataError
 from unskew.measuring.ranked import RankedLists, rank_lists
+from unskew.settings import known
 from unskew.types import Array
 
 Empty = Literal["skip", "zero", "one"]

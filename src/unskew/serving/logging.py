@@ -30,8 +30,8 @@ from typing import Self
 
 import numpy as np
 
-from unskew.disk import told_of_disks
 from unskew.errors import ConfigError, DataError
+from unskew.files import told_of_disks
 from unskew.serving.explore.policy import Decision
 from unskew.types import Array
 

@@ -31,10 +31,10 @@ from typing import Annotated, ClassVar
 import numpy as np
 from pydantic import Field
 
-from unskew.checking import Config
 from unskew.errors import ConfigError
-from unskew.measuring.interleaving import page_wins, team_draft
+from unskew.measuring.experiments.interleaving import page_wins, team_draft
 from unskew.serving.visitors import Visitors
+from unskew.settings import Config
 from unskew.types import Array
 
 SPAN = 50.0

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from unskew.checking import Config
+from unskew.settings import Config
 
 if TYPE_CHECKING:
     from unskew.serving.explore import Policy

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Self, TypedDict, Unpack
 
 from pydantic import Field, model_validator
 
-from unskew.checking import Config, checked, did_you_mean, read_toml
 from unskew.errors import ConfigError, StoreError, optional
 from unskew.serving.scoring.reloading import Models
 from unskew.serving.settings import ExploreSettings, Limits, ServeSettings
+from unskew.settings import Config, checked, did_you_mean, read_toml
 
 if TYPE_CHECKING:
     from fastapi import FastAPI

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from unskew.clicks.simulate.behaviour import Behaviour, Shown
 from unskew.errors import DataError
+from unskew.simulation.behaviours.behaviour import Behaviour, Shown
 from unskew.types import Array, Lists
 
 

@@ -25,15 +25,15 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from unskew.clicks.frames import arrow_table, is_frame
-from unskew.clicks.lists.features import read_features
 from unskew.errors import UnskewError
 from unskew.learning.methods import Learner
 from unskew.learning.rankers import Ranker as RankerConfig
 from unskew.measuring import measure_ranking
-from unskew.running.learn import learn
 from unskew.sklearn.shown import ShownRows, shown_log
+from unskew.tables.features.features import read_features
+from unskew.tables.frames import arrow_table, is_frame
 from unskew.types import Array, Columns, Lists
+from unskew.workflows.runs.learn import learn
 
 FEW_QUERIES = 10
 """Fewer queries are all learned from; otherwise clicks of a tenth of them choose the weights."""

@@ -16,25 +16,25 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from unskew.clicks.lists.synthetic import make_lists
-from unskew.clicks.simulate import PositionBias, SvmLogger, simulate
-from unskew.disk import Ours, complete_folder, write_json
+from unskew.files import Ours, complete_folder, write_json
 from unskew.learning.fitting.training import Training
 from unskew.learning.methods import DLA, IPW, Labeled, MethodConfig, Naive
 from unskew.learning.rankers import MLP
 from unskew.learning.scorer import Scorer
 from unskew.measuring import Interval, bootstrap_mean, gap_closed, ndcg_metric
-from unskew.reporting.console import curve_lines, training_bar
-from unskew.reporting.figures import dots_figure, examination_figure, palette
-from unskew.reporting.marking import Value, with_best
-from unskew.reporting.origins import GENERATED, simulated_on
-from unskew.reporting.page import PAGE_FILES, Figure, Page, Section, Table, write_page
-from unskew.reporting.words import command_line
-from unskew.running.folder import RUN
-from unskew.running.learn import learn
+from unskew.pages.console import curve_lines, training_bar
+from unskew.pages.figures import dots_figure, examination_figure, palette
+from unskew.pages.marking import Value, with_best
+from unskew.pages.origins import GENERATED, simulated_on
+from unskew.pages.page import PAGE_FILES, Figure, Page, Section, Table, write_page
+from unskew.pages.words import command_line
+from unskew.simulation import PositionBias, SvmLogger, simulate
+from unskew.simulation.synthetic import make_lists
 from unskew.studies.demo_serving import REQUEST, write_request
 from unskew.studies.terms import FROM_CLICKS, LOGGING, method_term
 from unskew.types import Array, Lists, Log
+from unskew.workflows.runs.folder import RUN
+from unskew.workflows.runs.learn import learn
 
 DEMO_ARMS: dict[str, MethodConfig] = {
     "naive": Naive(),

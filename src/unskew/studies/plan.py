@@ -16,17 +16,17 @@ from typing import Any
 
 import numpy as np
 
-from unskew.clicks.naming import Columns
 from unskew.errors import ConfigError, DataError
 from unskew.measuring import ndcg_metric
 from unskew.measuring.counterfactual import ClickEvidence, LoggedPages
 from unskew.measuring.counterfactual.examination import examination_of
-from unskew.measuring.sequential import reach
-from unskew.running.learn import learn
-from unskew.running.proof import prove
-from unskew.running.simulate import shown_scores
-from unskew.running.twin import Twin, truth_table, twin
+from unskew.measuring.experiments.sequential import reach
+from unskew.tables.naming import Columns
 from unskew.types import Array, Lists, Log
+from unskew.workflows.proofs.proof import prove
+from unskew.workflows.runs.learn import learn
+from unskew.workflows.twins.simulate import shown_scores
+from unskew.workflows.twins.twin import Twin, truth_table, twin
 
 SHARES = (0.0, 0.01, 0.05)
 METHODS = ("naive", "dla")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from unskew.learning.explaining import paper, says
 from unskew.learning.methods import LEARNERS
-from unskew.reporting.page import Term
+from unskew.pages.page import Term
 
 FROM_CLICKS = "those that learn from clicks"
 LOGGING = Term("logging", "The ranker whose pages were shown and clicked; it does not learn from the clicks.")

@@ -54,7 +54,7 @@ def behaviours(
     as_json: Json = False,
 ) -> None:
     """List the behaviours that `simulate` knows; with a name, its settings."""
-    from unskew.clicks.simulate import BEHAVIOURS
+    from unskew.simulation import BEHAVIOURS
     from unskew.terminal.describing import described_all
 
     _show(described_all(BEHAVIOURS), name, as_json)
@@ -62,7 +62,7 @@ def behaviours(
 
 def scalings(as_json: Json = False) -> None:
     """List the ways to scale features, and what a value v becomes."""
-    from unskew.clicks.lists import scaling
+    from unskew.tables.lists import scaling
 
     told = re.findall(r"^\| `(\w+)` +\| (.+?) +\|$", scaling.__doc__ or "", re.MULTILINE)
     if as_json:
@@ -87,7 +87,7 @@ def doctor(as_json: Json = False) -> None:
 
 def _show(all_of_them: list[Described], name: str | None, as_json: bool) -> None:
     """All of them, or one with its settings."""
-    from unskew.checking import known
+    from unskew.settings import known
 
     if name is not None:
         known("name", name, [each["name"] for each in all_of_them])

@@ -33,10 +33,10 @@ def click_models(
 ) -> None:
     """Fit click models to a log alone, say which explains held-out clicks best, and judge documents by it."""
     given = passed(locals(), "as_json", "model")
-    from unskew.reporting.click_models import click_models_page
-    from unskew.reporting.origins import log_origin
-    from unskew.reporting.page import write_page
-    from unskew.running.click_models import JUDGE, JUDGMENTS, compare_click_models
+    from unskew.pages.click_models import click_models_page
+    from unskew.pages.origins import log_origin
+    from unskew.pages.page import write_page
+    from unskew.workflows.inspections.click_models import JUDGE, JUDGMENTS, compare_click_models
 
     found = compare_click_models(models=model, **given).to_dict()
     page = click_models_page(found, log_origin(impressions), typed())

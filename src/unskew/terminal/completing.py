@@ -16,12 +16,12 @@ Names = Callable[[str], list[str]]
 TABLES = {
     "methods": ("learning/methods/__init__.py", ("METHODS", "PACKAGES")),
     "rankers": ("learning/rankers/__init__.py", ("RANKERS",)),
-    "scalings": ("clicks/lists/scaling.py", ("SCALINGS",)),
-    "behaviours": ("clicks/simulate/__init__.py", ("BEHAVIOURS",)),
-    "loggers": ("clicks/simulate/logger.py", ("LOGGERS",)),
+    "scalings": ("tables/lists/scaling.py", ("SCALINGS",)),
+    "behaviours": ("simulation/__init__.py", ("BEHAVIOURS",)),
+    "loggers": ("simulation/logger.py", ("LOGGERS",)),
     "click_models": ("diagnosis/models/names.py", ("CLICK_MODELS",)),
     "exports": ("serving/export/__init__.py", ("TARGETS",)),
-    "formats": ("clicks/ingest/formats/__init__.py", ("READERS",)),
+    "formats": ("logs/ingest/formats/__init__.py", ("READERS",)),
 }
 """Where each table of names stands."""
 

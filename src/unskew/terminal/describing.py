@@ -66,7 +66,7 @@ class Described(TypedDict):
 def described(config: type[BaseModel], name: str | None = None) -> Described:
     """What the config class is for, and its settings.
 
-    >>> from unskew.checking import Config
+    >>> from unskew.settings import Config
     >>> class Walk(Config):
     ...     "Go somewhere."
     ...     steps: int = 3
@@ -92,13 +92,13 @@ def settings_of(config: type[BaseModel]) -> list[Setting]:
 
 def catalogue() -> dict[str, list[Described]]:
     """All that can be set, by what it is: methods, rankers, behaviours, run files and the like."""
-    from unskew.clicks.ingest.options import IngestOptions
-    from unskew.clicks.simulate import BEHAVIOURS, LOGGERS, Simulation, Traffic
     from unskew.learning.fitting.training import Training
     from unskew.learning.methods import LEARNERS
     from unskew.learning.rankers import RANKERS
-    from unskew.running.settings import RunFile
+    from unskew.simulation import BEHAVIOURS, LOGGERS, Simulation, Traffic
     from unskew.studies.compare.config import CompareFile
+    from unskew.tables.reading.options import IngestOptions
+    from unskew.workflows.runs.settings import RunFile
 
     return {
         "methods": described_all(LEARNERS),

@@ -52,7 +52,7 @@ def diagnose(
 ) -> None:
     """Say which biases a log has, whether they can be removed and what to do next; the log alone is enough."""
     given = passed(locals(), "as_json", "segment", "impressions", "no_serp")
-    from unskew.running.diagnosis import brief, diagnose
+    from unskew.workflows.inspections.diagnosis import brief, diagnose
 
     file = None if as_json == "-" else as_json
     found = diagnose(impressions, segments=segment or (), serp=not no_serp, json=file, command=typed(), **given)
@@ -94,10 +94,10 @@ def causes(
 ) -> None:
     """Find what on a result page causes clicks besides relevance: rank, media, height, whatever the log says."""
     given = passed(locals(), "as_json", "factor")
-    from unskew.reporting.causes import causes_page
-    from unskew.reporting.origins import log_origin
-    from unskew.reporting.page import write_page
-    from unskew.running.causes import causes
+    from unskew.pages.causes import causes_page
+    from unskew.pages.origins import log_origin
+    from unskew.pages.page import write_page
+    from unskew.workflows.inspections.causes import causes
 
     graph = causes(factors=factor, **given)
     page = causes_page(graph, log_origin(impressions), typed())
@@ -120,8 +120,8 @@ def report(
     as_json: Json = False,
 ) -> None:
     """Join runs, comparisons and diagnoses into one page that opens offline."""
-    from unskew.reporting.joining import page_dict
-    from unskew.running.report import report
+    from unskew.pages.joining import page_dict
+    from unskew.workflows.inspections.report import report
 
     page = report(places, out=out, title=title, command=typed(), force=force)
     tell(f"Open {out}.")

@@ -22,7 +22,7 @@ from typing import Any, TypedDict
 from packaging.requirements import Requirement
 
 from unskew import __version__
-from unskew.checking import read_toml
+from unskew.settings import read_toml
 
 EXTRAS = {
     "trees": "rankers and methods of boosted trees, and the examination model",
@@ -204,7 +204,7 @@ def _torch() -> dict[str, Any]:
 def _duckdb() -> dict[str, Any]:
     """Whether the engine answers."""
     try:
-        from unskew.clicks.engine.engine import connect
+        from unskew.tables.engine.engine import connect
 
         with connect("duckdb"):
             return {"ok": True}
@@ -213,14 +213,14 @@ def _duckdb() -> dict[str, Any]:
 
 
 def _cache() -> Path:
-    from unskew.clicks.lists.store import cache_root
+    from unskew.tables.lists.store import cache_root
 
     return cache_root()
 
 
 def _folder(path: Path) -> dict[str, Any]:
     """Whether a folder can be written to, and how much fits."""
-    from unskew.clicks.lists.store import unwritable
+    from unskew.tables.lists.store import unwritable
 
     error = unwritable(path)
     free = None if error else shutil.disk_usage(path).free

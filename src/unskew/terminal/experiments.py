@@ -48,11 +48,11 @@ def experiment(
 ) -> None:
     """Judge an A/B test or an interleaved log: difference, intervals one may look at every day, sample sizes."""
     given = passed(locals(), "as_json", "share", "out", "force")
-    from unskew.disk import refuse_existing, write_text
-    from unskew.reporting.experiment import experiment_page
-    from unskew.reporting.origins import log_origin
-    from unskew.reporting.web import html
-    from unskew.running.experiment import experiment
+    from unskew.files import refuse_existing, write_text
+    from unskew.pages.experiment import experiment_page
+    from unskew.pages.origins import log_origin
+    from unskew.pages.web import html
+    from unskew.workflows.proofs.experiment import experiment
 
     if out is not None:
         refuse_existing(out, force=force)

@@ -76,7 +76,7 @@ def simulate(
 ) -> None:
     """Show labelled lists to simulated people and log what they click; or simulate a twin of a log."""
     given = passed(locals(), "as_json")
-    from unskew.running.simulate import simulate_to, twin_to
+    from unskew.workflows.twins.simulate import simulate_to, twin_to
 
     if like is not None:
         show_facts(twin_to(command=typed(), **of_a_twin(given)), as_json)
@@ -116,7 +116,7 @@ def split(
 ) -> None:
     """Find visits in a log and split it by time, no visit in two parts."""
     given = passed(locals(), "as_json")
-    from unskew.clicks.split import split
+    from unskew.logs.split import split
 
     found = split(**given)
     show_facts(found, as_json)
@@ -142,7 +142,7 @@ def counts(
 ) -> None:
     """Reduce a log, exactly, to how often each slot of each ranking was shown and clicked."""
     given = passed(locals(), "as_json")
-    from unskew.clicks.counts.counting import counts
+    from unskew.logs.counts.counting import counts
 
     show_facts(counts(**given), as_json)
 
@@ -194,8 +194,8 @@ def ingest(
 ) -> None:
     """Read a click log into impressions: checked, cleaned, and written whole or not at all."""
     given = passed(locals(), "as_json", "page_columns")
-    from unskew.clicks.ingest.logs import ingest
-    from unskew.reporting.summaries import ingest_page
+    from unskew.logs.ingest.logs import ingest
+    from unskew.pages.summaries import ingest_page
 
     given["page_columns"] = [name.strip() for name in page_columns.split(",") if name.strip()]
     made = ingest(**given)

@@ -14,7 +14,7 @@ from unskew.terminal.flags import Column, DocIds, Force, Json, Seed, Tracked, pa
 from unskew.terminal.printing import show_facts, tell
 
 if TYPE_CHECKING:
-    from unskew.running.importance import Importances
+    from unskew.workflows.inspections.importance import Importances
 
 
 def importance(
@@ -39,7 +39,7 @@ def importance(
 ) -> None:
     """Say what a run looks at, by feature: gains of trees, weights, and what clicks of a log say."""
     given = passed(locals(), "as_json", "csv")
-    from unskew.running.importance import importance
+    from unskew.workflows.inspections.importance import importance
 
     found = importance(**given)
     if csv is not None:

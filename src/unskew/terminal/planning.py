@@ -38,9 +38,9 @@ def plan(
 ) -> None:
     """Say how many shuffled pages, which method and how long, by trying them on a twin of the log."""
     given = passed(locals(), "as_json", "out", "force", "shares", "pages", "method")
-    from unskew.disk import refuse_existing, write_text
-    from unskew.reporting.plan import plan_page
-    from unskew.reporting.web import html
+    from unskew.files import refuse_existing, write_text
+    from unskew.pages.plan import plan_page
+    from unskew.pages.web import html
     from unskew.studies.plan import plan
 
     if out is not None:

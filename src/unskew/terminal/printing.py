@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from unskew.reporting.page import Page
+    from unskew.pages.page import Page
 
 EVERY = 10.0
 """Seconds between two lines that say that a command is still at work, where no terminal shows a running one."""
@@ -57,7 +57,7 @@ def typed() -> str:
 
 def show(page: Page) -> None:
     """A page in letters."""
-    from unskew.reporting.console import print_page
+    from unskew.pages.console import print_page
 
     print_page(page, results())
 

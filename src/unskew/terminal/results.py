@@ -31,7 +31,7 @@ def predict(
 ) -> None:
     """Score and rank the documents of queries with a run."""
     given = passed(locals(), "as_json")
-    from unskew.running.predict import predict
+    from unskew.workflows.inspections.predict import predict
 
     if as_json and out == "-":
         print(json.dumps(predict(**given | {"out": None}).to_pylist(), indent=2))
@@ -59,7 +59,7 @@ def propensity(
 ) -> None:
     """Say how likely each rank is looked at, by a run or from a log, and what a click there weighs."""
     given = passed(locals(), "as_json", "csv")
-    from unskew.running.propensity import propensity
+    from unskew.workflows.inspections.propensity import propensity
 
     found = propensity(**given)
     if csv == "-":

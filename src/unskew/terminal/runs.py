@@ -75,11 +75,11 @@ def learn(
     as_json: Json = False,
 ) -> None:
     """Learn a ranker from a log, or as a run file says; an interrupted run goes on where it stopped."""
-    from unskew.reporting.console import training_bar
-    from unskew.reporting.summaries import run_page
-    from unskew.running.asking import ask, parse_setting
-    from unskew.running.learn import learn_file
-    from unskew.running.parts import logs_of
+    from unskew.pages.console import training_bar
+    from unskew.pages.summaries import run_page
+    from unskew.workflows.inputs.asking import ask, parse_setting
+    from unskew.workflows.inputs.parts import logs_of
+    from unskew.workflows.runs.learn import learn_file
 
     asking = ask(
         source,
@@ -170,8 +170,8 @@ def measure(
 ) -> None:
     """Say whether a ranking is better than what was shown, or than another: by clicks, by labels, or by both."""
     given = passed(locals(), "as_json")
-    from unskew.reporting.summaries import measure_page
-    from unskew.running.measure import measure
+    from unskew.pages.summaries import measure_page
+    from unskew.workflows.proofs.measure import measure
 
     found = measure(command=typed(), **given)
     if out is not None:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from unskew.checking import listed
 from unskew.errors import ConfigError
+from unskew.settings import listed
 from unskew.terminal.completing import one_of
 from unskew.terminal.flags import Json, Quiet, Seed
 from unskew.terminal.printing import tell, warn

@@ -56,8 +56,8 @@ def ship(
 ) -> None:
     """Say whether a ranking may replace what was shown, and who is seen more and less. Exits 0, 4 or 5."""
     given = passed(locals(), "as_json", "run", "log", "propensities")
-    from unskew.reporting.ship import ship_page
-    from unskew.running.ship import ship
+    from unskew.pages.ship import ship_page
+    from unskew.workflows.proofs.ship import ship
 
     found = ship(run, log, examination=propensities, command=typed(), **given)
     if out is not None:
@@ -82,8 +82,8 @@ def drift(
 ) -> None:
     """Compare two logs: what changed, and whether propensities of the old one still hold. Exits 0, 4 or 5."""
     given = passed(locals(), "as_json", "segment", "old", "new")
-    from unskew.reporting.drift import drift_page
-    from unskew.running.drift import drift
+    from unskew.pages.drift import drift_page
+    from unskew.workflows.inspections.drift import drift
 
     found = drift(old, new, segments=segment, command=typed(), **given)
     if out is not None:

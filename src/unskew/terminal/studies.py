@@ -14,8 +14,8 @@ from unskew.terminal.flags import Force, Jobs, Json, OutFolder, Quiet, Seed, pas
 from unskew.terminal.printing import messages, show, show_json, tell
 
 if TYPE_CHECKING:
-    from unskew.reporting.console import Tell
-    from unskew.reporting.page import Page
+    from unskew.pages.console import Tell
+    from unskew.pages.page import Page
 
 
 def demo(
@@ -136,7 +136,7 @@ Done = tuple["Page", Path, str, Mapping[str, object]]
 
 def _study(run: Callable[[Tell | None], Done], *, force: bool, quiet: bool, as_json: bool) -> None:
     """Run a study with a bar over its cells, and show its page; it fails where a cell did."""
-    from unskew.reporting.console import grid_bar
+    from unskew.pages.console import grid_bar
 
     try:
         with grid_bar(messages(quiet=quiet)) as told:

@@ -51,7 +51,7 @@ def traffic(
 ) -> None:
     """Simulate a search engine: months of pages, frequent and rare queries, display and dwell times."""
     given = passed(locals(), "as_json")
-    from unskew.running.simulate import traffic_to
+    from unskew.workflows.twins.simulate import traffic_to
 
     show_facts(traffic_to(**given), as_json)
 
@@ -71,7 +71,7 @@ def impute(
 ) -> None:
     """Write what a run says of documents as relevance: the imputation of `unskew judge`."""
     given = passed(locals(), "as_json")
-    from unskew.running.impute import impute
+    from unskew.workflows.inspections.impute import impute
 
     show_facts(impute(**given), as_json)
 
@@ -93,10 +93,10 @@ def examination(
 ) -> None:
     """Learn from display times whether a result was looked at."""
     given = passed(locals(), "as_json")
-    from unskew.clicks.tracking.examining import examination
-    from unskew.reporting.examination import examination_page
-    from unskew.reporting.origins import log_origin
-    from unskew.reporting.page import write_page
+    from unskew.pages.examination import examination_page
+    from unskew.pages.origins import log_origin
+    from unskew.pages.page import write_page
+    from unskew.tracking.examining import examination
 
     found = examination(**given)
     page = examination_page(found, log_origin(impressions), typed())
@@ -126,7 +126,7 @@ def track(
 ) -> None:
     """Count clicks per query and document over the last day, week and month; every page once."""
     given = passed(locals(), "as_json")
-    from unskew.clicks.tracking.track import track
+    from unskew.tracking.track import track
 
     show_facts(track(**given), as_json)
 
@@ -163,6 +163,6 @@ def judge(
 ) -> None:
     """Estimate relevance per query and document from tracked clicks, as judgments with standard errors."""
     given = passed(locals(), "as_json")
-    from unskew.clicks.tracking.judgments import judge
+    from unskew.tracking.judgments import judge
 
     show_facts(judge(**given), as_json)

@@ -25,11 +25,11 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from unskew.checking import Config
 from unskew.diagnosis.causal.graph import CLICK, CausalGraph, Edge, closes_circle, tier
 from unskew.diagnosis.causal.independence import TieredTests, TooSlow, drawing_from, library
 from unskew.diagnosis.causal.variables import FEWEST, Variables, variables_of
 from unskew.errors import ConfigError
+from unskew.settings import Config
 from unskew.types import Array
 
 Edges = Annotated[tuple[Annotated[tuple[str, str], Field(strict=False)], ...], Field(strict=False)]

@@ -23,9 +23,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from unskew.clicks.ordinal import order_scores
-from unskew.clicks.presentation import Kind, Presentation
 from unskew.diagnosis.causal.graph import POSITION
+from unskew.logs.presentation import Kind, Presentation
+from unskew.tables.ordinal import order_scores
 
 WIDTH = 4
 """E, what each variable goes in as."""

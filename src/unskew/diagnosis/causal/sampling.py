@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unskew.checking import require_columns
-from unskew.clicks.engine.engine import Engine
-from unskew.clicks.schema import REQUIRED, check_values, to_array, whole_numbers
-from unskew.clicks.tallies import as_arrow
 from unskew.errors import DataError
+from unskew.settings import require_columns
+from unskew.tables.engine.engine import Engine
+from unskew.tables.schema import REQUIRED, check_values, to_array, whole_numbers
+from unskew.tables.tallies import as_arrow
 from unskew.types import Array, Log
 
 if TYPE_CHECKING:

@@ -20,11 +20,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from unskew.clicks.ordinal import order_scores
-from unskew.clicks.presentation import kind_of
-from unskew.clicks.tallies import Tally, as_arrow, tally_columns
 from unskew.diagnosis.causal.graph import CLICK, in_tiers
 from unskew.errors import DataError
+from unskew.logs.presentation import kind_of
+from unskew.tables.ordinal import order_scores
+from unskew.tables.tallies import Tally, as_arrow, tally_columns
 from unskew.types import Array
 
 CATEGORIES = 20

@@ -34,8 +34,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from unskew.clicks.counts.batches import Batches
-from unskew.clicks.lists.inputs import Vectors
 from unskew.errors import DataError
 from unskew.learning.boosters import package
 from unskew.learning.fitting.loop import Draws, Trainer
@@ -45,6 +43,8 @@ from unskew.learning.methods.contract import MethodModule
 from unskew.learning.rankers.beside import WithSide, penalty_of
 from unskew.learning.rankers.contract import by_rate
 from unskew.learning.rankers.trees import Trees, tree_rankers
+from unskew.logs.counts.batches import Batches
+from unskew.tables.lists.inputs import Vectors
 from unskew.types import Array, ClickBatch
 
 _CELLS = 4_000_000  # numbers in the largest tensor of a chunk

@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from unskew.disk import complete_file
+from unskew.files import complete_file
 
 FILE = "checkpoint.safetensors"
 

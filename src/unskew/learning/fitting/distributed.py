@@ -25,14 +25,14 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from unskew.clicks.counts.batches import Batches
-from unskew.clicks.lists.inputs import Vectors
 from unskew.learning.fitting.loop import Draws, Trainer
 from unskew.learning.fitting.processes import world
 from unskew.learning.fitting.runtime import deferred_interrupt, seed_draws
 from unskew.learning.fitting.training import Training
 from unskew.learning.methods.contract import MethodModule
 from unskew.learning.rankers.beside import penalty_of
+from unskew.logs.counts.batches import Batches
+from unskew.tables.lists.inputs import Vectors
 from unskew.types import ClickBatch
 
 # ---- parts of a step ----

@@ -22,8 +22,8 @@ import torch
 from pydantic import Field
 from torch import nn
 
-from unskew.checking import Config
 from unskew.learning.methods.contract import LearnFrom
+from unskew.settings import Config
 
 FIRST = 250
 """Steps of the first round."""

@@ -9,12 +9,12 @@ from typing import Any, ClassVar, Literal, Self
 import torch
 from torch import Tensor, nn
 
-from unskew.checking import Config
-from unskew.clicks.counts.candidates import by_query
-from unskew.clicks.counts.reduction import Counts, Facts, Reduction, reduce_log
-from unskew.clicks.presentation import NO_COLUMNS, Presentation
 from unskew.learning.bias import Measured
 from unskew.learning.curves import EXAMINATION, Curve
+from unskew.logs.counts.candidates import by_query
+from unskew.logs.counts.reduction import Counts, Facts, Reduction, reduce_log
+from unskew.logs.presentation import NO_COLUMNS, Presentation
+from unskew.settings import Config
 from unskew.types import Array, ClickBatch, Log
 
 Choice = Literal["labels", "clicks", "nothing"]

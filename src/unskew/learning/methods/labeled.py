@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from unskew.clicks.counts.reduction import Counts, Reduction, label_table
-from unskew.clicks.presentation import NO_COLUMNS, Presentation
 from unskew.learning.methods.naive import NaiveMethod
 from unskew.learning.methods.skeletons import LossConfig
+from unskew.logs.counts.reduction import Counts, Reduction, label_table
+from unskew.logs.presentation import NO_COLUMNS, Presentation
 from unskew.types import Log
 
 

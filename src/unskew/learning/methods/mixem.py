@@ -21,11 +21,11 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
-from unskew.clicks.counts.reduction import Reduction
 from unskew.learning.curves import ODDS
 from unskew.learning.methods.biased import BiasConfig, LogitBias
 from unskew.learning.methods.contract import Context
 from unskew.learning.methods.skeletons import LevelConfig, Levelled
+from unskew.logs.counts.reduction import Reduction
 from unskew.types import ClickBatch
 
 

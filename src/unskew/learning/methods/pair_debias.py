@@ -26,11 +26,11 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from unskew.clicks.counts.reduction import Reduction
 from unskew.learning.bias import at_rank, sums_at
 from unskew.learning.curves import Curve
 from unskew.learning.losses import lambda_gains, pair_counts, pair_losses
 from unskew.learning.methods.contract import Context, MethodConfig, MethodModule
+from unskew.logs.counts.reduction import Reduction
 from unskew.types import ClickBatch
 
 

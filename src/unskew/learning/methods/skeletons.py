@@ -9,9 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from unskew.clicks.counts.reduction import Reduction
 from unskew.learning.losses import LOSSES, LossName, log1mexp, page_count
 from unskew.learning.methods.contract import Context, MethodConfig, MethodModule
+from unskew.logs.counts.reduction import Reduction
 from unskew.types import ClickBatch
 
 

@@ -17,10 +17,10 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from unskew.clicks.tracking.features import FEATURES
 from unskew.errors import ConfigError
 from unskew.learning.rankers.contract import RankerConfig
 from unskew.learning.rankers.networks import MLP, network
+from unskew.tracking.features import FEATURES
 
 NOTHING = slice(0, 0)
 

@@ -8,7 +8,7 @@ from typing import Self
 
 from torch import nn
 
-from unskew.checking import Config
+from unskew.settings import Config
 
 
 class RankerConfig(Config):

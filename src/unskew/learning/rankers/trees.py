@@ -15,9 +15,9 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from unskew.checking import Config
 from unskew.learning.boosters import LightGBMFormat, package
 from unskew.learning.rankers.contract import RankerConfig
+from unskew.settings import Config
 
 
 class Growing(Config):

@@ -19,9 +19,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtr
 
-from unskew.checking import listed
 from unskew.measuring.counterfactual.evidence import Answer, ClickEvidence, GainEstimate
 from unskew.measuring.counterfactual.sums import interval_of, standard_error
+from unskew.settings import listed
 from unskew.types import Array
 
 SIDES: dict[int, Answer] = {1: "better", -1: "worse", 0: "cannot tell"}

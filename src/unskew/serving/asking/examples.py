@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from unskew.clicks.lists.fields import CategoryField, NumberField
 from unskew.learning.scorer import Scorer
+from unskew.tables.features.fields import CategoryField, NumberField
 
 DOCUMENTS = ("a", "b", "c", "d")
 

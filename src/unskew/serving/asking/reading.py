@@ -149,7 +149,7 @@ def _merged(features: Row | None, kept: Mapping[str, object] | None) -> Row:
 
 def tracked_in(scorer: Scorer) -> list[str]:
     """The tracked clicks that a model takes; all of them where its last features are such."""
-    from unskew.clicks.tracking.features import FEATURES
+    from unskew.tracking.features import FEATURES
 
     if scorer.names is not None:
         return sorted({*scorer.names} & {*FEATURES}, key=FEATURES.index)

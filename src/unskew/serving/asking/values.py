@@ -14,11 +14,11 @@ from operator import itemgetter
 
 import numpy as np
 
-from unskew.clicks.lists.encoding import refuse_absent
 from unskew.errors import DataError
 from unskew.learning.scorer import Scorer
 from unskew.serving.asking.requests import BadRequest
 from unskew.serving.asking.taking import LARGEST, AskedRanking, Grid, Written
+from unskew.tables.features.encoding import refuse_absent
 from unskew.types import Array, Columns
 
 NUMBERS = {float, int, bool, type(None)}

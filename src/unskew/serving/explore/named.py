@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from unskew.checking import checked, known
 from unskew.errors import ConfigError
 from unskew.serving.explore.plackett_luce import PlackettLuce
 from unskew.serving.explore.policy import Policy
@@ -14,6 +13,7 @@ from unskew.serving.explore.shuffle import BoundedShuffle
 from unskew.serving.explore.swaps import SwapRanks
 from unskew.serving.explore.team_draft import TeamDraft
 from unskew.serving.explore.top_one import TopOne
+from unskew.settings import checked, known
 
 POLICIES: dict[str, type[Policy]] = {
     "top_one": TopOne,

@@ -25,8 +25,8 @@ from typing import Annotated, ClassVar
 import numpy as np
 from pydantic import Field
 
-from unskew.checking import Config
 from unskew.errors import DataError
+from unskew.settings import Config
 from unskew.types import Array
 
 

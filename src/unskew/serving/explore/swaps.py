@@ -16,10 +16,10 @@ from typing import Annotated, ClassVar, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from unskew.checking import Config, checked
-from unskew.disk import read_json
 from unskew.errors import DataError
+from unskew.files import read_json
 from unskew.serving.explore.policy import DrawnPage, Policy, RankedRequest, unmoved
+from unskew.settings import Config, checked
 from unskew.types import Array
 
 Rank = Annotated[int, Field(ge=1)]

@@ -40,7 +40,9 @@ class TeamDraft(Policy):
 
     def draw(self, ranked: RankedRequest, rng: np.random.Generator) -> DrawnPage:
         """One draft."""
-        from unskew.measuring.interleaving import team_draft  # brings scipy, which other policies do without
+        from unskew.measuring.experiments.interleaving import (
+            team_draft,  # brings scipy, which other policies do without
+        )
 
         second, candidates = self._second(ranked), len(ranked.order)
         page = team_draft(range(candidates), second, length=ranked.depth, seed=rng)

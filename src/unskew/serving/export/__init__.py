@@ -20,18 +20,18 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from unskew.checking import known, no_such
-from unskew.clicks.opening import check_log
-from unskew.disk import complete_file, refuse_existing, write_json
 from unskew.errors import ConfigError, UnskewError
+from unskew.files import complete_file, refuse_existing, write_json
 from unskew.learning.scorer import Scorer, load_scorer
-from unskew.running.naming import names_for
-from unskew.running.predict import documents
-from unskew.running.propensity import propensity
-from unskew.running.run import Run
+from unskew.logs.opening import check_log
 from unskew.serving.export import engines, judgments, lightgbm, propensities
 from unskew.serving.export.options import ENGINES, JUDGED, ExportOptions
 from unskew.serving.export.plain import features_of
+from unskew.settings import known, no_such
+from unskew.workflows.inputs.naming import names_for
+from unskew.workflows.inspections.predict import documents
+from unskew.workflows.inspections.propensity import propensity
+from unskew.workflows.runs.run import Run
 
 Source = Run | Scorer | Path | str
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from unskew.disk import Ours, complete_folder, refuse_existing, write_json
 from unskew.errors import ConfigError
+from unskew.files import Ours, complete_folder, refuse_existing, write_json
 from unskew.learning.scorer import Scorer
 from unskew.serving.export import lightgbm, opensearch, solr, vespa
 from unskew.serving.export.distilling import distill

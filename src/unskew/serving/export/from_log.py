@@ -17,9 +17,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from unskew.clicks.opening import columns_of, open_table
 from unskew.errors import DataError
-from unskew.running.propensity import propensity
+from unskew.logs.opening import columns_of, open_table
+from unskew.workflows.inspections.propensity import propensity
 
 READERS = 2.0
 """K."""

@@ -32,11 +32,11 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
-from unskew.checking import known, require_columns
-from unskew.disk import complete_file, refuse_existing, write_json
 from unskew.errors import DataError
+from unskew.files import complete_file, refuse_existing, write_json
 from unskew.serving.export.from_log import judged_log
 from unskew.serving.export.options import ExportOptions
+from unskew.settings import known, require_columns
 
 GRADES = 4
 """As Quepid has them by default: 0 to 3."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from unskew.disk import complete_file, refuse_existing, write_json
+from unskew.files import complete_file, refuse_existing, write_json
 from unskew.learning.scorer import Scorer
 
 GIVEN = {"missing": "NaN", "true and false": "1 and 0", "dates and times": "days since 1970-01-01 UTC"}

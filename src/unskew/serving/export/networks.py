@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unskew.clicks.lists.scaling import Scaler
 from unskew.errors import ConfigError
 from unskew.learning.scorer import Scorer
+from unskew.tables.lists.scaling import Scaler
 from unskew.types import Array
 
 if TYPE_CHECKING:

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from unskew.clicks.lists.scaling import Scaler
-from unskew.disk import read_json, write_json
 from unskew.errors import ConfigError
+from unskew.files import read_json, write_json
 from unskew.learning.onnx_file import INPUT, Graph
 from unskew.learning.onnx_graph import add_module
 from unskew.learning.scorer import Scorer, digests, load_scorer
 from unskew.serving.export.networks import scored_network
+from unskew.tables.lists.scaling import Scaler
 
 FLOAT, DOUBLE = 1, 11
 """Types of numbers, as ONNX counts them."""

@@ -26,12 +26,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from unskew.clicks.lists.encoding import Encoding
-from unskew.clicks.lists.fields import CategoryField, NumberField
-from unskew.clicks.lists.scaling import Scaler
 from unskew.errors import ConfigError
 from unskew.learning.raw_trees import MONOTONE, WHY_NOT, Column, Forest, text_names, tree_fields
 from unskew.learning.scorer import Scorer, TreeScorer
+from unskew.tables.features.encoding import Encoding
+from unskew.tables.features.fields import CategoryField, NumberField
+from unskew.tables.lists.scaling import Scaler
 
 LARGEST = float(np.finfo(np.float32).max)
 _OTHER = re.compile(r"[^A-Za-z0-9_]")

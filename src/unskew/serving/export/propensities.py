@@ -26,12 +26,12 @@ from typing import Any
 
 import numpy as np
 
-from unskew.clicks.opening import open_table
-from unskew.disk import complete_file, refuse_existing
 from unskew.errors import DataError
-from unskew.running.propensity import PropensityTable, propensity
+from unskew.files import complete_file, refuse_existing
+from unskew.logs.opening import open_table
 from unskew.serving.export.options import ExportOptions
 from unskew.types import Array
+from unskew.workflows.inspections.propensity import PropensityTable, propensity
 
 BESIDE = ("init", "base_margin", "weight", "position", "query", "group", "propensities.csv")
 

@@ -26,7 +26,6 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from unskew import __version__
-from unskew.checking import known
 from unskew.errors import UnskewError
 from unskew.serving.answering import Answering, Known
 from unskew.serving.asking.requests import (
@@ -53,6 +52,7 @@ from unskew.serving.http.watching import Metrics, log_event
 from unskew.serving.scoring.reloading import Models
 from unskew.serving.settings import Limits, ServeSettings
 from unskew.serving.showing import Noted, Showing
+from unskew.settings import known
 
 PATHS = (
     "/",

@@ -18,8 +18,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from unskew.disk import scratch_folder
 from unskew.errors import optional
+from unskew.files import scratch_folder
 from unskew.serving.logging import recover
 from unskew.serving.starting import ServePlan, build_app
 

@@ -19,9 +19,8 @@ from pathlib import Path
 
 import numpy as np
 
-from unskew.clicks.lists.scaling import Scaler
-from unskew.disk import digest_of
 from unskew.errors import ConfigError, DataError, RunError
+from unskew.files import digest_of
 from unskew.learning.boosters import TREE_FORMATS
 from unskew.learning.onnx_file import INPUT
 from unskew.learning.scorer import MODEL, Card, Scorer, below, read_numbers, readable, unchanged
@@ -31,6 +30,7 @@ from unskew.serving.scoring.method_scores import Outputs, method_score, scorer_o
 from unskew.serving.scoring.networks import TEXT, Network
 from unskew.serving.scoring.reasons import reasons_of
 from unskew.serving.scoring.texts import TextReader
+from unskew.tables.lists.scaling import Scaler
 from unskew.types import Array, Lists
 
 GRAPH = "model.onnx"

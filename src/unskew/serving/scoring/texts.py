@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from unskew.disk import read_json
 from unskew.errors import DataError
+from unskew.files import read_json
 from unskew.learning.onnx_file import available
 from unskew.learning.text_inputs import INPUTS, READING, TextInputs
 from unskew.serving.scoring.graphs import Run, open_graph

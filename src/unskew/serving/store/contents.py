@@ -17,19 +17,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from unskew.clicks.engine.engine import connect
-from unskew.clicks.engine.parquet import parquet_files
-from unskew.clicks.lists.assembling import assemble
-from unskew.clicks.lists.column_kinds import Notes
-from unskew.clicks.lists.table_parts import FeatureTable, alike
-from unskew.clicks.lists.tables import open_tables
-from unskew.clicks.schema import refuse_missing
-from unskew.clicks.tracking.features import FEATURES, click_features
-from unskew.clicks.tracking.store import TrackingStore, open_tracking
-from unskew.disk import scratch_folder
 from unskew.errors import DataError
+from unskew.files import scratch_folder
 from unskew.serving.store.layout import StoreHead, item_key, query_key, rows_of
 from unskew.serving.store.store import Rows
+from unskew.tables.engine.engine import connect
+from unskew.tables.engine.parquet import parquet_files
+from unskew.tables.features.assembling import assemble
+from unskew.tables.features.column_kinds import Notes
+from unskew.tables.features.table_parts import FeatureTable, alike
+from unskew.tables.features.tables import open_tables
+from unskew.tables.schema import refuse_missing
+from unskew.tracking.features import FEATURES, click_features
+from unskew.tracking.store import TrackingStore, open_tracking
 from unskew.types import Array
 
 BLOCK = 4096

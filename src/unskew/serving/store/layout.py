@@ -95,7 +95,7 @@ class StoredPairs:
     """Tracked click features of a query and the documents that were asked for, in that order."""
 
     names: tuple[str, ...]
-    """Of the features, as `unskew.clicks.tracking.features.FEATURES`."""
+    """Of the features, as `unskew.tracking.features.FEATURES`."""
     values: Array
     """[n, D] float32; zeros for a document that the windows do not have."""
     known: Array

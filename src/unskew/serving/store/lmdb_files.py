@@ -18,11 +18,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from unskew.checking import Config, checked
-from unskew.disk import locked, read_json, remove, write_json
 from unskew.errors import ConfigError, DataError, RunError, StoreError, optional, printable
+from unskew.files import locked, read_json, remove, write_json
 from unskew.serving.store.layout import HEAD, StoreHead
 from unskew.serving.store.store import Rows, StoredPart
+from unskew.settings import Config, checked
 
 MANIFEST, ENDING = "features.json", ".lmdb"
 FIRST_SIZE = 2**24

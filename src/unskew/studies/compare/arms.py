@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from unskew.checking import checked, table_of
 from unskew.errors import ConfigError
 from unskew.learning.fitting.training import Training
 from unskew.learning.methods import LEARNERS, METHODS, Learner, PackageConfig
 from unskew.learning.rankers import RANKERS, Ranker
+from unskew.settings import checked, table_of
 
 REFERENCES = ("naive", "labeled", "random", "logging")
 """Arms that every comparison has; the first is what methods are tested against."""

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from unskew import __version__
-from unskew.clicks.simulate import Logger, ScoresLogger, Simulation, SvmLogger
 from unskew.measuring import cmip_metric, measure_ranking
+from unskew.simulation import Logger, ScoresLogger, Simulation, SvmLogger
 from unskew.studies.compare.arms import Point
 from unskew.studies.compare.config import Asked, CompareData
 from unskew.studies.compare.data import ListParts, read_data

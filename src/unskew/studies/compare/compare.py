@@ -23,12 +23,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from unskew.disk import Ours, complete_folder, is_free, locked, publish, refuse_existing, remove, write_text
 from unskew.errors import ConfigError
-from unskew.reporting.console import Tell
-from unskew.reporting.origins import clicks_of, simulated_on
-from unskew.reporting.page import PAGE_FILES
-from unskew.reporting.words import command_line
+from unskew.files import Ours, complete_folder, is_free, locked, publish, refuse_existing, remove, write_text
+from unskew.pages.console import Tell
+from unskew.pages.origins import clicks_of, simulated_on
+from unskew.pages.page import PAGE_FILES
+from unskew.pages.words import command_line
 from unskew.studies.compare.cell import Cell, forget, has_logging_scores, make_cell
 from unskew.studies.compare.config import Asked, asked_for, read_compare_file
 from unskew.studies.compare.data import ListParts, lists_words, read_data

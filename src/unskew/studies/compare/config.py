@@ -41,14 +41,14 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from unskew.checking import Config, Table, checked, known, read_toml, table_of
-from unskew.clicks.lists.datasets import PRESETS
-from unskew.clicks.lists.scaling import SCALINGS
-from unskew.clicks.simulate import BEHAVIOURS, LOGGERS, Behaviour, Logger, LogOptions, Simulation
 from unskew.errors import ConfigError
 from unskew.learning.rankers import RANKERS
-from unskew.running.settings import Paths
+from unskew.settings import Config, Table, checked, known, read_toml, table_of
+from unskew.simulation import BEHAVIOURS, LOGGERS, Behaviour, Logger, LogOptions, Simulation
 from unskew.studies.compare.arms import Arm, Shared, label_of, read_arms
+from unskew.tables.lists.datasets import PRESETS
+from unskew.tables.lists.scaling import SCALINGS
+from unskew.workflows.runs.settings import Paths
 
 Seed = Annotated[int, Field(ge=0)]
 

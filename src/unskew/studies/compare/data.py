@@ -10,16 +10,16 @@ from typing import cast
 
 import numpy as np
 
-from unskew.checking import listed
-from unskew.clicks.lists.presets import read_preset
-from unskew.clicks.lists.scaling import fit_scaler
 from unskew.errors import DataError
-from unskew.reporting.origins import GENERATED, real
-from unskew.running.folder import fingerprint
-from unskew.running.lists import read_lists
-from unskew.running.simulate import synthetic_parts
+from unskew.pages.origins import GENERATED, real
+from unskew.settings import listed
 from unskew.studies.compare.config import CompareData
+from unskew.tables.lists.presets import read_preset
+from unskew.tables.lists.scaling import fit_scaler
 from unskew.types import Lists
+from unskew.workflows.inputs.lists import read_lists
+from unskew.workflows.runs.folder import fingerprint
+from unskew.workflows.twins.simulate import synthetic_parts
 
 
 @dataclass(frozen=True)

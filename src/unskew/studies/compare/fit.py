@@ -12,14 +12,14 @@ import numpy as np
 from unskew.learning.model import Model
 from unskew.learning.scorer import Scorer
 from unskew.measuring import ndcg_metric, page_ndcg_metric, rank_weights
-from unskew.running.choosing import click_likelihood, click_ndcg
-from unskew.running.data import LogData, held_queries
-from unskew.running.measure_lists import finite
-from unskew.running.run import run
-from unskew.running.settings import Settings
 from unskew.studies.compare.arms import Point
 from unskew.studies.compare.data import ListParts
 from unskew.types import Array, Lists, Log
+from unskew.workflows.proofs.measure_lists import finite
+from unskew.workflows.runs.choosing import click_likelihood, click_ndcg
+from unskew.workflows.runs.data import LogData, held_queries
+from unskew.workflows.runs.run import run
+from unskew.workflows.runs.settings import Settings
 
 Fitted = tuple[dict[str, Any], Array]
 """Validation numbers, and scores of the test lists."""

@@ -18,8 +18,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from unskew import __version__
-from unskew.disk import complete_file, read_json, write_json
 from unskew.errors import DataError, UnskewError
+from unskew.files import complete_file, read_json, write_json
 from unskew.studies.compare.arms import Point
 from unskew.types import Array
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from unskew.reporting.page import Section, Table
+from unskew.pages.page import Section, Table
 from unskew.studies.compare.table import Comparison
 
 HOW = (

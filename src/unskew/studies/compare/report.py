@@ -8,12 +8,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from unskew.checking import listed
-from unskew.disk import complete_file
-from unskew.reporting.figures import dots_figure
-from unskew.reporting.marking import Value, with_best
-from unskew.reporting.numbers import around
-from unskew.reporting.page import Figure, Page, Section, Table, Term, write_page
+from unskew.files import complete_file
+from unskew.pages.figures import dots_figure
+from unskew.pages.marking import Value, with_best
+from unskew.pages.numbers import around
+from unskew.pages.page import Figure, Page, Section, Table, Term, write_page
+from unskew.settings import listed
 from unskew.studies.compare.arms import REFERENCES, Point
 from unskew.studies.compare.cell import MEASURED
 from unskew.studies.compare.left import left_section

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from math import isnan
 
 from unskew.measuring import PairedTest, SeedSummary, crossed_t_test, holm
-from unskew.reporting.numbers import metric_title, p_value, spread
+from unskew.pages.numbers import metric_title, p_value, spread
 from unskew.studies.compare.arms import REFERENCES
 from unskew.studies.compare.cell import MEASURED
 from unskew.types import Array

@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 
 from unskew.errors import RunError
-from unskew.reporting.console import Tell
+from unskew.pages.console import Tell
 from unskew.studies.compare.keeping import Task, read_cell, run_cell
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import isnan, nan
 
-from unskew.checking import listed
 from unskew.measuring import gap_closed
-from unskew.reporting.numbers import p_value
+from unskew.pages.numbers import p_value
+from unskew.settings import listed
 from unskew.studies.compare.rows import Row
 
 

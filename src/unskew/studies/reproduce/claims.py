@@ -9,7 +9,7 @@ from math import isnan, nan
 import numpy as np
 
 from unskew.measuring import PairedTest, crossed_t_test, holm
-from unskew.reporting.numbers import p_value
+from unskew.pages.numbers import p_value
 from unskew.studies.compare.rows import Row
 from unskew.studies.reproduce.recipe import Claim
 from unskew.types import Array

@@ -10,13 +10,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from unskew.checking import checked, known
-from unskew.clicks.lists.datasets import PRESETS, find_files
-from unskew.clicks.lists.sources import read_blocks
-from unskew.disk import WRITERS, complete_file
 from unskew.errors import DataError
+from unskew.files import WRITERS, complete_file
+from unskew.settings import checked, known
 from unskew.studies.compare.config import SyntheticLists
 from unskew.studies.reproduce.recipe import sources
+from unskew.tables.lists.datasets import PRESETS, find_files
+from unskew.tables.lists.sources import read_blocks
 
 NAMES = ("yahoo", "istella", "mq2008", "mslr", "generated")
 """What a recipe can run on."""

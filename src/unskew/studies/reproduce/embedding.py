@@ -15,7 +15,6 @@ import numpy as np
 import torch
 
 from unskew import __version__
-from unskew.checking import checked, table_of
 from unskew.learning.fitting.training import Training
 from unskew.learning.methods.base_vectors import base_vector, moments, principal_direction
 from unskew.learning.methods.vectorization import Vectorization, VectorizationMethod
@@ -23,11 +22,10 @@ from unskew.learning.model import Model, load_model
 from unskew.learning.rankers import RANKERS
 from unskew.learning.scorer import Card
 from unskew.measuring import mean_over_seeds, ndcg_metric
-from unskew.reporting.marking import Value, with_best
-from unskew.reporting.numbers import around, spread
-from unskew.reporting.page import Figure, Section, Table
-from unskew.running.folder import status
-from unskew.running.learn import learn
+from unskew.pages.marking import Value, with_best
+from unskew.pages.numbers import around, spread
+from unskew.pages.page import Figure, Section, Table
+from unskew.settings import checked, table_of
 from unskew.studies.compare.config import Asked
 from unskew.studies.compare.data import ListParts, read_data
 from unskew.studies.compare.keeping import dumped, hash_of
@@ -40,6 +38,8 @@ from unskew.studies.reproduce.recipe import Claim, Recipe
 from unskew.studies.reproduce.trying import How, Tried
 from unskew.studies.terms import method_term
 from unskew.types import Array, Lists
+from unskew.workflows.runs.folder import status
+from unskew.workflows.runs.learn import learn
 
 BASE = "base vector"
 PRINCIPAL = "principal direction"

@@ -7,8 +7,8 @@ from typing import Any
 
 import altair as alt
 
-from unskew.reporting.colours import COOL, INK, WARM, Colour, ordered
-from unskew.reporting.figures import WIDTH, line_legend, palette, said, scale_around
+from unskew.pages.colours import COOL, INK, WARM, Colour, ordered
+from unskew.pages.figures import WIDTH, line_legend, palette, said, scale_around
 
 
 def sweep_figure(title: str, rows: Sequence[Mapping[str, Any]], x_title: str, metric: str) -> Any:

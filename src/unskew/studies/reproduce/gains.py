@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from unskew.measuring import PairedTest, SeedSummary, mean_over_seeds, paired_t_test
-from unskew.reporting.marking import Value, with_best
-from unskew.reporting.numbers import metric_title
-from unskew.reporting.page import Section, Table
+from unskew.pages.marking import Value, with_best
+from unskew.pages.numbers import metric_title
+from unskew.pages.page import Section, Table
 from unskew.studies.compare.report import SD_OVER_SEEDS
 from unskew.studies.compare.rows import marked
 from unskew.studies.reproduce.claims import CLAIM_COLUMNS, Judged, judge_values, tally

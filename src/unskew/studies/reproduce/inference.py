@@ -10,17 +10,17 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from unskew.clicks.lists.scaling import fit_scaler
 from unskew.learning.fitting.runtime import threads
 from unskew.learning.methods import Context, MethodConfig, Naive, Vectorization
 from unskew.learning.model import Model, build
 from unskew.learning.rankers import MLP
-from unskew.reporting.page import Section, Table, Term
+from unskew.pages.page import Section, Table, Term
 from unskew.studies.compare.data import read_data
 from unskew.studies.reproduce.data import DataSet
 from unskew.studies.reproduce.recipe import Inference, Recipe
 from unskew.studies.reproduce.trying import How, Tried
 from unskew.studies.terms import method_term
+from unskew.tables.lists.scaling import fit_scaler
 from unskew.types import Array, Lists
 
 TIMED = ("vectorization", "scalar")

@@ -16,17 +16,16 @@ from typing import Any
 import altair as alt
 import numpy as np
 
-from unskew.checking import listed
 from unskew.diagnosis.causal.graph import CausalGraph, graph_of
 from unskew.learning.fitting.loop import Fit
 from unskew.measuring import SeedSummary, mean_over_seeds
 from unskew.measuring.frequency import frequency_buckets, measure_by_frequency, new_positions
-from unskew.reporting.causes import sequence_figures
-from unskew.reporting.figures import WIDTH, line_legend, palette
-from unskew.reporting.marking import Value, with_best
-from unskew.reporting.numbers import metric_title, spread
-from unskew.reporting.page import Figure, Section, Table
-from unskew.running.learn import learn
+from unskew.pages.causes import sequence_figures
+from unskew.pages.figures import WIDTH, line_legend, palette
+from unskew.pages.marking import Value, with_best
+from unskew.pages.numbers import metric_title, spread
+from unskew.pages.page import Figure, Section, Table
+from unskew.settings import listed
 from unskew.studies.compare.arms import Point
 from unskew.studies.compare.data import read_data
 from unskew.studies.compare.report import SD_OVER_SEEDS
@@ -35,6 +34,7 @@ from unskew.studies.reproduce.data import DataSet
 from unskew.studies.reproduce.recipe import Recipe
 from unskew.studies.reproduce.trying import How, Tried, arm_terms
 from unskew.types import Array, Lists, Log
+from unskew.workflows.runs.learn import learn
 
 LABELS = "labels"
 """The order that labels give, beside those of the methods."""

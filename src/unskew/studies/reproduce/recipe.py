@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field
 
-from unskew.checking import Config, checked, known, read_toml
+from unskew.settings import Config, checked, known, read_toml
 
 Toml = dict[str, Any]
 """A table of a TOML file."""

@@ -24,13 +24,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from unskew import __version__
-from unskew.checking import listed
-from unskew.disk import Ours, complete_file, complete_folder, is_free, locked, refuse_existing, write_json
 from unskew.errors import ConfigError
-from unskew.reporting.console import Tell
-from unskew.reporting.origins import GENERATED, real, simulated_on
-from unskew.reporting.page import Page, Section, write_page
-from unskew.reporting.words import command_line
+from unskew.files import Ours, complete_file, complete_folder, is_free, locked, refuse_existing, write_json
+from unskew.pages.console import Tell
+from unskew.pages.origins import GENERATED, real, simulated_on
+from unskew.pages.page import Page, Section, write_page
+from unskew.pages.words import command_line
+from unskew.settings import listed
 from unskew.studies.compare.config import asked_for
 from unskew.studies.reproduce.claims import Judged, tally
 from unskew.studies.reproduce.data import DataSet, choose_sources, resized

@@ -18,16 +18,11 @@ from pathlib import Path
 
 import numpy as np
 
-from unskew.clicks.lists.tracked import with_tracked
-from unskew.clicks.log import write_log
-from unskew.clicks.simulate import Traffic, TrustBias
-from unskew.clicks.tracking.examining import examination
-from unskew.clicks.tracking.features import FEATURES
-from unskew.clicks.tracking.track import track
 from unskew.errors import ConfigError, RunError, UnskewError
+from unskew.logs.log import write_log
 from unskew.measuring import measure_ranking
-from unskew.reporting.page import Term
-from unskew.running.learn import learn
+from unskew.pages.page import Term
+from unskew.simulation import Traffic, TrustBias
 from unskew.studies.compare.arms import Point
 from unskew.studies.compare.config import Asked
 from unskew.studies.compare.data import read_data
@@ -35,7 +30,12 @@ from unskew.studies.reproduce.data import DataSet
 from unskew.studies.reproduce.gains import Measured, gain_section
 from unskew.studies.reproduce.recipe import Recipe, SearchEngine
 from unskew.studies.reproduce.trying import How, Tried, arm_terms
+from unskew.tracking.examining import examination
+from unskew.tracking.features import FEATURES
+from unskew.tracking.track import track
+from unskew.tracking.tracked import with_tracked
 from unskew.types import Array, Columns, Lists, Log
+from unskew.workflows.runs.learn import learn
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ from math import isnan
 from typing import Any
 
 from unskew.measuring import SeedSummary
-from unskew.reporting.figures import dots_figure
-from unskew.reporting.marking import Column, Value, with_best
-from unskew.reporting.numbers import around, metric_title, spread
-from unskew.reporting.page import Figure, Section, Table, Term
+from unskew.pages.figures import dots_figure
+from unskew.pages.marking import Column, Value, with_best
+from unskew.pages.numbers import around, metric_title, spread
+from unskew.pages.page import Figure, Section, Table, Term
 from unskew.studies.compare.arms import REFERENCES
 from unskew.studies.compare.compare import compare
 from unskew.studies.compare.report import SD_OVER_SEEDS, failures, terms_of

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from unskew.reporting.console import Tell
-from unskew.reporting.page import Section, Term
+from unskew.pages.console import Tell
+from unskew.pages.page import Section, Term
 from unskew.studies.compare.config import Asked, asked_for
 from unskew.studies.compare.report import arm_term
 from unskew.studies.reproduce.claims import Judged

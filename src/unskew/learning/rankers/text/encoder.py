@@ -21,9 +21,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from unskew.clicks.lists.inputs import Tokens
 from unskew.errors import ConfigError, DataError, MissingExtra
 from unskew.learning.rankers.text.settings import FOLDER, TextRanker
+from unskew.tables.lists.inputs import Tokens
 from unskew.types import Array, Lists
 
 BLOCK = 8192

@@ -18,9 +18,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from unskew.clicks.lists.inputs import Tokens
 from unskew.errors import ConfigError
 from unskew.learning.rankers.text.encoder import TextEncoder, transformers
+from unskew.tables.lists.inputs import Tokens
 
 CHOSEN = 0.15
 IGNORED = -100  # the label of tokens that were not chosen, as torch's cross-entropy has it

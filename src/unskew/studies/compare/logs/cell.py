@@ -15,15 +15,15 @@ import numpy as np
 from unskew import __version__
 from unskew.errors import RunError
 from unskew.measuring import measure_ranking
-from unskew.running.data import split
-from unskew.running.measure_lists import finite
-from unskew.running.run import Run, run
-from unskew.running.settings import Settings
 from unskew.studies.compare.arms import Point
 from unskew.studies.compare.config import Asked, CompareData
 from unskew.studies.compare.keeping import hash_of, learned_by
 from unskew.studies.compare.logs.parts import read_log
 from unskew.types import Array, Lists, Log
+from unskew.workflows.proofs.measure_lists import finite
+from unskew.workflows.runs.data import split
+from unskew.workflows.runs.run import Run, run
+from unskew.workflows.runs.settings import Settings
 
 
 @dataclass(frozen=True)

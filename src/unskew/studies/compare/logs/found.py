@@ -18,11 +18,11 @@ import numpy as np
 
 from unskew.measuring import SeedSummary, mean_over_seeds
 from unskew.measuring.counterfactual import ClickEvidence, GainEstimate, LoggedPages
-from unskew.running.contest import Contest, Contestant, held_against
 from unskew.studies.compare.keeping import Kept, settings_of
 from unskew.studies.compare.logs.cell import LogCell
 from unskew.studies.compare.logs.parts import RealLog
 from unskew.types import Array
+from unskew.workflows.runs.contest import Contest, Contestant, held_against
 
 NAIVE = "naive"
 RISK = 0.05

@@ -16,12 +16,12 @@ import numpy as np
 from unskew.errors import DataError
 from unskew.measuring.counterfactual import LoggedPages
 from unskew.measuring.counterfactual.pages import Clusters, usual_cluster
-from unskew.running.auto import FEW_QUERIES
-from unskew.running.files import RunFiles
-from unskew.running.folder import fingerprint
-from unskew.running.settings import DataFiles, settings
 from unskew.studies.compare.config import CompareData
 from unskew.types import Array, Lists, Log
+from unskew.workflows.inputs.files import RunFiles
+from unskew.workflows.runs.auto import FEW_QUERIES
+from unskew.workflows.runs.folder import fingerprint
+from unskew.workflows.runs.settings import DataFiles, settings
 
 SHARE = 5
 """One in so many queries goes into each part that is cut off."""

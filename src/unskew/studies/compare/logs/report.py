@@ -8,11 +8,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from unskew.disk import complete_file
+from unskew.files import complete_file
 from unskew.measuring.counterfactual import ClickEvidence
-from unskew.reporting.figures import dots_figure
-from unskew.reporting.numbers import spread
-from unskew.reporting.page import Figure, Page, Section, Table, Term, write_page
+from unskew.pages.figures import dots_figure
+from unskew.pages.numbers import spread
+from unskew.pages.page import Figure, Page, Section, Table, Term, write_page
 from unskew.studies.compare.logs.found import RISK, LogComparison, LogRow, leading, name_of
 from unskew.studies.compare.logs.verdict import gain
 from unskew.studies.compare.report import COMPARE_TITLE, arm_term, failures

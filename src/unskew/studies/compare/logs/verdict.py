@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from unskew.checking import listed
 from unskew.measuring.counterfactual import ClickEvidence
+from unskew.settings import listed
 from unskew.studies.compare.logs.found import NAIVE, LogRow, leading, name_of
 
 LITTLE = 0.01

@@ -1,0 +1,54 @@
+"""Click models of a log alone: how people read its pages, and what they find relevant.
+
+`fit` fits a click model, by its name or with settings. `fit_and_compare` fits several and compares them by the
+clicks of pages that they have not seen. `fit_with_features` fits PBM or UBM with attraction as a function of
+features, which holds for new documents. `save_model` writes a fitted one into a folder, `load_model` reads it.
+
+>>> import unskew
+>>> lists = unskew.make_lists(queries=20, seed=0)
+>>> log = unskew.simulate(lists, "position", pages=2000, seed=0)
+>>> model = unskew.click_models.fit(log, "pbm")
+>>> model.relevance().column_names[:4]
+['query_id', 'doc_id', 'relevance', 'standard_error']
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from unskew.diagnosis.click_models.browsing import PBM as PBM
+from unskew.diagnosis.click_models.browsing import UBM as UBM
+from unskew.diagnosis.click_models.chain_models import CCM as CCM
+from unskew.diagnosis.click_models.chain_models import DBN as DBN
+from unskew.diagnosis.click_models.chain_models import DCM as DCM
+from unskew.diagnosis.click_models.chain_models import SDBN as SDBN
+from unskew.diagnosis.click_models.chain_models import CascadeModel as CascadeModel
+from unskew.diagnosis.click_models.comparing import ClickModelComparison as ClickModelComparison
+from unskew.diagnosis.click_models.comparing import fit_and_compare as fit_and_compare
+from unskew.diagnosis.click_models.contract import ClickModel as ClickModel
+from unskew.diagnosis.click_models.em import Prior as Prior
+from unskew.diagnosis.click_models.features import FeatureClickModel as FeatureClickModel
+from unskew.diagnosis.click_models.features import fit_with_features as fit_with_features
+from unskew.diagnosis.click_models.fitted import FittedClickModel as FittedClickModel
+from unskew.diagnosis.click_models.fitted import fit_model
+from unskew.diagnosis.click_models.mixture import ModelMixture as ModelMixture
+from unskew.diagnosis.click_models.names import CLICK_MODELS as CLICK_MODELS
+from unskew.diagnosis.click_models.names import find_model
+from unskew.diagnosis.click_models.pages import AnyLog
+from unskew.diagnosis.click_models.pages import ClickPages as ClickPages
+from unskew.diagnosis.click_models.pages import read_pages as read_pages
+from unskew.diagnosis.click_models.rates import DCTR as DCTR
+from unskew.diagnosis.click_models.rates import RCM as RCM
+from unskew.diagnosis.click_models.rates import RCTR as RCTR
+from unskew.diagnosis.click_models.saving import load_model as load_model
+from unskew.diagnosis.click_models.saving import save_model as save_model
+
+
+def fit(log: AnyLog, model: ClickModel | str = "pbm", **options: Any) -> FittedClickModel:
+    """Fit a click model to a log in memory, an Arrow table of impressions, or Parquet files.
+
+    `model` is a name of `CLICK_MODELS`, names joined by +, or a model with settings: `UBM(ranks=20)`. `options` go
+    to the engine that reads files: engine, memory, threads.
+    """
+    name, chosen = find_model(model)
+    return fit_model(name, chosen, read_pages(log, **options))

@@ -1,0 +1,179 @@
+"""Clicked where examined and attractive, with examination by rank (PBM) or by rank and last click (UBM).
+
+PBM: M. Richardson, E. Dominowska and R. Ragno, "Predicting clicks", WWW 2007; N. Craswell et al., WSDM 2008.
+UBM: G. Dupret and B. Piwowarski, "A user browsing model to predict search engine click data from past
+observations", SIGIR 2008.
+
+    PBM  P(c_k) = θ_k a_qd                      UBM  P(c_k | last click at l) = θ_{k,l} a_qd,  l = 0 for none
+
+Each is fitted on counts: impressions n and clicks c of a pair under a condition (rank; rank and last click).
+Where there is no click the result was examined with probability q = θ(1 - a)/(1 - θa), so
+
+    successes, trials of θ:  c + (n - c)q, n           of a:  c, c + (n - c)q
+
+Differences from the papers: attraction is counted among what was examined, and not among all that was shown,
+which climbs to the same place in fewer rounds; both kinds of parameters have priors. Only products θa are seen:
+where the scale of θ lies is up to its start (the rank that is clicked most is always examined) and the priors.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+
+from unskew.diagnosis.click_models.contract import RANK_PRIOR, ClickModel, last_click, rank_index, rank_rates
+from unskew.diagnosis.click_models.em import Expected, Parameters, Prior
+from unskew.diagnosis.click_models.pages import ClickPages, added, grouped
+from unskew.types import Array
+
+
+@dataclass(frozen=True)
+class CellCounts:
+    """Impressions and clicks of pairs under conditions; C cells that occur."""
+
+    pair: Array
+    """[C] int64."""
+    condition: Array
+    """[C] int64."""
+    clicks: Array
+    """[C] float64."""
+    unclicked: Array
+    """[C] float64."""
+    pairs: int
+    conditions: int
+
+
+@dataclass(frozen=True)
+class CellIndex:
+    """The cell of every impression."""
+
+    pair: Array
+    """[C] int64, of each cell."""
+    condition: Array
+    """[C] int64, of each cell."""
+    cell: Array
+    """[S, K] int64; any where padded."""
+    where: Array
+    click: Array
+    pairs: int
+    conditions: int
+
+    def counts(self, weight: Array) -> CellCounts:
+        """Impressions and clicks of every cell."""
+        shown, clicks = (added(self.cell, some, weight, len(self.pair)) for some in (self.where, self.click))
+        return CellCounts(self.pair, self.condition, clicks, shown - clicks, self.pairs, self.conditions)
+
+
+class ExaminedModel(ClickModel):
+    """A model of examination under conditions that the page and the clicks above tell."""
+
+    examination: Prior = RANK_PRIOR
+    """Of the chance that a result is examined."""
+
+    def priors(self) -> dict[str, Prior]:
+        """As given."""
+        return {"attractiveness": self.attractiveness, "examination": self.examination}
+
+    @abstractmethod
+    def condition(self, pages: ClickPages) -> tuple[Array, int]:
+        """The condition of each result, [S, K], and how many there are."""
+
+    def prepared(self, pages: ClickPages) -> CellIndex:
+        """The pair and condition of every impression."""
+        condition, conditions = self.condition(pages)
+        occur, short = grouped(condition.ravel(), conditions)
+        codes, cell = grouped(np.maximum(pages.pair, 0).ravel() * len(occur) + short, pages.bound * len(occur))
+        pair, at = np.divmod(codes, len(occur))
+        cell = cell.reshape(pages.pair.shape)
+        return CellIndex(pair, occur[at], cell, pages.where, pages.click, pages.bound, conditions)
+
+    def expect(self, counts: CellCounts, parameters: Parameters) -> Expected:
+        """See the module."""
+        _, hidden, likelihood = self._shared(counts, parameters)
+        shown = counts.clicks + counts.unclicked
+        seen = counts.clicks + hidden
+
+        def by_pair(values: Array) -> Array:
+            return np.bincount(counts.pair, values, minlength=counts.pairs)
+
+        def by_condition(values: Array) -> Array:
+            return np.bincount(counts.condition, values, minlength=counts.conditions)
+
+        made = {
+            "attractiveness": (by_pair(counts.clicks), by_pair(seen)),
+            "examination": (by_condition(seen), by_condition(shown)),
+        }
+        return Expected(likelihood, made)
+
+    def _shared(self, counts: CellCounts, parameters: Parameters) -> tuple[Array, Array, float]:
+        """P(click), examinations without click that are expected, and the log-likelihood."""
+        a = parameters["attractiveness"][counts.pair]
+        theta = parameters["examination"][counts.condition]
+        p = theta * a
+        hidden = counts.unclicked * theta * (1 - a) / (1 - p)
+        return p, hidden, float(counts.clicks @ np.log(p) + counts.unclicked @ np.log1p(-p))
+
+    def uncertain(self, counts: CellCounts, parameters: Parameters) -> dict[str, Array]:
+        """Σ (n - c) q(1 - q) / (1 - a)²: examined or not, where there is no click."""
+        _, hidden, _ = self._shared(counts, parameters)
+        q = np.divide(hidden, counts.unclicked, out=np.zeros_like(hidden), where=counts.unclicked > 0)
+        spread = np.bincount(counts.pair, hidden * (1 - q), minlength=counts.pairs)
+        return {"attractiveness": spread / (1 - parameters["attractiveness"]) ** 2}
+
+    def conditional(self, parameters: Parameters, pages: ClickPages) -> Array:
+        """θ a."""
+        theta = parameters["examination"][self.condition(pages)[0]]
+        return np.where(pages.where, theta * parameters["attractiveness"][pages.pair], 0.0)
+
+    def on_top(self, parameters: Parameters) -> Array:
+        """θ of rank 1, with no click above, times a."""
+        first: Array = parameters["examination"][0] * parameters["attractiveness"]
+        return first
+
+
+class PBM(ExaminedModel):
+    """Position-based model: examination depends on the rank."""
+
+    def condition(self, pages: ClickPages) -> tuple[Array, int]:
+        """The rank."""
+        return rank_index(pages.rank, self.ranks), self.ranks
+
+    def start(self, pages: ClickPages) -> Parameters:
+        """Ranks by their click rates, over the highest; all pairs alike."""
+        rates = rank_rates(pages, self.ranks)
+        curve = rates / max(float(rates.max()), 1e-9)
+        attraction = np.full(pages.bound, np.clip(rates.max(), 0.01, 0.9))
+        return {"attractiveness": attraction, "examination": np.clip(curve, 0.02, 0.98)}
+
+    def marginal(self, parameters: Parameters, pages: ClickPages) -> Array:
+        """Clicks do not depend on each other."""
+        return self.conditional(parameters, pages)
+
+
+class UBM(ExaminedModel):
+    """User browsing model: examination depends on the rank and on the rank of the last click above."""
+
+    def condition(self, pages: ClickPages) -> tuple[Array, int]:
+        """Rank and last click."""
+        at = rank_index(pages.rank, self.ranks) * (self.ranks + 1)
+        return at + np.minimum(last_click(pages), self.ranks), self.ranks * (self.ranks + 1)
+
+    def start(self, pages: ClickPages) -> Parameters:
+        """As the position-based model, whatever was clicked last."""
+        begun = PBM(ranks=self.ranks).start(pages)
+        return begun | {"examination": np.repeat(begun["examination"], self.ranks + 1)}
+
+    def marginal(self, parameters: Parameters, pages: ClickPages) -> Array:
+        """Forward over which result was clicked last: P(l = j before k), [S, k + 1]."""
+        a = parameters["attractiveness"][pages.pair]
+        table = parameters["examination"].reshape(self.ranks, self.ranks + 1)
+        at = rank_index(pages.rank, self.ranks)
+        lasts = np.concatenate([np.zeros((len(pages), 1), np.int64), np.minimum(pages.rank, self.ranks)], axis=1)
+        mass, clicks = np.ones((len(pages), 1)), np.zeros(pages.pair.shape)
+        for k in range(pages.pair.shape[1]):
+            click = mass * table[at[:, k, None], lasts[:, : k + 1]] * a[:, k, None]
+            clicks[:, k] = np.where(pages.where[:, k], click.sum(1), 0.0)
+            mass = np.concatenate([mass - click, click.sum(1, keepdims=True)], axis=1)
+        return clicks

@@ -1,0 +1,226 @@
+"""Click models of users who read from the top, each by what makes them go on; `chains.py` does the rest.
+
+Cascade: N. Craswell et al., "An experimental comparison of click position-bias models", WSDM 2008.
+DCM: F. Guo, C. Liu and Y. M. Wang, "Efficient multiple-click models in web search", WSDM 2009.
+DBN and SDBN: O. Chapelle and Y. Zhang, "A dynamic Bayesian network click model for web search ranking", WWW
+2009.
+CCM: F. Guo et al., "Click chain model in web search", WWW 2009.
+
+               after a skip    after a click
+    cascade    g = 1           d = 0
+    DCM        g = 1           d = λ_k               by rank
+    SDBN       g = 1           d = 1 - s_qd          satisfied by the document
+    DBN        g = γ           d = γ(1 - s_qd)
+    CCM        g = α1          d = α2(1 - a_qd) + α3 a_qd
+
+Differences from the papers: DCM and SDBN are published with closed forms that take nobody to read on after the
+last click; here what follows it is hidden and fitted, as the models have it, and `closed_form` gives the
+published SDBN. CCM is published with a distribution for each relevance; here it has a prior and is a point. The
+relevance of DBN and SDBN is a s, as in section 4 of their paper. A cascade is fitted on the first click of each
+page; where there is a second one, the model holds it for impossible.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import ClassVar
+
+import numpy as np
+
+from unskew.diagnosis.click_models.chains import ChainCounts, ChainIndex, ChainModel, Smoothed, Went
+from unskew.diagnosis.click_models.contract import RANK_PRIOR
+from unskew.diagnosis.click_models.em import Parameters, Prior
+from unskew.diagnosis.click_models.pages import ClickPages
+from unskew.types import Array
+
+Counted = dict[str, tuple[Array, Array]]
+
+
+class Chain(ChainModel):
+    """A chain with attraction and parameters that hold for all pages."""
+
+    def priors(self) -> dict[str, Prior]:
+        """Of attraction, and of what else there is."""
+        return {"attractiveness": self.attractiveness}
+
+    def start(self, pages: ClickPages) -> Parameters:
+        """All pairs alike."""
+        return {"attractiveness": np.full(pages.bound, 0.3)}
+
+
+class CascadeModel(Chain):
+    """Cascade model: everything is read down to the first click, and nothing after it."""
+
+    by_rank: ClassVar[bool] = True
+
+    def moves(self, parameters: Parameters) -> tuple[float, Array]:
+        """On after a skip, away after a click."""
+        return 1.0, np.zeros(self.ranks)
+
+    def prepared(self, pages: ClickPages) -> ChainIndex:
+        """Pages down to their first clicks."""
+        seen = pages.where & (np.cumsum(pages.click, axis=1) - pages.click == 0)  # no click above
+        pair, rank = np.where(seen, pages.pair, -1), np.where(seen, pages.rank, 0)
+        return super().prepared(replace(pages, pair=pair, rank=rank, click=pages.click & seen))
+
+    def latent(self, counts: ChainCounts, parameters: Parameters, went: Went) -> Counted:
+        """Nothing is hidden."""
+        return {"attractiveness": (counts.clicks, went.examined)}
+
+
+class DCM(Chain):
+    """Dependent click model: after a click users go on with a chance that depends on the rank."""
+
+    by_rank: ClassVar[bool] = True
+    continuation: Prior = RANK_PRIOR
+    """Of the chance to go on after a click."""
+
+    def priors(self) -> dict[str, Prior]:
+        """Of attraction and continuation."""
+        return {"attractiveness": self.attractiveness, "continuation": self.continuation}
+
+    def start(self, pages: ClickPages) -> Parameters:
+        """Half go on."""
+        return super().start(pages) | {"continuation": np.full(self.ranks, 0.5)}
+
+    def moves(self, parameters: Parameters) -> tuple[float, Array]:
+        """On after a skip, λ after a click."""
+        return 1.0, parameters["continuation"]
+
+    def latent(self, counts: ChainCounts, parameters: Parameters, went: Went) -> Counted:
+        """Who went on after a click."""
+        return {
+            "attractiveness": (counts.clicks, went.examined),
+            "continuation": (went.on, went.on + went.left),
+        }
+
+
+class DBN(Chain):
+    """Dynamic Bayesian network: users go on until a clicked document satisfies them or they lose patience."""
+
+    of_pairs: ClassVar[tuple[str, ...]] = ("attractiveness", "satisfaction")
+    hidden: ClassVar[tuple[str, ...]] = ("satisfaction",)
+    satisfaction: Prior = Prior()
+    """Of the chance that a clicked document satisfies."""
+    continuation: Prior = RANK_PRIOR
+    """Of the chance that who is not satisfied goes on."""
+
+    def priors(self) -> dict[str, Prior]:
+        """Of attraction, satisfaction and continuation."""
+        satisfied = {"attractiveness": self.attractiveness, "satisfaction": self.satisfaction}
+        return satisfied | {"continuation": self.continuation}
+
+    def start(self, pages: ClickPages) -> Parameters:
+        """Half are satisfied, most go on."""
+        satisfied = np.full(pages.bound, 0.5)
+        return super().start(pages) | {"satisfaction": satisfied, "continuation": np.array([0.9])}
+
+    def moves(self, parameters: Parameters) -> tuple[float, Array]:
+        """γ, and γ(1 - s)."""
+        gamma = float(parameters["continuation"][0])
+        return gamma, gamma * (1 - parameters["satisfaction"])
+
+    def latent(self, counts: ChainCounts, parameters: Parameters, went: Went) -> Counted:
+        """Who left after a click was satisfied with probability s/(1 - γ(1 - s)), and else out of patience."""
+        s, (_, d) = parameters["satisfaction"], self.moves(parameters)
+        satisfied = went.left * s / (1 - d)
+        on = went.on.sum() + went.skipped_on
+        away = (went.left - satisfied).sum() + went.skipped_left
+        return {
+            "attractiveness": (counts.clicks, went.examined),
+            "satisfaction": (satisfied, went.on + went.left),
+            "continuation": (np.array([on]), np.array([on + away])),
+        }
+
+    def uncertain(self, counts: ChainCounts, parameters: Parameters) -> dict[str, Array]:
+        """Satisfied or not, after the last click: Σ r(1 - r)(1/s + 1/(1 - s))²."""
+        found: Smoothed = self.smoothed(counts, parameters)
+        s, (_, d) = parameters["satisfaction"], self.moves(parameters)
+        r = np.where(counts.after, (1 - found.click_on) * (s / (1 - d))[counts.key], 0.0)
+        spread = np.bincount(counts.key.ravel(), (counts.last * r * (1 - r)).ravel(), minlength=len(s))
+        return super().uncertain(counts, parameters) | {"satisfaction": spread * (1 / s + 1 / (1 - s)) ** 2}
+
+
+class SDBN(DBN):
+    """Simplified dynamic Bayesian network: who is not satisfied always goes on."""
+
+    closed_form: bool = False
+    """Take nobody to have read on after the last click, as published: two ratios, and no rounds."""
+
+    def priors(self) -> dict[str, Prior]:
+        """Of attraction and satisfaction."""
+        return {"attractiveness": self.attractiveness, "satisfaction": self.satisfaction}
+
+    def start(self, pages: ClickPages) -> Parameters:
+        """Half are satisfied."""
+        return {"attractiveness": super().start(pages)["attractiveness"]} | {
+            "satisfaction": np.full(pages.bound, 0.5)
+        }
+
+    def moves(self, parameters: Parameters) -> tuple[float, Array]:
+        """Always, and 1 - s."""
+        return 1.0, 1 - parameters["satisfaction"]
+
+    def latent(self, counts: ChainCounts, parameters: Parameters, went: Went) -> Counted:
+        """Who left after a click was satisfied."""
+        if self.closed_form:
+            return self._published(counts)
+        return {
+            "attractiveness": (counts.clicks, went.examined),
+            "satisfaction": (went.left, went.on + went.left),
+        }
+
+    def _published(self, counts: ChainCounts) -> Counted:
+        """Clicks over what lies above the last click, or all of a page without one; last clicks over clicks."""
+        none = np.where(counts.pair < counts.pairs, counts.none, 0.0)
+        unclicked = np.bincount(counts.pair.ravel(), none.ravel(), minlength=counts.pairs + 1)[: counts.pairs]
+        seen = counts.clicks + counts.skips + unclicked
+        lasts = np.bincount(counts.key.ravel(), counts.last.ravel(), minlength=counts.pairs)
+        return {"attractiveness": (counts.clicks, seen), "satisfaction": (lasts, counts.clicks)}
+
+
+class CCM(Chain):
+    """Click chain model: after a click users go on the less, the more relevant it was."""
+
+    continuation: Prior = RANK_PRIOR
+    """Of the chances to go on: after a skip, after a click that was not relevant, and after one that was."""
+
+    def priors(self) -> dict[str, Prior]:
+        """Of attraction and continuation."""
+        return {"attractiveness": self.attractiveness, "continuation": self.continuation}
+
+    def start(self, pages: ClickPages) -> Parameters:
+        """α1, α2, α3."""
+        return super().start(pages) | {"continuation": np.array([0.9, 0.8, 0.4])}
+
+    def moves(self, parameters: Parameters) -> tuple[float, Array]:
+        """α1, and α2(1 - a) + α3 a."""
+        (skip, poor, good), a = parameters["continuation"], parameters["attractiveness"]
+        return float(skip), poor * (1 - a) + good * a
+
+    def latent(self, counts: ChainCounts, parameters: Parameters, went: Went) -> Counted:
+        """A click was relevant with probability α3 a/d where users went on, (1 - α3)a/(1 - d) where they left."""
+        (_, _, good), a = parameters["continuation"], parameters["attractiveness"]
+        _, d = self.moves(parameters)
+        good_on, good_left = went.on * good * a / d, went.left * (1 - good) * a / (1 - d)
+        on = np.array([went.skipped_on, (went.on - good_on).sum(), good_on.sum()])
+        left = np.array([went.skipped_left, (went.left - good_left).sum(), good_left.sum()])
+        known = went.on + went.left
+        return {
+            "attractiveness": (counts.clicks + good_on + good_left, went.examined + known),
+            "continuation": (on, on + left),
+        }
+
+    def uncertain(self, counts: ChainCounts, parameters: Parameters) -> dict[str, Array]:
+        """Relevant or not, after every click that something follows: Σ r(1 - r)(1/a + 1/(1 - a))²."""
+        found: Smoothed = self.smoothed(counts, parameters)
+        (_, _, good), a = parameters["continuation"], parameters["attractiveness"]
+        _, d = self.moves(parameters)
+        on, left = good * a / d, (1 - good) * a / (1 - d)
+        r = found.click_on * on[counts.key] + (1 - found.click_on) * left[counts.key]
+        spread = np.bincount(
+            counts.key.ravel(), (counts.last * counts.after * r * (1 - r)).ravel(), minlength=len(a)
+        )
+        spread += counts.followed * on * (1 - on)
+        examined = super().uncertain(counts, parameters)["attractiveness"]
+        return {"attractiveness": examined + spread * (1 / a + 1 / (1 - a)) ** 2}

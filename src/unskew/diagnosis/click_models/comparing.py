@@ -1,0 +1,197 @@
+"""Click models fitted to one log and compared on pages that none of them has seen.
+
+The best is the one with the highest log-likelihood of held-out pages. Pages of one query are alike, so
+differences to it have standard errors over queries (a ratio estimator: differences summed by query over pages by
+query).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from unskew.diagnosis.click_models.contract import ClickModel
+from unskew.diagnosis.click_models.fitted import FittedClickModel, fit_model, perplexity
+from unskew.diagnosis.click_models.names import CLICK_MODELS, find_model
+from unskew.diagnosis.click_models.pages import AnyLog, ClickPages, grouped, read_pages
+from unskew.errors import ConfigError
+from unskew.types import Array
+
+CLEAR = 2.0
+"""Standard errors by which a model must be behind to be called worse."""
+
+
+@dataclass(frozen=True)
+class ComparedModel:
+    """A line of the table."""
+
+    name: str
+    log_likelihood: float
+    """Mean over held-out pages."""
+    behind: float
+    """How far it is below the best."""
+    standard_error: float | None
+    """Of that, over queries; None where there are not two, and for the best."""
+    perplexity: float
+    """Of each click by itself."""
+    conditional_perplexity: float
+    """Of each click given those above it."""
+    perplexity_by_rank: dict[int, float]
+    conditional_perplexity_by_rank: dict[int, float]
+    parameters: int
+    rounds: int
+    converged: bool
+    seconds: float
+    """Of processor time, for fitting."""
+
+
+@dataclass(frozen=True)
+class ClickModelComparison:
+    """Click models of one log, best first."""
+
+    rows: list[ComparedModel]
+    fitted: dict[str, FittedClickModel]
+    pages: int
+    """Fitted on."""
+    held_out: int
+    """Pages that were judged by."""
+    impressions: int
+    """Held out."""
+    unseen: int
+    """Those among them of pairs that were never shown in training: the mean of the prior stands for them."""
+    notes: list[str]
+    """What to know before believing the table."""
+
+    @property
+    def best(self) -> str:
+        """The model with the highest held-out log-likelihood."""
+        return self.rows[0].name
+
+    @property
+    def level(self) -> list[str]:
+        """Models that are not clearly worse than the best, which is among them."""
+        unsure = (
+            row for row in self.rows if row.standard_error is None or row.behind <= CLEAR * row.standard_error
+        )
+        return [row.name for row in unsure]
+
+    def to_dict(self) -> dict[str, Any]:
+        """All numbers, for JSON."""
+        own = {name: getattr(self, name) for name in ("pages", "held_out", "impressions", "unseen", "notes")}
+        return {"best": self.best, "level": self.level, **own, "models": [asdict(row) for row in self.rows]}
+
+
+def fit_and_compare(
+    log: AnyLog,
+    models: Sequence[ClickModel | str] = tuple(CLICK_MODELS),
+    *,
+    held_out: AnyLog | float = 0.2,
+    seed: int = 0,
+    **options: Any,
+) -> ClickModelComparison:
+    """Fit click models to a log and compare them on held-out pages, best first.
+
+    `held_out` is another log, best of a later time, or the share of pages to keep back, drawn by `seed`. `models`
+    are names, names joined by + for mixtures, or models with settings. `options` go to the engine that reads.
+    """
+    chosen = _named(models)
+    pages = read_pages(log, **options)
+    if isinstance(held_out, float | int):
+        pages, held = pages.halves(float(held_out), seed)
+    else:
+        held = read_pages(held_out, **options)
+    known = held.known_to(pages.pairs)
+    fitted = {name: fit_model(name, model, pages) for name, model in chosen.items()}
+    likelihood = {name: model.page_log_likelihood(known) for name, model in fitted.items()}
+    order = sorted(fitted, key=lambda name: -float(likelihood[name] @ held.weight))
+    rows = [compared(fitted[name], known, likelihood[name], likelihood[order[0]]) for name in order]
+    weight = np.where(held.where, held.weight[:, None], 0.0)
+    seen = np.append(evidence_of_pairs(pages), [False, False])  # a stranger, and padding
+    unseen = float((weight * ~seen[known.pair]).sum())
+    return ClickModelComparison(
+        rows=rows,
+        fitted=fitted,
+        pages=round(pages.total),
+        held_out=round(held.total),
+        impressions=round(float(weight.sum())),
+        unseen=round(unseen),
+        notes=notes_on(pages, held, unseen / float(weight.sum())),
+    )
+
+
+def _named(models: Sequence[ClickModel | str]) -> dict[str, ClickModel]:
+    """Models by name; a second one of a name gets a number."""
+    if isinstance(models, str) or not models:
+        raise ConfigError("models= takes a list of click models or their names")
+    found: dict[str, ClickModel] = {}
+    for each in models:
+        name, model = find_model(each)
+        again = sum(other.split(" ")[0] == name for other in found)
+        found[f"{name} {again + 1}" if again else name] = model
+    return found
+
+
+def compared(model: FittedClickModel, held: ClickPages, likelihood: Array, best: Array) -> ComparedModel:
+    """The line of a model, beside the best one's log-likelihood of each page."""
+    mean, error = paired(best - likelihood, held.weight, held.query)
+    own, given = (perplexity(model.chances(held, given_clicks=given), held) for given in (False, True))
+    return ComparedModel(
+        name=model.name,
+        log_likelihood=float(likelihood @ held.weight / held.total),
+        behind=mean,
+        standard_error=None if likelihood is best else error,
+        perplexity=own.overall,
+        conditional_perplexity=given.overall,
+        perplexity_by_rank=own.by_rank,
+        conditional_perplexity_by_rank=given.by_rank,
+        parameters=model.parameter_count,
+        rounds=len(model.trace),
+        converged=model.converged,
+        seconds=round(model.seconds, 3),
+    )
+
+
+def paired(difference: Array, weight: Array, query: Array) -> tuple[float, float | None]:
+    """Mean over pages, and its standard error over queries; None where there are not two queries.
+
+    >>> paired(np.array([1.0, 3.0]), np.ones(2), np.array([0, 1]))
+    (2.0, 1.0)
+    """
+    _, number = np.unique(query, return_inverse=True)
+    total, pages = (np.bincount(number, each) for each in (difference * weight, weight))
+    mean = total.sum() / pages.sum()
+    if len(pages) < 2:
+        return float(mean), None
+    spread = ((total - mean * pages) ** 2).sum() * len(pages) / (len(pages) - 1)
+    return float(mean), float(np.sqrt(spread) / pages.sum())
+
+
+def evidence_of_pairs(pages: ClickPages) -> Array:
+    """Whether each pair is on one of the pages, [P] bool."""
+    return np.bincount(pages.pair[pages.where], minlength=pages.bound)[: len(pages.pairs)] > 0
+
+
+def notes_on(pages: ClickPages, held: ClickPages, unseen: float) -> list[str]:
+    """What keeps a log from telling models apart."""
+    width = int(pages.rank.max()) + 1
+    distinct, _ = grouped(pages.pair[pages.where] * width + pages.rank[pages.where])
+    ranks_of_pair = np.bincount(distinct // width)
+    swapped, shown = int((ranks_of_pair > 1).sum()), int((ranks_of_pair > 0).sum())
+    notes = []
+    if pages.rank.max() == pages.rank[pages.where].min():
+        notes.append("All results were shown at one rank: nothing can be said of ranks.")
+    elif not swapped:
+        notes.append(
+            "No document was shown at two ranks for one query: rank and document cannot be told apart, and "
+            "examination rests on the priors."
+        )
+    elif swapped < 0.05 * shown:
+        notes.append(f"Only {swapped:,} of {shown:,} documents were shown at two ranks or more for one query.")
+    if len(np.unique(held.query)) < 2:
+        notes.append("There is one query: differences have no standard error, so no model is called better.")
+    if unseen > 0.1:
+        notes.append(f"{unseen:.0%} of held-out impressions are of documents that training never showed.")
+    return notes

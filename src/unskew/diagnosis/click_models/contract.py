@@ -1,0 +1,128 @@
+"""What a click model is: settings, what it counts, what it expects to have happened, and how likely clicks are.
+
+Legend: S pages, K results of a page, P pairs of query and document. Parameters of pairs have P + 1 entries: the
+last is what is assumed of a pair that was never shown, the mean of the prior.
+
+A model says four things; `fitted.py` fits, measures, samples and saves with them alone.
+
+    prepared     what it needs of pages, apart from their weights: done once
+    expect       log-likelihood, successes and trials of its parameters (the E-step; the M-step is in `em.py`)
+    conditional  P(click at k | clicks above k), [S, K], whose logarithms add up to the log-likelihood of a page
+    marginal     P(click at k), [S, K]
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Annotated, Any, ClassVar, Protocol
+
+import numpy as np
+from pydantic import Field
+
+from unskew.diagnosis.click_models.em import Assumed, Expected, Parameters, Prior
+from unskew.diagnosis.click_models.pages import ClickPages, added
+from unskew.settings import Config
+from unskew.types import Array
+
+RANK_PRIOR = Prior(mean=0.5, strength=1.0)
+"""Of parameters that few numbers describe: ranks, continuation."""
+
+
+class Prepared(Protocol):
+    """Pages, laid out for one model."""
+
+    def counts(self, weight: Array) -> Any:
+        """What the model needs of pages of these weights [S], added up."""
+
+
+class ClickModel(Config, ABC):
+    """Settings of a click model; `unskew.click_models.fit` fits it."""
+
+    of_pairs: ClassVar[tuple[str, ...]] = ("attractiveness",)
+    """Kinds of parameters that every pair has one of; their product is its relevance."""
+
+    hidden: ClassVar[tuple[str, ...]] = ()
+    """Those of them whose successes are mostly hidden."""
+
+    attractiveness: Prior = Prior()
+    """Of the chance that an examined result is clicked."""
+    ranks: Annotated[int, Field(ge=1, le=200)] = 50
+    """Ranks with parameters of their own; those below share the last."""
+    rounds: Annotated[int, Field(ge=1)] = 600
+    """Rounds of expectation maximisation at most."""
+    tolerance: Annotated[float, Field(ge=0)] = 1e-6
+    """Ends when three rounds gain less than this share of the penalised log-likelihood."""
+
+    @abstractmethod
+    def priors(self) -> dict[str, Prior]:
+        """The kinds of parameters, and what is assumed of each."""
+
+    @abstractmethod
+    def prepared(self, pages: ClickPages) -> Prepared:
+        """What is needed of pages, apart from their weights."""
+
+    @abstractmethod
+    def start(self, pages: ClickPages) -> Parameters:
+        """Where the rounds begin."""
+
+    @abstractmethod
+    def expect(self, counts: Any, parameters: Parameters) -> Expected:
+        """What happened, as far as can be told."""
+
+    @abstractmethod
+    def conditional(self, parameters: Parameters, pages: ClickPages) -> Array:
+        """P(click at k | clicks above), [S, K]; 0 where padded."""
+
+    @abstractmethod
+    def marginal(self, parameters: Parameters, pages: ClickPages) -> Array:
+        """P(click at k), [S, K]; 0 where padded."""
+
+    def relevance(self, parameters: Parameters) -> Array | None:
+        """How good each pair is, [P + 1]; None where the model does not tell documents apart."""
+        found: Array = np.prod([parameters[name] for name in self.of_pairs], axis=0)
+        return found if self.of_pairs else None
+
+    def on_top(self, parameters: Parameters) -> Array | float:
+        """Chance that a pair is clicked at rank 1, [P + 1]."""
+        return parameters["attractiveness"]
+
+    def uncertain(self, counts: Any, parameters: Parameters) -> dict[str, Array]:
+        """Information that is missing for what is hidden, by kind of parameter of pairs, [P + 1]."""
+        return {}
+
+    def variance(self, counts: Any, parameters: Parameters, assumed: dict[str, Assumed]) -> Array | None:
+        """Variance of the relevance of each pair, [P + 1], with the other parameters taken as they are.
+
+        One over the observed information: that of all that is expected to have happened, less what is hidden.
+        """
+        relevance = self.relevance(parameters)
+        if relevance is None:
+            return None
+        expected, missing = self.expect(counts, parameters), self.uncertain(counts, parameters)
+        relative = np.zeros(len(relevance))
+        for name in self.of_pairs:
+            p, (x, n), (mean, strength) = parameters[name], expected.counts[name], assumed[name]
+            prior = strength * (mean / p**2 + (1 - mean) / (1 - p) ** 2)
+            seen = x / p**2 + (n - x) / (1 - p) ** 2 - missing.get(name, 0.0)
+            relative += 1 / np.maximum(prior + seen, 1e-12) / p**2
+        found: Array = relevance**2 * relative
+        return found
+
+
+def rank_index(rank: Array, ranks: int) -> Array:
+    """The number of the parameter of each rank; 0 where padded."""
+    return np.clip(rank, 1, ranks) - 1
+
+
+def last_click(pages: ClickPages) -> Array:
+    """Rank of the last click above each result, [S, K]; 0 for none: clicks [1, 0, 0, 1] -> [0, 1, 1, 1]."""
+    clicked = np.where(pages.click, pages.rank, 0)
+    above = np.maximum.accumulate(clicked, axis=1)[:, :-1]
+    return np.concatenate([np.zeros((len(pages), 1), above.dtype), above], axis=1)
+
+
+def rank_rates(pages: ClickPages, ranks: int) -> Array:
+    """Click rate at each rank, [ranks]; 0 where nothing was shown."""
+    at = rank_index(pages.rank, ranks)
+    shown, clicked = (added(at, some, pages.weight, ranks) for some in (pages.where, pages.click))
+    return clicked / np.maximum(shown, 1.0)

@@ -1,0 +1,203 @@
+"""A fitted click model: how likely clicks are, what it says of documents, and pages drawn from it.
+
+Legend: S pages, K results of a page, N impressions, P pairs of query and document.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from unskew.diagnosis.click_models.contract import ClickModel
+from unskew.diagnosis.click_models.em import Assumed, Parameters, climb
+from unskew.diagnosis.click_models.pages import AnyLog, ClickPages, ShownPairs, added, read_pages
+from unskew.errors import ConfigError, DataError
+from unskew.types import Array, Log
+
+SURE = 1e-6
+"""Chances are taken to be no closer to 0 or 1 when clicks are judged by them."""
+
+
+@dataclass(frozen=True)
+class Perplexity:
+    """2^(-mean log2 P(what happened)): 1 is certain and right, 2 is a coin."""
+
+    overall: float
+    by_rank: dict[int, float]
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What is known of each pair, [P + 1] each; the last entry is of pairs that were never shown."""
+
+    impressions: Array
+    clicks: Array
+    examined: Array | None
+    """Impressions on which the pair was examined, as expected; None for mixtures and where nothing says so."""
+    standard_error: Array | None
+    """Of the relevance; None where the model tells no documents apart."""
+
+
+@dataclass(frozen=True)
+class FittedClickModel:
+    """A click model with its parameters; pairs that it has not seen are taken to be as the prior says."""
+
+    name: str
+    """What the model is called."""
+    model: ClickModel
+    pairs: ShownPairs
+    parameters: Parameters
+    assumed: dict[str, Assumed]
+    """Mean and strength of the prior of each kind of parameter."""
+    evidence: Evidence
+    parameter_count: int
+    """Parameters about which the log says something."""
+    pages: float
+    """Pages it was fitted on."""
+    trace: list[float] = field(repr=False)
+    """Penalised log-likelihood after each round."""
+    converged: bool = True
+    seconds: float = 0.0
+
+    def seen_pages(self, log: AnyLog, **options: Any) -> ClickPages:
+        """A log as pages of this model's pairs; `options` go to the engine."""
+        return read_pages(log, **options).known_to(self.pairs)
+
+    def click_probability(self, log: AnyLog, *, given_clicks: bool = False) -> Array:
+        """P(click) of every impression [N], page after page; `given_clicks`: given the clicks above it."""
+        pages = self.seen_pages(log)
+        return self.chances(pages, given_clicks=given_clicks)[pages.where]
+
+    def chances(self, pages: ClickPages, *, given_clicks: bool) -> Array:
+        """P(click), [S, K], of pages of this model's pairs."""
+        find = self.model.conditional if given_clicks else self.model.marginal
+        return find(self.parameters, pages)
+
+    def page_log_likelihood(self, pages: ClickPages) -> Array:
+        """log P(clicks of a page), [S]."""
+        found: Array = log_chances(self.chances(pages, given_clicks=True), pages).sum(1)
+        return found
+
+    def log_likelihood(self, log: AnyLog) -> float:
+        """Mean log P(clicks of a page)."""
+        pages = self.seen_pages(log)
+        return float(self.page_log_likelihood(pages) @ pages.weight / pages.total)
+
+    def perplexity(self, log: AnyLog, *, given_clicks: bool = False) -> Perplexity:
+        """Overall and by rank; `given_clicks`: of each click given those above it, the conditional one."""
+        pages = self.seen_pages(log)
+        return perplexity(self.chances(pages, given_clicks=given_clicks), pages)
+
+    def examination(self) -> Array | None:
+        """P(examined at k) over that at rank 1, with no click above; None where the model has no such curve."""
+        theta = self.parameters.get("examination")
+        if theta is None:
+            return None
+        curve: Array = theta.reshape(self.model.ranks, -1)[:, 0]
+        return np.asarray(curve / curve[0])
+
+    @property
+    def tells_documents_apart(self) -> bool:
+        """Whether it has judgments."""
+        return self.model.relevance(self.parameters) is not None
+
+    def relevance(self) -> pa.Table:
+        """Judgments: a row for each query and document that was shown, best first within a query."""
+        found = self.model.relevance(self.parameters)
+        if found is None:
+            raise ConfigError(f"{self.name} tells no documents apart; take dctr, pbm or another one")
+        shown = np.flatnonzero(self.evidence.impressions[:-1] > 0)
+        order = shown[np.lexsort((-found[shown], self.pairs.query[shown]))]
+        made: dict[str, Any] = {
+            "query_id": self.pairs.query_id.take(pa.array(order)),
+            "doc_id": self.pairs.doc_id.take(pa.array(order)),
+            "relevance": found[order],
+        }
+        if self.evidence.standard_error is not None:
+            made["standard_error"] = self.evidence.standard_error[order]
+        if len(self.model.of_pairs) > 1:
+            made |= {name: self.parameters[name][order] for name in self.model.of_pairs}
+        made |= {name: getattr(self.evidence, name)[order] for name in ("impressions", "clicks")}
+        if self.evidence.examined is not None:
+            made["examined"] = self.evidence.examined[order]
+        return pa.table(made)
+
+    def sample(self, log: Log | ClickPages, *, seed: int = 0) -> Any:
+        """The same pages with clicks drawn from the model: a Log for a Log, else pages of weight 1."""
+        pages = self.seen_pages(log)
+        pages = pages.take(np.repeat(np.arange(len(pages)), pages.weight.astype(np.int64)))
+        pages = replace(pages, weight=np.ones(len(pages)), click=np.zeros(pages.pair.shape, bool))
+        drawn = np.random.default_rng(seed).random(pages.pair.shape)
+        for k in range(pages.pair.shape[1]):  # chances at k depend on clicks above k alone
+            pages.click[:, k] = drawn[:, k] < self.chances(pages, given_clicks=True)[:, k]
+        if isinstance(log, Log):
+            return replace(log, click=pages.click[pages.where].astype(np.uint8))
+        return pages
+
+
+def fit_model(name: str, model: ClickModel, pages: ClickPages) -> FittedClickModel:
+    """Fit a click model to pages."""
+    if not pages.click.any():
+        raise DataError("the log has no click, so there is nothing to fit", hint="give pages with clicks")
+    began = time.process_time()
+    counts = model.prepared(pages).counts(pages.weight)
+
+    def missing(name: str, parameters: Parameters) -> Array:
+        return model.uncertain(counts, parameters)[name]
+
+    found = climb(
+        lambda parameters: model.expect(counts, parameters),
+        model.start(pages),
+        model.priors(),
+        rounds=model.rounds,
+        tolerance=model.tolerance,
+        missing={name: partial(missing, name) for name in model.hidden},
+    )
+    expected = model.expect(counts, found.parameters)
+    return FittedClickModel(
+        name=name,
+        model=model,
+        pairs=pages.pairs,
+        parameters=found.parameters,
+        assumed=found.assumed,
+        evidence=evidence_of(model, pages, counts, found.parameters, found.assumed),
+        parameter_count=int(sum((trials > 0).sum() for _, trials in expected.counts.values())),
+        pages=pages.total,
+        trace=found.trace,
+        converged=found.converged,
+        seconds=time.process_time() - began,
+    )
+
+
+def evidence_of(
+    model: ClickModel, pages: ClickPages, counts: Any, parameters: Parameters, assumed: dict[str, Assumed]
+) -> Evidence:
+    """Impressions, clicks, examinations and standard errors of pairs."""
+    shown, clicks = (added(pages.pair, some, pages.weight, pages.bound) for some in (pages.where, pages.click))
+    variance = model.variance(counts, parameters, assumed)
+    expected = model.expect(counts, parameters).counts.get("attractiveness")
+    error = None if variance is None else np.sqrt(variance)
+    return Evidence(shown, clicks, None if expected is None else expected[1], error)
+
+
+def log_chances(p: Array, pages: ClickPages) -> Array:
+    """log P(what happened) of each result, [S, K]; 0 where padded."""
+    p = np.clip(p, SURE, 1 - SURE)
+    return np.where(pages.where, np.log(np.where(pages.click, p, 1 - p)), 0.0)
+
+
+def perplexity(p: Array, pages: ClickPages) -> Perplexity:
+    """From chances [S, K]."""
+    if not len(pages):
+        raise DataError("there are no pages to judge by")
+    logs = log_chances(p, pages)
+    weight = np.where(pages.where, pages.weight[:, None], 0.0)
+    total, shown = (np.bincount(pages.rank.ravel(), each.ravel()) for each in (logs * weight, weight))
+    ranks = np.flatnonzero(shown[1:] > 0) + 1
+    by_rank = {int(rank): float(np.exp(-total[rank] / shown[rank])) for rank in ranks}
+    return Perplexity(float(np.exp(-total[1:].sum() / shown[1:].sum())), by_rank)

@@ -1,0 +1,136 @@
+"""Mixtures: each page is by a user of one of several click models, who does not change within the page.
+
+    P(clicks of a page) = Σ_z π_z P_z(clicks)
+
+The expected share r_z of each model in each page weighs that page when the model takes its own round, so each
+round raises the likelihood, as it does for one model alone. Every model has its own parameters; two of one kind
+start a little apart, by `seed`, as they could not part otherwise. The relevance of a pair is the chance that a
+page clicks it at rank 1, Σ_z π_z P_z(c_1): the models' own measures are of different scales.
+
+The idea is that of mixtures as in Yan et al., "Revisiting two-tower models for unbiased learning to rank", SIGIR
+2022; there the mixture is of losses for a ranker (method `mixem`), here of whole click models without features.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
+
+import numpy as np
+from pydantic import Field, SerializeAsAny
+
+from unskew.diagnosis.click_models.contract import ClickModel, Prepared
+from unskew.diagnosis.click_models.em import SHARE, Assumed, Expected, Parameters, Prior
+from unskew.diagnosis.click_models.pages import ClickPages
+from unskew.types import Array
+
+SMALL = 1e-6
+"""What a model holds for impossible has this chance within a mixture."""
+
+
+@dataclass(frozen=True)
+class MixedPages:
+    """Pages with what each model needs of them."""
+
+    pages: ClickPages
+    parts: tuple[Prepared, ...]
+
+    def counts(self, weight: Array) -> MixedPages:
+        """The same pages with other weights; models count in every round, by their shares."""
+        return replace(self, pages=replace(self.pages, weight=weight))
+
+
+class ModelMixture(ClickModel):
+    """Several click models; every page follows one of them."""
+
+    models: Annotated[tuple[SerializeAsAny[ClickModel], ...], Field(min_length=2, strict=False)]
+    """The models, each with its settings."""
+    seed: Annotated[int, Field(ge=0)] = 0
+    """How parameters of two models of one kind start apart."""
+
+    def priors(self) -> dict[str, Prior]:
+        """Those of the models, and one more page for each."""
+        kinds = enumerate(model.priors() for model in self.models)
+        own = {join(z, name): prior for z, priors in kinds for name, prior in priors.items()}
+        return own | {SHARE: Prior(mean=1 / len(self.models), strength=float(len(self.models)))}
+
+    def prepared(self, pages: ClickPages) -> MixedPages:
+        """What every model needs."""
+        return MixedPages(pages, tuple(model.prepared(pages) for model in self.models))
+
+    def start(self, pages: ClickPages) -> Parameters:
+        """As the models start, a little apart."""
+        rng, made = np.random.default_rng(self.seed), {}
+        for z, model in enumerate(self.models):
+            for name, values in model.start(pages).items():
+                made[join(z, name)] = np.clip(values * rng.uniform(0.9, 1.1, values.shape), 0.01, 0.99)
+        return made | {SHARE: np.full(len(self.models), 1 / len(self.models))}
+
+    def split(self, parameters: Parameters) -> list[Parameters]:
+        """The parameters of each model, under their own names."""
+        kinds = enumerate(model.priors() for model in self.models)
+        return [{name: parameters[join(z, name)] for name in names} for z, names in kinds]
+
+    def shares(self, parameters: Parameters, pages: ClickPages, *, above: bool = False) -> tuple[Array, Array]:
+        """log P(clicks) of each page and the shares of the models in it, [Z, S]; `above`: of the clicks above."""
+        logs = []
+        for model, own in zip(self.models, self.split(parameters), strict=True):
+            p = np.clip(model.conditional(own, pages), SMALL, 1 - SMALL)
+            each = np.where(pages.where, np.log(np.where(pages.click, p, 1 - p)), 0.0)
+            logs.append(np.cumsum(each, axis=1) - each if above else each.sum(1))
+        joint = np.stack(logs) + np.log(parameters[SHARE]).reshape(-1, *[1] * logs[0].ndim)
+        total = np.logaddexp.reduce(joint, axis=0)
+        return total, np.exp(joint - total)
+
+    def expect(self, counts: MixedPages, parameters: Parameters) -> Expected:
+        """Each model's round, on pages weighed by its share in them."""
+        weight = counts.pages.weight
+        total, shares = self.shares(parameters, counts.pages)
+        made: dict[str, tuple[Array, Array]] = {}
+        parts = zip(self.models, self.split(parameters), counts.parts, shares, strict=True)
+        for z, (model, own, part, share) in enumerate(parts):
+            found = model.expect(part.counts(weight * share), own)
+            made |= {join(z, name): pair for name, pair in found.counts.items()}
+        made[SHARE] = shares @ weight, np.full(len(shares), weight.sum())
+        return Expected(float(total @ weight), made)
+
+    def conditional(self, parameters: Parameters, pages: ClickPages) -> Array:
+        """The models' chances, by their shares given the clicks above."""
+        _, shares = self.shares(parameters, pages, above=True)
+        parts = zip(self.models, self.split(parameters), shares, strict=True)
+        found: Array = sum(share * model.conditional(own, pages) for model, own, share in parts)
+        return found
+
+    def marginal(self, parameters: Parameters, pages: ClickPages) -> Array:
+        """The models' chances, by their shares of all pages."""
+        parts = zip(self.models, self.split(parameters), parameters[SHARE], strict=True)
+        found: Array = sum(share * model.marginal(own, pages) for model, own, share in parts)
+        return found
+
+    def relevance(self, parameters: Parameters) -> Array | None:
+        """Chance of a click at rank 1; None where no model tells documents apart."""
+        return np.asarray(self.on_top(parameters)) if any(model.of_pairs for model in self.models) else None
+
+    def on_top(self, parameters: Parameters) -> Array | float:
+        """Σ_z π_z P_z(c_1)."""
+        parts = zip(self.models, self.split(parameters), parameters[SHARE], strict=True)
+        found: Array | float = sum(share * model.on_top(own) for model, own, share in parts)
+        return found
+
+    def variance(self, counts: Any, parameters: Parameters, assumed: dict[str, Assumed]) -> Array | None:
+        """Σ_z (π_z P_z(c_1)/relevance_z)² of each model's own variance, with shares taken as they are."""
+        _, shares = self.shares(parameters, counts.pages)
+        total = None
+        for z, (model, own) in enumerate(zip(self.models, self.split(parameters), strict=True)):
+            part = counts.parts[z].counts(counts.pages.weight * shares[z])
+            given = {name: assumed[join(z, name)] for name in own}
+            found, relevance = model.variance(part, own, given), model.relevance(own)
+            if found is not None and relevance is not None:
+                scale = parameters[SHARE][z] * model.on_top(own) / relevance
+                total = scale**2 * found + (0.0 if total is None else total)
+        return total
+
+
+def join(model: int, name: str) -> str:
+    """What a parameter of a model is called within a mixture: `2 examination` is of the third."""
+    return f"{model} {name}"

@@ -1,0 +1,262 @@
+"""Result pages as click models take them: which (query, document) pairs, at which ranks, which of them clicked.
+
+Legend: S pages, K results of the longest page, N impressions, P pairs that were shown.
+
+A log in memory stays page by page. A log on disk, or an Arrow table, is reduced on the engine first: pages of
+one query that showed the same ranking and got the same clicks become one row with a weight. Nothing a click
+model can see is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from unskew.errors import ConfigError, DataError
+from unskew.logs.counts.counting import count_rankings
+from unskew.logs.impressions import read_impressions, under_our_names
+from unskew.logs.log import page_starts
+from unskew.settings import require_columns
+from unskew.tables.engine.engine import Engine, connect
+from unskew.tables.joining import encodable, encode
+from unskew.tables.naming import Columns, told_by_their_names
+from unskew.tables.schema import REQUIRED
+from unskew.types import Array, Lists, Log
+
+if TYPE_CHECKING:
+    from ibis.expr.types import Table
+
+PATTERN = "clicked"
+"""What the reduction calls the click that it keeps apart."""
+
+
+@dataclass(frozen=True)
+class ShownPairs:
+    """The (query, document) pairs of a log, by number."""
+
+    query_id: Any
+    """Arrow array [P]."""
+    doc_id: Any
+    """Arrow array [P]."""
+    query: Array
+    """[P] int64, a number for each pair's query."""
+
+    def __len__(self) -> int:
+        return len(self.query)
+
+    def find(self, others: ShownPairs) -> Array:
+        """The number here of each of the others, [P']; len(self) where there is none. 7 and "7" are one id."""
+        keys = []
+        for name in ("query_id", "doc_id"):
+            mine, theirs = (getattr(side, name).cast(pa.string()) for side in (self, others))
+            values = pc.unique(mine)
+            keys.append([pc.index_in(side, value_set=values).fill_null(-1) for side in (mine, theirs)])
+        (q, other_q), (d, other_d) = [[np.asarray(part, np.int64) for part in key] for key in keys]
+        width = int(d.max(initial=0)) + 1
+        wanted = np.where((other_q >= 0) & (other_d >= 0), other_q * width + other_d, -1)
+        found = pc.index_in(pa.array(wanted), value_set=pa.array(q * width + d)).fill_null(len(self))
+        return np.asarray(found, np.int64)
+
+
+AnyLog: TypeAlias = "Log | ClickPages | pa.Table | Path | str"
+"""A log in memory, an Arrow table of impressions, or where the Parquet files are."""
+
+
+@dataclass(frozen=True)
+class ClickPages:
+    """Pages padded to K results, in the order of their ranks; each stands for `weight` pages."""
+
+    pairs: ShownPairs
+    pair: Array
+    """[S, K] int64 number of the pair, len(pairs) for one that is not among them, -1 where padded."""
+    rank: Array
+    """[S, K] int64 rank shown, from 1; 0 where padded."""
+    click: Array
+    """[S, K] bool."""
+    weight: Array
+    """[S] float64."""
+    query: Array
+    """[S] int64, a number for each page's query."""
+
+    def __len__(self) -> int:
+        return len(self.pair)
+
+    @cached_property
+    def where(self) -> Array:
+        """[S, K] bool, true where there is a result."""
+        return self.pair >= 0
+
+    @cached_property
+    def after(self) -> Array:
+        """[S, K] bool, true where another result follows."""
+        return np.concatenate([self.where[:, 1:], np.zeros((len(self), 1), bool)], axis=1)
+
+    @property
+    def total(self) -> float:
+        """How many pages these stand for."""
+        return float(self.weight.sum())
+
+    @property
+    def bound(self) -> int:
+        """One more than the highest number of a pair: a parameter of pairs has as many entries."""
+        return len(self.pairs) + 1
+
+    def take(self, pages: Array) -> ClickPages:
+        """Some of the pages: a mask, or their numbers."""
+        parts = {name: getattr(self, name)[pages] for name in ("pair", "rank", "click", "weight", "query")}
+        return replace(self, **parts)
+
+    def known_to(self, pairs: ShownPairs) -> ClickPages:
+        """The same pages, with pairs numbered as there; their queries keep their numbers here."""
+        if pairs is self.pairs:
+            return self
+        number = np.append(pairs.find(self.pairs), [len(pairs), -1])  # a stranger, and padding
+        return replace(self, pairs=pairs, pair=number[self.pair])
+
+    def halves(self, share: float, seed: int) -> tuple[ClickPages, ClickPages]:
+        """A random share of the pages held out: what is left, and that share."""
+        if not 0 < share < 1:
+            raise ConfigError(f"held_out={share}: give a share of the pages between 0 and 1, or a log")
+        rng = np.random.default_rng(seed)
+        out = rng.binomial(self.weight.astype(np.int64), share).astype(np.float64)
+        rest = self.weight - out
+        if not out.any() or not rest.any():
+            raise DataError(
+                f"{self.total:.0f} pages are too few to hold out {share:g} of them", hint="give more pages"
+            )
+        parts = (replace(self, weight=left).take(left > 0) for left in (rest, out))
+        rest_pages, held = parts
+        return rest_pages, held
+
+
+def read_pages(
+    log: AnyLog, *, columns: Columns | None = None, engine: str = "duckdb", **options: Any
+) -> ClickPages:
+    """A log as pages: in memory, an Arrow table, or Parquet files of any size; `options` go to `connect`.
+
+    `columns` says theirs for ours, {"position": "rank"}, where files have other names.
+    """
+    if isinstance(log, ClickPages):
+        return log
+    if isinstance(log, Log):
+        return pages_of_log(log)
+    with told_by_their_names(columns), connect(engine, **options) as running:
+        if isinstance(log, pa.Table):
+            return reduced_pages(running, under_our_names(running.from_arrow(log), columns, "the table"))
+        return reduced_pages(running, read_impressions(running, log, columns, list(REQUIRED)), log)
+
+
+def reduced_pages(engine: Engine, impressions: Table, place: Path | str | None = None) -> ClickPages:
+    """Distinct (ranking, clicks) of a log, counted on the engine; `place` is what errors name."""
+    require_columns(REQUIRED, impressions.columns, path=place)
+    table = impressions.select(*REQUIRED, **{PATTERN: impressions.click})
+    return _pages_of_slots(engine.to_arrow(count_rankings(engine, table, serp=[PATTERN], place=place).slots))
+
+
+def _pages_of_slots(slots: Any) -> ClickPages:
+    """Slots of distinct pages, in any order."""
+    page, _ = encode(slots["ranking_id"])
+    rank = slots["position"].to_numpy().astype(np.int64)
+    order = np.lexsort((rank, page))
+    query, document = (encode(slots[name]) for name in ("query_id", "doc_id"))
+    distinct, pair = grouped(query[0].astype(np.int64) * len(document[1]) + document[0])
+    pairs = ShownPairs(
+        encodable(query[1][distinct // len(document[1])]),
+        encodable(document[1][distinct % len(document[1])]),
+        distinct // len(document[1]),
+    )
+    starts = page_starts(page[order])
+    columns = {"pair": pair, "rank": rank, "click": slots["clicks"].to_numpy() > 0}
+    weight = slots["impressions"].to_numpy()[order][starts].astype(np.float64)
+    offsets = np.append(starts, len(order))
+    return _padded(pairs, offsets, {name: column[order] for name, column in columns.items()}, weight)
+
+
+def pages_of_log(log: Log) -> ClickPages:
+    """The pages of a log in memory that show something, each by itself."""
+    if log.weighted:
+        raise DataError(f"click models take clicks, and {log.feedback} has weights", hint="read the column click")
+    if not len(log.row):
+        raise DataError("the log has no impressions", path=log.lists.name, hint="check filters and splits")
+    lists = log.lists
+    rows, pair = grouped(log.row, len(lists.features))
+    pairs = pairs_of(lists, rows)
+    offsets = log.offsets[np.append(True, log.sizes > 0)]
+    columns = {"pair": pair, "rank": log.position.astype(np.int64), "click": log.click > 0}
+    return _padded(pairs, offsets, columns, np.ones(len(offsets) - 1))
+
+
+def pairs_of(lists: Lists, rows: Array) -> ShownPairs:
+    """Documents of lists, by their rows, as pairs."""
+    query = np.searchsorted(lists.offsets, rows, side="right") - 1
+    return ShownPairs(encodable(lists.query_ids[query]), encodable(lists.document_ids()[rows]), query)
+
+
+def _padded(pairs: ShownPairs, offsets: Array, columns: dict[str, Array], weight: Array) -> ClickPages:
+    """Pages from impressions [N], page after page, by rank."""
+    sizes = np.diff(offsets)
+    width = int(sizes.max())
+    where = np.arange(width) < sizes[:, None]
+    laid = {}
+    for name, column in columns.items():
+        if where.all():
+            laid[name] = column.reshape(where.shape)
+            continue
+        laid[name] = np.full(where.shape, -1 if name == "pair" else 0, column.dtype)
+        laid[name][where] = column
+    return ClickPages(pairs, **laid, weight=weight, query=pairs.query[laid["pair"][:, 0]])
+
+
+def added(index: Array, some: Array, weight: Array, size: int) -> Array:
+    """Weights [S] of the results [S, K] where `some` is true, added up by their index, [size]."""
+    chosen = index.ravel() if some.all() else index[some]
+    if (weight == 1).all():  # twice as fast, and the case of a log in memory
+        return np.bincount(chosen, minlength=size).astype(np.float64)
+    each = np.broadcast_to(weight[:, None], some.shape)
+    return np.bincount(chosen, each[some], minlength=size)
+
+
+def grouped(codes: Array, size: int | None = None) -> tuple[Array, Array]:
+    """The distinct codes, sorted, and the number of each code among them, [N]; codes are from 0, below `size`.
+
+    >>> [part.tolist() for part in grouped(np.array([7, 3, 7]), 8)]
+    [[3, 7], [1, 0, 1]]
+    """
+    size = int(codes.max(initial=0)) + 1 if size is None else size
+    if size > 4 * len(codes) + 1_000_000:
+        distinct, number = np.unique(codes, return_inverse=True)
+        return distinct, number
+    there = np.zeros(size, bool)
+    there[codes] = True
+    distinct = np.flatnonzero(there)
+    table = np.zeros(size, np.int64)
+    table[distinct] = np.arange(len(distinct))
+    return distinct, table[codes]
+
+
+def same_rows(pages: ClickPages) -> tuple[Array, Array]:
+    """First page of each distinct ranking, [R], and the ranking of each page, [S]; by a hash that is checked."""
+    for salt in _salts(pages.pair.shape[1]):
+        with np.errstate(over="ignore"):
+            mixed = (pages.pair * 64 + pages.rank % 64 + 1).astype(np.uint64) * salt
+            mixed ^= mixed >> np.uint64(31)
+            hashes = (mixed * salt[::-1]).sum(1)
+        _, first, number = np.unique(hashes, return_index=True, return_inverse=True)
+        twin = first[number]
+        if np.array_equal(pages.pair, pages.pair[twin]) and np.array_equal(pages.rank, pages.rank[twin]):
+            return first, number
+    raise DataError("could not tell the rankings apart: eight different hashes collided")
+
+
+def _salts(width: int) -> Iterator[Array]:
+    """Odd 64-bit factors, one for each slot."""
+    for seed in range(8):
+        drawn = np.random.default_rng(seed).integers(1, 2**63, width, np.uint64)
+        yield drawn | np.uint64(1)

@@ -1,0 +1,215 @@
+"""Files and folders written whole or not at all, and never over what is not ours.
+
+What is being written lies beside its place under a name such as `.log.parquet.4711-1a2b3c4d.part`, and takes its
+own name in one step. A folder that is replaced changes places with its successor, also in one step; where the file
+system has no such step, it steps aside (`.old`) until its successor is in place. What dead processes left is
+removed by the next writer; where one died between two renames, the old folder is put back.
+
+Everything has the mode that the umask leaves it, whatever library wrote it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from unskew.errors import DataError, RunError, UnskewError, printable
+from unskew.files.locks import remove_dead_locks
+from unskew.files.ownership import ASIDE, Ours
+from unskew.files.swapping import exchange
+
+UNWRITABLE = ("No space left on device", "Disk quota exceeded", "Read-only file system", "File too large")
+"""What systems and libraries say of a disk that takes no more."""
+TRIES = 20
+"""How often a folder is put in its place, where other writers of the place are at it too."""
+_ours: set[str] = set()  # what this process is writing now
+
+
+def refuse_existing(place: Path, *, force: bool = False, ours: Ours | None = None) -> None:
+    """A place to write to is free, or an empty folder; with force a file, or a folder that is ours, may go.
+
+    A folder is ours where it has its kind's marker and nothing that is not of its kind.
+    """
+    if place.parent.is_dir():
+        _tidy(place.parent)
+    if is_free(place):
+        return
+    shown = printable(place)
+    if not force:
+        raise RunError(f"{shown} exists and is never overwritten; choose another place, or pass force=True")
+    if place.is_symlink():
+        why: str | None = "it is a link"
+    elif ours is None:
+        why = None if place.is_file() else "it is no file"
+    else:
+        why = ours.why_not(place)
+    if why is not None:
+        raise RunError(f"{shown} exists and is not ours ({why}), so it is not overwritten; choose another place")
+
+
+def is_free(place: Path) -> bool:
+    """Whether nothing is at a place, or an empty folder."""
+    return not os.path.lexists(place) or (place.is_dir() and not place.is_symlink() and not any(place.iterdir()))
+
+
+@contextmanager
+def complete_file(path: Path) -> Iterator[Path]:
+    """A name to write to; what was written gets its own name only when the block ends without an error."""
+    if not path.parent.is_dir():
+        raise DataError("the folder does not exist", path=path.parent, hint="create it first")
+    with told_of_disks(path), beside(path) as ready:
+        ready.touch()
+        mode = ready.stat().st_mode
+        yield ready
+        ready.chmod(mode)  # some libraries write files that only their owner can read
+        ready.replace(path)
+
+
+@contextmanager
+def complete_folder(place: Path, *, force: bool = False, ours: Ours | None = None) -> Iterator[Path]:
+    """A new folder to write to; it gets its own name when the block ends without an error, else it is removed.
+
+    Of several writers each has a folder of its own; without force the first to end has the place.
+    """
+    refuse_existing(place, force=force, ours=ours)
+    with told_of_disks(place):
+        place.parent.mkdir(parents=True, exist_ok=True)
+    with told_of_disks(place), beside(place) as working:
+        working.mkdir()
+        yield working
+        publish(working, place, force=force, ours=ours)
+
+
+def publish(working: Path, place: Path, *, force: bool = False, ours: Ours | None = None) -> None:
+    """Put a finished folder in its place; what is there, and may go, goes when its successor is in place."""
+    with beside(place) as ready:
+        for tries in range(TRIES, 0, -1):
+            try:
+                refuse_existing(place, force=force, ours=ours)  # somebody else may have been faster
+                if is_free(place):
+                    working.rename(place)
+                else:
+                    _replace(working, ready, place)
+                return
+            except (OSError, RunError):  # another writer came between two steps, or it cannot be done
+                if tries == 1:
+                    raise
+                time.sleep(0.01)
+
+
+def _replace(working: Path, ready: Path, place: Path) -> None:
+    """Put a folder in the place of another, which ends at `ready`, a name that is removed however this ends."""
+    working.rename(ready)
+    try:
+        if exchange(ready, place):
+            return
+        with beside(place, "old") as old:
+            try:
+                place.rename(old)
+                ready.rename(place)
+            finally:
+                if old.exists() and not os.path.lexists(place):
+                    old.rename(place)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            ready.rename(working)
+        raise
+
+
+@contextmanager
+def told_of_disks(place: Path) -> Iterator[None]:
+    """Whatever library finds a disk full or not to be written, it is one error that names the place."""
+    try:
+        yield
+    except UnskewError:
+        raise
+    except Exception as error:
+        said = str(error).strip().partition("\n")[0]
+        if not any(reason in said for reason in UNWRITABLE):
+            raise
+        raise RunError(
+            f"{printable(place)} was not written, what was there stays: {said}; make room, or choose another disk"
+        ) from error
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file."""
+    with complete_file(path) as ready:
+        ready.write_text(text, encoding="utf-8")
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write a JSON object, for people to read."""
+    write_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+
+
+# ---- what dead processes left ----
+
+
+def restore(place: Path) -> Path:
+    """The place; where a process died while it replaced the folder there, the folder is put back first."""
+    if not os.path.lexists(place) and place.parent.is_dir():
+        _tidy(place.parent)
+    return place
+
+
+@contextmanager
+def beside(place: Path, ending: str = "part") -> Iterator[Path]:
+    """A name of our own beside a place; what is there in the end is removed."""
+    _tidy(place.parent)
+    path = place.with_name(f".{place.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}.{ending}")
+    _ours.add(path.name)
+    try:
+        yield path
+    finally:
+        remove(path)
+        _ours.discard(path.name)
+
+
+def _asides(folder: Path) -> list[tuple[re.Match[str], Path]]:
+    """What lies in a folder under names of ours beside their places."""
+    with os.scandir(folder) as entries:
+        named = [(ASIDE.fullmatch(entry.name), Path(entry.path)) for entry in entries if entry.name[0] == "."]
+    return [(found, path) for found, path in named if found is not None]
+
+
+def _tidy(folder: Path) -> None:
+    """Put back or remove what dead processes left in a folder."""
+    remove_dead_locks(folder)
+    for found, path in _asides(folder):
+        if path.name in _ours or _alive(int(found[2])):
+            continue
+        place = path.with_name(found[1])
+        if found[3] == "old" and not os.path.lexists(place):
+            with suppress(OSError):  # somebody else put it back
+                path.rename(place)
+        else:
+            remove(path)
+
+
+def remove(*paths: Path) -> None:
+    """Remove files and folders, where they are there."""
+    for path in paths:
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def _alive(pid: int) -> bool:
+    """Whether another process has this number; what has our own and is not ours, an earlier one left."""
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return pid != os.getpid()

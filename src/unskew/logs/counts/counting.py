@@ -1,0 +1,223 @@
+"""The exact reduction on the engine: a log of any size becomes counts that one machine trains on.
+
+The same reduction as `counts.reduce_log`, as two group-bys and a join:
+
+    pages     one row per result page: a hash of its (query, position, document, presentation)
+    slots     one row per (hash, query, position, document, presentation): impressions and clicks
+
+A ranking is named after the smallest page_id that showed it. The hash only finds candidates: where all pages
+under one hash are the same, every slot was shown once on each of them, and this is checked on the result. Should
+two rankings ever collide, another hash is tried, so the counts are exact. Values are checked first, in one pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from unskew.errors import DataError
+from unskew.files import refuse_existing
+from unskew.logs.counts.folder import COUNTED, write_counts
+from unskew.logs.impressions import read_impressions
+from unskew.settings import require_columns
+from unskew.tables.engine.engine import Engine, connect
+from unskew.tables.naming import Columns, told_by_their_names
+from unskew.tables.schema import required
+
+if TYPE_CHECKING:
+    from ibis.expr.types import Table
+
+SLOT = ("query_id", "position", "doc_id")
+RANKING = "page_hash"
+
+
+@dataclass(frozen=True)
+class Rankings:
+    """A reduced log on its engine."""
+
+    slots: Table
+    """One row per slot: ranking_id, query_id, position, doc_id, the presentation, impressions, clicks."""
+    pairs: Table | None
+    """ranking_id, position, other_position (larger), pages with a click on both; where asked for."""
+    summary: dict[str, Any]
+    """What it is made of, in numbers."""
+
+
+def count_rankings(
+    engine: Engine,
+    impressions: Table,
+    *,
+    serp: Sequence[str] = (),
+    pairs: bool = False,
+    feedback: str | None = None,
+    place: Path | str | None = None,
+) -> Rankings:
+    """Reduce impressions to counts; `serp` names presentation columns to keep apart and carry.
+
+    Slots that were filled at random are kept apart too, where there is a column `randomized`. `feedback` is a
+    column of weights to add up in the place of clicks. `place` is what errors name.
+    """
+    require_columns([*required(feedback), *serp], impressions.columns, path=place)
+    extra = [*serp, *(["randomized"] if "randomized" in impressions.columns else [])]
+    log = impressions.select(*required(feedback), *extra)
+    weighted = feedback is not None and add_up(engine, log, feedback, pairs, place)
+    if feedback is not None:
+        log = log.mutate(click=weight_of(log, feedback).cast("float64" if weighted else "int64"))
+    if "randomized" in extra:
+        log = log.mutate(randomized=log.randomized.fill_null(False))
+    refuse_broken(engine, log, place, weighted=weighted)
+    for salt in range(3):
+        pages = engine.keep(hash_pages(engine, log, extra, salt))
+        slots = engine.keep(
+            count_slots(log, pages, extra, weighted=weighted)
+        )  # kept before the join, which needs memory of its own
+        slots = engine.keep(slots.join(name_rankings(pages), RANKING))
+        summary = summarise(engine, slots, pages, place)
+        if not summary.pop("unlike"):
+            final = slots.select("ranking_id", *SLOT, *extra, "impressions", "clicks")
+            both = count_pairs(log, pages) if pairs else None
+            return Rankings(final, both, summary | ({"feedback": feedback} if weighted else {}))
+        refuse_repeated(engine, log, place)
+    raise DataError("could not tell the rankings apart: three different hashes collided", path=place)
+
+
+def counts(
+    impressions: Path | str,
+    out: Path | str,
+    *,
+    serp: Sequence[str] = (),
+    pairs: bool = False,
+    feedback: str | None = None,
+    columns: Columns | None = None,
+    force: bool = False,
+    engine: str = "duckdb",
+    **options: Any,
+) -> dict[str, Any]:
+    """Reduce a log to counts in the folder `out`; what was counted. `options` go to `connect`.
+
+    `feedback` is a column of weights from 0 to add up in the place of clicks. `columns` says theirs for
+    ours, as for `ingest`.
+    """
+    impressions, out = Path(impressions), Path(out)
+    refuse_existing(out, force=force, ours=COUNTED)  # before minutes of counting
+    with told_by_their_names(columns), connect(engine, **options) as running:
+        rankings = count_rankings(
+            running,
+            read_impressions(running, impressions, columns, [*required(feedback), *serp]),
+            serp=serp,
+            pairs=pairs,
+            feedback=feedback,
+            place=impressions,
+        )
+        write_counts(running, rankings, out, force=force)
+    return {"out": str(out), **rankings.summary}
+
+
+def hash_pages(engine: Engine, log: Table, extra: Sequence[str], salt: int) -> Table:
+    """One row per page: page_id, page_hash."""
+    import ibis
+
+    fields = {name: log[name] for name in (*SLOT, *extra)}
+    absent = {f"no_{name}": log[name].isnull() for name in extra}  # Spark's hash passes over what is absent
+    row = ibis.struct(fields | absent | {"salt": ibis.literal(salt)})
+    return log.group_by("page_id").agg(page_hash=engine.set_hash(row))
+
+
+def count_slots(log: Table, pages: Table, extra: Sequence[str], *, weighted: bool = False) -> Table:
+    """One row per slot of each ranking: page_hash, the slot, impressions and clicks, or the sum of weights."""
+    shown = log.join(pages, "page_id")
+    clicks = shown.click if weighted else shown.click.cast("int64")
+    return shown.group_by([RANKING, *SLOT, *extra]).agg(impressions=shown.count(), clicks=clicks.sum())
+
+
+def weight_of(log: Table, feedback: str) -> Any:
+    """A column of weights, 0 where one is missing."""
+    import ibis
+
+    weight = log[feedback].cast("float64").fill_null(0.0)
+    return ibis.ifelse(weight.isnan(), 0.0, weight)
+
+
+def add_up(engine: Engine, log: Table, feedback: str, pairs: bool, place: Path | str | None) -> bool:
+    """Whether a column has weights and not 0 and 1 alone, after a check that it can be added up."""
+    kind = log[feedback].type()
+    if not (kind.is_numeric() or kind.is_boolean()):
+        raise DataError(f"{feedback} is of type {kind}", path=place, hint="feedback is a number from 0")
+    weight = weight_of(log, feedback)
+    wrong = (weight < 0) | weight.isinf()
+    found = engine.rows(
+        log.agg(wrong=wrong.cast("int64").sum(), other=(~weight.isin([0.0, 1.0])).cast("int64").sum())
+    )[0]
+    if found["wrong"]:
+        what = f"{found['wrong']:,} rows have a {feedback} that is no weight"
+        raise DataError(what, path=place, hint="feedback is a number from 0; clip or repair it")
+    if found["other"] and pairs:
+        raise DataError(f"pairs are counted from clicks, and {feedback} has weights", path=place)
+    return bool(found["other"])
+
+
+def name_rankings(pages: Table) -> Table:
+    """One row per ranking: its name, and on how many pages it was shown."""
+    return pages.group_by(RANKING).agg(ranking_id=pages.page_id.min(), pages=pages.count())
+
+
+def count_pairs(log: Table, pages: Table) -> Table:
+    """Pages with a click on both of two slots, for every ranking and pair of slots that has any."""
+    clicked = log.filter(log.click == 1).select("page_id", "position")
+    other = clicked.select("page_id", other_position="position")
+    both = clicked.join(other, ["page_id", clicked.position < other.other_position]).join(pages, "page_id")
+    counted = both.group_by([RANKING, "position", "other_position"]).agg(pages=both.count())
+    return counted.join(name_rankings(pages).drop("pages"), RANKING).select(
+        "ranking_id", "position", "other_position", "pages"
+    )
+
+
+def refuse_broken(engine: Engine, log: Table, place: Path | str | None, *, weighted: bool = False) -> None:
+    """Every cell is filled, clicks are 0 or 1 unless `weighted`, and positions begin at 1."""
+    names = ("page_id", *SLOT)
+    absent = {f"no {name}": log[name].isnull().cast("int64").sum() for name in names}
+    valid = log.click.isin([0, 1]).cast("int64").sum()
+    found = engine.rows(log.agg(rows=log.count(), valid=valid, lowest=log.position.min(), **absent))[0]
+    if not found["rows"]:
+        raise DataError("the log has no impressions", path=place, hint="check filters and splits")
+    for name in names:
+        if found[f"no {name}"]:
+            raise DataError(f"there are rows with no {name}", path=place, hint="remove or repair them")
+    if found["valid"] != found["rows"] and not weighted:
+        wrong = found["rows"] - (found["valid"] or 0)
+        raise DataError(f"{wrong:,} rows have a click that is not 0 or 1", path=place, hint="repair them")
+    if found["lowest"] < 1:
+        raise DataError(f"there is a position {found['lowest']}", path=place, hint="positions are ranks from 1")
+
+
+def summarise(engine: Engine, slots: Table, pages: Table, place: Path | str | None) -> dict[str, Any]:
+    """The numbers of a reduced log, after a check that no position is taken twice; all from reduced tables."""
+    unlike = (slots.impressions != slots.pages).cast("int64").sum()
+    sums = {"impressions": slots.impressions.sum(), "clicks": slots.clicks.sum(), "slots": slots.count()}
+    found = engine.rows(slots.agg(**sums, unlike=unlike))[0]
+    twice = slots.group_by(RANKING, "position").agg(rows=slots.count(), ranking_id=slots.ranking_id.min())
+    twice = twice.filter(twice.rows > 1).order_by("ranking_id", "position").limit(1)
+    taken = [] if found["unlike"] else engine.rows(twice)
+    if taken:
+        refuse_page(taken[0]["ranking_id"], taken[0]["position"], place)
+    sizes = engine.rows(pages.agg(pages=pages.count(), rankings=pages[RANKING].nunique()))[0]
+    return found | sizes
+
+
+def refuse_repeated(engine: Engine, log: Table, place: Path | str | None) -> None:
+    """Whether a page has two rows at one position, which looks like a collision; a slow check, so made last."""
+    taken = log.group_by("page_id", "position").agg(rows=log.count())
+    first = engine.rows(taken.filter(taken.rows > 1).order_by("page_id", "position").limit(1))
+    if first:
+        refuse_page(first[0]["page_id"], first[0]["position"], place)
+
+
+def refuse_page(page: Any, position: int, place: Path | str | None) -> None:
+    """Say which page has two rows at one position."""
+    raise DataError(
+        f"position {position} is taken twice in page {page}",
+        path=place,
+        hint="keep one document per position, and give each result page its own page_id",
+    )

@@ -1,0 +1,298 @@
+"""Write the shards of a log: deal it out by query, then join and reduce one part after another."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import pyarrow.parquet as pq
+from safetensors.numpy import save_file
+
+from unskew.errors import ConfigError, DataError
+from unskew.files import read_json
+from unskew.logs.counts.candidates import by_query
+from unskew.logs.counts.folder import read_counts
+from unskew.logs.counts.reduction import Counts, Reduction, rank_counts, reduce_log
+from unskew.logs.counts.splitting import part_of, split_table
+from unskew.logs.log import read_log
+from unskew.logs.presentation import Kind, Presentation, fit_tallies
+from unskew.settings import require_columns
+from unskew.tables.engine.parquet import impressions_in
+from unskew.tables.features.assembling import assemble, candidate_pairs
+from unskew.tables.features.column_kinds import Notes
+from unskew.tables.features.feature_table import KEYS, damage_named, is_table, table_files
+from unskew.tables.features.features import keep_featured, lists_of, read_features
+from unskew.tables.features.surveying import Survey, merge_surveys, survey
+from unskew.tables.features.table_parts import FeatureTable, TablePart
+from unskew.tables.features.tables import feature_files, open_tables
+from unskew.tables.joining import Missing, encodable
+from unskew.tables.lists.letor import read_letor
+from unskew.tables.schema import required, to_array
+from unskew.tables.tallies import merge_tallies, tally_columns
+from unskew.types import Array, Columns, Lists
+
+ABOUT = "shards.json"
+FACTS = ("pages", "impressions", "clicks", "queries", "positions", "clickless")
+SERP = "serp-"
+"""Before the names of columns, in a shard."""
+SLOT = ("ranking_id", "query_id", "doc_id", "position", "impressions", "clicks")
+"""Columns of counts."""
+NARROW = {
+    "query": np.int32,
+    "row": np.int32,
+    "position": np.int16,
+    "clicks": np.float32,
+    "impressions": np.float32,
+}
+HELD_OUT = 0.1
+"""Share of the queries to validate on, where no shard would be larger than the others for it."""
+
+
+@dataclass(frozen=True)
+class ShardSource:
+    """What shards are made from, and how."""
+
+    log: str | None
+    """Impressions: a Parquet file, or a folder of them, or what `unskew ingest` wrote."""
+    counts: str | None
+    """In the place of a log: what `unskew counts` wrote."""
+    lists: tuple[str, ...]
+    """Features of the documents: Parquet or LETOR."""
+    shards: int
+    held_out: bool = False
+    """Keep a share of the queries apart, to validate on."""
+    reduction: Reduction = "counts"
+    unseen: int | None = None
+    """Documents that were never shown to join those of each query, as `by_query` does; None: rows are rankings."""
+    serp: tuple[str, ...] = ()
+    """Presentation columns to carry, encoded."""
+    feedback: str | None = None
+    """The column of a log that stands in the place of `click`: weights from 0."""
+    averages: tuple[str, ...] = ()
+    """Columns of numbers to carry the mean of, where a log has them."""
+    kinds: Mapping[str, Kind] = field(default_factory=dict)
+    bins: int = 0
+    """As in `fit_presentation`."""
+    missing: Literal["error", "drop"] = "error"
+    """What to do with impressions without features."""
+    doc_ids: bool = False
+    names: Mapping[str, str] = field(default_factory=dict)
+    """Our names of the columns of features to theirs."""
+
+    @property
+    def held(self) -> float:
+        """Share of the queries that is held out; not more than a shard has."""
+        return min(HELD_OUT, 1 / (self.shards + 1)) if self.held_out else 0.0
+
+    @property
+    def columns(self) -> list[str]:
+        """Columns that are read."""
+        own = required(self.feedback) if self.log is not None else SLOT
+        return [*own, *self.serp, *self.averaged()]
+
+    def averaged(self) -> list[str]:
+        """Columns to average that the log has."""
+        if self.log is None or not self.averages:
+            return []
+        present = pq.read_schema(self.pages()[0]).names
+        return [name for name in self.averages if name in present]
+
+    def pages(self) -> list[Path]:
+        """The files of the log, or of the slots of the counts."""
+        return table_files(impressions_in(self.log) if self.log is not None else Path(self.counts or "") / "slots")
+
+    def files(self) -> list[Path]:
+        """Every file that is read."""
+        lists = [file for path in self.lists for file in (feature_files(path) if is_table(path) else [Path(path)])]
+        pairs = self.counts is not None and self.reduction == "pairs"
+        return self.pages() + lists + (table_files(Path(self.counts or "") / "pairs") if pairs else [])
+
+
+def write_shards(source: ShardSource, folder: Path) -> None:
+    """Fill a folder with every shard, and with what is known of all of them."""
+    spill, missing = folder / "spill", Missing()
+    parts = split_table(source.pages(), source.columns, spill / "pages", source.shards, source.held)
+    presentation = _fit_parts(source, [part for part in parts[:-1] if part is not None])
+    facts = np.zeros((source.shards + 1, len(FACTS)), np.int64)
+    surveys: list[Survey] = []
+    columns: Columns | None = None
+    ranks = np.zeros((2, 0))
+    open_lists = _lists_of(source, spill)
+    weighted = counted_weights(source)
+    for shard, part in enumerate(parts):
+        if part is None:
+            continue
+        lists = open_lists(shard, part)
+        counts, clickless, weights = _reduce(source, part, lists, missing, presentation)
+        if counts is None:
+            continue
+        weighted = source.feedback if weights else weighted
+        facts[shard] = [*facts_of(counts), clickless]
+        if shard < source.shards:
+            surveys.append(survey(lists))
+            columns = lists.columns
+            ranks = added_ranks(ranks, rank_counts(counts.position, counts.impressions, counts.clicks))
+            counts = counts if source.unseen is None else by_query(counts, source.unseen)
+        save_shard(counts, shard_file(folder, shard))
+    shutil.rmtree(spill)
+    if missing.lost and (source.missing == "error" or not surveys):
+        hint = 'add their features, or set data.missing_features = "drop"'
+        raise DataError(str(missing), path=source.log or source.counts, hint=hint)
+    if not surveys:
+        raise DataError("there is nothing to learn from", path=source.log or source.counts)
+    about = {
+        "facts": facts.tolist(),
+        "by_rank": ranks.tolist(),
+        "survey": merge_surveys(surveys).to_dict(),
+        "columns": None if columns is None else [columns.names, dict(columns.categories)],
+        "presentation": presentation.to_dict(),
+        "missing": missing.lost,
+        "weighted": weighted,
+    }
+    (folder / ABOUT).write_text(json.dumps(about), encoding="utf-8")
+
+
+def counted_weights(source: ShardSource) -> str | None:
+    """The column of weights that counts were made from; None where they count clicks, or where there is a log."""
+    summary = Path(source.counts or "") / "summary.json"
+    found = read_json(summary).get("feedback") if source.counts is not None and summary.exists() else None
+    return None if found is None else str(found)
+
+
+def added_ranks(one: Array, other: Array) -> Array:
+    """Impressions and clicks at each rank, [2, P], of two parts of a log."""
+    longest = max(one.shape[1], other.shape[1])
+    first, second = (np.pad(part, ((0, 0), (0, longest - part.shape[1]))) for part in (one, other))
+    added: Array = first + second
+    return added
+
+
+def shard_file(folder: Path, shard: int) -> Path:
+    """Where a shard lies."""
+    return folder / f"{shard:05d}.safetensors"
+
+
+def save_shard(counts: Counts, path: Path) -> None:
+    """Write the arrays of a shard."""
+    arrays = {name: getattr(counts, name).astype(kind) for name, kind in NARROW.items()}
+    arrays |= {f"{SERP}{name}": values for name, values in counts.serp.items()}
+    further = {"pairs": counts.pairs, "shown_at": counts.shown_at, "stands_for": counts.stands_for}
+    arrays |= {name: values for name, values in further.items() if values is not None}
+    arrays |= {"features": counts.lists.features, "offsets": counts.lists.offsets}
+    save_file({name: np.ascontiguousarray(values) for name, values in arrays.items()}, path)
+
+
+def facts_of(counts: Counts) -> list[int]:
+    """What is known of the rankings of a shard, see FACTS; not how many pages have no click."""
+    shown = (counts.impressions.max(1), counts.impressions, counts.clicks)
+    added = [int(values.sum(dtype=np.float64).round()) for values in shown]
+    return [*added, len(np.unique(counts.query)), counts.positions]
+
+
+def check_columns(source: ShardSource) -> None:
+    """Refuse a log without the columns that are needed, before anything is written."""
+    if source.counts is not None and source.reduction == "pages":
+        raise ConfigError("the method needs single pages, and counts have none; give data.log")
+    for path in source.pages():
+        with damage_named(path):
+            present = pq.read_schema(path).names
+        require_columns(source.columns, present, path=path)
+
+
+def _lists_of(source: ShardSource, spill: Path) -> Callable[[int, Path], Lists]:
+    """A function from a shard, and the part of the log that it shows, to the lists of its queries, in memory."""
+    if not is_table(source.lists[0]):
+        return _taken(source, read_letor(list(source.lists), doc_ids=source.doc_ids))
+    notes: Notes = []
+    tables = open_tables(source.lists, source.names, notes)
+    pairs = [table for table in tables if table.kind == "pair"]
+    if len(pairs) > 1 or any(
+        part.table is not None or not _own_keys(part) for each in pairs for part in each.parts
+    ):
+        return _taken(source, read_features(list(source.lists), columns=source.names))
+    for note in notes:
+        warnings.warn(note, stacklevel=6)
+    others = [table for table in tables if table.kind != "pair"]
+    dealt: list[Path | None] = [None] * (source.shards + 1)
+    for table in pairs:
+        files = [Path(part.path) for part in table.parts]
+        dealt = split_table(files, None, spill / "features", source.shards, source.held)
+
+    def lists(shard: int, part: Path) -> Lists:
+        path = dealt[shard]
+        if pairs and path is None:
+            return Lists(np.zeros((0, 0)), np.zeros(1, np.int64), np.zeros(0), np.zeros(0, np.int64))
+        own = [replace(table, parts=(replace(table.parts[0], path=path),)) for table in pairs if path is not None]
+        whole: list[FeatureTable] = (
+            [own[0] if table.kind == "pair" else table for table in tables] if own else others
+        )
+        arrays = assemble(
+            whole, None if own else candidate_pairs(part), [], lambda shape: np.empty(shape, np.float32)
+        )
+        if path is not None:
+            path.unlink()
+        return lists_of(arrays, source.lists[0])
+
+    return lists
+
+
+def _taken(source: ShardSource, whole: Lists) -> Callable[[int, Path], Lists]:
+    """The queries of each shard, taken from all lists, which are memory-mapped."""
+    part = part_of(encodable(whole.query_ids), source.shards, source.held)
+    return lambda shard, _: whole.take(part == shard)
+
+
+def _own_keys(part: TablePart) -> bool:
+    """Whether a file has our names for its keys, and so can be dealt out."""
+    return all(part.theirs[key] == key for key in KEYS)
+
+
+def _fit_parts(source: ShardSource, parts: Sequence[Path]) -> Presentation:
+    """The presentation of all training parts, one of them in memory at a time."""
+    if not source.serp:
+        return Presentation({})
+    weight = [] if source.log is not None else ["impressions"]
+    tallies = None
+    for part in parts:
+        table = pq.read_table(part, columns=[*source.serp, *weight])
+        columns = {name: to_array(table[name]) for name in table.column_names}
+        found = tally_columns(columns, source.serp, weights=columns.get("impressions"))
+        tallies = found if tallies is None else merge_tallies(tallies, found)
+    return fit_tallies(tallies or {}, kinds=source.kinds, bins=source.bins)
+
+
+def _reduce(
+    source: ShardSource, part: Path, lists: Lists, missing: Missing, presentation: Presentation
+) -> tuple[Counts | None, int, bool]:
+    """The counts of a part, None where no impression has features; pages without a click; if it has weights.
+
+    Counts do not say how many pages have no click; then all of them may.
+    """
+    if not len(lists):
+        table = pq.read_table(part)
+        missing.note(table, *np.full((2, len(table)), -1))
+        return None, 0, False
+    own = part.with_suffix("")
+    (own / "slots").mkdir(parents=True)
+    featured = keep_featured(part, lists, own / "slots" / "featured.parquet", missing)
+    if pq.read_metadata(featured).num_rows == 0:
+        return None, 0, False
+    if source.counts is not None:
+        featured.replace(own / "slots" / "featured.parquet")
+        if source.reduction == "pairs":  # those of other shards' rankings are passed over
+            (own / "pairs").symlink_to(Path(source.counts).resolve() / "pairs")
+        kind: Literal["counts", "pairs"] = "pairs" if source.reduction == "pairs" else "counts"
+        counts = read_counts(own, lists, kind, presentation=presentation)
+        return counts, int(counts.impressions.max(1).sum()), False
+    log = read_log(featured, lists, keep=[*source.serp, *source.averaged()], feedback=source.feedback)
+    for path in {part, featured}:
+        path.unlink()
+    clicked = np.add.reduceat(log.click, log.offsets[:-1])  # a page in a file has a row
+    counts = reduce_log(log, source.reduction, presentation=presentation, averages=source.averages)
+    return counts, int((clicked == 0).sum()), log.weighted

@@ -1,0 +1,226 @@
+"""What further columns of a source could be for: which may be bias factors, and which would give the click away.
+
+A bias factor is known before the click and has a few values or numbers. A column gives the click away where it is
+filled, or has another value than usual, only at clicked results, or where it ranks nearly all clicked results
+before the others: the time of the click, the seconds that somebody stayed, what was put into the cart. A method
+that is told such a column explains every click by it and learns nothing of what people like.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from unskew.logs.ingest.columns import YES
+from unskew.logs.ingest.sampling import sample
+from unskew.tables.reading.options import IngestOptions
+from unskew.tables.schema import OURS
+from unskew.types import Array
+
+FEW = 50
+"""Values of a category that a bias can be learned for."""
+ENOUGH = 5
+"""Rows that make a rule of what could be chance."""
+AWAY = 0.98
+"""Area under the curve from which on a column gives the click away."""
+MOST = 100
+"""Columns that are looked at."""
+PAGING = re.compile(r"^(results?_?)?(page|offset|start|from)(_?(no|nr|num|number|index|offset))?$", re.IGNORECASE)
+RANDOM = re.compile(r"random|shuffl|explor", re.IGNORECASE)
+ISO = r"^\d{4}-\d\d-\d\d([T ]\d\d:\d\d|$)"
+Columns = dict[str, dict[str, Any]]
+
+
+def column_advice(files: Mapping[Path, str], options: IngestOptions) -> Columns:
+    """What is known of each further column: kind, values, share missing, where it differs, advice."""
+    known = {options.source(name) for name in OURS} | {options.events.column or "event"}
+    table = sample(files, options.files, known)
+    if table is None:
+        return {}
+    clicked, groups = _clicked(table, options), _groups(table, options)
+    made: Columns = {}
+    for name in [name for name in table.column_names if name not in known][:MOST]:
+        if table.column_names.count(name) == 1 and not pa.types.is_nested(table[name].type):
+            made[name] = _looked_at(name, table, clicked, groups, options)
+    return made
+
+
+def advice_warnings(found: Mapping[str, Mapping[str, Any]], options: IngestOptions) -> list[str]:
+    """What a user should not miss: positions that begin again, and kept columns that give the click away."""
+    warned = []
+    for name, about in found.items():
+        if about["advice"] == "begins again" and options.positions.page_number is None:
+            warned.append(
+                f"{options.source('position')} begins again on every {name}: further results pass for first ones; "
+                f'count on with page_number="{name}"'
+            )
+        kept = name in options.keep or name.startswith("serp_")
+        if about["advice"] == "gives the click away" and kept:
+            warned.append(f"{name} gives the click away: it must be neither a bias factor nor a feature")
+    return warned
+
+
+def _clicked(table: pa.Table, options: IngestOptions) -> Array | None:
+    """Which rows are clicked; None where a sample does not tell."""
+    name = options.source("click")
+    if name not in table.column_names:
+        return None
+    words = pc.utf8_lower(pc.utf8_trim_whitespace(table[name].cast(pa.string())))
+    found = np.asarray(pc.fill_null(pc.is_in(words, pa.array(YES)), False))
+    return found if 0 < found.sum() < len(found) else None
+
+
+def _groups(table: pa.Table, options: IngestOptions) -> Array:
+    """The page of each row, or what comes close: person and query."""
+    people = [options.source(name) for name in ("visit_id", "user_id")] + list(options.pages.by)
+    person = [name for name in people if name in table.column_names][:1]
+    page = options.source("page_id")
+    names = [page] if page in table.column_names else [*person, options.source("query_id")]
+    codes = np.zeros(len(table), np.int64)
+    for name in (name for name in names if name in table.column_names):
+        each = _codes(table[name])
+        codes = np.unique(codes * (each.max() + 2) + each + 1, return_inverse=True)[1]
+    return codes
+
+
+def _codes(column: Any) -> Array:
+    """Values as numbers from 0; -1 where missing."""
+    return np.asarray(pc.fill_null(_plain(column).dictionary_encode().indices, -1)).astype(np.int64)
+
+
+def _plain(column: Any) -> Any:
+    """A column as one array of its values."""
+    column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+
+
+def _looked_at(
+    name: str, table: pa.Table, clicked: Array | None, groups: Array, options: IngestOptions
+) -> dict[str, Any]:
+    column = _plain(table[name])
+    if pa.types.is_string(column.type):
+        column = pc.if_else(pc.equal(column, ""), None, column)
+    codes, numbers = _codes(column), _numbers(column)
+    there = codes >= 0
+    values = int(codes.max() + 1)
+    kind = _kind(name, column, numbers, values, int(there.sum()))
+    return {
+        "kind": kind,
+        "values": values,
+        "missing": round(1 - float(there.mean()), 4),
+        "differs": "result" if _differs(codes, groups) else "page",
+        "advice": _advice(name, kind, codes, numbers, clicked, table, options),
+    }
+
+
+def _numbers(column: Any) -> Array | None:
+    """As floats, missing ones as NaN; None where it holds anything else."""
+    kind = column.type
+    if pa.types.is_boolean(kind):
+        column = column.cast(pa.int8())
+    elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_string(kind)):
+        return None
+    try:
+        return np.asarray(column.cast(pa.float64()).to_numpy(zero_copy_only=False), np.float64)
+    except pa.ArrowInvalid:
+        return None
+
+
+def _kind(name: str, column: Any, numbers: Array | None, values: int, there: int) -> str:
+    """id, time, number, category, text, constant or empty."""
+    if values <= 1:
+        return "constant" if there else "empty"
+    if pa.types.is_temporal(column.type):
+        return "time"
+    if numbers is None:
+        if pa.types.is_string(column.type) and pc.all(pc.match_substring_regex(column.drop_null(), ISO)).as_py():
+            return "time"
+        if values > FEW and (values > there / 2 or re.search(r"(_|^)(id|uuid|guid|key|token)$", name.lower())):
+            return "id"
+        return "category" if values <= FEW else "text"
+    finite = numbers[np.isfinite(numbers)]
+    if len(finite) and finite.min() > 1e9 and values > FEW:
+        return "time" if finite.max() < 2e18 else "id"
+    whole = len(finite) and bool((finite == np.floor(finite)).all())
+    return "id" if whole and values > FEW and values > 0.9 * there else "number"
+
+
+def _differs(codes: Array, groups: Array) -> bool:
+    """Whether results of one page have different values, in more than one page of a hundred."""
+    order = np.lexsort((codes, groups))
+    same = groups[order][1:] == groups[order][:-1]
+    changes = same & (codes[order][1:] != codes[order][:-1])
+    pages = len(np.unique(groups[order][1:][same]))
+    return len(np.unique(groups[order][1:][changes])) > 0.01 * pages
+
+
+def _advice(
+    name: str,
+    kind: str,
+    codes: Array,
+    numbers: Array | None,
+    clicked: Array | None,
+    table: pa.Table,
+    options: IngestOptions,
+) -> str:
+    if kind in ("constant", "empty") and (clicked is None or not gives_away(codes, numbers, clicked)):
+        return "says nothing"
+    if clicked is not None and gives_away(codes, numbers, clicked):
+        return "gives the click away"
+    if numbers is not None and PAGING.match(name) and _begins_again(numbers, table, options):
+        return "begins again"
+    if codes.max() == 1 and RANDOM.search(name):
+        return "shuffled"
+    return "bias factor" if kind in ("number", "category") else "names things" if kind == "id" else "not a factor"
+
+
+def gives_away(codes: Array, numbers: Array | None, clicked: Array) -> bool:
+    """Whether a column tells which results were clicked; `codes` are its values, -1 where it is empty.
+
+    >>> clicked = np.array([1, 1, 1, 1, 1, 0, 0, 0, 0, 0], bool)
+    >>> gives_away(np.array([0, 1, 2, 3, 4, -1, -1, -1, -1, -1]), None, clicked)
+    True
+    >>> gives_away(np.array([0, 1, 0, 1, 0, 1, 0, 1, 0, 1]), None, clicked)
+    False
+    """
+    usual = np.unique(codes[~clicked])
+    other = ~np.isin(codes, usual)
+    if len(usual) == 1 and other.sum() >= ENOUGH:
+        return True  # one value where nothing was clicked, others where something was
+    if numbers is not None:
+        ranked = np.where(np.isfinite(numbers), numbers, -np.inf)
+    else:
+        if codes.max() >= FEW:
+            return False
+        counts = np.bincount(codes + 1)
+        ranked = (np.bincount(codes + 1, clicked) / np.maximum(counts, 1))[codes + 1]
+    area = _area(ranked, clicked)
+    return max(area, 1 - area) >= AWAY
+
+
+def _area(values: Array, clicked: Array) -> float:
+    """Chance that a clicked result has the larger value, ties by half."""
+    _, rank, counts = np.unique(values, return_inverse=True, return_counts=True)
+    middle = np.cumsum(counts) - (counts - 1) / 2
+    positive = int(clicked.sum())
+    above = middle[rank][clicked].sum() - positive * (positive + 1) / 2
+    return float(above / (positive * (len(clicked) - positive)))
+
+
+def _begins_again(pages: Array, table: pa.Table, options: IngestOptions) -> bool:
+    """Whether positions of further pages of results begin where those of the first do."""
+    name = options.source("position")
+    if name not in table.column_names:
+        return False
+    ranks = _numbers(_plain(table[name]))
+    if ranks is None:
+        return False
+    first = pages == np.nanmin(pages)
+    further = np.isfinite(pages) & ~first
+    return bool(further.any() and np.nanmin(ranks[further]) == np.nanmin(ranks[first]))

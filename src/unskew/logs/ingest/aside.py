@@ -1,0 +1,199 @@
+"""What is put aside: written with file, row, reason and detail, counted, and refused where it is too much.
+
+Broken rows may be `max_rejected` of what was read. What rules remove has limits too, each and all together: a
+rule that fires on a fifth of a log has found a wrong column rather than bad pages. Robots and events that were
+delivered twice are the exception, since half of a sound log can be these; they have a limit of their own.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from unskew.errors import LimitError
+from unskew.logs.ingest.columns import DETAIL, FLOATS, RAW, REASON
+from unskew.logs.ingest.formats.stage import REJECTED
+from unskew.logs.ingest.text import FILE, ROW
+from unskew.tables.engine.engine import Engine
+from unskew.tables.reading.options import OFTEN, RULES, IngestOptions
+
+if TYPE_CHECKING:
+    from ibis.expr.types import Table
+
+ASIDE = pa.schema(REJECTED)
+SHOWN = 3
+"""Examples of each reason in a message."""
+FEWEST = 100
+"""Rows of a log from which on shares of it mean something."""
+OF_CLICKS = ("clicks_without_impression", "clicks_before_query")
+"""Rules that remove click events; their shares are of these."""
+_FIND = 'let pages be found with page_gap="30m"'
+CAUSES: Mapping[str, str] = {
+    "duplicate_events": "page_id names a visit or a query, not one page of results, so that pages run together: "
+    f"{_FIND}. Where the rows are in the log twice, max_removed=0.6 lets them go",
+    "clicks_without_impression": "clicks name pages or documents in another way than results do, or results of "
+    'some pages are missing. Compare the ids; off=["clicks_without_impression"] does without these clicks',
+    "clicks_before_query": "the clocks of clicks and results differ, or one of them is in another time zone: "
+    'time_zone=. off=["clicks_before_query"] counts such clicks',
+    "two_queries_on_one_page": f"page_id names a visit, a person or a day, not one page of results: {_FIND}, or "
+    'name another column with columns={"page_id": "THEIRS"}',
+    "two_documents_at_one_position": "positions begin again on every page of results, whose number is a column: "
+    f'page_number="THEIRS"; or page_id names a visit or a query: {_FIND}',
+    "gaps_in_positions": f"page_id or page_columns= tears pages apart, as the time of each row does: {_FIND}. "
+    'Where ads hold places, or only what came into view is logged, off=["gaps_in_positions"] keeps the pages',
+    "robots": "user_id or visit_id is shared by many people, as behind a proxy: name another column. Where they "
+    'are robots, max_removed=0.9 lets them go, and off=["robots"] keeps them; [rules.robots] has their limits',
+    "everything_clicked": "only what was clicked is in the log. Add the results that were shown and not clicked; "
+    'off=["everything_clicked"] keeps the pages',
+}
+"""What usually is behind a rule that fires often, and what to do."""
+MENDS: Mapping[str, str] = {
+    "not_utf8": "the file is in another encoding: iconv -f LATIN1 -t UTF-8 FILE > NEW",
+    "unreadable_timestamp": "times are ISO 8601 or numbers since 1970; [time] format in mapping= reads others",
+    "position_not_a_whole_number": "positions are whole numbers, without separators: 1234, not 1,234",
+    "click_not_0_or_1": "one row is one result shown, clicked or not, not a count of clicks",
+    "position_below_1": "positions count from 0: positions_from=0",
+    "wrong_number_of_fields": "a delimiter inside a field, or another than the header's: [files] in mapping=",
+    "unclosed_quote": 'quotes that do not enclose fields: [files] quote = "" in mapping=',
+} | {
+    f"comma_in_{name}": "write numbers with a point and without separators: 1234.5, not 1.234,5 or 1,234.5"
+    for name in FLOATS
+}
+"""What usually mends rows that are broken for a reason."""
+
+
+class TooMuchAside(LimitError):
+    """More of a log was put aside than is allowed."""
+
+
+class TooManyRejected(TooMuchAside):
+    """More rows are broken than `max_rejected` allows."""
+
+
+class TooManyRemoved(TooMuchAside):
+    """Rules remove more rows than `max_removed` allows."""
+
+
+@dataclass(frozen=True)
+class Reasons:
+    """What was put aside, by reason."""
+
+    counts: Counter[str]
+    examples: Mapping[str, Sequence[str]]
+
+    @property
+    def broken(self) -> Counter[str]:
+        """Of rows that could not be used."""
+        return Counter({name: count for name, count in self.counts.items() if name not in RULES})
+
+
+def put_aside(tables: Sequence[Table], folders: Sequence[Path], engine: Engine, working: Path) -> Reasons:
+    """Write rejected.parquet of tables with a reason, and of folders of rows that could not be parsed."""
+    import ibis
+
+    parts = [_rejected(table) for table in tables]
+    parts += [engine.read_parquet(folder).select(*REJECTED) for folder in folders]
+    place = working / "rejected.parquet"
+    if parts:
+        folder = working / ".scratch" / "rejected"
+        engine.write_parquet(ibis.union(*parts), folder, partitions=1)
+        next(folder.rglob("*.parquet")).replace(place)
+    else:
+        pq.write_table(pa.Table.from_batches([], ASIDE), place)  # `empty_table` would load pandas
+    return _reasons(place)
+
+
+def _rejected(table: Table) -> Table:
+    made = table.select(file=table[FILE], row=table[ROW], reason=table[REASON], detail=table[DETAIL])
+    return made.cast({"file": "string", "row": "int64", "reason": "string", "detail": "string"})
+
+
+def _reasons(place: Path) -> Reasons:
+    """How often each reason is given, and the first examples of it."""
+    counted: Counter[str] = Counter()
+    examples: dict[str, list[str]] = {}
+    with pq.ParquetFile(place) as file:
+        for batch in file.iter_batches(columns=list(ASIDE.names)):
+            for row in batch.column("reason").value_counts().to_pylist():
+                counted[row["values"]] += row["counts"]
+            if any(len(examples.get(name, [])) < SHOWN for name in counted) and len(batch):
+                for row in batch.slice(0, 1000).to_pylist():
+                    shown = examples.setdefault(row["reason"], [])
+                    if len(shown) < SHOWN:
+                        where = "" if row["file"] is None else f"{row['file']}:{row['row']}: "
+                        shown.append(f"{where}{(row['detail'] or '')[:200]}")
+    return Reasons(counted, examples)
+
+
+def refuse_broken(found: Reasons, read: int, most: float, aside: Path) -> None:
+    """Stop where more rows are broken than may be."""
+    lost = sum(found.broken.values())
+    if not read or lost / read <= most:
+        return
+    lines = [f"{lost:,} of {read:,} rows are broken ({lost / read:.2%}), more than {most:.2%}:"]
+    for name, count in found.broken.most_common():
+        lines += [f"  {count:,} {name}", *map(_line, found.examples.get(name, []))]
+        lines += [f"    Usual cause: {MENDS[name]}."] if name in MENDS else []
+    raise TooManyRejected("\n".join([*lines, f"They are kept in {aside}; repair them, or raise max_rejected="]))
+
+
+def _line(text: str) -> str:
+    return f"      {' '.join(text.split())[:RAW]}"
+
+
+def over_limits(removed: Counter[str], shown: int, clicked: int, options: IngestOptions) -> list[str]:
+    """The rules that remove more than they may, of so many rows of results and click events."""
+    if shown + clicked < FEWEST:
+        return []
+    most = options.max_removed
+    limits = {name: max(most, OFTEN.get(name, 0.0)) for name in RULES} | dict(options.rules.limits)
+    shares = {name: removed[name] / max(1, clicked if name in OF_CLICKS else shown) for name in RULES}
+    on = [name for name in RULES if name not in options.rules.off]
+    over = [name for name in on if shares[name] > limits[name]]
+    usual = [name for name in on if name not in (*OFTEN, *OF_CLICKS, *options.rules.limits)]
+    if not over and sum(shares[name] for name in usual) > most:
+        over = [name for name in usual if removed[name]]
+    return over
+
+
+def refuse_removed(
+    over: Sequence[str],
+    found: Reasons,
+    pages: Mapping[str, Sequence[str]],
+    read: int,
+    aside: Path,
+    suspected: str | None = None,
+) -> None:
+    """Stop because of these rules; `pages` are examples of what they remove, `suspected` may be behind it."""
+    total = sum(found.counts[name] for name in over)
+    lines = [f"rules would remove {total:,} of {read:,} rows ({total / read:.1%}), more than max_removed= allows:"]
+    lines += [] if suspected is None else [f"  What is behind it, most likely: {suspected}."]
+    for name in over:
+        lines.append(f"  {found.counts[name]:,} {name}: {RULES[name]}")
+        lines += map(_line, [*pages.get(name, ()), *found.examples.get(name, ())])
+        lines += [] if suspected else [f"    Usual cause: {CAUSES[name]}."]
+    raise TooManyRemoved("\n".join([*lines, f"They are kept in {aside}; nothing was written."]))
+
+
+def page_examples(judged: Any, name: str, options: IngestOptions, engine: Engine) -> list[str]:
+    """The first pages that a rule finds, in the user's words; none where it finds rows or events."""
+    if name not in judged.columns:
+        return []
+    wanted = ("page_id", "results", "first", "last", "clicks", "query", "last_query")
+    page, query, rank = (options.source(name) for name in ("page_id", "query_id", "position"))
+    told = []
+    for row in engine.rows(judged.filter(judged[name]).select(*wanted).order_by("page_id").limit(SHOWN)):
+        asked = (
+            f"{row['query']}" if row["query"] == row["last_query"] else f"{row['query']} and {row['last_query']}"
+        )
+        told.append(
+            f"{page} {row['page_id']}: {row['results']} rows at {rank} {row['first']} to {row['last']}, "
+            f"{row['clicks']} clicked, {query} {asked}"
+        )
+    return told

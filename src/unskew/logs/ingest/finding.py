@@ -1,0 +1,129 @@
+"""Pages of a log that names none: who is asked, and the page of every click event.
+
+`clicks/pages.py` says what a page is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from unskew.errors import DataError
+from unskew.logs.pages import SECOND, add_page_ids
+from unskew.settings import did_you_mean, second_count
+from unskew.tables.engine.engine import Engine
+from unskew.tables.engine.functions import to_micros
+from unskew.tables.naming import guess_columns
+from unskew.tables.reading.options import IngestOptions
+from unskew.tables.schema import OURS
+
+if TYPE_CHECKING:
+    from ibis.expr.types import Table
+
+PEOPLE = ("visit_id", "user_id")
+"""Columns that name who saw a page, the finer one first."""
+
+
+@dataclass(frozen=True)
+class PageFinding:
+    """How pages are found."""
+
+    by: tuple[str, ...]
+    """Columns that name a person."""
+    gap: int
+    """Seconds of a pause that ends a page."""
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """Columns that no row may lack."""
+        return (*self.by, "timestamp")
+
+    def add_ids(self, rows: Table, engine: Engine) -> Table:
+        """The rows with their page_id."""
+        return add_page_ids(rows, engine, by=self.by, gap=self.gap)
+
+    def note(self, options: IngestOptions) -> str:
+        """How it was done, for the summary."""
+        people = ", ".join(map(options.source, self.by))
+        query, rank = options.source("query_id"), options.source("position")
+        ends = f"a pause of more than {_duration(self.gap)}, or where a {rank} returns"
+        return f"pages were found: the rows of one {people} and {query}, until {ends}"
+
+
+def how_to_find(columns: Sequence[str], options: IngestOptions, present: Sequence[str]) -> PageFinding | None:
+    """How to find pages, where there is no page_id or finding is asked for.
+
+    `columns` have our names, `present` are all of the source, under theirs.
+    """
+    asked = options.pages.by or options.pages.gap is not None
+    if options.page or ("page_id" in columns and not asked):
+        return None
+    gap = second_count("page_gap", options.pages.gap or "30m")
+    by = tuple(_ours(name, columns, options) for name in options.pages.by) or next(
+        ((name,) for name in PEOPLE if name in columns), ()
+    )
+    there = [name for name in present if not name.startswith("unskew_")]
+    have = f"there are {', '.join(there)[:300]}"
+    guess = {"user_id": "THEIRS", "timestamp": "THEIRS"} | guess_columns(there)
+    if not by:
+        what = "there is no page_id, and no user_id or visit_id to find pages by"
+        who = f'columns={{"user_id": "{guess["user_id"]}"}}'
+        raise DataError(f"{what}; {have}", hint=f"name who saw the pages with {who}, or {_other_ways()}")
+    if "timestamp" not in columns:
+        what = "there is no page_id, and no timestamp to find pages by"
+        name = f'columns={{"timestamp": "{guess["timestamp"]}"}}'
+        raise DataError(f"{what}; {have}", hint=f"name it with {name}, or {_other_ways()}")
+    return PageFinding(by, gap)
+
+
+def _other_ways() -> str:
+    return 'the id of a page with columns={"page_id": "THEIRS"}, or what makes one with page_columns=["A", "B"]'
+
+
+def _ours(name: str, columns: Sequence[str], options: IngestOptions) -> str:
+    """Our name of a column that may be called by theirs."""
+    ours = name if name in OURS else next((key for key, own in options.columns.items() if own == name), name)
+    if ours not in columns:
+        raise DataError(f'by=["{name}"]: there is no such column. {did_you_mean(name, columns)}')
+    return ours
+
+
+def _duration(seconds: int) -> str:
+    for unit, word in ((3600, "h"), (60, "min")):
+        if seconds % unit == 0:
+            return f"{seconds // unit} {word}"
+    return f"{seconds} s"
+
+
+def pages_of_clicks(impressions: Table, clicks: Table, finding: PageFinding, engine: Engine) -> Table:
+    """Click events with the page_id of what they click, by person, query where they name one, and document.
+
+    It is the page that showed it last before the click, within the pause; else one within the pause after it,
+    which the rule `clicks_before_query` then finds. Events that fit no page get an id that no page has.
+    """
+    import ibis
+
+    what = next((name for name in ("doc_id", "position") if name in clicks.columns), None)
+    missing = [name for name in finding.needed if name not in clicks.columns]
+    if what is None or missing:
+        lacks = ", ".join(missing) or "doc_id or position"
+        hint = f"they have {', '.join(clicks.columns)[:300]}"
+        raise DataError(f"click events have no {lacks}, which ties them to pages that have no id", hint=hint)
+    key = [*finding.by, *(["query_id"] if "query_id" in clicks.columns else []), what]
+    casts = {name: impressions[name].type() for name in key if clicks[name].type() != impressions[name].type()}
+    clicks = clicks.mutate(**{name: clicks[name].try_cast(kind) for name, kind in casts.items()})
+    clicks = engine.keep(clicks.mutate(unskew_at=to_micros(clicks.timestamp, engine.name)))
+    shown = impressions.select(*key, "page_id", unskew_shown=to_micros(impressions.timestamp, engine.name))
+    both: Any = clicks.select(*key, "unskew_at").distinct().inner_join(shown, key)
+    later = both.unskew_at - both.unskew_shown
+    most = finding.gap * SECOND
+    page = ibis.coalesce(
+        both.page_id.argmax(both.unskew_shown, where=(later >= 0) & (later <= most)),
+        both.page_id.argmin(both.unskew_shown, where=(later < 0) & (later >= -most)),
+    )
+    found = both.group_by([*key, "unskew_at"]).agg(page_id=page)
+    tied = clicks.left_join(found, [*key, "unskew_at"])
+    tied = tied.select(*(tied[name] for name in clicks.columns), tied.page_id)
+    nobody = "no page at " + tied.unskew_at.cast("string")
+    return tied.mutate(page_id=ibis.coalesce(tied.page_id, nobody)).drop("unskew_at")

@@ -1,0 +1,128 @@
+"""Metarank's JSON events, in which the RankLens data come too: `ranking`, `interaction`, `item` and `user`.
+
+A ranking is a page and its id the page_id. Interactions of a click type that name their ranking are its clicks.
+A ranking has a query where a field `query` says so; without one all pages share the query `all`, so that a
+document is one and the same wherever it is shown. Items (`metadata` in old files) go to the side table
+`item_fields`, a row for each value, of which `items.py` makes a table of features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from unskew.logs.ingest.formats.records import each_json
+from unskew.logs.ingest.formats.stage import Stage
+from unskew.logs.ingest.formats.values import Broken, identifier, number, optional_identifier, text, time
+from unskew.tables.reading.options import IngestOptions
+
+NO_QUERY = "all"
+MOST_FIELDS = 10_000
+
+
+def read_metarank(paths: Sequence[Path], stage: Stage, options: IngestOptions) -> None:
+    """Stage the rankings and clicks of Metarank events."""
+    each_json(paths, stage, options, _Metarank(stage, options).take)
+
+
+class _Metarank:
+    """Takes one event at a time."""
+
+    def __init__(self, stage: Stage, options: IngestOptions) -> None:
+        self.stage, self.options, self.zone = stage, options, ZoneInfo(options.time.zone)
+
+    def take(self, record: Mapping[str, Any]) -> None:
+        """One event."""
+        kind = record.get("event")
+        if kind == "ranking":
+            self._ranking(record)
+        elif kind == "interaction":
+            self._interaction(record)
+        elif kind in ("item", "metadata"):
+            self._item(record)
+        elif kind == "user":
+            self.stage.ignore("user_event")
+        else:
+            raise Broken("missing_event" if kind is None else "unknown_event")
+
+    def _ranking(self, record: Mapping[str, Any]) -> None:
+        items = record.get("items")
+        if not isinstance(items, list) or not items:
+            raise Broken("missing_items")
+        if len(items) > self.options.reader.most_results:
+            raise Broken("too_many_results")
+        words = text(dict(_fields(record)).get("query"), "query")
+        page = {
+            "page_id": identifier(record.get("id"), "id"),
+            "visit_id": optional_identifier(record.get("session"), "session"),
+            "user_id": optional_identifier(record.get("user"), "user"),
+            "query_id": identifier(words, "query") if words else NO_QUERY,
+            "query_text": words,
+            "timestamp": time(record.get("timestamp"), self.zone),
+            "randomized": True if self.options.reader.randomized else None,
+        }
+        shown = [_shown(item) for item in items]
+        for position, (doc, score) in enumerate(shown, 1):
+            self.stage.impression(**page, doc_id=doc, position=position, logging_score=score)
+
+    def _interaction(self, record: Mapping[str, Any]) -> None:
+        if identifier(record.get("type"), "type") not in self.options.events.click:
+            self.stage.ignore("other_interaction")
+            return
+        page_id = optional_identifier(record.get("ranking"), "ranking")
+        if page_id is None:
+            self.stage.ignore("click_without_ranking")
+            return
+        row = {
+            "page_id": page_id,
+            "visit_id": optional_identifier(record.get("session"), "session"),
+            "user_id": optional_identifier(record.get("user"), "user"),
+            "doc_id": identifier(record.get("item"), "item"),
+            "timestamp": time(record.get("timestamp"), self.zone),
+        }
+        self.stage.click(**row)
+
+    def _item(self, record: Mapping[str, Any]) -> None:
+        doc, when = identifier(record.get("item"), "item"), time(record.get("timestamp"), self.zone)
+        rows = [row for name, value in _fields(record) for row in _cells(name, value)]
+        if len(rows) > MOST_FIELDS:
+            raise Broken("too_many_fields")
+        for row in rows or [{}]:
+            self.stage.side("item_fields", doc_id=doc, timestamp=when, **row)
+
+
+def _shown(item: Any) -> tuple[str, float | None]:
+    """Id and score of a result; the score stands beside the id or among the fields."""
+    if not isinstance(item, dict):
+        raise Broken("bad_items")
+    score = item.get("relevancy")
+    score = dict(_fields(item)).get("relevancy") if score is None else score
+    return identifier(item.get("id"), "item"), number(score, "relevancy")
+
+
+def _fields(record: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Names and values of the list `fields`, which may be missing."""
+    fields = record.get("fields")
+    if not fields and fields in (None, []):
+        return
+    if not isinstance(fields, list) or len(fields) > MOST_FIELDS:
+        raise Broken("bad_fields")
+    for field in fields:
+        if not isinstance(field, dict):
+            raise Broken("bad_fields")
+        yield identifier(field.get("name"), "fields"), field.get("value")
+
+
+def _cells(name: str, value: Any) -> Iterator[dict[str, Any]]:
+    """A value as rows of the table of fields: a number, a text, or a list of them, with the place in the list."""
+    several = isinstance(value, list)
+    for nth, part in enumerate(value if several else [value]):
+        place = nth if several else None
+        if isinstance(part, bool):
+            yield {"name": name, "number": float(part), "place": place}
+        elif isinstance(part, int | float):
+            yield {"name": name, "number": number(part, "fields"), "place": place}
+        elif part is not None:
+            yield {"name": name, "text": text(part, "fields"), "place": place}

@@ -1,0 +1,199 @@
+"""The loop that all readers share: cut a file into records, take each one, reject those that are broken."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from unskew.errors import DataError
+from unskew.files import unpacked
+from unskew.logs.ingest.formats.stage import Stage
+from unskew.logs.ingest.formats.values import Broken, parse_json
+from unskew.tables.reading.options import IngestOptions
+
+Pieces = Iterator[tuple[int, bytes, bool]]
+"""Number of the line or element, its bytes, whether it was too long to be held."""
+HELD = 1_000
+"""Bytes kept of a line that is too long."""
+_SPECIAL = re.compile(rb'["\\{}\[\]]')
+
+
+def each_line(
+    paths: Sequence[Path],
+    stage: Stage,
+    options: IngestOptions,
+    take: Callable[[bytes], None],
+    broken: Callable[[bytes], None] = lambda raw: None,
+) -> None:
+    """Hand every line to `take`, which raises Broken before it stages anything; `broken` is told of such lines."""
+    for path in paths:
+        for row, raw, too_long in lines(path, options):
+            if not stage.attempt(path, row, raw, partial(take, raw), too_long=too_long):
+                broken(raw)
+
+
+def each_json(
+    paths: Sequence[Path], stage: Stage, options: IngestOptions, take: Callable[[Mapping[str, Any]], None]
+) -> None:
+    """Hand every JSON object to `take`: of JSON lines, of arrays, and the documents of index exports."""
+    for path in paths:
+        for row, raw, too_long in pieces(path, options):
+            try:
+                if too_long:
+                    raise Broken("line_too_long")
+                values = unwrap(parse_json(raw))
+            except Broken as reason:
+                stage.read()
+                stage.reject(path, row, str(reason), raw)
+                continue
+            for value in values:
+                stage.read()
+                try:
+                    if not isinstance(value, dict):
+                        raise Broken("not_an_object")
+                    take(value)
+                except Broken as reason:
+                    stage.reject(path, row, str(reason), raw if len(values) == 1 else _head(value))
+
+
+def unwrap(value: Any) -> list[Any]:
+    """The documents in a value: a list's elements, the hits of a search answer, what stands under `_source`."""
+    if isinstance(value, list):
+        return [inner for element in value for inner in _hits(element)] or [None]
+    return _hits(value)
+
+
+def _hits(value: Any) -> list[Any]:
+    """The hits of a search answer, or the one value."""
+    if isinstance(value, dict) and isinstance(value.get("hits"), dict):
+        inner = value["hits"].get("hits")
+        return [_source(hit) for hit in inner] if isinstance(inner, list) else [value]
+    return [_source(value)]
+
+
+def _source(value: Any) -> Any:
+    """What was indexed, where the value is a hit; exports of chosen fields have them under `fields`."""
+    if isinstance(value, dict):
+        for name in ("_source", "fields") if "_index" in value else ("_source",):
+            if isinstance(value.get(name), dict):
+                return value[name]
+    return value
+
+
+def _head(value: Any) -> str:
+    try:
+        return json.dumps(value)[:HELD]
+    except (RecursionError, ValueError):
+        return ""
+
+
+def lines(path: Path, options: IngestOptions) -> Pieces:
+    """Every line that is not blank: its number from 1, its bytes, and whether it was too long to be held whole."""
+    number, held, too_long = 1, b"", False
+    for block in unpacked(path, expansion=options.files.max_expansion):
+        first, *others = block.split(b"\n")
+        held, too_long = _extend(held, too_long, first, options.reader.longest_line)
+        for piece in others:
+            if too_long or held.strip():
+                yield number, held.rstrip(b"\r"), too_long
+            number += 1
+            held, too_long = _extend(b"", False, piece, options.reader.longest_line)
+    if too_long or held.strip():
+        yield number, held.rstrip(b"\r"), too_long
+
+
+def _extend(held: bytes, too_long: bool, piece: bytes, longest: int) -> tuple[bytes, bool]:
+    """The line so far; only the head of one that has grown too long."""
+    if too_long:
+        return held, True
+    if len(held) + len(piece) > longest:
+        return (held + piece[:HELD])[:HELD], True
+    return held + piece, False
+
+
+def pieces(path: Path, options: IngestOptions) -> Pieces:
+    """Lines, unless the first one shows that a value goes over several lines or that a long line is an array."""
+    first, too_long = next(((raw.strip(), long) for _, raw, long in lines(path, options)), (b"", False))
+    opens = first[:1] in (b"[", b"{")
+    if opens and (first[-1:] in (b"[", b"{", b",") or (too_long and first[:1] == b"[")):
+        return elements(path, options)
+    return lines(path, options)
+
+
+def elements(path: Path, options: IngestOptions) -> Pieces:
+    """The objects of JSON arrays, or objects one after another, wherever their lines break.
+
+    Only brackets and quotes are looked at, so a broken element is found out when it is parsed; brackets that do
+    not match leave no way to tell where the next element begins, and that is an error.
+    """
+    cutter = _Cutter(options.reader.longest_line)
+    for block in unpacked(path, expansion=options.files.max_expansion):
+        yield from cutter.cut(block, path)
+    if cutter.depth or cutter.quoted:
+        raise DataError("the JSON value does not end", path=path, hint="export one object per line instead")
+    yield from cutter.gap(b"")
+
+
+class _Cutter:
+    """Cuts elements out of JSON text that comes in blocks."""
+
+    def __init__(self, longest: int) -> None:
+        self.longest = longest
+        self.depth = self.base = self.number = 0
+        self.quoted = self.skip = self.too_long = False
+        self.held = b""
+
+    def cut(self, block: bytes, path: Path) -> Pieces:
+        """Elements that end in this block, and what stands between elements but is no comma."""
+        start, after_escape = 0, 0 if self.skip else -1
+        self.skip = False
+        for match in _SPECIAL.finditer(block):
+            at, mark = match.start(), match[0]
+            if at == after_escape:
+                continue
+            if self.quoted or mark in b'"\\':
+                if mark == b"\\" and self.quoted:
+                    after_escape = at + 1
+                elif mark == b'"':
+                    self.quoted = not self.quoted
+            elif mark in b"{[":
+                if self.depth == self.base:
+                    yield from self.gap(block[start:at])
+                    start = at + 1 if mark == b"[" and not self.depth else at
+                    self.base = int(mark == b"[" and not self.depth) or self.base
+                self.depth += 1
+            else:
+                if self.depth == self.base:
+                    yield from self.gap(block[start:at])
+                    start, self.base = at + 1, 0
+                self.depth -= 1
+                if self.depth < 0:
+                    raise DataError("brackets do not match", path=path, hint="export one object per line instead")
+                if self.depth == self.base and mark and start <= at:
+                    self._hold(block[start : at + 1])
+                    yield from self._release()
+                    start = at + 1
+        self.skip = after_escape == len(block)
+        self._hold(block[start:])
+
+    def gap(self, text: bytes) -> Pieces:
+        """Between elements there should be nothing but commas and blanks."""
+        self._hold(text)
+        self.held = self.held.strip(b" \t\r\n,")
+        if self.held or self.too_long:
+            yield from self._release()
+
+    def _hold(self, text: bytes) -> None:
+        if not self.too_long:
+            self.held += text
+            if len(self.held) > self.longest:
+                self.held, self.too_long = self.held[:HELD], True
+
+    def _release(self) -> Pieces:
+        self.number += 1
+        yield self.number, self.held, self.too_long
+        self.held, self.too_long = b"", False

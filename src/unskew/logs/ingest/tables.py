@@ -1,0 +1,60 @@
+"""Ingest a table in memory: the same reading, checks and rules as for files, and the same summary."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from unskew.errors import UnskewError
+from unskew.files import scratch_folder
+from unskew.logs.ingest.logs import ingest
+from unskew.tables.frames import arrow_table
+
+FILE = "table.parquet"
+
+
+def ingest_table(
+    source: object, *, columns: Mapping[str, str] | None = None, keep: Sequence[str] = (), **options: Any
+) -> tuple[Any, dict[str, Any]]:
+    """Impressions of a table (pandas, polars, Arrow, a dict of columns) as an Arrow table, and their summary.
+
+    `columns` says theirs for ours, `keep` names further columns; `options` are those of `ingest`. The table passes
+    through a scratch folder, so that it is read as a file would be.
+    """
+    with scratch_folder() as folder:
+        pq.write_table(storable(arrow_table(source)), folder / FILE)
+        try:
+            summary = ingest(folder / FILE, folder / "log", columns=columns, keep=keep, **options)
+        except UnskewError as error:
+            error.args = (of_a_table(str(error), folder),)
+            raise
+        return pq.read_table(folder / "log" / "impressions"), summary
+
+
+def storable(table: Any) -> Any:
+    """The table with plain text in the place of views, categories and large text, which not every reader takes."""
+    for at, field in enumerate(table.schema):
+        kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+        text = pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+        kind = pa.string() if text else kind
+        if kind != field.type:
+            table = table.set_column(at, field.name, table.column(at).cast(kind))
+    return table
+
+
+def of_a_table(message: str, folder: Path) -> str:
+    r"""What is said of the file, said of the table.
+
+    >>> of_a_table("broken: /s/table.parquet:7: click=x\nThey are kept in /s/a; repair them", Path("/s"))
+    'broken: row 7: click=x\nRepair them'
+    """
+    place = re.escape(str(folder))
+    message = re.sub(rf"{place}/{FILE}:(\d+)", r"row \1", message)
+    message = re.sub(rf"They are kept in {place}\S*; (\w)", lambda found: found[1].upper(), message)
+    message = re.sub(rf"{place}/{FILE}: ", "", message)
+    return re.sub(rf"{place}\S*", "the table", message)

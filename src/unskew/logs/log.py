@@ -1,0 +1,200 @@
+"""Write a click log as Parquet, and read it back joined to its lists.
+
+Legend: S pages, N impressions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from unskew.files import complete_file
+from unskew.logs.opening import open_table
+from unskew.tables.engine.parquet import impressions_in
+from unskew.tables.joining import encodable, encode, join_lists
+from unskew.tables.naming import Columns, told_by_their_names
+from unskew.tables.schema import (
+    REQUIRED,
+    check_pages,
+    check_values,
+    read_feedback,
+    refuse_missing,
+    required,
+    to_array,
+    whole_numbers,
+)
+from unskew.types import Array, Lists, Log
+
+ROW_GROUP = 1_000_000
+"""Impressions in a row group."""
+
+
+SIMULATED = b"unskew.simulated"
+"""The key in a file's metadata that says how its clicks were simulated."""
+
+
+def write_log(log: Log, path: Path | str, *, row_group: int = ROW_GROUP, simulated: str = "") -> None:
+    """Write a log as one Parquet file; the file appears under its name only when it is complete.
+
+    Pages are numbered from 0, unless the log carries a column `page_id`. `simulated` is how it was, where it was;
+    the file keeps it.
+    """
+    kept = {SIMULATED: simulated.encode()} if simulated else None
+    with complete_file(Path(path)) as ready:
+        tables = log_tables(log, row_group)
+        first = next(tables)
+        with pq.ParquetWriter(ready, first.schema.with_metadata(kept), compression="zstd") as writer:
+            writer.write_table(first, row_group_size=row_group)
+            for table in tables:
+                writer.write_table(table, row_group_size=row_group)
+
+
+def simulated_by(path: Path | str) -> str | None:
+    """How a log in files was simulated, as far as they tell; None where nothing says that it was."""
+    try:
+        place = impressions_in(path)
+        file = place if place.is_file() else next(iter(sorted(place.rglob("*.parquet"))))
+        schema = pq.read_schema(file)
+    except (OSError, ValueError, StopIteration):  # not here, or not Parquet
+        return None
+    told = (schema.metadata or {}).get(SIMULATED)
+    if told is not None:
+        return str(told, errors="replace")
+    true = [name for name in schema.names if name.startswith("true_")]
+    return f"it has a column {true[0]}" if true else None
+
+
+def log_tables(log: Log, rows: int) -> Iterator[pa.Table]:
+    """The log as Arrow tables of so many impressions each; one empty table for an empty log."""
+    page = np.repeat(np.arange(len(log)), log.sizes)
+    queries, documents = encodable(log.lists.query_ids), encodable(log.lists.document_ids())
+    for start in range(0, max(len(log.row), 1), rows):
+        part = slice(start, start + rows)
+        columns = {
+            "page_id": pa.array(log.columns.get("page_id", page)[part]),
+            "query_id": pick(queries, log.query[page[part]]),
+            "doc_id": pick(documents, log.row[part]),
+            "position": pa.array(log.position[part], pa.int32()),
+            "click": pa.array(log.click[part] > 0).cast(pa.int8()),
+        }
+        if log.feedback != "click" or log.weighted:
+            columns[weight_column(log)] = pa.array(log.click[part])
+        if log.randomized is not None:
+            columns["randomized"] = pa.array(log.randomized[part])
+        others = {name: column for name, column in log.columns.items() if name not in columns}
+        # a missing number is NaN in memory and null in a file
+        extra = {name: pa.array(column[part], from_pandas=True) for name, column in others.items()}
+        yield pa.table(columns | extra)
+
+
+def weight_column(log: Log) -> str:
+    """Where feedback other than clicks is written; `click` says then whether there is any."""
+    return "weight" if log.feedback == "click" else log.feedback
+
+
+def pick(ids: Any, rows: Array) -> Any:
+    """The ids at these rows, dictionary-encoded where they are strings."""
+    taken = ids.take(pa.array(rows))
+    return taken.dictionary_encode() if pa.types.is_string(taken.type) else taken
+
+
+def read_log(
+    path: Path | str,
+    lists: Lists,
+    *,
+    keep: Sequence[str] | None = None,
+    columns: Columns | None = None,
+    feedback: str | None = None,
+) -> Log:
+    """Read a log from a Parquet file, or from a folder of them, and join it to its lists.
+
+    `keep` names the further columns to keep; None keeps all but texts, which are the lists' (`with_texts`).
+    `columns` says theirs for ours where a file has other names, {"position": "rank"}.
+    `feedback` is the column to learn from in the place of `click`: numbers from 0, such as purchases or seconds.
+    Impressions are sorted by page and position
+    where they are not already. Page ids other than 0, 1, 2, ... are kept as the column `page_id`.
+    """
+    with told_by_their_names(columns):
+        return log_of(open_table(Path(path), keep, feedback, columns=columns), lists, feedback, path)
+
+
+def log_of(table: Any, lists: Lists, feedback: str | None, path: Path | str) -> Log:
+    """An Arrow table of impressions under our names, joined to its lists; `path` is what errors name."""
+    page, names = page_codes(table, path)
+    position, click = whole_numbers(table, "position", path), read_feedback(table, feedback, path)
+    check_values(position, click, path)
+    query, row = join_lists(table, lists, path)
+    apart = {*REQUIRED, *required(feedback)}
+    extra = {name: to_array(table[name]) for name in table.column_names if name not in apart}
+    if names.dtype.kind not in "iu" or not np.array_equal(names, np.arange(len(names))):
+        extra["page_id"] = names[page]
+    log = in_order(lists, page, query, {"row": row, "position": position, "click": click} | extra, names, path)[0]
+    extra = dict(log.columns)
+    return replace(log, randomized=extra.pop("randomized", None), columns=extra, feedback=feedback or "click")
+
+
+def in_order(
+    lists: Lists, page: Array, query: Array, columns: dict[str, Array], names: Array, path: Path | str
+) -> tuple[Log, Array]:
+    """Impressions [N] with the number of their page as a log, sorted by page and position; the pages, sorted.
+
+    `columns` has row, position, click and any others; `names` are the ids of the pages.
+    """
+    order = reading_order(page, columns["position"])
+    if order is not None:
+        page, query = page[order], query[order]
+        columns = {name: column[order] for name, column in columns.items()}
+    starts, position = page_starts(page), columns.pop("position")
+    check_pages(page, position, query, names, path)
+    log = Log(
+        lists=lists,
+        query=query[starts],
+        offsets=np.append(starts, len(page)).astype(np.int64),
+        row=columns.pop("row"),
+        position=position.astype(np.int16),
+        click=_narrow(columns.pop("click")),
+        columns=columns,
+    )
+    return log, page
+
+
+def _narrow(click: Array) -> Array:
+    """Clicks as uint8, weights as they are."""
+    return click if click.dtype.kind == "f" else click.astype(np.uint8)
+
+
+def page_codes(table: Any, path: Path | str, name: str = "page_id") -> tuple[Array, Array]:
+    """A number for each row's page [N], ascending with the page's id, and the ids [S]."""
+    refuse_missing(table, name, path)
+    column = table[name]
+    if pa.types.is_integer(column.type):
+        ids = to_array(column)
+        if not len(ids) or (ids[1:] >= ids[:-1]).all():
+            new = np.concatenate([[False], ids[1:] != ids[:-1]])[: len(ids)]
+            return np.cumsum(new), ids[page_starts(ids)]
+    codes, names = encode(column)
+    order = np.argsort(names, kind="stable")
+    rank = np.empty(len(names), np.int64)
+    rank[order] = np.arange(len(names))
+    return rank[codes], names[order]
+
+
+def page_starts(page: Array) -> Array:
+    """Index of the first row of each run of equal values."""
+    if not len(page):
+        return np.zeros(0, np.int64)
+    return np.concatenate([[0], np.flatnonzero(page[1:] != page[:-1]) + 1])
+
+
+def reading_order(page: Array, position: Array) -> Array | None:
+    """The order by page and position, or None where the rows are in it."""
+    change = np.diff(page)
+    if (change >= 0).all() and ((np.diff(position.astype(np.int32)) >= 0) | (change > 0)).all():
+        return None
+    return np.lexsort((position, page))

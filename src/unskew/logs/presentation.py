@@ -1,0 +1,251 @@
+"""Presentation columns (`serp_*`) of any kind as bias factors: fitted on training data and saved with the model.
+
+| kind          | found where             | a value becomes                                                       |
+|---------------|-------------------------|-----------------------------------------------------------------------|
+| `categorical` | text, booleans          | its place among the values of training, sorted as text                |
+| `ordinal`     | up to 100 whole numbers | its place among the values of training, ascending                     |
+| `continuous`  | other numbers           | (v - mean) / deviation, 0 where missing; with `bins` the bin it is in |
+
+With n values or bins, code n stands for a value that training did not have and n + 1 for none (also a number that
+float32 cannot hold). A column of whole numbers 0, 1, 2, ... thus keeps its numbers. Legend: N impressions.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import Field, TypeAdapter, ValidationError
+
+from unskew.errors import ConfigError, DataError
+from unskew.settings import Config, did_you_mean
+from unskew.tables.tallies import COARSEN, Tally, as_arrow, as_numbers, pick_columns, tally_columns
+from unskew.types import Array
+
+Kind = Literal["categorical", "ordinal", "continuous"]
+
+FEW = 100
+"""Whole numbers with more different values than this are continuous."""
+MOST = 10_000
+"""Different values that a column of codes may have."""
+FAR = 1e30
+"""As many deviations from the mean as a number may lie."""
+
+
+class ColumnEncoder(Config):
+    """What all encoders of a column know."""
+
+    missing: int = 0
+    """Impressions of the training data without a value."""
+
+
+class Coded(ColumnEncoder):
+    """Values as codes."""
+
+    values: tuple[str, ...] | tuple[float, ...]
+
+    @property
+    def size(self) -> int:
+        """Number of codes."""
+        return len(self.values) + 2
+
+    def texts(self) -> tuple[str, ...]:
+        """What each code stands for, but for the last two."""
+        return tuple(v if isinstance(v, str) else f"{v:g}" for v in self.values)
+
+
+class Categories(Coded):
+    """Text and booleans as codes; a number counts as its text."""
+
+    kind: Literal["categorical"] = "categorical"
+    values: tuple[str, ...]
+
+    def encode(self, column: Any) -> Array:
+        """Codes [N] int64 of an Arrow column."""
+        return _codes(column.cast(pa.string()), pa.array(self.values, pa.string()))
+
+
+class Ordinals(Coded):
+    """Ordered numbers as codes."""
+
+    kind: Literal["ordinal"] = "ordinal"
+    values: tuple[float, ...]
+
+    def encode(self, column: Any) -> Array:
+        """Codes [N] int64 of an Arrow column."""
+        return _codes(as_numbers(column), pa.array(self.values, pa.float64()))
+
+
+class Continuous(ColumnEncoder):
+    """Numbers, standardised or cut into bins."""
+
+    kind: Literal["continuous"] = "continuous"
+    mean: float
+    deviation: float
+    edges: tuple[float, ...] | None = None
+    """Where each bin but the first begins; None: not cut."""
+
+    @property
+    def size(self) -> int | None:
+        """Number of codes; None where the numbers are not cut into bins."""
+        return None if self.edges is None else len(self.edges) + 3
+
+    def texts(self) -> tuple[str, ...]:
+        """What each bin holds."""
+        if not self.edges:
+            return () if self.edges is None else ("all",)
+        inner = (f"{low:g} to {high:g}" for low, high in itertools.pairwise(self.edges))
+        return f"below {self.edges[0]:g}", *inner, f"from {self.edges[-1]:g}"
+
+    def encode(self, column: Any) -> Array:
+        """[N] float32 around 0, or codes of bins int64, of an Arrow column."""
+        values: Array = as_numbers(column).to_numpy(zero_copy_only=False)  # NaN where missing
+        if self.edges is None:
+            with np.errstate(over="ignore"):
+                scaled = np.nan_to_num((values - self.mean) / self.deviation)
+            return scaled.clip(-FAR, FAR).astype(np.float32)
+        codes = np.searchsorted(np.array(self.edges), values, side="right")
+        return np.where(np.isnan(values), len(self.edges) + 2, codes)
+
+
+Encoder = Categories | Ordinals | Continuous
+_ENCODERS: TypeAdapter[dict[str, Encoder]] = TypeAdapter(
+    dict[str, Annotated[Encoder, Field(discriminator="kind")]]
+)
+
+
+@dataclass(frozen=True)
+class Presentation:
+    """An encoder for each presentation column; make one with `fit_presentation`."""
+
+    encoders: Mapping[str, Encoder]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns that are encoded."""
+        return tuple(self.encoders)
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Number of codes of each column that becomes codes."""
+        return {name: encoder.size for name, encoder in self.encoders.items() if encoder.size is not None}
+
+    def encode(self, columns: Mapping[str, Array]) -> dict[str, Array]:
+        """The columns [N] as codes (int64), or as numbers around 0 (float32)."""
+        return {name: self._column(name, column) for name, column in pick_columns(columns, self.names).items()}
+
+    def shown(self, name: str) -> tuple[list[int], tuple[str, ...]]:
+        """The codes that training data had of a column, and what each stands for."""
+        encoder, known = self.encoders[name], self.encoders[name].texts()
+        texts = dict(enumerate(known)) | ({len(known) + 1: "none"} if encoder.missing else {})
+        return list(texts), tuple(texts.values())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything about it, for JSON."""
+        return {name: encoder.model_dump(mode="json") for name, encoder in self.encoders.items()}
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> Presentation:
+        """The presentation that `to_dict` was called on."""
+        try:
+            return cls(_ENCODERS.validate_json(json.dumps(content)))
+        except ValidationError as error:
+            what = error.errors()[0]
+            raise DataError(f"presentation: {'.'.join(map(str, what['loc']))}: {what['msg']}") from None
+
+    def _column(self, name: str, column: Array) -> Array:
+        try:
+            return self.encoders[name].encode(as_arrow(name, column))
+        except pa.ArrowInvalid as error:
+            raise DataError(f"{name} held numbers when the model was trained: {error}") from None
+
+
+NO_COLUMNS = Presentation({})
+"""Where no column is a bias factor."""
+
+
+def fit_presentation(
+    columns: Mapping[str, Array], names: Sequence[str], *, kinds: Mapping[str, Kind] | None = None, bins: int = 0
+) -> Presentation:
+    """Encoders fitted to the named columns of training data; `kinds` says of some what they are.
+
+    Continuous columns are cut into so many bins, as full as each other, unless `bins` is 0.
+
+    >>> columns = {"serp_kind": np.array(["text", "image", "text"]), "serp_rows": np.array([3, 1, 1])}
+    >>> fitted = fit_presentation(columns, ["serp_kind", "serp_rows"])
+    >>> new = {"serp_kind": np.array(["video", None, "text"], object), "serp_rows": np.array([1, 2, 3])}
+    >>> {name: codes.tolist() for name, codes in fitted.encode(new).items()}
+    {'serp_kind': [2, 3, 1], 'serp_rows': [0, 2, 1]}
+    """
+    return fit_tallies(tally_columns(columns, names), kinds=kinds, bins=bins)
+
+
+def fit_tallies(
+    tallies: Mapping[str, Tally], *, kinds: Mapping[str, Kind] | None = None, bins: int = 0
+) -> Presentation:
+    """Encoders from the tallies of all training data, as `merge_tallies` gives them from those of its parts."""
+    kind = {name: kind_of(tally) for name, tally in tallies.items()} | dict(kinds or {})
+    return Presentation({name: _fit(name, tally, kind[name], bins) for name, tally in tallies.items()})
+
+
+def kind_of(tally: Tally) -> Kind:
+    """What a column is, by its values."""
+    if not tally.numeric:
+        return "categorical"
+    few = len(tally.values) <= FEW and not tally.rounded
+    return "ordinal" if few and np.array_equal(tally.values, np.rint(tally.values)) else "continuous"
+
+
+def _fit(name: str, tally: Tally, kind: str, bins: int) -> Encoder:
+    if kind not in _FITS:
+        raise ConfigError(f"{name}: unknown kind {kind!r}. {did_you_mean(kind, _FITS)}")
+    if kind != "continuous" and len(tally.values) > MOST:
+        raise DataError(f"{name} has more than {MOST:,} different values", hint=COARSEN)
+    if kind != "categorical" and len(tally.values) and not tally.numeric:
+        raise DataError(f"{name} holds text such as {tally.values[0]!r}, so it is not {kind}")
+    return _FITS[kind](tally, bins)
+
+
+def _fit_categories(tally: Tally, _: int) -> Encoder:
+    texts = pa.array(tally.values).cast(pa.string()).to_pylist()
+    return Categories(values=tuple(sorted(texts)), missing=tally.missing)
+
+
+def _fit_ordinals(tally: Tally, _: int) -> Encoder:
+    return Ordinals(values=tuple(tally.values.tolist()), missing=tally.missing)
+
+
+def _fit_continuous(tally: Tally, bins: int) -> Encoder:
+    shown = tally.counts.sum() or 1.0
+    mean = math.fsum(tally.values * tally.counts) / shown
+    deviation = math.sqrt(math.fsum((tally.values - mean) ** 2 * tally.counts) / shown)
+    varies = len(tally.values) > 1 and deviation > 0
+    edges = _quantiles(tally, bins) if bins else None
+    return Continuous(mean=mean, deviation=deviation if varies else 1.0, edges=edges, missing=tally.missing)
+
+
+_FITS = {"categorical": _fit_categories, "ordinal": _fit_ordinals, "continuous": _fit_continuous}
+
+
+def _quantiles(tally: Tally, bins: int) -> tuple[float, ...]:
+    """Where bins begin: at the values nearest to the quantiles, fewer where values repeat."""
+    below = np.cumsum(tally.counts)
+    if bins < 2 or len(below) < 2:
+        return ()
+    points = np.arange(1, bins) / bins * below[-1]
+    nearest = np.abs(below[:-1, None] - points).argmin(0)
+    return tuple(tally.values[np.unique(nearest) + 1].tolist())
+
+
+def _codes(column: Any, values: Any) -> Array:
+    """The place of each value [N] among the n values; n for others, n + 1 for none."""
+    found = pc.index_in(column, value_set=values).fill_null(len(values)).to_numpy(zero_copy_only=False)
+    missing = column.is_null().to_numpy(zero_copy_only=False)
+    return np.where(missing, len(values) + 1, found).astype(np.int64)

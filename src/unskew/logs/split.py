@@ -1,0 +1,220 @@
+"""What `unskew split` does: a log cut by time, between visits, so that training never sees the future.
+
+What began before the first boundary is for training.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from unskew.errors import ConfigError, DataError, located
+from unskew.files import Ours, complete_folder, parts, write_json
+from unskew.logs.impressions import read_impressions
+from unskew.logs.pages import add_page_ids
+from unskew.logs.visits import add_visits, find_visits, require
+from unskew.settings import require_columns, second_count
+from unskew.tables.engine.engine import Engine, connect
+from unskew.tables.naming import Columns, names_of, told_by_their_names
+
+if TYPE_CHECKING:
+    from ibis.expr.types import Table
+
+BUCKETS = 4096
+"""Cells of one histogram while a boundary is searched."""
+CUT = Ours("summary.json", parts("train", "validation", "test"))
+"""What lies in a folder of a log that was cut."""
+
+
+def split(
+    impressions: Path | str,
+    out: Path | str,
+    *,
+    gap: str = "30m",
+    by: Sequence[str] = (),
+    validation: float = 0.1,
+    test: float = 0.1,
+    columns: Columns | None = None,
+    force: bool = False,
+    engine: str = "duckdb",
+    **options: Any,
+) -> dict[str, Any]:
+    """Find visits and split a log by time into OUT/train, OUT/validation and OUT/test; what was found.
+
+    Visits are found from the columns `by`; without them those of the log stay, else they come from user_id, and a
+    log with neither is split by page. `columns` says theirs for ours, as for `ingest`. `options` go to `connect`.
+    """
+    impressions, out = Path(impressions), Path(out)
+    with (
+        complete_folder(out, force=force, ours=CUT) as working,
+        told_by_their_names(columns),
+        connect(engine, **options) as running,
+    ):
+        log = read_impressions(running, impressions, columns, ["timestamp", *by])
+        seconds = second_count("gap", gap)
+        with located(impressions):
+            split = find_and_split(running, log, seconds, by, validation, test, impressions)
+        for name, part in split.parts.items():
+            running.write_parquet(part, working / name)
+        summary = {"out": str(out), "split by": split.unit, split.unit.replace("_id", "s"): split.units}
+        summary |= {f"{name} from": edge for name, edge in split.boundaries.items()}
+        write_json(working / "summary.json", summary | {"names": names_of(impressions)})
+    return summary
+
+
+def find_and_split(
+    engine: Engine, log: Table, gap: int, by: Sequence[str], validation: float, test: float, path: Path
+) -> Split:
+    """The split of a log, with visits where they can be found."""
+    if "page_id" in by:
+        raise ConfigError("by=: page_id is what visits are made of; leave it out to split by page")
+    if not by and ("visit_id" in log.columns or "user_id" not in log.columns):
+        refuse_nameless(engine, log, ["page_id"], path)
+        return split_by_time(engine, log, validation=validation, test=test)
+    people = list(by) or ["user_id"]
+    refuse_nameless(engine, log, ["page_id"] if "page_id" in log.columns else people, path)
+    if "page_id" not in log.columns:
+        log = engine.keep(add_page_ids(log, engine, by=people, gap=gap))
+    pages = find_visits(log, by=people, gap=gap)
+    return split_by_time(engine, log, validation=validation, test=test, pages=pages)
+
+
+def refuse_nameless(engine: Engine, log: Any, names: Sequence[str], path: Path) -> None:
+    """The columns are there and have no empty cells."""
+    require_columns(names, log.columns, path=path, hint="ingest the log with them")
+    empty = {name: log[name].isnull().cast("int64").sum() for name in names}
+    for name, number in engine.rows(log.agg(**empty))[0].items():
+        if number:
+            raise DataError(f"{number:,} rows have no {name}", path=path, hint="remove or repair them")
+
+
+@dataclass(frozen=True)
+class Split:
+    """Impressions cut by time."""
+
+    parts: dict[str, Table]
+    """train, validation, test; lazy."""
+    boundaries: dict[str, str]
+    """Where validation and test begin, in UTC."""
+    units: dict[str, int]
+    """Visits, or pages where there are no visits, in each part."""
+    unit: str
+    """visit_id or page_id."""
+
+
+def split_by_time(
+    engine: Engine, impressions: Table, *, validation: float = 0.1, test: float = 0.1, pages: Table | None = None
+) -> Split:
+    """Cut impressions into training, validation and test by the time at which visits begin.
+
+    The shares are of visits (of pages where there is no visit_id). Boundaries are whole seconds, and what begins
+    in the same second stays together, so the result depends neither on the engine nor on the order of rows.
+    `pages` is what `find_visits` gave; the parts then have its visit_id.
+    """
+    if validation < 0 or test < 0 or validation + test >= 1:
+        raise ConfigError(f"validation={validation} and test={test}: not negative, and less than 1 together")
+    unit = "visit_id" if pages is not None or "visit_id" in impressions.columns else "page_id"
+    require(impressions, ["timestamp", "page_id"])
+    begun = engine.keep(unit_starts(known_pages(impressions, unit) if pages is None else pages, unit))
+    total = refuse_undatable(engine, begun, unit)
+    if not total:
+        raise DataError("there are no impressions to split")
+    ranks = {"validation": round((1 - validation - test) * total), "test": round((1 - test) * total)}
+    edges, before = find_boundaries(engine, begun.filter(begun.opens), ranks, total)
+    early, late = begun.second < edges["validation"], begun.second >= edges["test"]
+    chosen = {"train": early, "validation": ~early & ~late, "test": late & ~early}
+    sizes = {
+        "train": before["validation"],
+        "validation": before["test"] - before["validation"],
+        "test": total - before["test"],
+    }
+    parts = {
+        name: impressions.semi_join(begun.filter(where), "page_id")
+        if pages is None
+        else add_visits(impressions, begun.filter(where))
+        for name, where in chosen.items()
+    }
+    clocks = {name: datetime.fromtimestamp(edge, UTC).isoformat() for name, edge in edges.items()}
+    return Split(parts, {name: clock.replace("+00:00", "Z") for name, clock in clocks.items()}, sizes, unit)
+
+
+def known_pages(impressions: Table, unit: str) -> Table:
+    """One row per page of a log that has its visits: page_id, start, its unit, and the last other unit."""
+    shown = impressions.group_by("page_id")
+    times = {"start": impressions.timestamp.min()}
+    if unit == "page_id":
+        return shown.agg(**times)
+    pages = shown.agg(**times, visit_id=impressions[unit].min(), other=impressions[unit].max())
+    own = "//" + pages.page_id.cast("string")
+    return pages.mutate(visit_id=pages.visit_id.cast("string").fill_null(own), other=pages.other.cast("string"))
+
+
+def unit_starts(pages: Table, unit: str) -> Table:
+    """The pages, the `second` in which the visit of each began, and one page of every visit that `opens` it."""
+    import ibis
+
+    if unit == "page_id":
+        pages = pages.mutate(began=pages.start, opens=ibis.literal(True))
+    elif "began" not in pages.columns:
+        named = pages.group_by(unit).agg(began=pages.start.min(), opening=pages.page_id.min())
+        pages = pages.join(named, unit)
+        pages = pages.mutate(opens=pages.page_id == pages.opening).drop("opening")
+    return pages.mutate(second=pages.began.truncate("s").epoch_seconds()).drop("began")
+
+
+def refuse_undatable(engine: Engine, pages: Table, unit: str) -> int:
+    """Every page has a time, and belongs to one visit; how many units there are."""
+    asked = {"late": pages.start.isnull().cast("int64").sum(), "units": pages.opens.cast("int64").sum()}
+    if "other" in pages.columns:
+        asked["torn"] = (pages.visit_id != pages.other).cast("int64").sum()
+    found = engine.rows(pages.agg(**asked))[0]
+    if found["late"]:
+        raise DataError(f"{found['late']:,} pages have no timestamp", hint="remove or repair them")
+    if found.get("torn"):
+        torn = pages.filter(pages.visit_id != pages.other).order_by("page_id").limit(1)
+        page = engine.rows(torn)[0]
+        raise DataError(f"page {page['page_id']} is in two visits", hint=f"repair {unit}")
+    return int(found["units"] or 0)
+
+
+def find_boundaries(
+    engine: Engine, units: Table, ranks: Mapping[str, int], total: int
+) -> tuple[dict[str, int], dict[str, int]]:
+    """For each name the second in which the unit of its rank (from 0, by time) began, and how many began before.
+
+    Past the last one for a rank beyond. By histograms of ever smaller cells, which any engine can make of any
+    number of rows and which need no sort; the first is the same for every rank.
+    """
+    ends = engine.rows(units.agg(low=units.second.min(), high=units.second.max()))[0]
+    first, last = int(ends["low"]), int(ends["high"]) + 1
+    made: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    edges: dict[str, int] = {}
+    before: dict[str, int] = {}
+    for name, rank in ranks.items():
+        low, high, left = (first, last, rank) if rank < total else (last, last, 0)
+        while high - low > 1:
+            if (low, high) not in made:
+                made[low, high] = _histogram(engine, units, low, high)
+            for cell, number in made[low, high]:
+                if left < number:
+                    low, high = cell, min(high, cell + _width(low, high))
+                    break
+                left -= number
+        edges[name], before[name] = low, min(rank, total) - left
+    return edges, before
+
+
+def _histogram(engine: Engine, units: Table, low: int, high: int) -> list[tuple[int, int]]:
+    """First second and number of units of every cell that has any, in order."""
+    width = _width(low, high)
+    inside = units.filter((units.second >= low) & (units.second < high))
+    cells = inside.mutate(cell=((inside.second - low) / width).floor().cast("int64"))
+    counted = engine.rows(cells.group_by("cell").agg(n=cells.count()).order_by("cell"))
+    return [(low + row["cell"] * width, row["n"]) for row in counted]
+
+
+def _width(low: int, high: int) -> int:
+    return -(-(high - low) // BUCKETS)

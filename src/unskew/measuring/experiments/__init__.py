@@ -1,0 +1,1 @@
+"""Online tests: interleaving, sequential tests, comparisons."""

@@ -1,0 +1,62 @@
+"""What changed from one log to another, as a page: what it means on top, numbers below."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from unskew.pages.numbers import number
+from unskew.pages.page import Answer, Page, Section, Table
+
+TITLE = "Did this search drift, and do propensities still hold?"
+ADVICE = {
+    "click curve": "Measure propensities again (`unskew diagnose`), and learn again.",
+    "examination": "Measure propensities again (`unskew diagnose`), and learn again.",
+    "clicks per page": "Look for a change of the page, of counting, or of the season.",
+    "queries": "Learn again on traffic of now; measure on it.",
+    "documents": "Learn again on traffic of now, with features of the new documents.",
+    "page length": "Ranks that the old log did not show have no propensity: measure them again.",
+}
+"""What to do where something has changed; other names are mixes of segments."""
+FACTS = ("pages", "impressions", "clicks", "queries", "query_documents", "shuffled_pages", "ranks")
+
+
+def drift_page(found: Mapping[str, Any], command: str = "") -> Page:
+    """The page of `Drift.to_dict()`."""
+    answers = [
+        Answer(
+            each["name"].capitalize() if each["name"] in ADVICE else each["name"],
+            each["state"],
+            each["text"],
+            ADVICE.get(each["name"], "See whether ranks are looked at alike for all.")
+            if each["state"] == "present"
+            else "",
+        )
+        for each in found["findings"]
+    ]
+    tables = [_facts(found), *_ratios(found)]
+    sections = [Section("What changed", answers=answers), Section("Numbers", tables=tables)]
+    return Page(TITLE, found["sentence"], sections, command=command)
+
+
+def _facts(found: Mapping[str, Any]) -> Table:
+    rows = [
+        [name.replace("_", " "), *(f"{found[log][name]:,}" for log in ("old", "new"))]
+        for name in FACTS
+        if name in found["old"]
+    ]
+    return Table(("", "old", "new"), rows, "The logs")
+
+
+def _ratios(found: Mapping[str, Any]) -> list[Table]:
+    """How often each rank is looked at now over before, relative to rank 1."""
+    tables = []
+    for each in found["findings"]:
+        ratios = (each["numbers"] or {}).get("ratio_by_rank") or {}
+        rows = [
+            [rank, *(number(value, ".2f") if value is not None else "n/a" for value in span)]
+            for rank, span in ratios.items()
+        ]
+        title = f"{each['name'].capitalize()}: looked at now over before, relative to rank 1"
+        tables += [Table(("rank", "ratio", "low", "high"), rows, title)] if rows else []
+    return tables

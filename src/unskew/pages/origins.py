@@ -1,0 +1,78 @@
+"""Where the numbers of a page come from: what was simulated and what was real, in a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from unskew.logs.log import simulated_by
+from unskew.settings import listed
+from unskew.simulation import BEHAVIOURS, Behaviour
+
+GENERATED = "generated lists"
+BIASES = {name: f"{name} bias" for name in ("position", "trust", "individual")} | {"page": "whole-page bias"}
+"""Behaviours that have another name among people."""
+NOBODY = "no real user was involved"
+
+
+def simulated_on(people: Iterable[Behaviour], lists: Sequence[str]) -> str:
+    """Clicks that were simulated, of these behaviours on these lists.
+
+    >>> simulated_on([BEHAVIOURS["cascade"]()], [GENERATED, real("MQ2008")])
+    'Clicks simulated (cascade) on generated lists and on the real lists of MQ2008; no real user was involved.'
+    """
+    kinds: dict[str, list[float]] = {}
+    for behaviour in people:
+        kinds.setdefault(_kind(behaviour), []).extend(_severity(behaviour))
+    said = "; ".join(_words(kind, severities) for kind, severities in kinds.items())
+    return f"Clicks simulated ({said}) on {listed(list(dict.fromkeys(lists)), ' and on ')}; {NOBODY}."
+
+
+def real(name: str) -> str:
+    """Lists of a public data set."""
+    return f"the real lists of {name}"
+
+
+def behaviour_words(behaviour: Behaviour) -> str:
+    """The kind of a behaviour, whatever label it has, and how severe its bias is.
+
+    >>> behaviour_words(BEHAVIOURS["position"](severity=2.0))
+    'position bias, severity 2'
+    """
+    return _words(_kind(behaviour), _severity(behaviour))
+
+
+def _kind(behaviour: Behaviour) -> str:
+    name = next((name for name, kind in BEHAVIOURS.items() if type(behaviour) is kind), type(behaviour).__name__)
+    return BIASES.get(name, name.replace("_", " "))
+
+
+def _severity(behaviour: Behaviour) -> list[float]:
+    severity = getattr(behaviour, "severity", None)
+    return [] if severity is None else [float(severity)]
+
+
+def _words(kind: str, severities: Sequence[float]) -> str:
+    """A kind, with the least and the most severe.
+
+    >>> _words("trust bias", [1.0, 0.5, 2.0])
+    'trust bias, severity 0.5 to 2'
+    """
+    ends = sorted({min(severities), max(severities)}) if severities else []
+    return kind + (f", severity {' to '.join(f'{end:g}' for end in ends)}" if ends else "")
+
+
+def clicks_of(path: Path | str, *, labels: bool = False) -> str:
+    """Clicks of a log that methods were compared on, as far as its files tell who clicked."""
+    how, beside = simulated_by(path), "labels lie beside and chose nothing" if labels else "no labels"
+    if how is None:
+        return f"Clicks of your log, {path}, {beside}: nothing was simulated."
+    return f"Clicks of a simulated log, {path} ({how}), {beside}; {NOBODY}."
+
+
+def log_origin(path: Path | str) -> str:
+    """Whether a log in a file was simulated, as far as the file tells."""
+    how = simulated_by(path)
+    if how is None:
+        return f"A log as it was given, {path}: nothing in its files says that it was simulated."
+    return f"A simulated log, {path} ({how}); {NOBODY}."

@@ -1,0 +1,27 @@
+"""Cascade model: users read from the top and leave with their first click.
+
+N. Craswell et al., "An experimental comparison of click position-bias models", WSDM 2008.
+
+    P(e_1) = 1,   P(e_k | no click above) = 1,   P(e_k | a click above) = 0,   P(c_k | e_k) = γ_y
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from unskew.simulation.behaviours.behaviour import Sequential, Shown, masked
+from unskew.types import Array
+
+
+class Cascade(Sequential):
+    """Users examine every rank down to their first and only click."""
+
+    def move_on(self, rank: int, state: Array, click: Array, relevance: Array) -> Array:
+        """A click ends the page."""
+        return state * ~click
+
+    def click_probability(self, shown: Shown) -> Array:
+        """γ_k ∏_{j<k} (1 - γ_j)."""
+        gamma = masked(shown, self.relevance(shown))
+        before = np.cumprod(1 - gamma, axis=1)[:, :-1]
+        return masked(shown, gamma * np.concatenate([np.ones((len(gamma), 1)), before], axis=1))

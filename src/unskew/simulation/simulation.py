@@ -1,0 +1,244 @@
+"""Draw a click log: queries at random, pages from the logging ranker, clicks from a behaviour.
+
+Legend: Q queries, S pages, K results of a page, N impressions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Self
+
+import numpy as np
+from pydantic import Field, SerializeAsAny, model_validator
+
+from unskew.errors import ConfigError, DataError
+from unskew.settings import Config
+from unskew.simulation.behaviours.behaviour import Behaviour, Outcome, Shown
+from unskew.simulation.logger import Logger, SvmLogger, logging_scores
+from unskew.types import Array, Lists, Log
+
+DRAWN_CELLS = 1_000_000
+"""Impressions drawn at a time, padding included."""
+PATIENCE = 200_000
+"""Pages after which a simulation gives up that waits for clicks and finds next to none."""
+SCARCE = 1e-4
+"""Kept pages, or clicks, per drawn page that count as next to none."""
+
+
+class LogOptions(Config):
+    """How long a simulated log is, and which pages are in it."""
+
+    pages: Annotated[int, Field(ge=0)] | None = None
+    """Result pages; these or `clicks`."""
+    clicks: Annotated[int, Field(ge=0)] | None = None
+    """The log ends with the first page that reaches as many clicks."""
+    randomized: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """Share of pages whose results are shuffled: the same ones, every impression marked."""
+    cutoff: Annotated[int, Field(ge=0)] | None = None
+    """Results of a page; 0 shows the whole list, none leaves it to the behaviour: 10, for a mixture the list."""
+    drop_clickless: bool = False
+    """Leave out pages without a click, and do not count them."""
+
+    @model_validator(mode="after")
+    def _one_length(self) -> Self:
+        if (self.pages is None) == (self.clicks is None):
+            raise ValueError("give pages= or clicks=, one of the two")
+        return self
+
+
+class Simulation(LogOptions):
+    """All that a simulated log depends on besides its lists."""
+
+    behaviour: SerializeAsAny[Behaviour]
+    """How people click."""
+    logger: SerializeAsAny[Logger] = SvmLogger()
+    """What ranked the pages."""
+    truth: bool = False
+    """Add the columns `true_examination`, given the earlier clicks of the page, and `true_relevance`."""
+    seed: Annotated[int, Field(ge=0)] = 0
+    """The same seed gives the same log."""
+
+    def draw(self, lists: Lists) -> Log:
+        """Show the lists and log the clicks."""
+        usual = None if self.behaviour.whole_list else 10
+        table = lay_out(
+            lists,
+            logging_scores(lists, self.logger, self.seed),
+            usual if self.cutoff is None else self.cutoff or None,
+        )
+        behaviour = self.behaviour.prepare(lists)
+        table = replace(table, terms=behaviour.document_terms(lists))
+        source = PageStream(table, behaviour, self.seed, self.randomized)
+        target = self.pages if self.pages is not None else self.clicks or 0
+        goal = Goal(target, counts_clicks=self.pages is None, drop_clickless=self.drop_clickless)
+        parts = [flat(chunk, self.truth) for chunk in collect(source, goal)]
+        return assemble(lists, parts, with_randomized=self.randomized > 0)
+
+
+def shuffle(pages: Shown, shuffled: Array, rng: np.random.Generator) -> None:
+    """Bring the results of pages [S] into a uniformly random order, in place."""
+    some = np.flatnonzero(shuffled)
+    if len(some):
+        keys = rng.random((len(some), pages.where.shape[1]))
+        order = np.argsort(np.where(pages.where[some], keys, 2.0), axis=1)  # padding stays at the end
+        for table in (pages.rows, pages.labels):
+            table[some] = np.take_along_axis(table[some], order, axis=1)
+
+
+def lay_out(lists: Lists, scores: Array, cutoff: int | None) -> Shown:
+    """A page for each query: its list by descending score, ties in the order of the file, cut off.
+
+    >>> lists = Lists(np.zeros((3, 1)), np.array([0, 2, 3]), np.array([0, 4, 1]), np.array([7, 8]))
+    >>> lay_out(lists, np.array([0.1, 0.9, 0.5]), 10).rows.tolist()
+    [[1, 0], [2, -1]]
+    """
+    sizes = lists.sizes
+    longest = int(sizes.max(initial=0))
+    width = longest if cutoff is None else min(cutoff, longest)
+    if width > np.iinfo(np.int16).max:
+        raise ConfigError(
+            f"a page of {width} results is longer than a log can hold; give a cutoff of at most 32767"
+        )
+    query = np.repeat(np.arange(len(lists)), sizes)
+    order = np.lexsort((-scores, query))
+    rank = np.arange(len(order)) - np.repeat(lists.offsets[:-1], sizes)
+    kept = rank < width
+    kind = np.int32 if len(order) < 2**31 else np.int64
+    rows = np.full((len(lists), width), -1, kind)
+    labels = np.zeros((len(lists), width), np.asarray(lists.labels).dtype)
+    rows[query[kept], rank[kept]] = order[kept]
+    labels[query[kept], rank[kept]] = lists.labels[order[kept]]
+    return Shown(lists, rows, labels, rows >= 0)
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Pages as drawn, padded."""
+
+    query: Array
+    """[S] int64."""
+    shuffled: Array
+    """[S] bool."""
+    shown: Shown
+    outcome: Outcome
+
+    def take(self, pages: Array) -> Chunk:
+        """Some of the pages."""
+        shown, outcome = self.shown.take(pages), self.outcome.take(pages)
+        return Chunk(self.query[pages], self.shuffled[pages], shown, outcome)
+
+
+class PageStream:
+    """An endless stream of pages that is the same however it is cut into chunks."""
+
+    def __init__(self, table: Shown, behaviour: Behaviour, seed: int, randomized: float) -> None:
+        self.table, self.behaviour, self.randomized = table, behaviour, randomized
+        self.queries = np.flatnonzero(table.where.any(1))
+        if not len(self.queries):
+            raise DataError("no query has a document", path=table.lists.name, hint="give lists with documents")
+        streams = np.random.SeedSequence(seed).spawn(4)
+        self.query_rng, self.flag_rng, self.order_rng, self.click_rng = map(np.random.default_rng, streams)
+
+    @property
+    def most(self) -> int:
+        """Pages to draw at a time."""
+        return max(1, DRAWN_CELLS // int(self.table.rows.shape[1]))
+
+    def draw(self, pages: int) -> Chunk:
+        """The next pages."""
+        query = self.queries[self.query_rng.integers(len(self.queries), size=pages)]
+        shuffled = np.zeros(pages, bool)
+        if self.randomized > 0:
+            shuffled = self.flag_rng.random(pages) < self.randomized
+        shown = self.table.take(query)
+        shuffle(shown, shuffled, self.order_rng)
+        return Chunk(query, shuffled, shown, self.behaviour.draw(shown, self.click_rng))
+
+
+@dataclass
+class Goal:
+    """How long the log should be, and how far it has come."""
+
+    target: int
+    counts_clicks: bool
+    drop_clickless: bool
+    reached: int = 0
+    drawn: int = 0
+
+    def ask(self, most: int) -> int:
+        """Pages to draw next: what is probably missing, with a little to spare."""
+        missing = self.target - self.reached
+        if self.counts_clicks or self.drop_clickless:
+            rate = max(self.reached / self.drawn, 1e-3) if self.drawn else 1.0
+            missing = int(1.05 * missing / rate) + 64
+        return min(missing, most)
+
+    def accept(self, chunk: Chunk) -> Chunk:
+        """The pages that belong to the log; the rest of the chunk is not needed."""
+        self.drawn += len(chunk.query)
+        if not (self.counts_clicks or self.drop_clickless):
+            self.reached += len(chunk.query)
+            return chunk
+        found = np.count_nonzero(chunk.outcome.clicks, axis=1)
+        kept = np.flatnonzero(found > 0) if self.drop_clickless else np.arange(len(found))
+        counted = self.reached + np.cumsum(found[kept] if self.counts_clicks else np.ones(len(kept), int))
+        kept = kept[: int(np.searchsorted(counted, self.target)) + 1]
+        self.reached = int(counted[len(kept) - 1]) if len(kept) else self.reached
+        return chunk.take(kept)
+
+    def give_up_if_hopeless(self, name: str) -> None:
+        """Stop rather than draw for ever."""
+        if self.drawn >= PATIENCE and self.reached < self.drawn * SCARCE:
+            what = "clicks" if self.counts_clicks else "pages with a click"
+            raise DataError(
+                f"{self.drawn} simulated pages gave {self.reached} {what} of the {self.target} asked for",
+                path=name,
+                hint="use a behaviour that clicks more often, or ask for pages and keep those without clicks",
+            )
+
+
+def collect(source: PageStream, goal: Goal) -> Iterator[Chunk]:
+    """Draw until the goal is reached; nothing at all where there is none."""
+    if not goal.target:
+        yield source.draw(0)
+    while goal.reached < goal.target:
+        yield goal.accept(source.draw(goal.ask(source.most)))
+        if goal.reached < goal.target:
+            goal.give_up_if_hopeless(source.table.lists.name)
+
+
+def flat(chunk: Chunk, truth: bool) -> dict[str, Array]:
+    """Pages without padding: [S] and [N] arrays of a log, and the truth where somebody asked for it."""
+    where = chunk.shown.where
+    full = bool(where.all())
+    tables: dict[str, tuple[Array, Any]] = {
+        "row": (chunk.shown.rows, np.int64),
+        "position": (np.broadcast_to(np.arange(1, where.shape[1] + 1, dtype=np.int16), where.shape), np.int16),
+        "click": (chunk.outcome.clicks, np.uint8),
+    }
+    tables |= {name: (column, column.dtype) for name, column in chunk.outcome.looks.items()}
+    if truth:
+        tables["true_examination"] = chunk.outcome.examination, np.float32
+        tables["true_relevance"] = chunk.outcome.relevance, np.float32
+    cells: dict[str, Array] = {
+        name: (table.reshape(-1) if full else table[where]).astype(kind, copy=False)
+        for name, (table, kind) in tables.items()
+    }
+    sizes = np.count_nonzero(where, axis=1)
+    return {"query": chunk.query, "sizes": sizes, "randomized": np.repeat(chunk.shuffled, sizes)} | cells
+
+
+def assemble(lists: Lists, parts: list[dict[str, Array]], *, with_randomized: bool) -> Log:
+    """One log of all parts."""
+    joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    return Log(
+        lists=lists,
+        offsets=np.concatenate([[0], np.cumsum(joined.pop("sizes"))]).astype(np.int64),
+        query=joined.pop("query").astype(np.int64, copy=False),
+        row=joined.pop("row"),
+        position=joined.pop("position"),
+        click=joined.pop("click"),
+        randomized=joined.pop("randomized") if with_randomized else None,
+        columns={name: column for name, column in joined.items() if name.startswith(("serp_", "true_"))},
+    )

@@ -1,0 +1,1 @@
+"""Tables of any kind as Arrow, on an engine, and as lists of documents with features."""

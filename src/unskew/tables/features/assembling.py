@@ -1,0 +1,286 @@
+"""Tables of features joined into the arrays of lists: which documents there are, and their numbers.
+
+Legend: N documents, Q queries, U distinct ids, D features, R rows of a table, I items.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from unskew.errors import DataError, printable
+from unskew.settings import require_columns
+from unskew.tables.engine.engine import connect
+from unskew.tables.engine.parquet import impressions_in
+from unskew.tables.features.column_kinds import Notes
+from unskew.tables.features.feature_table import KEYS, table_files
+from unskew.tables.features.table_parts import FeatureTable, alike
+from unskew.tables.features.tables import feature_files
+from unskew.tables.frames import arrow_table, ids_of, is_frame, read_table, renamed
+from unskew.tables.joining import encode, match
+from unskew.tables.lists.svmlight import HIGHEST_GRADE
+from unskew.tables.schema import refuse_missing, to_array
+from unskew.types import Array
+
+LONGEST_ID = 1000
+BLOCK_VALUES = 2**22
+"""Numbers of items or queries that are laid out at once."""
+ROWS = {"item": "doc_id", "query": "query_id", "pair": "query_id and doc_id"}
+
+
+@dataclass
+class Documents:
+    """Which documents there are, query after query."""
+
+    query: Array
+    """[N] the query of each, ascending."""
+    document: Array
+    """[N] its id, as an index of doc_names."""
+    labels: Array
+    """[N] int16."""
+    query_names: Array
+    """[Q] ids."""
+    doc_names: Array
+    """[U] ids."""
+    places: list[Array]
+    """[R] for each table of pairs: where its rows go, -1 for nowhere."""
+
+    def keep(self, mask: Array) -> None:
+        """Leave out the documents where a mask [N] does not hold, and queries that have none left."""
+        moved = np.where(mask, np.cumsum(mask) - 1, -1)
+        self.places = [np.where(place >= 0, moved[place], -1) for place in self.places]
+        queries, query = np.unique(self.query[mask], return_inverse=True)
+        self.query, self.query_names = query, self.query_names[queries]
+        self.document, self.labels = self.document[mask], self.labels[mask]
+
+
+def assemble(
+    tables: Sequence[FeatureTable],
+    candidates: Any | None,
+    notes: Notes,
+    allocate: Callable[[tuple[int, int]], Array],
+) -> dict[str, Array]:
+    """The arrays of `Lists`, with what the features are called as JSON in `columns`."""
+    pairs = [table for table in tables if table.kind == "pair"]
+    if not pairs and candidates is None:
+        raise DataError(
+            "has features of items or queries, and nothing says which documents a query has",
+            path=tables[0].path,
+            hint="give the log, candidates=, or a table with query_id and doc_id",
+        )
+    heads = [table.heads() for table in pairs] or [candidates]
+    documents = documents_of(heads, [table.path for table in pairs] or ["candidates"])
+    rows = [_rows_of(table, documents) for table in tables if table.kind != "pair"]
+    _leave_out([table for table in tables if table.kind != "pair"], rows, documents, notes)
+    features = allocate((len(documents.query), sum(len(table.names) for table in tables)))
+    start, others, places = 0, iter(rows), iter(documents.places)
+    for table in tables:
+        part = features[:, start : start + len(table.names)]
+        start += len(table.names)
+        if table.kind != "pair":
+            _lay_out(table, next(others), part)
+        else:
+            _pour(table, next(places), part, whole=len(pairs) == 1)
+    values = {each.name: each.values for table in tables for each in table.features if each.kind == "category"}
+    about = {"names": [name for table in tables for name in table.names], "categories": values, "notes": notes}
+    return {
+        "features": features,
+        "offsets": np.concatenate([[0], np.cumsum(np.bincount(documents.query))]).astype(np.int64),
+        "query_ids": plain_ids(documents.query_names),
+        "doc_ids": plain_ids(documents.doc_names)[documents.document],
+        "labels": documents.labels,
+        "columns": np.frombuffer(json.dumps(about).encode(), np.uint8),
+    }
+
+
+# ---- which documents there are ----
+
+
+def candidate_pairs(source: Any, columns: Mapping[str, str] | None = None) -> Any:
+    """The distinct pairs of query_id and doc_id that a log or table, or several of them, have, sorted."""
+    several = list(source) if isinstance(source, list | tuple) else [source]
+    found = alike([_pairs_of(each, columns or {}) for each in several])
+    if len(several) > 1:
+        found = found.group_by(list(KEYS)).aggregate([])
+    return found.sort_by([(key, "ascending") for key in KEYS])
+
+
+def _pairs_of(source: Any, columns: Mapping[str, str]) -> Any:
+    path = type(source).__name__ if is_frame(source) else source
+    if is_frame(source) or set(feature_files(impressions_in(source)).values()) != {"parquet"}:
+        table = arrow_table(source) if is_frame(source) else read_table(Path(source), ids_of(columns))
+        theirs = _their_keys(columns, table.column_names, path)
+        found = renamed(table.select(list(theirs.values())), theirs, path).group_by(list(KEYS)).aggregate([])
+    else:
+        with connect("duckdb") as engine:
+            shown = engine.read_parquet([str(file) for file in table_files(impressions_in(source))])
+            theirs = _their_keys(columns, shown.columns, path)
+            found = engine.to_arrow(
+                shown.select(**{ours: shown[name] for ours, name in theirs.items()}).distinct()
+            )
+    for key in KEYS:
+        refuse_missing(found, key, path)
+    return found
+
+
+def _their_keys(columns: Mapping[str, str], names: Sequence[str], path: Path | str) -> dict[str, str]:
+    """What query_id and doc_id are called in a table with these columns."""
+    theirs = {key: columns[key] if columns.get(key) in names else key for key in KEYS}
+    require_columns(theirs.values(), names, path=path, hint="candidates have query_id and doc_id")
+    return theirs
+
+
+def documents_of(heads: Sequence[Any], paths: Sequence[Path | str]) -> Documents:
+    """The documents that tables of keys have, in the order in which queries and then documents appear."""
+    for head, path in zip(heads, paths, strict=True):
+        if not len(head):
+            raise DataError("the table has no rows", path=path)
+        for key in KEYS:
+            refuse_missing(head, key, path)
+    keys = alike([head.select(list(KEYS)) for head in heads])
+    query, query_names = encode(keys["query_id"])
+    document, doc_names = encode(keys["doc_id"])
+    pair = query.astype(np.int64) * len(doc_names) + document
+    ends = np.cumsum([len(head) for head in heads])
+    found, first, inverse = np.unique(pair, return_index=True, return_inverse=True)
+    for start, end, path in zip([0, *ends[:-1]], ends, paths, strict=True):
+        _refuse_twins(pair[start:end], keys.slice(start, end - start), path, "pair", alone=len(found) == len(pair))
+    order = np.lexsort((first, query[first]))
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    labels = np.zeros(len(order), np.int16)
+    for start, end, head, path in zip([0, *ends[:-1]], ends, heads, paths, strict=True):
+        if "label" in head.column_names:
+            labels[place[inverse[start:end]]] = labels_of(head, path)
+    rows = first[order]
+    places = [place[inverse[start:end]] for start, end in zip([0, *ends[:-1]], ends, strict=True)]
+    return Documents(query[rows], document[rows], labels, query_names, doc_names, places)
+
+
+def labels_of(head: Any, path: Path | str) -> Array:
+    """Grades, [R] int16."""
+    values = to_array(head["label"])
+    if values.dtype.kind not in "iuf" or not ((values >= 0) & (values <= HIGHEST_GRADE) & (values % 1 == 0)).all():
+        raise DataError("a label is not a whole number from 0", path=path, hint="map the grades to 0, 1, 2, ...")
+    return values.astype(np.int16)
+
+
+def _refuse_twins(codes: Array, heads: Any, path: Path | str, kind: str, *, alone: bool = False) -> None:
+    """One row for each document of a query, for each item, for each query."""
+    if alone:
+        return
+    found, first, times = np.unique(codes, return_index=True, return_counts=True)
+    if len(found) < len(codes):
+        twice = int(first[times > 1].min())
+        told = ", ".join(
+            f"{what} {heads[key][twice].as_py()}"
+            for key, what in (("query_id", "query"), ("doc_id", "document"))
+            if key in heads.column_names
+        )
+        what = {"pair": "a document of their query", "item": "a document", "query": "a query"}[kind]
+        raise DataError(
+            f"{len(codes) - len(found)} rows repeat {what}, first {told}",
+            path=path,
+            hint=f"keep one row for each {ROWS[kind]}",
+        )
+
+
+def _rows_of(table: FeatureTable, documents: Documents) -> Array:
+    """The row of each document's item or query in a table, [N]; -1 where there is none."""
+    heads = table.heads()
+    key = table.keys[0]
+    refuse_missing(heads, key, table.path)
+    codes, ids = encode(heads[key])
+    _refuse_twins(codes, heads, table.path, table.kind)
+    wanted = documents.doc_names if table.kind == "item" else documents.query_names
+    row = np.empty(len(ids), np.int64)
+    row[codes] = np.arange(len(codes))
+    found = match(pa.array(wanted), ids)
+    at = np.where(found >= 0, row[found], -1) if len(ids) else found
+    return at[documents.document if table.kind == "item" else documents.query]
+
+
+def _leave_out(tables: Sequence[FeatureTable], rows: list[Array], documents: Documents, notes: Notes) -> None:
+    """Leave out documents that no table of items has; note them, and queries without a row."""
+    for table, at in zip(tables, rows, strict=True):
+        if table.kind == "query" and (at < 0).any():
+            lost = np.unique(documents.query[at < 0])
+            notes.append(
+                f"{printable(table.path)}: {len(lost):,} of {len(documents.query_names):,} queries have no row, "
+                f"first {documents.query_names[lost[0]]}; their values are missing"
+            )
+    items = [at for table, at in zip(tables, rows, strict=True) if table.kind == "item"]
+    if not items:
+        return
+    known = np.maximum.reduce(items) >= 0
+    if known.all():
+        return
+    path = next(table.path for table in tables if table.kind == "item")
+    lost = np.flatnonzero(~known)
+    first = (
+        f"(query {documents.query_names[documents.query[lost[0]]]}, "
+        f"document {documents.doc_names[documents.document[lost[0]]]})"
+    )
+    if not known.any():
+        raise DataError(f"none of {len(known):,} documents has a row, first {first}", path=path, hint=SAME_IDS)
+    notes.append(
+        f"{printable(path)}: {len(lost):,} of {len(known):,} documents of queries have no row, first {first}; "
+        "they are left out"
+    )
+    documents.keep(known)
+    rows[:] = [at[known] for at in rows]
+
+
+SAME_IDS = "are these the ids that the log has? columns= names the column that holds them"
+
+
+# ---- their numbers ----
+
+
+def _pour(table: FeatureTable, place: Array, out: Array, *, whole: bool) -> None:
+    """Write the rows of a table of pairs where they go."""
+    if not table.features:
+        return
+    if not whole:
+        _blank(out)
+    start, straight = 0, bool((place == np.arange(len(place))).all())
+    for values in table.values():
+        span = slice(start, start + len(values))
+        if straight:
+            out[span] = values
+        else:
+            kept = place[span] >= 0
+            out[place[span][kept]] = values[kept]
+        start += len(values)
+
+
+def _lay_out(table: FeatureTable, row: Array, out: Array) -> None:
+    """Write for each document the row of its item or query."""
+    if not table.features:
+        return
+    values = np.concatenate([*table.values(), np.full((1, len(table.names)), np.nan, np.float32)])  # [I + 1, d]
+    step = max(1, BLOCK_VALUES // values.shape[1])
+    for start in range(0, len(row), step):
+        out[start : start + step] = values[row[start : start + step]]
+
+
+def _blank(out: Array) -> None:
+    step = max(1, BLOCK_VALUES // max(out.shape[1], 1))
+    for start in range(0, len(out), step):
+        out[start : start + step] = np.nan
+
+
+def plain_ids(values: Array) -> Array:
+    """Ids as integers or as strings of fixed width."""
+    if values.dtype.kind in "iu":
+        return values.astype(np.int64)
+    longest = max((len(value) for value in values), default=0)
+    if longest > LONGEST_ID:
+        raise DataError(f"an id has {longest:,} characters", hint=f"ids have up to {LONGEST_ID:,}")
+    return values.astype(np.str_)

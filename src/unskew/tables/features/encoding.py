@@ -1,0 +1,284 @@
+"""Features as they are, made finite numbers for every ranker: categories one-hot, gaps filled and marked.
+
+A category becomes one column of 0 and 1 for each of its frequent values (`brand=acme`), one for the rare ones
+together (`brand is other`) and one for missing ones (`brand is missing`), these two where training had such. A
+value that training did not have counts as rare; where nothing was rare, it is none of the known ones. A missing
+number becomes the mean of training, and where training had gaps a column says so (`price is missing`).
+
+An encoding is fitted on the lists of the training log and saved with the model. Features go by name, so other
+lists may have them in another order, among others, and with other values. Lists without names go by place.
+
+Legend: N documents, n of them in a block, D features as they are, E encoded ones, V values of a category.
+"""
+
+from __future__ import annotations
+
+import difflib
+import warnings
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from pydantic import Field
+
+from unskew.errors import DataError
+from unskew.settings import Config
+from unskew.tables.features.fields import CategoryField, Gaps, NumberField
+from unskew.tables.features.surveying import Survey, row_blocks, survey
+from unskew.types import Array, Columns, Lists
+
+AS_TRAINED = "give the features that the model was trained on"
+
+
+class EncodingRules(Config):
+    """How features become numbers."""
+
+    missing_values: Gaps = "indicator"
+    """What a missing value becomes: the mean with a column that says so, the mean alone, or an error."""
+    most_categories: int = Field(100, ge=1, le=100_000)
+    """Most values of a category that have a column of their own, the most frequent ones."""
+    least_share: float = Field(0.001, ge=0, le=1)
+    """Share of the documents below which a value is rare."""
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """What each feature becomes; make one with `fit_encoding`."""
+
+    fields: tuple[NumberField | CategoryField, ...] = ()
+    """The features as they are, in the order of training; none where they have no names and no gaps."""
+    missing_values: Gaps = "indicator"
+
+    @cached_property
+    def names(self) -> tuple[str, ...] | None:
+        """The features as they are; None where they have no names."""
+        return tuple(field.name for field in self.fields) or None
+
+    @cached_property
+    def columns(self) -> Columns:
+        """The encoded features."""
+        names = tuple(name for field in self.fields for name in field.columns)
+        return Columns(names, flags=tuple(name for field in self.fields for name in field.flags))
+
+    @cached_property
+    def origins(self) -> Array:
+        """[E] which feature, as it is, each encoded one comes from."""
+        widths = [len(field.columns) for field in self.fields]
+        return np.repeat(np.arange(len(widths)), widths)
+
+    @cached_property
+    def starts(self) -> Array:
+        """[features + 1] where the encoded columns of each feature begin, and the end."""
+        return np.cumsum([0, *(len(field.columns) for field in self.fields)])
+
+    @cached_property
+    def identity(self) -> bool:
+        """Whether numbers stay what they are."""
+        return not self.columns.flags and not self.categories
+
+    @cached_property
+    def taken(self) -> dict[str, bool] | None:
+        """The features that training had, and whether each is a category; None where they have no names."""
+        return {field.name: isinstance(field, CategoryField) for field in self.fields} or None
+
+    @cached_property
+    def categories(self) -> tuple[CategoryField, ...]:
+        """The features that are categories."""
+        return tuple(field for field in self.fields if isinstance(field, CategoryField))
+
+    @cached_property
+    def numbers(self) -> Columns:
+        """The features as they are, where none is a category."""
+        return Columns(self.names or ())
+
+    def apply(self, lists: Lists) -> Lists:
+        """The lists with encoded features, finite ones; those that are so already, and memory maps, stay."""
+        if not self.fields:
+            _refuse_gaps(lists)
+            return lists
+        if not self.identity and lists.columns == self.columns:
+            return lists
+        places = self.places(lists)
+        if self.identity and places == list(range(lists.dim)) and not has_gaps(lists):
+            return lists if lists.columns == self.columns else replace(lists, columns=self.columns)
+        out = np.empty((len(lists.features), len(self.columns.names)), np.float32)
+        values = [field.mapping(lists, at) for field, at in zip(self.fields, places, strict=True)]
+        unused: dict[str, None] = {}
+        for rows in row_blocks(*lists.features.shape):
+            self._encode(lists, rows, places, values, out[rows], unused)
+        if unused:
+            in_order = [field.name for field in self.fields if field.name in unused]
+            what = "take the mean" if not self.categories else "take the mean, and categories none of their values"
+            told = f"missing where training had no gaps: {', '.join(in_order)}; they {what}"
+            warnings.warn(f"{lists.name}: {told}", stacklevel=3)
+        return replace(lists, features=out, columns=self.columns, present=None)
+
+    def _encode(
+        self,
+        lists: Lists,
+        rows: slice,
+        places: Sequence[int],
+        values: Sequence[Array | None],
+        out: Array,
+        unused: dict[str, None],
+    ) -> None:
+        """Some rows, numbers at once; `unused` names gaps that training had no place for."""
+        columns = np.asarray(lists.features[rows])[:, places]
+        for index, mapping in enumerate(values):
+            if mapping is not None:
+                columns[:, index] = np.append(mapping, np.nan)[codes(columns[:, index])]
+        missing = np.isnan(columns)
+        gaps = missing.any(0)
+        self._refuse(lists, rows, columns, missing)
+        unused |= {self.fields[at].name: None for at in np.flatnonzero(gaps) if not self.fields[at].gaps}
+        own, means, flagged = self._numbers
+        first = self.starts[own]
+        out[:, first] = np.where(missing[:, own], means, columns[:, own])
+        out[:, first[flagged] + 1] = missing[:, own[flagged]]
+        for index, field in enumerate(self.fields):
+            if isinstance(field, CategoryField):
+                place = slice(self.starts[index], self.starts[index + 1])
+                field.fill(columns[:, index], missing[:, index], out[:, place])
+
+    def _refuse(self, lists: Lists, rows: slice, columns: Array, missing: Array) -> None:
+        """Refuse what cannot be encoded, by the first feature that has it."""
+        infinite = np.any(np.isinf(columns), axis=0)
+        gaps = missing.any(0) if self.missing_values == "refuse" else infinite
+        for at in np.flatnonzero(infinite | gaps):
+            name = self.fields[at].name
+            if infinite[at]:
+                raise DataError(f"{name} is infinite", path=lists.name, hint="remove or clip such values")
+            row = rows.start + int(np.flatnonzero(missing[:, at])[0])
+            hint = 'fill it, or set missing_values = "indicator"'
+            raise DataError(f"row {row}: {name} is missing", path=lists.name, hint=hint)
+
+    @cached_property
+    def _numbers(self) -> tuple[Array, Array, Array]:
+        """Which features are numbers, what stands where they are missing, and whether a column says so."""
+        found = [(at, field) for at, field in enumerate(self.fields) if isinstance(field, NumberField)]
+        return (
+            np.array([at for at, _ in found], np.int64),
+            np.array([field.mean for _, field in found], np.float32),
+            np.array([bool(field.flags) for _, field in found], bool),
+        )
+
+    def places(self, lists: Lists) -> list[int]:
+        """Where each feature is among those of the lists."""
+        names = self.names or ()
+        if lists.columns is None:
+            if self.categories:
+                what = (
+                    f"{self.categories[0].name} is a category, and the features of these documents have no names"
+                )
+                raise DataError(what, path=lists.name, hint="give a table with named columns")
+            if lists.dim != len(names):
+                what = f"the model was trained on {len(names)} features, these documents have {lists.dim}"
+                raise DataError(what, path=lists.name, hint=AS_TRAINED)
+            return list(range(lists.dim))
+        if lists.columns.names == names:
+            return list(range(lists.dim))
+        there = {name: at for at, name in enumerate(lists.columns.names)}
+        refuse_absent(names, there, lists.name)
+        return [there[name] for name in names]
+
+    def to_dict(self) -> dict[str, Any]:
+        """For model.json."""
+        return {"missing_values": self.missing_values, "features": [field.to_dict() for field in self.fields]}
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> Encoding:
+        """What `to_dict` gave."""
+        kinds: dict[bool, Any] = {True: CategoryField, False: NumberField}
+        fields = tuple(kinds["values" in each].from_dict(each) for each in content["features"])
+        return cls(fields, content["missing_values"])
+
+
+def refuse_absent(names: Sequence[str], there: Collection[str], path: str | None) -> None:
+    """Refuse what lacks features that the model takes."""
+    if missing := [name for name in names if name not in there]:
+        more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
+        close = difflib.get_close_matches(missing[0], there, n=1)
+        meant = f" (did you mean {close[0]} for {missing[0]}?)" if close else ""
+        listed = ", ".join(there)[:500] or "none"
+        what = f"missing features: {', '.join(missing[:5])}{more}{meant}; there are {listed}"
+        raise DataError(what, path=path, hint=AS_TRAINED)
+
+
+def fit_encoding(lists: Lists, rules: EncodingRules | None = None) -> Encoding:
+    """The encoding of training lists.
+
+    >>> names = Columns(("price", "brand"), {"brand": ("acme", "bolt")})
+    >>> values = np.array([[1.0, 0.0], [np.nan, 0.0], [3.0, 1.0]], np.float32)
+    >>> raw = Lists(values, np.array([0, 3]), np.zeros(3, np.int16), np.array([7]), columns=names)
+    >>> encoded = fit_encoding(raw).apply(raw)
+    >>> encoded.columns.names
+    ('price', 'price is missing', 'brand=acme', 'brand=bolt')
+    >>> encoded.features.tolist()
+    [[1.0, 0.0, 1.0, 0.0], [2.0, 1.0, 1.0, 0.0], [3.0, 0.0, 0.0, 1.0]]
+    """
+    rules = rules or EncodingRules()
+    if lists.columns is not None:
+        return encoding_of(survey(lists), lists.columns, rules)
+    if not has_gaps(lists):
+        return Encoding(missing_values=rules.missing_values)
+    return encoding_of(survey(lists), Columns(tuple(f"feature {at + 1}" for at in range(lists.dim))), rules)
+
+
+def encoding_of(found: Survey, columns: Columns, rules: EncodingRules) -> Encoding:
+    """The encoding of features of which this is known."""
+    rows = max(found.rows, 1)
+    marked, fields = rules.missing_values == "indicator", list[NumberField | CategoryField]()
+    for at, (name, gaps) in enumerate(zip(columns.names, found.gaps.tolist(), strict=True)):
+        if name in found.counts:
+            fields.append(_category(name, columns.categories[name], found, gaps, rules))
+        else:
+            missing, spread = 1 - found.present[at] / rows, np.sqrt(found.square[at] / rows)
+            numbers = {
+                "mean": float(np.float32(found.mean[at])),
+                "spread": float(spread),
+                "missing": float(missing),
+            }
+            fields.append(NumberField(name, gaps=gaps, marked=marked, **numbers))
+    return Encoding(tuple(fields), rules.missing_values)
+
+
+def _category(name: str, values: Sequence[str], found: Survey, gaps: bool, rules: EncodingRules) -> CategoryField:
+    counts, marked = found.counts[name], rules.missing_values == "indicator"
+    frequent = _frequent(values, counts, rules)
+    rare = len(frequent) < int((counts > 0).sum())
+    places = {value: at for at, value in enumerate(values)}
+    own = [int(counts[places[value]]) for value in frequent]
+    others = [int(counts.sum()) - sum(own)] if rare else []
+    missing = [found.rows - int(counts.sum())] if gaps and marked else []
+    shares = tuple(count / max(found.rows, 1) for count in [*own, *others, *missing])
+    return CategoryField(name, frequent, rare=rare, gaps=gaps, marked=marked, shares=shares)
+
+
+def _frequent(values: Sequence[str], counts: Array, rules: EncodingRules) -> tuple[str, ...]:
+    """The values with a column of their own, the most frequent first."""
+    least = max(rules.least_share * counts.sum(), 1)
+    order = sorted(np.flatnonzero(counts >= least).tolist(), key=lambda at: (-counts[at], values[at]))
+    return tuple(values[at] for at in order[: rules.most_categories])
+
+
+def codes(column: Array) -> Array:
+    """Indices [n] of a category's values, -1 where missing."""
+    return np.where(np.isnan(column), -1, column).astype(np.int64)
+
+
+def has_gaps(lists: Lists) -> bool:
+    """Whether a feature is not a finite number."""
+    blocks = row_blocks(*lists.features.shape)
+    return any(not np.isfinite(np.asarray(lists.features[rows])).all() for rows in blocks)
+
+
+def _refuse_gaps(lists: Lists) -> None:
+    """Features without names have no gaps, since training had none."""
+    for rows in row_blocks(*lists.features.shape):
+        broken = ~np.isfinite(np.asarray(lists.features[rows]))
+        if broken.any():
+            row, feature = np.argwhere(broken)[0]
+            what = f"document {rows.start + row}: feature {feature + 1} is missing or not finite"
+            raise DataError(what, path=lists.name, hint="fill it: training had no gaps")

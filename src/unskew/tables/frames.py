@@ -1,0 +1,181 @@
+"""Tables as people have them, as Arrow: pandas, polars, Arrow itself, a dict of arrays, or CSV and Parquet files.
+
+A data frame is anything with `__arrow_c_stream__`, the Arrow PyCapsule interface, so neither pandas nor polars is
+imported here. Text of CSV files becomes numbers, booleans or times column by column, where all of its values are
+that; else it stays text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from unskew.errors import DataError, printable
+from unskew.settings import did_you_mean
+from unskew.tables.reading.csv_text import csv_batches, csv_columns
+from unskew.tables.reading.files import MARK, find_files
+from unskew.tables.reading.options import Texts
+
+TEXT_FILES = ("csv", "tsv")
+MISSING = ("", "NA", "N/A", "na", "n/a", "NaN", "nan", "null", "NULL", "None", "none", "\\N")
+"""What stands for a missing value among numbers."""
+IDS = ("page_id", "query_id", "doc_id", "visit_id", "user_id")
+INDEX = "__index_level_"
+"""How pandas calls an index without a name."""
+
+
+def is_frame(source: object) -> bool:
+    """Whether this is a table in memory: a data frame, an Arrow table, or a dict of arrays.
+
+    >>> is_frame({"price": [1.0]}), is_frame(pa.table({"price": [1.0]})), is_frame("items.csv")
+    (True, True, False)
+    """
+    return isinstance(source, Mapping) or hasattr(source, "__arrow_c_stream__")
+
+
+def arrow_table(source: object, columns: Mapping[str, str] | None = None) -> Any:
+    """Any table as one of Arrow, with `columns` {ours: theirs} renamed.
+
+    >>> arrow_table({"sku": ["a", "b"], "price": [1.5, 2.0]}, {"doc_id": "sku"}).column_names
+    ['doc_id', 'price']
+    """
+    if isinstance(source, str | Path):
+        return renamed(read_table(Path(source), ids_of(columns)), columns, source)
+    return renamed(_in_memory(source), columns, type(source).__name__)
+
+
+def renamed(table: Any, columns: Mapping[str, str] | None, path: Path | str | None = None) -> Any:
+    """The table with our names in the place of theirs."""
+    names = dict(zip(table.column_names, table.column_names, strict=True))
+    for ours, theirs in (columns or {}).items():
+        if theirs not in names:
+            raise DataError(f"there is no column {theirs}. {did_you_mean(theirs, names)}", path=path)
+        if ours != theirs and ours in names and ours not in (columns or {}).values():
+            hint = f"rename or remove the column {ours}"
+            raise DataError(f"both {ours} and {theirs} would be {ours}", path=path, hint=hint)
+        names[theirs] = ours
+    return table.rename_columns(list(names.values()))
+
+
+def _in_memory(source: object) -> Any:
+    """What is no file."""
+    try:
+        if isinstance(source, Mapping):
+            table = pa.table({str(name): _array(values) for name, values in source.items()})
+        elif isinstance(source, pa.RecordBatchReader):
+            table = source.read_all()
+        elif hasattr(source, "__arrow_c_stream__"):
+            table = pa.table(source)
+        else:
+            _refuse(source)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, ValueError, TypeError) as error:
+        what = f"cannot be read as a table ({str(error)[:200]})"
+        raise DataError(
+            what, path=type(source).__name__, hint="give each column one type and one length"
+        ) from None
+    keep = [name for name in table.column_names if not name.startswith(INDEX)]
+    if twice := sorted({name for name in keep if keep.count(name) > 1}):
+        raise DataError(f"two columns are called {twice[0]}", path=type(source).__name__)
+    return table.select(keep)
+
+
+def _array(values: object) -> Any:
+    """A column of a dict; a matrix [n, d] is one of lists."""
+    matrix = isinstance(values, np.ndarray) and values.ndim == 2
+    return pa.array(list(values) if matrix else values)  # type: ignore[call-overload]
+
+
+def _refuse(source: object) -> NoReturn:
+    raise DataError(
+        f"cannot take a table from {type(source).__name__}",
+        hint="give a data frame of pandas or polars, an Arrow table, a dict of columns, or the path of a CSV or "
+        "Parquet file",
+    )
+
+
+# ---- files ----
+
+
+def ids_of(columns: Mapping[str, str] | None) -> set[str]:
+    """What columns of ids are called, ours or theirs."""
+    return {*IDS, *((columns or {}).get(name, name) for name in IDS)}
+
+
+def read_table(path: Path, ids: Collection[str] = IDS) -> Any:
+    """A CSV, TSV or Parquet file, or a folder of them, as one table; `ids` are whole numbers or text."""
+    parts = []
+    for file, kind in find_files([path]).items():
+        parts.append(read_csv(file, kind, ids) if kind in TEXT_FILES else _parquet(file, kind))
+        if set(parts[-1].column_names) != set(parts[0].column_names):
+            raise DataError("has other columns than the first file", path=file, hint="write all parts alike")
+    try:
+        return pa.concat_tables(parts, promote_options="permissive")
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        hint = "write all parts alike"
+        raise DataError(f"a column has two types ({str(error)[:200]})", path=path, hint=hint) from error
+
+
+def _parquet(path: Path, kind: str) -> Any:
+    if kind != "parquet":
+        raise DataError(f"{kind} is not read here", path=path, hint="write it as CSV or Parquet")
+    try:
+        return pq.read_table(path)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
+        raise DataError(f"not a readable Parquet file ({str(error)[:200]})", path=path) from error
+
+
+def read_csv(path: Path, kind: str = "csv", ids: Collection[str] = IDS) -> Any:
+    """A CSV or TSV file, plain or compressed, with columns of the type that all of their values have."""
+    broken: list[tuple[int, str, str]] = []
+    names = csv_columns(path, kind, Texts())
+    schema, batches = pa.schema([(name, pa.string()) for name in names]), []
+    for batch, _ in csv_batches(path, kind, names, Texts(), lambda *told: broken.append(told)):
+        batches.append(batch.select(names).cast(schema))
+        if broken:
+            break
+    if broken:
+        row, reason, text = broken[0]
+        what = f"{reason.replace('_', ' ')}: {printable(text)[:200]}"
+        raise DataError(what, path=path, line=row, hint="repair or remove the row")
+    table = pa.Table.from_batches(batches, schema)
+    for name in names:
+        if pc.any(pc.match_substring(table[name], MARK)).as_py():
+            raise DataError(f"{name} has bytes that are no UTF-8", path=path, hint="write the file as UTF-8")
+    if names:
+        filled = np.logical_or.reduce([np.asarray(pc.is_valid(table[name])) for name in names])
+        table = table if filled.all() else table.filter(pa.array(filled))  # without empty lines
+    return pa.table({name: typed(table[name], of_id=name in ids) for name in names})
+
+
+def typed(column: Any, *, of_id: bool = False) -> Any:
+    """A column of text as whole numbers, numbers, booleans or times, where all of its values are such; else as is.
+
+    Ids are whole numbers or text: one of twenty digits is no measured number, and one may be called NA.
+
+    >>> typed(pa.chunked_array([["1", "2.5", "NA"]])).to_pylist()
+    [1.0, 2.5, None]
+    >>> typed(pa.chunked_array([["007", "8"]])).to_pylist()  # an id
+    ['007', '8']
+    """
+    if of_id:
+        try:
+            plain = not pc.any(pc.match_substring_regex(column, r"^[+-]|^0\d|\s")).as_py()
+            return column.cast(pa.int64()) if plain else column
+        except pa.ArrowInvalid:
+            return column
+    filled = pc.if_else(pc.is_in(column, pa.array(MISSING)), pa.scalar(None, pa.string()), column)
+    if filled.null_count == len(filled):
+        return filled
+    padded = pc.any(pc.match_substring_regex(filled, r"^[+-]?0\d")).as_py()
+    for kind in (pa.int64(), pa.float64(), pa.bool_(), pa.timestamp("us")):
+        try:
+            return column if padded and kind != pa.timestamp("us") else filled.cast(kind)
+        except pa.ArrowInvalid:
+            continue
+    return column

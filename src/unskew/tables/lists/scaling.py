@@ -1,0 +1,289 @@
+"""Feature scaling: fitted on training data, saved with the model, the same when serving.
+
+| kind           | a feature value v becomes                                                                |
+|----------------|------------------------------------------------------------------------------------------|
+| `none`         | v                                                                                        |
+| `standard`     | (v - mean) / standard deviation                                                          |
+| `minmax`       | (v - min) / (max - min)                                                                  |
+| `log1p`        | sign(v) log(1 + abs(v))                                                                  |
+| `query_minmax` | (v - min) / (max - min) within its query                                                 |
+| `ultra`        | 2 (v - min) / (max - min) - 1 to 6 digits where the file names the entry, else 0         |
+| `ultra_log`    | the same with g(x) = log10(1 + x) around both differences, as used for Istella           |
+
+Columns of 0 and 1 that an encoding made (`Columns.flags`) stay as they are under `standard` and `minmax`: divided
+by its deviation, a rare one would be huge.
+
+A feature that is constant in the data that a scaler was fitted on (for `query_minmax`: in its query) becomes 0
+there. `ultra` takes min and max over all sets passed to `fit_scaler`, an absent entry counting as 0; the others
+are fitted on the first set alone. Legend: N documents, Q queries, D features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from unskew.errors import DataError
+from unskew.settings import known
+from unskew.types import Array, Columns, Lists
+
+BLOCK_VALUES = 2**22
+"""Matrix entries held as float64 at once."""
+DIGITS = 6
+
+
+class Block(NamedTuple):
+    """Some documents in float64, as a transform gets them."""
+
+    values: Array
+    """[n, D] float64"""
+    offsets: Array | None
+    """[q + 1], where each query starts; None if unknown."""
+    present: Array | None
+    """[n, D] bool, or None where every entry is present."""
+
+
+class Range(NamedTuple):
+    """Statistics of each feature, [D] float64 each."""
+
+    low: Array
+    high: Array
+    mean: Array
+    deviation: Array
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """One way to scale: which statistics it keeps, and what it does with a block."""
+
+    transform: Callable[[Block, Mapping[str, Array]], Array]
+    statistics: Callable[[Range], dict[str, Array]] | None = None
+    """What is kept of the statistics; None where nothing is fitted."""
+    all_sets: bool = False
+    """Fitted on every set rather than on the training set alone."""
+    by_query: bool = False
+    """Needs to know where each query starts."""
+
+
+def _linear(block: Block, statistics: Mapping[str, Array]) -> Array:
+    return (block.values - statistics["shift"]) / statistics["scale"]
+
+
+def _query_minmax(block: Block, _: Mapping[str, Array]) -> Array:
+    assert block.offsets is not None
+    sizes = np.diff(block.offsets)
+    starts, sizes = block.offsets[:-1][sizes > 0], sizes[sizes > 0]  # reduceat does not know empty queries
+    if not len(starts):
+        return block.values
+    low = np.minimum.reduceat(block.values, starts, axis=0)
+    spread = np.maximum.reduceat(block.values, starts, axis=0) - low
+    spread[spread == 0] = 1.0
+    scaled: Array = (block.values - np.repeat(low, sizes, axis=0)) / np.repeat(spread, sizes, axis=0)
+    return scaled
+
+
+def _ultra(block: Block, statistics: Mapping[str, Array]) -> Array:
+    return _two_sided(block, block.values - statistics["low"], statistics["high"] - statistics["low"])
+
+
+def _ultra_log(block: Block, statistics: Mapping[str, Array]) -> Array:
+    above = np.maximum(block.values - statistics["low"], 0.0)  # new data may lie below the fitted minimum
+    spread = statistics["high"] - statistics["low"]
+    return _two_sided(block, np.log10(1.0 + above), np.log10(1.0 + spread))
+
+
+def _two_sided(block: Block, above: Array, spread: Array) -> Array:
+    """2 above / spread - 1 for entries that are present; `above` itself where a feature is constant."""
+    varies = spread > 0
+    scaled = np.where(varies, 2.0 * above / np.where(varies, spread, 1.0) - 1.0, above)
+    scaled = round_digits(scaled)
+    return scaled if block.present is None else np.where(block.present, scaled, 0.0)
+
+
+def round_digits(values: Array, digits: int = DIGITS) -> Array:
+    """Round to significant digits.
+
+    >>> round_digits(np.array([0.123456789, -12345678.0, 0.0])).tolist()
+    [0.123457, -12345700.0, 0.0]
+    """
+    sizes = np.abs(values)
+    powers = np.floor(np.log10(np.where(sizes > 0, sizes, 1.0)))
+    factors = 10.0 ** np.abs(digits - 1 - powers)  # a negative power of ten would not be exact
+    large = powers > digits - 1
+    rounded: Array = np.where(
+        large, np.round(values / factors) * factors, np.round(values * np.where(large, 1.0, factors)) / factors
+    )
+    return rounded
+
+
+def _standard_statistics(fitted: Range) -> dict[str, Array]:
+    constant = fitted.low == fitted.high  # the deviation of a constant is not exactly 0 in floating point
+    shift = np.where(constant, fitted.low, fitted.mean)
+    return {"shift": shift, "scale": np.where(constant | (fitted.deviation == 0), 1.0, fitted.deviation)}
+
+
+def _minmax_statistics(fitted: Range) -> dict[str, Array]:
+    spread = fitted.high - fitted.low
+    return {"shift": fitted.low, "scale": np.where(spread == 0, 1.0, spread)}
+
+
+def _range_statistics(fitted: Range) -> dict[str, Array]:
+    return {"low": fitted.low, "high": fitted.high}
+
+
+SCALINGS: Mapping[str, Scaling] = {
+    "none": Scaling(lambda block, _: block.values),
+    "standard": Scaling(_linear, _standard_statistics),
+    "minmax": Scaling(_linear, _minmax_statistics),
+    "log1p": Scaling(lambda block, _: np.sign(block.values) * np.log1p(np.abs(block.values))),
+    "query_minmax": Scaling(_query_minmax, by_query=True),
+    "ultra": Scaling(_ultra, _range_statistics, all_sets=True),
+    "ultra_log": Scaling(_ultra_log, _range_statistics, all_sets=True),
+}
+"""Every kind of scaling by name."""
+
+
+@dataclass(frozen=True, eq=False)
+class Scaler:
+    """A scaling with the statistics that it was fitted to; make one with `fit_scaler`."""
+
+    kind: str
+    width: int
+    """Number of features."""
+    statistics: Mapping[str, Array] = field(default_factory=dict)
+    """[D] float64 each; empty where nothing is fitted."""
+
+    def transform(
+        self,
+        features: Array,
+        *,
+        offsets: Array | None = None,
+        present: Array | None = None,
+        out: Array | None = None,
+    ) -> Array:
+        """Scale a matrix [n, D]; returns float32, in `out` where given, which may be memory-mapped.
+
+        `offsets` [q + 1] says where each query starts; without it, all rows are one query. `present`
+        [n, ceil(D / 8)] are packed bits as in `Lists`; without it, every entry is present.
+        """
+        if features.ndim != 2 or features.shape[1] != self.width:
+            width = features.shape[1] if features.ndim == 2 else f"shape {features.shape}"
+            raise DataError(
+                f"the data have {width} features, but the scaler was fitted on {self.width}",
+                hint="use the features that the model was trained on, or declare the width when reading",
+            )
+        out = np.empty(features.shape, np.float32) if out is None else out
+        scaling = _scaling(self.kind)
+        if scaling.by_query and offsets is None:
+            offsets = np.array([0, len(features)], np.int64)
+        edges = offsets if scaling.by_query else None
+        for start, stop in _row_blocks(len(features), self.width, edges):
+            inside = None
+            if edges is not None:
+                inside = edges[np.searchsorted(edges, start) : np.searchsorted(edges, stop, "right")] - start
+            bits = None
+            if present is not None:
+                bits = np.unpackbits(present[start:stop], axis=1, count=self.width).astype(bool)
+            block = Block(np.asarray(features[start:stop], np.float64), inside, bits)
+            out[start:stop] = scaling.transform(block, self.statistics)
+        return out
+
+    def apply(self, lists: Lists, *, out: Array | None = None) -> Lists:
+        """The same lists with scaled features, in memory or in `out` [N, D], which may be memory-mapped."""
+        if self.kind == "none" and out is None and lists.dim == self.width:
+            return lists
+        scaled = self.transform(lists.features, offsets=lists.offsets, present=lists.present, out=out)
+        return replace(lists, features=scaled)
+
+    def arrays(self) -> dict[str, Array]:
+        """Everything but the kind, for saving."""
+        return {"width": np.array([self.width], np.int64), **self.statistics}
+
+    @classmethod
+    def from_arrays(cls, kind: str, arrays: Mapping[str, Array]) -> Scaler:
+        """The scaler that `arrays` was called on."""
+        scaling = _scaling(kind)
+        names = {"width"} | set(scaling.statistics(Range(*np.zeros((4, 1)))) if scaling.statistics else ())
+        if set(arrays) != names:
+            missing, extra = sorted(names - set(arrays)), sorted(set(arrays) - names)
+            raise DataError(f"arrays of a {kind} scaler: missing {missing}, unexpected {extra}")
+        width = int(arrays["width"][0])
+        statistics = {name: np.asarray(arrays[name], np.float64) for name in sorted(names - {"width"})}
+        for name, values in statistics.items():
+            if values.shape != (width,):
+                raise DataError(f"array {name} of a {kind} scaler has shape {values.shape}, not ({width},)")
+        return cls(kind, width, statistics)
+
+
+def fit_scaler(kind: str, lists: Lists, *others: Lists) -> Scaler:
+    """Fit a scaling to training lists; `others` (validation, test) count for the kinds `ultra` only.
+
+    >>> from unskew.types import Lists
+    >>> train = Lists(np.array([[1.0, 5.0], [3.0, 5.0]]), np.array([0, 2]), np.array([0, 1]), np.array([7]))
+    >>> fit_scaler("minmax", train).transform(np.array([[2.0, 5.0]])).tolist()
+    [[0.5, 0.0]]
+    """
+    scaling = _scaling(kind)
+    for other in others:
+        if other.dim != lists.dim:
+            hint = "declare the width when reading: read_letor(..., features=WIDTH)"
+            raise DataError(
+                f"has {other.dim} features, but {lists.name} has {lists.dim}", path=other.name, hint=hint
+            )
+    if scaling.statistics is None:
+        return Scaler(kind, lists.dim)
+    if not len(lists.features):
+        raise DataError("no documents to fit a scaler on", path=lists.name)
+    sets = (lists, *others) if scaling.all_sets else (lists,)
+    return fitted_scaler(kind, measure_range(sets, lists.dim), lists.columns)
+
+
+def fitted_scaler(kind: str, fitted: Range, columns: Columns | None = None) -> Scaler:
+    """A scaler from the statistics of each feature."""
+    scaling = _scaling(kind)
+    statistics = {} if scaling.statistics is None else scaling.statistics(fitted)
+    if columns is not None and columns.flags and "shift" in statistics:
+        flags = np.isin(columns.names, columns.flags)
+        statistics = {
+            "shift": np.where(flags, 0.0, statistics["shift"]),
+            "scale": np.where(flags, 1.0, statistics["scale"]),
+        }
+    return Scaler(kind, len(fitted.low), statistics)
+
+
+def measure_range(sets: Sequence[Lists], width: int) -> Range:
+    """Statistics over all rows of all sets, block by block."""
+    parts = []
+    for lists in sets:
+        for start, stop in _row_blocks(len(lists.features), width):
+            block = np.asarray(lists.features[start:stop], np.float64)
+            parts.append((len(block), Range(block.min(0), block.max(0), block.mean(0), block.std(0))))
+    return merge_ranges(parts)
+
+
+def merge_ranges(parts: Sequence[tuple[int, Range]]) -> Range:
+    """Statistics of all rows from those of parts with so many rows each."""
+    shares = np.array([[rows] for rows, _ in parts]) / sum(rows for rows, _ in parts)
+    low, high, means, deviations = (np.stack(each) for each in zip(*(part for _, part in parts), strict=True))
+    mean = (shares * means).sum(0)
+    square = (shares * (deviations**2 + (means - mean) ** 2)).sum(0)
+    return Range(low.min(0), high.max(0), mean, np.sqrt(square))
+
+
+def _row_blocks(rows: int, width: int, edges: Array | None = None) -> Iterator[tuple[int, int]]:
+    """Ranges of rows of a bounded size; with edges, each ends on an edge even if that makes it larger."""
+    step, start = max(1, BLOCK_VALUES // max(1, width)), 0
+    while start < rows:
+        stop = min(rows, start + step)
+        if edges is not None:
+            last = int(edges[np.searchsorted(edges, stop, "right") - 1])
+            stop = last if last > start else int(edges[np.searchsorted(edges, stop)])
+        yield start, stop
+        start = stop
+
+
+def _scaling(kind: str) -> Scaling:
+    return SCALINGS[known("scaling", kind, SCALINGS)]

@@ -1,0 +1,260 @@
+"""The cache of parsed files: memory-mapped arrays in a folder, found again by the content of their source.
+
+    ROOT/index/HASH.json    what a path held when it was last hashed: size, times, inode, digest
+    ROOT/entries/KEY/       one .npy per array, other files, and meta.json with their shapes and sizes
+
+The root is UNSKEW_CACHE, else XDG_CACHE_HOME/unskew, else ~/.cache/unskew. An entry's key is made of the digests
+of its sources and of the options they were parsed with, so a changed file never meets an old entry. A digest is
+taken from the index only while size, times and inode are unchanged, and only if the file had been left alone for
+two seconds when it was hashed: a later change inside the clock's resolution could otherwise go unseen.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import re
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from unskew.errors import DataError, RunError, UnskewError
+from unskew.files import CACHED, beside, complete_folder, read_json, scratch_folder, write_json
+from unskew.types import Array
+
+FORMAT = 2
+"""Version of the layout and of the parsers; part of every key, so older entries are not found any more."""
+RACY_NS = 2_000_000_000
+"""A file changed less than this long before it was hashed is hashed again next time."""
+HEADER = 128
+"""Bytes kept free for the header of a growing .npy file."""
+_NPY = re.compile(
+    rb"\x93NUMPY.{4}\{'descr': '([<>|=]?[a-zA-Z]\d+)', 'fortran_order': False, 'shape': \(([\d, ]*)\)", re.DOTALL
+)
+
+
+class UnwritableCache(DataError):
+    """The cache does not have what is looked for, and takes nothing."""
+
+
+def cache_root(cache: bool | str | Path = True) -> Path:
+    """The cache folder, made if that can be: the given one, or the one that the environment names."""
+    if not isinstance(cache, bool):
+        root = Path(cache)
+    elif os.environ.get("UNSKEW_CACHE"):
+        root = Path(os.environ["UNSKEW_CACHE"])
+    elif os.environ.get("XDG_CACHE_HOME"):
+        root = Path(os.environ["XDG_CACHE_HOME"]) / "unskew"
+    else:
+        root = Path.home() / ".cache" / "unskew"
+    with suppress(OSError):  # one that cannot be written is passed over
+        for part in ("index", "entries"):
+            (root / part).mkdir(parents=True, exist_ok=True)
+    return root.absolute()
+
+
+def unwritable(folder: Path) -> str | None:
+    """Why nothing can be written to a folder; None where it can."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with beside(folder / "try") as path:
+            path.touch()
+    except OSError as error:
+        return error.strerror or str(error)
+    return None
+
+
+def content_digest(path: Path, root: Path) -> str:
+    """Digest of a file's bytes, from the index where that cannot be stale."""
+    absolute = os.path.abspath(path)
+    note = root / "index" / f"{hashlib.blake2b(os.fsencode(absolute), digest_size=16).hexdigest()}.json"
+    state = _state(path)
+    known = _read_json(note)
+    if (
+        known.get("path") == absolute
+        and known.get("state") == state
+        and isinstance(known.get("made"), int)
+        and known["made"] - max(state["mtime_ns"], state["ctime_ns"]) > RACY_NS
+        and isinstance(known.get("digest"), str)
+    ):
+        return str(known["digest"])
+    made = time.time_ns()
+    with open(path, "rb") as file:
+        digest = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=20)).hexdigest()
+    if _state(path) == state:
+        with suppress(OSError, UnskewError):  # without a note it is hashed again
+            write_json(note, {"path": absolute, "state": state, "made": made, "digest": digest})
+    return digest
+
+
+def entry_key(digests: Sequence[str], options: Mapping[str, Any]) -> str:
+    """Name of the entry for these sources parsed with these options (JSON values)."""
+    text = json.dumps({"format": FORMAT, "digests": list(digests), "options": options}, sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=20).hexdigest()
+
+
+def parsed_files(
+    files: Sequence[Path], options: Mapping[str, Any], cache: bool | str | Path, write: Callable[[Path], None]
+) -> dict[str, Array]:
+    """The arrays that `write` makes of these files, from the cache if they are there; in memory without one."""
+    if cache is False:
+        with scratch_folder() as folder:
+            write(folder)
+            seal_entry(folder)
+            arrays = open_entry(folder, mapped=False)
+        assert arrays is not None, "an entry just written can be opened"
+        return arrays
+    root = cache_root(cache)
+    try:
+        digests = [content_digest(file, root) for file in files]
+
+        def write_unchanged(folder: Path) -> None:
+            write(folder)
+            for file, digest in zip(files, digests, strict=True):
+                if content_digest(file, root) != digest:
+                    raise DataError("changed while it was read", path=file, hint="read it again")
+
+        return fetch_entry(root, entry_key(digests, options), write_unchanged)
+    except UnwritableCache as error:
+        warnings.warn(f"{error}; files are parsed anew each time", stacklevel=4)
+        return parsed_files(files, options, False, write)
+    except OSError as error:
+        place = error.filename or root
+        raise DataError(f"cannot be read or written: {error.strerror or error}", path=place) from error
+
+
+def fetch_entry(root: Path, key: str, write: Callable[[Path], None]) -> dict[str, Array]:
+    """The arrays of an entry; where it is missing or damaged, `write` fills a new folder first."""
+    final = root / "entries" / key
+    for _ in range(3):
+        damaged = final.exists()  # asked first: what another process puts there from now on is whole
+        if (found := open_entry(final)) is not None:
+            return found
+        if (why := unwritable(final.parent)) is not None:
+            raise UnwritableCache(f"cannot be written ({why})", path=root)
+        # where another process is faster, what it wrote is as good as ours
+        with suppress(RunError), complete_folder(final, force=damaged, ours=CACHED) as working:
+            write(working)
+            seal_entry(working)
+    raise DataError("cannot write a cache entry", path=final, hint="delete that folder, or pass cache=False")
+
+
+def open_entry(folder: Path, *, mapped: bool = True) -> dict[str, Array] | None:
+    """Arrays of a sealed folder by name, or None if it is missing, cut short or not ours."""
+    meta = _read_json(folder / "meta.json")
+    arrays: dict[str, Array] = {}
+    try:
+        if meta["format"] != FORMAT:
+            return None
+        if any((folder / name).stat().st_size != size for name, size in meta["files"].items()):
+            return None
+        for name, facts in meta["arrays"].items():
+            array = _map(folder / f"{name}.npy", np.dtype(facts["dtype"]), tuple(facts["shape"]))
+            if array is None:
+                return None
+            arrays[name] = np.array(array) if not mapped else array if name == "features" else np.asarray(array)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return arrays
+
+
+def _map(path: Path, kind: np.dtype[Any], shape: tuple[int, ...]) -> Array | None:
+    """A .npy file of known type and shape, None if it has others; np.load is not safe in threads."""
+    start = path.stat().st_size - math.prod(shape) * kind.itemsize
+    with open(path, "rb") as file:
+        header = file.read(start).decode("latin-1")
+    if f"'descr': {kind.str!r}, 'fortran_order': False, 'shape': {shape}," not in header:
+        return None
+    return np.memmap(path, kind, "r", start, shape)
+
+
+def seal_entry(folder: Path) -> None:
+    """Write meta.json, which makes a folder of files, some of them .npy, an entry."""
+    facts = {}
+    for path in sorted(folder.glob("*.npy")):
+        facts[path.stem] = _npy_facts(path)
+    files = {path.name: path.stat().st_size for path in sorted(folder.iterdir())}
+    write_json(folder / "meta.json", {"format": FORMAT, "arrays": facts, "files": files})
+
+
+def _npy_facts(path: Path) -> dict[str, Any]:
+    """Shape and type of a .npy file; NumPy parses its header with `ast`, which is not safe in threads."""
+    with path.open("rb") as file:
+        found = _NPY.match(file.read(HEADER * 2))
+    if found is None:
+        raise DataError("not an array of numbers", path=path)
+    shape = [int(size) for size in found[2].split(b",") if size.strip()]
+    return {"shape": shape, "dtype": found[1].decode()}
+
+
+def _state(path: Path) -> dict[str, int]:
+    stat = os.stat(path)
+    return {name: getattr(stat, f"st_{name}") for name in ("size", "mtime_ns", "ctime_ns", "ino", "dev")}
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    """A JSON object, or {} where there is none."""
+    with suppress(DataError):
+        return read_json(path)
+    return {}
+
+
+class GrowingMatrix:
+    """A .npy matrix written row block after row block; a wider block widens the rows before it with zeros."""
+
+    def __init__(self, path: Path, dtype: str, width: int = 0) -> None:
+        self.path, self.dtype, self.rows, self.width = path, np.dtype(dtype), 0, width
+        self._file = open(path, "w+b")  # noqa: SIM115 - closed in __exit__
+        self._file.write(bytes(HEADER))
+
+    def __enter__(self) -> GrowingMatrix:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        """Write the header, now that the shape is known, and close."""
+        with self._file as file:
+            if error is None:
+                shape = (self.rows, self.width)
+                file.seek(0)
+                np.lib.format.write_array_header_1_0(
+                    file, {"descr": self.dtype.str, "fortran_order": False, "shape": shape}
+                )
+                assert file.tell() == HEADER, "the header of a two-dimensional array takes 128 bytes"
+
+    def append(self, block: Array) -> None:
+        """Add the rows of a block [n, width]."""
+        if block.shape[1] > self.width:
+            self._widen(block.shape[1])
+        self._write(block)
+        self.rows += len(block)
+
+    def _write(self, block: Array) -> None:
+        if block.shape[1] < self.width:
+            block = np.pad(block, ((0, 0), (0, self.width - block.shape[1])))
+        self._file.write(np.ascontiguousarray(block, dtype=self.dtype).data)
+
+    def _widen(self, width: int) -> None:
+        old_width, self.width = self.width, width
+        if self.rows == 0:
+            return
+        old_path = self.path.with_suffix(".old")
+        self._file.close()
+        os.replace(self.path, old_path)
+        self._file = open(self.path, "w+b")  # noqa: SIM115 - closed in __exit__
+        self._file.write(bytes(HEADER))
+        old = np.memmap(old_path, self.dtype, "r", HEADER, (self.rows, old_width))
+        step = max(1, 2**22 // width)
+        for start in range(0, self.rows, step):
+            self._write(old[start : start + step])
+        del old
+        old_path.unlink()

@@ -1,0 +1,1 @@
+"""Files of text under guard, and what lies at a path."""

@@ -1,0 +1,239 @@
+"""Which files a log is read from, what is in them, and their text, decompressed under guard."""
+
+from __future__ import annotations
+
+import codecs
+import os
+import shlex
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Lock
+
+from unskew.errors import DataError
+from unskew.files import PACKED, unpacked
+from unskew.settings import known, no_such
+from unskew.tables.engine.parquet import impressions_in
+from unskew.tables.reading.recognizing import BZIP2, GZIP, XZ, ZSTD, magic_of
+
+ENDINGS = {
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+}
+"""What a file holds, by the end of its name."""
+KINDS = tuple(dict.fromkeys(ENDINGS.values()))
+COMPRESSED = {".gz": GZIP, ".bz2": BZIP2, ".xz": XZ, ".zst": ZSTD}
+"""What a compressed file is, by the end of its name."""
+MARK = "\ufdd0"
+"""Stands for bytes that are no UTF-8; a code point that Unicode keeps free of meaning."""
+
+
+def kind_of(path: Path) -> str | None:
+    """What a file holds, by its name; None where the name does not say.
+
+    >>> kind_of(Path("log.csv.gz")), kind_of(Path("log.parquet")), kind_of(Path("README"))
+    ('csv', 'parquet', None)
+    """
+    inner = path.with_suffix("") if path.suffix.lower() in PACKED else path
+    kind = ENDINGS.get(inner.suffix.lower())
+    return None if kind == "parquet" and inner != path else kind
+
+
+def find_files(sources: Sequence[str | Path], kind: str | None = None) -> dict[Path, str]:
+    """The files that are meant by names of files, folders and patterns, with what each holds.
+
+    Links to folders are not followed. In a folder, files whose names do not say what they hold, and names that
+    begin with a dot or an underscore, are passed over.
+    """
+    if kind is not None:
+        known("format=", kind, KINDS)
+    found: dict[Path, str] = {}
+    for source in sources:
+        for path, named in _meant(source):
+            if (holds := _content(path, kind, named)) is not None:
+                found[path] = holds
+        if not found:
+            if any(Path(source).glob(".*.open")):
+                told = "a server still writes there, and no file is finished"
+                raise DataError(told, path=source, hint="wait some minutes, or stop the server")
+            endings = " ".join(ENDINGS)
+            raise DataError(f"no files that end in {endings} (or compressed)", path=source, hint="give format=")
+    return found
+
+
+def _content(path: Path, asked: str | None, named: bool) -> str | None:
+    """What a file holds: as asked or as its name says, where its first bytes do not say otherwise."""
+    holds, magic = asked or kind_of(path), magic_of(path)
+    if (holds is None and not named) or (not named and not path.stat().st_size):
+        return None
+    if magic == "Parquet" and asked in (None, "parquet"):
+        return "parquet"
+    if holds is None:
+        hint = f"give format=, one of {', '.join(KINDS)}"
+        raise DataError("the name does not say what the file holds", path=path, hint=hint)
+    refuse_disguised(path, holds, magic)
+    return holds
+
+
+def refuse_disguised(path: Path, holds: str, magic: str | None) -> None:
+    """Refuse a file whose first bytes are not of what it is said to hold."""
+    packed = COMPRESSED.get(path.suffix.lower())
+    if not path.stat().st_size:
+        raise DataError("the file is empty", path=path, hint="write it again, or leave it out")
+    if packed is not None and magic != packed:
+        hint = f"rename it to {path.with_suffix('').name}" if magic is None else f"this is {magic}"
+        raise DataError(f"not {packed}, whatever its name says", path=path, hint=hint)
+    if packed is None and magic in COMPRESSED.values():
+        ending = next(ending for ending, kind in COMPRESSED.items() if kind == magic)
+        raise DataError(f"this is {magic}", path=path, hint=f"rename it to {path.name}{ending}")
+    if holds == "parquet" and magic is None:
+        hint = 'rename it, as .csv, or give format="csv"'
+        raise DataError("not a Parquet file, whatever its name says", path=path, hint=hint)
+    if packed is None and magic is not None:
+        hint = "leave format= out" if magic == "Parquet" else "export it as CSV or Parquet"
+        raise DataError(f"this is {magic}", path=path, hint=hint)
+
+
+def all_files(sources: Sequence[str | Path]) -> list[Path]:
+    """The files that are meant, whatever their names say that they hold."""
+    found: dict[Path, None] = {}
+    for source in sources:
+        before = len(found)
+        found |= dict.fromkeys(path for path, _ in _meant(source))
+        if len(found) == before and Path(source).is_dir():
+            raise DataError("the folder has no files", path=source)
+    return list(found)
+
+
+def _meant(source: str | Path) -> Iterator[tuple[Path, bool]]:
+    """Files that a name means, and whether it means each by name."""
+    path = Path(source)
+    try:
+        if path.is_dir():
+            yield from ((each, False) for each in _inside(path))
+        elif path.is_file():
+            yield path, True
+        elif path.exists():
+            raise DataError("not a file and not a folder", path=path)
+        elif any(sign in str(source) for sign in "*?["):
+            parts = path.parts
+            first = next(at for at, part in enumerate(parts) if any(sign in part for sign in "*?["))
+            matches = sorted(Path(*parts[:first]).glob(str(Path(*parts[first:]))))
+            if not matches:
+                raise DataError("no file matches this pattern", path=source)
+            for match in matches:
+                if match.is_dir():
+                    yield from ((each, False) for each in _inside(match))
+                elif match.is_file():
+                    yield match, False
+        else:
+            raise no_such(source)
+    except (OSError, ValueError) as error:
+        raise DataError(f"cannot be read: {error}", path=repr(str(source))[:200]) from error
+
+
+def _inside(folder: Path) -> Iterator[Path]:
+    """Files in a folder and the folders in it, by name."""
+    for place, folders, names in os.walk(impressions_in(folder), followlinks=False):
+        folders[:] = sorted(name for name in folders if name[0] not in "._")
+        for name in sorted(names):
+            path = Path(place, name)
+            if name[0] not in "._" and path.is_file():
+                yield path
+
+
+MARKS = {
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+"""Encodings by their byte order marks; that of UTF-32 begins as that of UTF-16 does."""
+codecs.register_error("unskew-mark", lambda error: (MARK, getattr(error, "end", 0)))
+
+
+class Guarded:
+    """Text of a file for parsers, which may read in a thread of their own: always valid UTF-8."""
+
+    def __init__(self, blocks: Generator[bytes, None, None]) -> None:
+        self.blocks, self.closed, self._lock = blocks, False, Lock()
+        self.newlines, self._last = 0, b"\n"
+        self.watch, self.met = b"", False
+        """Something to look out for, and whether it has come."""
+        self._decode = codecs.getincrementaldecoder("utf-8")(errors="unskew-mark")
+        self._ready = b""
+
+    def read(self, size: int | None = None) -> bytes:
+        """The next bytes, at most so many; MARK stands where bytes were no UTF-8."""
+        with self._lock:
+            return self._read(size)
+
+    def _read(self, size: int | None) -> bytes:
+        while not self._ready:
+            data = next(self.blocks, b"")
+            self._ready = self._decode.decode(data, final=not data).encode("utf-8")
+            if not data:
+                break
+        size = len(self._ready) if size is None or size < 0 else size
+        given, self._ready = self._ready[:size], self._ready[size:]
+        self.newlines += given.count(b"\n")
+        self._last = given[-1:] or self._last
+        self.met = self.met or (self.watch != b"" and self.watch in given)
+        return given
+
+    @property
+    def lines(self) -> int:
+        """Lines that were read so far, the last one with or without an end."""
+        return self.newlines + (self._last != b"\n")
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def close(self) -> None:
+        """The file is closed by `opened`."""
+        self.closed = True
+
+    def shut(self) -> None:
+        """Close the file, once a thread that is reading has what it asked for; after that there is no more."""
+        with self._lock:
+            self.blocks.close()
+
+
+def _in_utf8(blocks: Generator[bytes, None, None], path: Path) -> Generator[bytes, None, None]:
+    """Blocks of UTF-16 or UTF-32 as UTF-8, where a byte order mark says so; other blocks as they are."""
+    first = next(blocks, b"")
+    encoding = next((name for mark, name in MARKS.items() if first.startswith(mark)), None)
+    if encoding is None:
+        refuse_wide(first[:4000], path)
+        yield first
+        yield from blocks
+        return
+    decoder = codecs.getincrementaldecoder(encoding)(errors="unskew-mark")
+    yield decoder.decode(first).encode()
+    for block in blocks:
+        yield decoder.decode(block).encode()
+    yield decoder.decode(b"", final=True).encode()
+
+
+def refuse_wide(head: bytes, path: Path) -> None:
+    """Text has no zero bytes, unless every letter of it takes two."""
+    if head.count(0) * 4 > len(head):
+        encoding = "UTF-16LE" if head[1::2].count(0) > head[::2].count(0) else "UTF-16BE"
+        hint = f"write it in UTF-8: iconv -f {encoding} -t UTF-8 {shlex.quote(str(path))} > NEW"
+        raise DataError(f"looks like {encoding} without a byte order mark", path=path, line=1, hint=hint)
+
+
+@contextmanager
+def opened(path: Path, max_expansion: int) -> Iterator[Guarded]:
+    """The text of a file, decompressed by the end of its name; UTF-8, or what a byte order mark says."""
+    text = Guarded(_in_utf8(unpacked(path, expansion=max_expansion), path))
+    try:
+        yield text
+    finally:
+        text.shut()

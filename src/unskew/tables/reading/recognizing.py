@@ -1,0 +1,177 @@
+"""What lies at a path where a log was wanted: raw text, features, a run, the parts of a log, or nothing.
+
+Commands read logs that `unskew ingest` or `unskew simulate` wrote. Whoever gives anything else is told what it is,
+and the command to type, with guesses which of their columns are which of ours.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
+
+from unskew.errors import DataError, RunError
+from unskew.files import restore
+from unskew.settings import no_such
+from unskew.tables.engine.parquet import impressions_in
+from unskew.tables.naming import Columns, guess_columns
+from unskew.tables.schema import REQUIRED
+
+FOLDERS = {
+    "model.json": ("a run folder, not a log", "name the log that it learned from"),
+    "run.json": ("a run folder, not a log", "name the log that it learned from"),
+    "slots": ("counts, not a log", "name the log that was counted; `learn` takes counts as data.counts"),
+    "store.json": ("a tracking store, not a log", "name the log that was tracked"),
+    "examination.json": ("an examination model, not a log", "name the log that it was learned from"),
+    "diagnosis.json": ("a diagnosis, not a log", "name the log that was diagnosed"),
+    "graph.json": ("a folder of causes, not a log", "name the log that they were found in"),
+}
+"""What a folder is, by what lies in it."""
+PARTS = ("train", "validation", "test")
+GZIP, BZIP2, XZ, ZSTD = (f"a file compressed by {name}" for name in ("gzip", "bzip2", "xz", "Zstandard"))
+MAGIC = {
+    b"PAR1": "Parquet",
+    b"\x1f\x8b": GZIP,
+    b"BZh": BZIP2,
+    b"\xfd7zXZ": XZ,
+    b"\x28\xb5\x2f\xfd": ZSTD,
+    b"PK\x03\x04": "an Excel workbook or a zip archive",
+    b"\xd0\xcf\x11\xe0": "an Excel workbook of the old kind",
+    b"ARROW1": "an Arrow (Feather) file",
+    b"Obj\x01": "an Avro file",
+    b"ORC": "an ORC file",
+    b"SQLite format 3": "an SQLite database",
+}
+"""What a file is, by its first bytes."""
+TEXTS = (".csv", ".tsv", ".txt", ".json", ".jsonl", ".ndjson", ".gz", ".bz2", ".xz", ".zst")
+LETOR = re.compile(rb"^\s*-?\d+(\.\d+)?\s+qid:\S+")
+SHOWN = ("page_id", "position", "click")
+"""What a log has and a table of features has not."""
+
+
+def magic_of(path: Path) -> str | None:
+    """What a file is, by its first bytes; None for text and what is not known."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(16)
+    except OSError as error:
+        raise DataError(f"cannot be read: {error.strerror or error}", path=path) from error
+    return next((kind for start, kind in MAGIC.items() if head.startswith(start)), None)
+
+
+def refuse_other(path: Path | str) -> None:
+    """Refuse what is no log in Parquet files, and say what it is."""
+    if "://" in str(path):
+        return
+    place = restore(Path(path))
+    if not place.exists():
+        raise no_such(place, "log")
+    if place.is_dir():
+        _refuse_folder(place)
+    elif (kind := magic_of(place)) != "Parquet":
+        _refuse_file(place, kind)
+
+
+def not_a_run(folder: Path) -> RunError:
+    """The error of a folder that holds no model, with what it may be."""
+    if not folder.exists():
+        return RunError(str(no_such(folder, "run")))
+    logs = folder.is_file() or any((folder / name).is_dir() for name in ("impressions", *PARTS))
+    if logs or next(folder.rglob("*.parquet"), None) is not None:
+        return RunError(f"{folder}: this is a log or a table, not a run; name a folder that `unskew learn` wrote")
+    return RunError(f"{folder} holds no model.json; it is not a finished run")
+
+
+def _refuse_folder(folder: Path) -> None:
+    there = {each.name for each in folder.iterdir()}
+    if parts := [name for name in PARTS if name in there and (folder / name).is_dir()]:
+        hint = f"name one of them, such as {folder / parts[0]}"
+        raise DataError(f"a log that was split into {', '.join(parts)}", path=folder, hint=hint)
+    for name, (what, hint) in FOLDERS.items():
+        if name in there:
+            raise DataError(f"this is {what}", path=folder, hint=hint)
+    texts = sorted(each for each in folder.rglob("*") if each.suffix in TEXTS and each.name[0] not in "._")
+    if any(folder.rglob("*.parquet")):
+        rows = [each for each in texts if each.suffix in (".csv", ".tsv", ".jsonl", ".ndjson")]
+        if rows and impressions_in(folder) == folder:
+            raise _raw(folder, f"Parquet and raw files such as {rows[0].name}", _columns(rows[0]))
+        return
+    if texts:
+        raise _raw(folder, f"a folder of raw files such as {texts[0].name}", _columns(texts[0]))
+    what = "the folder is empty" if not there else "the folder has no *.parquet files"
+    raise DataError(what, path=folder, hint="name the folder that `unskew ingest` wrote")
+
+
+def _refuse_file(path: Path, kind: str | None) -> None:
+    if not path.stat().st_size:
+        raise DataError("the file is empty", path=path, hint="write it again, or name another")
+    with path.open("rb") as file:
+        if LETOR.match(file.read(200)):
+            raise DataError("these are lists with features (LETOR), not a log", path=path, hint="name the log")
+    if path.suffix == ".parquet" and kind is None:
+        hint = "rename it by what it holds, as .csv, and `unskew ingest` it"
+        raise DataError("not a Parquet file, whatever its name says", path=path, hint=hint)
+    if kind is not None and path.suffix not in TEXTS:
+        raise DataError(f"this is {kind}, not a log in Parquet", path=path, hint="export it as CSV or Parquet")
+    raise _raw(path, "a raw log", _columns(path))
+
+
+def _columns(path: Path) -> list[str]:
+    """The columns of a text file, none where it cannot be read."""
+    from unskew.tables.reading.csv_text import csv_columns
+    from unskew.tables.reading.files import kind_of
+    from unskew.tables.reading.json_text import json_columns
+    from unskew.tables.reading.options import Texts
+
+    try:
+        kind = kind_of(path) or "csv"
+        return json_columns(path, Texts()) if kind == "jsonl" else csv_columns(path, kind, Texts())
+    except DataError:
+        return []
+
+
+def _raw(path: Path, what: str, present: Sequence[str]) -> DataError:
+    return DataError(what, path=path, hint=f"ingest it first: {ingest_command(path, present)}")
+
+
+def ingest_command(path: Path | str, present: Sequence[str], columns: Columns | None = None) -> str:
+    """The command that ingests a raw log, with its columns as they may be meant.
+
+    >>> ingest_command("shop.csv", ["page_id", "term", "doc_id", "rank", "click"])
+    'unskew ingest shop.csv --out shop_log --column query_id=term --column position=rank'
+    """
+    guess = guess_columns(present) | dict(columns or {})
+    ends = re.compile(r"\.(csv|tsv|txt|jsonl?|ndjson|parquet|gz|bz2|xz|zst)$")
+    stem = Path(path).resolve().name
+    while ends.search(stem):
+        stem = ends.sub("", stem)
+    found = {*present, *guess}
+    visits = {"user_id", "timestamp", "query_id"} <= found  # pages are then found
+    unknown = [name for name in REQUIRED if name not in found and not (name == "page_id" and visits)]
+    named = {name: guess[name] for name in (*REQUIRED, "timestamp", "user_id", "visit_id") if name in guess}
+    pairs = [f"{ours}={theirs}" for ours, theirs in (named | dict.fromkeys(unknown, "THEIRS")).items()]
+    words = ["unskew", "ingest", str(path), "--out", f"{stem}_log"]
+    return shlex.join([*words, *(word for pair in pairs for word in ("--column", pair))])
+
+
+def require_log(
+    names: Iterable[str], present: Collection[str], path: Path | str, columns: Columns | None = None
+) -> None:
+    """The columns that a log must have are there; else what the table may be, and what to do."""
+    missing = [name for name in names if name not in present]
+    if not missing:
+        return
+    raw = [(columns or {}).get(name, name) for name in present]
+    there = ", ".join(raw[:20])[:500] or "none"
+    guess = guess_columns(list(present))
+    what = f"missing columns: {', '.join(missing)}; there are {there}"
+    if {"query_id", "doc_id"} <= {*present} and not {*SHOWN} & ({*present} | {*guess}):
+        raise DataError(f"this is a table of features, not a log: {what}", path=path, hint="name the log")
+    hint = f"ingest it first: {ingest_command(path, raw, columns)}"
+    if all(name in guess for name in missing):
+        pairs = ", ".join(f'"{name}": "{guess[name]}"' for name in missing)
+        hint += f"; or, where only names differ, give columns={{{pairs}}}"
+    elif not {*missing} & {*REQUIRED}:
+        hint = "ingest the log with them, or name others"
+    raise DataError(what, path=path, hint=hint)

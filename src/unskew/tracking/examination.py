@@ -1,0 +1,209 @@
+"""Examination model: was this result looked at, judged by what people did on the page.
+
+L. Zou et al., "Approximated doubly robust search relevance estimation", CIKM 2022, Section 6.1.1. Boosted trees
+(LightGBM) on behaviour features, with labels from screens that report how long a result was in view:
+
+    display time > 5 s: examined      < 1 s: not examined      between: no label
+    loss  -1[t > 5] log ê - 1[t < 1] log(1 - ê)
+
+Differences from the paper: trees are grown on counts of distinct traces (`traces`), which is the same loss on any
+size of log; ê is calibrated by isotonic regression on pages of its own. Two settings are ours. The doubly robust
+estimator is unbiased only if E[ê | query, document, k] = θ_k; a result's own click breaks this, because a relevant
+result is clicked more often and so seems examined more often: it is left out unless `own_click` asks for it, as
+the paper does. And `observed` takes a display time at its word where there is a clear one, and asks the model
+elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from unskew.errors import ConfigError, DataError, RunError, optional
+from unskew.files import Ours, complete_folder, digest_of, read_json, write_json, write_text
+from unskew.files.trees import check_lightgbm, read_trees, tried_apart
+from unskew.settings import Config, checked
+from unskew.tracking.traces import behaviour_features, used_features
+from unskew.types import Array
+
+MARKER, TREES = "examination.json", "trees.txt"
+EXAMINATION = Ours(MARKER, (TREES, "table.md", "report.html", "figure.svg"))
+"""What lies in the folder of a model, with its report."""
+BINS = 10
+"""Of the calibration table."""
+
+
+class Examination(Config):
+    """How examination is learned and applied."""
+
+    seen: Annotated[float, Field(gt=0)] = 5.0
+    """Seconds of display beyond which a result counts as examined."""
+    unseen: Annotated[float, Field(gt=0)] = 1.0
+    """Seconds of display below which it counts as not examined."""
+    own_click: bool = False
+    """Whether features may tell that the result itself was clicked, as in the paper; see above why not."""
+    observed: bool = True
+    """Whether a display time beyond the two is taken at its word, 1 or 0, when examination is added to a log."""
+    trees: Annotated[int, Field(ge=1)] = 100
+    """Trees."""
+    leaves: Annotated[int, Field(ge=2)] = 31
+    """Leaves of a tree."""
+    rate: Annotated[float, Field(gt=0, le=1)] = 0.1
+    """Learning rate."""
+    seed: Annotated[int, Field(ge=0)] = 0
+    """Of the trees."""
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if self.unseen > self.seen:
+            raise ValueError(f"unseen ({self.unseen}) must not exceed seen ({self.seen})")
+        return self
+
+
+@dataclass(frozen=True)
+class TraceCounts:
+    """Distinct traces with a label, and how many impressions each stands for."""
+
+    traces: Mapping[str, Array]
+    """TRACE, [n] each."""
+    label: Array
+    """[n] 0 or 1."""
+    count: Array
+    """[n] impressions."""
+
+    def where(self, chosen: Array) -> TraceCounts:
+        """Some of them."""
+        return TraceCounts({k: v[chosen] for k, v in self.traces.items()}, self.label[chosen], self.count[chosen])
+
+
+class ExaminationModel:
+    """Trees and their calibration: from traces to the probability of examination."""
+
+    def __init__(
+        self, settings: Examination, booster: Any, curve: tuple[Array, Array], facts: Mapping[str, Any]
+    ) -> None:
+        self.settings, self._booster, self._curve = settings, booster, curve
+        self.facts = dict(facts)
+        """What was measured on held-out pages."""
+
+    def raw(self, traces: Mapping[str, Array]) -> Array:
+        """What the trees say, [n], before calibration."""
+        features = behaviour_features(traces, own_click=self.settings.own_click)
+        return np.asarray(self._booster.predict(features, num_threads=1)) if len(features) else np.zeros(0)
+
+    def __call__(self, traces: Mapping[str, Array]) -> Array:
+        """ê of traces [n] each, [n] float64."""
+        return np.interp(self.raw(traces), *self._curve)
+
+    def save(self, folder: Path | str, *, force: bool = False) -> None:
+        """Write LightGBM's own text and a JSON file; nothing that can run code."""
+        with complete_folder(Path(folder), force=force, ours=EXAMINATION) as working:
+            write_text(working / TREES, self._booster.model_to_string())
+            curve = [values.tolist() for values in self._curve]
+            content = {
+                "trees": digest_of(working / TREES),
+                "settings": self.settings.model_dump(),
+                "calibration": curve,
+                "facts": self.facts,
+            }
+            write_json(working / MARKER, content)
+
+
+def load_examination(folder: Path | str) -> ExaminationModel:
+    """Read what `save` wrote."""
+    place = Path(folder)
+    if not (place / MARKER).is_file():
+        raise RunError(f"{place} holds no examination model (no {MARKER}); make one with `unskew examination`")
+    content = read_json(place / MARKER)
+    try:
+        settings = checked(Examination, content["settings"], "settings")
+        raw, said = (np.asarray(values, float) for values in content["calibration"])
+        text, known = read_trees(place / TREES), content.get("trees")
+    except (KeyError, ValueError, TypeError, ConfigError, OSError) as error:
+        raise DataError(f"damaged ({error})", path=place) from error
+    library = optional("lightgbm", "trees")
+    check_lightgbm(text, place / TREES)
+    if known is None:
+        tried_apart("lightgbm", place / TREES)
+    elif known != digest_of(place / TREES):
+        raise DataError(f"damaged: it is not what {MARKER} says", path=place / TREES, hint="train it anew")
+    booster = library.Booster(model_str=text)
+    if booster.num_feature() != len(used_features(settings.own_click)):
+        raise DataError(f"trees on {booster.num_feature()} features", path=place / TREES, hint="train it anew")
+    return ExaminationModel(settings, booster, (raw, said), content.get("facts", {}))
+
+
+def fit_examination(
+    settings: Examination, training: TraceCounts, calibration: TraceCounts, test: TraceCounts
+) -> ExaminationModel:
+    """Grow trees, calibrate them, and measure on the rest; the three parts share no page."""
+    library = optional("lightgbm", "trees")
+    for part, name in ((training, "train on"), (calibration, "calibrate on"), (test, "test on")):
+        if len(np.unique(part.label)) < 2:
+            raise DataError(
+                f"the pages to {name} do not have display times both above {settings.seen} s and below "
+                f"{settings.unseen} s",
+                hint="give a longer log, or other thresholds",
+            )
+    features = behaviour_features(training.traces, own_click=settings.own_click)
+    data = library.Dataset(
+        features,
+        training.label,
+        weight=training.count.astype(np.float32),
+        feature_name=used_features(settings.own_click),
+    )
+    options = {
+        "objective": "binary",
+        "num_leaves": settings.leaves,
+        "learning_rate": settings.rate,
+        "seed": settings.seed,
+        "min_data_in_leaf": 1,
+        "min_sum_hessian_in_leaf": 5.0,  # impressions stand behind a row, so rows are not counted
+        "deterministic": True,
+        "num_threads": 1,
+        "verbosity": -1,
+    }
+    booster = library.train(options, data, num_boost_round=settings.trees)
+    flat = (np.array([0.0, 1.0]), np.array([0.0, 1.0]))
+    bare = ExaminationModel(settings, booster, flat, {})
+    model = ExaminationModel(settings, booster, _isotonic(bare.raw(calibration.traces), calibration), {})
+    model.facts = measure_examination(model, test) | {"trained_on": int(training.count.sum())}
+    return model
+
+
+def _isotonic(raw: Array, part: TraceCounts) -> tuple[Array, Array]:
+    """A rising curve from what the trees say to how often it is so."""
+    from sklearn.isotonic import IsotonicRegression
+
+    fitted = IsotonicRegression(y_min=0.0, y_max=1.0, out_of_bounds="clip")
+    fitted.fit(raw, part.label, sample_weight=part.count)
+    return np.asarray(fitted.X_thresholds_, float), np.asarray(fitted.y_thresholds_, float)
+
+
+def measure_examination(model: ExaminationModel, part: TraceCounts) -> dict[str, Any]:
+    """AUC, log loss, and calibration in ten bins: how many, mean ê, and the share that was examined."""
+    from sklearn.metrics import log_loss, roc_auc_score
+
+    said, weight = model(part.traces), part.count.astype(float)
+    bins = np.minimum((said * BINS).astype(int), BINS - 1)
+    totals, means, shares = (
+        np.bincount(bins, values, minlength=BINS) for values in (weight, weight * said, weight * part.label)
+    )
+    filled = totals > 0
+    error = np.abs(means - shares)[filled].sum() / totals.sum()
+    table = [
+        {"impressions": int(n), "predicted": float(mean / n), "examined": float(share / n)}
+        for n, mean, share in zip(totals[filled], means[filled], shares[filled], strict=True)
+    ]
+    return {
+        "tested_on": int(part.count.sum()),
+        "auc": float(roc_auc_score(part.label, said, sample_weight=weight)),
+        "log_loss": float(log_loss(part.label, np.clip(said, 1e-6, 1 - 1e-6), sample_weight=weight)),
+        "calibration_error": float(error),
+        "calibration": table,
+    }

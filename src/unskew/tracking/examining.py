@@ -1,0 +1,158 @@
+"""The examination model on an engine: learned from a log, added to a log, and seen by position.
+
+Pages are dealt out by a hash of page_id: 70 % to train on, 15 % to calibrate on, 15 % to test on.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from unskew.errors import DataError
+from unskew.files import refuse_existing
+from unskew.logs.impressions import read_impressions
+from unskew.settings import checked, require_columns
+from unskew.tables.engine.engine import Engine, connect
+from unskew.tables.engine.functions import finite
+from unskew.tables.naming import Columns, told_by_their_names
+from unskew.tracking.examination import Examination, ExaminationModel, TraceCounts, fit_examination
+from unskew.tracking.traces import TRACE, with_traces
+
+if TYPE_CHECKING:
+    from ibis.expr.types import Table
+
+PARTS = {"training": (0, 70), "calibration": (70, 85), "test": (85, 100)}
+"""Per cent of the pages."""
+NEEDED = ("page_id", "position", "click")
+KEYS = [f"trace_{name}" for name in TRACE]
+
+
+def examination(
+    impressions: Path | str,
+    out: Path | str,
+    *,
+    columns: Columns | None = None,
+    force: bool = False,
+    engine: str = "duckdb",
+    settings: Examination | None = None,
+    spark_master: str | None = None,
+    memory: str | int | None = None,
+    threads: int | None = None,
+    scratch: Path | str | None = None,
+    **learned: object,
+) -> dict[str, Any]:
+    """Learn examination from a log with display times, into the folder `out`; what was measured.
+
+    `settings`, or single fields of it by name, say how; `columns` says theirs for ours, as for `ingest`.
+    """
+    from unskew.tracking.examination import EXAMINATION
+
+    asked = checked(Examination, (settings or Examination()).model_dump() | learned, "")
+    refuse_existing(Path(out), force=force, ours=EXAMINATION)
+    place = Path(impressions)
+    options: dict[str, Any] = {"spark_master": spark_master, "memory": memory, "threads": threads}
+    with told_by_their_names(columns), connect(engine, scratch=scratch, **options) as running:
+        log = read_impressions(running, place, columns, [*NEEDED, "display_time"])
+        model = learn_examination(running, log, asked, place)
+        model.facts |= examination_curves(running, add_examination(running, log, model))
+    model.save(out, force=force)
+    return {"out": str(out), **model.facts}
+
+
+def learn_examination(
+    engine: Engine, impressions: Table, settings: Examination, place: Path | str | None = None
+) -> ExaminationModel:
+    """The model of a log, which needs page_id, position, click and display_time, and uses dwell_time."""
+    require_columns([*NEEDED, "display_time"], impressions.columns, path=place, hint="it is what is learned from")
+    rows = clean(engine, impressions)
+    traced = with_traces(rows)
+    part = ((traced.page_id.hash() % 100 + 100) % 100).cast("int64")
+    label = shown_label(traced, settings)
+    labelled = traced.mutate(part=part, label=label)
+    labelled = labelled.filter(labelled.label.notnull())
+    found = engine.to_arrow(labelled.group_by([*KEYS, "part", "label"]).agg(count=labelled.count()))
+    columns = {
+        name: column.to_numpy(zero_copy_only=False)
+        for name, column in zip(found.column_names, found.itercolumns(), strict=True)
+    }
+    traces = {name: columns[f"trace_{name}"] for name in TRACE}
+    counts = TraceCounts(traces, columns["label"].astype(int), columns["count"])
+    parts = {
+        name: counts.where((columns["part"] >= low) & (columns["part"] < high))
+        for name, (low, high) in PARTS.items()
+    }
+    try:
+        return fit_examination(settings, **parts)
+    except DataError as error:
+        raise DataError(str(error), path=place) from error
+
+
+def clean(engine: Engine, impressions: Table) -> Table:
+    """The columns that traces are made of, in plain types; times that are no numbers are null."""
+    import ibis
+
+    kept = [name for name in ("display_time", "dwell_time") if name in impressions.columns]
+    seconds = {}
+    for name in kept:
+        number = finite(impressions[name], engine.name)
+        seconds[name] = ibis.ifelse(number >= 0, number, ibis.null("float64"))
+    plain = {"position": impressions.position.cast("int32"), "click": impressions.click.cast("int32")}
+    return impressions.mutate(**plain, **seconds)
+
+
+def shown_label(rows: Table, settings: Examination) -> Any:
+    """1 where the display time says examined, 0 where it says not, else null."""
+    import ibis
+
+    t = rows.display_time
+    return ibis.cases((t > settings.seen, 1), (t < settings.unseen, 0), else_=ibis.null("int64")).cast("int64")
+
+
+def add_examination(engine: Engine, impressions: Table, model: ExaminationModel) -> Table:
+    """The impressions with a column `examination`, ê of every result; distinct traces are predicted once."""
+    require_columns(NEEDED, impressions.columns, hint="examination is judged by them")
+    rows = clean(engine, impressions.drop("examination") if "examination" in impressions.columns else impressions)
+    traced = with_traces(rows)
+    predicted = engine.from_arrow(predict_traces(engine, traced, model))
+    joined = traced.left_join(predicted, [traced[key] == predicted[f"{key}_of"] for key in KEYS])
+    return observe(joined, model.settings).drop(*KEYS, *(f"{key}_of" for key in KEYS))
+
+
+def predict_traces(engine: Engine, traced: Table, model: ExaminationModel) -> pa.Table:
+    """ê of every distinct trace, as a table of the four and `examination`."""
+    found = engine.to_arrow(traced.select(*KEYS).distinct())
+    traces = {name: found[key].to_numpy(zero_copy_only=False) for name, key in zip(TRACE, KEYS, strict=True)}
+    columns = {f"{key}_of": found[key] for key in KEYS}
+    return pa.table(columns | {"examination": pa.array(model(traces))})
+
+
+def observe(rows: Table, settings: Examination) -> Table:
+    """Display times taken at their word, where they are clear and the settings say so."""
+    import ibis
+
+    if not settings.observed or "display_time" not in rows.columns:
+        return rows
+    word = shown_label(rows, settings).cast("float64")
+    return rows.mutate(examination=ibis.coalesce(word, rows.examination))
+
+
+def examination_curves(engine: Engine, rows: Table, ranks: int = 10) -> dict[str, Any]:
+    """Mean examination by position, and by ranks below the last click of the page (the paper's Figure 4)."""
+    import ibis
+
+    by_rank = rows.group_by("position").agg(mean=rows.examination.mean(), n=rows.count())
+    clicked = ibis.ifelse(rows.click == 1, rows.position, ibis.null("int32"))
+    pages = rows.group_by(page="page_id").agg(last=clicked.max())
+    joined = rows.join(pages, rows.page_id == pages.page)
+    below = joined.mutate(below=joined.position - joined["last"])
+    below = below.filter(below.below >= 0)
+    by_distance = below.group_by("below").agg(mean=below.examination.mean(), n=below.count())
+    made = {}
+    for name, table, key in (("by_position", by_rank, "position"), ("below_last_click", by_distance, "below")):
+        found = sorted(engine.rows(table), key=lambda row: row[key])[:ranks]
+        made[name] = [
+            {key: int(row[key]), "mean": float(row["mean"]), "impressions": int(row["n"])} for row in found
+        ]
+    return made

@@ -1,0 +1,238 @@
+"""What `unskew judge` does: relevance per query and document from a tracking store, as judgments anybody can read.
+
+    query_id, doc_id, relevance, standard_error, displays, clicks, and imputation where one was given
+
+The imputation is a table of query_id, doc_id and relevance, from any model that reads no clicks of the pair.
+Pairs that it has and that were never shown are judged by it alone; a pair that it does not have gets its mean. The
+window is joined to the imputation and sorted by the engine and read a batch at a time, so it may be larger than
+memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+
+from unskew.errors import ConfigError, DataError
+from unskew.files import complete_file, refuse_existing
+from unskew.logs.impressions import under_our_names
+from unskew.settings import known, require_columns
+from unskew.tables.engine.engine import Engine, connect
+from unskew.tables.engine.functions import finite
+from unskew.tables.engine.parquet import parquet_files
+from unskew.tables.naming import Columns
+from unskew.tracking.batches import Batch, pair_batches
+from unskew.tracking.estimators import (
+    Estimate,
+    Tallies,
+    TrustCurves,
+    doubly_robust_estimate,
+    estimate,
+)
+from unskew.tracking.shrinking import Part, learn_pull, shrunken
+from unskew.tracking.store import TrackingStore, open_tracking
+from unskew.tracking.trust import ClicksByRelevance, RandomSlots, RankSums, read_curves
+from unskew.tracking.windows import read_window
+from unskew.types import Array
+
+if TYPE_CHECKING:
+    from ibis.expr.types import Table
+
+ESTIMATORS = ("ipw", "affine", "doubly_robust")
+RANKS = 10
+"""Ranks with curves of their own, unless a file gives more; those below count as the last."""
+WRITERS = {".csv": pacsv.CSVWriter, ".parquet": pq.ParquetWriter}
+"""How judgments are written, by the end of the name."""
+
+
+def judge(
+    store: Path | str,
+    out: Path | str,
+    *,
+    estimator: str | None = None,
+    window: str = "month",
+    curves: str = "shuffled",
+    first: Sequence[float] = (1.0, 0.0),
+    imputation: Path | str | None = None,
+    columns: Columns | None = None,
+    shrink: bool = True,
+    force: bool = False,
+    engine: str = "duckdb",
+    **options: Any,
+) -> dict[str, Any]:
+    """Estimate the relevance of every query and document that a store has, into a CSV or Parquet file; in numbers.
+
+    `estimator` is ipw, affine or doubly_robust, which needs an `imputation` (Parquet or CSV) and is the usual one
+    where there is one. `curves` is shuffled (from random slots; `first` is alpha and beta of rank 1), em, or a
+    JSON file with alpha, beta and theta. With `shrink` an estimate is pulled towards the imputation by how little
+    was seen, see `shrinking`. `columns` says theirs for the columns of the imputation. `options` go to `connect`.
+    """
+    out = Path(out)
+    chosen = known("estimator=", estimator or ("doubly_robust" if imputation else "affine"), ESTIMATORS)
+    if chosen == "doubly_robust" and imputation is None:
+        raise ConfigError("estimator=doubly_robust needs imputation=, a table of query_id, doc_id and relevance")
+    known("out=", out.suffix, WRITERS)
+    refuse_existing(out, force=force)
+    with connect(engine, **options) as running:
+        opened = open_tracking(store)
+        table = read_window(running, opened, window)
+        if table is None:
+            raise DataError(
+                f"the window {window} was never written", path=opened.path, hint="track with refresh=all"
+            )
+        guesses = None if imputation is None else read_imputation(running, Path(imputation), table, columns)
+        judging = prepared(running, opened, window, guesses)
+        judging = replace(judging, estimator=chosen, shrink=shrink)
+        assumed, noise = judging.assumed(curves, (first[0], first[1]))
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with complete_file(out) as ready:
+            counts = write_judgments(judging.judged(assumed, noise), ready, out.suffix)
+    told = {name: getattr(assumed, name).round(4).tolist() for name in ("theta", "alpha", "beta")}
+    return {"out": str(out), "estimator": chosen, **counts, **told}
+
+
+def prepared(engine: Engine, store: TrackingStore, window: str, guesses: Table | None) -> Judging:
+    """A window as it lies in the store, or joined to the imputation in a file of the engine's scratch folder."""
+    table = read_window(engine, store, window)
+    assert table is not None
+    deepest = engine.rows(table.agg(deepest=table.position.max()))[0]["deepest"]
+    ranks = int(min(RANKS, deepest or 1))
+    if guesses is None:
+        place = store.folder("windows", store.manifest.windows[window].folder)
+        return Judging(parquet_files(place), ranks, None)
+    place = engine.scratch / "judging"
+    joined = with_imputation(table, guesses)
+    engine.write_parquet(joined.order_by("query_id", "doc_id", "position"), place, partitions=1)
+    mean = engine.rows(guesses.agg(mean=guesses.imputation.mean()))[0]["mean"]
+    return Judging(parquet_files(place), ranks, float(mean or 0.0))
+
+
+def read_imputation(engine: Engine, path: Path, window: Table, columns: Columns | None = None) -> Table:
+    """query_id, doc_id and imputation, in the types of the window; `columns` says theirs for these."""
+    if path.suffix == ".csv":
+        try:
+            read = engine.from_arrow(pacsv.read_csv(path))
+        except (OSError, pa.ArrowInvalid) as error:
+            raise DataError(f"cannot be read as CSV ({error})", path=path) from error
+    else:
+        read = engine.read_parquet(path)
+    wanted = ("query_id", "doc_id", "relevance")
+    read = under_our_names(read, columns, path, wanted)
+    require_columns(wanted, read.columns, path=path)
+    ids = {name: read[name].cast(window[name].type()) for name in ("query_id", "doc_id")}
+    guesses = read.select(**ids, imputation=finite(read.relevance, engine.name))
+    if engine.count(guesses) != engine.count(guesses.select(*ids).distinct()):
+        raise DataError("has a query and document twice", path=path, hint="keep one row of each")
+    return guesses
+
+
+def with_imputation(window: Table, guesses: Table | None) -> Table:
+    """The window with a column `imputation`, and a row without displays for what was never shown."""
+    if guesses is None:
+        return window
+    other = guesses.rename(q="query_id", d="doc_id")
+    joined = window.outer_join(other, [window.query_id == other.q, window.doc_id == other.d])
+    sums = {name: joined[name].fill_null(0) for name in window.columns if name not in ("query_id", "doc_id")}
+    ids = {"query_id": joined.query_id.coalesce(joined.q), "doc_id": joined.doc_id.coalesce(joined.d)}
+    return joined.select(**ids, **sums, imputation=joined.imputation)
+
+
+@dataclass(frozen=True)
+class Judging:
+    """A sorted window, and how it is judged; it is read several times, a batch at once."""
+
+    files: Sequence[Path | str]
+    ranks: int
+    """Ranks with curves of their own."""
+    fill: float | None
+    """Imputation of a pair that has none; None where there is no imputation at all."""
+    estimator: str = "affine"
+    shrink: bool = True
+
+    def batches(self) -> Iterator[Batch]:
+        """The window."""
+        return pair_batches(self.files)
+
+    def imputation(self, batch: Batch) -> Array | None:
+        """Of every pair, [P]; the mean where there is none."""
+        if self.fill is None:
+            return None
+        guess = batch.imputation()
+        return np.where(np.isnan(guess), self.fill, guess)
+
+    def parts(self) -> Iterator[Part]:
+        """Tallies and imputations."""
+        for batch in self.batches():
+            guess = self.imputation(batch)
+            assert guess is not None
+            yield batch.tallies(), guess
+
+    def assumed(self, curves: str, first: tuple[float, float]) -> tuple[TrustCurves, Array]:
+        """The curves of the window, from random slots, by EM with the imputation, or from a file; and Var(ê/θ)."""
+        if curves == "em" and self.fill is None:
+            raise ConfigError("curves=em needs imputation=, a table of query_id, doc_id and relevance")
+        seen, slots, graded = RankSums(self.ranks), RandomSlots(self.ranks), ClicksByRelevance(self.ranks)
+        for batch in self.batches():
+            seen.add(batch.tallies())
+            if curves == "shuffled":
+                slots.add(batch.tallies("random_"))
+            elif curves == "em" and (guess := self.imputation(batch)) is not None:
+                graded.add(batch.tallies(), guess)
+        theta = seen.theta()
+        if curves == "shuffled":
+            found = slots.curves(first, theta)
+        else:
+            found = graded.curves(theta) if curves == "em" else read_curves(Path(curves), theta)
+        return found, seen.noise(found)
+
+    def judged(self, curves: TrustCurves, noise: Array) -> Iterator[pa.Table]:
+        """The judgments, batch after batch."""
+        pulls = self.shrink and self.fill is not None
+        pull = learn_pull(self.parts, curves, noise, self.estimator) if pulls else None
+        for batch in self.batches():
+            tallies, guess = batch.tallies(), self.imputation(batch)
+            if pull is not None and guess is not None:
+                found = shrunken(tallies, curves, noise, guess, pull, self.estimator)
+            elif self.estimator == "doubly_robust" and guess is not None:
+                found = doubly_robust_estimate(tallies, curves, guess)
+            else:
+                found = estimate(tallies, curves, self.estimator)
+            yield judgment_table(batch, tallies, found, imputed=guess is not None)
+
+
+def judgment_table(batch: Batch, tallies: Tallies, found: Estimate, *, imputed: bool) -> pa.Table:
+    """Judgments as they are written."""
+    made = {
+        "query_id": batch.ids("query_id"),
+        "doc_id": batch.ids("doc_id"),
+        "relevance": pa.array(found.relevance, from_pandas=True),
+        "standard_error": pa.array(found.standard_error, from_pandas=True),
+        "displays": pa.array(tallies.displays.astype(np.int64)),
+        "clicks": pa.array(tallies.per_pair(tallies.c).astype(np.int64)),
+    }
+    if imputed:
+        made["imputation"] = pa.array(batch.imputation(), from_pandas=True)
+    return pa.table(made)
+
+
+def write_judgments(tables: Iterator[pa.Table], path: Path, kind: str) -> dict[str, int]:
+    """Write them into a file, one after another; how many there are, and how many were never shown."""
+    writer: Any = None
+    pairs = never = 0
+    for table in tables:
+        if writer is None:
+            writer = WRITERS[kind](path, table.schema)
+        writer.write_table(table)
+        pairs += len(table)
+        never += int((table["displays"].to_numpy() == 0).sum())
+    if writer is None:
+        raise DataError("the window is empty", hint="track a log with pages")
+    writer.close()
+    return {"pairs": pairs, "never shown": never}

@@ -1,0 +1,154 @@
+"""One delivery of impressions, page by page: which pages count, which do not and why, and their rows once each.
+
+The page is what is counted: it belongs to the hour of its earliest row, and counts once. What is wrong with a
+delivery has a rule each, and is counted:
+
+    no_time, no_id, bad_click, bad_position, two_queries      the page does not count ("broken")
+    future      the page is from after `until`: does not count now, and may be delivered again
+    too_old     no window reaches back to its hour any more: does not count
+    repeated    the page was counted in an earlier run: counts once
+    split       further ranks of a page that was counted in an earlier run, in the same hour or one beside it: the
+                page stays as it was first delivered
+    late        hours that were counted already get another page: counts
+    clock_back  a row is earlier than the row of the page's first rank: the page counts in its earliest hour
+
+Rows: a rank that a page says twice counts once, clicked if one of them is; display and dwell times that are
+missing or negative are left out of the sums of times, and the row counts.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from unskew.settings import require_columns
+from unskew.tables.engine.engine import Engine
+from unskew.tables.engine.functions import bit_or, finite
+from unskew.tables.engine.times import as_utc
+from unskew.tables.schema import REQUIRED
+from unskew.tracking.traces import DEEP, rank_bit
+
+if TYPE_CHECKING:
+    from ibis.expr.types import Column, Table
+
+HOUR = 3600
+"""Seconds."""
+LONGEST = 1e9
+"""Seconds that no display or dwell time has."""
+TIMES = ("display_time", "dwell_time")
+OPTIONAL = (*TIMES, "randomized", "examination")
+BROKEN = ("no_time", "no_id", "bad_click", "bad_position", "two_queries")
+"""Why a page cannot be counted, the first reason that holds."""
+LEFT_OUT = (*BROKEN, "future", "too_old", "split", "repeated")
+"""All reasons for which a page of a delivery does not count, the first that holds."""
+
+
+def delivered_rows(engine: Engine, impressions: Table, place: Path | str | None) -> Table:
+    """The columns that are tracked, in types that both engines sum alike; times in UTC."""
+    require_columns([*REQUIRED, "timestamp"], impressions.columns, path=place, hint="tracking needs them")
+    kept = [name for name in OPTIONAL if name in impressions.columns]
+    rows = impressions.select(*REQUIRED, "timestamp", *kept)
+    numbers = {name: finite(rows[name], engine.name) for name in kept if name != "randomized"}
+    return rows.mutate(
+        timestamp=as_utc(rows.timestamp, "UTC", engine.name),
+        position=rows.position.cast("int32"),
+        click=rows.click.cast("int32"),
+        **numbers,
+    )
+
+
+def known_time(rows: Table, name: str) -> Column:
+    """Whether a time in seconds is known: there, not negative, and shorter than a life."""
+    known: Column = rows[name].between(0.0, LONGEST).fill_null(False)
+    return known
+
+
+def page_table(rows: Table) -> Table:
+    """One row per page: its hour, what its clicks say, what is wrong, and whether it says a rank `twice`."""
+    import ibis
+
+    bit = rank_bit(rows.position)
+    clicked = ibis.ifelse(rows.click == 1, rows.position, ibis.null("int32"))
+    pages = rows.group_by("page_id").agg(
+        rows=rows.count(),
+        start=rows.timestamp.min(),
+        of_first=rows.timestamp.argmin(rows.position),
+        bits=bit_or(bit),
+        total=bit.sum().cast("int64"),
+        length=rows.position.max(),
+        first_click=clicked.min(),
+        last_click=clicked.max(),
+        no_time=rows.count(where=rows.timestamp.isnull()),
+        no_id=rows.count(where=rows.query_id.isnull() | rows.doc_id.isnull()),
+        bad_click=rows.count(where=~rows.click.isin([0, 1]).fill_null(False)),
+        bad_position=rows.count(where=~(rows.position >= 1).fill_null(False)),
+        two_queries=(rows.query_id.min() != rows.query_id.max()).cast("int64"),
+        **_strange_times(rows),
+    )
+    hour = (pages.start.truncate("h").epoch_seconds() / HOUR).round().cast("int64")
+    # a rank said twice; ranks from the last bit on share it, so that deep pages are looked at row by row
+    twice = (pages.bits != pages.total) | (pages.length >= DEEP)
+    return pages.mutate(hour=hour, twice=twice, clock_back=(pages.start < pages.of_first).cast("int64"))
+
+
+def _strange_times(rows: Table) -> dict[str, Any]:
+    """Aggregates: how many display times are missing, and how many times are none; most results have no dwell."""
+    found = {}
+    for name in TIMES:
+        if name in rows.columns:
+            missing = rows[name].isnull()
+            found[f"{name}_negative"] = rows.count(where=~missing & ~known_time(rows, name))
+            if name == "display_time":
+                found[f"{name}_missing"] = rows.count(where=missing)
+    return found
+
+
+def with_reasons(pages: Table, *, seen: Table | None, until: int, oldest: int) -> Table:
+    """The pages with `reason`, why each does not count, null where it does.
+
+    `seen` has hour, page_id and ranks of those that were counted before, `until` and `oldest` are hours.
+    """
+    import ibis
+
+    if seen is None:
+        known = pages.mutate(known=ibis.literal(False), further=ibis.literal(False))
+    else:
+        before = met_before(pages, seen)
+        joined = pages.left_join(before, pages.page_id == before.met).drop("met")
+        known = joined.mutate(known=joined.known.fill_null(False), further=joined.further.fill_null(False))
+    cases = [(known[name] > 0, name) for name in BROKEN]
+    cases += [(known.page_id.isnull(), "no_id")]
+    cases += [(known.hour >= until, "future"), (known.hour < oldest, "too_old")]
+    cases += [(known.further, "split"), (known.known, "repeated")]
+    return known.mutate(reason=ibis.cases(*cases, else_=ibis.null("string"))).drop("known", "further")
+
+
+def met_before(pages: Table, seen: Table) -> Table:
+    """`met`, the pages of which something was counted before: whether it is `known`, or `further` ranks come now.
+
+    In its hour a page is known by its id. In the hours beside it ids may be those of other pages, which begin with
+    the first rank again; further ranks of a page share none with what was counted.
+    """
+    other = seen.select(seen_hour="hour", seen_page="page_id", seen_ranks="ranks")
+    near = pages.select("page_id", "hour", "bits").join(other, pages.page_id == other.seen_page)
+    near = near.mutate(apart=(near.hour - near.seen_hour).abs(), shared=near.bits & near.seen_ranks)
+    same, beside = near.apart == 0, (near.apart == 1) & (near.shared == 0)
+    near = near.mutate(same=same, more=beside | (same & (near.shared != near.bits)))
+    near = near.filter(near.same | near.more)
+    return near.group_by(met="page_id").agg(known=near.same.any(), further=near.more.any())
+
+
+def counted_rows(rows: Table, pages: Table, *, any_twice: bool) -> Table:
+    """The rows of these pages, every rank of a page once, with the page's columns."""
+    import ibis
+
+    inside = pages.select("page_id", "hour", "first_click", "last_click", "twice")
+    inside = inside.rename(page="page_id")
+    joined = rows.join(inside, rows.page_id == inside.page).drop("page")
+    if not any_twice:
+        return joined.drop("twice")
+    some = joined.filter(joined.twice)
+    order = [some.click.desc(), some.doc_id, *(some[name] for name in OPTIONAL if name in some.columns)]
+    nth = ibis.row_number().over(group_by=["page_id", "position"], order_by=order)
+    once = some.mutate(nth=nth)
+    return joined.filter(~joined.twice).drop("twice").union(once.filter(once.nth == 0).drop("twice", "nth"))

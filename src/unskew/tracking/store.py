@@ -1,0 +1,175 @@
+"""A tracking store on disk: what was counted, published so that a run that dies has done nothing.
+
+    STORE/store.json                          what holds: clock, deliveries, windows; its replacement is the commit
+    STORE/partials/<delivery>/day=<n>/*.parquet   sums per hour, query, document and position
+    STORE/pages/<delivery>/day=<n>/*.parquet      hour, page_id and ranks of every page that was counted
+    STORE/windows/<name>-<number>/*.parquet       sums per query, document and position, sorted by them
+
+Days and hours are numbers since 1970, in UTC. Folders are written under names of their own and never changed. What
+store.json does not name is not there: a run that died left it, or a newer one has replaced it, and the next run
+removes it; so who reads while a run ends has an hour to finish. One run at a time writes, others wait.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field
+
+from unskew.errors import ConfigError, DataError, RunError
+from unskew.files import read_json, remove, write_json
+from unskew.settings import Config, checked
+from unskew.tables.engine.engine import Engine
+from unskew.tracking.sums import KEY, SUMS
+
+if TYPE_CHECKING:
+    from ibis.expr.types import Table
+
+MANIFEST = "store.json"
+FOLDERS = ("partials", "pages", "windows")
+DAY = 24
+"""Hours."""
+
+
+class Delivery(Config):
+    """What one run counted."""
+
+    name: str
+    """Of its folders."""
+    days: tuple[int, ...] = Field(strict=False)
+    """Days that it has pages of."""
+    pages: int
+    """Pages that it counted."""
+
+
+class Published(Config):
+    """A window as it was last written."""
+
+    folder: str
+    """Below windows/."""
+    since: int
+    """First hour."""
+    until: int
+    """First hour that is not in it."""
+    rows: int
+    """Queries, documents and positions."""
+
+
+class Manifest(Config):
+    """All that holds of a store."""
+
+    format: int = 2
+    """Of the files."""
+    number: int = 0
+    """Runs so far."""
+    clock: int | None = None
+    """First hour that no page was counted of; it never goes back."""
+    kinds: dict[str, str] = Field(default_factory=dict)
+    """Types of the ids."""
+    deliveries: tuple[Delivery, ...] = Field((), strict=False)
+    """What was counted and is not too old."""
+    windows: dict[str, Published] = Field(default_factory=dict)
+    """By name."""
+    totals: dict[str, int] = Field(default_factory=dict)
+    """Counts of all runs together."""
+
+
+class TrackingStore:
+    """A store that is open: what it holds, and where."""
+
+    def __init__(self, path: Path, manifest: Manifest) -> None:
+        self.path, self.manifest = path, manifest
+
+    def folder(self, kind: str, name: str) -> Path:
+        """Where a delivery or a window lies."""
+        return self.path / kind / name
+
+    def read(self, engine: Engine, kind: str, first: int, last: int) -> Table | None:
+        """The `partials` or `pages` of hours first to last, both included; None where there are none."""
+        found = [
+            self.folder(kind, delivery.name) / f"day={day}"
+            for delivery in self.manifest.deliveries
+            for day in delivery.days
+            if first // DAY <= day <= last // DAY
+        ]
+        if not found:
+            return None
+        table = engine.read_parquet(found)
+        columns = ("hour", *KEY, *SUMS) if kind == "partials" else ("hour", "page_id", "ranks")
+        return table.filter(table.hour.between(first, last)).select(*columns)
+
+    def check_kinds(self, kinds: Mapping[str, str], place: Path | str | None) -> None:
+        """Ids of a new delivery are of the types that the store has."""
+        for name, kind in self.manifest.kinds.items():
+            if kinds[name] != kind:
+                raise DataError(
+                    f"{name} is of type {kinds[name]}, and the store's is {kind}", path=place, hint="convert it"
+                )
+
+    def commit(self, manifest: Manifest) -> None:
+        """From now on this holds."""
+        write_json(self.path / MANIFEST, manifest.model_dump(mode="json"))
+        self.manifest = manifest
+
+    def tidy(self) -> None:
+        """Remove what the manifest does not name."""
+        named = {delivery.name for delivery in self.manifest.deliveries}
+        named |= {window.folder for window in self.manifest.windows.values()}
+        for kind in FOLDERS:
+            if (self.path / kind).is_dir():
+                remove(*(path for path in (self.path / kind).iterdir() if path.name not in named))
+
+
+def open_tracking(path: Path | str) -> TrackingStore:
+    """A store to read from."""
+    path = Path(path)
+    if not (path / MANIFEST).is_file():
+        raise RunError(f"{path} is no tracking store (it has no {MANIFEST}); make one with `unskew track`")
+    try:
+        manifest = checked(Manifest, read_json(path / MANIFEST), MANIFEST)
+    except ConfigError as error:
+        raise DataError(f"damaged, or of another version ({error})", path=path / MANIFEST) from error
+    if manifest.format != Manifest().format:
+        raise DataError(f"of format {manifest.format}, not {Manifest().format}", path=path, hint="track anew")
+    return TrackingStore(path, manifest)
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[TrackingStore]:
+    """A store to write to, new where there is none; nobody else writes meanwhile."""
+    if path.exists() and not path.is_dir():
+        raise RunError(f"{path} is a file; choose another place for the store")
+    fresh = not (path / MANIFEST).is_file()
+    if fresh and path.is_dir() and {each.name for each in path.iterdir()} - {".lock", *FOLDERS, *_parts(path)}:
+        raise RunError(f"{path} exists and is not a tracking store, so it is left alone; choose another place")
+    path.mkdir(parents=True, exist_ok=True)
+    lock = os.open(path / ".lock", os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        there = (path / MANIFEST).is_file()
+        store = open_tracking(path) if there else TrackingStore(path, Manifest())
+        store.tidy()
+        for kind in FOLDERS:
+            (path / kind).mkdir(exist_ok=True)
+        yield store
+    finally:
+        os.close(lock)  # which gives the lock back, as a death does
+
+
+def _parts(path: Path) -> set[str]:
+    """Half-written files of a run that died."""
+    return {each.name for each in path.glob(f".{MANIFEST}.*")}
+
+
+def numbers(counts: Mapping[str, Any]) -> dict[str, int]:
+    """Counts of an engine, where nothing is 0.
+
+    >>> numbers({"a": None, "b": 2})
+    {'a': 0, 'b': 2}
+    """
+    return {name: int(value or 0) for name, value in counts.items()}

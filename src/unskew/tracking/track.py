@@ -1,0 +1,215 @@
+"""What `unskew track` does: one delivery of a log, counted into a store.
+
+    rows ──page_table──▶ pages ──with_reasons──▶ pages that count ──hourly_sums──▶ partials ──merged──▶ windows
+                           ▲                          │
+                  pages counted before ◀── ledger ────┘
+
+A delivery may be an hour or months, and come late, twice, or in any order: a page counts once. The cost is that of
+the delivery and of the days that it touches.
+"""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from unskew.errors import ConfigError, LimitError
+from unskew.logs.impressions import read_impressions
+from unskew.settings import known
+from unskew.tables.engine.engine import Engine, connect
+from unskew.tables.naming import Columns, told_by_their_names
+from unskew.tables.schema import REQUIRED
+from unskew.tracking.examination import load_examination
+from unskew.tracking.examining import add_examination
+from unskew.tracking.pages import (
+    BROKEN,
+    HOUR,
+    LEFT_OUT,
+    counted_rows,
+    delivered_rows,
+    page_table,
+    with_reasons,
+)
+from unskew.tracking.store import DAY, Delivery, Manifest, TrackingStore, numbers, writing
+from unskew.tracking.sums import hourly_sums
+from unskew.tracking.windows import LONGEST, due, publish_window
+
+if TYPE_CHECKING:
+    from ibis.expr.types import Table
+
+REFRESH = ("due", "all", "none")
+STRANGE = ("display_time_missing", "display_time_negative", "dwell_time_negative", "clock_back")
+"""What is counted although it is strange."""
+
+
+def track(
+    impressions: Path | str,
+    out: Path | str,
+    *,
+    examination: Path | str | None = None,
+    until: str | None = None,
+    refresh: str = "due",
+    max_rejected: float = 0.01,
+    columns: Columns | None = None,
+    engine: str = "duckdb",
+    **options: Any,
+) -> dict[str, Any]:
+    """Count a log into the store `out`; what was counted, and what was not and why.
+
+    `examination` is the folder of an examination model, which judges every result; without one the log's column
+    `examination` is taken, if there is one. `until` is the end of the log's last full hour, in ISO 8601 (UTC):
+    pages from it on do not count yet, and windows end there. Without it they end with the last hour that has a
+    page, and pages from after the present hour do not count. `refresh` is which windows to write: those that are
+    due, all, or none. A delivery of which more than the share `max_rejected` is broken is refused as a whole.
+    `columns` says theirs for ours, as for `ingest`. `options` go to `connect`.
+    """
+    known("refresh=", refresh, REFRESH)
+    end = None if until is None else hour_of(until)
+    model = None if examination is None else load_examination(examination)
+    place = Path(impressions)
+    with told_by_their_names(columns), connect(engine, **options) as running:
+        # before there is a store, so that a wrong name leaves none
+        log = read_impressions(running, place, columns, [*REQUIRED, "timestamp"])
+        judged = log if model is None else add_examination(running, log, model)
+        with writing(Path(out)) as store:
+            counts = deliver(running, store, judged, end, refresh, max_rejected, place)
+    windows = {name: _told(window.since, window.until) for name, window in store.manifest.windows.items()}
+    return {"out": str(out), **counts, "windows": windows}
+
+
+def deliver(
+    engine: Engine,
+    store: TrackingStore,
+    impressions: Table,
+    end: int | None,
+    refresh: str,
+    max_rejected: float,
+    place: Path | str | None,
+) -> dict[str, Any]:
+    """Count a delivery, write the windows that are due, and commit; `end` is the hour of `until`."""
+    before = store.manifest
+    if end is not None and before.clock is not None and end < before.clock:
+        raise ConfigError(f"until=: the store has counted up to {_clock(before.clock)} already; give a later time")
+    rows = delivered_rows(engine, impressions, place)
+    kinds = {name: str(rows[name].type()) for name in ("page_id", "query_id", "doc_id")}
+    store.check_kinds(kinds, place)
+    pages = engine.keep(page_table(rows))
+    limit = end if end is not None else int(time.time()) // HOUR + 1
+    first, last = _hours(engine, pages, limit)
+    clock = max(hour for hour in (before.clock, end, None if last is None else last + 1, 0) if hour is not None)
+    seen = None if first is None else store.read(engine, "pages", first - 1, int(last or 0) + 1)
+    judged = engine.keep(with_reasons(pages, seen=seen, until=limit, oldest=clock - LONGEST))
+    counts = count_pages(engine, judged, before.clock)
+    refuse_broken(counts, max_rejected, place)
+    fresh = judged.filter(judged.reason.isnull())
+    made = _write(engine, store, rows, fresh, counts) if counts["counted"] else None
+    _commit(engine, store, kinds, clock, made, counts, refresh)
+    return counts
+
+
+def _hours(engine: Engine, pages: Table, limit: int) -> tuple[int | None, int | None]:
+    """First and last hour of the pages that may count."""
+    sound = pages
+    for name in BROKEN:
+        sound = sound.filter(sound[name] == 0)
+    sound = sound.filter(sound.hour < limit)
+    ends = engine.rows(sound.agg(first=sound.hour.min(), last=sound.hour.max()))[0]
+    return ends["first"], ends["last"]
+
+
+def count_pages(engine: Engine, pages: Table, clock: int | None) -> dict[str, int]:
+    """How many pages were delivered, counted, and left out by reason; and what is strange about those counted."""
+    counts = pages.reason.isnull()
+    asked: dict[str, Any] = {"delivered": pages.count(), "counted": counts.cast("int64").sum()}
+    asked |= {name: (pages.reason == name).fill_null(False).cast("int64").sum() for name in LEFT_OUT}
+    late = counts if clock is None else counts & (pages.hour < clock)
+    asked["late"] = (late.cast("int64") * (0 if clock is None else 1)).sum()
+    present = [name for name in STRANGE if name in pages.columns]
+    asked |= {name: (pages[name] * counts.cast("int64")).sum() for name in present}
+    twice = counts & pages.twice
+    asked |= {"rows": (pages.rows * counts.cast("int64")).sum(), "twice": twice.cast("int64").sum()}
+    return numbers(engine.rows(pages.agg(**asked))[0])
+
+
+def refuse_broken(counts: dict[str, int], most: float, place: Path | str | None) -> None:
+    """A delivery that is broken past a share is refused."""
+    broken = {name: counts[name] for name in BROKEN if counts[name]}
+    if sum(broken.values()) > most * counts["delivered"]:
+        said = ", ".join(f"{number:,} {name}" for name, number in broken.items())
+        raise LimitError(
+            f"{sum(broken.values()):,} of {counts['delivered']:,} pages are broken ({said})",
+            path=place,
+            hint="repair them, or raise max_rejected=",
+        )
+
+
+def _write(engine: Engine, store: TrackingStore, rows: Table, pages: Table, counts: dict[str, int]) -> Delivery:
+    """Write what the pages add to the store, in folders that nobody knows of yet."""
+    name = f"{store.manifest.number + 1:06d}"
+    once = counted_rows(rows, pages, any_twice=counts["twice"] > 0)
+    sums = hourly_sums(once)
+    engine.write_parquet(_by_day(sums), store.folder("partials", name), by="day")
+    engine.write_parquet(
+        _by_day(pages.select("hour", "page_id", ranks="bits")), store.folder("pages", name), by="day"
+    )
+    days = sorted(int(each.name[4:]) for each in store.folder("pages", name).glob("day=*"))
+    return Delivery(name=name, days=tuple(days), pages=counts["counted"])
+
+
+def _by_day(table: Table) -> Table:
+    return table.mutate(day=(table.hour / DAY).floor().cast("int64"))
+
+
+def _commit(
+    engine: Engine,
+    store: TrackingStore,
+    kinds: dict[str, str],
+    clock: int,
+    made: Delivery | None,
+    counts: dict[str, int],
+    refresh: str,
+) -> None:
+    """Publish the windows that are due, and let all hold at once."""
+    before = store.manifest
+    oldest = (clock - LONGEST) // DAY
+    kept = [
+        each.model_copy(update={"days": tuple(day for day in each.days if day >= oldest)})
+        for each in (*before.deliveries, *([made] if made else []))
+    ]
+    totals = {name: before.totals.get(name, 0) + number for name, number in counts.items()}
+    manifest = Manifest(
+        number=before.number + 1,
+        clock=clock or None,
+        kinds=before.kinds or kinds,
+        deliveries=tuple(each for each in kept if each.days),
+        windows=before.windows,
+        totals=totals,
+    )
+    new = TrackingStore(store.path, manifest)
+    for name in due(before, clock, refresh):
+        if (published := publish_window(engine, new, name, clock, manifest.number)) is not None:
+            new.manifest = new.manifest.model_copy(update={"windows": new.manifest.windows | {name: published}})
+    store.commit(new.manifest)
+
+
+def hour_of(moment: str) -> int:
+    """The hour since 1970 that a time of ISO 8601 lies in; UTC unless it says another zone.
+
+    >>> hour_of("1970-01-02T01:30:00"), hour_of("1970-01-01T02:00+01:00")
+    (25, 1)
+    """
+    try:
+        read = datetime.fromisoformat(moment)
+    except ValueError:
+        raise ConfigError(f'until="{moment}": write it like 2024-03-01T14:00:00Z') from None
+    return int((read if read.tzinfo else read.replace(tzinfo=UTC)).timestamp()) // HOUR
+
+
+def _clock(hour: int) -> str:
+    return datetime.fromtimestamp(hour * HOUR, UTC).isoformat().replace("+00:00", "Z")
+
+
+def _told(since: int, until: int) -> str:
+    return f"{_clock(since)} to {_clock(until)}"

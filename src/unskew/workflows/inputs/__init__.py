@@ -1,0 +1,1 @@
+"""The files, tables and lists that workflows are given."""

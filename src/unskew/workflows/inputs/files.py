@@ -1,0 +1,192 @@
+"""The files that a run names, opened: lists, and a log in memory or shards on disk."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from unskew.errors import ConfigError, DataError
+from unskew.learning.fitting.processes import first_process_first, workers_of
+from unskew.learning.methods import MethodConfig
+from unskew.logs.counts.shard_writing import ShardSource
+from unskew.logs.counts.shards import open_shards, shards_for
+from unskew.logs.log import log_of
+from unskew.logs.memory import featured
+from unskew.logs.opening import check_log, open_table
+from unskew.settings import byte_count
+from unskew.tables.engine.parquet import impressions_in
+from unskew.tables.features.feature_table import KEYS, NOT_FEATURES, is_table
+from unskew.tables.features.tables import table_columns
+from unskew.tables.lists.texts import read_texts
+from unskew.tables.naming import told_by_their_names
+from unskew.tracking.tracked import tracked_until, with_tracked
+from unskew.types import Lists, Log
+from unskew.workflows.inputs.lists import read_lists, texts_for
+from unskew.workflows.inputs.parts import RunLogs, logs_of
+from unskew.workflows.runs.data import TrainingData, own_lists, split
+from unskew.workflows.runs.run_files import IN_MEMORY
+from unskew.workflows.runs.settings import DataFiles, Paths, Settings
+from unskew.workflows.runs.shards import ShardData
+
+
+def open_data(base: Path, files: DataFiles, asked: Settings) -> tuple[TrainingData, Lists | Log | None]:
+    """What a run file learns from and is chosen by, and what it is measured on: lists, or a log."""
+    opening = RunFiles(base, files, asked)
+    logs = opening.logs
+    validation: Lists | Log | None = None
+    if asked.training.validate_on != "nothing" and logs.validation is not None:
+        validation = opening.log(logs.validation)
+    elif asked.training.validate_on == "labels":
+        validation = opening.lists(files.validation)
+    test = opening.lists(files.test) if logs.test is None else opening.log(logs.test)
+    if opening.in_shards:
+        return open_shard_data(opening, validation), test
+    log = opening.log(logs.train)
+    assert log is not None, "a run file has a log or counts"
+    if files.tracked is not None:
+        warn_of_overlap(log, base / files.tracked)
+    return split(log, validation, asked), test
+
+
+@dataclass(frozen=True)
+class RunFiles:
+    """The files of a run, opened when they are asked for."""
+
+    base: Path
+    """What paths are relative to."""
+    files: DataFiles
+    asked: Settings
+
+    @cached_property
+    def logs(self) -> RunLogs:
+        """Which of them are logs."""
+        return logs_of(self.base, self.files)
+
+    @cached_property
+    def documents(self) -> Lists:
+        """What the logs show."""
+        logs = [log for log in (self.logs.train, self.logs.validation, self.logs.test) if log is not None]
+        for log in logs:
+            check_log(log, self.files.columns, self.files.feedback)
+        shown = [impressions_in(log) for log in logs]
+        if self.files.features is None:
+            return self.tracked(read_texts(texts_for(self.within(self.files.texts), shown)))
+        lists = self.lists(self.files.features, *shown)
+        assert lists is not None
+        return lists
+
+    def log(self, path: Path | None) -> Log | None:
+        """One of the logs, joined to its documents."""
+        if path is None:
+            return None
+        drop, feedback = self.files.missing_features == "drop", self.files.feedback
+        named = check_log(path, self.files.columns, feedback)
+        return open_log(impressions_in(path), self.documents, drop=drop, feedback=feedback, columns=named)
+
+    def lists(self, paths: Paths | None, *log: Path) -> Lists | None:
+        """Lists from these files, with texts where the ranker reads."""
+        place, reads = self.within(paths), self.asked.ranker is not None and self.asked.ranker.reads
+        texts = texts_for(self.within(self.files.texts), place, log) if place and reads else None
+        columns, candidates = self.files.columns, [path for path in log if path.exists()]
+        if not place:
+            return None
+        trained = None if log or paths is None or self.in_shards else self.documents.columns
+        taken = None if trained is None else {name: name in trained.categories for name in trained.names}
+        place = place if taken is None else self.with_features(place)
+        read = read_lists(place, self.files.doc_ids, texts, columns=columns, candidates=candidates, taken=taken)
+        return self.tracked(read)
+
+    def with_features(self, place: tuple[Path, ...]) -> tuple[Path, ...]:
+        """Tables of grades alone, with the features of items and queries that the log's documents have too."""
+        names, features = self.files.columns, self.within(self.files.features)
+        if not all(is_table(path) for path in (*place, *features)):
+            return place
+        if any(table_columns(path, names) - {*NOT_FEATURES} for path in place):
+            return place
+        return (*place, *(path for path in features if not {*KEYS} <= table_columns(path, names)))
+
+    @property
+    def in_shards(self) -> bool:
+        """Whether the log is not opened in memory."""
+        return any(each is not None for each in (self.files.counts, self.files.shards, self.files.memory))
+
+    def tracked(self, lists: Lists) -> Lists:
+        """With tracked clicks, where they are features."""
+        return lists if self.files.tracked is None else with_tracked(lists, self.base / self.files.tracked)
+
+    def within(self, paths: Paths | None) -> tuple[Path, ...]:
+        """Paths from the working folder."""
+        return tuple(self.base / path for path in ((paths,) if isinstance(paths, str) else paths or ()))
+
+
+def open_log(
+    path: Path,
+    lists: Lists,
+    *,
+    drop: bool = False,
+    feedback: str | None = None,
+    columns: Mapping[str, str] | None = None,
+) -> Log:
+    """A log joined to its lists; `drop` leaves out impressions without features, and warns of them.
+
+    `columns` says theirs for ours.
+    """
+    with told_by_their_names(columns):
+        shown = open_table(path, None, feedback, columns=columns)
+        try:
+            return log_of(featured(shown, lists, path) if drop else shown, lists, feedback, path)
+        except DataError as error:
+            if "have no features" in str(error):
+                raise DataError(f'{error}, or set data.missing_features = "drop"') from None
+            raise
+
+
+def warn_of_overlap(log: Log, store: Path) -> None:
+    """Say so where tracked clicks may be those that are learned from."""
+    times, until = log.columns.get("timestamp"), np.datetime64(tracked_until(store), "h")
+    if times is not None and len(times) and times.min() < until:
+        warnings.warn(
+            f"{store}: has counted clicks until {until}:00, and the log begins {np.datetime64(times.min(), 'm')}; "
+            "a feature that has counted a click predicts it, so track what is earlier",
+            stacklevel=2,
+        )
+
+
+def open_shard_data(opening: RunFiles, validation: Lists | Log | None) -> ShardData:
+    """The shards that a run file asks for, written by the first process where they are not there yet."""
+    base, files, asked, method = opening.base, opening.files, opening.asked, opening.asked.method
+    if not isinstance(method, MethodConfig):
+        raise ConfigError(f"{method.name}: {IN_MEMORY}")
+    source = ShardSource(
+        log=None if opening.logs.train is None else str(opening.logs.train),
+        counts=None if files.counts is None else str(base / files.counts),
+        lists=tuple(map(str, opening.within(files.features))),
+        shards=files.shards or 1,
+        held_out=asked.training.validate_on == "clicks" and validation is None,
+        reduction=method.reduction,
+        unseen=method.unseen,
+        averages=method.averages,
+        serp=method.serp,
+        feedback=files.feedback,
+        bins=method.bins,
+        missing=files.missing_features,
+        doc_ids=files.doc_ids,
+        names={name: theirs for name, theirs in files.columns.items() if name in NOT_FEATURES},
+    )
+    count = source.shards if files.memory is None else shards_for(byte_count("data.memory", files.memory), source)
+    workers = workers_of(asked.training)
+    source = replace(source, shards=-(-count // workers) * workers)  # as many for each worker
+    with first_process_first():
+        shards = open_shards(source)
+    if shards.missing:
+        warnings.warn(
+            f"{shards.name}: {shards.missing} impressions have no features and were left out", stacklevel=2
+        )
+    if isinstance(validation, Log):
+        return ShardData(shards, own_lists(validation), None, files.shard_steps)
+    return ShardData(shards, len(shards) if source.held_out else None, validation, files.shard_steps)

@@ -1,0 +1,84 @@
+"""Lists of documents as files hold them, and as a model takes them; read without torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from unskew.errors import DataError
+from unskew.tables.features.feature_table import NOT_FEATURES, is_table
+from unskew.tables.features.features import read_features
+from unskew.tables.lists.letor import read_letor
+from unskew.tables.lists.texts import has_texts, read_texts, with_texts
+from unskew.tracking.features import FEATURES
+from unskew.tracking.tracked import with_tracked
+from unskew.types import Array, Lists
+
+
+class ScoresLists(Protocol):
+    """What scores documents by their features: a model of ours, or trees from a file."""
+
+    @property
+    def features(self) -> int:
+        """Number of features of a document."""
+
+    @property
+    def taken(self) -> dict[str, bool] | None:
+        """The features that it takes, and whether each is a category; None where they have no names."""
+
+    @property
+    def reads(self) -> bool:
+        """Whether it reads what queries and documents say."""
+
+    def score(self, documents: Lists, /) -> Array:
+        """A score of every document, [N]."""
+
+
+def read_lists(
+    files: Sequence[str | Path],
+    doc_ids: bool,
+    texts: Sequence[str | Path] | None = None,
+    *,
+    columns: Mapping[str, str] | None = None,
+    candidates: Sequence[Path] = (),
+    taken: Mapping[str, bool] | None = None,
+) -> Lists:
+    """One set of lists from one or several files: tables by their ending, else LETOR; with `texts` from there.
+
+    `columns` are our names to theirs in tables, and `candidates` logs that say which documents a query has where
+    the tables do not; `taken` are the features that a model takes.
+    """
+    if not is_table(files[0]):
+        lists = read_letor(files[0] if len(files) == 1 else list(files), doc_ids=doc_ids)
+    elif has_texts(files, alone=True):
+        return read_texts(files)
+    else:
+        keys = {name: theirs for name, theirs in (columns or {}).items() if name in NOT_FEATURES}
+        lists = read_features(list(files), columns=keys, candidates=list(candidates) or None, taken=taken)
+    return lists if texts is None else with_texts(lists, texts)
+
+
+def texts_for(*sources: Sequence[str | Path]) -> Sequence[str | Path]:
+    """Where texts come from: the first of these tables with columns of text."""
+    for source in sources:
+        if source and is_table(source[0]) and has_texts(source):
+            return source
+    raise DataError(
+        "the ranker reads text, and there is none",
+        path=next(source[0] for source in sources if source),
+        hint="name a table with query_id, doc_id, query_text, title and abstract: data.texts",
+    )
+
+
+def tracked_lists(model: ScoresLists, lists: Lists, store: Path | str | None) -> Lists:
+    """The lists as a model takes them: with the clicks of a tracking store, or an error where one is missing."""
+    if store is not None:
+        return with_tracked(lists, store)
+    if model.features == lists.dim + len(FEATURES):
+        raise DataError(
+            f"the run has {len(FEATURES)} features more than these lists, as many as tracked clicks have",
+            path=lists.name,
+            hint="give the store that it was trained with, tracked=",
+        )
+    return lists

@@ -1,0 +1,248 @@
+"""Rankings of any origin behind one interface: a run, a table of scores, a LightGBM file, or what was shown.
+
+| what                                          | is                                                          |
+|-----------------------------------------------|-------------------------------------------------------------|
+| `shown`                                       | the order of each page as logged                            |
+| a run folder, a `Run`, a `Scorer`             | a model; on a log in files it needs the documents' features |
+| .parquet, .csv, a folder of them, a data frame | query_id, doc_id, score: what `unskew predict` writes      |
+| .txt, .model, .lgb                            | a LightGBM model, on features by name                       |
+
+Higher scores are better. What has no score is NaN, and whoever asks says so.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from unskew.errors import ConfigError, DataError
+from unskew.files import restore
+from unskew.learning.scorer import Scorer, load_scorer
+from unskew.logs.impressions import under_our_names
+from unskew.settings import no_such, read_toml, require_columns
+from unskew.tables.engine.engine import Engine
+from unskew.tables.frames import arrow_table, is_frame
+from unskew.tables.joining import find_rows
+from unskew.tables.naming import guess_columns
+from unskew.tables.reading.files import kind_of
+from unskew.tables.schema import OURS, to_array
+from unskew.types import Array, Lists, Log
+from unskew.workflows.inputs.lists import ScoresLists, tracked_lists
+from unskew.workflows.inputs.naming import names_for
+from unskew.workflows.inputs.tree_files import TreeFile
+from unskew.workflows.inspections.predict import documents, score_blocks
+
+if TYPE_CHECKING:
+    from ibis.expr.types import Table
+
+    from unskew.workflows.runs.run import Run
+
+SHOWN = "shown"
+KEYS = ("query_id", "doc_id")
+WANTED = "name a run folder, a table with query_id, doc_id and score, a LightGBM file, or shown"
+TREES = (".txt", ".model", ".lgb")
+"""How files of LightGBM end."""
+
+
+class Ranking(ABC):
+    """Orders the results of logged pages."""
+
+    name: str
+    """What messages call it."""
+
+    @abstractmethod
+    def of_documents(self, lists: Lists) -> Array | None:
+        """A score of every document, [M]; NaN where it has none. None for the order that was shown."""
+
+    def scores(self, log: Log) -> Array:
+        """A score of every impression of a log in memory, [N]; NaN where it has none."""
+        known = self.of_documents(log.lists)
+        scores: Array = -log.position.astype(np.float64) if known is None else known[log.row]
+        return scores
+
+    @abstractmethod
+    def table(self, engine: Engine, log: Path | str, columns: Mapping[str, str]) -> Table | None:
+        """query_id, doc_id, score on an engine, for a log in files; None for the order that was shown."""
+
+
+class ShownRanking(Ranking):
+    """The order of each page as logged."""
+
+    name = SHOWN
+
+    def of_documents(self, lists: Lists) -> None:
+        """There is none: the log has the positions."""
+
+    def table(self, engine: Engine, log: Path | str, columns: Mapping[str, str]) -> None:
+        """There is none: the log has the positions."""
+
+
+@dataclass(frozen=True)
+class ModelRanking(Ranking):
+    """A model, and the features of documents where the log is one in files."""
+
+    model: ScoresLists
+    name: str
+    features: Any = None
+    """Files, tables in memory, or `Lists`."""
+    columns: Mapping[str, str] = field(default_factory=dict)
+    doc_ids: bool = False
+    tracked: Path | str | None = None
+
+    def of_documents(self, lists: Lists) -> Array:
+        """By their features."""
+        scores: Array = self.model.score(tracked_lists(self.model, lists, self.tracked))
+        return scores
+
+    def table(self, engine: Engine, log: Path | str, columns: Mapping[str, str]) -> Table:
+        """Documents scored block after block into a file of the engine's scratch folder."""
+        if self.features is None:
+            raise ConfigError(
+                f"{self.name} scores documents by their features: give features= of those of the log"
+            )
+        named = {**self.columns, **columns}
+        lists = documents(self.model, self.features, log, named, doc_ids=self.doc_ids)
+        lists = tracked_lists(self.model, lists, self.tracked)
+        path = engine.scratch / f"scores_{id(self)}.parquet"
+        blocks = score_blocks(self.model, lists, {})
+        first = next(blocks)
+        with pq.ParquetWriter(path, first.schema) as writer:
+            writer.write_table(first)
+            for block in blocks:
+                writer.write_table(block)
+        return engine.read_parquet(path).select(*KEYS, "score")
+
+
+@dataclass(frozen=True)
+class ScoreTable(Ranking):
+    """Scores as others made them: query_id, doc_id, score."""
+
+    source: Any
+    """A file, a folder, or a table in memory."""
+    name: str
+    columns: Mapping[str, str] = field(default_factory=dict)
+
+    def of_documents(self, lists: Lists) -> Array:
+        """By query and document."""
+        found = np.full(len(lists.features), np.nan)
+        table = arrow_table(self.source)
+        table = table.rename_columns(
+            [self._ours(table.column_names).get(name, name) for name in table.column_names]
+        )
+        self._check(table.column_names)
+        rows = find_rows(table, lists)[1]
+        known = rows >= 0
+        if len(np.unique(rows[known])) < known.sum():
+            raise self.twice()
+        found[rows[known]] = to_array(table["score"]).astype(np.float64)[known]
+        return found
+
+    def table(self, engine: Engine, log: Path | str, columns: Mapping[str, str]) -> Table:
+        """Read by the engine where it is Parquet."""
+        if is_frame(self.source) or any(kind != "parquet" for kind in _kinds(Path(self.source))):
+            read = engine.from_arrow(arrow_table(self.source))
+        else:
+            read = engine.read_parquet(self.source)
+        named = {ours: theirs for theirs, ours in self._ours(read.columns).items()}
+        read = under_our_names(read, named, self.name, (*OURS, "score"))
+        self._check(read.columns)
+        if not read.score.type().is_numeric():
+            raise DataError(f"score is of type {read.score.type()}", path=self.name, hint="make it a number")
+        return read.select(*KEYS, score=read.score.cast("float64"))
+
+    def twice(self) -> DataError:
+        """The error of two scores for one document of a query."""
+        what = "a document of a query has two scores"
+        return DataError(what, path=self.name, hint="keep one row for each query_id and doc_id")
+
+    def _ours(self, present: Sequence[str]) -> dict[str, str]:
+        """Our names by theirs, of the columns that it has."""
+        return {theirs: ours for ours, theirs in self.columns.items() if theirs in present and ours not in present}
+
+    def _check(self, present: Sequence[str]) -> None:
+        """Refuse a table of anything else."""
+        if "position" in present and "click" in present and "score" not in present:
+            raise DataError("this is a log, not a table of scores", path=self.name, hint=WANTED)
+        guess = guess_columns(list(present))
+        try:
+            require_columns((*KEYS, "score"), present, path=self.name)
+        except DataError as error:
+            pairs = ", ".join(f'"{name}": "{guess[name]}"' for name in KEYS if name in guess)
+            hint = f"name theirs, columns={{{pairs}}}" if pairs else WANTED
+            raise DataError(str(error), hint=hint) from None
+
+
+def open_ranking(
+    what: Any,
+    *,
+    features: Any = None,
+    columns: Mapping[str, str] | None = None,
+    doc_ids: bool = False,
+    tracked: Path | str | None = None,
+) -> Ranking:
+    """What a user calls a ranking: a run, a model, scores in a table, a LightGBM file, or "shown".
+
+    `features` are those of the log's documents, where the log is one in files; a run folder knows its own.
+    `columns` says theirs for ours.
+    """
+    if isinstance(what, Ranking):
+        return what
+    if is_frame(what):
+        return ScoreTable(what, "the table of scores", columns or {})
+    model = model_of(what)
+    if model is not None:
+        folder: Path | None = None if isinstance(what, Scorer) else what.folder
+        name = str(model.card.method["name"]) if folder is None else str(folder)
+        given = _own_features(folder) if features is None else features
+        return ModelRanking(model, name, given, names_for(what, columns), doc_ids, tracked)
+    if not isinstance(what, str | Path):
+        raise ConfigError(f"no ranking can be made of {type(what).__name__}; {WANTED}")
+    if str(what) == SHOWN and not Path(what).exists():
+        return ShownRanking()
+    return _from_path(restore(Path(what)), features, columns, doc_ids, tracked)
+
+
+def model_of(what: Run | Scorer | object) -> Scorer | None:
+    """The model of a run, or one itself; None of anything else."""
+    model = getattr(what, "model", what)
+    return model if isinstance(model, Scorer) else None
+
+
+def _from_path(
+    place: Path, features: Any, columns: Mapping[str, str] | None, doc_ids: bool, tracked: Path | str | None
+) -> Ranking:
+    """A run folder, or a file by its ending."""
+    name = str(place)
+    if not place.exists():
+        raise no_such(place, "run or table of scores")
+    if place.is_dir() and not (place / "model.json").exists() and next(place.rglob("*.parquet"), None) is not None:
+        return ScoreTable(place, name, columns or {})
+    if place.is_dir():
+        model, given = load_scorer(place), _own_features(place) if features is None else features
+        return ModelRanking(model, name, given, names_for(place, columns), doc_ids, tracked)
+    if place.suffix in TREES:
+        return ModelRanking(TreeFile.read(place), name, features, columns or {}, doc_ids, tracked)
+    if kind_of(place) in ("parquet", "csv", "tsv"):
+        return ScoreTable(place, name, columns or {})
+    raise DataError("no ranking that is known", path=place, hint=WANTED)
+
+
+def _own_features(folder: Path | None) -> list[Path] | None:
+    """The features that a run folder was learned with, where its run.toml names them and they are still there."""
+    if folder is None or not (folder / "run.toml").is_file():
+        return None
+    named = read_toml(folder / "run.toml").get("data", {}).get("features") or []
+    files = [folder / path for path in ([named] if isinstance(named, str) else named)]
+    return files if files and all(path.exists() for path in files) else None
+
+
+def _kinds(place: Path) -> set[str | None]:
+    """What the files of a table are."""
+    files = [place] if place.is_file() else [path for path in place.rglob("*") if path.is_file()]
+    return {kind_of(path) for path in files if path.name[0] not in "._"}

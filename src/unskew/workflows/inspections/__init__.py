@@ -1,0 +1,1 @@
+"""What a log or a model says of itself: diagnosis, drift, causes, importance."""

@@ -1,0 +1,117 @@
+"""What causes clicks in a log: sample it, score it where a model is given, find the graph, write it down."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from unskew.diagnosis.causal.discovery import Discovery, Pool, discover
+from unskew.diagnosis.causal.graph import CLICK, POSITION, RELEVANCE, CausalGraph
+from unskew.diagnosis.causal.sampling import sample_log, sample_table, shown_columns, to_columns
+from unskew.errors import ConfigError, DataError
+from unskew.files import Ours, complete_folder, refuse_existing, write_json, write_text
+from unskew.learning.model import load
+from unskew.logs.impressions import read_impressions
+from unskew.pages.page import PAGE_FILES
+from unskew.settings import checked
+from unskew.tables.engine.engine import connect
+from unskew.tables.joining import join_lists
+from unskew.tables.naming import told_by_their_names
+from unskew.tables.schema import REQUIRED
+from unskew.types import Array, Log
+from unskew.workflows.inputs.lists import read_lists
+
+USUAL = "logging_score"
+"""What stands for relevance where a log has it and nothing else is named."""
+FILE = "graph.json"
+CAUSES = Ours(FILE, ("graph.dot", *PAGE_FILES))
+"""What lies in a folder of causes."""
+NO_RELEVANCE = "nothing stands for relevance, so what it causes is not told apart; name a column, or give a run"
+
+
+def causes(
+    impressions: Log | Path | str,
+    *,
+    factors: Sequence[str] | None = None,
+    columns: Mapping[str, str] | None = None,
+    relevance: str | None = None,
+    run: Path | str | None = None,
+    lists: Sequence[str] | None = None,
+    doc_ids: bool = False,
+    out: Path | str | None = None,
+    force: bool = False,
+    engine: str = "duckdb",
+    spark_master: str | None = None,
+    memory: str | None = None,
+    threads: int | None = None,
+    scratch: Path | None = None,
+    **options: object,
+) -> CausalGraph:
+    """Find what on a result page causes clicks, from a log in memory or on disk, of any size.
+
+    `factors` are the `serp_*` columns to look at, all unless given; the position always is. `columns` says theirs
+    for ours where a file has other names. Relevance is what a
+    column says (`relevance`, or `logging_score` where the log has it), or the score of a `run` for the `lists` of
+    the log. `options` are fields of `Discovery`: test, alpha, sample, repeats, seconds, seed. With `out` a folder
+    is written: `graph.json` and `graph.dot`.
+    """
+    asked = checked(Discovery, dict(options), "")
+    if (run is None) != (lists is None) or (run is not None and relevance is not None):
+        raise ConfigError("give run= with lists=, or relevance=, or neither")
+    if out is not None:
+        refuse_existing(Path(out), force=force, ours=CAUSES)
+    if isinstance(impressions, Log):
+        found, extra = _of_log(impressions, factors, relevance, asked)
+    else:
+        place = Path(impressions)
+        options_of: dict[str, Any] = {"spark_master": spark_master, "memory": memory, "threads": threads}
+        with told_by_their_names(columns), connect(engine, scratch=scratch, **options_of) as opened:
+            log = read_impressions(opened, place, columns, [*REQUIRED, *(factors or ())])
+            names = shown_columns(log.columns, factors)
+            score = relevance or (USUAL if USUAL in log.columns and run is None else None)
+            wanted = [*names, *([] if score is None else [score])]
+            table, extra = sample_table(opened, log, wanted, asked.pool, seed=asked.seed, place=place)
+        found = to_columns(table, [POSITION, *names, CLICK])
+        if score is not None:
+            found[RELEVANCE] = to_columns(table, [score])[score]
+        elif run is not None:
+            found[RELEVANCE] = _scores(table, Path(run), [str(path) for path in lists or ()], doc_ids, place)
+    graph = _with_note(discover(Pool.of(found, extra), asked))
+    if out is not None:
+        write_graph(graph, Path(out), force=force)
+    return graph
+
+
+def _of_log(
+    log: Log, factors: Sequence[str] | None, relevance: str | None, asked: Discovery
+) -> tuple[dict[str, Array], Array]:
+    names = shown_columns(list(log.columns), factors)
+    score = relevance or (USUAL if USUAL in log.columns else None)
+    for name in (*names, *([] if score is None else [score])):
+        if name not in log.columns:
+            raise DataError(f"the log has no column {name}; it has {', '.join(log.columns) or 'none'}")
+    rows, extra = sample_log(log, asked.pool, seed=asked.seed)
+    found = {POSITION: log.position[rows], CLICK: log.click[rows]}
+    found |= {name: log.columns[name][rows] for name in names}
+    return found | ({} if score is None else {RELEVANCE: log.columns[score][rows]}), extra
+
+
+def _scores(table: Any, run: Path, lists: list[str], doc_ids: bool, place: Path) -> Array:
+    """What a trained model says of each sampled impression."""
+    documents = read_lists(lists, doc_ids)
+    _, rows = join_lists(table, documents, place)
+    scores: Array = load(run).score(documents)
+    return scores[rows]
+
+
+def _with_note(graph: CausalGraph) -> CausalGraph:
+    return graph if RELEVANCE in graph.variables else replace(graph, notes=(*graph.notes, NO_RELEVANCE))
+
+
+def write_graph(graph: CausalGraph, folder: Path, *, force: bool = False) -> None:
+    """Write a folder with graph.json and graph.dot."""
+    with complete_folder(folder, force=force, ours=CAUSES) as working:
+        write_json(working / FILE, graph.to_dict())
+        write_text(working / "graph.dot", graph.dot())

@@ -1,0 +1,86 @@
+"""Click models of a log, compared, and what the best one says written into a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow.csv as pacsv
+
+from unskew.diagnosis.click_models import (
+    CLICK_MODELS,
+    ClickModelComparison,
+    FittedClickModel,
+    fit_and_compare,
+    read_pages,
+)
+from unskew.diagnosis.click_models.fitted import fit_model
+from unskew.diagnosis.click_models.names import find_model
+from unskew.diagnosis.click_models.saving import FILE, PAIRS, write_model
+from unskew.errors import ConfigError
+from unskew.files import Ours, complete_folder, refuse_existing, write_json
+from unskew.pages.page import PAGE_FILES
+from unskew.settings import no_such
+
+COMPARISON, JUDGMENTS, JUDGE = "comparison.json", "judgments.csv", "model"
+COMPARED = Ours(COMPARISON, (JUDGMENTS, f"{JUDGE}/{FILE}", f"{JUDGE}/{PAIRS}", *PAGE_FILES))
+"""What lies in a folder of compared click models."""
+
+
+def compare_click_models(
+    impressions: Path | str,
+    *,
+    models: Sequence[str] | None = None,
+    held_out: str = "0.2",
+    seed: int = 0,
+    columns: Mapping[str, str] | None = None,
+    out: Path | str | None = None,
+    force: bool = False,
+    **options: Any,
+) -> ClickModelComparison:
+    """Fit click models to a log, compare them on held-out pages, and write what was found into a folder `out`.
+
+    `models` are names, joined by + for mixtures, all ten unless given. `held_out` is a share of the pages, or
+    another log. The best model that tells documents apart is fitted to the whole log; the folder gets it, its
+    `judgments.csv` and `comparison.json`. `options` go to the engine.
+    """
+    for name in models or ():
+        find_model(name)  # before minutes of reading
+    part = share_or_log(held_out)
+    if out is not None:
+        refuse_existing(Path(out), force=force, ours=COMPARED)
+    pages = read_pages(impressions, columns=columns, **options)
+    held = part if isinstance(part, float) else read_pages(part, columns=columns, **options)
+    found = fit_and_compare(pages, models or tuple(CLICK_MODELS), held_out=held, seed=seed)
+    if out is not None:
+        judge = next((row.name for row in found.rows if found.fitted[row.name].tells_documents_apart), None)
+        whole = None if judge is None else fit_model(judge, found.fitted[judge].model, pages)
+        write_comparison(found, whole, Path(out), force=force)
+    return found
+
+
+def share_or_log(text: str) -> float | Path:
+    """A share of the pages, or where a log lies."""
+    try:
+        share = float(text)
+    except ValueError:
+        if not Path(text).exists() and "://" not in text:
+            raise no_such(Path(text)) from None
+        return Path(text)
+    if not 0 < share < 1:
+        raise ConfigError(f"held_out={text}: give a share of the pages between 0 and 1, or a log")
+    return share
+
+
+def write_comparison(
+    found: ClickModelComparison, judge: FittedClickModel | None, folder: Path, *, force: bool = False
+) -> None:
+    """Write the folder, whole or not at all."""
+    told = {"judged_by": None if judge is None else judge.name}
+    with complete_folder(folder, force=force, ours=COMPARED) as working:
+        write_json(working / COMPARISON, found.to_dict() | told)
+        if judge is not None:
+            (working / JUDGE).mkdir()
+            write_model(judge, working / JUDGE)
+            pacsv.write_csv(judge.relevance(), working / JUDGMENTS)

@@ -1,0 +1,100 @@
+"""`unskew diagnose`: from a log to its diagnosis in files: a page, JSON, propensities."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from unskew.diagnosis.diagnose import Diagnosis
+from unskew.diagnosis.diagnose import diagnose as find
+from unskew.diagnosis.propensities import NAME
+from unskew.errors import ConfigError, DataError, located
+from unskew.files import Ours, complete_folder, refuse_existing, write_json, write_text
+from unskew.logs.memory import TABLE
+from unskew.pages.diagnosis import TOP, diagnosis_page
+from unskew.pages.origins import log_origin
+from unskew.pages.page import PAGE_FILES, Page, write_page
+from unskew.pages.web import html
+
+FILE = "diagnosis.json"
+FILES = (".html", ".json", ".csv")
+"""How names of files end, where others are of folders."""
+DIAGNOSED = Ours(FILE, (f"{NAME}.json", f"{NAME}.csv", *PAGE_FILES))
+"""What lies in a folder of a diagnosis."""
+
+
+def diagnose(
+    source: Any,
+    *,
+    out: Path | str | None = None,
+    json: Path | str | None = None,
+    propensities: Path | str | None = None,
+    command: str = "",
+    force: bool = False,
+    **options: Any,
+) -> Diagnosis:
+    """Say which biases a log has and whether they can be removed, and write what was found.
+
+    `out` is a page (.html), or a folder for the page, `diagnosis.json` and propensities; `json` and `propensities`
+    (.json or .csv) are files. `options`: segments, serp, features, labels, models, columns, seed and those of the
+    engine.
+    """
+    files = [Path(each) for each in (out, json, propensities) if each is not None]
+    for path in files:
+        refuse_existing(path, force=force, ours=None if path.suffix in FILES else DIAGNOSED)
+    if propensities is not None and Path(propensities).suffix not in (".json", ".csv"):
+        raise ConfigError(f'propensities="{propensities}": give a name that ends in .json or .csv')
+    found = find(source, **_named(source, options), **options)
+    told = found.to_dict()
+    if json is not None:
+        write_json(Path(json), told)
+    if out is not None:
+        _write(found, told, Path(out), page_of_log(source, told, command), force)
+    if propensities is not None:
+        with located(source if isinstance(source, str | Path) else TABLE):
+            _write_propensities(found, Path(propensities))
+    return found
+
+
+def _named(source: Any, options: Mapping[str, Any]) -> dict[str, Any]:
+    """What queries and documents are called in features, where `ingest` has renamed those of the log."""
+    if not isinstance(source, str | Path) or options.get("features") is None or options.get("columns"):
+        return {}
+    from unskew.workflows.inputs.asking import remembered  # which imports torch
+
+    return {"feature_columns": remembered(Path(source))}
+
+
+def page_of_log(source: Any, told: Mapping[str, Any], command: str = "") -> Page:
+    """The page of a diagnosis of this log."""
+    origin = log_origin(source) if isinstance(source, str | Path) else ""
+    return diagnosis_page(told, origin, command)
+
+
+def _write_propensities(found: Diagnosis, path: Path) -> None:
+    """Examination by rank in one file; an error where the log tells none."""
+    told = found.propensities()
+    write_text(path, told.csv_text()) if path.suffix == ".csv" else write_json(path, told.to_dict())
+
+
+def _write(found: Diagnosis, told: Mapping[str, Any], out: Path, page: Page, force: bool) -> None:
+    """One page, or a folder with all."""
+    if out.suffix == ".html":
+        write_text(out, html(page))
+        return
+    with complete_folder(out, force=force, ours=DIAGNOSED) as folder:
+        write_json(folder / FILE, told)
+        write_page(page, folder)
+        with suppress(DataError):  # the page says why there are none
+            found.propensities().write(folder)
+
+
+def brief(told: Mapping[str, Any]) -> Page:
+    """The verdicts in a few lines, for a terminal."""
+    whole = diagnosis_page(told)
+    top = [section for section in whole.sections if section.heading in TOP]
+    bare = [replace(section, figures=(), tables=()) for section in top]
+    return replace(whole, sections=bare, notes=())

@@ -1,0 +1,39 @@
+"""`unskew drift`: two logs compared, and a page of what was found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from unskew.diagnosis.drift import Drift
+from unskew.diagnosis.drift import drift as compare
+from unskew.errors import ConfigError
+from unskew.files import refuse_existing, write_text
+from unskew.logs.opening import check_log
+from unskew.pages.drift import drift_page
+from unskew.pages.web import html
+from unskew.settings import no_such
+
+
+def drift(
+    old: Any, new: Any, *, out: Path | str | None = None, command: str = "", force: bool = False, **options: Any
+) -> Drift:
+    """Say what changed from an old log to a new one, and whether propensities of the old one still hold.
+
+    Logs are Parquet files, folders of them, tables in memory or `Log`s. `out` is a page (.html) to write; it is
+    overwritten by `force` alone. `options`: segments, columns, engine and those of the engine.
+    """
+    page = None if out is None else Path(out)
+    if page is not None:
+        if page.suffix != ".html":
+            raise ConfigError(f"out={out}: give a name that ends in .html")
+        refuse_existing(page, force=force)
+    for each in (old, new):
+        if isinstance(each, str | Path) and "://" not in str(each):
+            if not Path(each).exists():
+                raise no_such(Path(each), "log")
+            check_log(Path(each), options.get("columns"))
+    found = compare(old, new, **options)
+    if page is not None:
+        write_text(page, html(drift_page(found.to_dict(), command)))
+    return found

@@ -1,0 +1,230 @@
+"""`unskew importance`: what a run looks at, by the names of its features.
+
+| column        | of               | what it says of a feature                                             |
+|---------------|------------------|-----------------------------------------------------------------------|
+| `gain`        | trees            | share of all that splits gained in training                           |
+| `weight`      | a linear ranker  | how much it moves the score: weight times spread, in units of scores  |
+| `permutation` | any, given a log | what a click counts less once the feature is shuffled within a page   |
+
+A click counts 1 / log2(1 + k) at its rank k in the learned order: on shuffled pages where the log has any. On
+others clicks favour what was shown high, and with it the features that the old ranker liked. The standard error is
+over queries. Columns that an encoding made of one feature count together.
+
+Legend: D features as they are, E encoded ones, Q queries, n results of all pages.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from unskew.errors import ConfigError
+from unskew.files import complete_file
+from unskew.learning.inside import gains, linear_weights
+from unskew.learning.scorer import Scorer, load_scorer
+from unskew.logs.log import read_log
+from unskew.logs.opening import check_log
+from unskew.measuring.counterfactual import LoggedPages, places
+from unskew.tables.engine.parquet import impressions_in
+from unskew.types import Array, Lists, ListTexts, Log
+from unskew.workflows.inputs.lists import read_lists, texts_for, tracked_lists
+from unskew.workflows.inputs.naming import names_for
+from unskew.workflows.proofs.measure_lists import finite
+from unskew.workflows.runs.run import Run
+
+MOST_PAGES = 20_000
+"""Pages that are asked, drawn at random of more."""
+
+
+@dataclass(frozen=True)
+class Importances:
+    """What a run looks at; [D] each, None where it does not apply."""
+
+    names: tuple[str, ...]
+    gain: Array | None = None
+    weight: Array | None = None
+    permutation: Array | None = None
+    error: Array | None = None
+    """Standard error of the permutation."""
+    measured: str = ""
+    """What the permutation was measured on, in words."""
+
+    @property
+    def columns(self) -> dict[str, Array]:
+        """The columns that apply."""
+        found = {name: getattr(self, name) for name in ("permutation", "error", "gain", "weight")}
+        return {name: values for name, values in found.items() if values is not None}
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row for each feature, the most important first."""
+        order = np.argsort(-next(iter(self.columns.values())), kind="stable")
+        told = {name: [finite(float(each)) for each in values] for name, values in self.columns.items()}
+        return [{"feature": self.names[at]} | {name: told[name][at] for name in told} for at in order]
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {"measured": self.measured or None, "features": self.rows()}
+
+    def csv_text(self) -> str:
+        """As CSV."""
+        text = io.StringIO()
+        writer = csv.DictWriter(text, ["feature", *self.columns], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(self.rows())
+        return text.getvalue()
+
+    def write_csv(self, path: Path | str) -> None:
+        """Write `csv_text` to a file."""
+        with complete_file(Path(path)) as ready:
+            ready.write_text(self.csv_text(), encoding="utf-8")
+
+
+def importance(
+    run: Run | Scorer | Path | str,
+    *,
+    log: Log | Path | str | None = None,
+    features: Path | str | Sequence[Path | str] | None = None,
+    columns: Mapping[str, str] | None = None,
+    tracked: Path | str | None = None,
+    doc_ids: bool = False,
+    repeats: int = 5,
+    pages: int = MOST_PAGES,
+    seed: int = 0,
+) -> Importances:
+    """What a run looks at: by its trees or weights, and by the clicks of a log that it did not learn from.
+
+    The log is one in memory, or a path with the files of `features` beside it; `columns` says theirs for ours,
+    those of the run unless given. Each feature is shuffled within the pages `repeats` times, on at most so many
+    `pages`.
+    """
+    scorer = run.model if isinstance(run, Run) else run if isinstance(run, Scorer) else load_scorer(run)
+    names = scorer.names or tuple(f"feature {at + 1}" for at in range(scorer.features))
+    found = Importances(names, gain=_by_feature(scorer, gains(scorer)), weight=linear_weights(scorer))
+    if log is None:
+        if features is not None:
+            raise ConfigError("features= are those of a log: give log= too")
+        if not found.columns:
+            what = "it has neither trees nor one weight for each feature"
+            raise ConfigError(f"{what}: give log= and features=, whose clicks tell what matters")
+        return found
+    shown = (
+        log if isinstance(log, Log) else _read(scorer, log, features, names_for(run, columns), tracked, doc_ids)
+    )
+    return _permuted(found, scorer, shown, repeats, pages, seed)
+
+
+def _read(
+    scorer: Scorer,
+    log: Path | str,
+    features: Path | str | Sequence[Path | str] | None,
+    columns: Mapping[str, str] | None,
+    tracked: Path | str | None,
+    doc_ids: bool,
+) -> Log:
+    """A log on disk, with the features of its documents."""
+    if features is None:
+        raise ConfigError("the log names documents: give their features= too")
+    files = [features] if isinstance(features, str | Path) else list(features)
+    texts = texts_for(files) if scorer.reads else None
+    named, shown = check_log(Path(log), columns), [impressions_in(log)]
+    lists = read_lists(files, doc_ids, texts, columns=columns, candidates=shown, taken=scorer.taken)
+    return read_log(log, tracked_lists(scorer, lists, tracked), columns=named)
+
+
+def _by_feature(scorer: Scorer, values: Array | None) -> Array | None:
+    """Shares of features as they are, [D], from values of encoded ones [E]."""
+    encoding = scorer.card.encoding
+    if values is None:
+        return None
+    if encoding is not None and encoding.fields:
+        values = np.bincount(encoding.origins, values, minlength=len(encoding.fields))
+    return values / max(float(values.sum()), 1e-300)
+
+
+# ---- shuffling ----
+
+
+def _permuted(found: Importances, scorer: Scorer, log: Log, repeats: int, pages: int, seed: int) -> Importances:
+    """With what clicks say once each feature is shuffled."""
+    rng = np.random.default_rng([seed, 13])
+    asked, fair = _useful(log, pages, rng)
+    if not len(asked):
+        raise ConfigError("no page of the log has a click and two results, so its clicks cannot tell")
+    lists, shown = _page_lists(asked), LoggedPages.from_log(asked, cluster="page")
+    whole = _by_query(scorer, lists, shown)
+    clicks = np.bincount(shown.query, shown.per_page(shown.click))
+    some = clicks > 0
+    there = found.names if lists.columns is None else lists.columns.names
+    drops, errors = np.zeros(len(found.names)), np.zeros(len(found.names))
+    for at, name in enumerate(found.names):
+        column = at if lists.columns is None else there.index(name)
+        lost = np.zeros(len(clicks))
+        for _ in range(repeats):
+            shuffled = _shuffled(lists, column, shown.page, rng)
+            lost += 0 if shuffled is None else (whole - _by_query(scorer, shuffled, shown)) / repeats
+        drops[at], errors[at] = lost.sum() / clicks.sum(), ratio_error(lost[some], clicks[some])
+    kind = "shuffled pages" if fair else "pages, whose clicks favour the order shown"
+    base = whole.sum() / clicks.sum()
+    measured = f"{int(clicks.sum()):,} clicks of {int(some.sum()):,} queries on {kind}; a click counts {base:.4f}"
+    return replace(found, permutation=drops, error=errors, measured=measured)
+
+
+def _useful(log: Log, most: int, rng: np.random.Generator) -> tuple[Log, bool]:
+    """The pages with a click and two results, at most so many; shuffled ones alone where there are any, or not."""
+    page = np.repeat(np.arange(len(log)), log.sizes)
+    clicked = np.bincount(page, log.click, minlength=len(log)) > 0
+    random = 0 if log.randomized is None else np.bincount(page, log.randomized, minlength=len(log))
+    shuffled = (random == log.sizes) & (log.sizes > 0)
+    useful = np.flatnonzero(clicked & (log.sizes > 1) & (shuffled if shuffled.any() else True))
+    if len(useful) > most:
+        useful = np.sort(rng.choice(useful, most, replace=False))
+    return log.take(useful), bool(shuffled.any())
+
+
+def _page_lists(log: Log) -> Lists:
+    """Each page as a list of its own."""
+    lists, texts = log.lists, log.lists.texts
+    return Lists(
+        features=np.array(lists.features[log.row]),
+        offsets=log.offsets,
+        labels=np.zeros(len(log.row), np.int16),
+        query_ids=np.arange(len(log)),
+        texts=None if texts is None else ListTexts(texts.query[log.query], texts.document[log.row]),
+        name=lists.name,
+        columns=lists.columns,
+    )
+
+
+def _by_query(scorer: Scorer, lists: Lists, shown: LoggedPages) -> Array:
+    """What the clicks of each query count in the order of the scores, [Q]."""
+    place = places(scorer.score(lists), shown)
+    return np.bincount(shown.query, shown.per_page(shown.click / np.log2(1.0 + place)))
+
+
+def _shuffled(lists: Lists, column: int, page: Array, rng: np.random.Generator) -> Lists | None:
+    """The lists with one feature shuffled within each page; None where that changes nothing."""
+    before = lists.features[:, column]
+    after = before[np.lexsort((rng.random(len(page)), page))]
+    if np.array_equal(before, after, equal_nan=True):
+        return None
+    features = lists.features.copy()
+    features[:, column] = after
+    return replace(lists, features=features)
+
+
+def ratio_error(total: Array, weight: Array) -> float:
+    """Standard error of sum(total) / sum(weight) over queries drawn at random; none below two queries.
+
+    >>> round(ratio_error(np.array([1.0, 2.0, 3.0]), np.ones(3)), 4)  # 1 / sqrt(3)
+    0.5774
+    """
+    n, mean = len(total), total.sum() / weight.sum()
+    if n < 2:
+        return float("inf")
+    return float(np.sqrt(n / (n - 1) * np.square(total - mean * weight).sum()) / weight.sum())

@@ -1,0 +1,155 @@
+"""`unskew predict`: scores and ranks of documents by a run, block after block, under the names of their owner.
+
+    query_id, doc_id, score, rank       a row for each document of each query, as they come; rank 1 is best
+
+Features from files are laid out on disk once and mapped into memory, so a table may be larger than memory.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+
+from unskew.files import complete_file, refuse_existing
+from unskew.learning.scorer import Scorer, list_chunks, load_scorer
+from unskew.logs.memory import several
+from unskew.settings import known
+from unskew.tables.features.features import read_features
+from unskew.tables.frames import is_frame
+from unskew.types import Array, Lists
+from unskew.workflows.inputs.lists import ScoresLists, read_lists, texts_for, tracked_lists
+from unskew.workflows.inputs.naming import names_for
+from unskew.workflows.inputs.parts import log_parts
+
+if TYPE_CHECKING:
+    from unskew.workflows.runs.run import Run
+
+KINDS = (".parquet", ".csv")
+STANDARD = "-"
+"""Standard output, as CSV."""
+
+
+def predict(
+    run: Run | Scorer | Path | str,
+    features: Any,
+    *,
+    candidates: Any = None,
+    columns: Mapping[str, str] | None = None,
+    out: Path | str | None = None,
+    doc_ids: bool = False,
+    tracked: Path | str | None = None,
+    force: bool = False,
+) -> Any:
+    """Score and rank the documents of queries: an Arrow table, or in numbers what was written to `out`.
+
+    `features` are `Lists`, files or tables in memory, one or several, as those that the run was trained with;
+    where none of them has both query_id and doc_id, `candidates` does: a table of pairs, such as a log. `columns`
+    says theirs for ours, those of the run unless given, and theirs come back. `out` ends in .parquet or .csv, or
+    is - for standard output.
+    """
+    place = None if out is None else str(out)
+    if place not in (None, STANDARD):
+        known("out=", Path(str(place)).suffix, KINDS)
+        refuse_existing(Path(str(place)), force=force)
+    opened = load_scorer(run) if isinstance(run, str | Path) else run
+    model = opened if isinstance(opened, Scorer) else opened.model
+    columns = names_for(run, columns)
+    lists = documents(model, features, candidates, columns, doc_ids=doc_ids)
+    blocks = score_blocks(model, tracked_lists(model, lists, tracked), columns)
+    if place is None:
+        return pa.concat_tables(blocks)
+    with writing(place) as write:
+        for block in blocks:
+            write(block)
+    return {"out": place, "queries": len(lists), "documents": len(lists.features)}
+
+
+def documents(
+    model: ScoresLists, features: Any, candidates: Any, columns: Mapping[str, str] | None, *, doc_ids: bool = False
+) -> Lists:
+    """What is to be scored, with the features that the model takes."""
+    if isinstance(features, Lists):
+        return features
+    sources = several(features)
+    pairs = [part for each in several(candidates) if each is not None for part in _parts(each)]
+    if any(is_frame(each) for each in [*sources, *pairs]):
+        return read_features(sources, columns=columns, candidates=pairs or None, taken=model.taken)
+    files: list[str | Path] = [str(each) for each in sources]
+    texts = texts_for(files) if model.reads else None
+    paths = [Path(each) for each in pairs]
+    return read_lists(files, doc_ids, texts, columns=columns, candidates=paths, taken=model.taken)
+
+
+def _parts(candidates: Any) -> Sequence[Any]:
+    """A log that was cut, in its parts."""
+    cut = log_parts(Path(candidates)) if isinstance(candidates, str | Path) else {}
+    return list(cut.values()) or [candidates]
+
+
+def score_blocks(model: ScoresLists, lists: Lists, columns: Mapping[str, str]) -> Iterator[Any]:
+    """Tables of whole queries with their scores, in the order of the lists; one at least."""
+    names = {ours: columns.get(ours, ours) for ours in ("query_id", "doc_id")}
+    for first, last in list(list_chunks(lists.offsets)) or [(0, 0)]:
+        part = lists.take(slice(first, last))
+        scores = model.score(part) if len(part) else np.zeros(0, np.float32)
+        yield pa.table(
+            {
+                names["query_id"]: np.repeat(part.query_ids, part.sizes),
+                names["doc_id"]: part.document_ids(),
+                "score": scores,
+                "rank": ranks(scores, part.offsets),
+            }
+        )
+
+
+def ranks(scores: Array, offsets: Array) -> Array:
+    """The rank of each document in its list, [N] int32 from 1; ties keep their order.
+
+    >>> ranks(np.array([0.1, 0.9, 0.9, 0.5]), np.array([0, 3, 4])).tolist()
+    [3, 1, 2, 1]
+    """
+    of = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    found = np.empty(len(scores), np.int32)
+    found[np.lexsort((-scores, of))] = np.arange(len(scores)) - offsets[of] + 1
+    return found
+
+
+@contextmanager
+def writing(place: str) -> Iterator[Callable[[Any], None]]:
+    """A function that writes tables one after another; a file appears whole or not at all."""
+    writers: list[Any] = []
+
+    def open_at(target: Any) -> Callable[[Any], None]:
+        def write(table: Any) -> None:
+            if not writers:
+                csv = place == STANDARD or place.endswith(".csv")
+                made = pacsv.CSVWriter if csv else pq.ParquetWriter
+                writers.append(made(target, table.schema))
+            writers[0].write_table(table)
+
+        return write
+
+    try:
+        if place == STANDARD:
+            sys.stdout.flush()
+            yield open_at(getattr(sys.stdout, "buffer", sys.stdout))
+        else:
+            Path(place).parent.mkdir(parents=True, exist_ok=True)
+            with complete_file(Path(place)) as ready:
+                yield open_at(ready)
+                _close(writers)
+    finally:
+        _close(writers)
+
+
+def _close(writers: list[Any]) -> None:
+    while writers:
+        writers.pop().close()

@@ -1,0 +1,78 @@
+"""`unskew report`: runs, comparisons and diagnoses joined into one page; files tell what a folder holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from unskew.errors import ConfigError, DataError, RunError
+from unskew.files import read_json, refuse_existing, restore, write_text
+from unskew.pages.diagnosis import diagnosis_page
+from unskew.pages.joining import SAVED, joined, read_page
+from unskew.pages.page import Page
+from unskew.pages.summaries import run_page
+from unskew.pages.web import html
+from unskew.settings import no_such
+from unskew.workflows.runs.folder import MARKER, status
+
+METRICS = "metrics.json"
+WANTED = "name a folder of learn, diagnose, compare, reproduce, demo, causes, click-models or examination"
+
+
+def report(
+    places: Sequence[Path | str],
+    *,
+    out: Path | str | None = None,
+    title: str = "Report",
+    command: str = "",
+    force: bool = False,
+) -> Page:
+    """Join what lies in several folders into one page, and write it as HTML to a file `out`."""
+    if not places:
+        raise ConfigError(f"nothing to report; {WANTED}")
+    if out is not None:
+        refuse_existing(Path(out), force=force)
+    page = joined(_told_apart({Path(place): page_at(Path(place)) for place in places}), title, command)
+    if out is not None:
+        write_text(Path(out), html(page))
+    return page
+
+
+def _told_apart(pages: Mapping[Path, Page]) -> list[Page]:
+    """The pages, those of one title with their places behind it."""
+    titles = [page.title for page in pages.values()]
+    return [
+        replace(page, title=f"{page.title} ({place})") if titles.count(page.title) > 1 else page
+        for place, page in pages.items()
+    ]
+
+
+def page_at(place: Path) -> Page:
+    """The page of a folder: the one that was kept there, or that of a run."""
+    if not restore(place).exists():
+        raise no_such(place)
+    if (place / SAVED).is_file():
+        return read_page(place / SAVED)
+    if place.is_dir() and (place / MARKER).is_file():
+        return _run(place)
+    if place.suffix == ".json" and place.is_file():
+        return _diagnosis(place)
+    raise DataError("nothing that can be reported", path=place, hint=WANTED)
+
+
+def _diagnosis(path: Path) -> Page:
+    """What `unskew diagnose --json FILE` wrote."""
+    try:
+        return diagnosis_page(read_json(path), command=f"unskew diagnose --json {path}")
+    except (KeyError, TypeError) as error:
+        raise DataError("no diagnosis of ours", path=path, hint=WANTED) from error
+
+
+def _run(folder: Path) -> Page:
+    if not (folder / METRICS).is_file():
+        raise RunError(f"{folder}: the run has not ended; `unskew learn` with the same --out goes on")
+    try:
+        return run_page(folder, status(folder) or "", read_json(folder / METRICS))
+    except (KeyError, TypeError) as error:
+        raise DataError("damaged, numbers of the run are missing", path=folder / METRICS) from error

@@ -1,0 +1,204 @@
+"""`unskew.experiment`: an A/B or interleaved log, counted on the engine and judged by `measuring.experiments`.
+
+An A/B log says for each page which policy made it (`policy_id`). An interleaved one says it for each result
+(`team`, or a `policy_id` that changes within nearly every page).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from unskew.diagnosis.tables import read_rows
+from unskew.errors import ConfigError, DataError
+from unskew.measuring.experiments import experiments as judged
+from unskew.measuring.experiments.interleaving import SignTest, sign_test
+from unskew.measuring.experiments.sequential import FEWEST, PLANNED
+from unskew.settings import known
+from unskew.tables.engine.engine import connect
+from unskew.tables.naming import Columns, told_by_their_names
+from unskew.types import Array, Log
+from unskew.workflows.proofs.policies import METRICS, Kind, PolicyPages, cluster_of, won_pages
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What an experiment found."""
+
+    kind: str
+    """A/B or interleaving."""
+    metric: str
+    cluster: str
+    """The column whose values count once."""
+    level: float
+    detect: float
+    """The relative difference that sample sizes are told for."""
+    arms: tuple[judged.ShownPolicy, ...]
+    effects: tuple[judged.Effect, ...]
+    shares_p: float | None
+    """Of the test that policies were shown as often as they should be; for interleaving, picked first as often."""
+    sign: SignTest | None
+    """Interleaving: who preferred which."""
+    verdict: str
+    """better, worse, cannot tell; of the only policy beside the control, or of the best of several."""
+    sentence: str
+    notes: tuple[str, ...]
+
+    @property
+    def trusted(self) -> bool:
+        """Whether policies were shown as often as they should be."""
+        return self.shares_p is None or self.shares_p >= judged.MISMATCH
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+def experiment(
+    log: Log | Path | str | Any,
+    *,
+    metric: str = "clicks",
+    by: str | None = None,
+    control: str | None = None,
+    shares: Mapping[str, float] | None = None,
+    cluster: str | None = None,
+    kind: Kind | None = None,
+    planned: int = PLANNED,
+    detect: float = 0.01,
+    level: float = 0.95,
+    columns: Columns | None = None,
+    engine: str = "duckdb",
+    **options: Any,
+) -> Experiment:
+    """Judge an A/B or interleaved log: files, a table in memory, or a `Log`.
+
+    `by` is the column of policies: `team` where there is one, else `policy_id`. `control` is the policy to hold
+    the others against, the one shown most unless given. `shares` say how policies should have been dealt out,
+    equally unless given. `planned` clusters are where the interval that may be looked at every day is narrowest;
+    `detect` is the relative difference that sample sizes are told for. `options` go to the engine.
+    """
+    if not 0.5 < level < 1 or detect <= 0 or planned < FEWEST:
+        raise ConfigError(f"level= is between 0.5 and 1, detect= above 0, planned= at least {FEWEST}")
+    ways = judged.Ways(level, planned, detect)
+    with told_by_their_names(columns), connect(engine, **options) as running:
+        shown, place = read_rows(running, log, columns, ["page_id", "position", "click"])
+        by = by or ("team" if "team" in shown.columns else "policy_id")
+        name = cluster_of(shown, cluster, place)
+        pages = PolicyPages(running, shown, by, name, metric, place)
+        if pages.kind(kind) == "interleaved":
+            return _interleaved(pages, control, ways)
+        return _beside(pages, control, shares, ways)
+
+
+def _beside(
+    pages: PolicyPages, control: str | None, shares: Mapping[str, float] | None, ways: judged.Ways
+) -> Experiment:
+    """An A/B log."""
+    sums, untold = pages.by_cluster()
+    base = _control(control, sums)
+    wanted = _shares(shares, sums)
+    others = [name for name in sums if name != base]
+    effects = tuple(
+        judged.effect((name, base), sums[name], sums[base], ways, several=len(others)) for name in others
+    )
+    arms = tuple(judged.shown_policy(name, sums[name], ways) for name in (base, *others))
+    p, notes = _dealt(sums, wanted, pages.cluster)
+    if untold:
+        notes.append(f"{untold:,} pages tell no {pages.by} and are left out.")
+    if pages.cluster == "page_id":
+        notes.append("No column names people or visits: pages count as independent, which they may not be.")
+    if len(others) > 1:
+        notes.append(f"{len(others)} policies share the level of {ways.level:.0%} (Bonferroni).")
+    verdict, sentence = _verdict(effects, arms, p, METRICS.get(pages.metric, f"{pages.metric} per page"))
+    how = ("A/B", pages.metric, pages.cluster, ways.level, ways.detect)
+    return Experiment(*how, arms, effects, p, None, verdict, sentence, tuple(notes))
+
+
+def _control(asked: str | None, sums: Mapping[str, judged.Sums]) -> str:
+    """The policy to hold the others against."""
+    if asked is not None:
+        return known("control=", asked, list(sums))
+    return min(sums, key=lambda name: (-float(sums[name].pages.sum()), name))
+
+
+def _shares(asked: Mapping[str, float] | None, sums: Mapping[str, judged.Sums]) -> Mapping[str, float]:
+    """How policies should have been dealt out."""
+    if asked is None:
+        return dict.fromkeys(sums, 1.0)
+    for name in asked:
+        known("shares=", name, list(sums))
+    if sorted(asked) != sorted(sums) or min(asked.values()) <= 0:
+        raise ConfigError(f"shares=: give a share above 0 for each of {', '.join(sums)}")
+    return asked
+
+
+def _dealt(sums: Mapping[str, judged.Sums], wanted: Mapping[str, float], cluster: str) -> tuple[float, list[str]]:
+    """p-value of the shares, and what is to be said of clusters under several policies."""
+    seen: Array = sum((each.seen.astype(int) for each in sums.values()), np.zeros(1, int))
+    both = int((seen > 1).sum())
+    if both <= 0.01 * len(seen):
+        counts = {name: int(each.seen.sum()) for name, each in sums.items()}
+        return judged.share_mismatch(counts, wanted), []
+    note = f"{both:,} of {len(seen):,} values of {cluster} saw several policies; intervals allow for it."
+    return judged.page_share_mismatch({name: each.pages for name, each in sums.items()}, wanted), [note]
+
+
+def _verdict(
+    effects: Sequence[judged.Effect], arms: Sequence[judged.ShownPolicy], p: float | None, metric: str
+) -> tuple[str, str]:
+    """The verdict on the policy that gained most, and a sentence."""
+    best = max(effects, key=lambda each: each.difference)
+    if p is not None and p < judged.MISMATCH:
+        counts = ", ".join(f"{each.name} {each.clusters:,}" for each in arms)
+        return "cannot tell", (
+            f"Cannot tell: policies were not shown as often as they should be ({counts}; p = {p:.2g}), so those "
+            "who saw them differ. Find out why before reading the numbers, or say the shares meant with shares=."
+        )
+    told = f"{best.policy} against {best.control}: {metric} {best.difference:+.4g}"
+    told += "" if best.lift is None else f" ({best.lift:+.1%})"
+    if best.always is None:
+        return "cannot tell", f"Cannot tell. {told}; {FEWEST} clusters with some spread are the fewest."
+    bounds = f"{best.always[0]:+.4g} to {best.always[1]:+.4g} whenever looked at"
+    return best.verdict, f"{best.verdict.capitalize()}. {told}, {bounds}."
+
+
+def _interleaved(pages: PolicyPages, control: str | None, ways: judged.Ways) -> Experiment:
+    """An interleaved log: pages won, by cluster."""
+    names = list(pages.policies)
+    if len(names) != 2:
+        what = f"interleaving is of two policies, and {pages.by} has {', '.join(names)}"
+        raise DataError(what, path=pages.place, hint="leave out the pages of the others")
+    base = known("control=", control, names) if control is not None else min(names)
+    other = next(name for name in names if name != base)
+    rows, credit, picked = won_pages(pages, other)
+    wins = judged.Sums(rows["y"], rows["pages"], rows["pages"])
+    found = judged.preference((other, base), wins, ways)
+    first = judged.Sums(picked[0], picked[1], picked[1])
+    p = judged.page_share_mismatch({other: first.y, base: first.n - first.y}, {other: 0.5, base: 0.5})
+    sign = sign_test(rows["y"] - 0.5 * rows["pages"])
+    arms = tuple(
+        judged.ShownPolicy(name, int(wins.seen.sum()), int(wins.pages.sum()), share, None)
+        for name, share in ((base, 1 - credit), (other, credit))
+    )
+    verdict, sentence = _preferred(found, wins.mean, p)
+    notes = ("A page is won by the policy whose results got more clicks; half a win each where neither did.",)
+    how = ("interleaving", "wins", pages.cluster, ways.level, ways.detect)
+    return Experiment(*how, arms, (found,), p, sign, verdict, sentence, notes)
+
+
+def _preferred(found: judged.Effect, share: float, p: float) -> tuple[str, str]:
+    """The verdict of interleaving, and a sentence."""
+    if p < judged.MISMATCH:
+        return "cannot tell", (
+            f"Cannot tell: the two did not pick first equally often (p = {p:.2g}), as team draft has it. Check "
+            "how the lists are made."
+        )
+    told = f"{found.policy} won {share:.1%} of the pages against {found.control}, half being even"
+    if found.always is None:
+        return "cannot tell", f"Cannot tell. {told}; {FEWEST} clusters with some spread are the fewest."
+    bounds = f"{0.5 + found.always[0]:.1%} to {0.5 + found.always[1]:.1%} whenever looked at"
+    return found.verdict, f"{found.verdict.capitalize()}. {told}: {bounds}."

@@ -1,0 +1,272 @@
+"""A log in files joined to the scores of rankings on an engine, and read in parts of whole queries.
+
+    pairs    (query_id, doc_id) with the scores of the rankings, numbered by query; `order` is the place of the
+             document among all of its query by the first ranking
+    joined   one row per impression: page, query, pair, position, click, shuffled, cluster, scores, order
+
+The join is kept by the engine, in memory or spilled to disk; a part of it is some million impressions, so memory
+does not grow with the log. Pages with a result that has no score are left out, and counted.
+
+Legend: P pages, N impressions of a part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from unskew.diagnosis.tables import open_tables
+from unskew.errors import DataError
+from unskew.logs.impressions import read_impressions
+from unskew.logs.log import page_starts, reading_order
+from unskew.measuring.counterfactual import LoggedPages
+from unskew.measuring.counterfactual.pages import FEW_QUERIES
+from unskew.tables.engine.engine import Engine
+from unskew.tables.frames import arrow_table, is_frame
+from unskew.tables.naming import told_by_their_names
+from unskew.tables.reading.files import kind_of
+from unskew.tables.schema import REQUIRED, check_pages, to_array
+from unskew.types import Array
+from unskew.workflows.inputs.rankings import KEYS, Ranking
+
+if TYPE_CHECKING:
+    from ibis.expr.types import Table
+
+PART = 2_000_000
+"""Impressions of a part, more where a single query has more."""
+TABLES = ("parquet", "csv", "tsv")
+"""Files of features that a group may be a column of."""
+GROUP = "_group"
+"""The column that results are told by, until they are read."""
+MISSING = "(none)"
+"""The group of results that have none."""
+NONE = -1
+"""The number of a pair that has no score."""
+
+
+@dataclass(frozen=True)
+class JudgedPart:
+    """Pages of whole queries with the scores of their results; a score is None for the order that was shown."""
+
+    pages: LoggedPages
+    new: Array | None
+    """[N]."""
+    other: Array | None
+    """[N]."""
+    order: Array | None
+    """[N] place of the result among all documents of its query by `new`, from 1."""
+    candidates: Array | None
+    """[N] how many those are."""
+    group: Array | None = None
+    """[N] the group of each result, where one was asked for."""
+
+
+@dataclass(frozen=True)
+class JoinedLog:
+    """A log joined to scores, on an engine."""
+
+    engine: Engine
+    table: Table
+    """One row per impression of a page that is judged."""
+    place: str
+    """What errors call the log."""
+    pages: int | None
+    """Pages of the log, where some are left out; else None."""
+    left_out: int
+    """Pages left out for a result without a score."""
+    unscored: int
+    """Impressions without one."""
+    impressions: int
+    """All of the log."""
+
+    @cached_property
+    def sizes(self) -> tuple[Array, Array]:
+        """Queries in their order, and how many impressions each has."""
+        counted = self.engine.to_arrow(self.table.group_by("query").agg(n=self.table.count()).order_by("query"))
+        return to_array(counted["query"]), to_array(counted["n"])
+
+    @property
+    def shuffled_clicks(self) -> int:
+        """Clicks on slots that were filled at random."""
+        random = self.table.filter(self.table.shuffled & (self.table.click > 0))
+        return self.engine.count(random)
+
+    def parts(self, rows: int = PART) -> Iterator[JudgedPart]:
+        """Whole queries, about so many impressions at once."""
+        queries, sizes = self.sizes
+        step = np.maximum(np.cumsum(sizes) - sizes, 0) // rows
+        edges = [*np.flatnonzero(np.diff(step, prepend=-1) != 0).tolist(), len(queries)]
+        for start, stop in pairwise(edges):
+            part = self.table
+            if stop - start < len(queries):
+                part = part.filter(part.query.between(int(queries[start]), int(queries[stop - 1])))
+            yield self._part(self.engine.to_arrow(part))
+
+    def _part(self, rows: Any) -> JudgedPart:
+        """Rows in the order of pages and positions, as arrays."""
+        columns = {name: to_array(rows[name]) for name in rows.column_names}
+        order = _reading_order(columns["page"], columns["position"])
+        if order is not None:
+            columns = {name: column[order] for name, column in columns.items()}
+        page, query = columns["page"], columns["query"].astype(np.int64)
+        starts = page_starts(page)
+        number = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(page)))
+        check_pages(number, columns["position"], query, page[starts], self.place)
+        queries = self.sizes[0]
+        by_query = len(queries) >= FEW_QUERIES
+        cluster = columns.get("cluster", query if by_query else page)
+        first = int(columns["pair"].min(initial=np.iinfo(np.int64).max))
+        pages = LoggedPages(
+            offsets=np.append(starts, len(page)).astype(np.int64),
+            position=columns["position"].astype(np.int64),
+            click=columns["click"].astype(np.float64),
+            shuffled=columns["shuffled"].astype(bool),
+            query=query[starts],
+            document=columns["pair"] - first,
+            cluster=cluster[starts].astype(np.int64),
+            propensity=columns.get("propensity"),
+        )
+        others = (columns.get(name) for name in ("new", "other", "order", "candidates", "group"))
+        return JudgedPart(pages, *others)
+
+
+def join_log(
+    engine: Engine,
+    log: Path | str,
+    ranking: Ranking,
+    against: Ranking,
+    *,
+    columns: Mapping[str, str] | None = None,
+    group: str | None = None,
+    features: Any = None,
+) -> JoinedLog:
+    """A log in files with the scores of two rankings, after a check of its rows.
+
+    `group` is a column of the log, or of one of the tables of `features`, to tell results by.
+    """
+    with told_by_their_names(columns):
+        open_tables(log, columns=columns, engine=engine)  # refuses rows that cannot be counted
+        shown = read_impressions(engine, log, columns, list(REQUIRED))
+    if group is not None:
+        shown = grouped(engine, shown, group, features, str(log))
+    pairs = _pairs(engine, log, shown, ranking, against, columns or {})
+    joined = engine.keep(_joined(shown, pairs))
+    unscored = engine.count(joined.filter(joined.pair == NONE))
+    impressions, before = engine.count(joined), engine.count(shown)
+    if impressions > before:
+        both = [each.name for each in (ranking, against)]
+        hint = "keep one row for each query_id and doc_id"
+        raise DataError("a document of a query has two scores", path=" or ".join(both), hint=hint)
+    pages = left_out = 0
+    if unscored:
+        pages = engine.count(joined.select("page").distinct())
+        without = engine.keep(joined.filter(joined.pair == NONE).select("page").distinct())
+        left_out = engine.count(without)
+        joined = joined.anti_join(without, "page")
+    return JoinedLog(engine, joined, str(log), pages or None, left_out, unscored, impressions)
+
+
+def _pairs(
+    engine: Engine, log: Path | str, shown: Table, ranking: Ranking, against: Ranking, columns: Mapping[str, str]
+) -> Table:
+    """Every document of a query with the scores that it has, numbered."""
+    import ibis
+
+    new, other = (each.table(engine, log, columns) for each in (ranking, against))
+    if new is None and other is None:
+        pairs = shown.select(*KEYS).distinct()
+    elif new is not None and other is not None:
+        renamed = _like(other, new).select(*KEYS, other="score")
+        pairs = new.select(*KEYS, new="score").join(renamed, [*KEYS])
+    else:
+        one = new if new is not None else other
+        assert one is not None
+        pairs = one.select(*KEYS, **{"new" if new is not None else "other": one.score})
+    pairs = _like(pairs, shown)
+    for name in ("new", "other"):
+        if name in pairs.columns:
+            pairs = pairs.filter(pairs[name].notnull() & ~pairs[name].isnan())
+    mixed = pairs.query_id.hash()  # so that the queries of a part are any
+    made: dict[str, Any] = {
+        "pair": ibis.row_number().over(order_by=[mixed, pairs.query_id, pairs.doc_id]),
+        "query": ibis.dense_rank().over(order_by=[mixed, pairs.query_id]),
+    }
+    if "new" in pairs.columns:
+        window = {"group_by": pairs.query_id, "order_by": [pairs.new.desc(), pairs.doc_id]}
+        made["order"] = ibis.row_number().over(**window) + 1
+        made["candidates"] = pairs.count().over(group_by=pairs.query_id)
+    return engine.keep(pairs.mutate(**made))
+
+
+def grouped(engine: Engine, shown: Table, group: str, features: Any, place: str) -> Table:
+    """Impressions with the group of each as text: a column of theirs, or of a table of features by document."""
+    if group in shown.columns:
+        told: Any = shown[group]
+        return shown.mutate(**{GROUP: told.cast("string").fill_null(MISSING)})
+    for each in [features] if isinstance(features, str | Path) or is_frame(features) else features or []:
+        table = arrow_table(each) if is_frame(each) or kind_of(Path(each)) in TABLES else None
+        keys = [] if table is None else [key for key in KEYS if key in table.column_names]
+        if table is not None and group in table.column_names and keys:
+            read = engine.from_arrow(table.select([*keys, group]))
+            named: Any = _like(read.select(*keys, **{GROUP: read[group].cast("string")}), shown).distinct(on=keys)
+            joined: Any = shown.join(named, keys, how="left")
+            return joined.select(*shown.columns, **{GROUP: joined[GROUP].fill_null(MISSING)})
+    raise DataError(f"there is no column {group}", path=place, hint="name one of the log, or of its features")
+
+
+def _like(table: Table, other: Table) -> Table:
+    """A table with keys of the types that another has; a key that is no such number joins nothing."""
+    kinds = {
+        name: other[name].type()
+        for name in KEYS
+        if name in table.columns and other[name].type() != table[name].type()
+    }
+    return table.mutate(**{name: table[name].try_cast(kind) for name, kind in kinds.items()}) if kinds else table
+
+
+def _joined(shown: Table, pairs: Table) -> Table:
+    """One row per impression, narrow."""
+    import ibis
+
+    both: Any = shown.join(pairs, [*KEYS], how="left")
+    random = (
+        both.randomized.cast("boolean").fill_null(False) if "randomized" in shown.columns else ibis.literal(False)
+    )
+    more: dict[str, Any] = {name: both[name] for name in ("new", "other") if name in pairs.columns}
+    if "order" in pairs.columns:
+        more |= {name: both[name].cast("int32") for name in ("order", "candidates")}
+    if GROUP in shown.columns:
+        more["group"] = both[GROUP]
+    if "visit_id" in shown.columns:
+        more["cluster"] = _number(both.visit_id)
+    if "propensity" in shown.columns:
+        more["propensity"] = both.propensity.cast("float64")
+    return both.select(
+        page=_number(both.page_id),
+        query=both.query.cast("int64").fill_null(NONE),
+        pair=both.pair.cast("int64").fill_null(NONE),
+        position=both.position.cast("int16"),
+        click=both.click.cast("int8"),
+        shuffled=random,
+        **more,
+    )
+
+
+def _number(ids: Any) -> Any:
+    """Whole numbers as they are, others by a hash."""
+    return ids.cast("int64") if ids.type().is_integer() else ids.hash()
+
+
+def _reading_order(page: Array, position: Array) -> Array | None:
+    """The order by page and position, or None where rows are in it; pages that come in runs are sorted fast."""
+    if reading_order(page, position) is None:
+        return None
+    order = np.argsort(page, kind="stable")
+    inside = reading_order(page[order], position[order])
+    return order if inside is None else order[inside]

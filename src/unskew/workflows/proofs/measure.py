@@ -1,0 +1,124 @@
+"""A ranking measured: by the clicks of a log, without labels, by labelled lists, or by both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from unskew.errors import ConfigError
+from unskew.files import Ours, complete_folder, refuse_existing, write_json, write_text
+from unskew.measuring import DEFAULT_METRICS
+from unskew.measuring.counterfactual.evidence import Metric
+from unskew.pages.origins import log_origin
+from unskew.pages.page import PAGE_FILES, write_page
+from unskew.pages.summaries import measure_page
+from unskew.pages.web import html
+from unskew.tables.naming import Columns
+from unskew.types import Lists, Log
+from unskew.workflows.inputs.examination import Examined
+from unskew.workflows.inputs.naming import names_for
+from unskew.workflows.inputs.rankings import ShownRanking, model_of, open_ranking
+from unskew.workflows.proofs.proof import prove
+
+FILE = "measured.json"
+MEASURED = Ours(FILE, PAGE_FILES)
+"""What lies in a folder of `measure`."""
+
+
+def measure(
+    run: Any,
+    lists: Lists | Path | str | Sequence[Path | str] | None = None,
+    *,
+    metrics: Sequence[str] = DEFAULT_METRICS,
+    empty: str = "skip",
+    against: Any = None,
+    log: Log | Path | str | None = None,
+    features: Any = None,
+    propensities: Examined = None,
+    by: Metric = "dcg",
+    at: int = 10,
+    level: float = 0.95,
+    outcomes: Sequence[str] = (),
+    by_frequency: Log | Path | str | None = None,
+    buckets: int | None = None,
+    doc_ids: bool = False,
+    tracked: Path | str | None = None,
+    columns: Columns | None = None,
+    seed: int = 0,
+    out: Path | str | None = None,
+    command: str = "",
+    force: bool = False,
+    **engine: Any,
+) -> dict[str, Any]:
+    """How good a ranking is: by the clicks of a log, without labels, by labelled lists, or by both.
+
+    `run` and `against` are runs (folders, or what `learn` and `load` return), tables or files of query_id, doc_id
+    and score, LightGBM files on features by name, or "shown", the order that people saw.
+
+    With a `log` there is a verdict: better, worse or cannot tell, from several estimates that assume different
+    things (`unskew.prove`). `features` are those of its documents, `propensities` a file or a run that tells
+    examination by rank, in the place of the log itself; `by` is DCG@at or expected clicks.
+
+    With `lists` there are ranking metrics; `empty` says what a query without a relevant document counts: skip,
+    zero or one. `by_frequency` is a log that says how often each query is asked: metrics then come for so many
+    `buckets` of queries too. With both, the log is of these lists, and click metrics come too; `outcomes` are its
+    columns, such as installs, that pages are measured by besides clicks.
+
+    `tracked` is a tracking store whose clicks are features; `columns` says theirs for ours. `out` is a page
+    (.html), or a folder for it; `engine` are options for logs in files: engine, memory, threads, scratch.
+    """
+    if lists is None and log is None:
+        raise ConfigError("nothing to measure by: give log=, or lists= with labels")
+    if out is not None:
+        refuse_existing(Path(out), force=force, ours=None if Path(out).suffix == ".html" else MEASURED)
+    _refuse_unused(lists, log, outcomes, by_frequency, buckets)
+    named, beside = _names(run, columns), None if lists is not None else tracked
+    options = {"features": features, "columns": columns, "doc_ids": doc_ids, "tracked": beside}
+    new, other = open_ranking(run, **options), None if against is None else open_ranking(against, **options)
+    result: dict[str, Any] = {"run": new.name} | ({} if other is None else {"against": {"run": other.name}})
+    judged = log
+    if lists is not None:
+        from unskew.workflows.proofs.measure_lists import ListsAsked, measure_lists  # loads torch
+
+        asked = ListsAsked(metrics, empty, outcomes, by_frequency, buckets, named, doc_ids, tracked)
+        found, judged = measure_lists(asked, new, other, lists, log)
+        compared = result.get("against", {}) | found.pop("against", {})
+        result |= found | ({"against": compared} if compared else {})
+    if judged is not None:
+        proof = {"examination": propensities, "metric": by, "at": at, "level": level, "seed": seed}
+        evidence = prove(new, other or ShownRanking(), log=judged, columns=named, **proof, **engine)
+        result["evidence"] = evidence.to_dict()
+    if out is not None:
+        _write(result, log, Path(out), command, force)
+    return result
+
+
+def _names(run: Any, columns: Columns | None) -> dict[str, str]:
+    """Theirs for ours: as given, or as a run remembers them."""
+    told = isinstance(run, str | Path) or model_of(run) is not None
+    return names_for(run, columns) if told else dict(columns or {})
+
+
+def _refuse_unused(
+    lists: object, log: object, outcomes: Sequence[str], by_frequency: object, buckets: int | None
+) -> None:
+    """Refuse options that nothing would come of."""
+    if buckets is not None and by_frequency is None:
+        raise ConfigError("buckets= are of queries by frequency: give by_frequency= too")
+    if outcomes and log is None:
+        raise ConfigError("outcomes= are columns of a log: give log= too")
+    for name, given in (("outcomes", outcomes), ("by_frequency", by_frequency)):
+        if given and lists is None:
+            raise ConfigError(f"{name}= goes with labelled lists: give lists= too")
+
+
+def _write(result: Mapping[str, Any], log: object, out: Path, command: str, force: bool) -> None:
+    """One page, or a folder with it, JSON and what `report` joins."""
+    page = measure_page(result, log_origin(log) if isinstance(log, str | Path) else "", command)
+    if out.suffix == ".html":
+        write_text(out, html(page))
+        return
+    with complete_folder(out, force=force, ours=MEASURED) as folder:
+        write_json(folder / FILE, dict(result))
+        write_page(page, folder)

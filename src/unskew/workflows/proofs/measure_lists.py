@@ -1,0 +1,195 @@
+"""A ranking measured on labelled lists: metrics, a paired comparison, query frequency, clicks of a log of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+
+from unskew.errors import ConfigError, DataError
+from unskew.learning.model import Model
+from unskew.logs.counts.batches import Batches
+from unskew.logs.counts.reduction import reduce_log
+from unskew.logs.log import read_log
+from unskew.logs.opening import check_log
+from unskew.measuring import (
+    Empty,
+    PageNdcg,
+    auc_metric,
+    click_loglikelihood_metric,
+    measure_ranking,
+    page_ndcg_metric,
+    paired_bootstrap,
+    paired_t_test,
+    perplexity_by_rank_metric,
+    perplexity_metric,
+    rank_weights,
+)
+from unskew.measuring.cmip import left_of_logging
+from unskew.measuring.frequency import bucket_means
+from unskew.settings import known
+from unskew.tracking.tracked import with_tracked
+from unskew.types import Array, Lists, Log
+from unskew.workflows.inputs.lists import read_lists, texts_for
+from unskew.workflows.inputs.rankings import ModelRanking, Ranking, ShownRanking
+from unskew.workflows.proofs.frequency import QueryFrequency
+from unskew.workflows.runs.choosing import click_likelihood
+
+Files = Path | str | Sequence[Path | str]
+CUTS = (5, 10)
+"""Cut-offs of the nDCG of logged pages."""
+
+
+@dataclass(frozen=True)
+class ListsAsked:
+    """What is asked of labelled lists."""
+
+    metrics: Sequence[str]
+    empty: str
+    outcomes: Sequence[str]
+    by_frequency: Log | Path | str | None
+    buckets: int | None
+    columns: Mapping[str, str]
+    doc_ids: bool
+    tracked: Path | str | None
+
+
+def measure_lists(
+    asked: ListsAsked, new: Ranking, other: Ranking | None, lists: Lists | Files, log: Log | Path | str | None
+) -> tuple[dict[str, Any], Log | None]:
+    """Ranking metrics, a paired comparison, buckets of queries and click metrics; and the log, opened."""
+    convention = cast(Empty, known("empty", asked.empty, dict.fromkeys(("skip", "zero", "one"))))
+    named = None if log is None or isinstance(log, Log) else check_log(Path(log), asked.columns)
+    lists = _lists(asked, new, lists, log)
+    report = measure_ranking(_scores(new, lists), lists, asked.metrics, empty=convention)
+    result: dict[str, Any] = {"ranking": report.to_dict()}
+    compared = None if other is None or isinstance(other, ShownRanking) else _scores(other, lists)
+    if compared is not None:
+        others = measure_ranking(compared, lists, asked.metrics, empty=convention).per_query
+        tests = {name: _paired(report.per_query[name], others[name]) for name in report.per_query}
+        result["against"] = {"metrics": tests}
+    if asked.by_frequency is not None:
+        frequency = QueryFrequency(asked.by_frequency, lists, asked.buckets, asked.columns)
+        result["frequency"] = measure_buckets(frequency, report.per_query, None if compared is None else others)
+    if log is None:
+        return result, None
+    shown = log if isinstance(log, Log) else read_log(Path(log), lists, columns=named)
+    pages = measure_pages(_scores(new, shown.lists), shown, asked.outcomes)
+    result["pages"] = {name: finite(found.mean) for name, found in pages.items()}
+    if (left := left_of_logging(_scores(new, shown.lists), shown)) is not None:
+        result["cmip"] = left.to_dict()
+    if other is not None and compared is not None:
+        beside = measure_pages(_scores(other, shown.lists), shown, asked.outcomes)
+        result["against"]["pages"] = {name: _paired(pages[name].shares, beside[name].shares) for name in pages}
+    if isinstance(new, ModelRanking) and isinstance(new.model, Model):  # a package ranks and has no click model
+        result["clicks"] = measure_clicks(new.model, shown)
+    return result, shown
+
+
+def _lists(asked: ListsAsked, new: Ranking, lists: Lists | Files, log: Log | Path | str | None) -> Lists:
+    """Labelled lists, with the features that a model takes."""
+    model = new.model if isinstance(new, ModelRanking) else None
+    if not isinstance(lists, Lists):
+        files = [lists] if isinstance(lists, str | Path) else lists
+        logs = [Path(log)] if isinstance(log, str | Path) else []
+        texts = texts_for(files) if model is not None and model.reads else None
+        taken = None if model is None else model.taken
+        lists = read_lists(files, asked.doc_ids, texts, columns=asked.columns, candidates=logs, taken=taken)
+    return lists if asked.tracked is None else with_tracked(lists, asked.tracked)
+
+
+def _scores(ranking: Ranking, lists: Lists) -> Array:
+    """A score of every document of the lists."""
+    scores = ranking.of_documents(lists)
+    if scores is None:
+        raise ConfigError("what was shown has no order of whole lists: measure it by log= alone, or as against=")
+    if missing := int(np.isnan(scores).sum()):
+        what = f"{missing:,} of {len(scores):,} documents of {lists.name} have no score"
+        raise DataError(what, path=ranking.name, hint="score all of them, or give other lists")
+    return scores
+
+
+def measure_buckets(
+    frequency: QueryFrequency, per_query: Mapping[str, Array], others: Mapping[str, Array] | None = None
+) -> dict[str, Any]:
+    """Metrics [Q] of each bucket of queries, and how they differ from another run's."""
+    means = bucket_means(per_query, frequency.bucket, len(frequency.names))
+    found = frequency.facts()
+    for number, name in enumerate(frequency.names):
+        part = frequency.bucket == number
+        found[name]["means"] = {metric: finite(values[number]) for metric, values in means.items()}
+        if others is not None:
+            paired = {metric: _paired(per_query[metric][part], others[metric][part]) for metric in per_query}
+            found[name]["against"] = paired
+    return found
+
+
+def _paired(first: Array, second: Array) -> dict[str, Any]:
+    test, interval = paired_t_test(first, second), paired_bootstrap(first, second)
+    return {
+        "difference": finite(test.difference),
+        "interval": [finite(interval.low), finite(interval.high)],
+        "p": finite(test.p),
+    }
+
+
+def finite(value: float) -> float | None:
+    """The number, None in the place of one that JSON does not have."""
+    return float(value) if np.isfinite(value) else None
+
+
+def measure_pages(known_scores: Array, log: Log, outcomes: Sequence[str] = ()) -> dict[str, PageNdcg]:
+    """How well scores of documents order the results of pages, by clicks and other columns, raw and corrected."""
+    missing = [name for name in outcomes if name not in log.columns]
+    if missing:
+        known("outcome", missing[0], log.columns)
+    scores, weights = known_scores[log.row], rank_weights(log.click, log.position)
+    found = {}
+    for name, column in {"clicks": log.click, **{name: log.columns[name] for name in outcomes}}.items():
+        for at, kind in product(CUTS, ("nDCG", "IPS-nDCG")):
+            by = weights if kind == "IPS-nDCG" else None
+            found[f"{kind}@{at} of {name}"] = page_ndcg_metric(
+                scores, outcome_values(name, column), offsets=log.offsets, weights=by, at=at
+            )
+    return found
+
+
+def outcome_values(name: str, column: Array) -> Array:
+    """A column as numbers from 0, none where it is empty."""
+    try:
+        values = np.nan_to_num(np.asarray(column, np.float64), nan=0.0)
+    except (TypeError, ValueError):
+        raise DataError(f"column {name} is no outcome: it has other values than numbers") from None
+    if not (np.isfinite(values) & (values >= 0)).all():
+        raise DataError(f"column {name} is no outcome: it has values below 0")
+    return values
+
+
+def measure_clicks(model: Model, log: Log) -> dict[str, Any]:
+    """How well the run's click model predicts a log; probabilities only where the method has them."""
+    model.ranker.cpu()
+    model.method.cpu()
+    counts = reduce_log(log, presentation=model.presentation)
+    batches = Batches(counts, model.input(log.lists), size=4096)
+    result: dict[str, Any] = {"log-likelihood of a click in its list": finite(click_likelihood(model, batches))}
+    with torch.no_grad():
+        found = [
+            model.method.click_probability(batch.pad(model.ranker(batch.documents)), batch)
+            for batch in batches.in_order()
+        ]
+    parts = [part for part in found if part is not None]
+    if len(parts) == len(found):
+        p, n, c = torch.cat(parts).numpy(), counts.impressions, counts.clicks
+        by_rank = perplexity_by_rank_metric(p, c, positions=counts.position, impressions=n)
+        result |= {
+            "log-likelihood of an impression": finite(click_loglikelihood_metric(p, c, impressions=n)),
+            "perplexity": finite(perplexity_metric(p, c, impressions=n)),
+            "perplexity by rank": [finite(value) for value in by_rank],
+            "AUC": finite(auc_metric(p, c, impressions=n)),
+        }
+    return result

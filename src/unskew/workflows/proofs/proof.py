@@ -1,0 +1,199 @@
+"""Whether a ranking is better than another, or than what was shown, by the clicks of a log and without labels.
+
+    found = prove("runs/dla", log="parts/test", features="features.parquet")
+    found.verdict, found.sentence, found.estimates
+
+The log is one in memory, or files of any size, which are read in parts of whole queries (`judged_log.py`). What is
+estimated, and when a verdict is given, is in `measuring/counterfactual`. Examination by rank comes from a file,
+from the log itself where it shuffled pages or shows documents at several ranks, or from a run, which never decides
+alone.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from unskew.errors import ConfigError, DataError, located
+from unskew.logs.opening import check_log
+from unskew.measuring.counterfactual import (
+    ClickEvidence,
+    Judge,
+    LoggedPages,
+    RankExamination,
+    examination_of,
+    places,
+    shown_places,
+)
+from unskew.measuring.counterfactual.evidence import Metric
+from unskew.measuring.counterfactual.examination import from_shuffled, from_swaps
+from unskew.tables.engine.engine import Engine, connect
+from unskew.types import Array, Lists, Log
+from unskew.workflows.inputs.examination import Examined, known_examination
+from unskew.workflows.inputs.rankings import Ranking, ShownRanking, open_ranking
+from unskew.workflows.proofs.judged_log import MISSING, JoinedLog, JudgedPart, join_log
+
+Watch = Callable[[LoggedPages, Array, Array, Array | None], None]
+"""Who looks on: pages of a part, places [N] of the ranking and of what it is held against, and groups [N]."""
+MOST_LOST = 0.2
+"""Share of the pages with a result that has no score past which nothing is judged."""
+
+
+def prove(
+    ranking: Any,
+    against: Any = "shown",
+    *,
+    log: Log | Path | str,
+    features: Any = None,
+    examination: Examined = None,
+    columns: Mapping[str, str] | None = None,
+    metric: Metric = "dcg",
+    at: int = 10,
+    level: float = 0.95,
+    seed: int = 0,
+    doc_ids: bool = False,
+    tracked: Path | str | None = None,
+    group: str | None = None,
+    watch: Watch | None = None,
+    engine: Engine | str = "duckdb",
+    **options: Any,
+) -> ClickEvidence:
+    """Whether a ranking is better than another by the clicks of a log: estimates with intervals, and a verdict.
+
+    Rankings are whatever `open_ranking` takes. `features` are those of the log's documents, where the log is in
+    files and a ranking is a model. `metric` is DCG@at by relevance, or expected clicks. `watch` is called with the
+    pages of each part, both places of their results and their `group`, a column. `engine` and `options` (memory,
+    threads, scratch) say how files are read.
+    """
+    if not 0 < level < 1:
+        raise ConfigError(f"level={level}: between 0 and 1, such as 0.95")
+    if at < 1:
+        raise ConfigError(f"at={at}: at least 1")
+    opened = {"features": features, "columns": columns, "doc_ids": doc_ids, "tracked": tracked}
+    new, other = open_ranking(ranking, **opened), open_ranking(against, **opened)
+    if isinstance(new, ShownRanking) and isinstance(other, ShownRanking):
+        raise ConfigError("what was shown against what was shown: name a ranking")
+    known, making = known_examination(examination), partial(Judge, metric=metric, at=at, seed=seed)
+    if isinstance(log, Log):
+        part = _part(log, new, other, group)
+        return _judged(making(examination=known or examination_of(part.pages)), [part], at, level, watch)
+    with _engine(engine, options) as running:
+        named = check_log(Path(log), columns) if "://" not in str(log) else dict(columns or {})
+        joined = join_log(running, log, new, other, columns=named, group=group, features=features)
+        _tell_lost(joined.left_out, joined.pages or 0, joined.unscored, joined.impressions, str(log))
+        parts = joined.parts()
+        first = next(parts)
+        known = known or _shuffled_examination(joined) or from_swaps(first.pages)
+        with located(log):
+            return _judged(making(examination=known), chain([first], parts), at, level, watch)
+
+
+def _shuffled_examination(log: JoinedLog) -> RankExamination | None:
+    """Examination from the shuffled slots of a log in files, of as many queries as one part has room for."""
+    if not log.shuffled_clicks:
+        return None
+    random = replace(log, table=log.table.filter(log.table.shuffled))
+    return from_shuffled(next(random.parts()).pages)
+
+
+def _judged(
+    judge: Judge, parts: Iterable[JudgedPart], at: int, level: float, watch: Watch | None
+) -> ClickEvidence:
+    """Every part judged, and how much of what the ranking would pick is on no page."""
+    lost = wanted = longest = 0
+    clicks = 0.0
+    for part in parts:
+        pages = part.pages
+        clicks, longest = clicks + pages.click.sum(), max(longest, int(pages.sizes.max(initial=0)))
+        new, other = (
+            shown_places(pages) if each is None else places(each, pages) for each in (part.new, part.other)
+        )
+        judge.add(pages, new, other)
+        if watch is not None:
+            watch(pages, new, other, part.group)
+        if part.order is not None and part.candidates is not None:
+            first = np.minimum(pages.sizes, at)[pages.page]
+            seen = int((part.order <= first).sum())
+            top = np.minimum(first, part.candidates)[pages.offsets[:-1]].sum()
+            lost, wanted = lost + int(top) - seen, wanted + int(top)
+    if longest < 2 or not clicks:
+        what = "nothing was clicked" if longest > 1 else "pages have one result each, and no order to judge"
+        raise DataError(what, hint="name a log with clicks on pages of several results")
+    return judge.finish(level, missing_overlap=lost / wanted if wanted else None)
+
+
+def _part(log: Log, new: Ranking, other: Ranking, group: str | None = None) -> JudgedPart:
+    """A log in memory as one part."""
+    known = [each.of_documents(log.lists) for each in (new, other)]
+    scores = [None if each is None else np.asarray(each, np.float64)[log.row] for each in known]
+    unscored = np.zeros(len(log.row), bool)
+    for each in scores:
+        unscored |= np.zeros(len(log.row), bool) if each is None else np.isnan(each)
+    pages = LoggedPages.from_log(log)
+    if unscored.any():
+        lost = pages.per_page(unscored) > 0
+        _tell_lost(int(lost.sum()), len(pages), int(unscored.sum()), len(log.row), f"the log of {log.lists.name}")
+        kept = ~lost[pages.page]
+        log, scores = log.take(~lost), [None if each is None else each[kept] for each in scores]
+        pages = pages.take(~lost)
+    order = None if known[0] is None else document_order(known[0], log.lists)[log.row]
+    candidates = None if known[0] is None else log.lists.sizes[log.query][pages.page]
+    return JudgedPart(
+        pages, scores[0], scores[1], order, candidates, None if group is None else groups_of(log, group)
+    )
+
+
+def groups_of(log: Log, column: str) -> Array:
+    """A column of a log in memory, or of the features of its documents, as text, [N]."""
+    if column in log.columns:
+        return np.asarray(log.columns[column]).astype(str)
+    known = log.lists.columns
+    if known is None or column not in known.names:
+        place = f"the log of {log.lists.name}"
+        raise DataError(f"there is no column {column}", path=place, hint="name one of the log, or of its features")
+    values = np.asarray(log.lists.features[:, known.names.index(column)])[log.row]
+    if column not in known.categories:
+        return values.astype(str)
+    names = np.array([*known.categories[column], MISSING])
+    named: Array = names[np.where(np.isnan(values), len(names) - 1, values).astype(np.int64)]
+    return named
+
+
+def document_order(scores: Array, lists: Lists) -> Array:
+    """The place of every document among those of its query by descending score, [M] from 1."""
+    query = np.repeat(np.arange(len(lists)), lists.sizes)
+    order = np.lexsort((np.arange(len(query)), np.where(np.isnan(scores), np.inf, -scores), query))
+    place = np.empty(len(query), np.int64)
+    place[order] = np.arange(len(query)) - lists.offsets[query] + 1
+    return place
+
+
+def _tell_lost(left_out: int, pages: int, unscored: int, impressions: int, place: str) -> None:
+    """Warn of pages that are not judged; refuse where they are many."""
+    if not left_out:
+        return
+    what = (
+        f"{unscored:,} of {impressions:,} impressions have no score, so {left_out:,} of {pages:,} pages "
+        f"({left_out / pages:.1%}) cannot be judged"
+    )
+    if left_out > MOST_LOST * pages:
+        raise DataError(what, path=place, hint="give features or scores of every document of the log")
+    warnings.warn(f"{place}: {what} and are left out", stacklevel=4)
+
+
+@contextmanager
+def _engine(engine: Engine | str, options: Mapping[str, Any]) -> Iterator[Engine]:
+    """An engine of our own, closed when done, or one that is open."""
+    if not isinstance(engine, str):
+        yield engine
+        return
+    with connect(engine, **options) as running:
+        yield running

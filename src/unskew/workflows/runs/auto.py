@@ -1,0 +1,240 @@
+"""`method = "auto"`: several methods learn from a part of the pages, the rest judges them, and one is taken.
+
+Pages are dealt out into parts by query. Every candidate learns without a part and is judged on it, so that no page
+judges a ranker that has seen it; where clicks are few, part after part. `contest` gives places, and the first is
+taken, or naive where logged clicks call that worse (`measuring/counterfactual`). Labels are not looked at. What is
+taken then learns from all pages, with all settings of the run.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from unskew.settings import Table, table_of
+from unskew.errors import ConfigError, UnskewError
+from unskew.learning.fitting.processes import world
+from unskew.learning.methods import LEARNERS, Learner, MethodConfig
+from unskew.measuring.counterfactual import ClickEvidence, LoggedPages
+from unskew.measuring.counterfactual.pages import usual_cluster
+from unskew.workflows.runs.contest import WEIGHTS, Contest, Contestant, Ranked, held_against
+from unskew.workflows.runs.data import LogData, TrainingData
+from unskew.workflows.runs.run import run
+from unskew.workflows.runs.settings import USUAL_METHOD, Auto, Settings, suited
+from unskew.types import Array, Log
+
+FEWEST_CLICKS = 100
+"""Held-out clicks below which nothing is chosen by them."""
+MANY_CLICKS = 500
+"""Held-out clicks that judge well enough; parts are judged until there are as many."""
+FEW_QUERIES = 10
+"""Queries below which pages are dealt out in their place."""
+NAIVE = "naive"
+
+
+@dataclass(frozen=True)
+class Pick:
+    """What was taken, and why."""
+
+    label: str
+    method: Learner
+    because: str
+    """In a sentence."""
+    outcome: Ranked | None = None
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    """Candidates that could not learn from this log, and why."""
+    against_naive: ClickEvidence | None = None
+    """What held-out clicks say of the first against naive."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """For metrics.json."""
+        found: dict[str, Any] = {
+            "choice": self.label,
+            "method": method_table(self.method),
+            "because": self.because,
+        }
+        if self.outcome is not None:
+            found |= {"candidates": list(self.outcome.order), "judges": self.outcome.values}
+            found |= {"clicks": self.outcome.clicks, "shuffled_clicks": self.outcome.shuffled}
+            found |= {"as_shown": self.outcome.as_shown, "weights": self.outcome.weights}
+        if self.against_naive is not None:
+            found["against_naive"] = self.against_naive.to_dict()
+        return found | {"left_out": dict(self.left_out)}
+
+    def in_short(self) -> Table:
+        """For run.toml."""
+        others = [] if self.outcome is None else list(self.outcome.order)
+        return {"choice": self.label, "candidates": others, "because": self.because}
+
+
+def picked(asked: Settings, data: TrainingData) -> tuple[Settings, Pick | None]:
+    """The settings with a method, chosen where that is asked for, and what chose it."""
+    if asked.auto is None:
+        return asked, None
+    if not isinstance(data, LogData) or world()[1] > 1:
+        raise ConfigError(
+            "method auto compares methods on a log in memory, in one process: name a method for shards, counts or "
+            "torchrun"
+        )
+    pick = choose(asked, data)
+    return with_method(asked, pick.method), pick
+
+
+def choose(asked: Settings, data: LogData) -> Pick:
+    """The candidate to take."""
+    auto = asked.auto or Auto()
+    methods = candidates(auto)
+    parts = parts_of(data.train, auto.parts, asked.training.seed)
+    clicks = sum(clicks_of(data.train, part) for part in parts)
+    if clicks < FEWEST_CLICKS:
+        return usual(f"{clicks:,} held-out clicks are too few to choose by")
+    methods, trained, left_out = train_all(methods, asked, data, parts)
+    if len(methods) < 2:
+        return usual(f"{len(methods)} of the candidates can learn from this log", methods, left_out)
+    contest = Contest(list(methods))
+    for part, rankers in zip(parts, trained, strict=True):
+        contest.add(data.train.take(part), rankers)
+    outcome = contest.finish()
+    label, evidence = taken(outcome, data.train, parts, trained)
+    return Pick(label, methods[label], because(label, outcome, evidence), outcome, left_out, evidence)
+
+
+def usual(
+    why: str, methods: Mapping[str, Learner] | None = None, left_out: Mapping[str, str] | None = None
+) -> Pick:
+    """The default where nothing can be chosen by; the one candidate that can learn, where there is one."""
+    label, method = next(iter((methods or {}).items()), (USUAL_METHOD, None))
+    taken = method or table_of("method", {"name": USUAL_METHOD}, LEARNERS)
+    return Pick(label, taken, f"auto cannot tell: {why}; it takes {label}.", None, left_out or {})
+
+
+def taken(
+    outcome: Ranked, log: Log, parts: Sequence[Array], trained: Sequence[Mapping[str, Contestant]]
+) -> tuple[str, ClickEvidence | None]:
+    """The first of the order, or naive where clicks call that worse; and what they say of it."""
+    first = outcome.order[0]
+    if NAIVE not in outcome.order or first == NAIVE:
+        return first, None
+    kind, held = usual_cluster(log), []
+    for part, rankers in zip(parts, trained, strict=True):
+        pages = log.take(part)
+        scores = [rankers[label].scores[pages.row] for label in (first, NAIVE)]
+        held.append((LoggedPages.from_log(pages, cluster=kind), scores[0], scores[1]))
+    whole = LoggedPages.from_log(log.take(np.any(parts, axis=0)), cluster=kind)
+    evidence = held_against(held, whole)
+    return NAIVE if evidence.verdict == "worse" else first, evidence
+
+
+def because(label: str, outcome: Ranked, evidence: ClickEvidence | None) -> str:
+    """Why it was taken, in a sentence."""
+    count = len(outcome.order)
+    ranks = {
+        judge: 1 + sum(each > values[label] for each in values.values())
+        for judge, values in outcome.values.items()
+    }
+    said = ", ".join(f"{place} of {count} by {JUDGES[judge]}" for judge, place in ranks.items())
+    shuffled = "" if outcome.shuffled else "; no click is on a result placed at random"
+    text = f"auto took {label}: {said} ({outcome.clicks:,} held-out clicks{shuffled})"
+    if outcome.weights["raw"] > WEIGHTS["raw"]:
+        text += "; the order shown is much what corrected clicks say, so raw clicks count most"
+    if evidence is not None:
+        what = label if label == outcome.order[0] else f"{outcome.order[0]}, which stands first,"
+        text += f"; held against naive, clicks say of {what}: {evidence.verdict}"
+    return text + "."
+
+
+JUDGES = {
+    "agreement": "agreement with the others",
+    "corrected": "clicks corrected by what the others know of examination",
+    "raw": "raw clicks",
+    "shuffled": "clicks on shuffled results",
+}
+"""How judges are called in sentences."""
+
+
+def candidates(auto: Auto) -> dict[str, Learner]:
+    """The methods to choose from, by label."""
+    found: dict[str, Learner] = {}
+    for index, given in enumerate(auto.candidates):
+        content: Table = {"name": given} if isinstance(given, str) else dict(given)
+        kind = LEARNERS.get(str(content.get("name")))
+        if auto.factors and kind is not None:
+            if "factors" not in kind.model_fields:
+                continue
+            content = {"factors": list(auto.factors)} | content
+        method = table_of(f"method.candidates.{index}", content, LEARNERS)
+        if not isinstance(method, MethodConfig) or method.target == "labels":
+            raise ConfigError(
+                f"method.candidates.{index}: {method.name} cannot be one; name methods that learn from clicks"
+            )
+        more = {name: value for name, value in content.items() if name not in ("name", "factors")}
+        found[", ".join([method.name, *(f"{name} = {value}" for name, value in more.items())])] = method
+    if not found:
+        raise ConfigError("method.factors: no candidate takes factors; name one that does in method.candidates")
+    return found
+
+
+def train_all(
+    methods: Mapping[str, Learner], asked: Settings, data: LogData, parts: Sequence[Array]
+) -> tuple[dict[str, Learner], list[dict[str, Contestant]], dict[str, str]]:
+    """Every candidate without each of the parts: those that can learn, their rankers by part; why not others."""
+    trained: list[dict[str, Contestant]] = [{} for _ in parts]
+    left_out: dict[str, str] = {}
+    for label, method in methods.items():
+        try:
+            found = [contestant(with_method(asked, method, budget=True), data, part) for part in parts]
+        except UnskewError as error:
+            left_out[label] = str(error)
+            continue
+        for rankers, each in zip(trained, found, strict=True):
+            rankers[label] = each
+    return {label: method for label, method in methods.items() if label not in left_out}, trained, left_out
+
+
+def contestant(asked: Settings, data: LogData, part: Array) -> Contestant:
+    """A candidate, learned without a part of the pages."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the one that is taken will say it again
+        done = run(asked, LogData(data.train.take(~part), data.held_out, data.validation), judged=False)
+    if done.fit.status == "interrupted":
+        raise KeyboardInterrupt
+    seen = done.propensity()
+    curve = None if seen is None else np.asarray(seen, float)
+    return Contestant(done.score(data.train.lists), curve, asked.method.name != NAIVE)
+
+
+def with_method(asked: Settings, method: Learner, *, budget: bool = False) -> Settings:
+    """The settings with this method; `budget` with no more steps than a candidate gets."""
+    training, auto = asked.training, asked.auto or Auto()
+    if budget and asked.fitted_by == "steps":
+        fewer = auto.steps if training.steps is None else min(training.steps, auto.steps)
+        training = training.model_copy(update={"steps": fewer})
+    made = suited(method, asked.ranker, asked.scaling, training, "scaling")
+    return made.model_copy(update={"encoding": asked.encoding})
+
+
+def parts_of(log: Log, count: int, seed: int) -> list[Array]:
+    """Flags [S] of the pages of each part that judges: those of its queries, or pages where queries are few."""
+    queries = np.unique(log.query)
+    rng = np.random.default_rng([seed, 13])
+    if len(queries) < FEW_QUERIES:
+        dealt = rng.permutation(len(log)) % count
+    else:
+        dealt = (rng.permutation(len(queries)) % count)[np.searchsorted(queries, log.query)]
+    parts = [dealt == number for number in range(count)]
+    clicks = np.cumsum([clicks_of(log, part) for part in parts])
+    return parts[: 1 + int((clicks[:-1] < MANY_CLICKS).sum())]
+
+
+def clicks_of(log: Log, part: Array) -> int:
+    """Clicks on the pages of a part."""
+    return int((log.click[np.repeat(part, log.sizes)] > 0).sum())
+
+
+def method_table(method: Learner) -> Table:
+    """A method as a run file has it."""
+    return {"name": method.name, **method.model_dump(mode="json", exclude_defaults=True, exclude={"name"})}

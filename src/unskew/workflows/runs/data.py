@@ -1,0 +1,269 @@
+"""What a run learns from and is chosen by, behind one interface: a log in memory here, shards in `shards`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Protocol, Self, TypeVar, cast
+
+import numpy as np
+import torch
+
+from unskew.logs.counts.batches import Batches
+from unskew.logs.counts.reduction import Facts, reduce_log
+from unskew.logs.counts.shards import Shards
+from unskew.tables.features.encoding import Encoding, EncodingRules, fit_encoding
+from unskew.tables.lists.inputs import Tokens, Vectors
+from unskew.tables.lists.scaling import Scaler, fit_scaler
+from unskew.logs.presentation import fit_presentation
+from unskew.errors import DataError
+from unskew.learning.bias import MEASURES
+from unskew.learning.fitting.distributed import row_parts
+from unskew.learning.fitting.loop import Draws
+from unskew.learning.fitting.training import Training
+from unskew.learning.methods.contract import Choice, Context, Learner, LearnFrom, MethodConfig
+from unskew.learning.model import Model
+from unskew.workflows.runs.folder import fingerprint
+from unskew.workflows.runs.settings import Settings
+from unskew.workflows.runs.worth import warn_of_one_query
+from unskew.types import Array, Lists, Log
+
+CHECKED = 4096
+"""Rows of a batch of held-out clicks."""
+ELSE = 'learn_from="everything" takes all impressions'
+
+
+class TrainingData(Protocol):
+    """What every source of training data gives."""
+
+    validation: Lists | None
+    """Labelled lists, to choose weights by nDCG@10."""
+    held_out: Log | int | None
+    """Whose clicks choose weights: pages of other queries, or the number of their shard."""
+
+    @property
+    def documents(self) -> Lists | Shards:
+        """What the training pages show, with a name and a number of features."""
+
+    @property
+    def chosen_by(self) -> Choice:
+        """What weights are chosen by: labels where there are any, else held-out clicks where there are any."""
+        return "labels" if self.validation is not None else "clicks" if self.held_out is not None else "nothing"
+
+    def facts(self) -> Facts:
+        """The training part in numbers."""
+
+    def fit_encoding(self, rules: EncodingRules) -> Encoding:
+        """What the features of the training documents become."""
+
+    def encoded(self, encoding: Encoding) -> Self:
+        """The same with encoded features."""
+
+    def fit_scaler(self, kind: str, *others: Lists) -> Scaler:
+        """A scaling fitted on the training documents."""
+
+    def context(self, method: MethodConfig) -> Context:
+        """What a method may know before training."""
+
+    def batches(self, model: Model, training: Training, device: torch.device, workers: int) -> Draws:
+        """Batches to train on, or the parts of a step where there are several workers."""
+
+    def held_out_batches(self, model: Model, device: torch.device) -> Batches | None:
+        """Held-out clicks in order; None where nothing was clicked."""
+
+    def held_out_pages(self) -> Log | None:
+        """Held-out pages as a log; None where there are none."""
+
+    def fingerprint(self, *, labels: bool) -> str:
+        """A hash of all that a run learns from and is chosen by."""
+
+    def in_numbers(self) -> dict[str, int]:
+        """What was learned from, for the run folder."""
+        facts = self.facts()
+        return {name: getattr(facts, name) for name in ("pages", "impressions", "clicks", "queries")}
+
+    def in_memory(self, learner: Learner) -> LogData:
+        """The log, for those who need all of it at once."""
+
+
+@dataclass(frozen=True)
+class LogData(TrainingData):
+    """A log in memory."""
+
+    train: Log
+    held_out: Log | None = None
+    """Pages of other queries, to choose weights by the likelihood of their clicks."""
+    validation: Lists | None = None
+    """Labelled lists, to choose weights by nDCG@10."""
+    _prepared: dict[tuple[int, int], Vectors | Tokens] = field(default_factory=dict, repr=False, compare=False)
+    _facts: list[Facts] = field(default_factory=list, repr=False, compare=False)
+
+    @property
+    def documents(self) -> Lists:
+        """The lists of the training pages."""
+        return self.train.lists
+
+    def facts(self) -> Facts:
+        """The training pages in numbers; counted once."""
+        if not self._facts:
+            self._facts.append(Facts.of(self.train))
+        return self._facts[0]
+
+    def fit_encoding(self, rules: EncodingRules) -> Encoding:
+        """What the features of the training lists become."""
+        return fit_encoding(self.train.lists, rules)
+
+    def encoded(self, encoding: Encoding) -> Self:
+        """The same with encoded features; lists that the pages share are encoded once."""
+        train, held = encoded(self.train, encoding), self.held_out
+        if held is not None and held.lists is self.train.lists:
+            held = replace(held, lists=train.lists)
+        validation = encoded(self.validation, encoding)
+        return replace(self, train=train, held_out=encoded(held, encoding), validation=validation)
+
+    def fit_scaler(self, kind: str, *others: Lists) -> Scaler:
+        """A scaling fitted on the training lists."""
+        return fit_scaler(kind, self.train.lists, *others)
+
+    def context(self, method: MethodConfig) -> Context:
+        """Ranks, numbers, factors and propensities of the training pages."""
+        how = method.measured
+        for name in set(method.compared) & set(self.train.columns):
+            differs = differs_on_pages(self.train.columns[name], self.train.offsets)
+            check_compared(method, name, differs=differs)
+        return Context(
+            positions=int(self.train.position.max()),
+            facts=self.facts(),
+            presentation=fit_presentation(self.train.columns, method.serp, bins=method.bins),
+            propensities=None if how is None else MEASURES[how](self.train),
+        )
+
+    def batches(self, model: Model, training: Training, device: torch.device, workers: int) -> Draws:
+        """Batches of the reduced log."""
+        whole = self.table(model, training, device)
+        return whole if workers == 1 else row_parts(whole, workers)
+
+    def table(self, model: Model, training: Training, device: torch.device) -> Batches:
+        """The reduced log on a device."""
+        documents = self._input(self.train.lists, model, device)
+        counts = model.method_config.table(self.train, model.presentation)
+        return Batches(counts, documents, size=training.batch, seed=training.seed, device=device)
+
+    def held_out_batches(self, model: Model, device: torch.device) -> Batches | None:
+        """The held-out pages, reduced; their lists are mostly those of the training pages, and scaled once."""
+        if self.held_out is None or not self.held_out.click.any():
+            return None
+        documents = self._input(self.held_out.lists, model, device)
+        counts = reduce_log(self.held_out, presentation=model.presentation)
+        return Batches(counts, documents, size=CHECKED, device=device)
+
+    def held_out_pages(self) -> Log | None:
+        """The held-out pages as they are."""
+        return self.held_out
+
+    def fingerprint(self, *, labels: bool) -> str:
+        """A hash of clicks and features, and of the log's grades where they are read."""
+        return fingerprint(self.train, self.held_out, self.validation, labels=labels)
+
+    def in_memory(self, learner: Learner) -> LogData:
+        """Itself."""
+        return self
+
+    def _input(self, lists: Lists, model: Model, device: torch.device) -> Vectors | Tokens:
+        """The prepared documents of lists on the device; made once."""
+        key = id(lists), id(model)
+        if key not in self._prepared or self._prepared[key].features.device != device:
+            self._prepared[key] = model.input(lists, device)
+        return self._prepared[key]
+
+
+def own_lists(log: Log) -> Log:
+    """The log with the lists of its own queries alone, where those of all would not fit into memory."""
+    queries, place = np.unique(log.query, return_inverse=True)
+    lists, page = log.lists.take(queries), np.repeat(np.arange(len(log)), log.sizes)
+    row = log.row - log.lists.offsets[log.query[page]] + lists.offsets[place[page]]
+    return replace(log, lists=lists, query=place, row=row)
+
+
+Held = TypeVar("Held", bound=Lists | Log | None)
+
+
+def encoded(part: Held, encoding: Encoding) -> Held:
+    """Lists, or the lists of a log, with encoded features."""
+    if isinstance(part, Log):
+        lists = encoding.apply(part.lists)
+        return part if lists is part.lists else replace(part, lists=lists)
+    return cast(Held, encoding.apply(part)) if isinstance(part, Lists) else part
+
+
+def differs_on_pages(column: Array, offsets: Array) -> bool:
+    """Whether a column [N] has two values on some page."""
+    filled = offsets[:-1][np.diff(offsets) > 0]
+    first = np.repeat(column[filled], np.diff(offsets)[np.diff(offsets) > 0])
+    return bool((column != first).any())
+
+
+def check_compared(method: Learner, name: str, *, differs: bool) -> None:
+    """Refuse a factor that the method cannot see."""
+    if not differs:
+        raise DataError(
+            f"{name} is the same for all results of a page, and {method.name} compares only these",
+            hint='set bias = "tower", which lets it change what ranks do, or take a method such as "pal"',
+        )
+
+
+def split(log: Log, validation: Lists | Log | None, asked: Settings) -> LogData:
+    """Training pages, and what the weights are chosen by: given, or a tenth of the log's queries."""
+    log = selected(log, asked.training.learn_from)
+    if isinstance(validation, Log):
+        validation = selected(validation, asked.training.learn_from)
+    if asked.training.validate_on == "nothing":
+        return LogData(log)
+    if isinstance(validation, Lists):
+        return LogData(log, validation=validation)
+    if validation is not None:
+        return LogData(log, validation)
+    if len(log) > 1 and (log.query == log.query[0]).all() and asked.method.target == "clicks":
+        warn_of_one_query()
+        apart = held_pages(log, asked.training.seed)
+        return LogData(log.take(~apart), log.take(apart))
+    held = held_queries(log, asked.training.seed)
+    apart = np.isin(log.query, held)
+    if asked.method.target == "labels":  # it may read labels, and clicks would choose the wrong weights
+        return LogData(log.take(~apart), validation=log.lists.take(held))
+    return LogData(log.take(~apart), log.take(apart))
+
+
+def selected(log: Log, what: LearnFrom) -> Log:
+    """The impressions of a log that are learned from."""
+    if what == "everything":
+        return log
+    if what == "randomized":
+        if log.randomized is None:
+            raise DataError("there is no column `randomized`", path=log.lists.name, hint=ELSE)
+        mask = log.randomized.astype(bool) & (log.position == 1)
+    else:
+        if "display_time" not in log.columns:
+            raise DataError("there is no column `display_time`", path=log.lists.name, hint=ELSE)
+        mask = log.columns["display_time"] > 0  # where it is missing, nobody knows
+    if not mask.any():
+        raise DataError(f"no impression is {what}", path=log.lists.name, hint=ELSE)
+    return log.keep(mask)
+
+
+def held_pages(log: Log, seed: int) -> Array:
+    """A tenth of the pages, drawn by the seed, as flags [S]."""
+    held = np.zeros(len(log), bool)
+    held[np.random.default_rng([seed, 7]).choice(len(log), size=max(1, len(log) // 10), replace=False)] = True
+    return held
+
+
+def held_queries(log: Log, seed: int) -> Array:
+    """A tenth of the queries shown, drawn by the seed, ascending."""
+    shown = np.unique(log.query)
+    if len(shown) < 2:
+        count = "one query" if len(shown) else "no pages"
+        raise DataError(
+            f"the log has {count}, so none can be held out", hint='give validation=, or validate_on="nothing"'
+        )
+    held = np.random.default_rng([seed, 7]).choice(shown, size=max(1, len(shown) // 10), replace=False)
+    return np.sort(held)

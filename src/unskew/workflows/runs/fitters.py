@@ -1,0 +1,205 @@
+"""Who trains: a network in steps, trees in rounds, or a package by itself; one interface, and a table of them."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from unskew.tables.lists.scaling import Scaler
+from unskew.errors import ConfigError
+from unskew.learning.boosters import package
+from unskew.learning.fitting.boosting import Boosting
+from unskew.learning.fitting.distributed import Parallel
+from unskew.learning.fitting.loop import Draws, Fit, Progress, Report, Trainer, fit_side
+from unskew.learning.fitting.packages import grow
+from unskew.learning.fitting.processes import workers_of, world
+from unskew.learning.fitting.runtime import threads, threads_for
+from unskew.learning.fitting.training import Training
+from unskew.learning.methods import MethodConfig, PackageConfig
+from unskew.learning.model import build
+from unskew.learning.rankers import Trees
+from unskew.learning.rankers.beside import WithSide
+from unskew.learning.rankers.text.encoder import encoders
+from unskew.learning.rankers.text.pretraining import pretrain
+from unskew.learning.scorer import Scorer
+from unskew.workflows.runs.choosing import click_choice, click_ndcg, label_choice
+from unskew.workflows.runs.data import LogData, TrainingData
+from unskew.workflows.runs.run_files import IN_MEMORY
+from unskew.workflows.runs.settings import Settings
+from unskew.types import Lists
+
+PRETRAINING_REPORTS = 10
+"""Steps between reports of a pre-training."""
+
+
+class Fitter(ABC):
+    """An untrained model and what trains it."""
+
+    def __init__(self, asked: Settings, data: TrainingData, scaler: Scaler) -> None:
+        """Weights are drawn from torch's current random state."""
+        self.asked, self.data, self.scaler = asked, data, scaler
+        self.identity = asked.model_dump(mode="json", exclude={"training"})  # what a checkpoint belongs to
+
+    def resume(self, folder: Path | None) -> bool:
+        """Go on from a checkpoint, where there is one."""
+        return False
+
+    @abstractmethod
+    def fit(self, report: Report | None, checkpoints: Path | None) -> tuple[Scorer, Fit]:
+        """Train; the model with its best weights, and how it went."""
+
+    def whole_log(self) -> LogData:
+        """The data of those who grow trees: in memory, and in one process."""
+        data = self.data.in_memory(self.asked.method)
+        if workers_of(self.asked.training) > 1:
+            raise ConfigError(IN_MEMORY)
+        return data
+
+
+class NetworkFitter(Fitter):
+    """A network, trained in steps by one process or several."""
+
+    trainer: Trainer
+    batches: Draws
+
+    def __init__(self, asked: Settings, data: TrainingData, scaler: Scaler) -> None:
+        super().__init__(asked, data, scaler)
+        method, ranker = asked.method, asked.ranker
+        if not isinstance(method, MethodConfig) or ranker is None:
+            raise ConfigError(f"{method.name} {'needs a ranker' if ranker is None else 'grows its own trees'}")
+        if method.settles and data.validation is None:
+            raise ConfigError(f"{method.name} as it is set needs labelled lists: give validation")
+        self.device = device_of(asked.training)
+        self.model = build(method, ranker, scaler, scaler.width, data.context(method))
+        self.model.ranker.to(self.device)
+        self.model.method.to(self.device)
+        self.prepare()
+
+    def prepare(self) -> None:
+        """Batches, and the training loop over them."""
+        training, workers = self.asked.training, workers_of(self.asked.training)
+        self.batches = self.data.batches(self.model, training, self.device, workers)
+        kind = Trainer if workers == 1 else Parallel
+        self.trainer = kind(self.model.ranker, self.model.method, training, self.identity)
+        self.trainer.threads = training.threads or self.worthwhile_threads()
+
+    def worthwhile_threads(self) -> int:
+        """As many threads as the matrix products of a step are worth."""
+        facts, (_, processes) = self.data.facts(), world()
+        documents = self.asked.training.batch / processes * facts.impressions / max(facts.pages, 1)
+        weights = sum(weight.numel() for weight in self.model.ranker.parameters())
+        return threads_for(documents * weights, torch.get_num_threads())
+
+    def resume(self, folder: Path | None) -> bool:
+        """Go on from a checkpoint, where there is one."""
+        return self.trainer.resume(folder)
+
+    def fit(self, report: Report | None, checkpoints: Path | None) -> tuple[Scorer, Fit]:
+        """Train to the last step or until validation says stop, and what comes after the ranker."""
+        model = self.model
+        self.pretrain(report)
+        fit = self.trainer.run(self.batches, validate=self.validate(), report=report, checkpoints=checkpoints)
+        if isinstance(model.ranker, WithSide) and model.ranker.later:
+            with torch.random.fork_rng(), threads(self.trainer.threads):
+                torch.manual_seed(self.asked.training.seed)
+                chosen = self.validate() if self.data.validation is not None else None  # clicks need no score
+                fit_side(model.ranker, model.method, self.batches, self.asked.training, fit, chosen)
+        return model, fit
+
+    def pretrain(self, report: Report | None) -> None:
+        """Let a ranker that reads learn the language of the texts first, where that is asked for."""
+        training, documents = self.asked.training, self.data.documents
+        for encoder in encoders(self.model.ranker):
+            if not encoder.config.pretraining or self.trainer.fit.step or not isinstance(documents, Lists):
+                continue
+
+            def told(step: int, loss: float, rate: float) -> None:
+                if report is not None and step % PRETRAINING_REPORTS == 0:
+                    report(Progress(0, loss, None, None, step * training.batch / rate, rate))
+
+            texts = encoder.read(documents, np.zeros((len(documents.features), 0)), self.device)
+            with torch.random.fork_rng(), threads(self.trainer.threads):
+                torch.manual_seed(training.seed)
+                pretrain(encoder, texts, batch=training.batch, seed=training.seed, told=told)
+
+    def validate(self) -> Callable[..., float] | None:
+        """What chooses weights. Process 0 does; the others are told, and need only know that somebody does."""
+        if self.asked.training.validate_on == "nothing":
+            return None
+        if world()[0] > 0:
+            return lambda *_: float("nan")
+        lists = self.data.validation
+        if lists is not None:
+            choice = label_choice(self.model, lists)
+            if self.asked.method.settles:
+                return lambda *_: self.settled(lists, choice)
+        else:
+            choice = click_choice(self.model, self.data, self.device)
+        return lambda *_: choice()
+
+    def settled(self, lists: Lists, choice: Callable[[], float]) -> float:
+        """The choice, after the method took from labelled lists what it was asked to."""
+        self.model.settle(lists)
+        return choice()
+
+
+class TreeFitter(NetworkFitter):
+    """Trees, grown in rounds from a log in memory."""
+
+    def prepare(self) -> None:
+        """The whole table, and boosting over it."""
+        training, ranker = self.asked.training, self.asked.ranker
+        assert isinstance(ranker, Trees)
+        self.batches = self.whole_log().table(self.model, training, self.device)
+        self.trainer = Boosting(self.model.ranker, self.model.method, ranker, training, self.identity)
+
+
+class PackageFitter(Fitter):
+    """A package that grows its own trees; its steps are the trees in use, and there are no checkpoints."""
+
+    def __init__(self, asked: Settings, data: TrainingData, scaler: Scaler) -> None:
+        super().__init__(asked, data, scaler)
+        if not isinstance(asked.method, PackageConfig):
+            raise ConfigError(f"{asked.method.name} needs a ranker")
+        self.method, self.log_data = asked.method, self.whole_log()
+        package(asked.method.package)  # or an error that says how to get it
+
+    def fit(self, report: Report | None, checkpoints: Path | None) -> tuple[Scorer, Fit]:
+        """Let the package grow its trees."""
+        began, data = time.perf_counter(), self.log_data
+        log, lists, held_out = data.train, data.validation, data.held_out
+        scorer = grow(self.method, self.scaler, log, held_out if lists is None else lists, self.asked.training)
+        best = None
+        if lists is not None:
+            best = label_choice(scorer, lists)()
+        elif held_out is not None:
+            best = click_ndcg(scorer, held_out)
+        seconds, rounds = time.perf_counter() - began, self.method.rounds
+        if report is not None:
+            rate = rounds * len(log.row) / seconds
+            report(Progress(rounds, float("nan"), best, best, seconds, rate))
+        kept = scorer.kept[0]
+        return scorer, Fit([{"step": kept, "metric": best, "seconds": seconds}], kept, best, kept, "finished")
+
+
+FITTERS: dict[str, Callable[[Settings, TrainingData, Scaler], Fitter]] = {
+    "steps": NetworkFitter,
+    "rounds": TreeFitter,
+    "package": PackageFitter,
+}
+"""Who trains, by `Settings.fitted_by`."""
+
+
+def device_of(training: Training) -> torch.device:
+    """The device asked for, if it can be used."""
+    try:
+        device = training.torch_device()
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:  # torch asserts that it was built for the device
+        raise ConfigError(f"training.device: {str(error).splitlines()[0]}") from error
+    return device

@@ -1,0 +1,123 @@
+"""`unskew.learn`: from a log, tables or files, or as a run file says, to a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from unskew.tables.features.encoding import EncodingRules
+from unskew.logs.memory import MissingFeatures
+from unskew.errors import located
+from unskew.learning.fitting.loop import Report
+from unskew.learning.fitting.processes import process_group
+from unskew.learning.fitting.training import Training
+from unskew.learning.methods import Learner
+from unskew.learning.rankers import Ranker
+from unskew.workflows.inputs.asking import ask, run_toml
+from unskew.workflows.runs.auto import method_table, picked
+from unskew.workflows.runs.data import split
+from unskew.workflows.inputs.files import open_data
+from unskew.workflows.runs.folder import refuse_to_overwrite
+from unskew.workflows.runs.run import Run, run
+from unskew.workflows.runs.settings import USUAL_METHOD, Auto, RunFile, Settings, settings
+from unskew.workflows.inputs.tables import TableReader, kept_columns, on_disk
+
+
+def learn(
+    source: Any,
+    method: str | Learner | Auto | None = None,
+    *,
+    features: Any = None,
+    ranker: str | Ranker | None = None,
+    scaling: str | None = None,
+    validation: Any = None,
+    test: Any = None,
+    columns: Mapping[str, str] | None = None,
+    feedback: str | None = None,
+    factors: Sequence[str] = (),
+    missing_features: MissingFeatures | None = None,
+    encoding: EncodingRules | None = None,
+    training: Training | None = None,
+    out: Path | str | None = None,
+    force: bool = False,
+    report: Report | None = None,
+    **options: Any,
+) -> Run:
+    """Learn a ranker from clicks: of a log in memory or on disk, of a data frame, or as a run file says.
+
+    `options` are fields of `Training` such as steps= and seed=. The method is `dla` unless given, the ranker an
+    `mlp` on features of scaling `standard`. A package such as `lightgbm_position` takes no ranker: it grows its
+    own trees, on features as they are unless a scaling is given. The method `auto` is the best of several by pages
+    that they did not learn from; `metrics["auto"]` says which and why.
+
+    Weights are chosen on `validation`: labelled lists by nDCG@10, a log by the likelihood of its clicks (packages:
+    by nDCG@10 on them). Without it a tenth of the log's queries is held out for that; packages keep every tree.
+    `test` is measured in the end: labelled lists by ranking metrics, a log by where the run stands on its pages.
+    With `out` a run folder is written, and an interrupted run found there goes on where it stopped.
+
+    A table (a data frame of pandas or polars, an Arrow table, a dict of columns) is read by the checks and rules
+    of `ingest`, counted in the run's `ingested`; `validation` and `test` may be tables too. It needs `features`,
+    as a log on disk does: tables in memory or files, which are joined (`read_features`). In a folder that `split`
+    wrote, the parts are used as such. For a run file, which ends in .toml, what is given here stands in for what
+    the file says. `columns` says theirs for ours, `feedback` is the column to learn from in the place of click,
+    `factors` are columns that bias depends on besides the rank, `encoding` how categories and missing values of
+    features become numbers; `missing_features="drop"` leaves out impressions without features.
+    """
+    if isinstance(source, str | Path) and on_disk(features, validation, test):
+        asking = ask(
+            source,
+            features=features,
+            method=method,
+            ranker=ranker,
+            scaling=scaling,
+            validation=validation,
+            test=test,
+            columns=columns,
+            feedback=feedback,
+            factors=factors,
+            training=training,
+            options=options,
+            settings=told(missing_features, encoding),
+        )
+        return learn_file(asking.base, asking.file, asking.settings, asking.place(out), force=force, report=report)
+    reader = TableReader(columns, feedback, kept_columns(factors, method), missing_features or "error")
+    data = reader.given(source, features, validation, test)
+    asked = settings(method or USUAL_METHOD, ranker, scaling, training, options, data.validation, factors)
+    asked = asked if encoding is None else asked.model_copy(update={"encoding": encoding})
+    learned_from = split(data.log, data.validation, asked)
+    asked, pick = picked(asked, learned_from)
+    why = {} if pick is None else {"auto": pick.to_dict()}
+    done = run(asked, learned_from, test=data.test, out=out, force=force, report=report, known=why)
+    return replace(done, ingested=data.log.summary)
+
+
+def learn_file(
+    base: Path,
+    file: RunFile,
+    asked: Settings,
+    out: Path | None,
+    *,
+    force: bool = False,
+    report: Report | None = None,
+) -> Run:
+    """Run a run file whose paths are relative to `base`; under torchrun every process calls this."""
+    if out is not None:
+        refuse_to_overwrite(out, force)  # before minutes of reading
+    with process_group(asked.training):
+        data, test = open_data(base, file.data, asked)
+        asked, pick = picked(asked, data)
+        why = {} if pick is None else {"auto": pick.to_dict()}
+        if pick is not None:
+            file = file.model_copy(update={"method": method_table(pick.method), "auto": pick.in_short()})
+        again = None if out is None else run_toml(base, file, asked, out)
+        with located(base / (file.data.log or file.data.counts or "")):
+            return run(asked, data, test=test, out=out, force=force, report=report, run_file=again, known=why)
+
+
+def told(missing_features: str | None, encoding: EncodingRules | None) -> dict[str, object]:
+    """What was said of features, as keys of a run file."""
+    rules = {} if encoding is None else encoding.model_dump(exclude_unset=True)
+    missing = {} if missing_features is None else {"data.missing_features": missing_features}
+    return missing | {f"encoding.{name}": value for name, value in rules.items()}

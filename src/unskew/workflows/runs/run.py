@@ -1,0 +1,255 @@
+"""From data to a trained model: scale, reduce, train with validation, and write a run folder.
+
+A run folder holds
+
+    config.json            what was asked for, every default spelled out
+    run.json               status, seed, versions, fingerprint of the data, times
+    run.toml               a run file that does it again, where the data are files
+    model.json             what `unskew.load` needs besides weights
+    weights.safetensors    ranker, method and scaling
+    model.onnx             a network once more, for serving without torch
+    trees_0.txt, ...       where there are trees: LightGBM's text, one file for each relevance output of theirs
+    trees_0.json           where they are XGBoost's: its own JSON
+    curve.jsonl            one line per validation
+    metrics.json           validation, standing against what was shown, and test metrics where there are test lists
+    checkpoint.safetensors while a run is unfinished
+
+It is written beside its place and renamed when done; an interrupted one is usable and resumes. Only a package has
+nothing to show before it is done, and begins again.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+
+from unskew.files import told_of_disks, write_json
+from unskew.errors import ConfigError, DataError, RunError
+from unskew.learning.curves import Curve
+from unskew.learning.fitting.checkpoint import FILE as CHECKPOINT
+from unskew.learning.fitting.loop import Fit, Report
+from unskew.learning.fitting.processes import workers_of, world
+from unskew.learning.methods import LEARNERS, Learner
+from unskew.learning.model import Model
+from unskew.learning.onnx_graph import CHECKED
+from unskew.learning.scorer import Scorer
+from unskew.measuring import measure_ranking
+from unskew.workflows.runs.data import TrainingData, encoded
+from unskew.workflows.runs.fitters import FITTERS, Fitter
+from unskew.workflows.runs.folder import RUN_FILE, claimed, publish, refuse_to_overwrite, versions
+from unskew.workflows.runs.safety import make_safe
+from unskew.workflows.runs.settings import Settings, settled
+from unskew.workflows.runs.standing import Standing, standing, warn_of_standing
+from unskew.workflows.runs.worth import check_worth
+from unskew.types import Array, Lists, Log
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run that has ended: what it learned, how it went, and how good it is; it scores as its model does."""
+
+    model: Scorer
+    fit: Fit
+    metrics: Mapping[str, Any]
+    """What metrics.json has: validation, propensity, curves and, where test lists were given, test."""
+    folder: Path | None
+    """Where it was written, if anywhere."""
+    ingested: Mapping[str, Any] | None = None
+    """What `ingest` found in the table that was learned from, where it was one in memory."""
+
+    def score(self, documents: object) -> Array:
+        """Scores, higher is better: see `Scorer.score`."""
+        return self.model.score(documents)
+
+    def rank(self, documents: object) -> Array:
+        """The order to show one list in, best first: see `Scorer.rank`."""
+        return self.model.rank(documents)
+
+    def propensity(self) -> Array | None:
+        """Examination relative to rank 1, as the method learned it; None where it has no such thing."""
+        return self.model.propensity()
+
+    def curves(self) -> tuple[Curve, ...]:
+        """All that the method learned of bias, each under its name."""
+        return self.model.curves()
+
+    def save(self, folder: Path | str, *, force: bool = False) -> None:
+        """Write the model alone to a folder, for `unskew.load`."""
+        self.model.save(folder, force=force)
+
+
+def run(
+    asked: Settings,
+    data: TrainingData,
+    *,
+    test: Lists | Log | None = None,
+    out: Path | str | None = None,
+    force: bool = False,
+    report: Report | None = None,
+    run_file: str | None = None,
+    known: Mapping[str, Any] | None = None,
+    judged: bool = True,
+) -> Run:
+    """Train as asked; the model with its best weights, and how training went.
+
+    Under torchrun every process calls this; the first validates and writes the run folder, with the text of a run
+    file where there is one. `known` is what metrics.json has besides. A run that is not `judged` does not say
+    where it stands.
+    """
+    place = None if out is None else Path(out).resolve()
+    if place is not None:
+        refuse_to_overwrite(place, force)
+    began, leads = time.time(), world()[0] == 0
+    if world()[1] > 1:
+        workers = {"workers": workers_of(asked.training)}
+        asked = asked.model_copy(update={"training": asked.training.model_copy(update=workers)})
+    encoding = data.fit_encoding(asked.encoding)
+    data, test = data.encoded(encoding), encoded(test, encoding)
+    lists = test if isinstance(test, Lists) else None
+    check_data(data, lists)
+    drawn = asked.training.learn_from == "randomized"
+    check_worth(asked.method, data.facts(), drawn=drawn)
+    check_feedback(asked.method, data)
+    warn_if_filtered(asked.method, data)
+    fitter = prepare(asked, data, lists)
+    asked = fitter.asked
+    with writing(place, force) if place is not None and leads else nullcontext() as folder:
+        if folder is not None:
+            fitter.identity["data"] = data.fingerprint(labels=asked.method.target == "labels")
+        if place is not None:
+            _resume(fitter, folder)
+        model, fit = fitter.fit(report, folder)
+        safety = make_safe(model, data)
+        model.card = replace(model.card, encoding=encoding)
+        if isinstance(model, Model) and isinstance(data.documents, Lists) and not model.reads:
+            model.sample = first_documents(model, data.documents)
+        stands = stand(model, data, test) if leads and judged else standing(model, None)
+        if leads and judged:
+            warn_of_standing(stands)
+        metrics = measures(asked, data, model, fit, lists) | {"standing": stands.to_dict()} | dict(known or {})
+        metrics |= {} if safety is None else {"safety": safety.to_dict()}
+        done = Run(model, fit, metrics, place)
+        if folder is not None and place is not None:
+            write_run(folder, asked, data, done, began, fitter.identity["data"])
+            if run_file is not None:
+                (folder / RUN_FILE).write_text(run_file, encoding="utf-8")
+            publish(folder, place)
+    return done
+
+
+def first_documents(model: Model, lists: Lists) -> Array:
+    """Documents of the first lists of training, as the ranker takes them, to try what is saved on."""
+    last = int(np.searchsorted(lists.offsets, CHECKED)) + 1
+    return model.prepared(lists.take(slice(0, min(last, len(lists)))))[:CHECKED]
+
+
+def stand(model: Scorer, data: TrainingData, test: Lists | Log | None) -> Standing:
+    """Where the model stands, by the clicks of a test log if there is one, else by those held out."""
+    if isinstance(test, Log):
+        return standing(model, test, tested=True)
+    return standing(model, data.held_out_pages())
+
+
+@contextmanager
+def writing(place: Path, force: bool) -> Iterator[Path]:
+    """The folder that a run works in, until it is published."""
+    with told_of_disks(place), claimed(place, force) as folder:
+        yield folder
+
+
+def prepare(asked: Settings, data: TrainingData, test: Lists | None = None) -> Fitter:
+    """An untrained model and what trains it, with the settings that follow from the data.
+
+    Scaling is fitted on the training lists; the published preparation (`ultra`) looks at the others' features too.
+    """
+    others = [other for other in (data.validation, test) if other is not None]
+    scaler = data.fit_scaler(asked.scaling, *others)
+    with torch.random.fork_rng():
+        torch.manual_seed(asked.training.seed)
+        return FITTERS[asked.fitted_by](settled(asked, data.facts().queries), data, scaler)
+
+
+def check_data(data: TrainingData, test: Lists | None) -> None:
+    """Refuse before training what could only fail after it."""
+    if not data.facts().impressions:
+        raise DataError("the log has no impressions to learn from", path=data.documents.name)
+    dim = data.documents.dim
+    if test is not None and test.dim != dim:
+        raise DataError(f"the test lists have {test.dim} features, the log's lists {dim}", path=test.name)
+
+
+def check_feedback(method: Learner, data: TrainingData) -> None:
+    """Refuse weights where a method counts clicks."""
+    column = data.facts().weighted
+    if column is None or method.takes_weights or method.target == "labels":
+        return
+    usual = [known.model_validate({"name": name}) for name, known in LEARNERS.items()]
+    able = ", ".join(each.name for each in usual if each.takes_weights and each.target == "clicks")
+    raise ConfigError(
+        f"{method.name} as it is set counts clicks, and {column} has weights: name a column of 0 and 1, or a "
+        f"method with a list softmax loss, such as {able}"
+    )
+
+
+def warn_if_filtered(method: Learner, data: TrainingData) -> None:
+    """Methods that model "not clicked" need the pages in which nothing was clicked."""
+    facts = data.facts()
+    if method.needs_clickless and facts.pages >= 100 and not facts.clickless:
+        warnings.warn(
+            f"every page of this log has a click; {method.name} needs those without one too, or it takes the "
+            "filter for examination",
+            stacklevel=4,  # the line that called `learn`
+        )
+
+
+def measures(asked: Settings, data: TrainingData, model: Scorer, fit: Fit, test: Lists | None) -> dict[str, Any]:
+    """What is known of how good a run is."""
+    chosen, propensity = data.chosen_by, model.propensity()
+    found: dict[str, Any] = {
+        "validation": {
+            "on": asked.method.click_metric if chosen == "clicks" else chosen,
+            "best": fit.best,
+            "step": fit.best_step,
+        },
+        "propensity": None if propensity is None else [round(float(value), 6) for value in propensity],
+        "curves": [asdict(curve) for curve in model.curves()],
+    }
+    return found if test is None else found | {"test": measure_ranking(model.score(test), test).to_dict()}
+
+
+def write_run(folder: Path, asked: Settings, data: TrainingData, done: Run, began: float, data_hash: str) -> None:
+    """Everything a run folder holds but the checkpoint."""
+    done.model.write(folder)
+    fit = done.fit
+    about = {
+        "status": fit.status,
+        "steps": fit.step,
+        "seed": asked.training.seed,
+        "data": {"fingerprint": data_hash} | data.in_numbers(),
+        "versions": versions(),
+        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(began)),
+        "seconds": round(time.time() - began, 3),
+    }
+    for name, content in (("config", asked.model_dump(mode="json")), ("metrics", done.metrics), ("run", about)):
+        write_json(folder / f"{name}.json", content)
+    (folder / "curve.jsonl").write_text("".join(json.dumps(point) + "\n" for point in fit.curve))
+    if fit.status != "interrupted":
+        (folder / CHECKPOINT).unlink(missing_ok=True)
+
+
+def _resume(fitter: Fitter, folder: Path | None) -> None:
+    try:
+        fitter.resume(folder)
+    except (ValueError, KeyError, SafetensorError, DataError) as error:
+        place = CHECKPOINT if folder is None else folder / CHECKPOINT
+        raise RunError(f"{place}: damaged ({error}); force=True starts afresh") from error

@@ -1,0 +1,219 @@
+"""Settings of a run, from Python arguments or from a TOML file, checked strictly.
+
+Unknown keys, wrong types and missing values are errors that name the key and, where one is close, what was meant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Literal
+
+from pydantic import Field, SerializeAsAny
+
+from unskew.settings import Config, Table, checked, known, named
+from unskew.tables.features.encoding import EncodingRules
+from unskew.tables.lists.scaling import SCALINGS
+from unskew.errors import ConfigError
+from unskew.learning.fitting.training import Training, decay_for
+from unskew.learning.methods import LEARNERS, Learner
+from unskew.learning.rankers import MLP, RANKERS, DoublyRobustMLP, Linear, Ranker
+from unskew.learning.rankers.trees import Growing
+from unskew.types import Lists, Log
+
+USUAL_METHOD = "dla"
+"""The method of a run that names none."""
+
+
+class Auto(Config):
+    """In the place of a method: the best of several, by pages that they did not learn from."""
+
+    name: Literal["auto"] = "auto"
+    candidates: Annotated[tuple[str | Table, ...], Field(strict=False, min_length=1)] = (
+        "naive",
+        Table(name="naive", loss="sigmoid"),
+        "dla",
+        "regression_em",
+        "affine",
+        "additive",
+        "tal",
+        "ipw",
+        Table(name="ipw", propensity="swaps"),
+    )
+    """What to choose from: names of methods, or tables of a name and settings."""
+    steps: int = Field(300, ge=1)
+    """Most training steps of a candidate; the one that is taken learns as long as the run says."""
+    parts: int = Field(3, ge=2)
+    """Parts that the pages are dealt out into; a candidate learns without one and is judged on it."""
+    factors: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    """Columns that bias depends on besides the rank; candidates that take none are left out."""
+
+
+class Settings(Config):
+    """What a run does with its data."""
+
+    method: SerializeAsAny[Learner]
+    """How bias is modelled."""
+    ranker: Ranker | None
+    """What scores documents; none where the method is a package, whose trees are its own."""
+    scaling: str
+    """How features are scaled."""
+    training: Training
+    """How it is trained."""
+    encoding: EncodingRules = EncodingRules()
+    """How categories and missing values of features become numbers."""
+    auto: Auto | None = Field(None, exclude=True)
+    """What is to choose the method; None once there is one."""
+
+    @property
+    def fitted_by(self) -> Literal["steps", "rounds", "package"]:
+        """Whether a network takes steps, trees are grown in rounds, or a package trains."""
+        return "package" if self.ranker is None else self.ranker.fitted_by
+
+    @property
+    def steps(self) -> int | None:
+        """Steps of the training, or rounds where trees are grown; none where held-out clicks say when to stop."""
+        grown = self.method if self.ranker is None else self.ranker
+        return grown.rounds if isinstance(grown, Growing) else self.training.steps
+
+
+Paths = str | Annotated[tuple[str, ...], Field(strict=False)]
+
+
+class DataFiles(Config):
+    """Where a run's data lie; relative paths are relative to the run file."""
+
+    log: str | None = None
+    """Impressions: a Parquet file, or a folder of them. In a folder that `unskew split` wrote, the run learns from
+    train, clicks of validation choose, and clicks of test say where it stands."""
+    counts: str | None = None
+    """In the place of a log: a folder of counts, as `unskew counts` writes it."""
+    features: Paths | None = None
+    """Features of the documents: tables (Parquet, CSV, folders of part files) of items, queries, or documents
+    of queries, which are joined; or LETOR files. A ranker that reads needs none: its documents are those of the
+    texts, or of the log."""
+    columns: dict[str, str] = Field(default_factory=dict)
+    """Our names of columns to theirs, where a table has other names: doc_id = "sku"."""
+    texts: Paths | None = None
+    """Parquet with query_id, doc_id, query_text, title and abstract, for rankers that read; without it the columns
+    of the lists, of the log, or of validation and test themselves."""
+    tracked: str | None = None
+    """A tracking store, as `unskew track` writes it: what was clicked before, as further features of all lists."""
+    validation: Paths | None = None
+    """What to choose weights by: labelled lists, or a log, whose clicks choose; without it held-out clicks do."""
+    test: Paths | None = None
+    """What to measure the result on: labelled lists, or a log, whose clicks say where the run stands."""
+    scaling: str | None = Field(None, json_schema_extra={"choices": [*SCALINGS]})
+    """How features are scaled: `standard` unless given, and `none` where the method is a package."""
+    doc_ids: bool = False
+    """Take document ids from the comments of the LETOR files."""
+    feedback: str | None = None
+    """Column of the log to learn from in the place of `click`: numbers from 0, such as purchases or seconds."""
+    missing_features: Literal["error", "drop"] = "error"
+    """What to do with impressions whose document has no features."""
+    shards: Annotated[int, Field(ge=1, le=10_000)] | None = None
+    """Train from this many shards on disk, of which two are in memory at once."""
+    memory: str | None = None
+    """Choose the number of shards so that they take no more than this: "500MB", "2GB"."""
+    shard_steps: int = Field(32, ge=1)
+    """Steps before another shard is taken up."""
+
+
+class RunFile(Config):
+    """A whole run file."""
+
+    out: str | None = None
+    """Run folder, from the folder of the file; the command or call may name another."""
+    data: DataFiles
+    method: Table = Field(default_factory=lambda: Table(name=USUAL_METHOD))
+    """How bias is modelled: the name of a method, and its settings; `auto` chooses one."""
+    ranker: Table | None = None
+    """`mlp` unless given; a package takes none."""
+    training: Table = Field(default_factory=dict)
+    """How it is trained: settings of `Training`."""
+    encoding: EncodingRules = EncodingRules()
+    """How categories and missing values of features become numbers."""
+    auto: Table = Field(default_factory=dict)
+    """What chose the method, as a run with method `auto` wrote it down; nothing depends on it."""
+
+
+def auto_of(method: Mapping[str, object], key: str = "method") -> Auto | None:
+    """What is to choose the method; None where one is named."""
+    return checked(Auto, method, key) if method.get("name") == "auto" else None
+
+
+def settings(
+    method: str | Learner | Auto,
+    ranker: str | Ranker | None,
+    scaling: str | None,
+    training: Training | None,
+    options: Mapping[str, object],
+    validation: Lists | Log | None,
+    factors: Sequence[str] = (),
+) -> Settings:
+    """Settings from what `learn` was called with."""
+    auto = Auto(factors=tuple(factors)) if method == "auto" else method if isinstance(method, Auto) else None
+    if isinstance(method, Auto) or auto is not None:
+        method, factors = USUAL_METHOD, ()
+    method = named("method", method, LEARNERS) if isinstance(method, str) else method
+    if factors:
+        given = method.model_dump(exclude_unset=True) | {"factors": tuple(factors)}
+        method = checked(type(method), given, "method")
+    ranker = named("ranker", ranker, RANKERS) if isinstance(ranker, str) else ranker
+    if options.get("steps") is not None:
+        options, method, ranker = _in_rounds(options, method, ranker)
+    on = method.usual_choice(labels=isinstance(validation, Lists), clicks=validation is not None)
+    if training is None:
+        training = checked(Training, {"validate_on": on} | dict(options), "training")
+    elif options:
+        raise ConfigError(f"give training= or {', '.join(options)}, not both")
+    elif "validate_on" not in training.model_fields_set:
+        training = training.model_copy(update={"validate_on": on})
+    asked = suited(method, ranker, scaling, training, "scaling")
+    if training.validate_on == "clicks" and isinstance(validation, Lists):
+        raise ConfigError('validate_on = "clicks" needs validation to be a log, not lists')
+    if training.validate_on == "labels" and not isinstance(validation, Lists) and asked.method.target == "clicks":
+        raise ConfigError('validate_on = "labels" needs validation to be labelled lists')
+    return asked if auto is None else asked.model_copy(update={"auto": auto})
+
+
+def _in_rounds(
+    options: Mapping[str, object], method: Learner, ranker: Ranker | None
+) -> tuple[Mapping[str, object], Learner, Ranker | None]:
+    """Trees are grown in rounds: a number of steps is theirs."""
+    fewer = {name: value for name, value in options.items() if name != "steps"}
+    rounds = {"rounds": options["steps"]}
+    if isinstance(method, Growing):
+        return fewer, checked(type(method), method.model_dump(exclude_unset=True) | rounds, "method"), ranker
+    if isinstance(ranker, Growing):
+        return fewer, method, checked(type(ranker), ranker.model_dump(exclude_unset=True) | rounds, "ranker")
+    return options, method, ranker
+
+
+def suited(method: Learner, ranker: Ranker | None, scaling: str | None, training: Training, key: str) -> Settings:
+    """Settings with the ranker and scaling that suit the method, where none were given.
+
+    A package grows its own trees on features as they are, and refuses what it would not heed.
+    """
+    wrong = method.refused(ranker=ranker is not None, training=frozenset(training.model_fields_set))
+    if wrong is not None:
+        raise ConfigError(wrong)
+    ranker = MLP() if ranker is None and method.fitted_by == "ranker" else ranker
+    if ranker is not None:
+        usual = {"learn_from": method.usual_rows, **ranker.usual_training(training.round_at(0)[1])}.items()
+        own = {name: value for name, value in usual if name not in training.model_fields_set}
+        training = training.model_copy(update=own)
+    scaling = known(key, method.usual_scaling if scaling is None else scaling, SCALINGS)
+    if training.learn_from == "randomized" and not method.needs_clickless:
+        raise ConfigError(
+            f'{method.name} compares the results of a page, and learn_from = "randomized" leaves one of each; use '
+            'naive with loss = "sigmoid", or approximated_dr'
+        )
+    return Settings(method=method, ranker=ranker, scaling=scaling, training=training)
+
+
+def settled(asked: Settings, queries: int) -> Settings:
+    """The settings with what follows from the data: the weight decay of a network, where none was given."""
+    if asked.training.weight_decay is not None:
+        return asked
+    decay = decay_for(queries) if isinstance(asked.ranker, MLP | Linear | DoublyRobustMLP) else 0.0
+    return asked.model_copy(update={"training": asked.training.model_copy(update={"weight_decay": decay})})

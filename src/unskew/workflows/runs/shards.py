@@ -1,0 +1,164 @@
+"""Shards on disk as the data of a run, in the place of a log in memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+import torch
+
+from unskew.logs.counts.batches import Batches
+from unskew.logs.counts.reduction import Counts, Facts
+from unskew.logs.counts.shard_batches import ShardedBatches
+from unskew.logs.counts.shard_writing import FACTS
+from unskew.logs.counts.shards import Shards
+from unskew.tables.features.encoding import Encoding, EncodingRules, encoding_of
+from unskew.tables.lists.inputs import Vectors
+from unskew.tables.lists.scaling import Scaler
+from unskew.errors import ConfigError, DataError
+from unskew.learning.fitting.distributed import Parts
+from unskew.learning.fitting.loop import Draws
+from unskew.learning.fitting.training import Training
+from unskew.learning.methods.contract import Context, Learner, MethodConfig
+from unskew.learning.model import Model
+from unskew.workflows.runs.data import CHECKED, LogData, TrainingData, check_compared, encoded
+from unskew.workflows.runs.folder import fingerprint
+from unskew.workflows.runs.run_files import IN_MEMORY
+from unskew.types import Lists, Log
+
+
+@dataclass(frozen=True)
+class ShardData(TrainingData):
+    """What a run learns from and is chosen by, on disk."""
+
+    shards: Shards
+    held_out: int | Log | None
+    """Whose clicks choose weights: a shard, or a log in memory."""
+    validation: Lists | None
+    """Labelled lists, to choose weights by nDCG@10."""
+    stay: int = 32
+    """Steps before another shard is taken up."""
+
+    @property
+    def documents(self) -> Shards:
+        """The shards themselves."""
+        return self.shards
+
+    def facts(self) -> Facts:
+        """The training shards in numbers."""
+        about = self.shards.totals()
+        names = ("pages", "impressions", "clicks", "queries", "clickless")
+        numbers = {name: about[name] for name in names}
+        return Facts(**numbers, by_rank=self.shards.by_rank, weighted=self.shards.weighted)
+
+    def fit_encoding(self, rules: EncodingRules) -> Encoding:
+        """What the features of the training shards become."""
+        columns = self.shards.columns
+        if columns is None:
+            return Encoding(missing_values=rules.missing_values)
+        return encoding_of(self.shards.survey, columns, rules)
+
+    def encoded(self, encoding: Encoding) -> Self:
+        """The same with encoded features, once a shard is loaded."""
+        shards, held = replace(self.shards, encoding=encoding), self.held_out
+        held = encoded(held, encoding) if isinstance(held, Log) else held
+        return replace(self, shards=shards, held_out=held, validation=encoded(self.validation, encoding))
+
+    def fit_scaler(self, kind: str, *others: Lists) -> Scaler:
+        """A scaling fitted on the documents of all training shards."""
+        return self.shards.fit_scaler(kind, *others)
+
+    def context(self, method: MethodConfig) -> Context:
+        """Ranks, numbers and factors; which pages were shuffled is not kept in shards."""
+        if method.measured is not None:
+            raise DataError(
+                f"{method.name}: shards do not keep which pages were shuffled",
+                path=self.shards.name,
+                hint="give the propensities, as numbers or as a file",
+            )
+        if method.compared:
+            shown = self.shards.load(int(self.shards.pages.argmax()))
+            for name in method.compared:
+                other = shown.serp[name] != shown.serp[name][:, :1]
+                check_compared(method, name, differs=bool((other & shown.where).any()))
+        return Context(self.shards.positions, self.facts(), self.shards.presentation)
+
+    def batches(self, model: Model, training: Training, device: torch.device, workers: int) -> Draws:
+        """Batches over all shards, or the parts of a step, each over its own shards."""
+
+        def prepare(lists: Lists) -> Vectors:
+            scaled = model.scaler.apply(lists, out=lists.features)  # in its place: it is large
+            return Vectors.of(scaled.features, device)
+
+        def draws(worker: int) -> ShardedBatches:
+            return ShardedBatches(
+                self.shards,
+                prepare,
+                size=-(-training.batch // workers),
+                seed=training.seed,
+                stay=self.stay,
+                device=device,
+                group=worker,
+                groups=workers,
+            )
+
+        pages = self.shards.pages
+        shares = [float(pages[worker::workers].sum() / pages.sum()) for worker in range(workers)]
+        return draws(0) if workers == 1 else Parts(shares, draws, device)
+
+    def held_out_batches(self, model: Model, device: torch.device) -> Batches | None:
+        """The shard or the log whose clicks choose weights."""
+        if isinstance(self.held_out, Log):
+            return LogData(self.held_out, self.held_out).held_out_batches(model, device)
+        if self.held_out is None or not self.shards.facts[self.held_out, FACTS.index("clicks")]:
+            return None
+        counts = self.shards.load(self.held_out)
+        documents = Vectors.of(model.scaler.apply(counts.lists).features, device)
+        return Batches(counts, documents, size=CHECKED, device=device)
+
+    def held_out_pages(self) -> Log | None:
+        """The held-out shard; which pages were shuffled is not kept, nor their order in rows of whole queries."""
+        if isinstance(self.held_out, Log):
+            return self.held_out
+        counts = None if self.held_out is None else self.shards.load(self.held_out)
+        return (
+            None
+            if counts is None or counts.shown_at is not None
+            else unreduced(counts, weighted=self.shards.weighted is not None)
+        )
+
+    def fingerprint(self, *, labels: bool) -> str:
+        """The key of the shards, which is a hash of their sources, and a hash of what weights are chosen by."""
+        chosen_by = self.held_out if isinstance(self.held_out, Log) else self.validation
+        return f"{self.shards.key}-{self.stay}-{fingerprint(chosen_by)}"
+
+    def in_numbers(self) -> dict[str, int]:
+        """Pages, impressions, clicks, queries and shards."""
+        return super().in_numbers() | {"shards": len(self.shards)}
+
+    def in_memory(self, learner: Learner) -> LogData:
+        """Shards are not."""
+        raise ConfigError(f"{learner.name}: {IN_MEMORY}")
+
+
+def unreduced(counts: Counts, *, weighted: bool = False) -> Log:
+    """A log of as many pages, slot by slot with as many clicks; which of them were on one page is not known.
+
+    The clicks of a slot are on the first pages that showed it; weights are spread over all of them.
+    """
+    where = counts.where
+    times = np.where(where, counts.impressions, 0).max(axis=1).round().astype(np.int64)  # [R]
+    row = np.repeat(np.arange(len(counts)), times)
+    number = np.arange(len(row)) - np.repeat(np.cumsum(times) - times, times)
+    shown = where[row]
+    first = number[:, None] < counts.clicks[row].round()
+    click = counts.clicks[row] / times[row][:, None] if weighted else first.astype(np.uint8)
+    return Log(
+        lists=counts.lists,
+        query=counts.query[row],
+        offsets=np.concatenate([[0], np.cumsum(shown.sum(axis=1))]).astype(np.int64),
+        row=counts.row[row][shown],
+        position=counts.position[row][shown].astype(np.int16),
+        click=click[shown],
+    )

@@ -1,0 +1,1 @@
+"""Simulated logs, and a log like one of yours."""
