@@ -36,7 +36,7 @@ types:
 	MYPYPATH=tools/site $(BIN)/mypy tools/site
 
 habits:
-	$(BIN)/python -m pytest -q tests/test_imports.py tests/test_docs.py tests/test_site.py
+	$(BIN)/python -m pytest -q tests/habits/test_imports.py tests/habits/test_docs.py tests/habits/test_site.py
 
 # faults put into a copy of the sources, one at a time: which of them do tests kill? NAME=comparing runs some
 faults: $(VENV)/.installed-dev

@@ -9,7 +9,7 @@ they are served; `ipw` learns with the examination that `diagnose` finds, from e
 holds it against the run that is served, by the pages so far that nothing was learned from. Where it ships, it is
 served from then on. Where a log tells no examination, `dla` learns, as the diagnosis advises. nDCG@10 is that of
 500 other queries, by their grades, which nothing else reads. Pages stay in memory here;
-`tests/test_serving_loop.py` takes them over HTTP and the files of a log.
+`tests/serving/test_serving_loop.py` takes them over HTTP and the files of a log.
 
 Clicks lost: of the same visitors, had they been shown the served ranking as it is. PDGD and dueling bandits are
 linear, start from a naive linear ranker and see as many pages.

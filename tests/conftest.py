@@ -19,7 +19,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # a Java process lives for seconds here: compiling for long runs costs more than it gives
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
-collect_ignore = ["stopped_jobs.py"]  # a script beside stops.py, which has no tests
+collect_ignore = ["helpers/stopped_jobs.py"]  # a script beside stops.py, which has no tests
 SMALL = {
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.adaptive.enabled": "false",
