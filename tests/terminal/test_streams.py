@@ -22,6 +22,7 @@ from unskew.errors import CANNOT_TELL, NO, STATUSES
 from unskew.learning.methods import LEARNERS
 from unskew.learning.rankers import RANKERS
 from unskew.logs.ingest.formats import READERS
+from unskew.results import plain
 from unskew.simulation import BEHAVIOURS, LOGGERS
 from unskew.studies.reproduce.recipe import recipe_names
 from unskew.tables.lists.scaling import SCALINGS
@@ -279,7 +280,7 @@ def test_a_command_that_takes_long_says_so(
 
 
 def test_json_has_no_number_that_is_none() -> None:
-    assert printing.jsonable({1: [math.nan, math.inf, 2.5], "p": Path("a")}) == {"1": [None, None, 2.5], "p": "a"}
+    assert plain({1: [math.nan, math.inf, 2.5], "p": Path("a")}) == {"1": [None, None, 2.5], "p": "a"}
 
 
 # ------------------------------------------------------------------------------------------- completion

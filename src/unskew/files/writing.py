@@ -10,21 +10,20 @@ Everything has the mode that the umask leaves it, whatever library wrote it.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 from unskew.errors import DataError, RunError, UnskewError, printable
 from unskew.files.locks import remove_dead_locks
 from unskew.files.ownership import ASIDE, Ours
 from unskew.files.swapping import exchange
+from unskew.results import json_text
 
 UNWRITABLE = ("No space left on device", "Disk quota exceeded", "Read-only file system", "File too large")
 """What systems and libraries say of a disk that takes no more."""
@@ -146,9 +145,9 @@ def write_text(path: Path, text: str) -> None:
         ready.write_text(text, encoding="utf-8")
 
 
-def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write a JSON object, for people to read."""
-    write_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+def write_json(path: Path, content: object) -> None:
+    """Write a result, or any other value, as JSON for people to read."""
+    write_text(path, json_text(content, indent=2) + "\n")
 
 
 # ---- what dead processes left ----

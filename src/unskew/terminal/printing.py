@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-import math
 import shlex
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+
+from unskew.results import plain
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -86,22 +87,7 @@ def show_facts(facts: Mapping[str, Any], as_json: bool) -> None:
 def show_json(value: object) -> None:
     """One JSON document."""
     _Work.stop()
-    print(json.dumps(jsonable(value), indent=2, allow_nan=False))
-
-
-def jsonable(value: object) -> object:
-    """The value as JSON has it: a number that is none is null, and what has no form there is text.
-
-    >>> jsonable({"a": (1, math.nan), "b": ValueError("c")})
-    {'a': [1, None], 'b': 'c'}
-    """
-    if isinstance(value, Mapping):
-        return {str(key): jsonable(each) for key, each in value.items()}
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return [jsonable(each) for each in value]
-    if isinstance(value, float):
-        return float(value) if math.isfinite(value) else None
-    return value if value is None or isinstance(value, str | int) else str(value)
+    print(json.dumps(plain(value), indent=2, allow_nan=False))  # ASCII: any terminal can show it
 
 
 @contextmanager
