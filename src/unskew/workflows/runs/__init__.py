@@ -1,0 +1,1 @@
+"""A run: asked for, checked, learned, judged and written as a folder."""
