@@ -30,7 +30,7 @@ STAGES = (
     "terminal",
 )
 """In the order of the data: a stage imports from itself and from those before it."""
-FOR_ALL = {"errors", "files", "results", "settings", "types"}
+FOR_ALL = {"errors", "files", "names", "results", "settings", "types"}
 """Root modules, and the one stage, that every stage may import."""
 ROOMS: dict[str, tuple[str, ...]] = {}
 """Rooms of a stage in order, `.` for the files beside them: a room imports from itself and those before it."""

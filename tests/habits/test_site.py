@@ -20,12 +20,12 @@ from unskew.learning.fitting.training import Training
 from unskew.learning.methods import LEARNERS
 from unskew.learning.rankers import RANKERS
 from unskew.measuring.ranking import METRICS
+from unskew.names import OPTIONAL, REQUIRED
 from unskew.simulation import BEHAVIOURS, LOGGERS
 from unskew.studies.compare.config import CompareFile
 from unskew.studies.reproduce.recipe import Recipe
 from unskew.tables.lists.scaling import SCALINGS
 from unskew.tables.reading.options import RULES, IngestOptions
-from unskew.tables.schema import OPTIONAL, REQUIRED
 from unskew.terminal.describing import settings_of
 from unskew.terminal.main import app
 from unskew.workflows.runs.settings import RunFile

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from unskew.errors import DataError
 from unskew.logs.log import read_log, write_log
+from unskew.names import REQUIRED
 from unskew.simulation import simulate
 from unskew.simulation.synthetic import make_lists
-from unskew.tables.schema import REQUIRED
 from unskew.types import Lists, Log
 
 

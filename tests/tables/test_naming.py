@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import unskew
 from unskew.errors import ConfigError, DataError
-from unskew.tables.naming import guess_columns, told_by_their_names
+from unskew.names import Names, guess_columns
 from unskew.terminal.main import app
 
 OURS_TO_THEIRS = {"page_id": "view", "query_id": "term", "doc_id": "sku", "position": "rank", "click": "clicked"}
@@ -51,7 +51,7 @@ def test_guesses(present: list[str], found: dict[str, str]) -> None:
 
 
 def test_errors_name_theirs_once_and_leave_other_words_alone() -> None:
-    with pytest.raises(DataError) as told, told_by_their_names({"position": "rank", "click": "hit"}):
+    with pytest.raises(DataError) as told, Names.of({"position": "rank", "click": "hit"}).told():
         raise DataError("a position below 1; positions count from 1", path="position/log.parquet")
     assert str(told.value) == "position/log.parquet: a rank (position) below 1; positions count from 1"
 

@@ -7,9 +7,9 @@ import re
 from markdown_parts import first, table
 
 from unskew.measuring.ranking import METRICS
+from unskew.names import OURS, REQUIRED
 from unskew.tables.lists import scaling
 from unskew.tables.reading.options import RULES
-from unskew.tables.schema import OURS, REQUIRED
 
 
 def tables_page() -> str:

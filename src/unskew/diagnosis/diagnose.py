@@ -24,9 +24,8 @@ from unskew.diagnosis.together import CoClicks, together
 from unskew.diagnosis.trust import TrustFit, trust
 from unskew.diagnosis.verdict import Verdict, verdicts
 from unskew.errors import ConfigError
+from unskew.names import REQUIRED
 from unskew.tables.engine.engine import Engine
-from unskew.tables.naming import Columns
-from unskew.tables.schema import REQUIRED
 from unskew.types import Lists, Log
 
 TAKEN = (*REQUIRED, "shuffled", "impressions", "clicks", "results", "bucket", "first_position", "first_click")
@@ -92,8 +91,8 @@ def diagnose(
     features: Any = None,
     labels: Any = None,
     models: bool = False,
-    columns: Columns | None = None,
-    feature_columns: Columns | None = None,
+    columns: Mapping[str, str] | None = None,
+    feature_columns: Mapping[str, str] | None = None,
     engine: Engine | str = "duckdb",
     seed: int = 0,
     **options: Any,

@@ -38,7 +38,6 @@ from unskew.diagnosis.mixes import (
 from unskew.diagnosis.tables import BUCKETS, LogTables, bucket_of, open_tables
 from unskew.errors import ConfigError
 from unskew.tables.engine.engine import Engine, connect
-from unskew.tables.naming import Columns
 from unskew.types import Array, Log
 
 if TYPE_CHECKING:
@@ -108,7 +107,7 @@ def drift(
     new: Log | Path | str | Any,
     *,
     segments: Sequence[str] | None = None,
-    columns: Columns | None = None,
+    columns: Mapping[str, str] | None = None,
     engine: Engine | str = "duckdb",
     **options: Any,
 ) -> Drift:

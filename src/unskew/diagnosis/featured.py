@@ -5,6 +5,7 @@ Legend: N results, D features.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,6 @@ from unskew.errors import DataError
 from unskew.logs.memory import featured, lists_for, pairs_of
 from unskew.tables.features.encoding import fit_encoding
 from unskew.tables.joining import encode, find_rows
-from unskew.tables.naming import Columns
 from unskew.types import Array, Lists, Log
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def rows_of_tables(tables: LogTables, lists: Lists) -> FeaturedRows:
     return FeaturedRows(page[kept], query[kept], position[kept], filled(lists, row[kept]))
 
 
-def lists_of(tables: LogTables, features: Any, columns: Columns | None) -> Lists:
+def lists_of(tables: LogTables, features: Any, columns: Mapping[str, str] | None) -> Lists:
     """The documents that a log shows, with features from tables or LETOR files."""
     pairs = tables.cells.select("query_id", "doc_id").distinct().order_by(["query_id", "doc_id"])
     return lists_for(features, columns, [pairs_of(tables.engine.to_arrow(pairs))])

@@ -5,6 +5,7 @@ They serve the click matrix alone. Nothing is learned from them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,6 @@ from unskew.tables.features.feature_table import is_table
 from unskew.tables.frames import arrow_table
 from unskew.tables.joining import encodable
 from unskew.tables.lists.letor import read_letor
-from unskew.tables.naming import Columns
 from unskew.types import Lists
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ LABEL = "label"
 PAIR = ("query_id", "doc_id")
 
 
-def read_labels(tables: LogTables, source: Any = None, columns: Columns | None = None) -> Table | None:
+def read_labels(tables: LogTables, source: Any = None, columns: Mapping[str, str] | None = None) -> Table | None:
     """The label of every query and document that has one: query_id, doc_id, label as text.
 
     `source` is a table or file of these columns, a LETOR file, or lists; without it they are those of the log,
@@ -55,7 +55,7 @@ def read_labels(tables: LogTables, source: Any = None, columns: Columns | None =
     return tables.engine.keep(found)
 
 
-def _as_table(source: Any, columns: Columns | None, place: str) -> Any:
+def _as_table(source: Any, columns: Mapping[str, str] | None, place: str) -> Any:
     """Labels from wherever they are, as Arrow: query_id, doc_id, label as text."""
     if isinstance(source, str | Path) and not is_table(source):
         source = read_letor(source)

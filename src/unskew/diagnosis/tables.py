@@ -25,11 +25,10 @@ from unskew.errors import DataError
 from unskew.logs.impressions import read_impressions, under_our_names
 from unskew.logs.ingest.tables import storable
 from unskew.logs.log import log_tables
+from unskew.names import REQUIRED, Names
 from unskew.settings import require_columns
 from unskew.tables.engine.engine import Engine, connect
 from unskew.tables.frames import arrow_table, is_frame
-from unskew.tables.naming import Columns, told_by_their_names
-from unskew.tables.schema import REQUIRED
 from unskew.types import Log
 
 if TYPE_CHECKING:
@@ -147,7 +146,7 @@ class LogTables:
 def open_tables(
     source: Log | Path | str | Any,
     *,
-    columns: Columns | None = None,
+    columns: Mapping[str, str] | None = None,
     segments: Sequence[str] = (),
     serp: bool = False,
     engine: Engine | str = "duckdb",
@@ -161,7 +160,7 @@ def open_tables(
     """
     opened = connect(engine, **options) if isinstance(engine, str) else engine
     try:
-        with told_by_their_names(columns):
+        with Names.of(columns).told():
             given, place = read_rows(opened, source, columns, [*REQUIRED, *segments])
             _check(opened, given, _typed(given, {}), place)
             chosen = choose_segments(opened, given, segments, serp=serp)
@@ -193,7 +192,7 @@ def _hashed(query: Any, first: int) -> Any:
 
 
 def read_rows(
-    engine: Engine, source: Log | Path | str | Any, columns: Columns | None, needed: Sequence[str]
+    engine: Engine, source: Log | Path | str | Any, columns: Mapping[str, str] | None, needed: Sequence[str]
 ) -> tuple[Table, str]:
     """The rows of a log on the engine under our names, and what errors call it; these columns must be there."""
     if isinstance(source, str | Path):

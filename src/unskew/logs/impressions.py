@@ -6,18 +6,17 @@ with the file, the column and the first value that is wrong.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from unskew.errors import DataError
+from unskew.names import OURS, Names
 from unskew.tables.engine.engine import Engine
 from unskew.tables.engine.parquet import impressions_in, parquet_files
 from unskew.tables.engine.times import as_utc
-from unskew.tables.naming import Columns, their_columns
 from unskew.tables.reading.recognizing import refuse_other, require_log
-from unskew.tables.schema import OURS
 from unskew.tables.unifying import alike, row_of, unified
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ TIMES = (
 
 
 def read_impressions(
-    engine: Engine, path: Path | str, columns: Columns | None = None, needed: Sequence[str] = ()
+    engine: Engine, path: Path | str, columns: Mapping[str, str] | None = None, needed: Sequence[str] = ()
 ) -> Table:
     """The impressions of a log, which has the columns that are needed, in types that can be counted with.
 
@@ -62,14 +61,12 @@ def read_all(engine: Engine, files: Sequence[Path | str]) -> Table:
 
 
 def under_our_names(
-    table: Table, columns: Columns | None, path: Path | str, known: Collection[str] = OURS
+    table: Table, columns: Mapping[str, str] | None, path: Path | str, known: Collection[str] = OURS
 ) -> Table:
     """The table with their columns renamed to ours; a column of theirs that has one of our names gives way."""
-    named = their_columns(columns, table.columns, path, known)
-    hidden = [ours for ours, theirs in named.items() if ours in table.columns and ours != theirs]
-    given = {theirs: ours for ours, theirs in named.items()}
-    kept = [name for name in table.columns if name in given or name not in hidden]
-    return table.select(**{given.get(name, name): table[name] for name in kept}) if named else table
+    names = Names.of(columns).check(table.columns, path, known)
+    read = names.renamed(table.columns)
+    return table.select(**{ours: table[theirs] for theirs, ours in read.items()}) if names else table
 
 
 @dataclass(frozen=True)
@@ -79,7 +76,7 @@ class _Log:
     engine: Engine
     path: Path | str
     files: Sequence[Path | str]
-    columns: Columns
+    columns: Mapping[str, str]
 
     def counted(self, table: Table) -> Table:
         """Numbers that are written as text, as numbers."""

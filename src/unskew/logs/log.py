@@ -5,7 +5,7 @@ Legend: S pages, N impressions.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,10 @@ import pyarrow.parquet as pq
 
 from unskew.files import complete_file
 from unskew.logs.opening import open_table
+from unskew.names import REQUIRED, Names
 from unskew.tables.engine.parquet import impressions_in
 from unskew.tables.joining import encodable, encode, join_lists
-from unskew.tables.naming import Columns, told_by_their_names
 from unskew.tables.schema import (
-    REQUIRED,
     check_pages,
     check_values,
     read_feedback,
@@ -109,7 +108,7 @@ def read_log(
     lists: Lists,
     *,
     keep: Sequence[str] | None = None,
-    columns: Columns | None = None,
+    columns: Mapping[str, str] | None = None,
     feedback: str | None = None,
 ) -> Log:
     """Read a log from a Parquet file, or from a folder of them, and join it to its lists.
@@ -120,7 +119,7 @@ def read_log(
     Impressions are sorted by page and position
     where they are not already. Page ids other than 0, 1, 2, ... are kept as the column `page_id`.
     """
-    with told_by_their_names(columns):
+    with Names.of(columns).told():
         return log_of(open_table(Path(path), keep, feedback, columns=columns), lists, feedback, path)
 
 

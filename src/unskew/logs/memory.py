@@ -14,13 +14,13 @@ import pyarrow as pa
 from unskew.errors import ConfigError, DataError
 from unskew.logs.ingest.tables import ingest_table
 from unskew.logs.log import log_of
+from unskew.names import NOT_FEATURES, Names
 from unskew.settings import did_you_mean
-from unskew.tables.features.feature_table import NOT_FEATURES, is_table
+from unskew.tables.features.feature_table import is_table
 from unskew.tables.features.features import read_features
 from unskew.tables.frames import arrow_table, is_frame
 from unskew.tables.joining import Missing, find_rows
 from unskew.tables.lists.letor import read_letor
-from unskew.tables.naming import told_by_their_names
 from unskew.types import Lists, Log
 
 MissingFeatures = Literal["error", "drop"]
@@ -79,7 +79,7 @@ def joined(
     summary: Mapping[str, Any] | None = None,
 ) -> Log:
     """Impressions with the features of their documents."""
-    with told_by_their_names(columns):
+    with Names.of(columns).told():
         if missing == "drop":
             shown = featured(shown, lists)
         return replace(log_of(shown, lists, feedback, TABLE), summary=summary)

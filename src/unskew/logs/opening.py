@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from unskew.errors import DataError
+from unskew.names import NOT_FEATURES, TEXT, Names
 from unskew.tables.engine.parquet import impressions_in, parquet_files
-from unskew.tables.naming import Columns, their_columns
 from unskew.tables.reading.recognizing import refuse_other, require_log
-from unskew.tables.schema import TEXT, required
+from unskew.tables.schema import required
 from unskew.tables.unifying import alike, read_unified, unified
-
-SHARED = ("query_id", "doc_id", "label", *TEXT)
-"""Columns that features may have as well."""
 
 
 def open_table(
@@ -25,7 +22,7 @@ def open_table(
     keep: Sequence[str] | None,
     feedback: str | None = None,
     *,
-    columns: Columns | None = None,
+    columns: Mapping[str, str] | None = None,
     texts: bool = False,
 ) -> Any:
     """The wanted columns of the files, never `label`, after a check that the required ones are there.
@@ -38,10 +35,7 @@ def open_table(
     path = impressions_in(path)
     files = parquet_files(path)
     several = len(alike(files)) > 1
-    named = their_columns(columns, present, path)
-    ours = {theirs: name for name, theirs in named.items()}
-    # their own column of one of our names is not the one that is meant
-    read = {name: ours.get(name, name) for name in present if name in ours or name not in named}
+    read = Names.of(columns).check(present, path).renamed(present)
     require_log([*needed, *(keep or ())], list(read.values()), path, columns)
     usual = [name for name in read.values() if texts or name not in TEXT]
     wanted = usual if keep is None else [*needed, "randomized", *keep]
@@ -62,16 +56,15 @@ def columns_of(path: Path) -> list[str]:
     return list(names)
 
 
-def check_log(path: Path, columns: Columns | None = None, feedback: str | None = None) -> dict[str, str]:
+def check_log(path: Path, columns: Mapping[str, str] | None = None, feedback: str | None = None) -> Names:
     """Refuse what is no log before anything else is read; those of `columns` that it has.
 
     Where several logs and features are read with one set of names, some have ours and some theirs; a column that a
     log has under neither is an error, unless features may have it.
     """
     present = columns_of(path)
-    lost = {ours: name for ours, name in (columns or {}).items() if ours not in (*SHARED, *present)}
-    their_columns(lost, present, path)
-    named = {ours: theirs for ours, theirs in (columns or {}).items() if theirs in present}
-    theirs = {name: ours for ours, name in named.items()}
-    require_log(required(feedback), [theirs.get(name, name) for name in present], path, named)
+    names = Names.of(columns)
+    names.only({*names} - {*NOT_FEATURES, *present}).check(present, path)
+    named = names.within(present)
+    require_log(required(feedback), [named.ours(name) for name in present], path, named)
     return named

@@ -16,9 +16,9 @@ from unskew.files import Ours, complete_folder, parts, write_json
 from unskew.logs.impressions import read_impressions
 from unskew.logs.pages import add_page_ids
 from unskew.logs.visits import add_visits, find_visits, require
+from unskew.names import Names
 from unskew.settings import require_columns, second_count
 from unskew.tables.engine.engine import Engine, connect
-from unskew.tables.naming import Columns, names_of, told_by_their_names
 
 if TYPE_CHECKING:
     from ibis.expr.types import Table
@@ -37,7 +37,7 @@ def split(
     by: Sequence[str] = (),
     validation: float = 0.1,
     test: float = 0.1,
-    columns: Columns | None = None,
+    columns: Mapping[str, str] | None = None,
     force: bool = False,
     engine: str = "duckdb",
     **options: Any,
@@ -50,7 +50,7 @@ def split(
     impressions, out = Path(impressions), Path(out)
     with (
         complete_folder(out, force=force, ours=CUT) as working,
-        told_by_their_names(columns),
+        Names.of(columns).told(),
         connect(engine, **options) as running,
     ):
         log = read_impressions(running, impressions, columns, ["timestamp", *by])
@@ -61,7 +61,7 @@ def split(
             running.write_parquet(part, working / name)
         summary = {"out": str(out), "split by": split.unit, split.unit.replace("_id", "s"): split.units}
         summary |= {f"{name} from": edge for name, edge in split.boundaries.items()}
-        write_json(working / "summary.json", summary | {"names": names_of(impressions)})
+        write_json(working / "summary.json", summary | {"names": Names.of(None, impressions)})
     return summary
 
 

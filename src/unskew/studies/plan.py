@@ -21,7 +21,6 @@ from unskew.measuring import ndcg_metric
 from unskew.measuring.counterfactual import ClickEvidence, LoggedPages
 from unskew.measuring.counterfactual.examination import examination_of
 from unskew.measuring.experiments.sequential import reach
-from unskew.tables.naming import Columns
 from unskew.types import Array, Lists, Log
 from unskew.workflows.proofs.proof import prove
 from unskew.workflows.runs.learn import learn
@@ -89,7 +88,7 @@ def plan(
     repeats: int = 3,
     daily: float | None = None,
     doc_ids: bool = False,
-    columns: Columns | None = None,
+    columns: Mapping[str, str] | None = None,
     seed: int = 0,
 ) -> Plan:
     """Try shares of shuffled pages and numbers of pages on a twin of a log, or on one that was fitted before.

@@ -16,41 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from unskew.errors import ConfigError, DataError
+from unskew.names import OURS, REQUIRED
 from unskew.types import Array
 
-REQUIRED = {
-    "page_id": "string or int, one list of results shown once",
-    "query_id": "string or int, as in the lists",
-    "doc_id": "string or int, as in the lists",
-    "position": "int, the rank shown, from 1",
-    "click": "0 or 1",
-}
-"""Columns that every log has."""
-OPTIONAL = {
-    "timestamp": "timestamp (UTC), for tracking and for splits by time",
-    "display_time": "float, seconds in view",
-    "dwell_time": "float, seconds on the document after a click",
-    "randomized": "bool, true where the slot was filled at random",
-    "propensity": "float, chance that this slot showed this result, known by design",
-    "policy_id": "string, which ranker ordered the page",
-    "team": "string, which of two interleaved rankings picked the result",
-    "logging_score": "float, what it was ordered by",
-    "query_text": "string, for text rankers",
-    "title": "string, for text rankers",
-    "abstract": "string, for text rankers",
-    "label": "int, for evaluation only; never read into a log",
-}
-"""Columns that mean something where they are present; serp_* and any other column are carried along."""
-OURS = {
-    **REQUIRED,
-    **OPTIONAL,
-    "visit_id": "string or int, a visit that spans several pages",
-    "user_id": "string or int, who saw the page",
-}
-"""Columns that have a meaning, besides serp_*."""
 NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
-TEXT = ("query_text", "title", "abstract")
-"""Columns of text. They say the same for every impression of a document, so they belong to the lists."""
 
 
 def required(feedback: str | None) -> list[str]:

@@ -5,6 +5,7 @@ Pages are dealt out by a hash of page_id: 70 % to train on, 15 % to calibrate on
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,10 +14,10 @@ import pyarrow as pa
 from unskew.errors import DataError
 from unskew.files import refuse_existing
 from unskew.logs.impressions import read_impressions
+from unskew.names import Names
 from unskew.settings import checked, require_columns
 from unskew.tables.engine.engine import Engine, connect
 from unskew.tables.engine.functions import finite
-from unskew.tables.naming import Columns, told_by_their_names
 from unskew.tracking.examination import Examination, ExaminationModel, TraceCounts, fit_examination
 from unskew.tracking.traces import TRACE, with_traces
 
@@ -33,7 +34,7 @@ def examination(
     impressions: Path | str,
     out: Path | str,
     *,
-    columns: Columns | None = None,
+    columns: Mapping[str, str] | None = None,
     force: bool = False,
     engine: str = "duckdb",
     settings: Examination | None = None,
@@ -53,7 +54,7 @@ def examination(
     refuse_existing(Path(out), force=force, ours=EXAMINATION)
     place = Path(impressions)
     options: dict[str, Any] = {"spark_master": spark_master, "memory": memory, "threads": threads}
-    with told_by_their_names(columns), connect(engine, scratch=scratch, **options) as running:
+    with Names.of(columns).told(), connect(engine, scratch=scratch, **options) as running:
         log = read_impressions(running, place, columns, [*NEEDED, "display_time"])
         model = learn_examination(running, log, asked, place)
         model.facts |= examination_curves(running, add_examination(running, log, model))

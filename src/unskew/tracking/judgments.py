@@ -10,7 +10,7 @@ memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,7 +27,6 @@ from unskew.settings import known, require_columns
 from unskew.tables.engine.engine import Engine, connect
 from unskew.tables.engine.functions import finite
 from unskew.tables.engine.parquet import parquet_files
-from unskew.tables.naming import Columns
 from unskew.tracking.batches import Batch, pair_batches
 from unskew.tracking.estimators import (
     Estimate,
@@ -61,7 +60,7 @@ def judge(
     curves: str = "shuffled",
     first: Sequence[float] = (1.0, 0.0),
     imputation: Path | str | None = None,
-    columns: Columns | None = None,
+    columns: Mapping[str, str] | None = None,
     shrink: bool = True,
     force: bool = False,
     engine: str = "duckdb",
@@ -114,7 +113,7 @@ def prepared(engine: Engine, store: TrackingStore, window: str, guesses: Table |
     return Judging(parquet_files(place), ranks, float(mean or 0.0))
 
 
-def read_imputation(engine: Engine, path: Path, window: Table, columns: Columns | None = None) -> Table:
+def read_imputation(engine: Engine, path: Path, window: Table, columns: Mapping[str, str] | None = None) -> Table:
     """query_id, doc_id and imputation, in the types of the window; `columns` says theirs for these."""
     if path.suffix == ".csv":
         try:

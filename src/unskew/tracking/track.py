@@ -11,16 +11,16 @@ the delivery and of the days that it touches.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from unskew.errors import ConfigError, LimitError
 from unskew.logs.impressions import read_impressions
+from unskew.names import REQUIRED, Names
 from unskew.settings import known
 from unskew.tables.engine.engine import Engine, connect
-from unskew.tables.naming import Columns, told_by_their_names
-from unskew.tables.schema import REQUIRED
 from unskew.tracking.examination import load_examination
 from unskew.tracking.examining import add_examination
 from unskew.tracking.pages import (
@@ -52,7 +52,7 @@ def track(
     until: str | None = None,
     refresh: str = "due",
     max_rejected: float = 0.01,
-    columns: Columns | None = None,
+    columns: Mapping[str, str] | None = None,
     engine: str = "duckdb",
     **options: Any,
 ) -> dict[str, Any]:
@@ -69,7 +69,7 @@ def track(
     end = None if until is None else hour_of(until)
     model = None if examination is None else load_examination(examination)
     place = Path(impressions)
-    with told_by_their_names(columns), connect(engine, **options) as running:
+    with Names.of(columns).told(), connect(engine, **options) as running:
         # before there is a store, so that a wrong name leaves none
         log = read_impressions(running, place, columns, [*REQUIRED, "timestamp"])
         judged = log if model is None else add_examination(running, log, model)

@@ -9,7 +9,7 @@ model can see is lost.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -23,11 +23,10 @@ from unskew.errors import ConfigError, DataError
 from unskew.logs.counts.counting import count_rankings
 from unskew.logs.impressions import read_impressions, under_our_names
 from unskew.logs.log import page_starts
+from unskew.names import REQUIRED, Names
 from unskew.settings import require_columns
 from unskew.tables.engine.engine import Engine, connect
 from unskew.tables.joining import encodable, encode
-from unskew.tables.naming import Columns, told_by_their_names
-from unskew.tables.schema import REQUIRED
 from unskew.types import Array, Lists, Log
 
 if TYPE_CHECKING:
@@ -137,7 +136,7 @@ class ClickPages:
 
 
 def read_pages(
-    log: AnyLog, *, columns: Columns | None = None, engine: str = "duckdb", **options: Any
+    log: AnyLog, *, columns: Mapping[str, str] | None = None, engine: str = "duckdb", **options: Any
 ) -> ClickPages:
     """A log as pages: in memory, an Arrow table, or Parquet files of any size; `options` go to `connect`.
 
@@ -147,7 +146,7 @@ def read_pages(
         return log
     if isinstance(log, Log):
         return pages_of_log(log)
-    with told_by_their_names(columns), connect(engine, **options) as running:
+    with Names.of(columns).told(), connect(engine, **options) as running:
         if isinstance(log, pa.Table):
             return reduced_pages(running, under_our_names(running.from_arrow(log), columns, "the table"))
         return reduced_pages(running, read_impressions(running, log, columns, list(REQUIRED)), log)

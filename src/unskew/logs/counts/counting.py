@@ -12,7 +12,7 @@ two rankings ever collide, another hash is tried, so the counts are exact. Value
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,9 +21,9 @@ from unskew.errors import DataError
 from unskew.files import refuse_existing
 from unskew.logs.counts.folder import COUNTED, write_counts
 from unskew.logs.impressions import read_impressions
+from unskew.names import Names
 from unskew.settings import require_columns
 from unskew.tables.engine.engine import Engine, connect
-from unskew.tables.naming import Columns, told_by_their_names
 from unskew.tables.schema import required
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def counts(
     serp: Sequence[str] = (),
     pairs: bool = False,
     feedback: str | None = None,
-    columns: Columns | None = None,
+    columns: Mapping[str, str] | None = None,
     force: bool = False,
     engine: str = "duckdb",
     **options: Any,
@@ -102,7 +102,7 @@ def counts(
     """
     impressions, out = Path(impressions), Path(out)
     refuse_existing(out, force=force, ours=COUNTED)  # before minutes of counting
-    with told_by_their_names(columns), connect(engine, **options) as running:
+    with Names.of(columns).told(), connect(engine, **options) as running:
         rankings = count_rankings(
             running,
             read_impressions(running, impressions, columns, [*required(feedback), *serp]),

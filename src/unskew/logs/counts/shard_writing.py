@@ -22,11 +22,12 @@ from unskew.logs.counts.reduction import Counts, Reduction, rank_counts, reduce_
 from unskew.logs.counts.splitting import part_of, split_table
 from unskew.logs.log import read_log
 from unskew.logs.presentation import Kind, Presentation, fit_tallies
+from unskew.names import KEYS
 from unskew.settings import require_columns
 from unskew.tables.engine.parquet import impressions_in
 from unskew.tables.features.assembling import assemble, candidate_pairs
 from unskew.tables.features.column_kinds import Notes
-from unskew.tables.features.feature_table import KEYS, damage_named, is_table, table_files
+from unskew.tables.features.feature_table import damage_named, is_table, table_files
 from unskew.tables.features.features import keep_featured, lists_of, read_features
 from unskew.tables.features.surveying import Survey, merge_surveys, survey
 from unskew.tables.features.table_parts import FeatureTable, TablePart

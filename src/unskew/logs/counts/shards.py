@@ -45,8 +45,9 @@ from unskew.logs.counts.shard_writing import (
     write_shards,
 )
 from unskew.logs.presentation import Presentation
+from unskew.names import KEYS
 from unskew.tables.features.encoding import Encoding
-from unskew.tables.features.feature_table import KEYS, count_values, is_table
+from unskew.tables.features.feature_table import count_values, is_table
 from unskew.tables.features.surveying import Survey, encoded_range
 from unskew.tables.features.tables import feature_files, table_columns
 from unskew.tables.lists.letor import read_letor

@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 
 from unskew.logs.ingest.columns import YES
 from unskew.logs.ingest.sampling import sample
+from unskew.names import OURS
 from unskew.tables.reading.options import IngestOptions
-from unskew.tables.schema import OURS
 from unskew.types import Array
 
 FEW = 50

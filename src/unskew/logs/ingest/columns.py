@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from unskew.errors import DataError
 from unskew.logs.ingest.text import FILE, ROW
+from unskew.names import OURS, REQUIRED, guess_columns
 from unskew.settings import did_you_mean, require_columns
 from unskew.tables.engine.engine import Engine
 from unskew.tables.engine.functions import left
 from unskew.tables.engine.times import as_utc
-from unskew.tables.naming import guess_columns
 from unskew.tables.reading.options import IDS, IngestOptions
-from unskew.tables.schema import OURS, REQUIRED
 
 if TYPE_CHECKING:
     from ibis.expr.types import Table

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from unskew.errors import DataError
 from unskew.logs.pages import SECOND, add_page_ids
+from unskew.names import OURS, guess_columns
 from unskew.settings import did_you_mean, second_count
 from unskew.tables.engine.engine import Engine
 from unskew.tables.engine.functions import to_micros
-from unskew.tables.naming import guess_columns
 from unskew.tables.reading.options import IngestOptions
-from unskew.tables.schema import OURS
 
 if TYPE_CHECKING:
     from ibis.expr.types import Table

@@ -39,9 +39,9 @@ from unskew.logs.ingest.formats.stage import SIDES
 from unskew.logs.ingest.paging import counted_on
 from unskew.logs.ingest.source import LogSource, engine_errors, open_source
 from unskew.logs.ingest.text import FILE, ROW
+from unskew.names import REQUIRED
 from unskew.tables.engine.engine import Engine
 from unskew.tables.reading.options import IngestOptions
-from unskew.tables.schema import REQUIRED
 
 if TYPE_CHECKING:
     from ibis.expr.types import Table

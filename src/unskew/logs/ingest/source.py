@@ -14,12 +14,12 @@ from unskew.logs.ingest.clicks import split_events
 from unskew.logs.ingest.columns import renamed, require, typed, with_page
 from unskew.logs.ingest.finding import PageFinding, how_to_find
 from unskew.logs.ingest.text import FILE, ROW, stage_text
+from unskew.names import REQUIRED
 from unskew.settings import known
 from unskew.tables.engine.engine import Engine, first_line, quiet
 from unskew.tables.engine.parquet import plain_name
 from unskew.tables.reading.files import KINDS, all_files, find_files
 from unskew.tables.reading.options import IngestOptions
-from unskew.tables.schema import REQUIRED
 from unskew.tables.unifying import alike, unified
 
 if TYPE_CHECKING:

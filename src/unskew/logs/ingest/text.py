@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from unskew.errors import ConfigError, DataError, printable
 from unskew.logs.ingest.formats.stage import Stage
-from unskew.tables.naming import guess_columns, their_columns
+from unskew.names import Names, guess_columns
 from unskew.tables.reading.csv_text import Reject, csv_batches, csv_columns
 from unskew.tables.reading.files import MARK
 from unskew.tables.reading.json_text import BLOCK, json_batches, json_columns
@@ -104,7 +104,7 @@ def survey(files: Mapping[Path, str], options: IngestOptions) -> tuple[dict[Path
     present = dict.fromkeys(name for names in headers.values() for name in names)
     wanted = options.wanted(list(present))
     if not wanted:
-        their_columns(options.columns, list(present), next(iter(files)))
+        Names.of(options.columns).check(list(present), next(iter(files)))
         some = ", ".join(list(present)[:20])[:500] or "none"
         pairs = guess_columns(list(present)) or {"OURS": "THEIRS"}
         raise DataError(

@@ -24,11 +24,11 @@ from unskew.errors import ConfigError, UnskewError
 from unskew.files import complete_file, refuse_existing, write_json
 from unskew.learning.scorer import Scorer, load_scorer
 from unskew.logs.opening import check_log
+from unskew.names import Names
 from unskew.serving.export import engines, judgments, lightgbm, propensities
 from unskew.serving.export.options import ENGINES, JUDGED, ExportOptions
 from unskew.serving.export.plain import features_of
 from unskew.settings import known, no_such
-from unskew.workflows.inputs.naming import names_for
 from unskew.workflows.inspections.predict import documents
 from unskew.workflows.inspections.propensity import propensity
 from unskew.workflows.runs.run import Run
@@ -115,7 +115,7 @@ def _engine(run: Source, to: str, out: Path, asked: ExportOptions) -> dict[str, 
     given = (
         None
         if asked.lists is None
-        else lambda: documents(scorer, asked.lists, asked.candidates, names_for(run, None))
+        else lambda: documents(scorer, asked.lists, asked.candidates, Names.of(None, run))
     )
     return engines.write_engine(scorer, to, out, lists=given, name=asked.name, force=asked.force)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from unskew.errors import DataError, printable
-from unskew.tables.features.feature_table import NOT_FEATURES
+from unskew.names import NOT_FEATURES
 from unskew.tables.features.table_parts import FeatureTable
 from unskew.tables.features.values import Feature, ValueKind, kind_of_type, text_values, vector_width
 

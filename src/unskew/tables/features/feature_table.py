@@ -15,8 +15,6 @@ from unskew.files import PathLike
 from unskew.tables.engine.parquet import parquet_files
 from unskew.tables.reading.files import kind_of
 
-KEYS = ("query_id", "doc_id")
-NOT_FEATURES = ("query_id", "doc_id", "label", "query_text", "title", "abstract")
 READ_AT_ONCE = 2**22
 """Values of a block; it has up to 65,536 rows."""
 

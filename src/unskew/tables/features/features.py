@@ -25,10 +25,10 @@ import pyarrow.parquet as pq
 
 from unskew.errors import DataError
 from unskew.files import PathLike
+from unskew.names import KEYS
 from unskew.tables.engine.parquet import impressions_in
 from unskew.tables.features.assembling import assemble, candidate_pairs
 from unskew.tables.features.column_kinds import Notes, Taken
-from unskew.tables.features.feature_table import KEYS
 from unskew.tables.features.tables import Source, feature_files, open_tables
 from unskew.tables.frames import is_frame
 from unskew.tables.joining import Missing, find_rows

@@ -11,7 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from unskew.tables.features.feature_table import KEYS, blocks, damage_named
+from unskew.names import KEYS
+from unskew.tables.features.feature_table import blocks, damage_named
 from unskew.tables.features.values import Feature, as_text, numbers_of
 from unskew.types import Array
 

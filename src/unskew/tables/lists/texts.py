@@ -18,13 +18,14 @@ import pyarrow.parquet as pq
 
 from unskew.errors import DataError
 from unskew.files import PathLike
+from unskew.names import KEYS, NOT_FEATURES, TEXT
 from unskew.settings import require_columns
 from unskew.tables.engine.engine import connect
-from unskew.tables.features.feature_table import KEYS, NOT_FEATURES, damage_named, table_files
+from unskew.tables.features.feature_table import damage_named, table_files
 from unskew.tables.features.tables import feature_files
 from unskew.tables.frames import TEXT_FILES
 from unskew.tables.joining import encode, find_rows
-from unskew.tables.schema import TEXT, refuse_missing, to_array
+from unskew.tables.schema import refuse_missing, to_array
 from unskew.types import Array, Lists, ListTexts
 
 DOCUMENT = TEXT[1:]

@@ -23,8 +23,8 @@ from zoneinfo import ZoneInfo
 
 from pydantic import Field, field_validator
 
+from unskew.names import OURS
 from unskew.settings import Config, did_you_mean
-from unskew.tables.schema import OURS
 
 IDS = ("page_id", "query_id", "doc_id")
 RULES: Mapping[str, str] = {

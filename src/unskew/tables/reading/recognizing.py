@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from unskew.errors import DataError, RunError
 from unskew.files import restore
+from unskew.names import REQUIRED, guess_columns
 from unskew.settings import no_such
 from unskew.tables.engine.parquet import impressions_in
-from unskew.tables.naming import Columns, guess_columns
-from unskew.tables.schema import REQUIRED
 
 FOLDERS = {
     "model.json": ("a run folder, not a log", "name the log that it learned from"),
@@ -135,7 +134,7 @@ def _raw(path: Path, what: str, present: Sequence[str]) -> DataError:
     return DataError(what, path=path, hint=f"ingest it first: {ingest_command(path, present)}")
 
 
-def ingest_command(path: Path | str, present: Sequence[str], columns: Columns | None = None) -> str:
+def ingest_command(path: Path | str, present: Sequence[str], columns: Mapping[str, str] | None = None) -> str:
     """The command that ingests a raw log, with its columns as they may be meant.
 
     >>> ingest_command("shop.csv", ["page_id", "term", "doc_id", "rank", "click"])
@@ -156,7 +155,7 @@ def ingest_command(path: Path | str, present: Sequence[str], columns: Columns | 
 
 
 def require_log(
-    names: Iterable[str], present: Collection[str], path: Path | str, columns: Columns | None = None
+    names: Iterable[str], present: Collection[str], path: Path | str, columns: Mapping[str, str] | None = None
 ) -> None:
     """The columns that a log must have are there; else what the table may be, and what to do."""
     missing = [name for name in names if name not in present]

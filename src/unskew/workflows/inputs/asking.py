@@ -20,8 +20,8 @@ from unskew.learning.fitting.training import Training
 from unskew.learning.methods import PACKAGES, Learner
 from unskew.learning.rankers import RANKERS, Ranker
 from unskew.learning.rankers.trees import Growing
+from unskew.names import KEYS, Names
 from unskew.settings import Table, read_toml
-from unskew.tables.naming import names_of
 from unskew.workflows.runs.run_files import check_run, run_folder, with_method
 from unskew.workflows.runs.settings import USUAL_METHOD, Auto, RunFile, Settings
 
@@ -118,7 +118,7 @@ def ask(
 
 def remembered(log: Path) -> dict[str, str]:
     """What queries and documents were called when the log was ingested, for tables of features."""
-    return {ours: theirs for ours, theirs in names_of(log).items() if ours in ("query_id", "doc_id")}
+    return Names.of(None, log).only(KEYS)
 
 
 def put(content: Table, key: str, value: object) -> None:

@@ -18,12 +18,12 @@ from unskew.logs.counts.shards import open_shards, shards_for
 from unskew.logs.log import log_of
 from unskew.logs.memory import featured
 from unskew.logs.opening import check_log, open_table
+from unskew.names import KEYS, NOT_FEATURES, Names
 from unskew.settings import byte_count
 from unskew.tables.engine.parquet import impressions_in
-from unskew.tables.features.feature_table import KEYS, NOT_FEATURES, is_table
+from unskew.tables.features.feature_table import is_table
 from unskew.tables.features.tables import table_columns
 from unskew.tables.lists.texts import read_texts
-from unskew.tables.naming import told_by_their_names
 from unskew.tracking.tracked import tracked_until, with_tracked
 from unskew.types import Lists, Log
 from unskew.workflows.inputs.lists import read_lists, texts_for
@@ -136,7 +136,7 @@ def open_log(
 
     `columns` says theirs for ours.
     """
-    with told_by_their_names(columns):
+    with Names.of(columns).told():
         shown = open_table(path, None, feedback, columns=columns)
         try:
             return log_of(featured(shown, lists, path) if drop else shown, lists, feedback, path)

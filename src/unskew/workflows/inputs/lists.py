@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Protocol
 
 from unskew.errors import DataError
-from unskew.tables.features.feature_table import NOT_FEATURES, is_table
+from unskew.names import NOT_FEATURES
+from unskew.tables.features.feature_table import is_table
 from unskew.tables.features.features import read_features
 from unskew.tables.lists.letor import read_letor
 from unskew.tables.lists.texts import has_texts, read_texts, with_texts

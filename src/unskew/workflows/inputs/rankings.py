@@ -25,16 +25,15 @@ from unskew.errors import ConfigError, DataError
 from unskew.files import restore
 from unskew.learning.scorer import Scorer, load_scorer
 from unskew.logs.impressions import under_our_names
+from unskew.names import OURS, Names, guess_columns
 from unskew.settings import no_such, read_toml, require_columns
 from unskew.tables.engine.engine import Engine
 from unskew.tables.frames import arrow_table, is_frame
 from unskew.tables.joining import find_rows
-from unskew.tables.naming import guess_columns
 from unskew.tables.reading.files import kind_of
-from unskew.tables.schema import OURS, to_array
+from unskew.tables.schema import to_array
 from unskew.types import Array, Lists, Log
 from unskew.workflows.inputs.lists import ScoresLists, tracked_lists
-from unskew.workflows.inputs.naming import names_for
 from unskew.workflows.inputs.tree_files import TreeFile
 from unskew.workflows.inspections.predict import documents, score_blocks
 
@@ -200,7 +199,7 @@ def open_ranking(
         folder: Path | None = None if isinstance(what, Scorer) else what.folder
         name = str(model.card.method["name"]) if folder is None else str(folder)
         given = _own_features(folder) if features is None else features
-        return ModelRanking(model, name, given, names_for(what, columns), doc_ids, tracked)
+        return ModelRanking(model, name, given, Names.of(columns, what), doc_ids, tracked)
     if not isinstance(what, str | Path):
         raise ConfigError(f"no ranking can be made of {type(what).__name__}; {WANTED}")
     if str(what) == SHOWN and not Path(what).exists():
@@ -225,7 +224,7 @@ def _from_path(
         return ScoreTable(place, name, columns or {})
     if place.is_dir():
         model, given = load_scorer(place), _own_features(place) if features is None else features
-        return ModelRanking(model, name, given, names_for(place, columns), doc_ids, tracked)
+        return ModelRanking(model, name, given, Names.of(columns, place), doc_ids, tracked)
     if place.suffix in TREES:
         return ModelRanking(TreeFile.read(place), name, features, columns or {}, doc_ids, tracked)
     if kind_of(place) in ("parquet", "csv", "tsv"):

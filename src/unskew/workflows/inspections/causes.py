@@ -14,12 +14,11 @@ from unskew.errors import ConfigError, DataError
 from unskew.files import Ours, complete_folder, refuse_existing, write_json, write_text
 from unskew.learning.model import load
 from unskew.logs.impressions import read_impressions
+from unskew.names import REQUIRED, Names
 from unskew.pages.page import PAGE_FILES
 from unskew.settings import checked
 from unskew.tables.engine.engine import connect
 from unskew.tables.joining import join_lists
-from unskew.tables.naming import told_by_their_names
-from unskew.tables.schema import REQUIRED
 from unskew.types import Array, Log
 from unskew.workflows.inputs.lists import read_lists
 
@@ -67,7 +66,7 @@ def causes(
     else:
         place = Path(impressions)
         options_of: dict[str, Any] = {"spark_master": spark_master, "memory": memory, "threads": threads}
-        with told_by_their_names(columns), connect(engine, scratch=scratch, **options_of) as opened:
+        with Names.of(columns).told(), connect(engine, scratch=scratch, **options_of) as opened:
             log = read_impressions(opened, place, columns, [*REQUIRED, *(factors or ())])
             names = shown_columns(log.columns, factors)
             score = relevance or (USUAL if USUAL in log.columns and run is None else None)

@@ -31,10 +31,10 @@ from unskew.learning.scorer import Scorer, load_scorer
 from unskew.logs.log import read_log
 from unskew.logs.opening import check_log
 from unskew.measuring.counterfactual import LoggedPages, places
+from unskew.names import Names
 from unskew.tables.engine.parquet import impressions_in
 from unskew.types import Array, Lists, ListTexts, Log
 from unskew.workflows.inputs.lists import read_lists, texts_for, tracked_lists
-from unskew.workflows.inputs.naming import names_for
 from unskew.workflows.proofs.measure_lists import finite
 from unskew.workflows.runs.run import Run
 
@@ -113,9 +113,7 @@ def importance(
             what = "it has neither trees nor one weight for each feature"
             raise ConfigError(f"{what}: give log= and features=, whose clicks tell what matters")
         return found
-    shown = (
-        log if isinstance(log, Log) else _read(scorer, log, features, names_for(run, columns), tracked, doc_ids)
-    )
+    shown = log if isinstance(log, Log) else _read(scorer, log, features, Names.of(columns, run), tracked, doc_ids)
     return _permuted(found, scorer, shown, repeats, pages, seed)
 
 

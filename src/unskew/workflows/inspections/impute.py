@@ -7,7 +7,7 @@ With α_1 = 1 and β_1 = 0 relevance is the click rate at rank 1, as it is for `
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,6 @@ from unskew.errors import ConfigError
 from unskew.files import complete_file, refuse_existing
 from unskew.learning.model import Model, load
 from unskew.settings import known
-from unskew.tables.naming import Columns
 from unskew.types import Array, ClickBatch, Lists
 from unskew.workflows.inputs.lists import read_lists, texts_for, tracked_lists
 
@@ -38,7 +37,7 @@ def impute(
     *,
     first: Sequence[float] = (1.0, 0.0),
     tracked: Path | str | None = None,
-    columns: Columns | None = None,
+    columns: Mapping[str, str] | None = None,
     doc_ids: bool = False,
     force: bool = False,
 ) -> dict[str, Any]:

@@ -21,12 +21,12 @@ import pyarrow.parquet as pq
 from unskew.files import complete_file, refuse_existing
 from unskew.learning.scorer import Scorer, list_chunks, load_scorer
 from unskew.logs.memory import several
+from unskew.names import Names
 from unskew.settings import known
 from unskew.tables.features.features import read_features
 from unskew.tables.frames import is_frame
 from unskew.types import Array, Lists
 from unskew.workflows.inputs.lists import ScoresLists, read_lists, texts_for, tracked_lists
-from unskew.workflows.inputs.naming import names_for
 from unskew.workflows.inputs.parts import log_parts
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def predict(
         refuse_existing(Path(str(place)), force=force)
     opened = load_scorer(run) if isinstance(run, str | Path) else run
     model = opened if isinstance(opened, Scorer) else opened.model
-    columns = names_for(run, columns)
+    columns = Names.of(columns, run)
     lists = documents(model, features, candidates, columns, doc_ids=doc_ids)
     blocks = score_blocks(model, tracked_lists(model, lists, tracked), columns)
     if place is None:

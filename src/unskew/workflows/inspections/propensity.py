@@ -21,10 +21,10 @@ from unskew.files import complete_file
 from unskew.learning.model import load
 from unskew.learning.scorer import Scorer
 from unskew.logs.opening import open_table
+from unskew.names import REQUIRED, Names
 from unskew.settings import known
 from unskew.tables.frames import is_frame
-from unskew.tables.naming import told_by_their_names
-from unskew.tables.schema import REQUIRED, read_feedback
+from unskew.tables.schema import read_feedback
 from unskew.types import Array, Log
 from unskew.workflows.runs.run import Run
 
@@ -139,7 +139,7 @@ def log_tables(source: Any, feedback: str | None, columns: Mapping[str, str] | N
     """A log on an engine; with `feedback`, a result with any of it counts as clicked."""
     if isinstance(source, Log) or (feedback is None and not is_frame(source)):
         return open_tables(source, columns=columns)
-    with told_by_their_names(columns):
+    with Names.of(columns).told():
         if is_frame(source):
             from unskew.logs.ingest.tables import ingest_table
 

@@ -18,9 +18,9 @@ from unskew.errors import ConfigError, DataError
 from unskew.measuring.experiments import experiments as judged
 from unskew.measuring.experiments.interleaving import SignTest, sign_test
 from unskew.measuring.experiments.sequential import FEWEST, PLANNED
+from unskew.names import Names
 from unskew.settings import known
 from unskew.tables.engine.engine import connect
-from unskew.tables.naming import Columns, told_by_their_names
 from unskew.types import Array, Log
 from unskew.workflows.proofs.policies import METRICS, Kind, PolicyPages, cluster_of, won_pages
 
@@ -70,7 +70,7 @@ def experiment(
     planned: int = PLANNED,
     detect: float = 0.01,
     level: float = 0.95,
-    columns: Columns | None = None,
+    columns: Mapping[str, str] | None = None,
     engine: str = "duckdb",
     **options: Any,
 ) -> Experiment:
@@ -84,7 +84,7 @@ def experiment(
     if not 0.5 < level < 1 or detect <= 0 or planned < FEWEST:
         raise ConfigError(f"level= is between 0.5 and 1, detect= above 0, planned= at least {FEWEST}")
     ways = judged.Ways(level, planned, detect)
-    with told_by_their_names(columns), connect(engine, **options) as running:
+    with Names.of(columns).told(), connect(engine, **options) as running:
         shown, place = read_rows(running, log, columns, ["page_id", "position", "click"])
         by = by or ("team" if "team" in shown.columns else "policy_id")
         name = cluster_of(shown, cluster, place)

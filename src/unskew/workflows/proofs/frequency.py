@@ -6,6 +6,7 @@ Legend: Q queries.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,9 @@ import numpy as np
 from unskew.errors import ConfigError, DataError
 from unskew.logs.impressions import read_impressions
 from unskew.measuring.frequency import frequency_buckets
+from unskew.names import Names
 from unskew.tables.engine.engine import connect
 from unskew.tables.joining import encodable, match
-from unskew.tables.naming import Columns, told_by_their_names
 from unskew.tables.schema import to_array
 from unskew.types import Array, Lists, Log
 
@@ -28,7 +29,11 @@ class QueryFrequency:
     """How often each query was asked, and the bucket that it falls into."""
 
     def __init__(
-        self, log: Log | Path | str, lists: Lists, buckets: int | None = None, columns: Columns | None = None
+        self,
+        log: Log | Path | str,
+        lists: Lists,
+        buckets: int | None = None,
+        columns: Mapping[str, str] | None = None,
     ) -> None:
         buckets = len(NAMES) if buckets is None else buckets
         if not 1 <= buckets <= len(lists):
@@ -49,13 +54,13 @@ class QueryFrequency:
         }
 
 
-def pages_per_query(log: Log | Path | str, lists: Lists, columns: Columns | None = None) -> Array:
+def pages_per_query(log: Log | Path | str, lists: Lists, columns: Mapping[str, str] | None = None) -> Array:
     """Pages of a log for each query of the lists, [Q]; counted on the engine where it is in files."""
     if isinstance(log, Log):
         ids, pages = encodable(log.lists.query_ids), np.bincount(log.query, minlength=len(log.lists))
     else:
         keys = {name: theirs for name, theirs in (columns or {}).items() if name in ("page_id", "query_id")}
-        with told_by_their_names(keys), connect() as engine:
+        with Names.of(keys).told(), connect() as engine:
             table = read_impressions(engine, log, keys, ("page_id", "query_id"))
             counted = table.group_by("query_id").aggregate(pages=table["page_id"].nunique())
             found = engine.to_arrow(counted.filter(counted["query_id"].notnull()))

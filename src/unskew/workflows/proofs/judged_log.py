@@ -27,11 +27,11 @@ from unskew.logs.impressions import read_impressions
 from unskew.logs.log import page_starts, reading_order
 from unskew.measuring.counterfactual import LoggedPages
 from unskew.measuring.counterfactual.pages import FEW_QUERIES
+from unskew.names import REQUIRED, Names
 from unskew.tables.engine.engine import Engine
 from unskew.tables.frames import arrow_table, is_frame
-from unskew.tables.naming import told_by_their_names
 from unskew.tables.reading.files import kind_of
-from unskew.tables.schema import REQUIRED, check_pages, to_array
+from unskew.tables.schema import check_pages, to_array
 from unskew.types import Array
 from unskew.workflows.inputs.rankings import KEYS, Ranking
 
@@ -150,7 +150,7 @@ def join_log(
 
     `group` is a column of the log, or of one of the tables of `features`, to tell results by.
     """
-    with told_by_their_names(columns):
+    with Names.of(columns).told():
         open_tables(log, columns=columns, engine=engine)  # refuses rows that cannot be counted
         shown = read_impressions(engine, log, columns, list(REQUIRED))
     if group is not None:

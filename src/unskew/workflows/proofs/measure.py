@@ -10,14 +10,13 @@ from unskew.errors import ConfigError
 from unskew.files import Ours, complete_folder, refuse_existing, write_json, write_text
 from unskew.measuring import DEFAULT_METRICS
 from unskew.measuring.counterfactual.evidence import Metric
+from unskew.names import Names
 from unskew.pages.origins import log_origin
 from unskew.pages.page import PAGE_FILES, write_page
 from unskew.pages.summaries import measure_page
 from unskew.pages.web import html
-from unskew.tables.naming import Columns
 from unskew.types import Lists, Log
 from unskew.workflows.inputs.examination import Examined
-from unskew.workflows.inputs.naming import names_for
 from unskew.workflows.inputs.rankings import ShownRanking, model_of, open_ranking
 from unskew.workflows.proofs.proof import prove
 
@@ -44,7 +43,7 @@ def measure(
     buckets: int | None = None,
     doc_ids: bool = False,
     tracked: Path | str | None = None,
-    columns: Columns | None = None,
+    columns: Mapping[str, str] | None = None,
     seed: int = 0,
     out: Path | str | None = None,
     command: str = "",
@@ -94,10 +93,10 @@ def measure(
     return result
 
 
-def _names(run: Any, columns: Columns | None) -> dict[str, str]:
+def _names(run: Any, columns: Mapping[str, str] | None) -> dict[str, str]:
     """Theirs for ours: as given, or as a run remembers them."""
     told = isinstance(run, str | Path) or model_of(run) is not None
-    return names_for(run, columns) if told else dict(columns or {})
+    return Names.of(columns, run) if told else dict(columns or {})
 
 
 def _refuse_unused(

@@ -19,7 +19,7 @@ cannot express. `portrait` puts both side by side.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,6 @@ from unskew.errors import ConfigError, DataError
 from unskew.logs.log import read_log
 from unskew.logs.opening import open_table
 from unskew.tables.joining import encode
-from unskew.tables.naming import Columns
 from unskew.types import Array, Lists, Log
 from unskew.workflows.inputs.lists import read_lists
 from unskew.workflows.twins.portrait import Portrait, off, portrait
@@ -160,7 +159,7 @@ def twin(
     features: Lists | Sequence[Path | str] | Path | str | None = None,
     models: Sequence[str] = MODELS,
     doc_ids: bool = False,
-    columns: Columns | None = None,
+    columns: Mapping[str, str] | None = None,
     seed: int = 0,
 ) -> Twin:
     """Fit a twin to a log: files, or a `Log`.
@@ -191,7 +190,7 @@ def _opened(
     log: Log | Path | str,
     features: Lists | Sequence[Path | str] | Path | str | None,
     doc_ids: bool,
-    columns: Columns | None,
+    columns: Mapping[str, str] | None,
 ) -> Log:
     """The log in memory, with features where there are any."""
     if isinstance(log, Log):
@@ -206,7 +205,7 @@ def _opened(
     return read_log(Path(log), lists, columns=columns)
 
 
-def shown_lists(path: Path, columns: Columns | None = None) -> Lists:
+def shown_lists(path: Path, columns: Mapping[str, str] | None = None) -> Lists:
     """The documents that a log shows for each query, as lists without features."""
     table = open_table(path, [], columns=columns)
     (query, query_ids), (document, doc_ids) = encode(table["query_id"]), encode(table["doc_id"])

@@ -20,8 +20,8 @@ from unskew.errors import DataError
 from unskew.files import complete_file
 from unskew.logs.log import log_tables
 from unskew.logs.opening import open_table
+from unskew.names import REQUIRED
 from unskew.settings import require_columns
-from unskew.tables.schema import REQUIRED
 from unskew.types import Log
 
 APPLICATION = "unskew"
