@@ -15,8 +15,8 @@ import torch
 from common import PUBLISHED, Options, Row, quartiles, timed
 
 from unskew.learning.methods import Context, MethodConfig, Naive, Vectorization
-from unskew.learning.model import Model, build
 from unskew.learning.rankers import MLP
+from unskew.learning.scoring.model import Model, build
 from unskew.simulation.synthetic import make_lists
 from unskew.tables.lists.scaling import fit_scaler
 

@@ -41,8 +41,8 @@ from safetensors.numpy import save
 
 from unskew.files.swapping import exchange
 from unskew.learning.methods import Context, Naive
-from unskew.learning.model import Model, build
 from unskew.learning.rankers import MLP
+from unskew.learning.scoring.model import Model, build
 from unskew.tables.features.encoding import fit_encoding
 from unskew.tables.lists.scaling import fit_scaler
 from unskew.types import Columns, Lists

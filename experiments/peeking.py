@@ -13,7 +13,7 @@ import argparse
 
 import numpy as np
 
-from unskew.measuring.experiments.experiments import Sums, Ways, effect, preference
+from unskew.measuring.experiments.effects import Sums, Ways, effect, preference
 from unskew.types import Array
 
 DAYS, DAILY = 30, 200

@@ -34,7 +34,7 @@ from serving_world import World, make_world
 
 from unskew.errors import StoreError
 from unskew.files import complete_folder, digest_of
-from unskew.learning.scorer import MODEL
+from unskew.learning.scoring.scorer import MODEL
 from unskew.serving.store import open_store
 
 UPDATES = ("save", "copy", "rsync", "rename", "link", "items", "clicks", "both")

@@ -17,8 +17,8 @@ import torch
 import unskew
 from unskew.files import digest_of
 from unskew.learning.methods import METHODS, Context
-from unskew.learning.model import build
 from unskew.learning.rankers import MLP, Linear
+from unskew.learning.scoring.model import build
 from unskew.tables.features.encoding import fit_encoding
 from unskew.tables.lists.scaling import fit_scaler
 from unskew.tracking.features import FEATURES, feature_vector

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from unskew.learning import rankers as rankers
     from unskew.learning.fitting.training import Training as Training
     from unskew.learning.methods import METHODS as METHODS
-    from unskew.learning.model import Model as Model
-    from unskew.learning.model import load as load
-    from unskew.learning.scorer import Scorer as Scorer
-    from unskew.learning.scorer import load_scorer as load_scorer
+    from unskew.learning.scoring.model import Model as Model
+    from unskew.learning.scoring.model import load as load
+    from unskew.learning.scoring.scorer import Scorer as Scorer
+    from unskew.learning.scoring.scorer import load_scorer as load_scorer
     from unskew.logs.counts.counting import counts as counts
     from unskew.logs.ingest.logs import ingest as ingest
     from unskew.logs.log import read_log as read_log
@@ -31,10 +31,18 @@ if TYPE_CHECKING:
     from unskew.serving.export import export as export
     from unskew.serving.starting import serve as serve
     from unskew.serving.store.putting import store as store
-    from unskew.simulation import BEHAVIOURS as BEHAVIOURS
-    from unskew.simulation import Simulation as Simulation
-    from unskew.simulation import Traffic as Traffic
-    from unskew.simulation import simulate as simulate
+    from unskew.simulation import (
+        BEHAVIOURS as BEHAVIOURS,
+    )
+    from unskew.simulation import (
+        Simulation as Simulation,
+    )
+    from unskew.simulation import (
+        Traffic as Traffic,
+    )
+    from unskew.simulation import (
+        simulate as simulate,
+    )
     from unskew.simulation.synthetic import make_lists as make_lists
     from unskew.studies.compare.compare import compare as compare
     from unskew.studies.demo import demo as demo

@@ -32,7 +32,9 @@ from unskew.files import (
     write_json,
     writing,
 )
-from unskew.files import reading as disk_reading
+from unskew.files import (
+    reading as disk_reading,
+)
 from unskew.files.scratch import scratch_folder
 from unskew.learning.fitting.checkpoint import write_tensors
 from unskew.workflows.runs.folder import claimed

@@ -19,8 +19,8 @@ import torch
 import uvicorn
 
 from unskew.learning.methods import METHODS, Context
-from unskew.learning.model import build
 from unskew.learning.rankers import Linear
+from unskew.learning.scoring.model import build
 from unskew.serving.http.app import make_app
 from unskew.serving.http.connections import OPTIONS
 from unskew.serving.http.guarding import Guard

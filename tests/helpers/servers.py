@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from unskew.learning.methods import METHODS, Context
-from unskew.learning.model import build
+from unskew.learning.scoring.model import build
 from unskew.tables.features.encoding import fit_encoding
 from unskew.tables.lists.scaling import fit_scaler
 from unskew.types import Columns, Lists

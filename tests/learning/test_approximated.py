@@ -17,9 +17,8 @@ from unskew.errors import ConfigError, DataError
 from unskew.learning.losses import sigmoid_loss
 from unskew.learning.methods import ApproximatedDR, Context, MethodModule, Naive
 from unskew.learning.methods.approximated_dr import between, published, published_loss, repaired_loss
-from unskew.learning.model import Model, build_tower
-from unskew.learning.rankers.apart import DoublyRobustMLP
-from unskew.learning.rankers.networks import MLP, network
+from unskew.learning.rankers.networks import MLP, DoublyRobustMLP, network
+from unskew.learning.scoring.model import Model, build_tower
 from unskew.tables.lists.inputs import Vectors
 from unskew.types import Array, ClickBatch, Lists, Log
 from unskew.workflows.runs.choosing import impression_likelihood

@@ -14,9 +14,9 @@ from torch import Tensor
 import unskew
 from unskew.learning.methods import IPW, DoublyRobust, MethodModule
 from unskew.learning.methods.doubly_robust import doubly_robust_label
-from unskew.learning.model import build_tower
 from unskew.learning.rankers import MLP
-from unskew.learning.rankers.beside import WithSide, penalty_of
+from unskew.learning.rankers.networks import WithSide, penalty_of
+from unskew.learning.scoring.model import build_tower
 from unskew.logs.counts.batches import Batches
 from unskew.logs.counts.candidates import by_query
 from unskew.logs.counts.reduction import reduce_log

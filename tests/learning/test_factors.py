@@ -35,9 +35,9 @@ from unskew.learning.methods import (
     RegressionEM,
 )
 from unskew.learning.methods.regression_em import logit_of_product
-from unskew.learning.model import Model, build
 from unskew.learning.rankers import Linear
 from unskew.learning.rankers.contract import by_rate
+from unskew.learning.scoring.model import Model, build
 from unskew.logs.counts.batches import Batches
 from unskew.logs.presentation import fit_presentation
 from unskew.measuring import interaction_metric

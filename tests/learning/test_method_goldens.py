@@ -42,10 +42,10 @@ from unskew.learning.methods import (
 from unskew.learning.methods.affine import list_relevance
 from unskew.learning.methods.base_vectors import base_loss, base_vector, label_vector
 from unskew.learning.methods.mixem import mixture_loss
-from unskew.learning.model import Model, build_tower
 from unskew.learning.rankers import MLP
-from unskew.learning.rankers.beside import WithSide, penalty_of
+from unskew.learning.rankers.networks import WithSide, penalty_of
 from unskew.learning.rankers.networks import network as network_of
+from unskew.learning.scoring.model import Model, build_tower
 from unskew.logs.counts.batches import Batches
 from unskew.logs.counts.reduction import reduce_log
 from unskew.logs.presentation import fit_presentation

@@ -42,13 +42,13 @@ from unskew.learning.methods import (
     Unlimited,
     Vectorization,
 )
-from unskew.learning.methods.biased import Biased
+from unskew.learning.methods.bias_models import Biased
 from unskew.learning.methods.dla import dual_weights
 from unskew.learning.methods.pair_debias import ratio_update
 from unskew.learning.methods.regression_em import posteriors
-from unskew.learning.model import Model, build, build_tower
 from unskew.learning.rankers import MLP, Linear
-from unskew.learning.rankers.beside import WithSide
+from unskew.learning.rankers.networks import WithSide
+from unskew.learning.scoring.model import Model, build, build_tower
 from unskew.logs.counts.batches import Batches
 from unskew.logs.counts.reduction import Counts, Facts, reduce_log
 from unskew.logs.presentation import fit_presentation

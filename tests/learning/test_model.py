@@ -11,11 +11,11 @@ import torch
 
 import unskew
 from unskew.errors import DataError, RunError
-from unskew.learning import scorer as scorer_module
 from unskew.learning.methods import METHODS, Context
-from unskew.learning.model import Model, build, load
 from unskew.learning.onnx_file import available
 from unskew.learning.rankers import MLP, Linear
+from unskew.learning.scoring import scorer as scorer_module
+from unskew.learning.scoring.model import Model, build, load
 from unskew.tables.lists.scaling import SCALINGS, fit_scaler
 from unskew.types import Lists, Log
 from unskew.workflows.runs.data import LogData

@@ -24,9 +24,9 @@ from unskew.learning.methods import (
     TowerDropout,
 )
 from unskew.learning.methods.upe import logging_target
-from unskew.learning.model import build_tower
 from unskew.learning.rankers import MLP
-from unskew.learning.rankers.beside import WithSide
+from unskew.learning.rankers.networks import WithSide
+from unskew.learning.scoring.model import build_tower
 from unskew.measuring import ndcg_metric
 from unskew.simulation import PositionBias, simulate
 from unskew.simulation.logger import SvmLogger

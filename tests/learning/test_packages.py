@@ -20,7 +20,7 @@ from unskew.learning.boosters import XGBoostFormat
 from unskew.learning.fitting.loop import Progress
 from unskew.learning.fitting.packages import grow, page_groups
 from unskew.learning.methods import LEARNERS, METHODS, PACKAGES, PackageConfig
-from unskew.learning.scorer import TreeScorer
+from unskew.learning.scoring.scorer import TreeScorer
 from unskew.logs.log import write_log
 from unskew.measuring import ndcg_metric
 from unskew.tables.lists.letor import write_letor

@@ -16,8 +16,8 @@ import unskew
 from unskew.errors import ConfigError, UnskewError
 from unskew.files.trees import check_lightgbm
 from unskew.learning.methods import PACKAGES
-from unskew.learning.raw_trees import Column, RawTrees
-from unskew.learning.scorer import Scorer, load_scorer
+from unskew.learning.scoring.raw_trees import Column, RawTrees
+from unskew.learning.scoring.scorer import Scorer, load_scorer
 from unskew.tables.features.encoding import EncodingRules
 from unskew.tables.lists.scaling import Scaler
 from unskew.types import Log

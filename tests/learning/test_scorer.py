@@ -14,9 +14,9 @@ import unskew
 from unskew.errors import ConfigError, DataError, RunError
 from unskew.learning.bias import read_propensities
 from unskew.learning.methods import DLA, IPW, METHODS, DoublyRobust, EDot, EInter, MethodConfig
-from unskew.learning.model import Model, load
 from unskew.learning.rankers import MLP, Trees
-from unskew.learning.scorer import TreeScorer, load_scorer
+from unskew.learning.scoring.model import Model, load
+from unskew.learning.scoring.scorer import TreeScorer, load_scorer
 from unskew.types import Lists, Log
 
 torch.set_num_threads(1)
@@ -62,7 +62,7 @@ def test_trees_score_alike_without_torch(method: MethodConfig, log: Log, lists: 
 def test_a_model_is_loaded_without_training_code(log: Log, tmp_path: Path) -> None:
     unskew.learn(log, "vectorization", ranker=MLP(sizes=(4,)), steps=3, threads=1).save(tmp_path / "model")
     code = (
-        "import sys; from unskew.learning.scorer import load_scorer; load_scorer(sys.argv[1])\n"
+        "import sys; from unskew.learning.scoring.scorer import load_scorer; load_scorer(sys.argv[1])\n"
         "print([name for name in sys.modules if name.startswith(('unskew.learning.fitting', 'unskew.workflows'))])"
     )
     assert python(code, tmp_path / "model").stdout.strip() == "[]"

@@ -21,11 +21,11 @@ from safetensors.torch import load_file
 import unskew
 from unskew.errors import ConfigError, DataError, MissingExtra, RunError
 from unskew.learning.methods import IPW, METHODS, PAL, TAL, ApproximatedDR, MethodConfig, Naive
-from unskew.learning.model import Model, load
 from unskew.learning.rankers import CrossEncoder, DoublyRobustMix, VanillaMix
 from unskew.learning.rankers.contract import by_rate
-from unskew.learning.rankers.text.encoder import TextEncoder, buckets, encoders, open_encoder
-from unskew.learning.rankers.text.pretraining import masked, pretrain
+from unskew.learning.rankers.encoder import TextEncoder, buckets, encoders, open_encoder
+from unskew.learning.rankers.pretraining import masked, pretrain
+from unskew.learning.scoring.model import Model, load
 from unskew.tables.lists.texts import read_texts, with_texts
 from unskew.types import Lists, ListTexts, Log
 

@@ -38,8 +38,8 @@ from unskew.learning.methods import (
     RegressionEM,
 )
 from unskew.learning.rankers import MLP
-from unskew.learning.rankers.beside import WithSide
-from unskew.learning.scorer import below
+from unskew.learning.rankers.networks import WithSide
+from unskew.learning.scoring.scorer import below
 from unskew.logs.counts.batches import Batches
 from unskew.logs.counts.reduction import reduce_log
 from unskew.simulation import PositionBias, simulate

@@ -15,7 +15,7 @@ import unskew
 from unskew.errors import DataError, RunError
 from unskew.files import trees
 from unskew.files.trees import check_lightgbm, check_xgboost, read_trees, tried_apart
-from unskew.learning.scorer import digests
+from unskew.learning.scoring.scorer import digests
 from unskew.types import Log
 
 lightgbm = pytest.importorskip("lightgbm")

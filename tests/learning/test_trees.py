@@ -39,9 +39,9 @@ from unskew.learning.methods import (
     Unlimited,
     Vectorization,
 )
-from unskew.learning.model import load
-from unskew.learning.rankers.beside import WithSide
+from unskew.learning.rankers.networks import WithSide
 from unskew.learning.rankers.trees import TreeRanker, Trees, tree_rankers
+from unskew.learning.scoring.model import load
 from unskew.logs.counts.batches import Batches
 from unskew.measuring import ndcg_metric
 from unskew.simulation import PositionBias, simulate

@@ -13,7 +13,7 @@ from scipy import stats
 
 import unskew
 from unskew.errors import ConfigError, DataError
-from unskew.measuring.experiments.experiments import Sums, Ways, effect, page_share_mismatch, share_mismatch
+from unskew.measuring.experiments.effects import Sums, Ways, effect, page_share_mismatch, share_mismatch
 from unskew.measuring.experiments.interleaving import page_wins, sign_test, team_draft
 from unskew.measuring.experiments.sequential import (
     always_valid_p,

@@ -31,9 +31,9 @@ from typer.testing import CliRunner
 import unskew
 from unskew.errors import UnskewError
 from unskew.learning.methods import METHODS, PACKAGES
-from unskew.learning.model import build
 from unskew.learning.rankers import DoublyRobustMLP
-from unskew.learning.scorer import Scorer
+from unskew.learning.scoring.model import build
+from unskew.learning.scoring.scorer import Scorer
 from unskew.serving.export import ENGINES, TARGETS, opensearch, possible, solr, vespa
 from unskew.serving.export.distilling import agreement
 from unskew.serving.export.plain import Branch, EngineFeature, Leaf, features_of, plain_trees

@@ -18,8 +18,8 @@ from stops import Copies, must
 import unskew
 from unskew.errors import RunError
 from unskew.learning.methods import METHODS, Context
-from unskew.learning.model import build
 from unskew.learning.rankers import Linear
+from unskew.learning.scoring.model import build
 from unskew.serving.scoring import reloading
 from unskew.serving.scoring.reloading import Following, Models
 from unskew.serving.scoring.served import Served

@@ -15,9 +15,9 @@ import unskew
 from tests.helpers.servers import make
 from unskew.errors import RunError, UnskewError
 from unskew.learning.methods import METHODS, Context
-from unskew.learning.model import build
 from unskew.learning.rankers import Linear
-from unskew.learning.rankers.apart import DoublyRobustMLP
+from unskew.learning.rankers.networks import DoublyRobustMLP
+from unskew.learning.scoring.model import build
 from unskew.serving.answering import Answering
 from unskew.serving.asking.requests import BadRequest, RankAnswer, RankedDocument
 from unskew.serving.asking.taking import AskedRanking, read_request

@@ -18,9 +18,9 @@ from safetensors.numpy import load_file, save_file
 import unskew
 from unskew.errors import RunError
 from unskew.learning.methods import METHODS, Context
-from unskew.learning.model import build
 from unskew.learning.rankers import MLP
-from unskew.learning.scorer import digests
+from unskew.learning.scoring.model import build
+from unskew.learning.scoring.scorer import digests
 from unskew.serving.scoring.served import Served
 from unskew.tables.lists.scaling import fit_scaler
 from unskew.types import Lists

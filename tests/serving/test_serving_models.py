@@ -16,8 +16,8 @@ from test_serving_answers import Pages
 
 import unskew
 from unskew.learning.methods import METHODS, Context
-from unskew.learning.model import build
 from unskew.learning.rankers import Linear
+from unskew.learning.scoring.model import build
 from unskew.serving.answering import Answering
 from unskew.serving.asking.taking import read_request
 from unskew.serving.explore import TeamDraft

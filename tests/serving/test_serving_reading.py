@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from unskew.learning.scorer import Card, TreeScorer
+from unskew.learning.scoring.scorer import Card, TreeScorer
 from unskew.serving.asking.reading import read_candidates
 from unskew.serving.asking.requests import BadRequest, BatchRequest, RankRequest
 from unskew.serving.asking.taking import checked, read_batch, read_request

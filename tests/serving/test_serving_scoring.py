@@ -21,10 +21,10 @@ import unskew
 from unskew.errors import RunError
 from unskew.learning import onnx_file
 from unskew.learning.methods import METHODS, PACKAGES, Context
-from unskew.learning.model import Model, build, load
 from unskew.learning.rankers import MLP, Linear, Ranker, Trees
-from unskew.learning.rankers.apart import DoublyRobustMLP
+from unskew.learning.rankers.networks import DoublyRobustMLP
 from unskew.learning.rankers.trees import tree_rankers
+from unskew.learning.scoring.model import Model, build, load
 from unskew.serving.scoring.served import Served
 from unskew.tables.lists.scaling import SCALINGS, fit_scaler
 from unskew.types import Array, Lists

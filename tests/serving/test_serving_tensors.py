@@ -16,8 +16,8 @@ from starlette.testclient import TestClient
 from test_serving_reading import NAMES, ROWS, matrix, scorer
 
 from unskew.learning.methods import Context, Naive
-from unskew.learning.model import build
 from unskew.learning.rankers import Linear
+from unskew.learning.scoring.model import build
 from unskew.serving.asking.reading import read_candidates
 from unskew.serving.asking.requests import BadRequest
 from unskew.serving.asking.taking import read_request

@@ -17,8 +17,8 @@ import unskew
 from unskew.errors import ConfigError, DataError, RunError
 from unskew.learning import onnx_text
 from unskew.learning.methods import METHODS, Context
-from unskew.learning.model import Model, build, load
 from unskew.learning.rankers import CrossEncoder, DoublyRobustMix, Ranker, VanillaMix
+from unskew.learning.scoring.model import Model, build, load
 from unskew.serving.answering import Answering
 from unskew.serving.asking.examples import example_request
 from unskew.serving.asking.requests import BadRequest

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 import unskew
 from tests.helpers.servers import serving
-from unskew.learning.model import Model, load
+from unskew.learning.scoring.model import Model, load
 from unskew.terminal.main import app
 from unskew.tracking.tracked import with_tracked
 from unskew.types import Lists

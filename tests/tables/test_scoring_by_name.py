@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 import unskew
 from unskew.errors import DataError, RunError
 from unskew.learning.methods import PACKAGES
-from unskew.learning.scorer import load_scorer
+from unskew.learning.scoring.scorer import load_scorer
 from unskew.tables.features.encoding import EncodingRules
 from unskew.types import Log
 
@@ -200,7 +200,7 @@ def test_numbers_alone_may_go_by_place(log: Log, folder: Path) -> None:
 def test_trees_score_a_table_without_torch(runs: dict[str, unskew.Run], tmp_path: Path) -> None:
     runs["trees"].save(tmp_path / "model")
     code = (
-        "import sys; from unskew.learning.scorer import load_scorer\n"
+        "import sys; from unskew.learning.scoring.scorer import load_scorer\n"
         f"scores = load_scorer({str(tmp_path / 'model')!r}).score("
         "{'brand': ['acme', None], 'stock': [True, False], 'price': [1.5, float('nan')]})\n"
         "assert 'torch' not in sys.modules\n"

@@ -23,8 +23,8 @@ from unskew.learning.methods import (
     RegressionEM,
     TowerDropout,
 )
-from unskew.learning.model import Model, build
 from unskew.learning.rankers import Linear
+from unskew.learning.scoring.model import Model, build
 from unskew.logs.counts.batches import Batches
 from unskew.pages.summaries import run_page
 from unskew.simulation import PositionBias, simulate

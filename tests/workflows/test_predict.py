@@ -120,7 +120,7 @@ def test_what_training_knew_is_known_of_a_few_rows(shop: Shop) -> None:
 
 def test_blocks_are_one_table(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = unskew.predict(shop.run, shop.path("items.csv"), candidates=shop.path("shown.parquet"), columns=NAMES)
-    monkeypatch.setattr("unskew.learning.scorer._CHUNK", 100)
+    monkeypatch.setattr("unskew.learning.scoring.scorer._CHUNK", 100)
     parts = unskew.predict(shop.run, shop.path("items.csv"), candidates=shop.path("shown.parquet"), columns=NAMES)
     assert parts["score"].num_chunks > 1
     assert parts["rank"].to_pylist() == whole["rank"].to_pylist()

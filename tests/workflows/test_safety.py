@@ -12,8 +12,8 @@ import torch
 
 import unskew
 from unskew.learning.methods import IPW, DoublyRobust
-from unskew.learning.model import Model
-from unskew.learning.safety import REACHES, UNLIMITED, guarded, imitation_loss, ranks_of, shown_rank
+from unskew.learning.methods.safety import REACHES, UNLIMITED, guarded, imitation_loss, ranks_of, shown_rank
+from unskew.learning.scoring.model import Model
 from unskew.logs.counts.batches import Batches
 from unskew.logs.counts.candidates import by_query
 from unskew.logs.counts.reduction import reduce_log

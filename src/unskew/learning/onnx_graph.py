@@ -26,8 +26,7 @@ from torch import nn
 from unskew.errors import RunError, optional
 from unskew.files import complete_file
 from unskew.learning.onnx_file import INPUT, Graph, check_file
-from unskew.learning.rankers.apart import ClickNetworks, DoublyRobustTower
-from unskew.learning.rankers.beside import WithSide
+from unskew.learning.rankers.networks import ClickNetworks, DoublyRobustTower, WithSide
 from unskew.types import Array
 
 TOLERANCE = 1e-5

@@ -26,9 +26,8 @@ from unskew.errors import RunError
 from unskew.files import complete_file
 from unskew.learning.onnx_file import FLOAT, INT, LARGEST, Graph, Shape, check_file
 from unskew.learning.onnx_graph import add_module, check_equal, numbers, run_graph, told_of
-from unskew.learning.rankers.text.encoder import TextEncoder
-from unskew.learning.rankers.text.settings import FOLDER
-from unskew.learning.text_inputs import INPUTS, TOKENIZER, TextInputs
+from unskew.learning.rankers.encoder import FOLDER, TextEncoder
+from unskew.learning.scoring.text_inputs import INPUTS, TOKENIZER, TextInputs
 from unskew.types import Array
 
 CHECKED = 16

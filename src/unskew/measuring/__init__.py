@@ -30,8 +30,8 @@ from unskew.measuring.experiments.tests import holm as holm
 from unskew.measuring.experiments.tests import mean_over_seeds as mean_over_seeds
 from unskew.measuring.experiments.tests import paired_bootstrap as paired_bootstrap
 from unskew.measuring.experiments.tests import paired_t_test as paired_t_test
-from unskew.measuring.ranked import RankedLists as RankedLists
-from unskew.measuring.ranked import rank_lists as rank_lists
+from unskew.measuring.ranked_lists import RankedLists as RankedLists
+from unskew.measuring.ranked_lists import rank_lists as rank_lists
 from unskew.measuring.ranking import Empty as Empty
 from unskew.measuring.ranking import Gain as Gain
 from unskew.measuring.ranking import arp_legacy_metric as arp_legacy_metric

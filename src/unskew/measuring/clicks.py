@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from unskew.errors import ConfigError, DataError
-from unskew.measuring.ranked import checked_offsets
+from unskew.measuring.ranked_lists import checked_offsets
 from unskew.types import Array
 
 

@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from unskew.errors import ConfigError, DataError
-from unskew.measuring.ranked import RankedLists, rank_lists
+from unskew.measuring.ranked_lists import RankedLists, rank_lists
 from unskew.settings import known
 from unskew.types import Array
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from unskew.errors import ConfigError
-from unskew.measuring.ranked import rank_lists
+from unskew.measuring.ranked_lists import rank_lists
 from unskew.measuring.ranking import METRICS, Empty, Gain, Options, check_options
 from unskew.settings import known
 from unskew.types import Array, Lists

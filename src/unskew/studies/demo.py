@@ -20,7 +20,7 @@ from unskew.files import Ours, complete_folder, write_json
 from unskew.learning.fitting.training import Training
 from unskew.learning.methods import DLA, IPW, Labeled, MethodConfig, Naive
 from unskew.learning.rankers import MLP
-from unskew.learning.scorer import Scorer
+from unskew.learning.scoring.scorer import Scorer
 from unskew.measuring import Interval, bootstrap_mean, gap_closed, ndcg_metric
 from unskew.pages.console import curve_lines, training_bar
 from unskew.pages.figures import dots_figure, examination_figure, palette

@@ -40,8 +40,8 @@ from unskew.learning.fitting.loop import Draws, Trainer
 from unskew.learning.fitting.runtime import seed_draws
 from unskew.learning.fitting.training import Training
 from unskew.learning.methods.contract import MethodModule
-from unskew.learning.rankers.beside import WithSide, penalty_of
 from unskew.learning.rankers.contract import by_rate
+from unskew.learning.rankers.networks import WithSide, penalty_of
 from unskew.learning.rankers.trees import Trees, tree_rankers
 from unskew.logs.counts.batches import Batches
 from unskew.tables.lists.inputs import Vectors

@@ -28,9 +28,9 @@ from unskew.learning.fitting.checkpoint import (
 from unskew.learning.fitting.runtime import deferred_interrupt, seed_draws, threads
 from unskew.learning.fitting.training import Training, clip_gradient, enough, make_optimizer, no_worse
 from unskew.learning.methods.contract import MethodModule
-from unskew.learning.rankers.beside import WithSide, penalty_of
 from unskew.learning.rankers.contract import by_rate
-from unskew.learning.scorer import below
+from unskew.learning.rankers.networks import WithSide, penalty_of
+from unskew.learning.scoring.scorer import below
 from unskew.types import ClickBatch
 
 

@@ -20,7 +20,7 @@ from unskew.errors import DataError
 from unskew.learning.boosters import Package, package
 from unskew.learning.fitting.training import Training
 from unskew.learning.methods.packages import PackageConfig
-from unskew.learning.scorer import Card, TreeScorer
+from unskew.learning.scoring.scorer import Card, TreeScorer
 from unskew.tables.lists.scaling import Scaler
 from unskew.types import Array, Lists, Log
 

@@ -18,7 +18,7 @@ from typing import Literal
 from torch import Tensor
 
 from unskew.learning.curves import EXAMINATION, ODDS
-from unskew.learning.methods.biased import ListBiasConfig, LogitBias
+from unskew.learning.methods.bias_models import ListBiasConfig, LogitBias
 from unskew.learning.methods.skeletons import ClickLogits, LossConfig
 from unskew.types import ClickBatch
 

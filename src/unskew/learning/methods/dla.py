@@ -25,7 +25,7 @@ from torch import Tensor
 from unskew.learning.curves import EXAMINATION
 from unskew.learning.factors import Values
 from unskew.learning.losses import softmax_loss
-from unskew.learning.methods.biased import ListBiasConfig, LogitBias
+from unskew.learning.methods.bias_models import ListBiasConfig, LogitBias
 from unskew.learning.methods.contract import ListConfig
 from unskew.types import ClickBatch
 

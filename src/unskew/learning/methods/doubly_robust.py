@@ -22,7 +22,7 @@ loss is least where s = log y, so s starts from log R and the ranker learns what
 published ranker starts from a pre-trained one. The published loss of R is a cross-entropy with weights (C / n) /
 max(a, tau) and (a - C / n) / max(a, tau), the latter of either sign (`fit = "weighted"`). Of the documents that
 were never shown `candidates` are drawn for each query, each standing for its share of all of them. With
-`safe = true` the order stays near the one that was shown: `unskew.learning.safety`.
+`safe = true` the order stays near the one that was shown: `unskew.learning.methods.safety`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from torch import Tensor, nn
 from unskew.learning.bias import seen_at
 from unskew.learning.losses import page_count, softmax_loss
 from unskew.learning.methods.contract import Context, ImpressionConfig, Side
-from unskew.learning.methods.known import KnownPropensity, Propensities
+from unskew.learning.methods.propensities import KnownPropensity, Propensities
 from unskew.learning.methods.skeletons import log_probability_loss
 from unskew.types import ClickBatch
 

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from unskew.learning.curves import ODDS
 from unskew.learning.factors import Values
-from unskew.learning.methods.biased import BiasConfig, Biased, apart, bias_model
+from unskew.learning.methods.bias_models import BiasConfig, Biased, apart, bias_model
 from unskew.learning.methods.contract import Context, ImpressionConfig
 from unskew.learning.methods.skeletons import ClickLogits, LevelConfig
 from unskew.types import ClickBatch

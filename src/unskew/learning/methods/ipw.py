@@ -12,7 +12,7 @@ Differences from the paper: weights can be clipped, which trades a little bias f
 `self_normalized = false` the softmax loss is divided by the number of pages (the plain estimator). The
 pointwise loss takes the unbiased form -(w c) log sig(z) - (1 - w c) log(1 - sig(z)), not a weighted cross-entropy,
 with z = s + l, where the level l starts from the click rates over the propensities. With `safe = true` the order
-stays near the one that was shown: `unskew.learning.safety`.
+stays near the one that was shown: `unskew.learning.methods.safety`.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from torch import Tensor, nn
 from unskew.learning.bias import at_rank
 from unskew.learning.losses import LOSSES, softmax_loss
 from unskew.learning.methods.contract import Context
-from unskew.learning.methods.known import KnownPropensity, Propensities
 from unskew.learning.methods.naive import NaiveMethod
+from unskew.learning.methods.propensities import KnownPropensity, Propensities
 from unskew.learning.methods.skeletons import LossConfig
 from unskew.types import ClickBatch
 

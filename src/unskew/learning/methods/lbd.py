@@ -29,7 +29,7 @@ from torch import Tensor
 
 from unskew.learning.factors import BiasTable, Values
 from unskew.learning.losses import lipschitz_penalty, published_penalty, softmax_loss
-from unskew.learning.methods.biased import Biased, FactorConfig
+from unskew.learning.methods.bias_models import Biased, FactorConfig
 from unskew.learning.methods.contract import Context, ListConfig
 from unskew.types import ClickBatch
 

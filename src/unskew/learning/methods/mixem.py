@@ -22,7 +22,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from unskew.learning.curves import ODDS
-from unskew.learning.methods.biased import BiasConfig, LogitBias
+from unskew.learning.methods.bias_models import BiasConfig, LogitBias
 from unskew.learning.methods.contract import Context
 from unskew.learning.methods.skeletons import LevelConfig, Levelled
 from unskew.logs.counts.reduction import Reduction

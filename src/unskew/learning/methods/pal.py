@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from unskew.learning.factors import Values
-from unskew.learning.methods.biased import BiasConfig, Biased, log_product, seen_model
+from unskew.learning.methods.bias_models import BiasConfig, Biased, log_product, seen_model
 from unskew.learning.methods.contract import Context, ImpressionConfig
 from unskew.learning.methods.skeletons import ClickProbabilities, LevelConfig
 from unskew.types import ClickBatch

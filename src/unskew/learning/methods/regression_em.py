@@ -32,7 +32,7 @@ from torch import Tensor
 from unskew.learning.bias import sums_at
 from unskew.learning.factors import BiasTable, Values
 from unskew.learning.losses import log1mexp, sigmoid_loss
-from unskew.learning.methods.biased import BiasConfig, Biased, log_product, seen_model
+from unskew.learning.methods.bias_models import BiasConfig, Biased, log_product, seen_model
 from unskew.learning.methods.contract import Context, ImpressionConfig
 from unskew.learning.methods.skeletons import ClickProbabilities, LevelConfig
 from unskew.logs.counts.reduction import Reduction

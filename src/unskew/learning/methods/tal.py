@@ -20,7 +20,7 @@ from torch import Tensor
 
 from unskew.learning.curves import ALPHA, POSITION, Curve, trust_curves
 from unskew.learning.factors import Values
-from unskew.learning.methods.biased import BiasConfig, Biased, bias_model, log_product, seen_model
+from unskew.learning.methods.bias_models import BiasConfig, Biased, bias_model, log_product, seen_model
 from unskew.learning.methods.contract import Context, ImpressionConfig
 from unskew.learning.methods.skeletons import ClickProbabilities, LevelConfig
 from unskew.types import ClickBatch

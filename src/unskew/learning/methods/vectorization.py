@@ -29,7 +29,7 @@ from torch import Tensor
 from unskew.errors import ConfigError
 from unskew.learning.losses import softmax_loss
 from unskew.learning.methods import base_vectors as to
-from unskew.learning.methods.biased import BiasConfig, apart, embeddings, list_levels
+from unskew.learning.methods.bias_models import BiasConfig, apart, embeddings, list_levels
 from unskew.learning.methods.contract import Context, ListConfig, MethodModule, Side
 from unskew.types import ClickBatch
 

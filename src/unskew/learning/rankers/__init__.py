@@ -1,8 +1,7 @@
 """What scores documents; `RANKERS` lists them."""
 
-from unskew.learning.rankers.apart import DoublyRobustMLP
-from unskew.learning.rankers.networks import MLP, Linear
-from unskew.learning.rankers.text.rankers import CrossEncoder, DoublyRobustMix, VanillaMix
+from unskew.learning.rankers.networks import MLP, DoublyRobustMLP, Linear
+from unskew.learning.rankers.text_rankers import CrossEncoder, DoublyRobustMix, VanillaMix
 from unskew.learning.rankers.trees import Trees
 
 Ranker = MLP | Linear | Trees | DoublyRobustMLP | CrossEncoder | VanillaMix | DoublyRobustMix

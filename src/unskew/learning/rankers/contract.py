@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Self
+from typing import ClassVar, Self
 
 from torch import nn
 
@@ -16,10 +16,8 @@ class RankerConfig(Config):
 
     name: str
 
-    @property
-    def reads(self) -> bool:
-        """Whether it reads what queries and documents say."""
-        return False
+    reads: ClassVar[bool] = False
+    """Whether it reads what queries and documents say."""
 
     def usual_training(self, steps: int | None) -> Mapping[str, int]:
         """Training settings that suit the ranker better than the usual ones, where none were given."""

@@ -1,4 +1,4 @@
-"""Rankers: networks from a feature vector to one or several relevance outputs.
+"""Rankers: networks from a feature vector to one or several relevance outputs, alone or side by side.
 
 The shape is LayerNorm -> Linear -> ELU per layer with no activation after the last, as in the published
 experiments; a linear ranker is the same with no hidden layer. Both can be changed for engines that run networks
@@ -9,7 +9,7 @@ at 0 (the published code draws biases too; a constant added to every score of a 
 a linear ranker start at 0: what is drawn stays in the score for hundreds of steps, and what methods learn of bias
 makes up for it meanwhile (docs/records/levels.md).
 
-Legend: n documents, D features, O outputs.
+Legend: n documents, D features, T tracked ones, O outputs, S those of a second network.
 """
 
 from __future__ import annotations
@@ -19,11 +19,16 @@ from collections.abc import Callable
 from functools import partial
 from typing import ClassVar, Literal
 
+import torch
 from pydantic import Field
-from torch import nn
+from torch import Tensor, nn
 
+from unskew.errors import ConfigError
 from unskew.learning.rankers.contract import RankerConfig
+from unskew.tracking.features import FEATURES
 
+NOTHING = slice(0, 0)
+"""No output starts at 0."""
 Activation = Literal["elu", "relu", "leaky_relu", "sigmoid", "tanh"]
 ACTIVATIONS: dict[Activation, Callable[[], nn.Module]] = {
     "elu": partial(nn.ELU, inplace=True),
@@ -55,7 +60,7 @@ class MLP(RankerConfig):
     epsilon: float = Field(1e-5, gt=0)
     """Constant inside LayerNorm; the original TensorFlow code used 1e-3."""
 
-    def build(self, features: int, outputs: int, at_zero: slice = slice(0, 0)) -> nn.Module:
+    def build(self, features: int, outputs: int, at_zero: slice = NOTHING) -> nn.Module:
         """The network, weights drawn from torch's current random state; outputs `at_zero` start as 0."""
         return network(features, (*self.sizes, outputs), self, at_zero)
 
@@ -68,13 +73,13 @@ class Linear(RankerConfig):
     input_norm: bool = False
     """Normalise each document's feature vector first, as published."""
 
-    def build(self, features: int, outputs: int, at_zero: slice = slice(0, 0)) -> nn.Module:
+    def build(self, features: int, outputs: int, at_zero: slice = NOTHING) -> nn.Module:
         """The layer, all of which starts at 0."""
         return network(features, (outputs,), MLP(sizes=(), input_norm=self.input_norm), slice(None))
 
 
 def network(
-    features: int, sizes: tuple[int, ...], config: MLP, at_zero: slice = slice(0, 0), *, norm: bool = True
+    features: int, sizes: tuple[int, ...], config: MLP, at_zero: slice = NOTHING, *, norm: bool = True
 ) -> nn.Sequential:
     """LayerNorm (unless `norm` is off) -> Linear -> activation per layer, [n, D] -> [n, O]."""
     layers: list[nn.Module] = []
@@ -90,3 +95,96 @@ def network(
         layers.append(linear)
     linear.weight.data[at_zero] = 0
     return nn.Sequential(*layers)
+
+
+# ---- side by side ----
+
+
+class WithSide(nn.Module):
+    """A ranker and a second network on the same documents, [n, D] -> [n, O + S]."""
+
+    def __init__(self, ranker: nn.Module, side: nn.Module, *, later: bool = False, penalty: float = 0.0) -> None:
+        """`later`: when the ranker is trained, the second network goes on alone."""
+        super().__init__()
+        self.ranker, self.side, self.later, self.strength = ranker, side, later, penalty
+
+    def forward(self, documents: Tensor) -> Tensor:
+        """Outputs of the ranker, then of the other."""
+        return self.join(self.ranker(documents), documents)
+
+    def join(self, outputs: Tensor, documents: Tensor) -> Tensor:
+        """The second network's outputs beside those of the ranker, [n, O] -> [n, O + S]."""
+        return torch.cat([outputs, self.side(documents)], dim=-1)
+
+    def penalty(self) -> Tensor | float:
+        """lambda sum ||W||^2 / 2 over the layers of the second network, biases apart."""
+        if not self.strength:
+            return 0.0
+        return (
+            self.strength * torch.stack([w.square().sum() / 2 for w in self.side.parameters() if w.ndim > 1]).sum()
+        )
+
+
+def penalty_of(ranker: nn.Module) -> Tensor | float:
+    """What training adds to the loss for the sake of the ranker's own weights."""
+    return ranker.penalty() if isinstance(ranker, WithSide) else 0.0
+
+
+def alone(output: int, at_zero: slice, outputs: int) -> slice:
+    """`at_zero` for a network that gives this output alone."""
+    return slice(0, 1) if output in range(outputs)[at_zero] else NOTHING
+
+
+class ClickNetworks(nn.Module):
+    """A network on clicks for each output but the first, [n, T] -> [n, O - 1]."""
+
+    def __init__(self, features: int, outputs: int, at_zero: slice, sizes: tuple[int, ...]) -> None:
+        super().__init__()
+        self.each = nn.ModuleList(
+            network(features, (*sizes, 1), MLP(), alone(output, at_zero, outputs)) for output in range(1, outputs)
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """What each network says; nothing, [n, 0], where the first output is the only one."""
+        return torch.cat([x[:, :0], *(one(x) for one in self.each)], dim=-1)
+
+
+class DoublyRobustTower(nn.Module):
+    """MLP_0(f), MLP_1(x), MLP_2(x), ...: x the tracked clicks, which are the last features, f the others.
+
+    Made for the method `approximated_dr`, as `doubly_robust_mix` is for texts: Zou et al., "Approximated Doubly
+    Robust Search Relevance Estimation", CIKM 2022, section 6.2. The networks share no weight. [n, D] -> [n, O].
+    """
+
+    def __init__(self, features: int, outputs: int, at_zero: slice, config: DoublyRobustMLP) -> None:
+        super().__init__()
+        self.other = features - config.tracked
+        self.imputation = network(self.other, (*config.imputation, 1), MLP(), alone(0, at_zero, outputs))
+        self.clicks = ClickNetworks(config.tracked, outputs, at_zero, config.sizes)
+
+    def forward(self, documents: Tensor) -> Tensor:
+        """The imputation, then what each network of clicks says."""
+        first, x = documents[:, : self.other], documents[:, self.other :]
+        return torch.cat([self.imputation(first), self.clicks(x)], dim=-1)
+
+
+class DoublyRobustMLP(RankerConfig):
+    """Features for the first output, tracked clicks for each other."""
+
+    name: Literal["doubly_robust_mlp"] = "doubly_robust_mlp"
+    fitted_by: ClassVar[Literal["steps"]] = "steps"
+    tracked: int = Field(len(FEATURES), ge=1)
+    """How many of the features, the last ones, are tracked clicks; as many as `data.tracked` adds."""
+    imputation: tuple[int, ...] = Field((64, 32), strict=False)
+    """Hidden units of the first network, as `mlp` has them."""
+    sizes: tuple[int, ...] = Field((64, 32, 16), strict=False)
+    """Hidden units of the others, as published."""
+
+    def build(self, features: int, outputs: int, at_zero: slice = NOTHING) -> nn.Module:
+        """The networks, weights drawn from torch's current random state; outputs `at_zero` start as 0."""
+        if features <= self.tracked:
+            raise ConfigError(
+                f"{self.name}: {self.tracked} of the features are to be tracked clicks, and there are {features}; "
+                "give features of documents too, and tracked clicks by data.tracked"
+            )
+        return DoublyRobustTower(features, outputs, at_zero, self)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from unskew.learning.scorer import Scorer
+from unskew.learning.scoring.scorer import Scorer
 from unskew.tables.features.fields import CategoryField, NumberField
 
 DOCUMENTS = ("a", "b", "c", "d")

@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 
 from unskew.errors import UnskewError
-from unskew.learning.scorer import Scorer
+from unskew.learning.scoring.scorer import Scorer
 from unskew.serving.asking.requests import BadRequest
 from unskew.serving.asking.taking import AskedRanking, Grid, Row, Written
 from unskew.serving.asking.values import FeatureBlock, block_of, joined

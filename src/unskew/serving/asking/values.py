@@ -15,7 +15,7 @@ from operator import itemgetter
 import numpy as np
 
 from unskew.errors import DataError
-from unskew.learning.scorer import Scorer
+from unskew.learning.scoring.scorer import Scorer
 from unskew.serving.asking.requests import BadRequest
 from unskew.serving.asking.taking import LARGEST, AskedRanking, Grid, Written
 from unskew.tables.features.encoding import refuse_absent

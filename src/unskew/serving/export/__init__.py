@@ -22,7 +22,7 @@ from typing import Any
 
 from unskew.errors import ConfigError, UnskewError
 from unskew.files import complete_file, refuse_existing, write_json
-from unskew.learning.scorer import Scorer, load_scorer
+from unskew.learning.scoring.scorer import Scorer, load_scorer
 from unskew.logs.opening import check_log
 from unskew.names import Names
 from unskew.serving.export import engines, judgments, lightgbm, propensities

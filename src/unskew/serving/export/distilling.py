@@ -20,8 +20,8 @@ from scipy.stats import kendalltau
 
 from unskew.errors import DataError
 from unskew.learning.boosters import package
-from unskew.learning.raw_trees import Forest
-from unskew.learning.scorer import Scorer
+from unskew.learning.scoring.raw_trees import Forest
+from unskew.learning.scoring.scorer import Scorer
 from unskew.serving.export.plain import Node, features_of, lightgbm_trees, splits_of
 from unskew.tables.lists.scaling import Scaler
 from unskew.types import Array, Lists

@@ -18,7 +18,7 @@ from typing import Any
 
 from unskew.errors import ConfigError
 from unskew.files import Ours, complete_folder, refuse_existing, write_json
-from unskew.learning.scorer import Scorer
+from unskew.learning.scoring.scorer import Scorer
 from unskew.serving.export import lightgbm, opensearch, solr, vespa
 from unskew.serving.export.distilling import distill
 from unskew.serving.export.networks import Layer, PlainWeights, plain_layers, plain_weights, scored_network

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from unskew.files import complete_file, refuse_existing, write_json
-from unskew.learning.scorer import Scorer
+from unskew.learning.scoring.scorer import Scorer
 
 GIVEN = {"missing": "NaN", "true and false": "1 and 0", "dates and times": "days since 1970-01-01 UTC"}
 """How values are given to exported models."""

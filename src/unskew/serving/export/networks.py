@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from unskew.errors import ConfigError
-from unskew.learning.scorer import Scorer
+from unskew.learning.scoring.scorer import Scorer
 from unskew.tables.lists.scaling import Scaler
 from unskew.types import Array
 
@@ -50,9 +50,9 @@ class PlainWeights:
 
 def scored_network(scorer: Scorer) -> tuple[nn.Module, Array]:
     """The network, and w [O]: its outputs . w are the score; or an error that says why there is none."""
-    from unskew.learning.model import Model
-    from unskew.learning.rankers.beside import WithSide
+    from unskew.learning.rankers.networks import WithSide
     from unskew.learning.rankers.trees import tree_rankers
+    from unskew.learning.scoring.model import Model
 
     if scorer.reads:
         raise ConfigError("it reads text, whose tokens need the tokenizer of the encoder; serve it with unskew")

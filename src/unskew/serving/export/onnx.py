@@ -16,7 +16,7 @@ from unskew.errors import ConfigError
 from unskew.files import read_json, write_json
 from unskew.learning.onnx_file import INPUT, Graph
 from unskew.learning.onnx_graph import add_module
-from unskew.learning.scorer import Scorer, digests, load_scorer
+from unskew.learning.scoring.scorer import Scorer, digests, load_scorer
 from unskew.serving.export.networks import scored_network
 from unskew.tables.lists.scaling import Scaler
 

@@ -27,8 +27,8 @@ from typing import Any, Literal
 import numpy as np
 
 from unskew.errors import ConfigError
-from unskew.learning.raw_trees import MONOTONE, WHY_NOT, Column, Forest, text_names, tree_fields
-from unskew.learning.scorer import Scorer, TreeScorer
+from unskew.learning.scoring.raw_trees import MONOTONE, WHY_NOT, Column, Forest, text_names, tree_fields
+from unskew.learning.scoring.scorer import Scorer, TreeScorer
 from unskew.tables.features.encoding import Encoding
 from unskew.tables.features.fields import CategoryField, NumberField
 from unskew.tables.lists.scaling import Scaler

@@ -4,7 +4,7 @@
     vectorization     r . b, b of the request's candidates       base_vectors.py, Eq. 8, or Eq. 6 by factors
     approximated_dr   y_aff + tanh(z) (y_imp - y_aff)            approximated_dr.py; y_imp where no click is known
     doubly_robust     f + log sig(g + l)                         doubly_robust.py
-    safe methods      rank within reach of the shown order       learning/safety.py
+    safe methods      rank within reach of the shown order       learning/methods/safety.py
 
 A constant that a method adds to every score is left out where w is saved; it changes no ranking.
 
@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from unskew.errors import ConfigError
-from unskew.learning.scorer import LINEAR, below
+from unskew.learning.scoring.scorer import LINEAR, below
 from unskew.serving.scoring.networks import elu, sigmoid
 from unskew.types import Array
 

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from unskew.errors import ConfigError
-from unskew.learning.scorer import below
+from unskew.learning.scoring.scorer import below
 from unskew.types import Array
 
 TEXT = ("cross_encoder", "vanilla_mix", "doubly_robust_mix")

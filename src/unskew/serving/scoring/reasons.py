@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from unskew.errors import ConfigError
-from unskew.learning.scorer import LINEAR
+from unskew.learning.scoring.scorer import LINEAR
 from unskew.serving.scoring.method_scores import Outputs, base_vectors, estimates_of
 from unskew.serving.scoring.networks import Network, Stack, sigmoid
 from unskew.types import Array

@@ -16,7 +16,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from unskew.errors import ConfigError, RunError, UnskewError, printable
-from unskew.learning.scorer import MODEL
+from unskew.learning.scoring.scorer import MODEL
 from unskew.serving.scoring.served import Served
 
 Stamp = tuple[tuple[str, int, int, int, int], ...]

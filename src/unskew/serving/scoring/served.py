@@ -23,7 +23,7 @@ from unskew.errors import ConfigError, DataError, RunError
 from unskew.files import digest_of
 from unskew.learning.boosters import TREE_FORMATS
 from unskew.learning.onnx_file import INPUT
-from unskew.learning.scorer import MODEL, Card, Scorer, below, read_numbers, readable, unchanged
+from unskew.learning.scoring.scorer import MODEL, Card, Scorer, below, read_numbers, readable, unchanged
 from unskew.serving.scoring.boosted import Boosted
 from unskew.serving.scoring.graphs import Run, open_graph
 from unskew.serving.scoring.method_scores import Outputs, method_score, scorer_of

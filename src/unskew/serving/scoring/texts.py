@@ -19,7 +19,7 @@ import numpy as np
 from unskew.errors import DataError
 from unskew.files import read_json
 from unskew.learning.onnx_file import available
-from unskew.learning.text_inputs import INPUTS, READING, TextInputs
+from unskew.learning.scoring.text_inputs import INPUTS, READING, TextInputs
 from unskew.serving.scoring.graphs import Run, open_graph
 from unskew.types import Array, Lists
 

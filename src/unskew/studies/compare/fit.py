@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from unskew.learning.model import Model
-from unskew.learning.scorer import Scorer
+from unskew.learning.scoring.model import Model
+from unskew.learning.scoring.scorer import Scorer
 from unskew.measuring import ndcg_metric, page_ndcg_metric, rank_weights
 from unskew.studies.compare.arms import Point
 from unskew.studies.compare.data import ListParts

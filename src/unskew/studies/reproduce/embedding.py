@@ -18,9 +18,9 @@ from unskew import __version__
 from unskew.learning.fitting.training import Training
 from unskew.learning.methods.base_vectors import base_vector, moments, principal_direction
 from unskew.learning.methods.vectorization import Vectorization, VectorizationMethod
-from unskew.learning.model import Model, load_model
 from unskew.learning.rankers import RANKERS
-from unskew.learning.scorer import Card
+from unskew.learning.scoring.model import Model, load_model
+from unskew.learning.scoring.scorer import Card
 from unskew.measuring import mean_over_seeds, ndcg_metric
 from unskew.pages.marking import Value, with_best
 from unskew.pages.numbers import around, spread

@@ -12,8 +12,8 @@ import torch
 
 from unskew.learning.fitting.runtime import threads
 from unskew.learning.methods import Context, MethodConfig, Naive, Vectorization
-from unskew.learning.model import Model, build
 from unskew.learning.rankers import MLP
+from unskew.learning.scoring.model import Model, build
 from unskew.pages.page import Section, Table, Term
 from unskew.studies.compare.data import read_data
 from unskew.studies.reproduce.data import DataSet

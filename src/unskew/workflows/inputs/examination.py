@@ -9,7 +9,7 @@ import numpy as np
 
 from unskew.errors import DataError
 from unskew.learning.bias import checked_propensities, read_propensities
-from unskew.learning.scorer import Scorer, load_scorer
+from unskew.learning.scoring.scorer import Scorer, load_scorer
 from unskew.measuring.counterfactual import RankExamination
 from unskew.types import Array
 from unskew.workflows.inputs.rankings import model_of

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from unskew.errors import ConfigError, DataError
-from unskew.learning.fitting.processes import first_process_first, workers_of
+from unskew.learning.fitting.distributed import first_process_first, workers_of
 from unskew.learning.methods import MethodConfig
 from unskew.logs.counts.shard_writing import ShardSource
 from unskew.logs.counts.shards import open_shards, shards_for

@@ -19,7 +19,7 @@ from unskew.errors import DataError
 from unskew.files import read_json
 from unskew.files.trees import read_trees
 from unskew.learning.boosters import TREE_FORMATS
-from unskew.learning.raw_trees import text_names
+from unskew.learning.scoring.raw_trees import text_names
 from unskew.types import Array, Lists
 
 _CHUNK = 262_144  # documents scored at once

@@ -12,7 +12,7 @@ from unskew.diagnosis.causal.graph import CLICK, POSITION, RELEVANCE, CausalGrap
 from unskew.diagnosis.causal.sampling import sample_log, sample_table, shown_columns, to_columns
 from unskew.errors import ConfigError, DataError
 from unskew.files import Ours, complete_folder, refuse_existing, write_json, write_text
-from unskew.learning.model import load
+from unskew.learning.scoring.model import load
 from unskew.logs.impressions import read_impressions
 from unskew.names import REQUIRED, Names
 from unskew.pages.page import PAGE_FILES

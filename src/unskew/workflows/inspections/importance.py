@@ -26,8 +26,8 @@ import numpy as np
 
 from unskew.errors import ConfigError
 from unskew.files import complete_file
-from unskew.learning.inside import gains, linear_weights
-from unskew.learning.scorer import Scorer, load_scorer
+from unskew.learning.scoring.feature_weights import gains, linear_weights
+from unskew.learning.scoring.scorer import Scorer, load_scorer
 from unskew.logs.log import read_log
 from unskew.logs.opening import check_log
 from unskew.measuring.counterfactual import LoggedPages, places

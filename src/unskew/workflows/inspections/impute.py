@@ -19,7 +19,7 @@ import torch
 
 from unskew.errors import ConfigError
 from unskew.files import complete_file, refuse_existing
-from unskew.learning.model import Model, load
+from unskew.learning.scoring.model import Model, load
 from unskew.settings import known
 from unskew.types import Array, ClickBatch, Lists
 from unskew.workflows.inputs.lists import read_lists, texts_for, tracked_lists

@@ -19,7 +19,7 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from unskew.files import complete_file, refuse_existing
-from unskew.learning.scorer import Scorer, list_chunks, load_scorer
+from unskew.learning.scoring.scorer import Scorer, list_chunks, load_scorer
 from unskew.logs.memory import several
 from unskew.names import Names
 from unskew.settings import known

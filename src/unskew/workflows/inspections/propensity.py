@@ -18,8 +18,8 @@ from unskew.diagnosis.propensities import RankPropensities, measured_propensitie
 from unskew.diagnosis.tables import LogTables, open_tables
 from unskew.errors import ConfigError, DataError
 from unskew.files import complete_file
-from unskew.learning.model import load
-from unskew.learning.scorer import Scorer
+from unskew.learning.scoring.model import load
+from unskew.learning.scoring.scorer import Scorer
 from unskew.logs.opening import open_table
 from unskew.names import REQUIRED, Names
 from unskew.settings import known

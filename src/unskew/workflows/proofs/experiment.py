@@ -15,7 +15,7 @@ import numpy as np
 
 from unskew.diagnosis.tables import read_rows
 from unskew.errors import ConfigError, DataError
-from unskew.measuring.experiments import experiments as judged
+from unskew.measuring.experiments import effects as judged
 from unskew.measuring.experiments.interleaving import SignTest, sign_test
 from unskew.measuring.experiments.sequential import FEWEST, PLANNED
 from unskew.names import Names

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from unskew.errors import ConfigError, DataError
-from unskew.learning.model import Model
+from unskew.learning.scoring.model import Model
 from unskew.logs.counts.batches import Batches
 from unskew.logs.counts.reduction import reduce_log
 from unskew.logs.log import read_log

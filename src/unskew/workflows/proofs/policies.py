@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from unskew.errors import ConfigError, DataError
-from unskew.measuring.experiments.experiments import Sums
+from unskew.measuring.experiments.effects import Sums
 from unskew.settings import did_you_mean, require_columns
 from unskew.tables.engine.engine import Engine
 from unskew.tables.joining import encode

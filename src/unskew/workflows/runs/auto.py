@@ -15,17 +15,17 @@ from typing import Any
 
 import numpy as np
 
-from unskew.settings import Table, table_of
 from unskew.errors import ConfigError, UnskewError
-from unskew.learning.fitting.processes import world
+from unskew.learning.fitting.distributed import world
 from unskew.learning.methods import LEARNERS, Learner, MethodConfig
 from unskew.measuring.counterfactual import ClickEvidence, LoggedPages
 from unskew.measuring.counterfactual.pages import usual_cluster
+from unskew.settings import Table, table_of
+from unskew.types import Array, Log
 from unskew.workflows.runs.contest import WEIGHTS, Contest, Contestant, Ranked, held_against
 from unskew.workflows.runs.data import LogData, TrainingData
 from unskew.workflows.runs.run import run
 from unskew.workflows.runs.settings import USUAL_METHOD, Auto, Settings, suited
-from unskew.types import Array, Log
 
 FEWEST_CLICKS = 100
 """Held-out clicks below which nothing is chosen by them."""

@@ -7,14 +7,14 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from unskew.logs.counts.batches import Batches
 from unskew.errors import DataError
 from unskew.learning.losses import list_log_softmax
-from unskew.learning.model import Model
-from unskew.learning.scorer import Scorer
+from unskew.learning.scoring.model import Model
+from unskew.learning.scoring.scorer import Scorer
+from unskew.logs.counts.batches import Batches
 from unskew.measuring import measure_ranking
-from unskew.workflows.runs.data import TrainingData
 from unskew.types import Array, Lists, Log
+from unskew.workflows.runs.data import TrainingData
 
 
 def label_choice(scorer: Scorer, lists: Lists) -> Callable[[], float]:

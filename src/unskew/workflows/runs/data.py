@@ -8,24 +8,24 @@ from typing import Protocol, Self, TypeVar, cast
 import numpy as np
 import torch
 
-from unskew.logs.counts.batches import Batches
-from unskew.logs.counts.reduction import Facts, reduce_log
-from unskew.logs.counts.shards import Shards
-from unskew.tables.features.encoding import Encoding, EncodingRules, fit_encoding
-from unskew.tables.lists.inputs import Tokens, Vectors
-from unskew.tables.lists.scaling import Scaler, fit_scaler
-from unskew.logs.presentation import fit_presentation
 from unskew.errors import DataError
 from unskew.learning.bias import MEASURES
 from unskew.learning.fitting.distributed import row_parts
 from unskew.learning.fitting.loop import Draws
 from unskew.learning.fitting.training import Training
 from unskew.learning.methods.contract import Choice, Context, Learner, LearnFrom, MethodConfig
-from unskew.learning.model import Model
+from unskew.learning.scoring.model import Model
+from unskew.logs.counts.batches import Batches
+from unskew.logs.counts.reduction import Facts, reduce_log
+from unskew.logs.counts.shards import Shards
+from unskew.logs.presentation import fit_presentation
+from unskew.tables.features.encoding import Encoding, EncodingRules, fit_encoding
+from unskew.tables.lists.inputs import Tokens, Vectors
+from unskew.tables.lists.scaling import Scaler, fit_scaler
+from unskew.types import Array, Lists, Log
 from unskew.workflows.runs.folder import fingerprint
 from unskew.workflows.runs.settings import Settings
 from unskew.workflows.runs.worth import warn_of_one_query
-from unskew.types import Array, Lists, Log
 
 CHECKED = 4096
 """Rows of a batch of held-out clicks."""

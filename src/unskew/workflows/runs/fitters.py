@@ -10,28 +10,27 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from unskew.tables.lists.scaling import Scaler
 from unskew.errors import ConfigError
 from unskew.learning.boosters import package
 from unskew.learning.fitting.boosting import Boosting
-from unskew.learning.fitting.distributed import Parallel
+from unskew.learning.fitting.distributed import Parallel, workers_of, world
 from unskew.learning.fitting.loop import Draws, Fit, Progress, Report, Trainer, fit_side
 from unskew.learning.fitting.packages import grow
-from unskew.learning.fitting.processes import workers_of, world
 from unskew.learning.fitting.runtime import threads, threads_for
 from unskew.learning.fitting.training import Training
 from unskew.learning.methods import MethodConfig, PackageConfig
-from unskew.learning.model import build
 from unskew.learning.rankers import Trees
-from unskew.learning.rankers.beside import WithSide
-from unskew.learning.rankers.text.encoder import encoders
-from unskew.learning.rankers.text.pretraining import pretrain
-from unskew.learning.scorer import Scorer
+from unskew.learning.rankers.encoder import encoders
+from unskew.learning.rankers.networks import WithSide
+from unskew.learning.rankers.pretraining import pretrain
+from unskew.learning.scoring.model import build
+from unskew.learning.scoring.scorer import Scorer
+from unskew.tables.lists.scaling import Scaler
+from unskew.types import Lists
 from unskew.workflows.runs.choosing import click_choice, click_ndcg, label_choice
 from unskew.workflows.runs.data import LogData, TrainingData
 from unskew.workflows.runs.run_files import IN_MEMORY
 from unskew.workflows.runs.settings import Settings
-from unskew.types import Lists
 
 PRETRAINING_REPORTS = 10
 """Steps between reports of a pre-training."""

@@ -17,11 +17,11 @@ from pathlib import Path
 
 import numpy as np
 
+from unskew.errors import DataError, RunError
 from unskew.files import Ours, beside, is_free, locked, read_json, refuse_existing, remove, restore
 from unskew.files import publish as put_in_place
-from unskew.errors import DataError, RunError
 from unskew.learning.fitting.checkpoint import FILE as CHECKPOINT
-from unskew.learning.scorer import MODEL
+from unskew.learning.scoring.scorer import MODEL
 from unskew.types import Lists, Log
 
 MARKER = "run.json"

@@ -33,17 +33,18 @@ import numpy as np
 import torch
 from safetensors import SafetensorError
 
-from unskew.files import told_of_disks, write_json
 from unskew.errors import ConfigError, DataError, RunError
+from unskew.files import told_of_disks, write_json
 from unskew.learning.curves import Curve
 from unskew.learning.fitting.checkpoint import FILE as CHECKPOINT
+from unskew.learning.fitting.distributed import workers_of, world
 from unskew.learning.fitting.loop import Fit, Report
-from unskew.learning.fitting.processes import workers_of, world
 from unskew.learning.methods import LEARNERS, Learner
-from unskew.learning.model import Model
 from unskew.learning.onnx_graph import CHECKED
-from unskew.learning.scorer import Scorer
+from unskew.learning.scoring.model import Model
+from unskew.learning.scoring.scorer import Scorer
 from unskew.measuring import measure_ranking
+from unskew.types import Array, Lists, Log
 from unskew.workflows.runs.data import TrainingData, encoded
 from unskew.workflows.runs.fitters import FITTERS, Fitter
 from unskew.workflows.runs.folder import RUN_FILE, claimed, publish, refuse_to_overwrite, versions
@@ -51,7 +52,6 @@ from unskew.workflows.runs.safety import make_safe
 from unskew.workflows.runs.settings import Settings, settled
 from unskew.workflows.runs.standing import Standing, standing, warn_of_standing
 from unskew.workflows.runs.worth import check_worth
-from unskew.types import Array, Lists, Log
 
 
 @dataclass(frozen=True)

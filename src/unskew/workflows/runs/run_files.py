@@ -27,12 +27,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from unskew.settings import Table, byte_count, checked, known, read_toml, table_of
-from unskew.tables.schema import required
 from unskew.errors import ConfigError
 from unskew.learning.fitting.training import Training
 from unskew.learning.methods import LEARNERS, PACKAGES, PackageConfig
 from unskew.learning.rankers import RANKERS
+from unskew.settings import Table, byte_count, checked, known, read_toml, table_of
+from unskew.tables.schema import required
 from unskew.workflows.inputs.parts import logs_of
 from unskew.workflows.runs.settings import USUAL_METHOD, DataFiles, RunFile, Settings, auto_of, suited
 

@@ -22,16 +22,16 @@ import torch
 from scipy.special import stdtrit
 from torch import Tensor, nn
 
+from unskew.learning.methods.propensities import KnownPropensity
+from unskew.learning.methods.safety import REACHES, UNLIMITED, imitation_loss, ranks_of
+from unskew.learning.rankers.networks import WithSide
+from unskew.learning.scoring.model import Model
+from unskew.learning.scoring.scorer import Scorer
 from unskew.logs.counts.batches import Batches
 from unskew.logs.counts.candidates import by_query
 from unskew.logs.counts.reduction import Counts, reduce_log
-from unskew.learning.methods.known import KnownPropensity
-from unskew.learning.model import Model
-from unskew.learning.rankers.beside import WithSide
-from unskew.learning.safety import REACHES, UNLIMITED, imitation_loss, ranks_of
-from unskew.learning.scorer import Scorer
-from unskew.workflows.runs.data import LogData, TrainingData
 from unskew.types import Array, Log
+from unskew.workflows.runs.data import LogData, TrainingData
 
 FAITHFUL = 0.9
 """Of the pairs that any fixed order could tell, the share below which reach 1 is not the order that was shown."""

@@ -10,14 +10,14 @@ from typing import Annotated, Literal
 
 from pydantic import Field, SerializeAsAny
 
-from unskew.settings import Config, Table, checked, known, named
-from unskew.tables.features.encoding import EncodingRules
-from unskew.tables.lists.scaling import SCALINGS
 from unskew.errors import ConfigError
 from unskew.learning.fitting.training import Training, decay_for
 from unskew.learning.methods import LEARNERS, Learner
 from unskew.learning.rankers import MLP, RANKERS, DoublyRobustMLP, Linear, Ranker
 from unskew.learning.rankers.trees import Growing
+from unskew.settings import Config, Table, checked, known, named
+from unskew.tables.features.encoding import EncodingRules
+from unskew.tables.lists.scaling import SCALINGS
 from unskew.types import Lists, Log
 
 USUAL_METHOD = "dla"

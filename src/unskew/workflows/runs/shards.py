@@ -8,6 +8,12 @@ from typing import Self
 import numpy as np
 import torch
 
+from unskew.errors import ConfigError, DataError
+from unskew.learning.fitting.distributed import Parts
+from unskew.learning.fitting.loop import Draws
+from unskew.learning.fitting.training import Training
+from unskew.learning.methods.contract import Context, Learner, MethodConfig
+from unskew.learning.scoring.model import Model
 from unskew.logs.counts.batches import Batches
 from unskew.logs.counts.reduction import Counts, Facts
 from unskew.logs.counts.shard_batches import ShardedBatches
@@ -16,16 +22,10 @@ from unskew.logs.counts.shards import Shards
 from unskew.tables.features.encoding import Encoding, EncodingRules, encoding_of
 from unskew.tables.lists.inputs import Vectors
 from unskew.tables.lists.scaling import Scaler
-from unskew.errors import ConfigError, DataError
-from unskew.learning.fitting.distributed import Parts
-from unskew.learning.fitting.loop import Draws
-from unskew.learning.fitting.training import Training
-from unskew.learning.methods.contract import Context, Learner, MethodConfig
-from unskew.learning.model import Model
+from unskew.types import Lists, Log
 from unskew.workflows.runs.data import CHECKED, LogData, TrainingData, check_compared, encoded
 from unskew.workflows.runs.folder import fingerprint
 from unskew.workflows.runs.run_files import IN_MEMORY
-from unskew.types import Lists, Log
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,11 @@ import numpy as np
 from unskew.errors import Unproven
 from unskew.measuring.counterfactual import ClickEvidence
 from unskew.measuring.counterfactual.evidence import Answer
-from unskew.workflows.runs.data import own_lists
-from unskew.workflows.inputs.lists import ScoresLists
-from unskew.workflows.proofs.proof import prove
-from unskew.workflows.inputs.rankings import ModelRanking
 from unskew.types import Log
+from unskew.workflows.inputs.lists import ScoresLists
+from unskew.workflows.inputs.rankings import ModelRanking
+from unskew.workflows.proofs.proof import prove
+from unskew.workflows.runs.data import own_lists
 
 CANNOT = "Against what was shown: cannot tell"
 

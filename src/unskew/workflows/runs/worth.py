@@ -13,9 +13,9 @@ import warnings
 
 import numpy as np
 
-from unskew.logs.counts.reduction import Facts
 from unskew.errors import DataError
 from unskew.learning.methods import LEARNERS, Learner, MethodConfig
+from unskew.logs.counts.reduction import Facts
 
 STACK = 4
 """Calls between a warning and the line that called `learn`."""

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from unskew.errors import DataError
-from unskew.measuring.ranked import checked_offsets
+from unskew.measuring.ranked_lists import checked_offsets
 from unskew.measuring.ranking import ndcg_metric
 from unskew.types import Array
 

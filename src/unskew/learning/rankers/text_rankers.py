@@ -24,10 +24,8 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from unskew.errors import ConfigError
-from unskew.learning.rankers.apart import NOTHING, ClickNetworks
-from unskew.learning.rankers.networks import MLP, network
-from unskew.learning.rankers.text.encoder import TextEncoder, open_encoder
-from unskew.learning.rankers.text.settings import TextRanker
+from unskew.learning.rankers.encoder import TextEncoder, TextRanker, open_encoder
+from unskew.learning.rankers.networks import MLP, NOTHING, ClickNetworks, alone, network
 
 
 class TextTower(nn.Module):
@@ -98,8 +96,7 @@ class DoublyRobustMixTower(TextTower):
         self, encoder: TextEncoder, features: int, outputs: int, at_zero: slice, sizes: tuple[int, ...]
     ) -> None:
         super().__init__(encoder, features)
-        zero = slice(0, 1) if 0 in range(outputs)[at_zero] else NOTHING
-        self.head = network(encoder.width, (1,), MLP(), zero)
+        self.head = network(encoder.width, (1,), MLP(), alone(0, at_zero, outputs))
         self.others = ClickNetworks(features, outputs, at_zero, sizes)
 
     def outputs(self, h: Tensor, x: Tensor) -> Tensor:

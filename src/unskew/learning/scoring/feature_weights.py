@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unskew.learning.scorer import Scorer, TreeScorer
+from unskew.learning.scoring.scorer import Scorer, TreeScorer
 from unskew.tables.features.encoding import Encoding
 from unskew.tables.features.fields import NumberField
 from unskew.types import Array
 
 if TYPE_CHECKING:
-    from unskew.learning.model import Model
+    from unskew.learning.scoring.model import Model
 
 LINEAR_SCALINGS = ("none", "standard", "minmax")
 """Those that multiply each feature by one number."""
@@ -65,7 +65,7 @@ def _tree_ranker(scorer: Scorer) -> tuple[list[Any], list[int], Array] | None:
 def _model(scorer: Scorer) -> Model | None:
     if isinstance(scorer, TreeScorer):
         return None
-    from unskew.learning.model import Model
+    from unskew.learning.scoring.model import Model
 
     return scorer if isinstance(scorer, Model) else None
 

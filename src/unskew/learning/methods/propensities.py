@@ -13,7 +13,7 @@ from torch import Tensor
 from unskew.errors import DataError
 from unskew.learning.bias import MEASURES, Measured, at_rank, checked_propensities, read_propensities
 from unskew.learning.methods.contract import Context, MethodConfig, MethodModule
-from unskew.learning.safety import UNLIMITED, guarded, imitation_loss
+from unskew.learning.methods.safety import UNLIMITED, guarded, imitation_loss
 from unskew.types import ClickBatch
 
 FILES = (".json", ".csv")

@@ -26,7 +26,7 @@ from unskew.errors import ConfigError, DataError, RunError
 from unskew.files import Ours, complete_file, complete_folder, digest_of, read_json, restore, write_json
 from unskew.learning.boosters import TREE_FORMATS, Package, TreeFormat
 from unskew.learning.curves import Curve
-from unskew.learning.raw_trees import Forest, RawTrees, raw_trees
+from unskew.learning.scoring.raw_trees import Forest, RawTrees, raw_trees
 from unskew.tables.features.encoding import Encoding
 from unskew.tables.lists.scaling import Scaler
 from unskew.types import Array, Lists, ListTexts
@@ -145,7 +145,7 @@ class Scorer(ABC):
         raise ConfigError(f"{whose}; learn with ranker trees or method lightgbm for a LightGBM model")
 
     def raw_trees(self) -> RawTrees:
-        """The trees as a LightGBM model that takes features as they are: see `learning/raw_trees.py`."""
+        """The trees as a LightGBM model that takes features as they are: see `learning/scoring/raw_trees.py`."""
         return raw_trees(self.forest(), self.card.encoding, self.scaler)
 
     @abstractmethod
@@ -304,7 +304,7 @@ def load_scorer(folder: Path | str) -> Scorer:
     folder = Path(folder)
     card = Card.read(folder)
     if card.trees is None:
-        from unskew.learning.model import load_model
+        from unskew.learning.scoring.model import load_model
 
         return load_model(folder, card)
     with readable(folder):

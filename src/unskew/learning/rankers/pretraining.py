@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from unskew.errors import ConfigError
-from unskew.learning.rankers.text.encoder import TextEncoder, transformers
+from unskew.learning.rankers.encoder import TextEncoder, transformers
 from unskew.tables.lists.inputs import Tokens
 
 CHOSEN = 0.15

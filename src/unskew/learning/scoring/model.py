@@ -20,14 +20,12 @@ from unskew.learning.curves import Curve
 from unskew.learning.methods import METHODS, Context, MethodConfig, MethodModule
 from unskew.learning.onnx_text import drawn_codes, write_text_graph
 from unskew.learning.rankers import RANKERS, Ranker, Trees
-from unskew.learning.rankers.beside import WithSide
-from unskew.learning.rankers.networks import MLP, Linear, network
-from unskew.learning.rankers.text.encoder import TextEncoder, encoders
-from unskew.learning.rankers.text.rankers import CrossEncoder, TextTower
-from unskew.learning.rankers.text.settings import TextRanker
+from unskew.learning.rankers.encoder import TextEncoder, TextRanker, encoders
+from unskew.learning.rankers.networks import MLP, Linear, WithSide, network
+from unskew.learning.rankers.text_rankers import CrossEncoder, TextTower
 from unskew.learning.rankers.trees import TreeRanker, tree_rankers
-from unskew.learning.raw_trees import Forest
-from unskew.learning.scorer import LINEAR, Card, Scorer, below, load_scorer, readable, unchanged
+from unskew.learning.scoring.raw_trees import Forest
+from unskew.learning.scoring.scorer import LINEAR, Card, Scorer, below, load_scorer, readable, unchanged
 from unskew.logs.presentation import Presentation
 from unskew.settings import table_of
 from unskew.tables.lists.inputs import Tokens, Vectors, as_tensor

@@ -1,1 +1,0 @@
-"""Rankers that read text: configs, the encoder behind them, and its pre-training."""

@@ -1,0 +1,1 @@
+"""Scorers: what is saved, loaded, served and exported, and what looks into them."""
