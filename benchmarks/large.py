@@ -40,8 +40,8 @@ threads = {threads}
 """
 SHARD = """
 from pathlib import Path
-from unskew.workflows.runs.run_files import read_run_file
-from unskew.workflows.inputs.files import open_data
+from unskew.workflows.runs.request import read_run_file
+from unskew.workflows.runs.sources import open_data
 file, asked = read_run_file(Path("run.toml"))
 open_data(Path("."), file.data, asked)
 """

@@ -16,7 +16,7 @@ import unskew
 from unskew.learning.methods import LEARNERS
 from unskew.simulation import BEHAVIOURS
 from unskew.terminal.main import app
-from unskew.workflows.runs.run_files import read_run_file
+from unskew.workflows.runs.request import read_run_file
 
 torch.set_num_threads(1)
 

@@ -46,7 +46,7 @@ CROWDED = {
     "studies/compare": 13,
     "terminal": 21,
     "tracking": 16,
-    "workflows/runs": 14,
+    "workflows/runs": 13,
 }
 """Rooms that may hold more files than a dozen."""
 

@@ -28,7 +28,7 @@ from unskew.logs.counts.batches import Batches
 from unskew.logs.counts.reduction import reduce_log
 from unskew.types import Log
 from unskew.workflows.runs.learn import learn_file
-from unskew.workflows.runs.run_files import read_run_file
+from unskew.workflows.runs.request import read_run_file
 
 torch.set_num_threads(1)
 
@@ -125,8 +125,8 @@ def test_a_step_is_the_mean_over_its_parts(folder: Path, tmp_path: Path) -> None
     file, asked = read_run_file(
         run_file(folder, "hand", "regression_em", steps=1, validate_on="nothing", clip=1e9, weight_decay=0.0)
     )
-    from unskew.workflows.inputs.files import open_data
     from unskew.workflows.runs.run import prepare
+    from unskew.workflows.runs.sources import open_data
 
     data, _ = open_data(folder, file.data, asked)
     torch.manual_seed(0)

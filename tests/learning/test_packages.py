@@ -29,8 +29,8 @@ from unskew.terminal.main import app
 from unskew.types import Array, Lists, Log
 from unskew.workflows.runs.data import LogData, split
 from unskew.workflows.runs.fitters import NetworkFitter, PackageFitter
+from unskew.workflows.runs.request import read_run_file
 from unskew.workflows.runs.run import run
-from unskew.workflows.runs.run_files import read_run_file
 from unskew.workflows.runs.settings import settings
 
 torch.set_num_threads(1)

@@ -36,7 +36,7 @@ from unskew.tables.lists.inputs import Vectors
 from unskew.tables.lists.scaling import SCALINGS, fit_scaler
 from unskew.types import ClickBatch, Lists, Log
 from unskew.workflows.runs.learn import learn_file
-from unskew.workflows.runs.run_files import read_run_file
+from unskew.workflows.runs.request import read_run_file
 
 torch.set_num_threads(1)
 

@@ -19,7 +19,7 @@ from unskew.measuring.frequency import METRICS, frequency_buckets, measure_by_fr
 from unskew.simulation.synthetic import make_lists
 from unskew.terminal.main import app
 from unskew.types import Lists
-from unskew.workflows.proofs.frequency import pages_per_query
+from unskew.workflows.proofs.measure_lists import pages_per_query
 
 
 @pytest.fixture

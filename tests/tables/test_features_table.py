@@ -14,9 +14,9 @@ import torch
 import unskew
 from unskew.errors import ConfigError, DataError
 from unskew.types import Lists
-from unskew.workflows.inputs.files import open_data
 from unskew.workflows.inputs.lists import read_lists
-from unskew.workflows.runs.run_files import read_run_file
+from unskew.workflows.runs.request import read_run_file
+from unskew.workflows.runs.sources import open_data
 
 torch.set_num_threads(1)
 

@@ -225,8 +225,8 @@ def test_shards_have_the_features_that_memory_has(kind: str, folder: Path, log: 
         )
     asked: dict[str, Any] = {"ranker": "linear", "steps": 40, "validate_on": "nothing", "seed": 1}
     one = unskew.learn(folder / "log.parquet", "naive", features=features, out=tmp_path / "one", **asked)
-    from unskew.workflows.inputs.asking import ask
     from unskew.workflows.runs.learn import learn_file
+    from unskew.workflows.runs.request import ask
 
     request = ask(
         folder / "log.parquet", features=features, method="naive", ranker="linear",

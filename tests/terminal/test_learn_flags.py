@@ -19,12 +19,11 @@ import unskew
 from unskew.errors import ConfigError, UnskewError
 from unskew.learning.rankers import Linear
 from unskew.terminal.main import app
-from unskew.workflows.inputs.asking import ask, parse_setting
 from unskew.workflows.inputs.parts import RunLogs, is_log, logs_of
 from unskew.workflows.runs.data import own_lists
-from unskew.workflows.runs.run_files import read_run_file
+from unskew.workflows.runs.request import ask, parse_setting, read_run_file
+from unskew.workflows.runs.run import standing
 from unskew.workflows.runs.settings import DataFiles
-from unskew.workflows.runs.standing import standing
 
 torch.set_num_threads(1)
 

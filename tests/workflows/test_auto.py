@@ -15,11 +15,11 @@ from unskew.learning.methods import DLA, Naive
 from unskew.measuring.counterfactual import LoggedPages
 from unskew.sklearn import Ranker
 from unskew.types import Lists, Log
-from unskew.workflows.inputs.asking import ask
 from unskew.workflows.runs import auto as autos
 from unskew.workflows.runs.auto import candidates, parts_of, taken
-from unskew.workflows.runs.contest import Contest, Contestant, Ranked, agreement, along_shown, of_others, standing
+from unskew.workflows.runs.judges import Contest, Contestant, Ranked, agreement, along_shown, of_others, standing
 from unskew.workflows.runs.learn import learn
+from unskew.workflows.runs.request import ask
 from unskew.workflows.runs.run import run
 from unskew.workflows.runs.settings import Auto, settings
 

@@ -12,8 +12,7 @@ from unskew.errors import ConfigError
 from unskew.learning.methods import DLA, IPW
 from unskew.learning.rankers import MLP, Linear
 from unskew.settings import read_toml
-from unskew.workflows.inputs.asking import ask
-from unskew.workflows.runs.run_files import read_run_file, run_folder
+from unskew.workflows.runs.request import ask, read_run_file, run_folder
 from unskew.workflows.runs.settings import settings
 
 PLAIN = 'out = "run"\n[data]\nlog = "log.parquet"\nfeatures = "lists.txt"\n'

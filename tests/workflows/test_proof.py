@@ -20,10 +20,9 @@ from unskew.measuring.counterfactual.judge import some_queries
 from unskew.pages.web import html
 from unskew.tables.engine.engine import connect
 from unskew.types import Array, Lists, Log
-from unskew.workflows.inputs.examination import known_examination
 from unskew.workflows.inputs.rankings import ScoreTable, ShownRanking, open_ranking
-from unskew.workflows.proofs.judged_log import join_log
-from unskew.workflows.proofs.proof import document_order, prove
+from unskew.workflows.proofs.joined_log import join_log
+from unskew.workflows.proofs.proof import document_order, known_examination, prove
 
 ONE = {"threads": 1}
 

@@ -15,8 +15,8 @@ from unskew.pages.summaries import run_page
 from unskew.simulation import PositionBias, simulate
 from unskew.simulation.synthetic import make_lists
 from unskew.types import Array, Lists, Log
+from unskew.workflows.runs.run import standing
 from unskew.workflows.runs.shards import unreduced
-from unskew.workflows.runs.standing import standing
 
 
 class Given:
@@ -40,7 +40,7 @@ def world(randomized: float, logger: str = "random", queries: int = 60, pages: i
     return replace(log, lists=replace(lists, features=features))
 
 
-def judged(scores: Array, log: Log | None) -> unskew.workflows.runs.standing.Standing:
+def judged(scores: Array, log: Log | None) -> unskew.workflows.runs.run.Standing:
     return standing(Given(scores), log)  # type: ignore[arg-type]
 
 

@@ -13,10 +13,10 @@ import pytest
 import unskew
 from unskew.errors import ConfigError
 from unskew.types import Lists, Log
+from unskew.workflows.twins.fitting import grades
 from unskew.workflows.twins.portrait import off, portrait
 from unskew.workflows.twins.simulate import twin_to
 from unskew.workflows.twins.twin import Twin, shuffled
-from unskew.workflows.twins.twin_fitting import grades
 
 MODELS = ("pbm", "dbn")
 

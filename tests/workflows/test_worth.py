@@ -12,8 +12,7 @@ from unskew.errors import DataError
 from unskew.learning.methods import DLA, PAL, Labeled, Naive
 from unskew.logs.counts.reduction import Facts
 from unskew.types import Array, Log
-from unskew.workflows.runs.data import held_pages
-from unskew.workflows.runs.worth import check_worth, compares
+from unskew.workflows.runs.data import check_worth, compares, held_pages
 
 QUICK = {"ranker": "linear", "steps": 2}
 

@@ -77,9 +77,9 @@ def learn(
     """Learn a ranker from a log, or as a run file says; an interrupted run goes on where it stopped."""
     from unskew.pages.console import training_bar
     from unskew.pages.summaries import run_page
-    from unskew.workflows.inputs.asking import ask, parse_setting
     from unskew.workflows.inputs.parts import logs_of
     from unskew.workflows.runs.learn import learn_file
+    from unskew.workflows.runs.request import ask, parse_setting
 
     asking = ask(
         source,

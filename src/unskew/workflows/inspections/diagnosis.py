@@ -63,7 +63,7 @@ def _named(source: Any, options: Mapping[str, Any]) -> dict[str, Any]:
     """What queries and documents are called in features, where `ingest` has renamed those of the log."""
     if not isinstance(source, str | Path) or options.get("features") is None or options.get("columns"):
         return {}
-    from unskew.workflows.inputs.asking import remembered  # which imports torch
+    from unskew.workflows.runs.request import remembered  # which imports torch
 
     return {"feature_columns": remembered(Path(source))}
 

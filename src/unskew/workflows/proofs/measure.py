@@ -16,9 +16,8 @@ from unskew.pages.page import PAGE_FILES, write_page
 from unskew.pages.summaries import measure_page
 from unskew.pages.web import html
 from unskew.types import Lists, Log
-from unskew.workflows.inputs.examination import Examined
 from unskew.workflows.inputs.rankings import ShownRanking, model_of, open_ranking
-from unskew.workflows.proofs.proof import prove
+from unskew.workflows.proofs.proof import Examined, prove
 
 FILE = "measured.json"
 MEASURED = Ours(FILE, PAGE_FILES)

@@ -23,6 +23,8 @@ from typing import Any
 import numpy as np
 
 from unskew.errors import ConfigError, DataError, located
+from unskew.learning.bias import checked_propensities, read_propensities
+from unskew.learning.scoring.scorer import Scorer, load_scorer
 from unskew.logs.opening import check_log
 from unskew.measuring.counterfactual import (
     ClickEvidence,
@@ -37,9 +39,44 @@ from unskew.measuring.counterfactual.evidence import Metric
 from unskew.measuring.counterfactual.examination import from_shuffled, from_swaps
 from unskew.tables.engine.engine import Engine, connect
 from unskew.types import Array, Lists, Log
-from unskew.workflows.inputs.examination import Examined, known_examination
-from unskew.workflows.inputs.rankings import Ranking, ShownRanking, open_ranking
-from unskew.workflows.proofs.judged_log import MISSING, JoinedLog, JudgedPart, join_log
+from unskew.workflows.inputs.rankings import Ranking, ShownRanking, model_of, open_ranking
+from unskew.workflows.proofs.joined_log import MISSING, JoinedLog, JudgedPart, join_log
+
+# ---- Examination by rank for a judgement by clicks, as a file, a run or the caller tells it
+
+
+Examined = Any
+"""A `RankExamination`, a file of it, a run that learned it, or numbers by rank; None: found in the log."""
+
+
+def known_examination(given: Examined) -> RankExamination | None:
+    """Examination as a file, a run or the caller tells it; None where the log is to tell."""
+    if given is None or isinstance(given, RankExamination):
+        return given
+    if (model := model_of(given)) is not None:
+        return _of_model(model, str(model.card.method["name"]))
+    if isinstance(given, str | Path):
+        if (Path(given) / "model.json").exists():
+            return _of_model(load_scorer(given), str(given))
+        return RankExamination(_relative(read_propensities(Path(given))), "file")
+    return RankExamination(_relative(checked_propensities(np.asarray(given, np.float64))), "file")
+
+
+def _of_model(model: Scorer, name: str) -> RankExamination:
+    theta = model.propensity()
+    if theta is None:
+        hint = "take a run of dla, ipw or regression_em, a file, or leave it to the log"
+        raise DataError(f"{model.card.method['name']} learns no examination by rank", path=name, hint=hint)
+    return RankExamination(_relative(np.asarray(theta, np.float64)), f"run {name}")
+
+
+def _relative(theta: Array) -> Array:
+    relative: Array = theta / theta[0]
+    return relative
+
+
+# ----
+
 
 Watch = Callable[[LoggedPages, Array, Array, Array | None], None]
 """Who looks on: pages of a part, places [N] of the ranking and of what it is held against, and groups [N]."""

@@ -22,8 +22,8 @@ from unskew.measuring.counterfactual import ClickEvidence, LoggedPages
 from unskew.measuring.counterfactual.pages import usual_cluster
 from unskew.settings import Table, table_of
 from unskew.types import Array, Log
-from unskew.workflows.runs.contest import WEIGHTS, Contest, Contestant, Ranked, held_against
 from unskew.workflows.runs.data import LogData, TrainingData
+from unskew.workflows.runs.judges import WEIGHTS, Contest, Contestant, Ranked, held_against
 from unskew.workflows.runs.run import run
 from unskew.workflows.runs.settings import USUAL_METHOD, Auto, Settings, suited
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, field, replace
 from typing import Protocol, Self, TypeVar, cast
 
@@ -13,6 +14,7 @@ from unskew.learning.bias import MEASURES
 from unskew.learning.fitting.distributed import row_parts
 from unskew.learning.fitting.loop import Draws
 from unskew.learning.fitting.training import Training
+from unskew.learning.methods import LEARNERS
 from unskew.learning.methods.contract import Choice, Context, Learner, LearnFrom, MethodConfig
 from unskew.learning.scoring.model import Model
 from unskew.logs.counts.batches import Batches
@@ -25,7 +27,67 @@ from unskew.tables.lists.scaling import Scaler, fit_scaler
 from unskew.types import Array, Lists, Log
 from unskew.workflows.runs.folder import fingerprint
 from unskew.workflows.runs.settings import Settings
-from unskew.workflows.runs.worth import warn_of_one_query
+
+# ---- Whether a log can be learned from at all, and what it cannot tell: refused, or learned with a warning
+
+
+STACK = 4
+"""Calls between a warning and the line that called `learn`."""
+
+
+def check_worth(method: Learner, facts: Facts, *, drawn: bool = False) -> None:
+    """Refuse a log that the method can learn nothing from, and warn of what the log cannot tell.
+
+    `drawn` says that the results learned from were put first at random, which leaves one rank and no bias of it.
+    """
+    if method.target == "labels":
+        return
+    what = f"{facts.impressions:,} impressions"
+    if not facts.clicks and facts.weighted is None:
+        hint = 'name the column of clicks, columns={"click": "THEIRS"}, or take pages with clicks'
+        raise DataError(f"nothing is clicked in {what}, so nothing says what is wanted", hint=hint)
+    if facts.weighted is None and facts.clicks >= facts.impressions:
+        hint = "log what was shown and not clicked too"
+        raise DataError(f"every one of {what} is clicked, so nothing says what is not wanted", hint=hint)
+    single = facts.pages == facts.impressions
+    if single and compares(method):
+        able = ", ".join(name for name in sorted(LEARNERS) if not compares(LEARNERS[name](name=name)))
+        raise DataError(
+            f"every page has one result, and {method.name} as it is set compares the results of a page",
+            hint=f"give results that were shown together one page_id, or take a method of single clicks: {able}",
+        )
+    if not drawn:
+        warn_of_one_rank(method, facts)
+
+
+def compares(method: Learner) -> bool:
+    """Whether a method learns only from results that were shown together."""
+    beside = isinstance(method, MethodConfig) and method.unseen is not None
+    return not method.needs_clickless and not beside
+
+
+def warn_of_one_rank(method: Learner, facts: Facts) -> None:
+    """Say so where all was shown at one rank."""
+    shown = np.flatnonzero(facts.by_rank[0]) + 1
+    if len(shown) == 1:
+        warnings.warn(
+            f"everything was shown at rank {shown[0]}, so position bias cannot be known: {method.name} "
+            "learns what is clicked there, and its examination says nothing",
+            stacklevel=STACK,
+        )
+
+
+def warn_of_one_query() -> None:
+    """Say so where pages are held out in the place of queries."""
+    warnings.warn(
+        "the log has one query, so pages of it are held out in the place of queries; how the ranker "
+        "does on other queries cannot be known",
+        stacklevel=STACK,
+    )
+
+
+# ----
+
 
 CHECKED = 4096
 """Rows of a batch of held-out clicks."""

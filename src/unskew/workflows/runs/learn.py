@@ -15,14 +15,13 @@ from unskew.learning.methods import Learner
 from unskew.learning.rankers import Ranker
 from unskew.logs.memory import MissingFeatures
 from unskew.tables.features.encoding import EncodingRules
-from unskew.workflows.inputs.asking import ask, run_toml
-from unskew.workflows.inputs.files import open_data
-from unskew.workflows.inputs.tables import TableReader, kept_columns, on_disk
 from unskew.workflows.runs.auto import method_table, picked
 from unskew.workflows.runs.data import split
 from unskew.workflows.runs.folder import refuse_to_overwrite
+from unskew.workflows.runs.request import ask, run_toml
 from unskew.workflows.runs.run import Run, run
 from unskew.workflows.runs.settings import USUAL_METHOD, Auto, RunFile, Settings, settings
+from unskew.workflows.runs.sources import TableReader, kept_columns, on_disk, open_data
 
 
 def learn(

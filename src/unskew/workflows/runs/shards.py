@@ -25,7 +25,7 @@ from unskew.tables.lists.scaling import Scaler
 from unskew.types import Lists, Log
 from unskew.workflows.runs.data import CHECKED, LogData, TrainingData, check_compared, encoded
 from unskew.workflows.runs.folder import fingerprint
-from unskew.workflows.runs.run_files import IN_MEMORY
+from unskew.workflows.runs.request import IN_MEMORY
 
 
 @dataclass(frozen=True)

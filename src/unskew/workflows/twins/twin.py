@@ -37,8 +37,7 @@ from unskew.logs.opening import open_table
 from unskew.tables.joining import encode
 from unskew.types import Array, Lists, Log
 from unskew.workflows.inputs.lists import read_lists
-from unskew.workflows.twins.portrait import Portrait, off, portrait
-from unskew.workflows.twins.twin_fitting import (
+from unskew.workflows.twins.fitting import (
     MODELS,
     chosen_model,
     drawn_relevance,
@@ -46,6 +45,7 @@ from unskew.workflows.twins.twin_fitting import (
     grades,
     typical_ranks,
 )
+from unskew.workflows.twins.portrait import Portrait, off, portrait
 
 CHUNK = 100_000
 """Pages whose clicks are drawn at a time."""

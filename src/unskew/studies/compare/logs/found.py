@@ -22,7 +22,7 @@ from unskew.studies.compare.keeping import Kept, settings_of
 from unskew.studies.compare.logs.cell import LogCell
 from unskew.studies.compare.logs.parts import RealLog
 from unskew.types import Array
-from unskew.workflows.runs.contest import Contest, Contestant, held_against
+from unskew.workflows.runs.judges import Contest, Contestant, held_against
 
 NAIVE = "naive"
 RISK = 0.05

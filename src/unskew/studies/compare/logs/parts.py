@@ -18,10 +18,10 @@ from unskew.measuring.counterfactual import LoggedPages
 from unskew.measuring.counterfactual.pages import Clusters, usual_cluster
 from unskew.studies.compare.config import CompareData
 from unskew.types import Array, Lists, Log
-from unskew.workflows.inputs.files import RunFiles
 from unskew.workflows.runs.auto import FEW_QUERIES
 from unskew.workflows.runs.folder import fingerprint
 from unskew.workflows.runs.settings import DataFiles, settings
+from unskew.workflows.runs.sources import RunFiles
 
 SHARE = 5
 """One in so many queries goes into each part that is cut off."""
