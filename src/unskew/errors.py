@@ -9,12 +9,15 @@
     └── MissingExtra        1      an optional dependency is not installed; says the pip line
 
 The command line prints the message without a traceback and exits with its status; `STATUSES` has them all.
+A message names an argument by an `Option`, so that readers see what they type: `force=True` or `--force`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -33,11 +36,83 @@ NO, CANNOT_TELL = 4, 5
 """What `ship` and `drift` end with besides 0."""
 
 
+class Key(str):
+    """The name of a setting in a TOML file, `training.batch`: a message writes it as the file does."""
+
+
+@dataclass(frozen=True)
+class Option:
+    """An argument that a message speaks of: `force=True` in Python, `--force` on the command line.
+
+    >>> str(Option("gap", "30m")), str(Option("columns")), str(Option(Key("training.batch"), 256))
+    ('gap="30m"', 'columns=', 'training.batch = 256')
+    """
+
+    name: str
+    value: object = None
+    """What it is or could be; None where the message speaks of the argument alone."""
+
+    def __str__(self) -> str:
+        if isinstance(self.name, Key):
+            return str(self.name) if self.value is None else f"{self.name} = {json.dumps(self.value, default=str)}"
+        return f"{self.name}=" if self.value is None else f"{self.name}={_literal(self.value)}"
+
+
+Words = str | Option | tuple[str | Option, ...]
+"""A sentence, with the arguments that it speaks of as values."""
+
+
+def spelled(words: Words, spell: Callable[[Option], str] = str) -> str:
+    """A sentence as text; `spell` says how an argument is written, as in Python unless given.
+
+    >>> spelled(("choose another place, or pass ", Option("force", True)))
+    'choose another place, or pass force=True'
+    """
+    parts = words if isinstance(words, tuple) else (words,)
+    return "".join(spell(part) if isinstance(part, Option) else part for part in parts)
+
+
 class UnskewError(Exception):
-    """Base of every error that unskew raises on purpose."""
+    """Base of every error that unskew raises on purpose: what is wrong, where, and what to do next.
+
+    >>> str(UnskewError("write it like 30m", argument="gap", value="5w"))
+    'gap="5w": write it like 30m'
+    """
 
     status = 1
     """What the command line ends with."""
+
+    def __init__(
+        self,
+        message: Words,
+        *,
+        argument: str | None = None,
+        value: object = None,
+        hint: Words | None = None,
+        path: Path | str | None = None,
+        line: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message, self.argument, self.value = message, argument, value
+        self.hint, self.path, self.line = hint, path, line
+
+    def __str__(self) -> str:
+        return self.told()
+
+    def retell(self, text: str) -> None:
+        """Say it in other words."""
+        self.message, self.argument, self.hint, self.path, self.line = text, None, None, None, None
+
+    def told(self, spell: Callable[[Option], str] = str) -> str:
+        """The error in one sentence; `spell` says how arguments are written, as in Python unless given."""
+        place = (
+            ""
+            if self.path is None
+            else printable(self.path) + ("" if self.line is None else f":{self.line}") + ": "
+        )
+        argument = "" if self.argument is None else spell(Option(self.argument, self.value)) + ": "
+        hint = f"; {spelled(self.hint, spell)}" if self.hint else ""
+        return place + argument + spelled(self.message, spell) + hint
 
 
 class DataError(UnskewError):
@@ -46,13 +121,6 @@ class DataError(UnskewError):
     >>> str(DataError("label is not a number: 'x'", path="a.txt", line=3, hint="fix or delete the line"))
     "a.txt:3: label is not a number: 'x'; fix or delete the line"
     """
-
-    def __init__(
-        self, message: str, *, path: Path | str | None = None, line: int | None = None, hint: str | None = None
-    ) -> None:
-        place = "" if path is None else printable(path) + (": " if line is None else f":{line}: ")
-        super().__init__(place + message + (f"; {hint}" if hint else ""))
-        self.path, self.line, self.hint = path, line, hint
 
 
 class LimitError(DataError):
@@ -73,7 +141,18 @@ class StoreError(UnskewError):
     """A store of features is missing, damaged, or cannot be reached now."""
 
 
-class Unproven(UserWarning):
+class Notice(UserWarning):
+    """A warning that speaks of arguments."""
+
+    def __init__(self, message: Words) -> None:
+        super().__init__(message)
+        self.message = message
+
+    def __str__(self) -> str:
+        return spelled(self.message)
+
+
+class Unproven(Notice):
     """Clicks say that a ranking is worse than what was shown, or they cannot tell."""
 
 
@@ -85,7 +164,8 @@ class MissingExtra(UnskewError):
     """
 
     def __init__(self, extra: str, package: str) -> None:
-        super().__init__(f"{package} is not installed; run: pip install 'unskew[{extra}]'")
+        super().__init__(f"{package} is not installed", hint=f"run: pip install 'unskew[{extra}]'")
+        self.args = (extra, package)  # what a copy of it is made from
 
 
 @contextmanager
@@ -101,7 +181,7 @@ def located(path: Path | str) -> Iterator[None]:
         yield
     except DataError as error:
         if error.path is None and not isinstance(error, LimitError):  # which shows rows of every file
-            error.path, error.args = path, (f"{printable(path)}: {error}",)
+            error.path = path
         raise
 
 
@@ -116,3 +196,10 @@ def optional(package: str, extra: str) -> Any:
 def printable(path: Path | str) -> str:
     """A name as valid text on one line."""
     return str(path).encode("utf-8", "replace").decode().replace("\n", "\\n").replace("\r", "\\r")
+
+
+def _literal(value: object) -> str:
+    """A value as it is written in Python, texts in double quotes."""
+    plain = str(value) if isinstance(value, Path) else value
+    written = isinstance(plain, str | list | tuple | dict)
+    return json.dumps(plain, ensure_ascii=False, default=str) if written else repr(plain)

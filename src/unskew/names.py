@@ -133,7 +133,7 @@ class Names(dict[str, str]):
                 if ours != theirs and not re.search(rf"(?<![\w]){re.escape(theirs)}(?![\w])", said):
                     both = f"{theirs} ({ours})".replace("\\", r"\\")
                     said = re.sub(rf"(?<![\w./-]){ours}(?![\w./=-])", both, said, count=1)
-            error.args = (said,)
+            error.retell(said)
             raise
 
 

@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from unskew import __version__
-from unskew.errors import STATUSES, UnskewError, printable
+from unskew.errors import STATUSES, Notice, UnskewError, printable, spelled
 from unskew.terminal.about import behaviours, doctor, methods, rankers, scalings
 from unskew.terminal.click_models import click_models
 from unskew.terminal.diagnosis import causes, diagnose, report
@@ -30,7 +30,7 @@ from unskew.terminal.ship import drift, ship
 from unskew.terminal.store import store
 from unskew.terminal.studies import compare, demo, reproduce
 from unskew.terminal.tracking import examination, impute, judge, track, traffic
-from unskew.terminal.translating import FLAGS, as_flags, flags_of
+from unskew.terminal.translating import FLAGS, as_flag, as_flags, flags_of
 
 PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Make data": (ingest, split, counts, simulate, traffic, examination, track),
@@ -93,11 +93,7 @@ class Command(TyperCommand):
     def invoke(self, ctx: Any) -> Any:
         """Run it."""
         FLAGS.set(flags_of(self.params))
-        try:
-            return super().invoke(ctx)
-        except UnskewError as error:
-            error.args = (as_flags(str(error), FLAGS.get()),)
-            raise
+        return super().invoke(ctx)
 
 
 for panel, commands in PANELS.items():
@@ -111,7 +107,8 @@ def told_warnings() -> Iterator[None]:
     before = warnings.showwarning
 
     def tell_warning(message: Warning | str, *_: object, **__: object) -> None:
-        warn(as_flags(str(message), FLAGS.get()))
+        said = spelled(message.message, as_flag) if isinstance(message, Notice) else str(message)
+        warn(as_flags(said, FLAGS.get()))
 
     warnings.showwarning = tell_warning
     try:
@@ -130,7 +127,7 @@ def main() -> None:
         with told_warnings():
             app(prog_name="unskew")  # also where Python was asked to run the module, for completion
     except UnskewError as error:
-        print(f"unskew: {error}", file=sys.stderr)
+        print(f"unskew: {as_flags(error.told(as_flag), FLAGS.get())}", file=sys.stderr)
         sys.exit(error.status)
     except OSError as error:
         named = "" if error.filename is None else f"{printable(os.fsdecode(error.filename))}: "

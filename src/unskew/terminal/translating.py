@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping
 from contextvars import ContextVar
 from typing import Any
 
+from unskew.errors import Key, Option
+
 FLAGS: ContextVar[dict[str, str]] = ContextVar("FLAGS", default={})  # noqa: B039
 """The flags of the command that runs."""
 _VALUE = r"""("[^"]*"|\[[^]]*\]|\{[^}]*\}|[\w%+-]+(?:\.\d+)?(?![\w/=]))"""
@@ -42,6 +44,29 @@ def as_flags(message: str, flags: Mapping[str, str]) -> str:
         message = _SETTING.sub(lambda found: f"--set {found[1]}={' '.join(_words(found[2]))}", message)
     message = re.sub(r"pass ([a-z_]+)=False", lambda found: f"leave out {flags.get(found[1], found[1])}", message)
     return _GIVEN.sub(said, message)
+
+
+def as_flag(option: Option) -> str:
+    """An argument in the words of the command that runs; one that it has no flag for stays as it is."""
+    flags, value = FLAGS.get(), option.value
+    if option.name in flags and not isinstance(option.name, Key):
+        flag = flags[option.name]
+        if value is None or value is True:
+            return flag
+        return f"no {flag}" if value is False else " ".join(f"{flag} {word}" for word in _typed(value))
+    key = option.name if isinstance(option.name, Key) else KEYS.get(option.name)
+    if key is None or value is None or "set" not in flags:
+        return str(option)
+    return f"--set {key}={' '.join(_typed(value))}"
+
+
+def _typed(value: object) -> list[str]:
+    """A value as it is typed behind a flag: ["a", "b"] as a,b; of {"a": "b"} each pair as a=b."""
+    if isinstance(value, dict):
+        return [shlex.quote(f"{name}={each}") for name, each in value.items()]
+    if isinstance(value, bool):
+        return [str(value).lower()]
+    return [",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)]
 
 
 def _words(value: str) -> list[str]:

@@ -31,7 +31,7 @@ def ingest_table(
         try:
             summary = ingest(folder / FILE, folder / "log", columns=columns, keep=keep, **options)
         except UnskewError as error:
-            error.args = (of_a_table(str(error), folder),)
+            error.retell(of_a_table(str(error), folder))
             raise
         return pq.read_table(folder / "log" / "impressions"), summary
 

@@ -129,9 +129,7 @@ class TableReader:
             return shown_in(table, columns=self.columns, keep=keep, feedback=self.feedback)
         except UnskewError as error:
             if re.search(OF_INGEST, str(error)):
-                error.args = (
-                    f"{error}; what is said of reading goes to unskew.Log.from_table, which learn takes",
-                )
+                error.retell(f"{error}; what is said of reading goes to unskew.Log.from_table, which learn takes")
             raise
 
     def _log(self, found: tuple[Any, Mapping[str, Any] | None] | None, lists: Lists) -> Log:
