@@ -30,7 +30,7 @@ def main() -> None:
     assert not strange, f"the wheel has {strange}"
     with tarfile.open(source) as packed:
         held = {name.split("/")[1] for name in packed.getnames() if "/" in name}
-    assert {"src", "tests", "README.md", "LICENSE", "pyproject.toml"} <= held, held
+    assert {"src", "reproductions", "tests", "README.md", "LICENSE", "pyproject.toml"} <= held, held
     for path in (wheel, source):
         assert path.stat().st_size < LARGEST, f"{path} has {path.stat().st_size:,} bytes"
     with tempfile.TemporaryDirectory() as folder:
@@ -39,7 +39,7 @@ def main() -> None:
 
 
 def needed() -> list[Path]:
-    """What must be in the wheel: modules, the mark of types, recipes, what pages look like."""
+    """What must be in the wheel: modules, the mark of types, what pages look like."""
     found = (ROOT / "src" / "unskew").rglob("*")
     return [path for path in found if path.is_file() and "__pycache__" not in path.parts]
 
@@ -56,9 +56,12 @@ def use(wheel: Path, folder: Path) -> None:
     found = subprocess.run(python, check=True, env=borrowed, cwd=folder, capture_output=True, text=True).stdout
     assert str(folder) in found, f"imported {found}"
     simulate = "simulate --lists synthetic --queries 20 --pages 200 --out log.parquet --quiet"
-    for words in ("--version", "methods --json", "reproduce --list", "doctor --json", simulate):
+    for words in ("--version", "methods --json", "doctor --json", simulate):
         command = [bin_folder / "unskew", *words.split()]
         subprocess.run(command, check=True, env=borrowed, cwd=folder, stdout=subprocess.DEVNULL)
+    command = [bin_folder / "unskew", "reproduce", "--list"]
+    refused = subprocess.run(command, check=False, env=borrowed, cwd=folder, capture_output=True, text=True)
+    assert "pip install ./reproductions" in refused.stderr, refused
 
 
 if __name__ == "__main__":

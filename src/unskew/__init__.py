@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from unskew.studies.compare.compare import compare as compare
     from unskew.studies.demo import demo as demo
     from unskew.studies.plan import plan as plan
-    from unskew.studies.reproduce.reproduce import reproduce as reproduce
     from unskew.tables.features.features import read_features as read_features
     from unskew.tables.lists.letor import read_letor as read_letor
     from unskew.tables.lists.letor import write_letor as write_letor

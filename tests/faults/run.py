@@ -52,6 +52,9 @@ LIBRARIES = (
     "typer.testing altair vl_convert rich.console safetensors.torch hypothesis.strategies pytest doctest pdb"
 )
 """Imported once, before anything of ours; one that is missing is passed over."""
+SOURCES = ("src", "reproductions/src")
+"""Where code that faults are put into lies, below the root of the project."""
+TESTS = ("tests", "reproductions/tests")
 PATIENCE = 300.0
 """Seconds after which a test that hangs counts as failed."""
 PASSING = 0.95
@@ -136,14 +139,14 @@ def places(tree: ast.Module) -> Iterator[tuple[str, int, int]]:
 
 
 @functools.cache
-def all_places(source: Path) -> dict[str, list[tuple[Path, int, int]]]:
-    """Where each name of the sources is defined: a file below `source`, and first and last character."""
+def all_places(root: Path) -> dict[str, list[tuple[Path, int, int]]]:
+    """Where each name of the sources is defined: a file below `root`, and first and last character."""
     found: dict[str, list[tuple[Path, int, int]]] = {}
-    for path in sorted(source.rglob("*.py")):
+    for path in (path for folder in SOURCES for path in sorted((root / folder).rglob("*.py"))):
         text = path.read_text(encoding="utf-8")
         starts = [0, *itertools.accumulate(len(line) for line in text.splitlines(keepends=True))]
         for name, first, last in places(ast.parse(text)):
-            found.setdefault(name, []).append((path.relative_to(source), starts[first - 1], starts[last]))
+            found.setdefault(name, []).append((path.relative_to(root), starts[first - 1], starts[last]))
     return found
 
 
@@ -155,12 +158,12 @@ class Found(NamedTuple):
     end: int
 
 
-def occurrences(fault: Fault, source: Path) -> list[Found]:
+def occurrences(fault: Fault, root: Path) -> list[Found]:
     """Everywhere in places of its name that the tokens of its text stand in a row."""
     wanted = [token.text for token in tokens(fault.old)]
     found = set()
-    for file, first, last in all_places(source).get(fault.place, []):
-        every = tokens((source / file).read_text(encoding="utf-8")[first:last])
+    for file, first, last in all_places(root).get(fault.place, []):
+        every = tokens((root / file).read_text(encoding="utf-8")[first:last])
         texts = [token.text for token in every]
         for at in range(len(texts) - len(wanted) + 1):
             if texts[at : at + len(wanted)] == wanted:
@@ -168,13 +171,13 @@ def occurrences(fault: Fault, source: Path) -> list[Found]:
     return sorted(found)
 
 
-def located(fault: Fault, source: Path) -> Found:
+def located(fault: Fault, root: Path) -> Found:
     """The one occurrence of a fault's text; `ValueError` where there is none, or several."""
-    if fault.place not in all_places(source):
+    if fault.place not in all_places(root):
         raise ValueError(
-            f"{fault.id}: nothing in src/unskew is named {fault.place}; name the place of this code now"
+            f"{fault.id}: nothing in the sources is named {fault.place}; name the place of this code now"
         )
-    found = occurrences(fault, source)
+    found = occurrences(fault, root)
     if len(found) != 1:
         raise ValueError(
             f"{fault.id}: its `old` text stands {len(found)} times in {fault.place}, not once; "
@@ -183,10 +186,10 @@ def located(fault: Fault, source: Path) -> Found:
     return found[0]
 
 
-def faulty(fault: Fault, source: Path) -> str:
+def faulty(fault: Fault, root: Path) -> str:
     """The text of its file with the fault in it, further lines indented as the code there is."""
-    found = located(fault, source)
-    text = (source / found.file).read_text(encoding="utf-8")
+    found = located(fault, root)
+    text = (root / found.file).read_text(encoding="utf-8")
     there = indents(text[found.start : found.end])
     quoted = indents(fault.old)
     shift = there[-1] - quoted[-1] if there and quoted else 0
@@ -205,7 +208,7 @@ def problems(faults: list[Fault], root: Path = ROOT) -> list[str]:
     wrong = []
     for fault in faults:
         try:
-            compile(faulty(fault, root / "src" / "unskew"), fault.place, "exec")
+            compile(faulty(fault, root), fault.place, "exec")
         except SyntaxError as error:
             wrong.append(f"{fault.id}: {error}")
         except ValueError as error:
@@ -220,7 +223,7 @@ def problems(faults: list[Fault], root: Path = ROOT) -> list[str]:
 def tests_by_name(root: Path) -> dict[str, list[str]]:
     """Node ids of all tests by name, by file and name, and files by their stem."""
     found: dict[str, list[str]] = {}
-    for path in sorted((root / "tests").rglob("test_*.py")):
+    for path in (path for folder in TESTS for path in sorted((root / folder).rglob("test_*.py"))):
         file = path.relative_to(root).as_posix()
         found.setdefault(path.stem, []).append(file)
         for name in re.findall(r"^def (test_\w+)\(", path.read_text(encoding="utf-8"), re.M):
@@ -237,7 +240,7 @@ def node_ids(test: str, root: Path = ROOT) -> list[str]:
 
 def node_ids_of(fault: Fault, root: Path = ROOT) -> list[str]:
     """The node ids of a fault's tests; `doctest` stands for the module that has its place."""
-    module = [f"src/unskew/{located(fault, root / 'src' / 'unskew').file.as_posix()}"]
+    module = [located(fault, root).file.as_posix()]
     return [node for test in fault.test for node in (module if test == "doctest" else node_ids(test, root))]
 
 
@@ -263,7 +266,7 @@ def sample(faults: list[Fault], count: int, seed: int | None) -> list[Fault]:
     """Some of those that a quick test kills; without a seed, the sources themselves decide which."""
     quick = [fault for fault in faults if not (fault.slow or fault.survives or fault.equivalent)]
     if seed is None:
-        texts = b"".join(path.read_bytes() for path in sorted((ROOT / "src").rglob("*.py")))
+        texts = b"".join(path.read_bytes() for folder in SOURCES for path in sorted((ROOT / folder).rglob("*.py")))
         seed = int.from_bytes(hashlib.sha256(texts).digest()[:4])
     print(f"a sample of {min(count, len(quick))} by seed {seed}")
     return random.Random(seed).sample(quick, min(count, len(quick)))
@@ -288,9 +291,9 @@ def run_tests(place: Path, tests: list[str], slow: bool) -> None:
     with open(place / "printed", "w") as printed:
         os.dup2(printed.fileno(), 1)
         os.dup2(printed.fileno(), 2)
-    source = str(place / "src")
-    sys.path[:] = [source, *(path for path in sys.path if not path.endswith("/src"))]
-    os.environ["PYTHONPATH"] = source
+    sources = [str(place / folder) for folder in SOURCES]
+    sys.path[:] = [*sources, *(path for path in sys.path if not path.endswith("/src"))]
+    os.environ["PYTHONPATH"] = os.pathsep.join(sources)
     import pytest
     from hypothesis import Phase, settings
 
@@ -302,7 +305,7 @@ def run_tests(place: Path, tests: list[str], slow: bool) -> None:
     options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # of a plugin that is imported above
     code = pytest.main([*options, *tests], plugins=[outcomes])
     taken = getattr(sys.modules.get("unskew"), "__file__", None)
-    if taken is not None and not taken.startswith(source):
+    if taken is not None and not taken.startswith(sources[0]):
         print(f"{taken} was tested, not the copy")
         code = pytest.ExitCode.INTERNAL_ERROR
     (place / "outcomes.json").write_text(json.dumps(outcomes.by_test))
@@ -342,7 +345,11 @@ def wait(process: int, seconds: float) -> int | None:
 
 def copied(place: Path) -> Path:
     """A copy of the project, without what tools and runs left lying about."""
-    skipped = shutil.ignore_patterns(".*", "runs", "demo-run", "reproduced", "*.egg-info", "dist")
+    left, hidden = shutil.ignore_patterns("runs", "demo-run", "reproduced", "dist"), shutil.ignore_patterns(".*")
+
+    def skipped(folder: str, names: list[str]) -> set[str]:
+        return hidden(folder, names) | (left(folder, names) if Path(folder) == ROOT else set())
+
     shutil.copytree(ROOT, place, ignore=skipped)
     return place
 
@@ -350,11 +357,10 @@ def copied(place: Path) -> Path:
 @contextlib.contextmanager
 def put_in(fault: Fault, place: Path) -> Iterator[None]:
     """The fault in a copy, and taken out again; compiled files are removed, for their times may be the same."""
-    source = ROOT / "src" / "unskew"
-    path = place / "src" / "unskew" / located(fault, source).file
+    path = place / located(fault, ROOT).file
     whole = path.read_text(encoding="utf-8")
     compiled = Path(importlib.util.cache_from_source(str(path)))
-    path.write_text(faulty(fault, source), encoding="utf-8")
+    path.write_text(faulty(fault, ROOT), encoding="utf-8")
     compiled.unlink(missing_ok=True)
     try:
         yield

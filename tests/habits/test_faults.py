@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCE = ROOT / "src" / "unskew"
 RUN = ROOT / "tests" / "faults" / "run.py"
 HERE = "tests/habits/test_faults.py"
+TESTS = [*ROOT.glob("tests/*/test_*.py"), *ROOT.glob("reproductions/tests/test_*.py")]
 
 
 def script(path: Path) -> Any:
@@ -43,7 +43,7 @@ def test_every_fault_says_what_it_does_and_has_a_name_of_its_own() -> None:
 def test_no_fault_is_caught_for_a_name_that_is_not_there(tmp_path: Path) -> None:
     """A misspelt fault fails every test, and would prove nothing."""
     for fault in ALL:
-        (tmp_path / f"{fault.id}.py").write_text(faults.faulty(fault, SOURCE), encoding="utf-8")
+        (tmp_path / f"{fault.id}.py").write_text(faults.faulty(fault, ROOT), encoding="utf-8")
     words = [sys.executable, "-m", "ruff", "check", "--isolated", "--select", "F821,F823", str(tmp_path)]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
@@ -70,7 +70,7 @@ def idle(path: Path) -> list[str]:
 
 def test_no_test_lacks_its_prefix() -> None:
     """A function that no test calls is a test that never runs, or is not needed."""
-    found = {path.name: idle(path) for path in ROOT.glob("tests/*/test_*.py")}
+    found = {path.name: idle(path) for path in TESTS}
     assert {name: names for name, names in found.items() if names} == {}
 
 
@@ -85,7 +85,7 @@ def drawn_alone(path: Path) -> set[str]:
 
 
 def test_no_fault_is_left_to_drawn_examples() -> None:
-    drawn = {test for path in ROOT.glob("tests/*/test_*.py") for test in drawn_alone(path)}
+    drawn = {test for path in TESTS for test in drawn_alone(path)}
     assert drawn
     left = [
         each.id
@@ -112,9 +112,9 @@ def fault(**changes: Any) -> Any:
 
 def test_a_fault_whose_text_is_gone_is_told() -> None:
     with pytest.raises(ValueError, match=r"a\.b: its `old` text stands 0 times in UnskewError, not once"):
-        faults.faulty(fault(old="this is not there"), SOURCE)
-    with pytest.raises(ValueError, match=r"a\.b: nothing in src/unskew is named gone"):
-        faults.faulty(fault(place="gone"), SOURCE)
+        faults.faulty(fault(old="this is not there"), ROOT)
+    with pytest.raises(ValueError, match=r"a\.b: nothing in the sources is named gone"):
+        faults.faulty(fault(place="gone"), ROOT)
 
 
 def test_a_fault_that_is_no_python_or_names_no_test_is_told() -> None:
@@ -129,12 +129,13 @@ def test_a_fault_that_is_no_python_or_names_no_test_is_told() -> None:
 
 
 def test_a_fault_is_found_wherever_its_code_stands_and_however_it_is_laid_out(tmp_path: Path) -> None:
-    (tmp_path / "room").mkdir()
-    (tmp_path / "room" / "moved.py").write_text(
+    room = tmp_path / "src" / "room"
+    room.mkdir(parents=True)
+    (room / "moved.py").write_text(
         "class A:\n    def b(self):\n        made = call(\n            1,\n            2,\n        )\n"
         "        return made\n"
     )
-    (tmp_path / "other.py").write_text("def b():\n    return call(1, 2)\n")
+    (tmp_path / "src" / "other.py").write_text("def b():\n    return call(1, 2)\n")
     put = fault(place="A.b", old="call(1, 2)\n    return made", new="call(2, 1)\n    return made")
     lines = ["class A:", "    def b(self):", "        made = call(2, 1)", "        return made", ""]
     assert faults.faulty(put, tmp_path) == "\n".join(lines)
@@ -188,7 +189,7 @@ def test_a_sample_of_the_faults_is_caught() -> None:
 
 
 def test_a_group_over_its_share_is_told_and_a_slow_machine_is_not() -> None:
-    over_budget, budget = script(ROOT / "tests" / "conftest.py").over_budget, {"a": 10, "b": 20, "the rest": 30}
+    over_budget, budget = script(ROOT / "conftest.py").over_budget, {"a": 10, "b": 20, "the rest": 30}
     assert over_budget({"a": 100, "b": 200, "c": 100, "d": 200}, budget) == []
     assert over_budget({"a": 9, "b": 1, "c": 1}, budget) == []  # a quick one owes nothing
     (told,) = over_budget({"a": 80, "b": 20, "c": 20}, budget)
@@ -196,6 +197,7 @@ def test_a_group_over_its_share_is_told_and_a_slow_machine_is_not() -> None:
 
 
 def test_the_budget_names_files_that_exist() -> None:
-    named = script(ROOT / "tests" / "conftest.py").BUDGET
-    assert [name for name in named if name.endswith(".py") and not (ROOT / "tests" / name).exists()] == []
+    named = script(ROOT / "conftest.py").BUDGET
+    files = [name for name in named if name.endswith(".py")]
+    assert [name for name in files if not (ROOT / "tests" / name).exists() and not (ROOT / name).exists()] == []
     assert {"spark", "the rest"} <= set(named)

@@ -13,6 +13,8 @@ import pytest
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "unskew"
 MODULES = sorted(SOURCE.rglob("*.py"))
+BESIDE = SOURCE.parents[1] / "reproductions" / "src" / "unskew_reproductions"
+BESIDE_MODULES = sorted(BESIDE.rglob("*.py"))
 STAGES = (
     "files",
     "tables",
@@ -52,7 +54,7 @@ CROWDED = {
 
 
 def module_id(path: Path) -> str:
-    return path.relative_to(SOURCE).as_posix()
+    return path.relative_to(SOURCE if path.is_relative_to(SOURCE) else BESIDE).as_posix()
 
 
 def imported(tree: ast.AST) -> Iterator[tuple[int, str]]:
@@ -92,6 +94,16 @@ def test_a_stage_imports_only_from_earlier_stages(path: Path) -> None:
             assert rooms.index(its_room) <= rooms.index(room), f"{told}: {its_room} comes after {room}"
 
 
+def test_only_the_command_line_asks_for_the_package_beside() -> None:
+    asking = {
+        path.relative_to(SOURCE).parts[0]
+        for path in MODULES
+        for _, name in imported(ast.parse(path.read_text()))
+        if name.startswith(BESIDE.name)
+    }
+    assert asking == {"terminal"}
+
+
 @pytest.mark.parametrize("stage", sorted(ROOMS))
 def test_every_room_of_a_stage_has_its_place(stage: str) -> None:
     folders = {path.parent.name for path in (SOURCE / stage).glob("*/__init__.py")}
@@ -106,6 +118,7 @@ def test_no_room_has_more_than_a_dozen_files() -> None:
         )
         for folder in {path.parent for path in MODULES}
     }
+    counts |= {BESIDE.name: len([path for path in BESIDE.glob("*.py") if "__" not in path.stem])}
     assert {room: count for room, count in counts.items() if count > CROWDED.get(room, 12)} == {}
 
 
@@ -131,7 +144,7 @@ def undocumented(node: ast.Module | ast.ClassDef, place: str) -> Iterator[str]:
                 yield from undocumented(child, place)
 
 
-@pytest.mark.parametrize("path", MODULES, ids=module_id)
+@pytest.mark.parametrize("path", MODULES + BESIDE_MODULES, ids=module_id)
 def test_every_public_name_is_documented(path: Path) -> None:
     tree = ast.parse(path.read_text())
     assert ast.get_docstring(tree), f"{path} has no docstring"
@@ -140,7 +153,7 @@ def test_every_public_name_is_documented(path: Path) -> None:
 
 def test_a_class_name_means_one_thing() -> None:
     places: dict[str, list[str]] = {}
-    for path in MODULES:
+    for path in MODULES + BESIDE_MODULES:
         for node in ast.parse(path.read_text()).body:
             if isinstance(node, ast.ClassDef) and node.name[0] != "_":
                 places.setdefault(node.name, []).append(module_id(path))

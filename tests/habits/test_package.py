@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import unskew
+import unskew_reproductions
 from unskew.terminal.doctor import EXTRAS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -49,10 +50,15 @@ def test_metadata_say_where_and_for_whom(project: dict[str, object]) -> None:
     assert project["scripts"] == {"unskew": "unskew.terminal.main:main"}
 
 
-def test_types_and_recipes_lie_in_the_package() -> None:
-    package = Path(unskew.__file__).parent
-    assert (package / "py.typed").is_file()
-    assert len(list((package / "studies" / "recipes").glob("*.toml"))) > 10
+def test_types_and_recipes_lie_in_the_packages() -> None:
+    for package in (unskew, unskew_reproductions):
+        assert (Path(package.__file__).parent / "py.typed").is_file()
+    assert len(list((Path(unskew_reproductions.__file__).parent / "recipes").glob("*.toml"))) > 10
+
+
+def test_both_packages_have_one_version(project: dict[str, object]) -> None:
+    beside = tomllib.loads((ROOT / "reproductions" / "pyproject.toml").read_text())["project"]
+    assert beside["version"] == unskew.__version__
 
 
 def test_the_container_recipe_takes_what_the_package_is_built_from() -> None:

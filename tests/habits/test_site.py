@@ -23,12 +23,12 @@ from unskew.measuring.ranking import METRICS
 from unskew.names import OPTIONAL, REQUIRED
 from unskew.simulation import BEHAVIOURS, LOGGERS
 from unskew.studies.compare.config import CompareFile
-from unskew.studies.reproduce.recipe import Recipe
 from unskew.tables.lists.scaling import SCALINGS
 from unskew.tables.reading.options import RULES, IngestOptions
 from unskew.terminal.describing import settings_of
 from unskew.terminal.main import app
 from unskew.workflows.runs.settings import RunFile
+from unskew_reproductions.recipe import Recipe
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = {

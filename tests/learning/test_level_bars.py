@@ -2,8 +2,8 @@
 
 With all pages shuffled nothing is confounded, and no method may rank much below list-wise `naive`. With few
 shuffled pages none may rank below the logging ranker, unless training says that the data cannot tell. The worlds
-are small; `experiments/levels.py` has larger ones. Sizes were set with the results in view: this guards what was
-reached, it does not show it.
+are small; `reproductions/experiments/levels.py` has larger ones. Sizes were set with the results in view: this
+guards what was reached, it does not show it.
 """
 
 from __future__ import annotations

@@ -17,8 +17,8 @@ from unskew.errors import DataError
 from unskew.logs.ingest.formats import READERS
 from unskew.logs.ingest.formats.stage import Stage, Staged
 from unskew.logs.ingest.formats.ubi_base import SAMPLE, OrdinalBase
-from unskew.logs.ingest.formats.ubi_writer import write_ubi
 from unskew.tables.reading.options import IngestOptions
+from unskew_reproductions.experiments.ubi_writer import write_ubi
 
 Rows = list[dict[str, Any]]
 NOON = datetime(2025, 5, 1, 12, tzinfo=UTC)

@@ -305,7 +305,7 @@ def chance_pages(seed, relevance, pages):
 
 
 def test_another_library_says_the_same_of_a_bandit_log() -> None:
-    """IPS, self-normalised IPS, doubly robust of the Open Bandit Pipeline: experiments/bandits.py wrote them."""
+    """IPS, self-normalised IPS, doubly robust of the Open Bandit Pipeline, written by experiments/bandits.py."""
     log = json.loads((Path(__file__).resolve().parents[1] / "samples" / "bandit.json").read_text())
     ranks, pages = log["ranks"], len(log["query"])
     logged = LoggedPages(

@@ -86,7 +86,7 @@ def test_new_positions_by_hand(lists: Lists) -> None:
 
 def test_queries_by_a_power_law() -> None:
     from unskew.simulation import simulate
-    from unskew.studies.reproduce.pages import by_power_law
+    from unskew_reproductions.pages import by_power_law
 
     made = make_lists(queries=20, features=5, documents=6, seed=1)
     log = simulate(made, "page", pages=5_000, seed=2)
@@ -100,7 +100,7 @@ def test_queries_by_a_power_law() -> None:
 
 def test_graphs_of_a_training() -> None:
     from unskew.learning.fitting.loop import Fit
-    from unskew.studies.reproduce.pages import Learned, graphs_of, position_figure
+    from unskew_reproductions.pages import Learned, graphs_of, position_figure
 
     edges = [["relevance", "click"], ["position", "click"]]
     fit = Fit(curve=[{"step": 10, "notes": {"graph": edges[:1]}}, {"step": 20, "notes": {"graph": edges}}])

@@ -19,7 +19,7 @@ from unskew.pages.colours import FIGURES, PAGE, PAPER, Colour, ordered
 from unskew.pages.figures import dots_figure, examination_figure, inline_svg, palette
 from unskew.pages.marking import Value, with_best
 from unskew.pages.page import Figure, Page, Section, Table, Term, write_page
-from unskew.studies.reproduce.figures import embedding_figure, sweep_figure
+from unskew_reproductions.figures import embedding_figure, sweep_figure
 
 LONG = "a_method_with_a_very_long_name_that_somebody_chose"
 NAMES = ["naive", "dla", "gradient_reversal", "lightgbm_position", LONG, "labeled", "random"]

@@ -17,8 +17,8 @@ from unskew.measuring import Judge
 from unskew.measuring.counterfactual import GainEstimate, LoggedPages, places
 from unskew.serving.explore import BoundedShuffle, PlackettLuce, Policy, SwapRanks, TeamDraft, TopOne, policy_from
 from unskew.serving.logging import ImpressionLog
-from unskew.serving.visitors import Visitors
 from unskew.types import Log
+from unskew_reproductions.experiments.visitors import Visitors
 
 PAGES, RANKS = 800, 6
 LISTS = unskew.make_lists(30, features=4, documents=(RANKS, RANKS), seed=0)

@@ -1,4 +1,4 @@
-"""Serving under chaos, in short: some events of `experiments/serving_chaos.py`, on a real server and Redis."""
+"""Serving under chaos: some events of `reproductions/experiments/serving_chaos.py`, on a real server and Redis."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PLAN = ("copy", "redis_killed", "link", "broken", "both", "full", "redis_emptied
 
 @pytest.fixture
 def chaos(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    monkeypatch.syspath_prepend(str(Path(__file__).resolve().parents[2] / "experiments"))
+    monkeypatch.syspath_prepend(str(Path(__file__).resolve().parents[2] / "reproductions" / "experiments"))
     yield importlib.import_module("serving_chaos")
     for name in ("chaos", "checks", "clients", "world"):
         sys.modules.pop(f"serving_{name}", None)

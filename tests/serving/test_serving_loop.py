@@ -21,9 +21,9 @@ from unskew.serving.http.app import make_app
 from unskew.serving.scoring.reloading import Models
 from unskew.serving.settings import ExploreSettings, ServeSettings
 from unskew.serving.starting import ServePlan
-from unskew.serving.visitors import Visitors
 from unskew.types import Lists
 from unskew.workflows.proofs.ship import Shipping
+from unskew_reproductions.experiments.visitors import Visitors
 
 ROUNDS, TOGETHER, SHOWN = (1500, 2500, 4000), 100, 8
 SMALL = unskew.rankers.MLP(sizes=(16,))

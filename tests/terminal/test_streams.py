@@ -24,7 +24,6 @@ from unskew.learning.rankers import RANKERS
 from unskew.logs.ingest.formats import READERS
 from unskew.results import plain
 from unskew.simulation import BEHAVIOURS, LOGGERS
-from unskew.studies.reproduce.recipe import recipe_names
 from unskew.tables.lists.scaling import SCALINGS
 from unskew.tables.reading.files import KINDS
 from unskew.terminal import doctor as doctors
@@ -32,6 +31,7 @@ from unskew.terminal import printing
 from unskew.terminal.completing import known_names, names_of, one_of
 from unskew.terminal.flags import flat
 from unskew.terminal.main import COMMANDS, PANELS, app, called, main, told_warnings
+from unskew_reproductions.recipe import recipe_names
 
 torch.set_num_threads(1)
 

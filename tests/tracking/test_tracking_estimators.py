@@ -15,15 +15,15 @@ from unskew.tracking.estimators import (
     doubly_robust_estimate,
     ipw_estimate,
 )
-from unskew.tracking.theorems import (
+from unskew.tracking.trust import em_curves, examination_by_rank, shuffled_curves
+from unskew.types import Array
+from unskew_reproductions.experiments.theorems import (
     affine_bias,
     affine_variance,
     doubly_robust_bias,
     doubly_robust_variance,
     of_mean,
 )
-from unskew.tracking.trust import em_curves, examination_by_rank, shuffled_curves
-from unskew.types import Array
 
 TRUE = TrustCurves([0.9, 0.6, 0.4], [0.6, 0.45, 0.35], [0.25, 0.1, 0.03])
 WRONG = TrustCurves([0.8, 0.7, 0.3], [0.5, 0.5, 0.25], [0.2, 0.15, 0.05])

@@ -33,11 +33,19 @@ def known_names(what: str) -> list[str]:
     ['none', 'standard', 'minmax']
     """
     if what == "recipes":
-        found = (each.name for each in files("unskew").joinpath("studies/recipes").iterdir())
-        return sorted(name[: -len(".toml")] for name in found if name.endswith(".toml") and name[0] != "_")
+        return _recipes()
     path, tables = TABLES[what]
     tree = ast.parse(files("unskew").joinpath(path).read_text(encoding="utf-8"))
     return [name for table in tables for name in _keys(tree, table)]
+
+
+def _recipes() -> list[str]:
+    """The files of recipes, where they are installed."""
+    try:
+        found = [each.name for each in files("unskew_reproductions").joinpath("recipes").iterdir()]
+    except ModuleNotFoundError:
+        return []
+    return sorted(name[: -len(".toml")] for name in found if name.endswith(".toml") and name[0] != "_")
 
 
 def _keys(tree: ast.Module, table: str) -> Iterator[str]:

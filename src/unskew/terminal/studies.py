@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from unskew.errors import RunError
 from unskew.terminal.completing import names_of, one_of
 from unskew.terminal.flags import Force, Jobs, Json, OutFolder, Quiet, Seed, passed
 from unskew.terminal.printing import messages, show, show_json, tell
@@ -16,6 +17,7 @@ from unskew.terminal.printing import messages, show, show_json, tell
 if TYPE_CHECKING:
     from unskew.pages.console import Tell
     from unskew.pages.page import Page
+    from unskew_reproductions.recipe import Recipe
 
 
 def demo(
@@ -100,10 +102,15 @@ def reproduce(
 ) -> None:
     """Try a table or figure of a paper again, and show its numbers beside what comes out."""
     given = passed(locals(), "quiet", "list_all", "queries", "features", "as_json")
-    from unskew.studies.reproduce.reproduce import reproduce
+    try:
+        from unskew_reproductions import recipes, reproduce
+    except ModuleNotFoundError as error:
+        raise RunError(
+            "recipes come with a clone of the project, not with the wheel; there run: pip install ./reproductions"
+        ) from error
 
     if name is None or list_all:
-        _list_recipes(as_json)
+        _list_recipes(recipes(), as_json)
         return
     given["size"] = passed({"queries": queries, "features": features})
 
@@ -116,12 +123,10 @@ def reproduce(
     _study(run, force=force, quiet=quiet, as_json=as_json)
 
 
-def _list_recipes(as_json: bool) -> None:
-    from unskew.studies.reproduce.reproduce import recipes
-
+def _list_recipes(recipes: Mapping[str, Recipe], as_json: bool) -> None:
     told = {
         name: {"title": recipe.title, "reference": recipe.reference, "says": recipe.says}
-        for name, recipe in recipes().items()
+        for name, recipe in recipes.items()
     }
     if as_json:
         show_json(told)

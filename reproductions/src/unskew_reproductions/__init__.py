@@ -1,0 +1,5 @@
+"""Tables and figures of papers, tried again: what `unskew reproduce` runs."""
+
+from unskew_reproductions.reproduce import Reproduction, recipes, reproduce
+
+__all__ = ["Reproduction", "recipes", "reproduce"]

@@ -1,0 +1,1 @@
+"""What only experiments use: learners that change with each page, visitors, theorems, a writer of UBI files."""

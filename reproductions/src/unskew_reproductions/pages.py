@@ -1,0 +1,182 @@
+"""What learning from whole pages does to head and tail queries, to single documents, and to the causal graph.
+
+Table 2 and Figures 3 and 4a of "Whole Page Unbiased Learning to Rank". Queries are asked as often as a power law
+says, so that there is a head and a tail; they are measured on the lists that were shown, with labels that no
+method has read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import isnan
+from pathlib import Path
+from typing import Any
+
+import altair as alt
+import numpy as np
+
+from unskew.diagnosis.causal.graph import CausalGraph, graph_of
+from unskew.learning.fitting.loop import Fit
+from unskew.measuring import SeedSummary, mean_over_seeds
+from unskew.measuring.frequency import frequency_buckets, measure_by_frequency, new_positions
+from unskew.pages.causes import sequence_figures
+from unskew.pages.figures import WIDTH, line_legend, palette
+from unskew.pages.marking import Value, with_best
+from unskew.pages.numbers import metric_title, spread
+from unskew.pages.page import Figure, Section, Table
+from unskew.settings import listed
+from unskew.studies.compare.arms import Point
+from unskew.studies.compare.data import read_data
+from unskew.studies.compare.report import SD_OVER_SEEDS
+from unskew.studies.compare.rows import LESS_IS_BETTER
+from unskew.types import Array, Lists, Log
+from unskew.workflows.runs.learn import learn
+from unskew_reproductions.data import DataSet
+from unskew_reproductions.recipe import Recipe
+from unskew_reproductions.trial import How, Tried, arm_terms
+
+LABELS = "labels"
+"""The order that labels give, beside those of the methods."""
+TEXT = (
+    "Head and tail are the halves of ten buckets of queries by how often they were asked. A point is where "
+    "documents that naive ranks there come to stand on average. The graphs are those that BAL went through."
+)
+TOP = 10
+"""Ranks whose documents are followed."""
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What one arm gave with one seed."""
+
+    scores: Array
+    fit: Fit
+
+
+def follow_pages(recipe: Recipe, chosen: Sequence[DataSet], how: How) -> Tried:
+    """Train every arm with every seed, and look at head and tail, positions and graphs."""
+    found = [_followed(recipe, source, how) for source in chosen]
+    records = [record for _, records in found for record in records]
+    return Tried(
+        [section for section, _ in found], records, terms=arm_terms(how.asked(recipe, chosen[0]), labels=False)
+    )
+
+
+def _followed(recipe: Recipe, source: DataSet, how: How) -> tuple[Section, list[dict[str, Any]]]:
+    asked = how.asked(recipe, source)
+    lists, label = read_data(asked.file.data, Path()).train, next(iter(asked.behaviours))
+    points = {arm.label: arm.points[0] for arm in asked.arms if not arm.points[0].reads_labels}
+    total, runs, buckets = len(asked.seeds) * len(points), list[dict[str, Learned]](), list[Array]()
+    for seed in asked.seeds:
+        log = by_power_law(asked.simulation(label, seed).draw(lists), seed)
+        buckets.append(frequency_buckets(np.bincount(log.query, minlength=len(lists))))
+        runs.append({})
+        for name, point in points.items():
+            if how.tell is not None:
+                how.tell(sum(map(len, runs)), total, [f"{name}, seed {seed}"])
+            runs[-1][name] = _learned(point, log, seed)
+    if how.tell is not None:
+        how.tell(total, total, [])
+    table, records = frequency_table(recipe, source, lists, runs, buckets)
+    moved = _positions(lists, runs)
+    graphs = [Figure(chart, scales=False) for chart in sequence_figures(graphs_of(runs[0].get("bal")))]
+    records += [_record(source, p["method"], f"new position of rank {p['original']}", p["over"]) for p in moved]
+    return Section(source.title, TEXT, [table], [Figure(position_figure(moved)), *graphs]), records
+
+
+def _record(source: DataSet, method: str, metric: str, over: SeedSummary) -> dict[str, Any]:
+    """A row of numbers.parquet."""
+    measured = {"measured": over.mean, "sd": None if isnan(over.sd) else over.sd, "seeds": over.seeds}
+    return {"data": source.name, "method": method, "metric": metric} | measured
+
+
+def by_power_law(log: Log, seed: int, exponent: float = 1.0) -> Log:
+    """As many pages of a log, drawn so that the k-th of its queries, in random order, is asked as 1/k is to 1."""
+    rng = np.random.default_rng([seed, 11])
+    queries = np.unique(log.query)
+    share = np.zeros(queries.max() + 1)
+    share[queries] = rng.permutation(1.0 / np.arange(1, len(queries) + 1) ** exponent)
+    weight = share[log.query]
+    kept = rng.choice(len(log), len(log), replace=True, p=weight / weight.sum())
+    return log.take(np.sort(kept))
+
+
+def _learned(point: Point, log: Log, seed: int) -> Learned:
+    training = point.training.model_copy(update={"seed": seed})
+    run = learn(log, point.method, ranker=point.ranker, training=training)
+    return Learned(run.score(log.lists), run.fit)
+
+
+def frequency_table(
+    recipe: Recipe, source: DataSet, lists: Lists, runs: Sequence[Mapping[str, Learned]], buckets: Sequence[Array]
+) -> tuple[Table, list[dict[str, Any]]]:
+    """Means of head and tail over seeds, and the same as records."""
+    columns = [(metric, part) for metric in recipe.metrics for part in ("head", "tail")]
+    rows, records, means = [], [], list[list[Value]]()
+    for name in runs[0]:
+        found = [
+            measure_by_frequency(run[name].scores, lists, bucket, recipe.metrics)
+            for run, bucket in zip(runs, buckets, strict=True)
+        ]
+        over = [mean_over_seeds([getattr(report, part)[metric] for report in found]) for metric, part in columns]
+        for (metric, part), summary in zip(columns, over, strict=True):
+            records.append(_record(source, name, f"{metric} {part}", summary))
+        rows.append([name, *map(spread, over)])
+        means.append([Value.of(summary) for summary in over])
+    table = Table(
+        ["method", *(f"{metric_title(metric)} {part}" for metric, part in columns)], rows, "Head and tail"
+    )
+    by_column = dict(enumerate((list(column) for column in zip(*means, strict=True)), start=1))
+    lowest = [index for index, (metric, _) in enumerate(columns, start=1) if metric in LESS_IS_BETTER]
+    return with_best(table, by_column, among="the methods", spread=SD_OVER_SEEDS, lowest=lowest), records
+
+
+def _positions(lists: Lists, runs: Sequence[Mapping[str, Learned]]) -> list[dict[str, Any]]:
+    """New position by original position of every arm and of labels, averaged over seeds."""
+    points = []
+    for name in (*(name for name in runs[0] if name != "naive"), LABELS):
+        each = []
+        for run in runs:
+            scores = lists.labels if name == LABELS else run[name].scores
+            each.append(new_positions(run["naive"].scores, scores, lists, TOP)[0])
+        summaries = [mean_over_seeds(values) for values in np.transpose(each)]
+        for rank, over in enumerate(summaries, start=1):
+            if not isnan(over.mean):  # no list is as long
+                points.append({"method": name, "original": rank, "new": over.mean, "over": over})
+    return points
+
+
+def position_figure(points: Sequence[Mapping[str, Any]]) -> Any:
+    """Lines of new position by original position."""
+    drawn = [
+        {key: point[key] for key in ("method", "original", "new")}
+        | {"says": f"{point['method']}: from {point['original']} to {point['new']:.2f}"}
+        for point in points
+    ]
+    names = list(dict.fromkeys(point["method"] for point in points))
+    colours = palette(["labeled" if name == LABELS else name for name in names])
+    base = alt.Chart({"values": drawn}).encode(
+        x=alt.X("original:Q", title="position under naive"),
+        y=alt.Y("new:Q", title="average new position"),
+        color=alt.Color(
+            "method:N",
+            scale=alt.Scale(domain=names, range=list(colours.values())),
+            sort=names,
+            legend=line_legend(),
+        ),
+        description="says:N",
+    )
+    told = f"Average new position by position under naive, of {listed(names)}; the numbers are in numbers.parquet."
+    about = {"title": "Where documents move to", "description": told}
+    return base.mark_line(point=True).properties(width=WIDTH, height=260, **about)
+
+
+def graphs_of(learned: Learned | None) -> list[tuple[int, CausalGraph]]:
+    """The graphs that a training went through, by step."""
+    found = []
+    for point in [] if learned is None else learned.fit.curve:
+        edges = [(cause, effect) for cause, effect in point["notes"].get("graph", ())]
+        names = dict.fromkeys(["relevance", *(end for edge in edges for end in edge), "click"])
+        found.append((point["step"], graph_of(list(names), edges)))
+    return found
