@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from unskew.errors import DataError
-from unskew.logs.log import read_log, write_log
+from unskew.logs.log import write_log
+from unskew.logs.opening import read_log
 from unskew.simulation import Shown, WholePage, simulate
 from unskew.simulation.behaviours.page import COLUMNS, random_page
 from unskew.simulation.synthetic import make_lists

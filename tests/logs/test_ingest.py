@@ -23,7 +23,7 @@ from unskew.errors import ConfigError, DataError, RunError, UnskewError
 from unskew.logs.ingest.aside import TooManyRejected
 from unskew.logs.ingest.ingest import ingest
 from unskew.logs.ingest.logs import ingest_options
-from unskew.logs.log import read_log
+from unskew.logs.opening import read_log
 from unskew.tables.engine.engine import Engine, connect
 from unskew.tables.engine.times import micros_since_1970
 from unskew.tables.reading.options import IngestOptions

@@ -14,7 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from unskew.errors import DataError
-from unskew.logs.log import read_log, write_log
+from unskew.logs.log import write_log
+from unskew.logs.opening import read_log
 from unskew.names import REQUIRED
 from unskew.simulation import simulate
 from unskew.simulation.synthetic import make_lists

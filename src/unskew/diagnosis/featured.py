@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from unskew.errors import DataError
-from unskew.logs.memory import featured, lists_for, pairs_of
+from unskew.logs.log import featured
+from unskew.logs.memory import lists_for, pairs_of
 from unskew.tables.features.encoding import fit_encoding
 from unskew.tables.joining import encode, find_rows
 from unskew.types import Array, Lists, Log

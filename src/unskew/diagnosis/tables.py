@@ -18,17 +18,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from unskew.diagnosis.segments import choose_segments
 from unskew.errors import DataError
-from unskew.logs.impressions import read_impressions, under_our_names
-from unskew.logs.ingest.tables import storable
-from unskew.logs.log import log_tables
-from unskew.names import REQUIRED, Names
-from unskew.settings import require_columns
+from unskew.logs.opening import open_log, place_of
+from unskew.names import REQUIRED
 from unskew.tables.engine.engine import Engine, connect
-from unskew.tables.frames import arrow_table, is_frame
 from unskew.types import Log
 
 if TYPE_CHECKING:
@@ -160,8 +154,8 @@ def open_tables(
     """
     opened = connect(engine, **options) if isinstance(engine, str) else engine
     try:
-        with Names.of(columns).told():
-            given, place = read_rows(opened, source, columns, [*REQUIRED, *segments])
+        with open_log(opened, source, columns, [*REQUIRED, *segments]) as given:
+            place = str(place_of(source))
             _check(opened, given, _typed(given, {}), place)
             chosen = choose_segments(opened, given, segments, serp=serp)
             shown = _typed(given, chosen.columns)
@@ -189,33 +183,6 @@ def _hashed(query: Any, first: int) -> Any:
     digest = query.cast("string").hexdigest("md5")
     digits = [ibis.literal(DIGITS).find(digest.substr(first + place, 1)) * 16**place for place in range(3)]
     return sum(digits[1:], digits[0]).cast("int64")
-
-
-def read_rows(
-    engine: Engine, source: Log | Path | str | Any, columns: Mapping[str, str] | None, needed: Sequence[str]
-) -> tuple[Table, str]:
-    """The rows of a log on the engine under our names, and what errors call it; these columns must be there."""
-    if isinstance(source, str | Path):
-        return read_impressions(engine, source, columns, needed), str(source)
-    if isinstance(source, Log):
-        place = f"the log of {source.lists.name}"
-        shown = _from_memory(engine, pa.concat_tables(log_tables(source, max(len(source.row), 1))))
-    elif is_frame(source):
-        place = "the table"
-        shown = under_our_names(_from_memory(engine, arrow_table(source)), columns, place)
-    else:
-        hint = "give a folder or file of Parquet, a data frame, an Arrow table, or a Log"
-        raise DataError(f"cannot take a log from {type(source).__name__}", hint=hint)
-    require_columns(needed, shown.columns, path=place)
-    return shown, place
-
-
-def _from_memory(engine: Engine, table: Any) -> Table:
-    """An Arrow table on the engine; a column without any value is one of text."""
-    for at, each in enumerate(table.schema):
-        if pa.types.is_null(each.type):
-            table = table.set_column(at, each.name, table.column(at).cast(pa.string()))
-    return engine.from_arrow(storable(table))
 
 
 def _typed(shown: Table, segments: Mapping[str, Any]) -> Table:

@@ -5,7 +5,9 @@ Legend: S pages, N impressions.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+import warnings
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,11 +16,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from unskew.errors import DataError
 from unskew.files import complete_file
-from unskew.logs.opening import open_table
-from unskew.names import REQUIRED, Names
+from unskew.names import REQUIRED
 from unskew.tables.engine.parquet import impressions_in
-from unskew.tables.joining import encodable, encode, join_lists
+from unskew.tables.joining import SAME_LISTS, Missing, encodable, encode, find_rows, join_lists
 from unskew.tables.schema import (
     check_pages,
     check_values,
@@ -34,6 +36,8 @@ ROW_GROUP = 1_000_000
 """Impressions in a row group."""
 
 
+TABLE = "the table"
+"""What errors call a table without a name."""
 SIMULATED = b"unskew.simulated"
 """The key in a file's metadata that says how its clicks were simulated."""
 
@@ -103,32 +107,15 @@ def pick(ids: Any, rows: Array) -> Any:
     return taken.dictionary_encode() if pa.types.is_string(taken.type) else taken
 
 
-def read_log(
-    path: Path | str,
-    lists: Lists,
-    *,
-    keep: Sequence[str] | None = None,
-    columns: Mapping[str, str] | None = None,
-    feedback: str | None = None,
-) -> Log:
-    """Read a log from a Parquet file, or from a folder of them, and join it to its lists.
+def log_of(table: Any, lists: Lists, feedback: str | None, path: Path | str, hint: str = SAME_LISTS) -> Log:
+    """An Arrow table of impressions under our names, joined to its lists; `path` is what errors name.
 
-    `keep` names the further columns to keep; None keeps all but texts, which are the lists' (`with_texts`).
-    `columns` says theirs for ours where a file has other names, {"position": "rank"}.
-    `feedback` is the column to learn from in the place of `click`: numbers from 0, such as purchases or seconds.
-    Impressions are sorted by page and position
-    where they are not already. Page ids other than 0, 1, 2, ... are kept as the column `page_id`.
+    `hint` is what to do where impressions have no features.
     """
-    with Names.of(columns).told():
-        return log_of(open_table(Path(path), keep, feedback, columns=columns), lists, feedback, path)
-
-
-def log_of(table: Any, lists: Lists, feedback: str | None, path: Path | str) -> Log:
-    """An Arrow table of impressions under our names, joined to its lists; `path` is what errors name."""
     page, names = page_codes(table, path)
     position, click = whole_numbers(table, "position", path), read_feedback(table, feedback, path)
     check_values(position, click, path)
-    query, row = join_lists(table, lists, path)
+    query, row = join_lists(table, lists, path, hint)
     apart = {*REQUIRED, *required(feedback)}
     extra = {name: to_array(table[name]) for name in table.column_names if name not in apart}
     if names.dtype.kind not in "iu" or not np.array_equal(names, np.arange(len(names))):
@@ -136,6 +123,28 @@ def log_of(table: Any, lists: Lists, feedback: str | None, path: Path | str) -> 
     log = in_order(lists, page, query, {"row": row, "position": position, "click": click} | extra, names, path)[0]
     extra = dict(log.columns)
     return replace(log, randomized=extra.pop("randomized", None), columns=extra, feedback=feedback or "click")
+
+
+def featured(table: Any, lists: Lists, path: Path | str = TABLE) -> Any:
+    """The impressions whose document has features; the others are counted, and warned of."""
+    query, row = find_rows(table, lists)
+    missing = Missing()
+    missing.note(table, query, row)
+    if not missing.lost:
+        return table
+    warnings.warn(f"{path}: {missing}; they were left out", stacklevel=outside())
+    if missing.lost == missing.impressions:
+        hint = "query_id and doc_id must be those of the features"
+        raise DataError("no impression has features", path=path, hint=hint)
+    return table.filter(pa.array(row >= 0))
+
+
+def outside() -> int:
+    """How many calls up from the caller the first line is that is not ours, for warnings."""
+    depth, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).startswith("unskew."):
+        depth, frame = depth + 1, frame.f_back
+    return depth
 
 
 def in_order(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -11,21 +10,18 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from unskew.errors import ConfigError, DataError
+from unskew.errors import ConfigError
 from unskew.logs.ingest.tables import ingest_table
-from unskew.logs.log import log_of
+from unskew.logs.log import TABLE, featured, log_of, outside
 from unskew.names import NOT_FEATURES, Names
 from unskew.settings import did_you_mean
 from unskew.tables.features.feature_table import is_table
 from unskew.tables.features.features import read_features
 from unskew.tables.frames import arrow_table, is_frame
-from unskew.tables.joining import Missing, find_rows
 from unskew.tables.lists.letor import read_letor
 from unskew.types import Lists, Log
 
 MissingFeatures = Literal["error", "drop"]
-TABLE = "the table"
-"""What errors call a table without a name."""
 
 
 def log_from_table(
@@ -108,20 +104,6 @@ def lists_for(features: object, columns: Mapping[str, str] | None, candidates: S
     return read_features(sources, columns=of_features, candidates=list(candidates) or None)
 
 
-def featured(table: Any, lists: Lists, path: Path | str = TABLE) -> Any:
-    """The impressions whose document has features; the others are counted, and warned of."""
-    query, row = find_rows(table, lists)
-    missing = Missing()
-    missing.note(table, query, row)
-    if not missing.lost:
-        return table
-    warnings.warn(f"{path}: {missing}; they were left out", stacklevel=outside())
-    if missing.lost == missing.impressions:
-        hint = "query_id and doc_id must be those of the features"
-        raise DataError("no impression has features", path=path, hint=hint)
-    return table.filter(pa.array(row >= 0))
-
-
 def several(given: object) -> list[object]:
     """One or several sources as a list."""
     return list(given) if isinstance(given, list | tuple) else [given]
@@ -152,11 +134,3 @@ def warn_of_rules(summary: Mapping[str, Any]) -> None:
         warnings.warn(f"{lost} (found {', '.join(found)}); the log's summary has all of it", stacklevel=outside())
     for text in summary.get("warnings", ()):
         warnings.warn(str(text), stacklevel=outside())
-
-
-def outside() -> int:
-    """How many calls up from the caller the first line is that is not ours, for warnings."""
-    depth, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).startswith("unskew."):
-        depth, frame = depth + 1, frame.f_back
-    return depth

@@ -1,50 +1,268 @@
-"""The files of a log as one Arrow table under our names, with the columns that it must have."""
+"""A log is opened here, whatever it is: Parquet files, a table in memory, or a `Log`.
+
+Opened, its columns have our names, numbers are numbers and times are times; what is no log, or lacks a column, is
+refused. A log need not come from `unskew ingest`: any Parquet files with the columns will do. `open_log` gives it
+on an engine, whatever its size, `open_table` as a table of Arrow.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from unskew.errors import DataError
-from unskew.names import NOT_FEATURES, TEXT, Names
+from unskew.errors import DataError, located
+from unskew.logs.log import featured, log_of, log_tables
+from unskew.names import NOT_FEATURES, OURS, REQUIRED, TEXT, Names
+from unskew.settings import require_columns
+from unskew.tables.engine.engine import Engine
 from unskew.tables.engine.parquet import impressions_in, parquet_files
+from unskew.tables.engine.times import as_utc
+from unskew.tables.frames import arrow_table, is_frame, storable
+from unskew.tables.joining import SAME_LISTS
 from unskew.tables.reading.recognizing import refuse_other, require_log
 from unskew.tables.schema import required
-from unskew.tables.unifying import alike, read_unified, unified
+from unskew.tables.unifying import alike, read_unified, row_of, unified
+from unskew.types import Lists, Log
+
+if TYPE_CHECKING:
+    from ibis.expr.types import Table
+
+AnyLog = Log | Path | str | Any
+"""Parquet files, a data frame, an Arrow table, a dict of columns, or a `Log`."""
+WHOLE = ("position", "click")
+NUMBERS = (*WHOLE, "display_time", "dwell_time", "propensity", "logging_score")
+TIMES = (
+    "write them as 2024-03-01T14:00:00Z or as seconds since 1970; `unskew ingest` reads others, with time.format"
+)
+
+
+@contextmanager
+def open_log(
+    engine: Engine,
+    source: AnyLog,
+    columns: Mapping[str, str] | None = None,
+    needed: Sequence[str] = tuple(REQUIRED),
+    *,
+    shared: bool = False,
+) -> Iterator[Table]:
+    """A log on an engine, with the columns that are needed; errors inside the `with` name it and their columns.
+
+    `columns` says theirs for ours, {"position": "rank"}; where it is `shared` with other tables, the log may have
+    our names too.
+    """
+    names, place = Names.of(columns), place_of(source)
+    with names.told(), located(place):
+        if isinstance(source, str | Path):
+            refuse_other(source)
+            files = parquet_files(str(source) if "://" in str(source) else impressions_in(source))
+            table, names = _renamed(_read_all(engine, files), names, source, shared)
+            require_log(needed, table.columns, source, names)
+        else:
+            files, table = [], _in_memory(engine, source)
+            if not isinstance(source, Log):
+                table, names = _renamed(table, names, place, shared)
+            require_columns(needed, table.columns, path=place)
+        typing = _Typing(engine, place, files, names)
+        yield typing.timed(typing.counted(table))
+
+
+def place_of(source: AnyLog) -> Path | str:
+    """What errors call a log."""
+    if isinstance(source, str | Path):
+        return source
+    return f"the log of {source.lists.name}" if isinstance(source, Log) else "the table"
+
+
+def under_our_names(
+    table: Table, columns: Mapping[str, str] | None, path: Path | str, known: Collection[str] = OURS
+) -> Table:
+    """The table with their columns renamed to ours; a column of theirs that has one of our names gives way."""
+    return _select(table, Names.of(columns).check(table.columns, path, known))
+
+
+def _renamed(table: Table, names: Names, path: Path | str, shared: bool) -> tuple[Table, Names]:
+    found = (_resolved if shared else Names.check)(names, table.columns, path)
+    return _select(table, found), found
+
+
+def _select(table: Table, names: Names) -> Table:
+    read = names.renamed(table.columns)
+    return table.select(**{ours: table[theirs] for theirs, ours in read.items()}) if names else table
+
+
+def _resolved(names: Names, present: Sequence[str], path: Path | str) -> Names:
+    """Of names that several tables are opened with, those of a log; it lacks none but what features may have."""
+    names.only({*names} - {*NOT_FEATURES, *present}).check(present, path)
+    return names.within(present)
+
+
+def _in_memory(engine: Engine, source: object) -> Table:
+    """A table of memory on the engine; a column without any value is one of text."""
+    if isinstance(source, Log):
+        table = pa.concat_tables(log_tables(source, max(len(source.row), 1)))
+    elif is_frame(source):
+        table = arrow_table(source)
+    else:
+        hint = "give a folder or file of Parquet, a data frame, an Arrow table, or a Log"
+        raise DataError(f"cannot take a log from {type(source).__name__}", hint=hint)
+    for at, each in enumerate(table.schema):
+        if pa.types.is_null(each.type):
+            table = table.set_column(at, each.name, table.column(at).cast(pa.string()))
+    return engine.from_arrow(storable(table))
+
+
+def _read_all(engine: Engine, files: Sequence[Path | str]) -> Table:
+    """Parquet files as one table: columns of any of them, in types that hold all."""
+    import ibis
+
+    groups = alike(files)
+    tables = [engine.read_parquet(group) for group in groups]
+    if len(groups) == 1:
+        return tables[0]
+    kinds = dict(ibis.Schema.from_pyarrow(unified(files)).items())
+
+    def column(table: Table, name: str) -> Any:
+        return (table[name] if name in table.columns else ibis.null()).cast(kinds[name])
+
+    return ibis.union(*(table.select(**{name: column(table, name) for name in kinds}) for table in tables))
+
+
+@dataclass(frozen=True)
+class _Typing:
+    """Columns in types that can be counted with; the first value that cannot be read is shown with its place."""
+
+    engine: Engine
+    path: Path | str
+    files: Sequence[Path | str]
+    names: Names
+
+    def counted(self, table: Table) -> Table:
+        """Numbers that are written as text, as numbers."""
+        texts = [name for name in NUMBERS if name in table.columns and table[name].type().is_string()]
+        made: dict[str, Any] = {name: table[name].strip().try_cast("float64") for name in texts}
+        for name, number in made.items():
+            unread = number.isnull() & table[name].notnull() & (table[name] != "")
+            self._refuse(table, name, unread, f"make it {OURS[name]}")
+        whole = {name: number.cast("int64") for name, number in made.items() if name in WHOLE}
+        return table.mutate(**made | whole) if made else table
+
+    def timed(self, table: Table) -> Table:
+        """Times of any kind as UTC."""
+        if "timestamp" not in table.columns or table.timestamp.type().is_timestamp():
+            return table
+        read: Any = as_utc(table.timestamp, "UTC", self.engine.name)
+        given = table.timestamp.cast("string")
+        self._refuse(table, "timestamp", read.isnull() & given.notnull() & (given != ""), TIMES)
+        return table.mutate(timestamp=read)
+
+    def _refuse(self, table: Table, name: str, wrong: Any, hint: str) -> None:
+        """Refuse a column with values that cannot be read, and show the first of them."""
+        asked = table.agg(rows=wrong.cast("int64").sum(), first=table[name].min(where=wrong))
+        found = self.engine.rows(asked)[0]
+        if not found["rows"]:
+            return
+        place = row_of(self.files, self.names.theirs(name), found["first"])
+        path, row = (self.path, "") if place is None else (place[0], f" in row {place[1]}")
+        value = repr(str(found["first"])[:100])
+        what = f"{found['rows']:,} rows have a {name} that cannot be read, such as {value}{row}"
+        raise DataError(what, path=path, hint=hint)
+
+
+# ---- in memory ----
+
+
+@dataclass(frozen=True)
+class StoredLog:
+    """A log in Parquet files on this machine: its columns are known, its rows are read when asked for."""
+
+    path: Path
+    """Where its impressions are."""
+    names: Names
+    present: Mapping[str, str]
+    """Every column as it is called there, to ours."""
+    feedback: str | None = None
+
+    @classmethod
+    def open(
+        cls,
+        path: Path | str,
+        columns: Mapping[str, str] | None = None,
+        feedback: str | None = None,
+        *,
+        keep: Sequence[str] = (),
+        shared: bool = False,
+    ) -> StoredLog:
+        """Refuse what is no log, or lacks a column that is needed or to be kept; see `open_log` for `shared`."""
+        present, place = columns_of(path), impressions_in(path)
+        names = (_resolved if shared else Names.check)(Names.of(columns), present, place)
+        read = names.renamed(present)
+        require_log([*required(feedback), *keep], list(read.values()), path if shared else place, names)
+        return cls(place, names, read, feedback)
+
+    def table(self, keep: Sequence[str] | None = None, *, texts: bool = False) -> Any:
+        """Its rows as Arrow under our names, never `label`; `keep` names further columns, None all of them.
+
+        Texts are read where asked for or named.
+        """
+        usual = [name for name in self.present.values() if texts or name not in TEXT]
+        wanted = usual if keep is None else [*required(self.feedback), "randomized", *keep]
+        taken = [theirs for theirs, name in self.present.items() if name in wanted and name != "label"]
+        files = parquet_files(self.path)
+        several = len(alike(files)) > 1
+        table = read_unified(files, taken) if several else pq.read_table(self.path, columns=taken)
+        return table.rename_columns([self.present[theirs] for theirs in taken])
+
+    def log(
+        self, lists: Lists, keep: Sequence[str] | None = None, *, drop: bool = False, hint: str = SAME_LISTS
+    ) -> Log:
+        """The log in memory, joined to its lists.
+
+        `drop` leaves out impressions without features, and warns of them; else `hint` says what to do.
+        """
+        with self.names.told():
+            shown = self.table(keep)
+            shown = featured(shown, lists, self.path) if drop else shown
+            return log_of(shown, lists, self.feedback, self.path, hint)
+
+
+def read_log(
+    path: Path | str,
+    lists: Lists,
+    *,
+    keep: Sequence[str] | None = None,
+    columns: Mapping[str, str] | None = None,
+    feedback: str | None = None,
+) -> Log:
+    """Read a log from a Parquet file, or from a folder of them, and join it to its lists.
+
+    `keep` names the further columns to keep; None keeps all but texts, which are the lists' (`with_texts`).
+    `columns` says theirs for ours where a file has other names, {"position": "rank"}.
+    `feedback` is the column to learn from in the place of `click`: numbers from 0, such as purchases or seconds.
+    Impressions are sorted by page and position
+    where they are not already. Page ids other than 0, 1, 2, ... are kept as the column `page_id`.
+    """
+    return StoredLog.open(path, columns, feedback, keep=keep or ()).log(lists, keep)
 
 
 def open_table(
-    path: Path,
+    path: Path | str,
     keep: Sequence[str] | None,
     feedback: str | None = None,
     *,
     columns: Mapping[str, str] | None = None,
     texts: bool = False,
 ) -> Any:
-    """The wanted columns of the files, never `label`, after a check that the required ones are there.
-
-    `keep` names further columns, None all of them; `columns` says theirs for ours; `feedback` is the column that
-    stands in the place of `click`. Texts are read where asked for or named.
-    """
-    needed = required(feedback)
-    present = columns_of(path)
-    path = impressions_in(path)
-    files = parquet_files(path)
-    several = len(alike(files)) > 1
-    read = Names.of(columns).check(present, path).renamed(present)
-    require_log([*needed, *(keep or ())], list(read.values()), path, columns)
-    usual = [name for name in read.values() if texts or name not in TEXT]
-    wanted = usual if keep is None else [*needed, "randomized", *keep]
-    taken = [theirs for theirs, name in read.items() if name in wanted and name != "label"]
-    table = read_unified(files, taken) if several else pq.read_table(path, columns=taken)
-    return table.rename_columns([read[theirs] for theirs in taken])
+    """The wanted columns of a log in files, as Arrow: see `StoredLog.table`."""
+    return StoredLog.open(path, columns, feedback, keep=keep or ()).table(keep, texts=texts)
 
 
-def columns_of(path: Path) -> list[str]:
+def columns_of(path: Path | str) -> list[str]:
     """The names of all columns of a log; what is no log is refused."""
     refuse_other(path)
     path = impressions_in(path)
@@ -54,17 +272,3 @@ def columns_of(path: Path) -> list[str]:
     except (pa.ArrowInvalid, OSError, IndexError) as error:
         raise DataError(f"not a Parquet file ({error})", path=path, hint="a log is read from Parquet") from error
     return list(names)
-
-
-def check_log(path: Path, columns: Mapping[str, str] | None = None, feedback: str | None = None) -> Names:
-    """Refuse what is no log before anything else is read; those of `columns` that it has.
-
-    Where several logs and features are read with one set of names, some have ours and some theirs; a column that a
-    log has under neither is an error, unless features may have it.
-    """
-    present = columns_of(path)
-    names = Names.of(columns)
-    names.only({*names} - {*NOT_FEATURES, *present}).check(present, path)
-    named = names.within(present)
-    require_log(required(feedback), [named.ours(name) for name in present], path, named)
-    return named

@@ -11,9 +11,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from unskew.errors import ConfigError, DataError, located
+from unskew.errors import ConfigError, DataError
 from unskew.files import Ours, complete_folder, parts, write_json
-from unskew.logs.impressions import read_impressions
+from unskew.logs.opening import open_log
 from unskew.logs.pages import add_page_ids
 from unskew.logs.visits import add_visits, find_visits, require
 from unskew.names import Names
@@ -50,13 +50,10 @@ def split(
     impressions, out = Path(impressions), Path(out)
     with (
         complete_folder(out, force=force, ours=CUT) as working,
-        Names.of(columns).told(),
         connect(engine, **options) as running,
+        open_log(running, impressions, columns, ["timestamp", *by]) as log,
     ):
-        log = read_impressions(running, impressions, columns, ["timestamp", *by])
-        seconds = second_count("gap", gap)
-        with located(impressions):
-            split = find_and_split(running, log, seconds, by, validation, test, impressions)
+        split = find_and_split(running, log, second_count("gap", gap), by, validation, test)
         for name, part in split.parts.items():
             running.write_parquet(part, working / name)
         summary = {"out": str(out), "split by": split.unit, split.unit.replace("_id", "s"): split.units}
@@ -66,29 +63,29 @@ def split(
 
 
 def find_and_split(
-    engine: Engine, log: Table, gap: int, by: Sequence[str], validation: float, test: float, path: Path
+    engine: Engine, log: Table, gap: int, by: Sequence[str], validation: float, test: float
 ) -> Split:
     """The split of a log, with visits where they can be found."""
     if "page_id" in by:
         raise ConfigError("by=: page_id is what visits are made of; leave it out to split by page")
     if not by and ("visit_id" in log.columns or "user_id" not in log.columns):
-        refuse_nameless(engine, log, ["page_id"], path)
+        refuse_nameless(engine, log, ["page_id"])
         return split_by_time(engine, log, validation=validation, test=test)
     people = list(by) or ["user_id"]
-    refuse_nameless(engine, log, ["page_id"] if "page_id" in log.columns else people, path)
+    refuse_nameless(engine, log, ["page_id"] if "page_id" in log.columns else people)
     if "page_id" not in log.columns:
         log = engine.keep(add_page_ids(log, engine, by=people, gap=gap))
     pages = find_visits(log, by=people, gap=gap)
     return split_by_time(engine, log, validation=validation, test=test, pages=pages)
 
 
-def refuse_nameless(engine: Engine, log: Any, names: Sequence[str], path: Path) -> None:
+def refuse_nameless(engine: Engine, log: Any, names: Sequence[str]) -> None:
     """The columns are there and have no empty cells."""
-    require_columns(names, log.columns, path=path, hint="ingest the log with them")
+    require_columns(names, log.columns, hint="ingest the log with them")
     empty = {name: log[name].isnull().cast("int64").sum() for name in names}
     for name, number in engine.rows(log.agg(**empty))[0].items():
         if number:
-            raise DataError(f"{number:,} rows have no {name}", path=path, hint="remove or repair them")
+            raise DataError(f"{number:,} rows have no {name}", hint="remove or repair them")
 
 
 @dataclass(frozen=True)

@@ -99,6 +99,17 @@ def _refuse(source: object) -> NoReturn:
     )
 
 
+def storable(table: Any) -> Any:
+    """The table with plain text in the place of views, categories and large text, which not every reader takes."""
+    for at, field in enumerate(table.schema):
+        kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+        text = pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+        kind = pa.string() if text else kind
+        if kind != field.type:
+            table = table.set_column(at, field.name, table.column(at).cast(kind))
+    return table
+
+
 # ---- files ----
 
 

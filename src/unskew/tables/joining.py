@@ -17,8 +17,10 @@ from unskew.errors import DataError
 from unskew.tables.schema import refuse_missing, to_array
 from unskew.types import Array, Lists
 
+SAME_LISTS = "give the lists that this log was made with"
 
-def join_lists(table: Any, lists: Lists, path: Path | str) -> tuple[Array, Array]:
+
+def join_lists(table: Any, lists: Lists, path: Path | str, hint: str = SAME_LISTS) -> tuple[Array, Array]:
     """Index of the query and row of the document for every impression, [N] int64 each."""
     for name in ("query_id", "doc_id"):
         refuse_missing(table, name, path)
@@ -32,7 +34,7 @@ def join_lists(table: Any, lists: Lists, path: Path | str) -> tuple[Array, Array
     if (row < 0).any():
         missing = Missing()
         missing.note(table, query, row)
-        raise DataError(str(missing), path=path, hint="give the lists that this log was made with")
+        raise DataError(str(missing), path=path, hint=hint)
     return query, row
 
 

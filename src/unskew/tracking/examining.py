@@ -13,8 +13,7 @@ import pyarrow as pa
 
 from unskew.errors import DataError
 from unskew.files import refuse_existing
-from unskew.logs.impressions import read_impressions
-from unskew.names import Names
+from unskew.logs.opening import open_log
 from unskew.settings import checked, require_columns
 from unskew.tables.engine.engine import Engine, connect
 from unskew.tables.engine.functions import finite
@@ -54,8 +53,11 @@ def examination(
     refuse_existing(Path(out), force=force, ours=EXAMINATION)
     place = Path(impressions)
     options: dict[str, Any] = {"spark_master": spark_master, "memory": memory, "threads": threads}
-    with Names.of(columns).told(), connect(engine, scratch=scratch, **options) as running:
-        log = read_impressions(running, place, columns, [*NEEDED, "display_time"])
+    needed = [*NEEDED, "display_time"]
+    with (
+        connect(engine, scratch=scratch, **options) as running,
+        open_log(running, place, columns, needed) as log,
+    ):
         model = learn_examination(running, log, asked, place)
         model.facts |= examination_curves(running, add_examination(running, log, model))
     model.save(out, force=force)

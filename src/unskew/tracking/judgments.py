@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 
 from unskew.errors import ConfigError, DataError
 from unskew.files import complete_file, refuse_existing
-from unskew.logs.impressions import under_our_names
+from unskew.logs.opening import under_our_names
 from unskew.settings import known, require_columns
 from unskew.tables.engine.engine import Engine, connect
 from unskew.tables.engine.functions import finite

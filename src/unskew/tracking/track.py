@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from unskew.errors import ConfigError, LimitError
-from unskew.logs.impressions import read_impressions
-from unskew.names import REQUIRED, Names
+from unskew.logs.opening import open_log
+from unskew.names import REQUIRED
 from unskew.settings import known
 from unskew.tables.engine.engine import Engine, connect
 from unskew.tracking.examination import load_examination
@@ -69,9 +69,9 @@ def track(
     end = None if until is None else hour_of(until)
     model = None if examination is None else load_examination(examination)
     place = Path(impressions)
-    with Names.of(columns).told(), connect(engine, **options) as running:
-        # before there is a store, so that a wrong name leaves none
-        log = read_impressions(running, place, columns, [*REQUIRED, "timestamp"])
+    needed = [*REQUIRED, "timestamp"]
+    # the log is opened before there is a store, so that a wrong name leaves none
+    with connect(engine, **options) as running, open_log(running, place, columns, needed) as log:
         judged = log if model is None else add_examination(running, log, model)
         with writing(Path(out)) as store:
             counts = deliver(running, store, judged, end, refresh, max_rejected, place)

@@ -21,10 +21,9 @@ import pyarrow.compute as pc
 
 from unskew.errors import ConfigError, DataError
 from unskew.logs.counts.counting import count_rankings
-from unskew.logs.impressions import read_impressions, under_our_names
 from unskew.logs.log import page_starts
-from unskew.names import REQUIRED, Names
-from unskew.settings import require_columns
+from unskew.logs.opening import open_log
+from unskew.names import REQUIRED
 from unskew.tables.engine.engine import Engine, connect
 from unskew.tables.joining import encodable, encode
 from unskew.types import Array, Lists, Log
@@ -146,17 +145,14 @@ def read_pages(
         return log
     if isinstance(log, Log):
         return pages_of_log(log)
-    with Names.of(columns).told(), connect(engine, **options) as running:
-        if isinstance(log, pa.Table):
-            return reduced_pages(running, under_our_names(running.from_arrow(log), columns, "the table"))
-        return reduced_pages(running, read_impressions(running, log, columns, list(REQUIRED)), log)
+    with connect(engine, **options) as running, open_log(running, log, columns) as shown:
+        return reduced_pages(running, shown)
 
 
-def reduced_pages(engine: Engine, impressions: Table, place: Path | str | None = None) -> ClickPages:
-    """Distinct (ranking, clicks) of a log, counted on the engine; `place` is what errors name."""
-    require_columns(REQUIRED, impressions.columns, path=place)
+def reduced_pages(engine: Engine, impressions: Table) -> ClickPages:
+    """Distinct (ranking, clicks) of a log, counted on the engine."""
     table = impressions.select(*REQUIRED, **{PATTERN: impressions.click})
-    return _pages_of_slots(engine.to_arrow(count_rankings(engine, table, serp=[PATTERN], place=place).slots))
+    return _pages_of_slots(engine.to_arrow(count_rankings(engine, table, serp=[PATTERN]).slots))
 
 
 def _pages_of_slots(slots: Any) -> ClickPages:

@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any
 from unskew.errors import DataError
 from unskew.files import refuse_existing
 from unskew.logs.counts.folder import COUNTED, write_counts
-from unskew.logs.impressions import read_impressions
-from unskew.names import Names
+from unskew.logs.opening import open_log
 from unskew.settings import require_columns
 from unskew.tables.engine.engine import Engine, connect
 from unskew.tables.schema import required
@@ -52,35 +51,34 @@ def count_rankings(
     serp: Sequence[str] = (),
     pairs: bool = False,
     feedback: str | None = None,
-    place: Path | str | None = None,
 ) -> Rankings:
     """Reduce impressions to counts; `serp` names presentation columns to keep apart and carry.
 
     Slots that were filled at random are kept apart too, where there is a column `randomized`. `feedback` is a
-    column of weights to add up in the place of clicks. `place` is what errors name.
+    column of weights to add up in the place of clicks.
     """
-    require_columns([*required(feedback), *serp], impressions.columns, path=place)
+    require_columns([*required(feedback), *serp], impressions.columns)
     extra = [*serp, *(["randomized"] if "randomized" in impressions.columns else [])]
     log = impressions.select(*required(feedback), *extra)
-    weighted = feedback is not None and add_up(engine, log, feedback, pairs, place)
+    weighted = feedback is not None and add_up(engine, log, feedback, pairs)
     if feedback is not None:
         log = log.mutate(click=weight_of(log, feedback).cast("float64" if weighted else "int64"))
     if "randomized" in extra:
         log = log.mutate(randomized=log.randomized.fill_null(False))
-    refuse_broken(engine, log, place, weighted=weighted)
+    refuse_broken(engine, log, weighted=weighted)
     for salt in range(3):
         pages = engine.keep(hash_pages(engine, log, extra, salt))
         slots = engine.keep(
             count_slots(log, pages, extra, weighted=weighted)
         )  # kept before the join, which needs memory of its own
         slots = engine.keep(slots.join(name_rankings(pages), RANKING))
-        summary = summarise(engine, slots, pages, place)
+        summary = summarise(engine, slots, pages)
         if not summary.pop("unlike"):
             final = slots.select("ranking_id", *SLOT, *extra, "impressions", "clicks")
             both = count_pairs(log, pages) if pairs else None
             return Rankings(final, both, summary | ({"feedback": feedback} if weighted else {}))
-        refuse_repeated(engine, log, place)
-    raise DataError("could not tell the rankings apart: three different hashes collided", path=place)
+        refuse_repeated(engine, log)
+    raise DataError("could not tell the rankings apart: three different hashes collided")
 
 
 def counts(
@@ -102,15 +100,9 @@ def counts(
     """
     impressions, out = Path(impressions), Path(out)
     refuse_existing(out, force=force, ours=COUNTED)  # before minutes of counting
-    with Names.of(columns).told(), connect(engine, **options) as running:
-        rankings = count_rankings(
-            running,
-            read_impressions(running, impressions, columns, [*required(feedback), *serp]),
-            serp=serp,
-            pairs=pairs,
-            feedback=feedback,
-            place=impressions,
-        )
+    needed = [*required(feedback), *serp]
+    with connect(engine, **options) as running, open_log(running, impressions, columns, needed) as log:
+        rankings = count_rankings(running, log, serp=serp, pairs=pairs, feedback=feedback)
         write_counts(running, rankings, out, force=force)
     return {"out": str(out), **rankings.summary}
 
@@ -140,11 +132,11 @@ def weight_of(log: Table, feedback: str) -> Any:
     return ibis.ifelse(weight.isnan(), 0.0, weight)
 
 
-def add_up(engine: Engine, log: Table, feedback: str, pairs: bool, place: Path | str | None) -> bool:
+def add_up(engine: Engine, log: Table, feedback: str, pairs: bool) -> bool:
     """Whether a column has weights and not 0 and 1 alone, after a check that it can be added up."""
     kind = log[feedback].type()
     if not (kind.is_numeric() or kind.is_boolean()):
-        raise DataError(f"{feedback} is of type {kind}", path=place, hint="feedback is a number from 0")
+        raise DataError(f"{feedback} is of type {kind}", hint="feedback is a number from 0")
     weight = weight_of(log, feedback)
     wrong = (weight < 0) | weight.isinf()
     found = engine.rows(
@@ -152,9 +144,9 @@ def add_up(engine: Engine, log: Table, feedback: str, pairs: bool, place: Path |
     )[0]
     if found["wrong"]:
         what = f"{found['wrong']:,} rows have a {feedback} that is no weight"
-        raise DataError(what, path=place, hint="feedback is a number from 0; clip or repair it")
+        raise DataError(what, hint="feedback is a number from 0; clip or repair it")
     if found["other"] and pairs:
-        raise DataError(f"pairs are counted from clicks, and {feedback} has weights", path=place)
+        raise DataError(f"pairs are counted from clicks, and {feedback} has weights")
     return bool(found["other"])
 
 
@@ -174,25 +166,25 @@ def count_pairs(log: Table, pages: Table) -> Table:
     )
 
 
-def refuse_broken(engine: Engine, log: Table, place: Path | str | None, *, weighted: bool = False) -> None:
+def refuse_broken(engine: Engine, log: Table, *, weighted: bool = False) -> None:
     """Every cell is filled, clicks are 0 or 1 unless `weighted`, and positions begin at 1."""
     names = ("page_id", *SLOT)
     absent = {f"no {name}": log[name].isnull().cast("int64").sum() for name in names}
     valid = log.click.isin([0, 1]).cast("int64").sum()
     found = engine.rows(log.agg(rows=log.count(), valid=valid, lowest=log.position.min(), **absent))[0]
     if not found["rows"]:
-        raise DataError("the log has no impressions", path=place, hint="check filters and splits")
+        raise DataError("the log has no impressions", hint="check filters and splits")
     for name in names:
         if found[f"no {name}"]:
-            raise DataError(f"there are rows with no {name}", path=place, hint="remove or repair them")
+            raise DataError(f"there are rows with no {name}", hint="remove or repair them")
     if found["valid"] != found["rows"] and not weighted:
         wrong = found["rows"] - (found["valid"] or 0)
-        raise DataError(f"{wrong:,} rows have a click that is not 0 or 1", path=place, hint="repair them")
+        raise DataError(f"{wrong:,} rows have a click that is not 0 or 1", hint="repair them")
     if found["lowest"] < 1:
-        raise DataError(f"there is a position {found['lowest']}", path=place, hint="positions are ranks from 1")
+        raise DataError(f"there is a position {found['lowest']}", hint="positions are ranks from 1")
 
 
-def summarise(engine: Engine, slots: Table, pages: Table, place: Path | str | None) -> dict[str, Any]:
+def summarise(engine: Engine, slots: Table, pages: Table) -> dict[str, Any]:
     """The numbers of a reduced log, after a check that no position is taken twice; all from reduced tables."""
     unlike = (slots.impressions != slots.pages).cast("int64").sum()
     sums = {"impressions": slots.impressions.sum(), "clicks": slots.clicks.sum(), "slots": slots.count()}
@@ -201,23 +193,22 @@ def summarise(engine: Engine, slots: Table, pages: Table, place: Path | str | No
     twice = twice.filter(twice.rows > 1).order_by("ranking_id", "position").limit(1)
     taken = [] if found["unlike"] else engine.rows(twice)
     if taken:
-        refuse_page(taken[0]["ranking_id"], taken[0]["position"], place)
+        refuse_page(taken[0]["ranking_id"], taken[0]["position"])
     sizes = engine.rows(pages.agg(pages=pages.count(), rankings=pages[RANKING].nunique()))[0]
     return found | sizes
 
 
-def refuse_repeated(engine: Engine, log: Table, place: Path | str | None) -> None:
+def refuse_repeated(engine: Engine, log: Table) -> None:
     """Whether a page has two rows at one position, which looks like a collision; a slow check, so made last."""
     taken = log.group_by("page_id", "position").agg(rows=log.count())
     first = engine.rows(taken.filter(taken.rows > 1).order_by("page_id", "position").limit(1))
     if first:
-        refuse_page(first[0]["page_id"], first[0]["position"], place)
+        refuse_page(first[0]["page_id"], first[0]["position"])
 
 
-def refuse_page(page: Any, position: int, place: Path | str | None) -> None:
+def refuse_page(page: Any, position: int) -> None:
     """Say which page has two rows at one position."""
     raise DataError(
         f"position {position} is taken twice in page {page}",
-        path=place,
         hint="keep one document per position, and give each result page its own page_id",
     )

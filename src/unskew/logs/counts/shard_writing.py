@@ -20,7 +20,7 @@ from unskew.logs.counts.candidates import by_query
 from unskew.logs.counts.folder import read_counts
 from unskew.logs.counts.reduction import Counts, Reduction, rank_counts, reduce_log
 from unskew.logs.counts.splitting import part_of, split_table
-from unskew.logs.log import read_log
+from unskew.logs.opening import read_log
 from unskew.logs.presentation import Kind, Presentation, fit_tallies
 from unskew.names import KEYS
 from unskew.settings import require_columns

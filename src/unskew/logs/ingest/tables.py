@@ -7,13 +7,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from unskew.errors import UnskewError
 from unskew.files import scratch_folder
 from unskew.logs.ingest.logs import ingest
-from unskew.tables.frames import arrow_table
+from unskew.tables.frames import arrow_table, storable
 
 FILE = "table.parquet"
 
@@ -34,17 +33,6 @@ def ingest_table(
             error.retell(of_a_table(str(error), folder))
             raise
         return pq.read_table(folder / "log" / "impressions"), summary
-
-
-def storable(table: Any) -> Any:
-    """The table with plain text in the place of views, categories and large text, which not every reader takes."""
-    for at, field in enumerate(table.schema):
-        kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
-        text = pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-        kind = pa.string() if text else kind
-        if kind != field.type:
-            table = table.set_column(at, field.name, table.column(at).cast(kind))
-    return table
 
 
 def of_a_table(message: str, folder: Path) -> str:

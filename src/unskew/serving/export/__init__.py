@@ -23,7 +23,7 @@ from typing import Any
 from unskew.errors import ConfigError, UnskewError
 from unskew.files import complete_file, refuse_existing, write_json
 from unskew.learning.scoring.scorer import Scorer, load_scorer
-from unskew.logs.opening import check_log
+from unskew.logs.opening import StoredLog
 from unskew.names import Names
 from unskew.serving.export import engines, judgments, lightgbm, propensities
 from unskew.serving.export.options import ENGINES, JUDGED, ExportOptions
@@ -54,7 +54,7 @@ def possible(run: Source) -> dict[str, str]:
             raise no_such(place)
         if judgments.has_judgments(place):
             return dict.fromkeys(JUDGED, "grades of its judgments")
-        check_log(place)
+        StoredLog.open(place, shared=True)
         return {"propensities": "by its pages"} | dict.fromkeys(JUDGED, "grades, by examination of its pages")
     scorer = opened(run)
     found = {}

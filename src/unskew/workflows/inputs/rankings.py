@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from unskew.errors import ConfigError, DataError
 from unskew.files import restore
 from unskew.learning.scoring.scorer import Scorer, load_scorer
-from unskew.logs.impressions import under_our_names
+from unskew.logs.opening import under_our_names
 from unskew.names import OURS, Names, guess_columns
 from unskew.settings import no_such, read_toml, require_columns
 from unskew.tables.engine.engine import Engine

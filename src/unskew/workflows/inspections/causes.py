@@ -13,8 +13,8 @@ from unskew.diagnosis.causal.sampling import sample_log, sample_table, shown_col
 from unskew.errors import ConfigError, DataError
 from unskew.files import Ours, complete_folder, refuse_existing, write_json, write_text
 from unskew.learning.scoring.model import load
-from unskew.logs.impressions import read_impressions
-from unskew.names import REQUIRED, Names
+from unskew.logs.opening import open_log
+from unskew.names import REQUIRED
 from unskew.pages.page import PAGE_FILES
 from unskew.settings import checked
 from unskew.tables.engine.engine import connect
@@ -66,8 +66,11 @@ def causes(
     else:
         place = Path(impressions)
         options_of: dict[str, Any] = {"spark_master": spark_master, "memory": memory, "threads": threads}
-        with Names.of(columns).told(), connect(engine, scratch=scratch, **options_of) as opened:
-            log = read_impressions(opened, place, columns, [*REQUIRED, *(factors or ())])
+        needed = [*REQUIRED, *(factors or ())]
+        with (
+            connect(engine, scratch=scratch, **options_of) as opened,
+            open_log(opened, place, columns, needed) as log,
+        ):
             names = shown_columns(log.columns, factors)
             score = relevance or (USUAL if USUAL in log.columns and run is None else None)
             wanted = [*names, *([] if score is None else [score])]

@@ -13,7 +13,7 @@ from unskew.diagnosis.diagnose import diagnose as find
 from unskew.diagnosis.propensities import NAME
 from unskew.errors import ConfigError, DataError, located
 from unskew.files import Ours, complete_folder, refuse_existing, write_json, write_text
-from unskew.logs.memory import TABLE
+from unskew.logs.log import TABLE
 from unskew.pages.diagnosis import TOP, diagnosis_page
 from unskew.pages.origins import log_origin
 from unskew.pages.page import PAGE_FILES, Page, write_page

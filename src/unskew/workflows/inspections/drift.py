@@ -9,7 +9,7 @@ from unskew.diagnosis.drift import Drift
 from unskew.diagnosis.drift import drift as compare
 from unskew.errors import ConfigError
 from unskew.files import refuse_existing, write_text
-from unskew.logs.opening import check_log
+from unskew.logs.opening import StoredLog
 from unskew.pages.drift import drift_page
 from unskew.pages.web import html
 from unskew.settings import no_such
@@ -32,7 +32,7 @@ def drift(
         if isinstance(each, str | Path) and "://" not in str(each):
             if not Path(each).exists():
                 raise no_such(Path(each), "log")
-            check_log(Path(each), options.get("columns"))
+            StoredLog.open(each, options.get("columns"), shared=True)
     found = compare(old, new, **options)
     if page is not None:
         write_text(page, html(drift_page(found.to_dict(), command)))

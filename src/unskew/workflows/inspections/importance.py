@@ -28,11 +28,9 @@ from unskew.errors import ConfigError
 from unskew.files import complete_file
 from unskew.learning.scoring.feature_weights import gains, linear_weights
 from unskew.learning.scoring.scorer import Scorer, load_scorer
-from unskew.logs.log import read_log
-from unskew.logs.opening import check_log
+from unskew.logs.opening import StoredLog
 from unskew.measuring.counterfactual import LoggedPages, places
 from unskew.names import Names
-from unskew.tables.engine.parquet import impressions_in
 from unskew.types import Array, Lists, ListTexts, Log
 from unskew.workflows.inputs.lists import read_lists, texts_for, tracked_lists
 from unskew.workflows.proofs.measure_lists import finite
@@ -130,9 +128,9 @@ def _read(
         raise ConfigError("the log names documents: give their features= too")
     files = [features] if isinstance(features, str | Path) else list(features)
     texts = texts_for(files) if scorer.reads else None
-    named, shown = check_log(Path(log), columns), [impressions_in(log)]
-    lists = read_lists(files, doc_ids, texts, columns=columns, candidates=shown, taken=scorer.taken)
-    return read_log(log, tracked_lists(scorer, lists, tracked), columns=named)
+    stored = StoredLog.open(log, columns, shared=True)
+    lists = read_lists(files, doc_ids, texts, columns=columns, candidates=[stored.path], taken=scorer.taken)
+    return stored.log(tracked_lists(scorer, lists, tracked))
 
 
 def _by_feature(scorer: Scorer, values: Array | None) -> Array | None:

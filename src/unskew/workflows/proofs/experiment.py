@@ -13,12 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from unskew.diagnosis.tables import read_rows
 from unskew.errors import ConfigError, DataError
+from unskew.logs.opening import open_log, place_of
 from unskew.measuring.experiments import effects as judged
 from unskew.measuring.experiments.interleaving import SignTest, sign_test
 from unskew.measuring.experiments.sequential import FEWEST, PLANNED
-from unskew.names import Names
 from unskew.settings import known
 from unskew.tables.engine.engine import connect
 from unskew.types import Array, Log
@@ -84,8 +83,8 @@ def experiment(
     if not 0.5 < level < 1 or detect <= 0 or planned < FEWEST:
         raise ConfigError(f"level= is between 0.5 and 1, detect= above 0, planned= at least {FEWEST}")
     ways = judged.Ways(level, planned, detect)
-    with Names.of(columns).told(), connect(engine, **options) as running:
-        shown, place = read_rows(running, log, columns, ["page_id", "position", "click"])
+    needed, place = ["page_id", "position", "click"], str(place_of(log))
+    with connect(engine, **options) as running, open_log(running, log, columns, needed) as shown:
         by = by or ("team" if "team" in shown.columns else "policy_id")
         name = cluster_of(shown, cluster, place)
         pages = PolicyPages(running, shown, by, name, metric, place)

@@ -23,11 +23,10 @@ import numpy as np
 
 from unskew.diagnosis.tables import open_tables
 from unskew.errors import DataError
-from unskew.logs.impressions import read_impressions
 from unskew.logs.log import page_starts, reading_order
+from unskew.logs.opening import open_log
 from unskew.measuring.counterfactual import LoggedPages
 from unskew.measuring.counterfactual.pages import FEW_QUERIES
-from unskew.names import REQUIRED, Names
 from unskew.tables.engine.engine import Engine
 from unskew.tables.frames import arrow_table, is_frame
 from unskew.tables.reading.files import kind_of
@@ -150,11 +149,9 @@ def join_log(
 
     `group` is a column of the log, or of one of the tables of `features`, to tell results by.
     """
-    with Names.of(columns).told():
-        open_tables(log, columns=columns, engine=engine)  # refuses rows that cannot be counted
-        shown = read_impressions(engine, log, columns, list(REQUIRED))
-    if group is not None:
-        shown = grouped(engine, shown, group, features, str(log))
+    open_tables(log, columns=columns, engine=engine)  # refuses rows that cannot be counted
+    with open_log(engine, log, columns) as opened:
+        shown = opened if group is None else grouped(engine, opened, group, features, str(log))
     pairs = _pairs(engine, log, shown, ranking, against, columns or {})
     joined = engine.keep(_joined(shown, pairs))
     unscored = engine.count(joined.filter(joined.pair == NONE))

@@ -15,9 +15,7 @@ from unskew.errors import ConfigError, DataError
 from unskew.learning.scoring.model import Model
 from unskew.logs.counts.batches import Batches
 from unskew.logs.counts.reduction import reduce_log
-from unskew.logs.impressions import read_impressions
-from unskew.logs.log import read_log
-from unskew.logs.opening import check_log
+from unskew.logs.opening import StoredLog, open_log
 from unskew.measuring import (
     Empty,
     PageNdcg,
@@ -85,9 +83,8 @@ def pages_per_query(log: Log | Path | str, lists: Lists, columns: Mapping[str, s
     if isinstance(log, Log):
         ids, pages = encodable(log.lists.query_ids), np.bincount(log.query, minlength=len(log.lists))
     else:
-        keys = {name: theirs for name, theirs in (columns or {}).items() if name in ("page_id", "query_id")}
-        with Names.of(keys).told(), connect() as engine:
-            table = read_impressions(engine, log, keys, ("page_id", "query_id"))
+        needed = ("page_id", "query_id")
+        with connect() as engine, open_log(engine, log, Names.of(columns).only(needed), needed) as table:
             counted = table.group_by("query_id").aggregate(pages=table["page_id"].nunique())
             found = engine.to_arrow(counted.filter(counted["query_id"].notnull()))
         ids, pages = found["query_id"], to_array(found["pages"])
@@ -136,7 +133,7 @@ def measure_lists(
 ) -> tuple[dict[str, Any], Log | None]:
     """Ranking metrics, a paired comparison, buckets of queries and click metrics; and the log, opened."""
     convention = cast(Empty, known("empty", asked.empty, dict.fromkeys(("skip", "zero", "one"))))
-    named = None if log is None or isinstance(log, Log) else check_log(Path(log), asked.columns)
+    stored = StoredLog.open(log, asked.columns, shared=True) if isinstance(log, str | Path) else None
     lists = _lists(asked, new, lists, log)
     report = measure_ranking(_scores(new, lists), lists, asked.metrics, empty=convention)
     result: dict[str, Any] = {"ranking": report.to_dict()}
@@ -148,9 +145,9 @@ def measure_lists(
     if asked.by_frequency is not None:
         frequency = QueryFrequency(asked.by_frequency, lists, asked.buckets, asked.columns)
         result["frequency"] = measure_buckets(frequency, report.per_query, None if compared is None else others)
-    if log is None:
+    shown = stored.log(lists) if stored is not None else log if isinstance(log, Log) else None
+    if shown is None:
         return result, None
-    shown = log if isinstance(log, Log) else read_log(Path(log), lists, columns=named)
     pages = measure_pages(_scores(new, shown.lists), shown, asked.outcomes)
     result["pages"] = {name: finite(found.mean) for name, found in pages.items()}
     if (left := left_of_logging(_scores(new, shown.lists), shown)) is not None:

@@ -5,36 +5,34 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from unskew.errors import ConfigError, DataError, UnskewError
+from unskew.errors import ConfigError, UnskewError
 from unskew.learning.fitting.distributed import first_process_first, workers_of
 from unskew.learning.methods import MethodConfig
 from unskew.logs.counts.shard_writing import ShardSource
 from unskew.logs.counts.shards import open_shards, shards_for
-from unskew.logs.log import log_of
 from unskew.logs.memory import (
     MissingFeatures,
     check_names,
-    featured,
     joined,
     lists_for,
     pairs_of,
     several,
     shown_in,
 )
-from unskew.logs.opening import check_log, open_table
-from unskew.names import KEYS, NOT_FEATURES, Names
+from unskew.logs.opening import StoredLog
+from unskew.names import KEYS, NOT_FEATURES
 from unskew.settings import byte_count
-from unskew.tables.engine.parquet import impressions_in
 from unskew.tables.features.feature_table import is_table
 from unskew.tables.features.tables import table_columns
 from unskew.tables.frames import arrow_table, is_frame
+from unskew.tables.joining import SAME_LISTS
 from unskew.tables.lists.texts import read_texts
 from unskew.tracking.tracked import tracked_until, with_tracked
 from unskew.types import Lists, Log
@@ -87,7 +85,7 @@ class TableReader:
         logs = {name: self._shown(each) for name, each in (("", source), ("v", validation), ("t", test))}
         if logs[""] is None and not isinstance(source, Log):
             if isinstance(source, str | Path):
-                check_log(Path(source), self.columns, self.feedback)  # it says what is wrong
+                StoredLog.open(source, self.columns, self.feedback, shared=True)  # says what is wrong
             raise ConfigError("this is no log: it has no doc_id and position; name them with columns=")
         if isinstance(source, Log):
             for name, said in (("features", features), ("feedback", self.feedback)):
@@ -116,8 +114,7 @@ class TableReader:
     def _shown(self, source: object) -> tuple[Any, Mapping[str, Any] | None] | None:
         """Impressions and their summary, where the source is a table of them."""
         if isinstance(source, str | Path) and is_log(Path(source), self.columns):
-            named = check_log(Path(source), self.columns, self.feedback)
-            return open_table(Path(source), None, self.feedback, columns=named), None
+            return StoredLog.open(source, self.columns, self.feedback, shared=True).table(), None
         if not is_frame(source):
             return None
         table = arrow_table(source)
@@ -186,6 +183,7 @@ class RunFiles:
     """What paths are relative to."""
     files: DataFiles
     asked: Settings
+    _stored: dict[Path, StoredLog] = field(default_factory=dict)
 
     @cached_property
     def logs(self) -> RunLogs:
@@ -196,9 +194,7 @@ class RunFiles:
     def documents(self) -> Lists:
         """What the logs show."""
         logs = [log for log in (self.logs.train, self.logs.validation, self.logs.test) if log is not None]
-        for log in logs:
-            check_log(log, self.files.columns, self.files.feedback)
-        shown = [impressions_in(log) for log in logs]
+        shown = [self.stored(log).path for log in logs]
         if self.files.features is None:
             return self.tracked(read_texts(texts_for(self.within(self.files.texts), shown)))
         lists = self.lists(self.files.features, *shown)
@@ -209,9 +205,16 @@ class RunFiles:
         """One of the logs, joined to its documents."""
         if path is None:
             return None
-        drop, feedback = self.files.missing_features == "drop", self.files.feedback
-        named = check_log(path, self.files.columns, feedback)
-        return open_log(impressions_in(path), self.documents, drop=drop, feedback=feedback, columns=named)
+        documents, drop = self.documents, self.files.missing_features == "drop"
+        hint = f'{SAME_LISTS}, or set data.missing_features = "drop"'
+        return self.stored(path).log(documents, drop=drop, hint=hint)
+
+    def stored(self, path: Path) -> StoredLog:
+        """One of the logs, opened once."""
+        if path not in self._stored:
+            columns, feedback = self.files.columns, self.files.feedback
+            self._stored[path] = StoredLog.open(path, columns, feedback, shared=True)
+        return self._stored[path]
 
     def lists(self, paths: Paths | None, *log: Path) -> Lists | None:
         """Lists from these files, with texts where the ranker reads."""
@@ -247,28 +250,6 @@ class RunFiles:
     def within(self, paths: Paths | None) -> tuple[Path, ...]:
         """Paths from the working folder."""
         return tuple(self.base / path for path in ((paths,) if isinstance(paths, str) else paths or ()))
-
-
-def open_log(
-    path: Path,
-    lists: Lists,
-    *,
-    drop: bool = False,
-    feedback: str | None = None,
-    columns: Mapping[str, str] | None = None,
-) -> Log:
-    """A log joined to its lists; `drop` leaves out impressions without features, and warns of them.
-
-    `columns` says theirs for ours.
-    """
-    with Names.of(columns).told():
-        shown = open_table(path, None, feedback, columns=columns)
-        try:
-            return log_of(featured(shown, lists, path) if drop else shown, lists, feedback, path)
-        except DataError as error:
-            if "have no features" in str(error):
-                raise DataError(f'{error}, or set data.missing_features = "drop"') from None
-            raise
 
 
 def warn_of_overlap(log: Log, store: Path) -> None:

@@ -32,8 +32,7 @@ from unskew.diagnosis.click_models.pages import ClickPages, pages_of_log
 from unskew.diagnosis.interventions import interventions
 from unskew.diagnosis.tables import open_tables
 from unskew.errors import ConfigError, DataError
-from unskew.logs.log import read_log
-from unskew.logs.opening import open_table
+from unskew.logs.opening import open_table, read_log
 from unskew.tables.joining import encode
 from unskew.types import Array, Lists, Log
 from unskew.workflows.inputs.lists import read_lists
