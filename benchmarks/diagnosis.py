@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from common import Options, Row, Stopwatch, spread, timed
 
-from unskew.diagnosis.diagnose import Diagnosis, diagnose
+from unskew.diagnosis.diagnosis import Diagnosis, diagnose
 
 MOST, ROOM = 3.0, 4.0
 RANKS, DOCUMENTS = 10, 15

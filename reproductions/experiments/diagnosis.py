@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from unskew.diagnosis.interventions import interventions
-from unskew.diagnosis.tables import open_tables
+from unskew.diagnosis.evidence.estimates import interventions
+from unskew.diagnosis.evidence.tables import open_tables
 
 RANKS = 10
 SHAPES = {

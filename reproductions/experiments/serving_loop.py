@@ -32,8 +32,8 @@ import numpy as np
 import torch
 
 import unskew
+from unskew.diagnosis.evidence.tables import open_tables
 from unskew.diagnosis.propensities import measured_propensities
-from unskew.diagnosis.tables import open_tables
 from unskew.serving.explore import BoundedShuffle, PlackettLuce, Policy, SwapRanks, TopOne, as_ranked
 from unskew.tables.lists.scaling import fit_scaler
 from unskew.types import Array, Lists, Log

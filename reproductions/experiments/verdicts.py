@@ -19,14 +19,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 from common import machine
 
-from unskew.diagnosis.conclusion import conclude
-from unskew.diagnosis.factors import factors
-from unskew.diagnosis.identify import identify
-from unskew.diagnosis.matrix import click_matrix
-from unskew.diagnosis.tables import open_tables
-from unskew.diagnosis.together import together
-from unskew.diagnosis.trust import trust
-from unskew.diagnosis.verdict import BIASES, verdicts
+from unskew.diagnosis.curves.co_clicks import together
+from unskew.diagnosis.curves.factors import factors
+from unskew.diagnosis.curves.matrix import click_matrix
+from unskew.diagnosis.curves.trust import trust
+from unskew.diagnosis.evidence.links import identify
+from unskew.diagnosis.evidence.tables import open_tables
+from unskew.diagnosis.verdicts.conclusion import conclude
+from unskew.diagnosis.verdicts.verdict import BIASES, verdicts
 from unskew.simulation import (
     Behaviour,
     IndividualBias,

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from unskew.diagnosis.curves import FEWEST_PAGES, curves, rank_rates
-from unskew.diagnosis.evidence import Coverage
-from unskew.diagnosis.interventions import ExaminationCurve, Interventions, interventions
+from unskew.diagnosis.curves.rates import FEWEST_PAGES, curves, rank_rates
+from unskew.diagnosis.evidence.estimates import ExaminationCurve, Interventions, interventions
+from unskew.diagnosis.evidence.sums import Coverage
+from unskew.diagnosis.evidence.tables import open_tables
 from unskew.diagnosis.propensities import propensities
-from unskew.diagnosis.tables import open_tables
 from unskew.errors import DataError
 from unskew.learning.bias import read_propensities
 from unskew.tables.engine.engine import Engine

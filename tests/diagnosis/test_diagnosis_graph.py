@@ -10,12 +10,11 @@ import pyarrow as pa
 import pytest
 
 import unskew
-from unskew.diagnosis import pairs
-from unskew.diagnosis.equal import equal_documents
-from unskew.diagnosis.identify import identify
-from unskew.diagnosis.pairs import read_pairs
-from unskew.diagnosis.swap_plan import plan_swaps
-from unskew.diagnosis.tables import open_tables
+from unskew.diagnosis.evidence import pairs
+from unskew.diagnosis.evidence.equality import equal_documents
+from unskew.diagnosis.evidence.links import identify, plan_swaps
+from unskew.diagnosis.evidence.pairs import read_pairs
+from unskew.diagnosis.evidence.tables import open_tables
 from unskew.errors import ConfigError, DataError
 from unskew.tables.engine.engine import Engine
 

@@ -10,12 +10,17 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pytest
 
-from unskew.diagnosis.conclusion import Conclusion, Fitness
-from unskew.diagnosis.factors import factors
-from unskew.diagnosis.featured import lists_of, rows_of_tables
-from unskew.diagnosis.labels import read_labels
-from unskew.diagnosis.ordering import RankByFeatures, rank_by_features, with_features
-from unskew.diagnosis.tables import open_tables
+from unskew.diagnosis.curves.factors import factors
+from unskew.diagnosis.curves.labels import read_labels
+from unskew.diagnosis.curves.ordering import (
+    RankByFeatures,
+    lists_of,
+    rank_by_features,
+    rows_of_tables,
+    with_features,
+)
+from unskew.diagnosis.evidence.tables import open_tables
+from unskew.diagnosis.verdicts.conclusion import Conclusion, Fitness
 from unskew.errors import DataError
 
 QUERIES, PAGES, SHOWN = 40, 30, 4

@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from unskew.diagnosis.pairs import SwapPairs
-from unskew.diagnosis.slopes import WORTH, SlopeModel, slope_spread, strata
+from unskew.diagnosis.curves.slopes import WORTH, SlopeModel, slope_spread, strata
+from unskew.diagnosis.evidence.pairs import SwapPairs
 
 RANKS = np.arange(1, 7)
 THETA = 1 / RANKS**0.8

@@ -10,19 +10,17 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from unskew.diagnosis.conclusion import conclude
-from unskew.diagnosis.factors import factors
-from unskew.diagnosis.identify import identify
-from unskew.diagnosis.labels import read_labels
-from unskew.diagnosis.level_sums import LevelSums
-from unskew.diagnosis.matrix import click_matrix, levels_of
-from unskew.diagnosis.ordering import rank_by_features
-from unskew.diagnosis.pairs import SwapPairs, fit_within, rank_design
-from unskew.diagnosis.swap_plan import resistance
-from unskew.diagnosis.tables import open_tables
-from unskew.diagnosis.together import together
-from unskew.diagnosis.trust import trust
-from unskew.diagnosis.verdict import verdicts
+from unskew.diagnosis.curves.co_clicks import together
+from unskew.diagnosis.curves.factors import factors
+from unskew.diagnosis.curves.labels import read_labels
+from unskew.diagnosis.curves.matrix import LevelSums, click_matrix, levels_of
+from unskew.diagnosis.curves.ordering import rank_by_features
+from unskew.diagnosis.curves.trust import trust
+from unskew.diagnosis.evidence.links import identify, resistance
+from unskew.diagnosis.evidence.pairs import SwapPairs, fit_within, rank_design
+from unskew.diagnosis.evidence.tables import open_tables
+from unskew.diagnosis.verdicts.conclusion import conclude
+from unskew.diagnosis.verdicts.verdict import verdicts
 from unskew.simulation import (
     FeatureLogger,
     IndividualBias,

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import unskew
-from unskew.diagnosis.tables import open_tables
+from unskew.diagnosis.evidence.tables import open_tables
 from unskew.errors import ConfigError, DataError
 from unskew.tables.engine.engine import Engine
 

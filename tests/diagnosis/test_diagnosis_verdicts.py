@@ -9,16 +9,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from unskew.diagnosis.conclusion import Conclusion, conclude
-from unskew.diagnosis.factors import FactorEffect, FactorEffects, factors
-from unskew.diagnosis.identify import Identifiability, identify
-from unskew.diagnosis.labels import read_labels
-from unskew.diagnosis.matrix import RateMatrix, click_matrix
-from unskew.diagnosis.swap_plan import Swap, SwapPlan
-from unskew.diagnosis.tables import open_tables
-from unskew.diagnosis.together import CoClicks, together
-from unskew.diagnosis.trust import TrustFit, trust
-from unskew.diagnosis.verdict import Verdict, verdicts
+from unskew.diagnosis.curves.co_clicks import CoClicks, together
+from unskew.diagnosis.curves.factors import FactorEffect, FactorEffects, factors
+from unskew.diagnosis.curves.labels import read_labels
+from unskew.diagnosis.curves.matrix import RateMatrix, click_matrix
+from unskew.diagnosis.curves.trust import TrustFit, trust
+from unskew.diagnosis.evidence.links import Identifiability, Swap, SwapPlan, identify
+from unskew.diagnosis.evidence.tables import open_tables
+from unskew.diagnosis.verdicts.conclusion import Conclusion, conclude
+from unskew.diagnosis.verdicts.verdict import Verdict, verdicts
 from unskew.simulation import Mixture, PositionBias, TrustBias, simulate
 from unskew.simulation.synthetic import make_lists
 

@@ -12,12 +12,13 @@ import pyarrow as pa
 import pytest
 from test_diagnosis_curves import RANKLENS, ranklens
 
-from unskew.diagnosis import evidence, pairs
-from unskew.diagnosis.diagnose import diagnose
-from unskew.diagnosis.identify import identify
-from unskew.diagnosis.interventions import interventions
-from unskew.diagnosis.matrix import click_matrix
-from unskew.diagnosis.tables import open_tables
+from unskew.diagnosis.curves.matrix import click_matrix
+from unskew.diagnosis.diagnosis import diagnose
+from unskew.diagnosis.evidence import pairs
+from unskew.diagnosis.evidence.estimates import interventions
+from unskew.diagnosis.evidence.links import identify
+from unskew.diagnosis.evidence.sums import sums as evidence
+from unskew.diagnosis.evidence.tables import open_tables
 
 
 @pytest.fixture(scope="module")

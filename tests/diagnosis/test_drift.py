@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import unskew
-from unskew.diagnosis.drift import Drift, common_sums, curve_drift, drift
-from unskew.diagnosis.mixes import divergence_of, same_mix
-from unskew.diagnosis.tables import BUCKETS, open_tables
+from unskew.diagnosis.drift.drift import Drift, common_sums, curve_drift, drift
+from unskew.diagnosis.drift.mixes import divergence_of, same_mix
+from unskew.diagnosis.evidence.tables import BUCKETS, open_tables
 from unskew.errors import ConfigError
 from unskew.logs.log import write_log
 from unskew.simulation import PositionBias, ScoresLogger, logging_scores, simulate

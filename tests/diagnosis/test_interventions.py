@@ -9,10 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from unskew.diagnosis import harvesting, smoothing
-from unskew.diagnosis.evidence import shuffled_evidence, swap_evidence
-from unskew.diagnosis.interventions import Interventions, interventions
-from unskew.diagnosis.tables import open_tables
+from unskew.diagnosis.evidence import likelihood as harvesting
+from unskew.diagnosis.evidence import likelihood as smoothing
+from unskew.diagnosis.evidence.estimates import Interventions, interventions
+from unskew.diagnosis.evidence.sums import shuffled_evidence, swap_evidence
+from unskew.diagnosis.evidence.tables import open_tables
 from unskew.tables.engine.engine import Engine
 
 CURVE = 0.9 * np.arange(1, 7) ** -0.8

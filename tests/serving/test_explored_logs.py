@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import unskew
+from unskew.diagnosis.evidence.tables import open_tables
 from unskew.diagnosis.propensities import measured_propensities
-from unskew.diagnosis.tables import open_tables
 from unskew.measuring import Judge
 from unskew.measuring.counterfactual import GainEstimate, LoggedPages, places
 from unskew.serving.explore import BoundedShuffle, PlackettLuce, Policy, SwapRanks, TeamDraft, TopOne, policy_from

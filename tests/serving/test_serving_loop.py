@@ -16,7 +16,7 @@ pytest.importorskip("httpx")
 from starlette.testclient import TestClient
 
 import unskew
-from unskew.diagnosis.diagnose import Diagnosis
+from unskew.diagnosis.diagnosis import Diagnosis
 from unskew.serving.http.app import make_app
 from unskew.serving.scoring.reloading import Models
 from unskew.serving.settings import ExploreSettings, ServeSettings

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from unskew.diagnosis.interventions import METHODS, ExaminationCurve, FittedCurve, Interventions, measure
-from unskew.diagnosis.tables import LogTables
+from unskew.diagnosis.evidence.estimates import METHODS, ExaminationCurve, FittedCurve, Interventions, measure
+from unskew.diagnosis.evidence.tables import LogTables
 from unskew.errors import DataError
 from unskew.files import complete_file
 from unskew.types import Array

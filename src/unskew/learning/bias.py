@@ -69,9 +69,9 @@ def swapped_propensity(log: Log) -> Array:
 
 def measured_examination(log: Log, method: str) -> Array:
     """Examination by rank of a log, as good as it can be told, as far down as ranks hang together."""
-    from unskew.diagnosis.interventions import measure  # these take long to import
+    from unskew.diagnosis.evidence.estimates import measure  # these take long to import
+    from unskew.diagnosis.evidence.tables import open_tables
     from unskew.diagnosis.propensities import best_guess
-    from unskew.diagnosis.tables import open_tables
 
     with open_tables(log, threads=1) as tables:
         return best_guess(measure(tables, method))

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from unskew.diagnosis.ordering import LITTLE, MUCH
-from unskew.diagnosis.segments import in_order
+from unskew.diagnosis.curves.ordering import LITTLE, MUCH
+from unskew.diagnosis.evidence.segments import in_order
 from unskew.pages.details import detail_tables, said
 from unskew.pages.diagnosis_figures import curves_figure, links_figure, matrix_figure, points_of
 from unskew.pages.diagnosis_tables import TABLES, Part

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from unskew.diagnosis.segments import in_order
+from unskew.diagnosis.evidence.segments import in_order
 from unskew.pages.details import detail_tables, said, words
 from unskew.pages.diagnosis_words import EXAMINATION
 from unskew.pages.page import Table

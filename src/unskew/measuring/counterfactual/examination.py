@@ -15,7 +15,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from unskew.diagnosis.harvesting import FEWEST_BUCKETS, all_pairs, draw_buckets
+from unskew.diagnosis.evidence.likelihood import FEWEST_BUCKETS, all_pairs, draw_buckets
 from unskew.measuring.counterfactual.contract import RANKS, PlacedPages, Question, dense
 from unskew.measuring.counterfactual.evidence import RankExamination
 from unskew.measuring.counterfactual.pages import LoggedPages

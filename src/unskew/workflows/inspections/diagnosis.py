@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from unskew.diagnosis.diagnose import Diagnosis
-from unskew.diagnosis.diagnose import diagnose as find
+from unskew.diagnosis.diagnosis import Diagnosis
+from unskew.diagnosis.diagnosis import diagnose as find
 from unskew.diagnosis.propensities import NAME
 from unskew.errors import ConfigError, DataError, located
 from unskew.files import Ours, complete_folder, refuse_existing, write_json, write_text

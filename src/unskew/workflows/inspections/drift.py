@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from unskew.diagnosis.drift import Drift
-from unskew.diagnosis.drift import drift as compare
+from unskew.diagnosis.drift.drift import Drift
+from unskew.diagnosis.drift.drift import drift as compare
 from unskew.errors import ConfigError
 from unskew.files import refuse_existing, write_text
 from unskew.logs.opening import StoredLog

@@ -14,8 +14,8 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
+from unskew.diagnosis.evidence.tables import LogTables, open_tables
 from unskew.diagnosis.propensities import RankPropensities, measured_propensities
-from unskew.diagnosis.tables import LogTables, open_tables
 from unskew.errors import ConfigError, DataError
 from unskew.files import complete_file
 from unskew.learning.scoring.model import load

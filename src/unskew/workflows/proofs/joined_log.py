@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unskew.diagnosis.tables import open_tables
+from unskew.diagnosis.evidence.tables import open_tables
 from unskew.errors import DataError
 from unskew.logs.log import page_starts, reading_order
 from unskew.logs.opening import open_log

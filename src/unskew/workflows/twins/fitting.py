@@ -15,7 +15,7 @@ from unskew.diagnosis.click_models import FittedClickModel, fit_and_compare
 from unskew.diagnosis.click_models.fitted import fit_model
 from unskew.diagnosis.click_models.names import find_model
 from unskew.diagnosis.click_models.pages import ClickPages, added
-from unskew.diagnosis.interventions import METHODS, ExaminationCurve, Interventions
+from unskew.diagnosis.evidence.estimates import METHODS, ExaminationCurve, Interventions
 from unskew.errors import ConfigError
 from unskew.measuring.cmip import shown_order
 from unskew.tables.features.encoding import fit_encoding

@@ -29,8 +29,8 @@ import pyarrow as pa
 
 from unskew.diagnosis.click_models import FittedClickModel
 from unskew.diagnosis.click_models.pages import ClickPages, pages_of_log
-from unskew.diagnosis.interventions import interventions
-from unskew.diagnosis.tables import open_tables
+from unskew.diagnosis.evidence.estimates import interventions
+from unskew.diagnosis.evidence.tables import open_tables
 from unskew.errors import ConfigError, DataError
 from unskew.logs.opening import open_table, read_log
 from unskew.tables.joining import encode

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from math import ceil
 
-from unskew.diagnosis.identify import Identifiability
-from unskew.diagnosis.trust import LEAST_CLICKS, ONE_ONLY, TrustFit
+from unskew.diagnosis.curves.trust import LEAST_CLICKS, ONE_ONLY, TrustFit
+from unskew.diagnosis.evidence.links import Identifiability
 
 LOOKS = "log what pages look like in columns named serp_..., or name columns that tell: a device, a kind of query"
 ONE_RANK = "log every result of a page with its rank: one rank alone has nothing to compare"

@@ -28,8 +28,8 @@ from unskew.tables.joining import encode
 from unskew.types import Array
 
 if TYPE_CHECKING:
-    from unskew.diagnosis.equal import EqualDocuments
-    from unskew.diagnosis.tables import LogTables
+    from unskew.diagnosis.evidence.equality import EqualDocuments
+    from unskew.diagnosis.evidence.tables import LogTables
 
 RANKS = 20
 """Ranks that are looked at, from the top."""

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri
 
-from unskew.diagnosis.evidence import RANKS
-from unskew.diagnosis.tables import BUCKETS, LogTables
+from unskew.diagnosis.evidence.sums import RANKS
+from unskew.diagnosis.evidence.tables import BUCKETS, LogTables
 from unskew.types import Array
 
 FEWEST_PAGES = 50

@@ -26,12 +26,12 @@ from dataclasses import asdict, dataclass
 from math import log, sqrt
 from typing import Any, Literal
 
-from unskew.diagnosis.advice import LOOKS, about, shuffle_more, shuffle_some, swaps_of
-from unskew.diagnosis.factors import FactorEffect, FactorEffects
-from unskew.diagnosis.identify import Identifiability
-from unskew.diagnosis.matrix import RateMatrix
-from unskew.diagnosis.together import CoClicks
-from unskew.diagnosis.trust import ONE_ONLY, TrustFit
+from unskew.diagnosis.curves.co_clicks import CoClicks
+from unskew.diagnosis.curves.factors import FactorEffect, FactorEffects
+from unskew.diagnosis.curves.matrix import RateMatrix
+from unskew.diagnosis.curves.trust import ONE_ONLY, TrustFit
+from unskew.diagnosis.evidence.links import Identifiability
+from unskew.diagnosis.verdicts.advice import LOOKS, about, shuffle_more, shuffle_some, swaps_of
 
 State = Literal["present", "absent", "cannot tell"]
 BIASES = {

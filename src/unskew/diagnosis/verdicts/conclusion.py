@@ -12,15 +12,18 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-from unskew.diagnosis.advice import swaps_of
-from unskew.diagnosis.identify import LEAST_CLICKS, Identifiability
-from unskew.diagnosis.verdict import State, Verdict
+from unskew.diagnosis.curves.ordering import MUCH, RankByFeatures
+from unskew.diagnosis.evidence.links import LEAST_CLICKS, Identifiability
+from unskew.diagnosis.verdicts.advice import swaps_of
+from unskew.diagnosis.verdicts.verdict import State, Verdict
 from unskew.settings import listed
 
 HOLDS: Mapping[bool | None, str] = {True: "", False: "do not", None: "are not told"}
 """What is said of methods whose assumptions hold, do not, or are not told."""
 Answer = Literal["yes", "no", "cannot tell"]
 CURVE = "clicks are examination times relevance, and the curve of examination is known"
+TOWERS = "dla"
+"""One of the methods that explain clicks by features and by rank."""
 TWO_TOWERS = "clicks are examination by rank times relevance, and features do not tell the rank"
 
 
@@ -157,3 +160,25 @@ def _next(found: tuple[Verdict, ...], state: dict[str, State], graph: Identifiab
         steps = [swaps_of(graph), *steps]
     steps += [one.advice for one in found if one.state == "cannot tell"]
     return tuple(dict.fromkeys(steps))
+
+
+def with_features(conclusion: Conclusion, ordering: RankByFeatures) -> Conclusion:
+    """The conclusion of a log whose features tell the rank: two towers would put relevance into the rank."""
+    if ordering.correlation is None or ordering.correlation < MUCH:
+        return conclusion
+    connected = len(ordering.linked) == 1
+    told = f"features tell the rank (correlation {ordering.correlation:.2f} within pages)"
+    harm = "two towers would put relevance into the rank"
+    apart = f"{told}: {harm}; give ipw the propensities that swaps tell"
+    step = apart if connected else f"{told}, and no swap tells them apart: {harm}; shuffle some pages"
+    methods = tuple(
+        _doubted(each, told, None if connected else False) if TOWERS in each.methods else each
+        for each in conclusion.methods
+    )
+    steps = [each for each in conclusion.next if each != methods_said(conclusion.methods)]
+    steps = [each for each in (*steps, step, methods_said(methods)) if each]
+    return replace(conclusion, methods=methods, next=tuple(steps))
+
+
+def _doubted(fitness: Fitness, told: str, holds: bool | None) -> Fitness:
+    return replace(fitness, holds=fitness.holds and holds, but_page=False, why=f"{fitness.why}; here {told}")

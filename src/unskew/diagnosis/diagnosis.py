@@ -9,20 +9,24 @@ from typing import Any
 
 from unskew import __version__
 from unskew.diagnosis.click_models import fit_and_compare, read_pages
-from unskew.diagnosis.conclusion import Conclusion, conclude
-from unskew.diagnosis.curves import Curves, curves
-from unskew.diagnosis.factors import FactorEffects, factors
-from unskew.diagnosis.featured import lists_of, rows_of_tables
-from unskew.diagnosis.identify import Identifiability, identify
-from unskew.diagnosis.interventions import Interventions, interventions
-from unskew.diagnosis.labels import read_labels
-from unskew.diagnosis.matrix import RateMatrix, click_matrix
-from unskew.diagnosis.ordering import RankByFeatures, rank_by_features, with_features
+from unskew.diagnosis.curves.co_clicks import CoClicks, together
+from unskew.diagnosis.curves.factors import FactorEffects, factors
+from unskew.diagnosis.curves.labels import read_labels
+from unskew.diagnosis.curves.matrix import RateMatrix, click_matrix
+from unskew.diagnosis.curves.ordering import (
+    RankByFeatures,
+    lists_of,
+    rank_by_features,
+    rows_of_tables,
+)
+from unskew.diagnosis.curves.rates import Curves, curves
+from unskew.diagnosis.curves.trust import TrustFit, trust
+from unskew.diagnosis.evidence.estimates import Interventions, interventions
+from unskew.diagnosis.evidence.links import Identifiability, identify
+from unskew.diagnosis.evidence.tables import LogTables, open_tables
 from unskew.diagnosis.propensities import RankPropensities, propensities
-from unskew.diagnosis.tables import LogTables, open_tables
-from unskew.diagnosis.together import CoClicks, together
-from unskew.diagnosis.trust import TrustFit, trust
-from unskew.diagnosis.verdict import Verdict, verdicts
+from unskew.diagnosis.verdicts.conclusion import Conclusion, conclude, with_features
+from unskew.diagnosis.verdicts.verdict import Verdict, verdicts
 from unskew.errors import ConfigError
 from unskew.names import REQUIRED
 from unskew.tables.engine.engine import Engine

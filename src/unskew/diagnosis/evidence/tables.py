@@ -18,7 +18,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from unskew.diagnosis.segments import choose_segments
+from unskew.diagnosis.evidence.segments import choose_segments
 from unskew.errors import DataError
 from unskew.logs.opening import open_log, place_of
 from unskew.names import REQUIRED

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unskew.diagnosis.pairs import SwapPairs, fit_within, rank_design, read_pairs
+from unskew.diagnosis.evidence.pairs import SwapPairs, fit_within, rank_design, read_pairs
 from unskew.types import Array
 
 if TYPE_CHECKING:
-    from unskew.diagnosis.tables import LogTables
+    from unskew.diagnosis.evidence.tables import LogTables
 
 MOST_VALUES = 6
 """Values of a column that are compared, the most frequent ones."""

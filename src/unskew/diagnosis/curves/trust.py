@@ -24,15 +24,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unskew.diagnosis.pairs import SwapPairs, read_pairs
-from unskew.diagnosis.slopes import SlopeSpread, slope_spread
+from unskew.diagnosis.curves.slopes import SlopeSpread, slope_spread
+from unskew.diagnosis.evidence.pairs import SwapPairs, read_pairs
 from unskew.errors import DataError
 from unskew.tracking.estimators import Tallies
 from unskew.tracking.trust import RandomSlots
 from unskew.types import Array
 
 if TYPE_CHECKING:
-    from unskew.diagnosis.tables import LogTables
+    from unskew.diagnosis.evidence.tables import LogTables
 
 GROUPS = 50
 """Parts that are left out, one at a time."""

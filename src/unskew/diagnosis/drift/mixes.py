@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from scipy.special import chdtrc
 
-from unskew.diagnosis import harvesting as by
-from unskew.diagnosis.tables import BUCKETS, LogTables, bucket_of
+from unskew.diagnosis.evidence import likelihood as by
+from unskew.diagnosis.evidence.tables import BUCKETS, LogTables, bucket_of
 from unskew.types import Array
 
 if TYPE_CHECKING:

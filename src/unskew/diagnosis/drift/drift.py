@@ -22,10 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from scipy.special import stdtr
 
-from unskew.diagnosis import harvesting as by
-from unskew.diagnosis.evidence import RANKS, shuffled_evidence, swap_evidence
-from unskew.diagnosis.interventions import LEAST, FittedCurve, fit
-from unskew.diagnosis.mixes import (
+from unskew.diagnosis.drift.mixes import (
     LEVEL,
     DriftFinding,
     log_ratio,
@@ -35,7 +32,10 @@ from unskew.diagnosis.mixes import (
     shares,
     traffic_drift,
 )
-from unskew.diagnosis.tables import BUCKETS, LogTables, bucket_of, open_tables
+from unskew.diagnosis.evidence import likelihood as by
+from unskew.diagnosis.evidence.estimates import LEAST, FittedCurve, fit
+from unskew.diagnosis.evidence.sums import RANKS, shuffled_evidence, swap_evidence
+from unskew.diagnosis.evidence.tables import BUCKETS, LogTables, bucket_of, open_tables
 from unskew.errors import ConfigError
 from unskew.tables.engine.engine import Engine, connect
 from unskew.types import Array, Log

@@ -19,10 +19,10 @@ from typing import Any
 
 import numpy as np
 
-from unskew.diagnosis import harvesting as by
-from unskew.diagnosis.evidence import Coverage, SwapEvidence, shuffled_evidence, swap_evidence
-from unskew.diagnosis.smoothing import PAIRS, smooth
-from unskew.diagnosis.tables import LogTables
+from unskew.diagnosis.evidence import likelihood as by
+from unskew.diagnosis.evidence.likelihood import PAIRS, smooth
+from unskew.diagnosis.evidence.sums import Coverage, SwapEvidence, shuffled_evidence, swap_evidence
+from unskew.diagnosis.evidence.tables import LogTables
 from unskew.types import Array
 
 LEAST = 30

@@ -25,7 +25,7 @@ from unskew.types import Lists
 if TYPE_CHECKING:
     from ibis.expr.types import Table
 
-    from unskew.diagnosis.tables import LogTables
+    from unskew.diagnosis.evidence.tables import LogTables
 
 LABEL = "label"
 PAIR = ("query_id", "doc_id")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unskew.diagnosis.tables import BUCKETS, LogTables, bucket_of
+from unskew.diagnosis.evidence.tables import BUCKETS, LogTables, bucket_of
 from unskew.tables.engine.functions import bit_or
 from unskew.types import Array
 

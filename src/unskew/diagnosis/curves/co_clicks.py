@@ -21,14 +21,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unskew.diagnosis.pairs import FEW_QUERIES
-from unskew.diagnosis.tables import TURNS
-from unskew.diagnosis.trust import GROUPS, jackknife
+from unskew.diagnosis.curves.trust import GROUPS, jackknife
+from unskew.diagnosis.evidence.pairs import FEW_QUERIES
+from unskew.diagnosis.evidence.tables import TURNS
 from unskew.tables.joining import encode
 from unskew.types import Array
 
 if TYPE_CHECKING:
-    from unskew.diagnosis.tables import LogTables
+    from unskew.diagnosis.evidence.tables import LogTables
 
 RANKS = 10
 """Ranks that are looked at, from the top."""

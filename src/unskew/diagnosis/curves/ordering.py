@@ -14,14 +14,87 @@ Legend: N results, D features.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unskew.diagnosis.conclusion import Conclusion, Fitness, methods_said
-from unskew.diagnosis.featured import FeaturedRows, rows_of_log
-from unskew.types import Array, Log
+from unskew.errors import DataError
+from unskew.logs.log import featured
+from unskew.logs.memory import lists_for, pairs_of
+from unskew.tables.features.encoding import fit_encoding
+from unskew.tables.joining import encode, find_rows
+from unskew.types import Array, Lists, Log
+
+if TYPE_CHECKING:
+    from unskew.diagnosis.evidence.tables import LogTables
+
+
+# ---- Features of what a log shows, on some of its pages
+
+
+MOST_PAGES = 5000
+"""Pages that are looked at, drawn at random."""
+
+
+@dataclass(frozen=True)
+class FeaturedRows:
+    """Results of pages of two results or more, page after page, each with the features of its document."""
+
+    page: Array
+    """[N] int."""
+    query: Array
+    """[N] int."""
+    position: Array
+    """[N] int, from 1."""
+    features: Array
+    """[N, D] float, without gaps."""
+
+
+def rows_of_log(log: Log, *, seed: int = 0) -> FeaturedRows:
+    """Some pages of a log in memory."""
+    several = np.flatnonzero(log.sizes > 1)
+    some = log.take(np.sort(np.random.default_rng(seed).permutation(several)[:MOST_PAGES]))
+    page = np.repeat(np.arange(len(some)), some.sizes)
+    return FeaturedRows(page, some.query[page], some.position, filled(some.lists, some.row))
+
+
+def rows_of_tables(tables: LogTables, lists: Lists) -> FeaturedRows:
+    """Some pages of a log on an engine; results without features are left out, and warned of."""
+    several: Any = tables.pages.filter(tables.pages.results > 1)
+    drawn = several.order_by([several.page_id.cast("string").hexdigest("md5"), "query_id"]).limit(MOST_PAGES)
+    some = drawn.select("page_id", "query_id")
+    shown: Any = tables.impressions.select("page_id", "query_id", "doc_id", "position")
+    shown = shown.join(some, ["page_id", "query_id"]).order_by(["page_id", "query_id", "position", "doc_id"])
+    table = tables.engine.to_arrow(shown)
+    if (find_rows(table, lists)[1] < 0).all():
+        hint = "query_id and doc_id must be those of the features"
+        raise DataError("no impression has features", path=tables.place, hint=hint)
+    table = featured(table, lists, tables.place)
+    query, row = find_rows(table, lists)
+    page = encode(table["page_id"])[0].astype(np.int64) * (len(lists) + 1) + query
+    order = np.argsort(page, kind="stable")
+    size = np.unique(page, return_counts=True)[1]
+    kept = order[np.repeat(size > 1, size)]
+    position = table["position"].to_numpy().astype(np.int64)
+    return FeaturedRows(page[kept], query[kept], position[kept], filled(lists, row[kept]))
+
+
+def lists_of(tables: LogTables, features: Any, columns: Mapping[str, str] | None) -> Lists:
+    """The documents that a log shows, with features from tables or LETOR files."""
+    pairs = tables.cells.select("query_id", "doc_id").distinct().order_by(["query_id", "doc_id"])
+    return lists_for(features, columns, [pairs_of(tables.engine.to_arrow(pairs))])
+
+
+def filled(lists: Lists, rows: Array) -> Array:
+    """Features of some documents as numbers without gaps, [N, D]."""
+    encoded = fit_encoding(lists).apply(lists)
+    return np.asarray(encoded.features[rows], float)
+
+
+# ----
+
 
 LEAST_QUERIES = 20
 """Queries below which nothing is said."""
@@ -32,8 +105,6 @@ RIDGE = 1.0
 TREES: dict[str, Any] = {"max_iter": 80, "max_leaf_nodes": 15, "min_samples_leaf": 20, "learning_rate": 0.1}
 MUCH, LITTLE = 0.8, 0.2
 """Rank correlation from which on the rank counts as a function of the features, and below which it does not."""
-TWO_TOWERS = "dla"
-"""One of the methods that explain clicks by features and by rank."""
 
 
 @dataclass(frozen=True)
@@ -86,28 +157,6 @@ def rank_by_features(source: Log | FeaturedRows, *, seed: int = 0) -> RankByFeat
     found = RankByFeatures(r2[best], _correlation(told[best], held, page), pages, by=best)
     predicted, spread = _places(told[best], held, page)
     return replace(found, predicted=predicted, spread=spread)
-
-
-def with_features(conclusion: Conclusion, ordering: RankByFeatures) -> Conclusion:
-    """The conclusion of a log whose features tell the rank: two towers would put relevance into the rank."""
-    if ordering.correlation is None or ordering.correlation < MUCH:
-        return conclusion
-    connected = len(ordering.linked) == 1
-    told = f"features tell the rank (correlation {ordering.correlation:.2f} within pages)"
-    harm = "two towers would put relevance into the rank"
-    apart = f"{told}: {harm}; give ipw the propensities that swaps tell"
-    step = apart if connected else f"{told}, and no swap tells them apart: {harm}; shuffle some pages"
-    methods = tuple(
-        _doubted(each, told, None if connected else False) if TWO_TOWERS in each.methods else each
-        for each in conclusion.methods
-    )
-    steps = [each for each in conclusion.next if each != methods_said(conclusion.methods)]
-    steps = [each for each in (*steps, step, methods_said(methods)) if each]
-    return replace(conclusion, methods=methods, next=tuple(steps))
-
-
-def _doubted(fitness: Fitness, told: str, holds: bool | None) -> Fitness:
-    return replace(fitness, holds=fitness.holds and holds, but_page=False, why=f"{fitness.why}; here {told}")
 
 
 def _explained(told: Array, held: Array) -> float:

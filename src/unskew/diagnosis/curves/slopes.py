@@ -28,7 +28,7 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.special import expit, logit, logsumexp
 
-from unskew.diagnosis.pairs import SwapPairs
+from unskew.diagnosis.evidence.pairs import SwapPairs
 from unskew.types import Array
 
 MOST_PAIRS = 5000

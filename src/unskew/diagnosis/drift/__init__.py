@@ -1,0 +1,1 @@
+"""Two logs of one search compared."""

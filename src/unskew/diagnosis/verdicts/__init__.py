@@ -1,0 +1,1 @@
+"""Which biases a log has, whose assumptions hold, and what to do next."""
