@@ -17,10 +17,9 @@ from unskew.diagnosis.curves.ordering import (
     lists_of,
     rank_by_features,
     rows_of_tables,
-    with_features,
 )
 from unskew.diagnosis.evidence.tables import open_tables
-from unskew.diagnosis.verdicts.conclusion import Conclusion, Fitness
+from unskew.diagnosis.verdicts.conclusion import Conclusion, Fitness, with_features
 from unskew.errors import DataError
 
 QUERIES, PAGES, SHOWN = 40, 30, 4

@@ -17,7 +17,7 @@ from unskew.diagnosis.diagnosis import diagnose
 from unskew.diagnosis.evidence import pairs
 from unskew.diagnosis.evidence.estimates import interventions
 from unskew.diagnosis.evidence.links import identify
-from unskew.diagnosis.evidence.sums import sums as evidence
+from unskew.diagnosis.evidence import sums as evidence
 from unskew.diagnosis.evidence.tables import open_tables
 
 
