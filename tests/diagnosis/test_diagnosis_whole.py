@@ -15,9 +15,9 @@ from test_diagnosis_curves import RANKLENS, ranklens
 from unskew.diagnosis.curves.matrix import click_matrix
 from unskew.diagnosis.diagnosis import diagnose
 from unskew.diagnosis.evidence import pairs
+from unskew.diagnosis.evidence import sums as evidence
 from unskew.diagnosis.evidence.estimates import interventions
 from unskew.diagnosis.evidence.links import identify
-from unskew.diagnosis.evidence import sums as evidence
 from unskew.diagnosis.evidence.tables import open_tables
 
 
