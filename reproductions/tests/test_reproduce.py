@@ -500,7 +500,7 @@ def test_a_table_is_run_written_and_resumed(tmp_path: Path, monkeypatch: pytest.
 
     monkeypatch.setattr("unskew.pages.page.write_drawn", lambda *_: None)
     run: list[str] = []
-    monkeypatch.setattr("unskew.studies.compare.running.run_cell", lambda cell, folder: run.append(str(cell)))
+    monkeypatch.setattr("unskew.studies.compare.cells.run_cell", lambda cell, folder: run.append(str(cell)))
     again = reproduce(name, out, **asked)  # type: ignore[arg-type]
     assert (run, list(again.page.failed)) == ([], [])
     assert (out / "table.md").read_text().rpartition("Made by")[0] == text.rpartition("Made by")[0]

@@ -46,7 +46,6 @@ CROWDED = {
     "measuring/counterfactual": 15,
     "pages": 26,
     "serving/export": 13,
-    "studies/compare": 13,
     "terminal": 21,
     "tracking": 16,
     "workflows/runs": 13,

@@ -20,7 +20,7 @@ from unskew.learning.fitting import packages
 from unskew.learning.methods import PACKAGES
 from unskew.measuring import crossed_t_test, mean_over_seeds, ndcg_metric, paired_t_test
 from unskew.pages.console import print_page
-from unskew.studies.compare import cell as cells
+from unskew.studies.compare import simulated as cells
 from unskew.studies.compare.compare import compare
 from unskew.studies.compare.config import asked_for
 from unskew.studies.compare.data import read_data
@@ -134,7 +134,7 @@ def test_a_package_learns_from_the_pages_that_methods_learn_from(
 ) -> None:
     pytest.importorskip("lightgbm")
     logs: dict[str, Any] = {}
-    from unskew.studies.compare import fit as fits
+    from unskew.studies.compare import simulated as fits
 
     real_run, found = fits.run, {}
 
@@ -334,7 +334,7 @@ def test_crossed_t_test_at_the_edges() -> None:
 
 def test_click_ndcg_is_that_of_the_pages() -> None:
     pytest.importorskip("lightgbm")
-    from unskew.studies.compare.fit import click_ndcg
+    from unskew.studies.compare.simulated import click_ndcg
 
     people = unskew.behaviours.PositionBias()
     log = unskew.simulate(unskew.make_lists(20, 5, 6, seed=0), people, pages=100, seed=0)

@@ -20,14 +20,15 @@ import unskew
 from unskew.errors import ConfigError, DataError, RunError
 from unskew.measuring import mean_over_seeds
 from unskew.simulation import PositionBias, Simulation
-from unskew.studies.compare import cell as cells
-from unskew.studies.compare import fit as fits
-from unskew.studies.compare.cell import Cell
+from unskew.studies.compare import simulated as cells
+from unskew.studies.compare import simulated as fits
+from unskew.studies.compare.cells import Finding
 from unskew.studies.compare.compare import compare
 from unskew.studies.compare.config import CompareData, asked_for, read_compare_file
 from unskew.studies.compare.report import arm_term, comparison_page, failures, lead
 from unskew.studies.compare.rows import Row, with_tests
-from unskew.studies.compare.table import Comparison, Finding, choose, compared
+from unskew.studies.compare.simulated import SimulatedCell
+from unskew.studies.compare.table import SimulatedComparison, choose, compared
 from unskew.studies.compare.verdict import verdict
 from unskew.terminal.main import app
 
@@ -72,7 +73,7 @@ def _no_page(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def done(tmp_path_factory: pytest.TempPathFactory) -> Comparison:
+def done(tmp_path_factory: pytest.TempPathFactory) -> SimulatedComparison:
     """The tiny comparison, run once for the tests that only look."""
     return compare(asked(), tmp_path_factory.mktemp("compare") / "out", jobs=1)
 
@@ -80,7 +81,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Comparison:
 # ------------------------------------------------------------------------------------------- what it writes
 
 
-def test_every_cell_and_reference_has_a_row(done: Comparison) -> None:
+def test_every_cell_and_reference_has_a_row(done: SimulatedComparison) -> None:
     rows = pq.read_table(done.out / "results.parquet").to_pylist()
     assert done.failed == []
     assert len(rows) == LEARNED + 2 * 2  # and random and logging
@@ -99,7 +100,7 @@ def test_every_cell_and_reference_has_a_row(done: Comparison) -> None:
         assert len(set(chosen)) == 1
 
 
-def test_the_choice_is_the_best_mean_over_seeds(done: Comparison) -> None:
+def test_the_choice_is_the_best_mean_over_seeds(done: SimulatedComparison) -> None:
     rows = [row for row in done.records() if row["method"] == "dla"]
     for way, column in (("clicks", "validation_click_loglikelihood"), ("labels", "validation_ndcg@10")):
         means = {
@@ -110,7 +111,7 @@ def test_the_choice_is_the_best_mean_over_seeds(done: Comparison) -> None:
         assert means[selected.pop()] == max(means.values())
 
 
-def test_cells_keep_the_value_of_every_query(done: Comparison) -> None:
+def test_cells_keep_the_value_of_every_query(done: SimulatedComparison) -> None:
     for finding in done.findings:
         values = np.load(done.out / "cells" / f"{finding.cell.key}.npy")
         assert values.shape == (len(cells.MEASURED), 6)
@@ -118,7 +119,7 @@ def test_cells_keep_the_value_of_every_query(done: Comparison) -> None:
             assert np.nanmean(row) == pytest.approx(finding.test(name))
 
 
-def test_table_and_figure(done: Comparison) -> None:
+def test_table_and_figure(done: SimulatedComparison) -> None:
     text = (done.out / "table.md").read_text(encoding="utf-8")
     assert "## position" in text
     assert done.verdict("position") in text
@@ -128,7 +129,7 @@ def test_table_and_figure(done: Comparison) -> None:
     assert (done.out / "figure.svg").read_text(encoding="utf-8").startswith("<svg")
 
 
-def test_the_page_needs_no_network(done: Comparison) -> None:
+def test_the_page_needs_no_network(done: SimulatedComparison) -> None:
     page = (done.out / "report.html").read_text(encoding="utf-8")
     assert not re.search(r"<script[^>]*\bsrc\s*=", page)
     markup = re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)
@@ -375,7 +376,7 @@ def test_marks() -> None:
 def finding(index: int, seed: int, *, clicks: float | None, status: str = "finished") -> Finding:
     content = {"status": status, "validation_click_loglikelihood": clicks, "test": {}}
     simulation = Simulation(behaviour=PositionBias(), pages=1, seed=seed)
-    cell = Cell("position", "dla", index, None, simulation, "", CompareData(), Path(), "key")
+    cell = SimulatedCell("position", "dla", index, None, 0, CompareData(), Path(), "key", simulation, "")
     return Finding(cell=cell, content=content)
 
 
@@ -533,7 +534,7 @@ def test_the_command_fails_where_a_cell_does(tmp_path: Path) -> None:
     assert "Failed: position: ipw, seed 0: " in ended.stdout
 
 
-def test_what_the_page_says_of_arms_that_have_labels_or_no_result(done: Comparison) -> None:
+def test_what_the_page_says_of_arms_that_have_labels_or_no_result(done: SimulatedComparison) -> None:
     page = comparison_page(done)
     assert [term.name for term in page.terms][:1] == ["naive"]
     assert {term.name for term in page.terms} == {finding.cell.arm for finding in done.findings}
@@ -582,7 +583,7 @@ def test_two_processes_find_the_same_as_one(tmp_path: Path) -> None:
         told.append((finished, total))
         assert len(running) <= 2
 
-    make: Callable[..., Comparison] = compare
+    make: Callable[..., SimulatedComparison] = compare
     apart = make(asked(seeds=1), tmp_path / "two", jobs=2, tell=tell)
     alone = make(asked(seeds=1), tmp_path / "one", jobs=1)
     assert apart.failed == []

@@ -16,15 +16,16 @@ from unskew.learning.methods import METHODS
 from unskew.learning.rankers import Linear
 from unskew.measuring import crossed_t_test, holm, mean_over_seeds
 from unskew.simulation import PositionBias, Simulation, SvmLogger
-from unskew.studies.compare import cell as cells
-from unskew.studies.compare import fit as fits
+from unskew.studies.compare import simulated as cells
+from unskew.studies.compare import simulated as fits
 from unskew.studies.compare.arms import Point
-from unskew.studies.compare.cell import Cell, make_cell
+from unskew.studies.compare.cells import Finding
 from unskew.studies.compare.config import Asked, CompareData, asked_for
 from unskew.studies.compare.data import ListParts, read_data
 from unskew.studies.compare.report import tables
 from unskew.studies.compare.rows import Row, with_tests
-from unskew.studies.compare.table import Finding, choose, compared
+from unskew.studies.compare.simulated import SimulatedCell, make_cell
+from unskew.studies.compare.table import choose, compared
 from unskew.studies.compare.verdict import verdict, winners
 from unskew.types import Log
 from unskew.workflows.runs.data import LogData
@@ -132,14 +133,14 @@ def test_what_a_cell_keeps_of_its_validation(log: Log) -> None:
 
 @pytest.mark.parametrize("seed", [0, 7])
 def test_the_logging_arm_learned_from_training_lists(seed: int) -> None:
-    made = (replace_seed(seed), "", CompareData(), Path(), "key")
-    ours = cells._unlearned(Cell("position", "logging", 0, None, *made), PARTS)
+    def cell(arm: str, seed: int) -> SimulatedCell:
+        simulation = replace_seed(seed)
+        return SimulatedCell("position", arm, 0, None, seed, CompareData(), Path(), "key", simulation, "")
+
+    ours = cells._unlearned(cell("logging", seed), PARTS)
     assert np.array_equal(ours, SvmLogger().fit(TRAIN, seed).scores(TEST))
     assert not np.array_equal(ours, SvmLogger().fit(TEST, seed).scores(TEST))
-    chance = [
-        cells._unlearned(Cell("position", "random", 0, None, replace_seed(number), *made[1:]), PARTS)
-        for number in (seed, seed, seed + 1)
-    ]
+    chance = [cells._unlearned(cell("random", number), PARTS) for number in (seed, seed, seed + 1)]
     assert np.array_equal(chance[0], chance[1])
     assert not np.array_equal(chance[0], chance[2])
 
@@ -238,8 +239,8 @@ def finding(arm: str, index: int, seed: int = 0, *, value: float = 0.5, **number
     content["per_query"] = dict.fromkeys(cells.MEASURED, value + 0.01 * np.arange(4))
     method = METHODS[arm]() if arm in METHODS else None
     learned = None if method is None else Point(method, Linear(), Training(steps=2), f"point {index}")
-    made = (replace_seed(seed), "", CompareData(), Path(), f"{arm}{index}{seed}")
-    return Finding(cell=Cell("position", arm, index, learned, *made), content=content | numbers)
+    about = ("position", arm, index, learned, seed, CompareData(), Path(), f"{arm}{index}{seed}")
+    return Finding(SimulatedCell(*about, replace_seed(seed), ""), content | numbers)
 
 
 def numbers(clicks: float | None, labels: float | None) -> dict[str, float | None]:

@@ -17,14 +17,14 @@ from unskew.errors import ConfigError
 from unskew.logs.log import write_log
 from unskew.measuring.counterfactual import ClickEvidence, GainEstimate
 from unskew.simulation import SvmLogger
+from unskew.studies.compare.cells import read_cell
 from unskew.studies.compare.compare import compare
 from unskew.studies.compare.config import asked_for
-from unskew.studies.compare.keeping import read_cell
-from unskew.studies.compare.logs.cell import log_cells
-from unskew.studies.compare.logs.found import LogComparison, LogRow, leading
-from unskew.studies.compare.logs.parts import RealLog, cuts, read_log
-from unskew.studies.compare.logs.report import log_page
-from unskew.studies.compare.logs.verdict import log_verdict
+from unskew.studies.compare.log_table import LogComparison
+from unskew.studies.compare.logged import RealLog, cuts, log_cells, read_log
+from unskew.studies.compare.report import log_page
+from unskew.studies.compare.rows import LogRow, leading
+from unskew.studies.compare.verdict import log_verdict
 from unskew.tables.lists.letor import write_letor
 from unskew.terminal.main import app
 from unskew.types import Log
@@ -135,7 +135,7 @@ def test_every_method_is_held_against_naive_and_against_what_was_shown(done: Log
 
 
 def test_cells_are_kept_and_read_again(done: LogComparison, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("unskew.studies.compare.running.run_cell", lambda *_: pytest.fail("is there already"))
+    monkeypatch.setattr("unskew.studies.compare.cells.run_cell", lambda *_: pytest.fail("is there already"))
     again = compare(content(), place / "out", base=place, jobs=1)
     assert isinstance(again, LogComparison)
     assert again.verdict == done.verdict

@@ -29,7 +29,6 @@ from unskew.pages.console import curve_lines, print_page
 from unskew.pages.figures import dots_figure, examination_figure, inline_svg, palette
 from unskew.simulation.synthetic import make_lists
 from unskew.studies import demo as demo_module
-from unskew.studies import demo_serving
 from unskew.studies.demo import (
     DEMO_ARMS,
     Demo,
@@ -41,9 +40,10 @@ from unskew.studies.demo import (
     make_world,
     measure_arms,
     results_table,
+    serving_lines,
     verdict,
+    write_request,
 )
-from unskew.studies.demo_serving import serving_lines, write_request
 from unskew.terminal.main import app
 
 torch.set_num_threads(1)
@@ -182,10 +182,10 @@ def test_the_request_is_the_page_that_was_shown(tmp_path: Path) -> None:
 
 
 def test_what_serving_lacks_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demo_serving, "find_spec", lambda name: None)
+    monkeypatch.setattr(demo_module, "find_spec", lambda name: None)
     assert "pip install 'unskew[serve]'; then" in serving_lines("out")[0]
     monkeypatch.setattr(shutil, "which", lambda _: str(Path(sys.executable).with_name("unskew")))
-    assert demo_serving.own_command() == "unskew"
+    assert demo_module.own_command() == "unskew"
     assert serving_lines("a folder")[-1].endswith("-d '@a folder/request.json'")
 
 

@@ -16,7 +16,7 @@ from unskew.studies.compare.arms import REFERENCES
 from unskew.studies.compare.compare import compare
 from unskew.studies.compare.report import SD_OVER_SEEDS, failures, terms_of
 from unskew.studies.compare.rows import LESS_IS_BETTER, Row, marks
-from unskew.studies.compare.table import Comparison
+from unskew.studies.compare.table import SimulatedComparison
 from unskew.studies.terms import FROM_CLICKS
 from unskew_reproductions.claims import CLAIM_COLUMNS, Judged, judge, tally
 from unskew_reproductions.data import DataSet
@@ -105,7 +105,7 @@ def run_panels(recipe: Recipe, chosen: Sequence[DataSet], how: How) -> Tried:
             content = how.content(recipe, panel, source)
             name = "-".join(part for part in (source.name, panel.name.lower()) if part)
             result = compare(content, how.out / name, force=how.force, jobs=how.jobs, tell=how.tell)
-            assert isinstance(result, Comparison), "recipes simulate their clicks"
+            assert isinstance(result, SimulatedComparison), "recipes simulate their clicks"
             failed += [f"{source.title}: {line}" for line in failures(result)]
             terms += terms_of(result)
             outcomes += [outcome(recipe, source, panel.name, result, name) for name in result.behaviours]
@@ -117,7 +117,9 @@ def run_panels(recipe: Recipe, chosen: Sequence[DataSet], how: How) -> Tried:
     return Tried(sections, records, [one for found in outcomes for one in found.judged], failed, terms)
 
 
-def outcome(recipe: Recipe, source: DataSet, panel: str, result: Comparison, behaviour: str) -> PanelOutcome:
+def outcome(
+    recipe: Recipe, source: DataSet, panel: str, result: SimulatedComparison, behaviour: str
+) -> PanelOutcome:
     """Numbers and claims of one behaviour; an arm without a result keeps its place."""
     rows = {row.arm: row for row in result.rows(behaviour, WAY)}
     arms = list(dict.fromkeys(f.cell.arm for f in result.findings if f.cell.behaviour == behaviour))

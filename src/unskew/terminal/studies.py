@@ -32,8 +32,7 @@ def demo(
 ) -> None:
     """Make a world where clicks mislead, learn with and without debiasing, and show the difference."""
     given = passed(locals(), "quiet", "as_json")
-    from unskew.studies.demo import demo
-    from unskew.studies.demo_serving import serving_lines
+    from unskew.studies.demo import demo, serving_lines
 
     try:
         done = demo(**given, console=messages(quiet=quiet))
@@ -57,9 +56,8 @@ def compare(
     """Compare methods on simulated clicks or on a real log, and say whether debiasing is worth it."""
     given = passed(locals(), "quiet", "as_json")
     from unskew.studies.compare.compare import compare
-    from unskew.studies.compare.logs.found import LogComparison
-    from unskew.studies.compare.logs.report import log_page
-    from unskew.studies.compare.report import comparison_page
+    from unskew.studies.compare.log_table import LogComparison
+    from unskew.studies.compare.report import comparison_page, log_page
 
     def run(tell: Tell | None) -> Done:
         result = compare(**given, tell=tell)

@@ -15,6 +15,7 @@ from unskew.learning.fitting.training import Training
 from unskew.learning.methods import LEARNERS, METHODS, Learner, PackageConfig
 from unskew.learning.rankers import RANKERS, Ranker
 from unskew.settings import checked, table_of
+from unskew.workflows.runs.settings import Settings
 
 REFERENCES = ("naive", "labeled", "random", "logging")
 """Arms that every comparison has; the first is what methods are tested against."""
@@ -40,6 +41,12 @@ class Point:
         """The same with the settings that it has under this behaviour."""
         method, changed = self.under.get(behaviour, (self.method, ""))
         return replace(self, method=method, varied=", ".join(filter(None, (self.varied, changed))), under={})
+
+    def settings(self, seed: int, scaling: str) -> Settings:
+        """What a run is asked for; packages take features as they are."""
+        training = self.training.model_copy(update={"seed": seed})
+        scaling = "none" if self.ranker is None else scaling
+        return Settings(method=self.method, ranker=self.ranker, scaling=scaling, training=training)
 
     @property
     def reads_labels(self) -> bool:

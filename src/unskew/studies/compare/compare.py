@@ -17,7 +17,7 @@ anew beside its place, in `NAME.partial`, and takes the place when it is done; t
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -29,18 +29,15 @@ from unskew.pages.console import Tell
 from unskew.pages.origins import clicks_of, simulated_on
 from unskew.pages.page import PAGE_FILES
 from unskew.pages.words import command_line
-from unskew.studies.compare.cell import Cell, forget, has_logging_scores, make_cell
+from unskew.studies.compare.cells import Cell, Finding, read_cell, run_missing
 from unskew.studies.compare.config import Asked, asked_for, read_compare_file
 from unskew.studies.compare.data import ListParts, lists_words, read_data
-from unskew.studies.compare.keeping import read_cell
-from unskew.studies.compare.logs.cell import log_cells
-from unskew.studies.compare.logs.found import LogComparison, LogFinding, judged
-from unskew.studies.compare.logs.parts import RealLog, read_log
-from unskew.studies.compare.logs.report import write_log_report
-from unskew.studies.compare.logs.verdict import log_verdict
+from unskew.studies.compare.log_table import LogComparison, judged
+from unskew.studies.compare.logged import RealLog, log_cells, read_log
 from unskew.studies.compare.report import write_report
-from unskew.studies.compare.running import run_missing
-from unskew.studies.compare.table import Comparison, Finding, compared
+from unskew.studies.compare.simulated import forget, has_logging_scores, make_cell
+from unskew.studies.compare.table import Comparison, compared
+from unskew.studies.compare.verdict import log_verdict
 
 COMPARE_MARK = "compare.json"
 """The file by which a folder is known for a comparison."""
@@ -60,7 +57,7 @@ def compare(
     force: bool = False,
     jobs: int | None = None,
     tell: Tell | None = None,
-) -> Comparison | LogComparison:
+) -> Comparison:
     """Run what a compare file asks for and is not there yet, and write tables and report into `out`.
 
     `config` is the file, or its content with paths relative to `base`. Cells that fail are in the result's
@@ -95,40 +92,35 @@ def working_place(place: Path, force: bool) -> Path:
 
 def compared_in(
     place: Path, asked: Asked, source: ListParts | RealLog, jobs: int, tell: Tell | None, command: str = ""
-) -> Comparison | LogComparison:
+) -> Comparison:
     """Run what is missing in a folder, and write what was found."""
     about, folder = asked.file.model_dump_json(indent=2) + "\n", place / "cells"
     with complete_folder(place) if is_free(place) else nullcontext(place) as begun:  # never without its mark
         write_text(begun / COMPARE_MARK, about)
     folder.mkdir(exist_ok=True)
-    if isinstance(source, RealLog):
-        return _on_log(place, asked, source, jobs, tell, command)
-    cells = grid(asked, source)
+    cells = log_cells(asked, source.hash) if isinstance(source, RealLog) else grid(asked, source)
     run_missing(cells, folder, jobs, tell)
-    found = [Finding(cell=cell, content=read_cell(folder, cell) or UNRUN) for cell in cells]
-    notes, labels = notes_on(asked, source), source.validation is not None
-    result = compared(place, list(asked.behaviours), found, notes, labels=labels, baselines=asked.baselines)
-    origin = simulated_on(asked.behaviours.values(), [lists_words(asked.file.data)])
-    result = replace(result, origin=origin, command=command)
+    found = tuple(Finding(cell, read_cell(folder, cell) or UNRUN) for cell in cells)
+    result = judged_in(place, asked, source, found)
+    result = replace(result, command=command)
     write_report(result)
     return result
 
 
-def _on_log(place: Path, asked: Asked, log: RealLog, jobs: int, tell: Tell | None, command: str) -> LogComparison:
-    """The same on a real log."""
-    cells, folder = log_cells(asked, log.hash), place / "cells"
-    run_missing(cells, folder, jobs, tell)
-    found = tuple(LogFinding(cell=cell, content=read_cell(folder, cell) or UNRUN) for cell in cells)
-    chosen, rows = judged(log, asked.seeds, found)
-    graded = any(row.graded is not None for row in rows)
-    origin = clicks_of(asked.base / str(asked.file.data.log), labels=graded)
-    notes = tuple(tuning_notes(asked))
-    result = LogComparison(place, found, chosen, tuple(rows), log_verdict(rows), notes, origin, command)
-    write_log_report(result)
-    return result
+def judged_in(place: Path, asked: Asked, source: ListParts | RealLog, found: tuple[Finding, ...]) -> Comparison:
+    """Settings chosen and arms judged, from what the cells found."""
+    if isinstance(source, RealLog):
+        chosen, rows = judged(source, asked.seeds, found)
+        graded = any(row.graded is not None for row in rows)
+        origin = clicks_of(asked.base / str(asked.file.data.log), labels=graded)
+        about = (place, found, tuple(tuning_notes(asked)), chosen, tuple(rows), log_verdict(rows))
+        return LogComparison(*about, origin=origin)
+    notes, labels = notes_on(asked, source), source.validation is not None
+    result = compared(place, list(asked.behaviours), found, notes, labels=labels, baselines=asked.baselines)
+    return replace(result, origin=simulated_on(asked.behaviours.values(), [lists_words(asked.file.data)]))
 
 
-def grid(asked: Asked, splits: ListParts) -> list[Cell]:
+def grid(asked: Asked, splits: ListParts) -> Sequence[Cell]:
     """Every cell; those that share a log stand together."""
     unlearned = ["random"] + ["logging"] * has_logging_scores(asked.logger)
     arms = [(arm.label, len(arm.points)) for arm in asked.arms] + [(name, 1) for name in unlearned]

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from unskew.files import complete_file
+from unskew.measuring.counterfactual import ClickEvidence
 from unskew.pages.figures import dots_figure
 from unskew.pages.marking import Value, with_best
-from unskew.pages.numbers import around
+from unskew.pages.numbers import around, spread
 from unskew.pages.page import Figure, Page, Section, Table, Term, write_page
 from unskew.settings import listed
 from unskew.studies.compare.arms import REFERENCES, Point
-from unskew.studies.compare.cell import MEASURED
-from unskew.studies.compare.left import left_section
-from unskew.studies.compare.logs.found import LogComparison
-from unskew.studies.compare.rows import SHOWN, Row, columns
-from unskew.studies.compare.table import VALIDATION, WAYS, Comparison
-from unskew.studies.compare.verdict import winners
+from unskew.studies.compare.log_table import RISK, LogComparison
+from unskew.studies.compare.rows import SHOWN, LogRow, Row, columns, leading, name_of
+from unskew.studies.compare.table import WAYS, Comparison, SimulatedComparison
+from unskew.studies.compare.verdict import gain, winners
 from unskew.studies.terms import FROM_CLICKS, UNLEARNED, method_term
 
 COMPARE_TITLE = "Is debiasing worth it? Methods compared"
@@ -31,29 +32,42 @@ LEGEND = (
     "logging do not learn."
 )
 SD_OVER_SEEDS = "one standard deviation over seeds"
-_NUMBERS = (*VALIDATION, "cmip", *MEASURED, "seconds", "largest_mb")
-_COUNTS = ("seed", "clicks", "steps", "queries")
-_FLAGS = ("selected_by_clicks", "selected_by_labels")
+_TYPES = dict.fromkeys(("seed", "clicks", "steps", "queries"), pa.int64()) | dict.fromkeys(
+    ("behaviour", "method", "point", "settings", "status", "error", "cell"), pa.string()
+)
+"""Columns of results.parquet that are neither numbers nor flags."""
 
 
 def write_report(comparison: Comparison) -> None:
     """Write everything that a comparison shows."""
-    out = comparison.out
-    with complete_file(out / "results.parquet") as path:
+    with complete_file(comparison.out / "results.parquet") as path:
         pq.write_table(results_table(comparison), path)
-    write_page(comparison_page(comparison), out)
+    write_page(comparison_page(comparison), comparison.out)
 
 
 def results_table(comparison: Comparison) -> pa.Table:
     """One row per cell."""
     records = comparison.records()
-    types = dict.fromkeys(_NUMBERS, pa.float64()) | dict.fromkeys(_COUNTS, pa.int64())
-    types |= dict.fromkeys(_FLAGS, pa.bool_())
-    schema = pa.schema([(name, types.get(name, pa.string())) for name in records[0]])
+    flags = {name: pa.bool_() for name in records[0] if name.startswith("selected")}
+    schema = pa.schema([(name, (_TYPES | flags).get(name, pa.float64())) for name in records[0]])
     return pa.Table.from_pylist(records, schema=schema)
 
 
-def tables(comparison: Comparison, behaviour: str) -> list[tuple[str, list[Row]]]:
+def comparison_page(comparison: Comparison) -> Page:
+    """What a comparison shows, on simulated clicks or on a real log."""
+    assert isinstance(comparison, SimulatedComparison | LogComparison)
+    page = log_page(comparison) if isinstance(comparison, LogComparison) else simulated_page(comparison)
+    return replace(
+        page,
+        notes=[*page.notes, *comparison.notes],
+        failed=failures(comparison),
+        origin=comparison.origin,
+        terms=terms_of(comparison),
+        command=comparison.command,
+    )
+
+
+def tables(comparison: SimulatedComparison, behaviour: str) -> list[tuple[str, list[Row]]]:
     """Rows with a sentence on how their settings were chosen; one table where both ways choose the same."""
     if comparison.same_choice(behaviour):
         how = "Settings chosen on " + " and on ".join(WAYS[way] for way in comparison.ways)
@@ -61,25 +75,15 @@ def tables(comparison: Comparison, behaviour: str) -> list[tuple[str, list[Row]]
     return [(f"Settings chosen on {WAYS[way]}.", comparison.rows(behaviour, way)) for way in comparison.ways]
 
 
-def comparison_page(comparison: Comparison) -> Page:
+def simulated_page(comparison: SimulatedComparison) -> Page:
     """Figures, then the verdict and the tables of each behaviour."""
     charts = [_chart(comparison, behaviour) for behaviour in comparison.behaviours if comparison.rows(behaviour)]
     drawn = Section("nDCG@10 on the test lists", figures=[Figure(chart) for chart in charts])
     sections = [_section(comparison, behaviour) for behaviour in comparison.behaviours]
-    failed = failures(comparison)
-    return Page(
-        COMPARE_TITLE,
-        lead(comparison),
-        [drawn, *sections, *left_section(comparison)],
-        [LEGEND, *comparison.notes],
-        failed,
-        origin=comparison.origin,
-        terms=terms_of(comparison),
-        command=comparison.command,
-    )
+    return Page(COMPARE_TITLE, lead(comparison), [drawn, *sections, *left_section(comparison)], [LEGEND])
 
 
-def failures(comparison: Comparison | LogComparison) -> list[str]:
+def failures(comparison: Comparison) -> list[str]:
     """What has no result and why, in a line for all seeds that failed of the same."""
     seeds: dict[tuple[str, str], list[str]] = {}
     for finding in comparison.failed:
@@ -107,7 +111,7 @@ def arm_term(label: str, point: Point) -> Term:
     return method_term(label, point.method.name, ", ".join(f"{key} = {value}" for key, value in changed.items()))
 
 
-def _section(comparison: Comparison, behaviour: str) -> Section:
+def _section(comparison: SimulatedComparison, behaviour: str) -> Section:
     found = [rows_table(rows, comparison.baselines, how) for how, rows in tables(comparison, behaviour)]
     return Section(behaviour, comparison.verdict(behaviour), found)
 
@@ -126,13 +130,13 @@ _ALWAYS = 7  # method, metrics, against naive and p are columns even where they 
 _WIDE = ("nDCG@1", "nDCG@3", "nDCG@5", "p", "settings")  # what a narrow terminal does without, first to last
 
 
-def _chart(comparison: Comparison, behaviour: str) -> Any:
+def _chart(comparison: SimulatedComparison, behaviour: str) -> Any:
     rows = comparison.rows(behaviour)
     dots = [around(row.ndcg) | {"name": row.arm, "mark": row.mark, "seeds": row.seeds} for row in rows]
     return dots_figure(behaviour, dots, "test nDCG@10, mean ± sd over seeds")
 
 
-def lead(comparison: Comparison) -> str:
+def lead(comparison: SimulatedComparison) -> str:
     """The answer for all behaviours in one sentence."""
     worth = [name for name in comparison.behaviours if winners(comparison.rows(name))]
     total = len(comparison.behaviours)
@@ -141,3 +145,117 @@ def lead(comparison: Comparison) -> str:
     if len(worth) == total:
         return "On this data debiasing is worth it" + (" under every behaviour tried." if total > 1 else ".")
     return f"On this data debiasing is worth it under {len(worth)} of {total} behaviours: {', '.join(worth)}."
+
+
+LEFT = (
+    "CMIP on the test lists, mean over seeds, in nats: how far scores follow the logging ranking among documents "
+    "of one grade. 0 is a ranking that learned nothing of where documents stood; a random one has 0 too, so read "
+    "it beside nDCG."
+)
+
+
+def left_section(comparison: SimulatedComparison) -> list[Section]:
+    """CMIP of every arm with its chosen settings, a column for each behaviour; none where nothing is known."""
+    found: dict[str, dict[str, list[float]]] = {}
+    for finding in comparison.findings:
+        cell, value = finding.cell, finding.content.get("cmip")
+        chosen = comparison.chosen.get((comparison.ways[0], cell.behaviour, cell.arm))
+        if value is not None and chosen == cell.index:
+            found.setdefault(cell.arm, {}).setdefault(cell.behaviour, []).append(float(value))
+    if not found:
+        return []
+    names = comparison.behaviours
+    rows = [[arm, *(_mean(values.get(name, [])) for name in names)] for arm, values in found.items()]
+    return [Section("Bias that is left", tables=[Table(["method", *names], rows, legend=LEFT)])]
+
+
+def _mean(values: list[float]) -> str:
+    return f"{np.mean(values):.4f}" if values else ""
+
+
+LOG_LEGEND = (
+    "Methods were learned from one part of the log, their settings chosen on a second and all judged on a third, "
+    "by clicks and without labels. Each stands against naive, and against the order that was shown, on the same "
+    f"pages. Intervals hold for all methods together: with m methods each is at 1 - {RISK} / m. Random slots "
+    "decide where they can; else two estimates must agree that assume different things. No method is judged by "
+    "what it knows of examination itself. Test pages are dealt out among the seeds, so that each is one page."
+)
+BESIDE = "nDCG@10 by labels is the mean ± standard deviation over seeds; it lies beside and has chosen nothing."
+_COLUMNS = ("method", "against naive", "interval", "says", "against shown", "interval", "says")
+
+
+def log_page(found: LogComparison) -> Page:
+    """The verdict, every method, and what the estimates of the best one say."""
+    graded = any(row.graded is not None for row in found.rows)
+    sections = [Section("Methods", "", [log_rows_table(found.rows)], _figures(found.rows))] if found.rows else []
+    best = max((row for row in found.rows if row.naive is not None), key=gain, default=None)
+    for title, evidence in () if best is None else (("naive", best.naive), ("what was shown", best.shown)):
+        if best is not None and evidence is not None:
+            heading = f"{best.arm} against {title}"
+            sections.append(Section(heading, f"{evidence.sentence} {evidence.agreement}", [estimates(evidence)]))
+    return Page(COMPARE_TITLE, found.verdict, sections, [LOG_LEGEND, *([BESIDE] if graded else [])])
+
+
+def log_rows_table(rows: Sequence[LogRow]) -> Table:
+    """A row for each method."""
+    columns = [*_COLUMNS, "nDCG@10 by labels", "settings"]
+    cells = [
+        [
+            row.arm,
+            *_told(row.naive),
+            *_told(row.shown),
+            "" if row.graded is None else spread(row.graded),
+            row.varied,
+        ]
+        for row in rows
+    ]
+    wide = ("settings", "interval")
+    return Table(columns, cells, "", ("says", "interval", "settings"), wide).without_empty(but=len(_COLUMNS))
+
+
+def estimates(evidence: ClickEvidence) -> Table:
+    """Every estimate, with what it assumes."""
+    rows = [
+        [
+            one.name,
+            *_in_words(one.difference, one.relative, one.interval),
+            "" if one.overlap is None else f"{one.overlap:.0%}",
+            f"{one.pages:,}",
+            one.reason or one.assumes,
+        ]
+        for one in evidence.estimates
+    ]
+    head = ("estimate", "difference", "interval", "overlap", "pages", "assumes, or why there is none")
+    return Table(head, rows, "", ("interval", head[-1]), printed=False)
+
+
+def _told(evidence: ClickEvidence | None) -> list[str]:
+    """Difference, interval and answer."""
+    if evidence is None:
+        return ["", "", ""]
+    one = leading(evidence)
+    numbers = ["", ""] if one is None else _in_words(one.difference, one.relative, one.interval)
+    by = "" if one is None else f" ({name_of(one)})"
+    return [*numbers, f"{evidence.verdict}{by}"]
+
+
+def _in_words(difference: float | None, relative: float | None, interval: tuple[float, float] | None) -> list[str]:
+    """Difference and interval as text."""
+    share = "" if relative is None else f" ({relative:+.1%})"
+    first = "" if difference is None else f"{difference:+.4f}{share}"
+    return [first, "" if interval is None else f"{interval[0]:+.4f} to {interval[1]:+.4f}"]
+
+
+def _figures(rows: Sequence[LogRow]) -> list[Figure]:
+    """Gains over naive in per cent."""
+    dots: list[dict[str, Any]] = []
+    for row in rows:
+        one = None if row.naive is None else leading(row.naive)
+        if one is not None and one.interval is not None and one.relative is not None and one.other:
+            ends = [100 * end / abs(one.other) for end in one.interval]
+            dots.append({"name": row.arm, "mean": 100 * one.relative, "low": ends[0], "high": ends[1]})
+    return (
+        [Figure(dots_figure("against naive", dots, "gain over naive in per cent, with its interval"))]
+        if dots
+        else []
+    )

@@ -7,11 +7,13 @@ from dataclasses import dataclass, replace
 from math import isnan
 
 from unskew.measuring import PairedTest, SeedSummary, crossed_t_test, holm
+from unskew.measuring.counterfactual import ClickEvidence, GainEstimate
 from unskew.pages.numbers import metric_title, p_value, spread
 from unskew.studies.compare.arms import REFERENCES
-from unskew.studies.compare.cell import MEASURED
+from unskew.studies.compare.simulated import MEASURED
 from unskew.types import Array
 
+NAIVE = REFERENCES[0]
 SHOWN = MEASURED[:4]
 COLUMNS = ("method", *map(metric_title, SHOWN), "against naive", "p", "settings")
 LEVELS = {0.005: 2, 0.05: 1}
@@ -105,3 +107,29 @@ def _tested(test: PairedTest | None) -> list[str]:
     if test is None:
         return ["", ""]
     return [f"{test.difference:+.4f} {marked(test)}".strip(), p_value(test.p)]
+
+
+@dataclass(frozen=True)
+class LogRow:
+    """An arm with its chosen settings, over all seeds."""
+
+    arm: str
+    varied: str
+    naive: ClickEvidence | None
+    """Held against naive; None for naive itself."""
+    shown: ClickEvidence
+    """Held against what was shown."""
+    graded: SeedSummary | None
+    """nDCG@10 by labels, where there are some; beside."""
+
+
+def leading(evidence: ClickEvidence) -> GainEstimate | None:
+    """The estimate that stands for all: what decided, random slots, another with an interval, raw clicks last."""
+    told = [one for one in evidence.estimates if one.interval is not None and one.difference is not None]
+    first = [one for name in (*evidence.decided_by, "direct") for one in told if one.name == name]
+    return next(iter([*first, *sorted(told, key=lambda one: one.grounds == "shown")]), None)
+
+
+def name_of(one: GainEstimate) -> str:
+    """What an estimate is called in sentences."""
+    return "raw clicks" if one.grounds == "shown" else one.name

@@ -10,46 +10,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from math import nan
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from unskew.measuring import mean_over_seeds
 from unskew.studies.compare.arms import REFERENCES
-from unskew.studies.compare.cell import MEASURED, Cell
-from unskew.studies.compare.keeping import Kept, settings_of
+from unskew.studies.compare.cells import VALIDATION, Cell, Finding, settings_of
 from unskew.studies.compare.rows import Row, with_tests
+from unskew.studies.compare.simulated import MEASURED
 from unskew.studies.compare.verdict import verdict
 
 WAYS = {"clicks": "held-out clicks", "labels": "labelled validation lists"}
 """What settings are chosen on."""
-VALIDATION = (
-    *("validation_ndcg@10", "validation_click_loglikelihood", "validation_click_ndcg@10"),
-    "validation_ips_ndcg@10",
-)
-"""What a cell keeps of its validation; the third is of rankers without a click model, the last chooses nothing."""
-
-
-@dataclass(frozen=True)
-class Finding(Kept):
-    """What one cell found, or the error that it ended with."""
-
-    cell: Cell
-
-    def validation(self, way: str) -> float | None:
-        """What settings are chosen on; the method that learns from labels is chosen on labels either way."""
-        if way == "labels" or (self.cell.point is not None and self.cell.point.reads_labels):
-            return self.content.get("validation_ndcg@10")
-        likelihood, packaged = VALIDATION[1:3]
-        return self.content.get(packaged if packaged in self.content else likelihood)
-
-    def test(self, metric: str) -> float:
-        """Mean of a metric over the test queries."""
-        value = self.content["test"][metric]
-        return nan if value is None else float(value)
 
 
 @dataclass(frozen=True)
@@ -58,23 +33,54 @@ class Comparison:
 
     out: Path
     """Folder that it is written to."""
-    behaviours: tuple[str, ...]
     findings: tuple[Finding, ...]
-    chosen: Mapping[tuple[str, str, str], int]
-    """Grid point of each (way, behaviour, arm); absent where no point finished with every seed."""
-    ways: tuple[str, ...]
     notes: tuple[str, ...]
-    baselines: tuple[str, ...] = ("naive",)
-    """Arms of which the best is what methods are tested against, besides naive."""
-    origin: str = ""
+    origin: str = field(default="", kw_only=True)
     """What was simulated and what was real."""
-    command: str = ""
+    command: str = field(default="", kw_only=True)
     """What makes it again."""
+
+    numbers: ClassVar[tuple[str, ...]]
+    """What the record of a cell has of its content."""
 
     @property
     def failed(self) -> list[Finding]:
         """Cells without a result."""
         return [finding for finding in self.findings if not finding.finished]
+
+    def verdicts(self) -> dict[str, str]:
+        """Whether to debias, and with what, in plain words: by behaviour, or of the log."""
+        raise NotImplementedError
+
+    def selected(self, cell: Cell) -> dict[str, bool]:
+        """Whether the cell's settings were chosen, by the way of choosing."""
+        raise NotImplementedError
+
+    def records(self) -> list[dict[str, Any]]:
+        """One plain row for each cell."""
+        return [self._record(finding) for finding in self.findings]
+
+    def _record(self, f: Finding) -> dict[str, Any]:
+        cell, found = f.cell, {**f.content, **f.content.get("test", {})}
+        about: dict[str, Any] = {"behaviour": cell.behaviour} if cell.behaviour else {}
+        about |= {"method": cell.arm, "point": cell.varied, "seed": cell.seed}
+        about |= {"settings": json.dumps(settings_of(cell), sort_keys=True), **self.selected(cell)}
+        about |= {name: found.get(name) for name in self.numbers}
+        return about | {"status": f.content["status"], "error": f.error, "cell": cell.key}
+
+
+@dataclass(frozen=True)
+class SimulatedComparison(Comparison):
+    """What was found under simulated clicks."""
+
+    behaviours: tuple[str, ...]
+    chosen: Mapping[tuple[str, str, str], int]
+    """Grid point of each (way, behaviour, arm); absent where no point finished with every seed."""
+    ways: tuple[str, ...]
+    baselines: tuple[str, ...] = ("naive",)
+    """Arms of which the best is what methods are tested against, besides naive."""
+
+    numbers = (*VALIDATION, "cmip", "clicks", "steps", "queries", *MEASURED, "seconds", "largest_mb")
 
     def rows(self, behaviour: str, way: str = "clicks") -> list[Row]:
         """The table of a behaviour: naive, the methods, then the other references."""
@@ -106,23 +112,12 @@ class Comparison:
         seeds = tuple(run.test("ndcg@10") for run in runs)
         return Row(arm, runs[0].cell.varied, metrics, values, seeds)
 
-    def records(self) -> list[dict[str, Any]]:
-        """One plain row for each cell."""
-        return [self._record(finding) for finding in self.findings]
-
-    def _record(self, f: Finding) -> dict[str, Any]:
-        cell = f.cell
-        selected = {
+    def selected(self, cell: Cell) -> dict[str, bool]:
+        """Whether held-out clicks, and labels, chose the cell's settings."""
+        return {
             f"selected_by_{way}": self.chosen.get((way, cell.behaviour, cell.arm)) == cell.index
             for way in sorted(WAYS)
         }
-        kept = (*VALIDATION, "cmip", "clicks", "steps", "queries", "seconds", "largest_mb")
-        numbers = {name: f.content.get(name) for name in kept}
-        test = {name: f.content.get("test", {}).get(name) for name in MEASURED}
-        about: dict[str, Any] = {"behaviour": cell.behaviour, "method": cell.arm, "point": cell.varied}
-        about |= {"settings": json.dumps(settings_of(cell), sort_keys=True), "seed": cell.seed}
-        ended = {"status": f.content["status"], "error": f.error, "cell": cell.key}
-        return about | selected | numbers | test | ended
 
 
 def compared(
@@ -133,7 +128,7 @@ def compared(
     *,
     labels: bool,
     baselines: Sequence[str] = ("naive",),
-) -> Comparison:
+) -> SimulatedComparison:
     """Choose settings, on validation numbers alone."""
     ways, chosen = tuple(WAYS) if labels else ("clicks",), {}
     groups: dict[tuple[str, str], list[Finding]] = {}
@@ -144,8 +139,8 @@ def compared(
             index = choose(group, way)
             if index is not None:
                 chosen[way, behaviour, arm] = index
-    about = (out, tuple(behaviours), tuple(findings), chosen, ways, tuple(notes), tuple(baselines))
-    return Comparison(*about)
+    about = (out, tuple(findings), tuple(notes))
+    return SimulatedComparison(*about, tuple(behaviours), chosen, ways, tuple(baselines))
 
 
 def choose(findings: Sequence[Finding], way: str) -> int | None:

@@ -10,16 +10,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from unskew.errors import DataError
+from unskew import __version__
+from unskew.errors import DataError, RunError
+from unskew.learning.scoring.scorer import Scorer
+from unskew.measuring import ndcg_metric
 from unskew.measuring.counterfactual import LoggedPages
 from unskew.measuring.counterfactual.pages import Clusters, usual_cluster
-from unskew.studies.compare.config import CompareData
+from unskew.studies.compare.arms import Point
+from unskew.studies.compare.cells import Cell, hash_of, learned_by
+from unskew.studies.compare.config import Asked, CompareData
 from unskew.types import Array, Lists, Log
+from unskew.workflows.proofs.measure_lists import finite
 from unskew.workflows.runs.auto import FEW_QUERIES
+from unskew.workflows.runs.data import split
 from unskew.workflows.runs.folder import fingerprint
+from unskew.workflows.runs.run import Run, run
 from unskew.workflows.runs.settings import DataFiles, settings
 from unskew.workflows.runs.sources import RunFiles
 
@@ -137,3 +146,58 @@ def read_log(data: CompareData, base: Path) -> RealLog:
     graded = None if data.test is None else opening.lists(data.test)
     told = f"{fingerprint(train, validation, test)}-{fingerprint(graded, labels=True)}"
     return RealLog(train, validation, test, graded, told, usual_cluster(train))
+
+
+@dataclass(frozen=True)
+class LogCell(Cell):
+    """A cell whose clicks are real.
+
+    Scores of every document are kept, [N]; what chooses and what judges is read off them later, so that another
+    verdict costs no training.
+    """
+
+    def found(self) -> tuple[dict[str, Any], Array]:
+        """What was learned, in numbers, and scores of all documents."""
+        log = read_log(self.data, self.base)
+        parts = log.drawn(self.seed)
+        assert self.point is not None, "every arm of a real log learns"
+        asked = self.point.settings(self.seed, self.data.scaling)
+        done = run(asked, split(parts.train, None, asked), judged=False)
+        if done.fit.status == "interrupted":
+            raise KeyboardInterrupt
+        scores, seen = done.score(log.documents), done.propensity()
+        if not np.isfinite(scores).all():
+            raise RunError(f"{self.arm} scores documents with what is no number; train it longer, or otherwise")
+        found: dict[str, Any] = {"steps": done.fit.step, "clicks": int(parts.train.click.sum())}
+        found["validation_click_loglikelihood"] = None if done.fit.best is None else finite(done.fit.best)
+        found["propensity"] = None if seen is None else [float(value) for value in seen]
+        graded = parts.test.lists.take(np.unique(parts.test.query)) if log.graded is None else log.graded
+        found["ndcg@10"] = label_score(done, graded)  # beside: it chooses nothing
+        return found, np.asarray(scores, np.float64)
+
+    def unpacked(self, kept: Array) -> dict[str, Any]:
+        """Scores of all documents."""
+        return {"scores": kept}
+
+
+def log_cells(asked: Asked, hashed: str) -> list[LogCell]:
+    """Every cell; those of a seed stand together."""
+    return [
+        make_log_cell(asked, hashed, arm.label, index, point, seed)
+        for seed in asked.seeds
+        for arm in asked.arms
+        for index, point in enumerate(arm.points)
+    ]
+
+
+def make_log_cell(asked: Asked, hashed: str, arm: str, index: int, point: Point, seed: int) -> LogCell:
+    """The cell of this arm, grid point and seed."""
+    depends = {"version": __version__, "log": hashed, "seed": seed, "scaling": asked.file.data.scaling}
+    key = hash_of(depends | learned_by(point))
+    return LogCell("", arm, index, point, seed, asked.file.data, asked.base, key)
+
+
+def label_score(model: Scorer | Run, lists: Lists) -> float | None:
+    """nDCG@10 on labelled lists; None where no list has a relevant document."""
+    values = ndcg_metric(model.score(lists), lists.labels, offsets=lists.offsets, at=10)
+    return None if np.isnan(values).all() else float(np.nanmean(values))

@@ -1,6 +1,6 @@
 """What a comparison on a real log found: settings chosen on validation pages, methods judged on test pages.
 
-One contest (`running/contest.py`) over all arms and settings chooses: an arm takes the settings that stand
+One contest (`workflows/runs/judges.py`) over all arms and settings chooses: an arm takes the settings that stand
 highest, and nobody is judged by what its own arm knows of examination. The judge of `measuring/counterfactual`
 then holds each arm against naive, and against what was shown, on the same test pages, dealt out among the seeds;
 with m methods intervals are at 1 - 0.05 / m, after Bonferroni. Labels, where there are some, choose nothing.
@@ -8,88 +8,44 @@ with m methods intervals are at 1 - 0.05 / m, after Bonferroni. Labels, where th
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from unskew.measuring import SeedSummary, mean_over_seeds
-from unskew.measuring.counterfactual import ClickEvidence, GainEstimate, LoggedPages
-from unskew.studies.compare.keeping import Kept, settings_of
-from unskew.studies.compare.logs.cell import LogCell
-from unskew.studies.compare.logs.parts import RealLog
+from unskew.measuring import mean_over_seeds
+from unskew.measuring.counterfactual import ClickEvidence, LoggedPages
+from unskew.studies.compare.cells import Cell, Finding
+from unskew.studies.compare.logged import RealLog
+from unskew.studies.compare.rows import NAIVE, LogRow
+from unskew.studies.compare.table import Comparison
 from unskew.types import Array
 from unskew.workflows.runs.judges import Contest, Contestant, held_against
 
-NAIVE = "naive"
 RISK = 0.05
 """What the intervals of all methods together may miss."""
 
 
 @dataclass(frozen=True)
-class LogFinding(Kept):
-    """What one cell found, or the error that it ended with."""
+class LogComparison(Comparison):
+    """What was found on a real log."""
 
-    cell: LogCell
-
-
-@dataclass(frozen=True)
-class LogRow:
-    """An arm with its chosen settings, over all seeds."""
-
-    arm: str
-    varied: str
-    naive: ClickEvidence | None
-    """Held against naive; None for naive itself."""
-    shown: ClickEvidence
-    """Held against what was shown."""
-    graded: SeedSummary | None
-    """nDCG@10 by labels, where there are some; beside."""
-
-
-@dataclass(frozen=True)
-class LogComparison:
-    """Everything that was found."""
-
-    out: Path
-    """Folder that it is written to."""
-    findings: tuple[LogFinding, ...]
     chosen: Mapping[str, int]
     """Grid point of each arm; absent where no point finished with every seed."""
     rows: tuple[LogRow, ...]
     """Naive, then the methods, in the order of the file."""
-    verdict: str = ""
+    verdict: str
     """Debias or not, and with what, in plain words."""
-    notes: tuple[str, ...] = ()
-    origin: str = ""
-    """What was real."""
-    command: str = ""
-    """What makes it again."""
 
-    @property
-    def failed(self) -> list[LogFinding]:
-        """Cells without a result."""
-        return [finding for finding in self.findings if not finding.finished]
+    numbers = ("validation_click_loglikelihood", "clicks", "steps", "ndcg@10", "seconds", "largest_mb")
 
     def verdicts(self) -> dict[str, str]:
-        """The verdict by what was clicked on: one log."""
+        """The verdict on the log."""
         return {"log": self.verdict}
 
-    def records(self) -> list[dict[str, Any]]:
-        """One plain row for each cell."""
-        return [self._record(finding) for finding in self.findings]
-
-    def _record(self, finding: LogFinding) -> dict[str, Any]:
-        cell, kept = finding.cell, finding.content
-        numbers = ("validation_click_loglikelihood", "clicks", "steps", "ndcg@10", "seconds", "largest_mb")
-        about: dict[str, Any] = {"method": cell.arm, "point": cell.varied, "seed": cell.seed}
-        about |= {"settings": json.dumps(settings_of(cell), sort_keys=True)}
-        about |= {"selected": self.chosen.get(cell.arm) == cell.index}
-        about |= {name: kept.get(name) for name in numbers}
-        return about | {"status": kept["status"], "error": finding.error, "cell": cell.key}
+    def selected(self, cell: Cell) -> dict[str, bool]:
+        """Whether the cell's settings were chosen."""
+        return {"selected": self.chosen.get(cell.arm) == cell.index}
 
 
 @dataclass(frozen=True)
@@ -106,17 +62,15 @@ class LearnedRankers:
     """The test pages of all seeds."""
 
     @classmethod
-    def of(cls, log: RealLog, seeds: Sequence[int], findings: Sequence[LogFinding]) -> LearnedRankers:
+    def of(cls, log: RealLog, seeds: Sequence[int], findings: Sequence[Finding]) -> LearnedRankers:
         """Those of the findings."""
         found: dict[tuple[str, int], dict[int, Contestant]] = {}
         for finding in findings:
             if finding.finished:
                 seen, cell = finding.content["propensity"], finding.cell
-                ranker = Contestant(
-                    finding.content["scores"],
-                    None if seen is None else np.asarray(seen),
-                    cell.point.method.name != NAIVE,
-                )
+                scores, examination = finding.content["scores"], None if seen is None else np.asarray(seen)
+                learned = cell.point is not None and cell.point.method.name != NAIVE
+                ranker = Contestant(scores, examination, learned)
                 found.setdefault((cell.arm, cell.index), {})[cell.seed] = ranker
         whole = {key: each for key, each in found.items() if len(each) == len(seeds)}
         pages, told = [(log.pages(part), part.row) for part in log.judging(seeds)], log.judging_whole(seeds)
@@ -143,9 +97,7 @@ class LearnedRankers:
         return held_against(parts, self.whole, level)
 
 
-def judged(
-    log: RealLog, seeds: Sequence[int], findings: Sequence[LogFinding]
-) -> tuple[dict[str, int], list[LogRow]]:
+def judged(log: RealLog, seeds: Sequence[int], findings: Sequence[Finding]) -> tuple[dict[str, int], list[LogRow]]:
     """The settings chosen, and every arm with them, judged."""
     learned = LearnedRankers.of(log, seeds, findings)
     chosen = learned.choose()
@@ -167,15 +119,3 @@ def judged(
             )
         )
     return chosen, rows
-
-
-def leading(evidence: ClickEvidence) -> GainEstimate | None:
-    """The estimate that stands for all: what decided, random slots, another with an interval, raw clicks last."""
-    told = [one for one in evidence.estimates if one.interval is not None and one.difference is not None]
-    first = [one for name in (*evidence.decided_by, "direct") for one in told if one.name == name]
-    return next(iter([*first, *sorted(told, key=lambda one: one.grounds == "shown")]), None)
-
-
-def name_of(one: GainEstimate) -> str:
-    """What an estimate is called in sentences."""
-    return "raw clicks" if one.grounds == "shown" else one.name

@@ -8,22 +8,72 @@ grades of the validation lists, are what settings may be chosen on.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from unskew import __version__
-from unskew.measuring import cmip_metric, measure_ranking
+from unskew.learning.scoring.model import Model
+from unskew.learning.scoring.scorer import Scorer
+from unskew.measuring import cmip_metric, measure_ranking, page_ndcg_metric, rank_weights
 from unskew.simulation import Logger, ScoresLogger, Simulation, SvmLogger
 from unskew.studies.compare.arms import Point
-from unskew.studies.compare.config import Asked, CompareData
+from unskew.studies.compare.cells import Cell, dumped, hash_of, learned_by
+from unskew.studies.compare.config import Asked
 from unskew.studies.compare.data import ListParts, read_data
-from unskew.studies.compare.fit import fit
-from unskew.studies.compare.keeping import dumped, hash_of, learned_by
-from unskew.studies.compare.logs.parts import read_log
+from unskew.studies.compare.logged import label_score, read_log
 from unskew.types import Array, Lists, Log
+from unskew.workflows.proofs.measure_lists import finite
+from unskew.workflows.runs.choosing import click_likelihood, click_ndcg
+from unskew.workflows.runs.data import LogData, held_queries
+from unskew.workflows.runs.run import run
+
+Fitted = tuple[dict[str, Any], Array]
+"""Validation numbers, and scores of the test lists."""
+
+
+def fit(point: Point, seed: int, scaling: str, log: Log, splits: ListParts) -> Fitted:
+    """Learn an arm with one combination of its settings.
+
+    A tenth of the log's queries is held out whatever chooses the weights: every arm learns from the same pages.
+    """
+    held = held_queries(log, seed)
+    apart = np.isin(log.query, held)
+    train, held_out = log.take(~apart), log.take(apart)
+    lists = splits.validation or (log.lists.take(held) if point.reads_labels else None)
+    by = "labels" if point.reads_labels and point.training.validate_on == "clicks" else point.training.validate_on
+    chosen_by = {"clicks": (held_out, None), "labels": (None, lists), "nothing": (None, None)}[by]
+    done = run(point.settings(seed, scaling), LogData(train, *chosen_by))
+    model, trained = done.model, done.fit
+    if trained.status == "interrupted":
+        raise KeyboardInterrupt
+    found = {
+        "steps": trained.step,
+        "clicks": int(train.click.sum()),
+        "validation_ndcg@10": None if lists is None else label_score(model, lists),
+        "validation_ips_ndcg@10": page_score(model, held_out),
+    }
+    if not isinstance(model, Model):  # it has no click model, so held-out clicks choose by its nDCG on them
+        found["validation_click_ndcg@10"] = finite(click_ndcg(model, held_out))
+    else:
+        found["validation_click_loglikelihood"] = None if point.reads_labels else click_score(model, held_out)
+    return found, model.score(splits.test)
+
+
+def page_score(model: Scorer, log: Log) -> float | None:
+    """nDCG@10 of the pages by their clicks, corrected for rank by the average clicks there."""
+    scores, weights = model.score(log.lists)[log.row], rank_weights(log.click, log.position)
+    return finite(page_ndcg_metric(scores, log.click, offsets=log.offsets, weights=weights).mean)
+
+
+def click_score(model: Model, log: Log) -> float | None:
+    """Mean log-probability of a click among the results of its page."""
+    device = next(model.ranker.parameters()).device
+    batches = LogData(log, log).held_out_batches(model, device)
+    return None if batches is None else finite(click_likelihood(model, batches))
+
 
 MEASURED = (
     *("ndcg@1", "ndcg@3", "ndcg@5", "ndcg@10", "err@10", "arp", "arp_legacy"),
@@ -35,35 +85,12 @@ PERMUTATIONS = 30
 
 
 @dataclass(frozen=True)
-class Cell:
-    """One thing to learn and measure; small enough to be sent to another process."""
+class SimulatedCell(Cell):
+    """A cell whose clicks are simulated."""
 
-    behaviour: str
-    arm: str
-    index: int
-    """Which of the arm's grid points."""
-    point: Point | None
-    """None for the arms that do not learn: random and logging."""
     simulation: Simulation
     log: str
     """Hash of the simulation and of the lists."""
-    data: CompareData
-    base: Path
-    key: str
-    """Hash of all that the cell depends on."""
-
-    @property
-    def seed(self) -> int:
-        """Seed of its log and of its training."""
-        return self.simulation.seed
-
-    @property
-    def varied(self) -> str:
-        """What its grid point set, as text."""
-        return "" if self.point is None else self.point.varied
-
-    def __str__(self) -> str:
-        return f"{self.behaviour}: {f'{self.arm} {self.varied}'.strip()}, seed {self.seed}"
 
     def found(self) -> tuple[dict[str, Any], Array]:
         """Validation and test numbers, and every metric of each test query."""
@@ -83,7 +110,9 @@ class Cell:
         return {"per_query": dict(zip(MEASURED, kept, strict=True))}
 
 
-def make_cell(asked: Asked, hashes: tuple[str, ...], behaviour: str, arm: str, index: int, seed: int) -> Cell:
+def make_cell(
+    asked: Asked, hashes: tuple[str, ...], behaviour: str, arm: str, index: int, seed: int
+) -> SimulatedCell:
     """The cell of this behaviour, arm, grid point and seed."""
     simulation = asked.simulation(behaviour, seed)
     log = {"data": hashes[0], "seed": seed, "logger": dumped(asked.logger)}
@@ -95,19 +124,25 @@ def make_cell(asked: Asked, hashes: tuple[str, ...], behaviour: str, arm: str, i
         depends |= learned_by(point)
     else:
         depends |= {"arm": arm} | ({} if arm == "random" else {"log": log})
-    made = (simulation, hash_of(clicked), asked.file.data, asked.base)
-    return Cell(behaviour, arm, index, point, *made, hash_of(depends))
+    about = (behaviour, arm, index, point, seed, asked.file.data, asked.base, hash_of(depends))
+    return SimulatedCell(*about, simulation, hash_of(clicked))
 
 
-_kept: dict[str, Log] = {}  # the log of a behaviour and seed, for the cells that follow
+_kept: dict[str, tuple[str, Any]] = {}  # the last log of this process, and the logging ranker's scores beside it
 
 
-def simulated(cell: Cell, lists: Lists) -> Log:
+def _once(what: str, cell: SimulatedCell, make: Callable[[], Any]) -> Any:
+    """Made for the first cell of a log, and kept for those that follow."""
+    key = f"{cell.log} {cell.seed}"
+    if what not in _kept or _kept[what][0] != key:
+        _kept[what] = (key, make())
+    return _kept[what][1]
+
+
+def simulated(cell: SimulatedCell, lists: Lists) -> Log:
     """The log of a cell."""
-    if cell.log not in _kept:
-        _kept.clear()
-        _kept[cell.log] = cell.simulation.draw(lists)
-    return _kept[cell.log]
+    log: Log = _once("log", cell, lambda: cell.simulation.draw(lists))
+    return log
 
 
 def forget() -> None:
@@ -115,7 +150,6 @@ def forget() -> None:
     read_data.cache_clear()
     read_log.cache_clear()
     _kept.clear()
-    _logged_kept.clear()
 
 
 def has_logging_scores(logger: Logger) -> bool:
@@ -123,14 +157,14 @@ def has_logging_scores(logger: Logger) -> bool:
     return not isinstance(logger, ScoresLogger)
 
 
-def _unlearned(cell: Cell, splits: ListParts) -> Array:
+def _unlearned(cell: SimulatedCell, splits: ListParts) -> Array:
     """Scores of the test lists by the logging ranker, or at random."""
     if cell.arm == "random":
         return np.random.default_rng([cell.seed, 11]).random(len(splits.test.features))
     return _logged(cell, splits)
 
 
-def _left(cell: Cell, scores: Array, splits: ListParts) -> float | None:
+def _left(cell: SimulatedCell, scores: Array, splits: ListParts) -> float | None:
     """What scores of the test lists still know of the logging ranking, given grades; None without its scores."""
     if not has_logging_scores(cell.simulation.logger) or len(scores) < 2:
         return None
@@ -139,19 +173,13 @@ def _left(cell: Cell, scores: Array, splits: ListParts) -> float | None:
     return cmip_metric(scores, _logged(cell, splits), test.labels, query=query, permutations=PERMUTATIONS).value
 
 
-_logged_kept: dict[tuple[str, int], Array] = {}  # of the log that the cells of one process go through
-
-
-def _logged(cell: Cell, splits: ListParts) -> Array:
+def _logged(cell: SimulatedCell, splits: ListParts) -> Array:
     """Scores of the test lists by the logging ranker."""
-    key = (cell.log, cell.seed)
-    if key not in _logged_kept:
-        _logged_kept.clear()
-        _logged_kept[key] = _ranked_by(cell, splits)
-    return _logged_kept[key]
+    scores: Array = _once("scores", cell, lambda: _ranked_by(cell, splits))
+    return scores
 
 
-def _ranked_by(cell: Cell, splits: ListParts) -> Array:
+def _ranked_by(cell: SimulatedCell, splits: ListParts) -> Array:
     logger = cell.simulation.logger
     if isinstance(logger, SvmLogger):
         return logger.fit(splits.train, cell.seed).scores(splits.test)

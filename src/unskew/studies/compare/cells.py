@@ -1,0 +1,241 @@
+"""Cells of a comparison: an arm with its settings and a seed, run once and kept under a hash of all it depends on.
+
+cells/<hash>.json    settings, numbers, seconds; or the error
+cells/<hash>.npy     what is measured of each query or document
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import multiprocessing
+import signal
+import sys
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import closing
+from dataclasses import dataclass
+from math import nan
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from unskew import __version__
+from unskew.errors import DataError, RunError, UnskewError
+from unskew.files import complete_file, read_json, write_json
+from unskew.pages.console import Tell
+from unskew.studies.compare.arms import Point
+from unskew.studies.compare.config import CompareData
+from unskew.types import Array
+
+VALIDATION = (
+    *("validation_ndcg@10", "validation_click_loglikelihood", "validation_click_ndcg@10"),
+    "validation_ips_ndcg@10",
+)
+"""What a cell keeps of its validation; the third is of rankers without a click model, the last chooses nothing."""
+
+
+@dataclass(frozen=True)
+class Cell(ABC):
+    """One thing to learn and measure; small enough to be sent to another process."""
+
+    behaviour: str
+    """How people clicked; empty where the clicks are real."""
+    arm: str
+    index: int
+    """Which of the arm's grid points."""
+    point: Point | None
+    """None for the arms that do not learn: random and logging."""
+    seed: int
+    """Of all that is drawn, and of the training."""
+    data: CompareData
+    base: Path
+    key: str
+    """Hash of all that the cell depends on."""
+
+    @property
+    def varied(self) -> str:
+        """What its grid point set, as text."""
+        return "" if self.point is None else self.point.varied
+
+    def __str__(self) -> str:
+        place = f"{self.behaviour}: " if self.behaviour else ""
+        return f"{place}{f'{self.arm} {self.varied}'.strip()}, seed {self.seed}"
+
+    @abstractmethod
+    def found(self) -> tuple[dict[str, Any], Array]:
+        """Run it: numbers for JSON, and an array."""
+
+    @abstractmethod
+    def unpacked(self, kept: Array) -> dict[str, Any]:
+        """The array by name, as readers want it."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one cell found, or the error that it ended with."""
+
+    cell: Cell
+    content: Mapping[str, Any]
+    """Status, and the numbers of validation and test."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether there is a result."""
+        return bool(self.content["status"] == "finished")
+
+    @property
+    def error(self) -> str | None:
+        """What the cell failed of."""
+        return self.content.get("error")
+
+    def validation(self, way: str) -> float | None:
+        """What settings are chosen on; the method that learns from labels is chosen on labels either way."""
+        if way == "labels" or (self.cell.point is not None and self.cell.point.reads_labels):
+            return self.content.get("validation_ndcg@10")
+        likelihood, packaged = VALIDATION[1:3]
+        return self.content.get(packaged if packaged in self.content else likelihood)
+
+    def test(self, metric: str) -> float:
+        """Mean of a metric over the test queries."""
+        value = self.content["test"][metric]
+        return nan if value is None else float(value)
+
+
+def run_missing(cells: Sequence[Cell], folder: Path, jobs: int, tell: Tell | None = None) -> None:
+    """Run the cells that have no result yet; each keeps its own, so an end half-way loses only the unfinished."""
+    distinct = {cell.key: cell for cell in cells}  # behaviours share the arms that look at no clicks
+    missing = [cell for cell in distinct.values() if (read_cell(folder, cell) or {}).get("status") != "finished"]
+    done = len(distinct) - len(missing)
+    steps = _inline(missing, folder) if jobs == 1 or len(missing) < 2 else _in_processes(missing, folder, jobs)
+    with closing(steps):
+        for finished, running in steps:
+            done += finished
+            if tell is not None:
+                tell(done, len(distinct), running)
+    if tell is not None and not missing:
+        tell(done, done, [])
+
+
+Steps = Generator[tuple[int, list[str]], None, None]
+"""How many cells have just ended, and what is under way."""
+
+
+def _inline(cells: Sequence[Cell], folder: Path) -> Steps:
+    """Run one after another."""
+    for cell in cells:
+        yield 0, [str(cell)]
+        run_cell(cell, folder)
+        yield 1, []
+
+
+def _in_processes(cells: Sequence[Cell], folder: Path, jobs: int) -> Steps:
+    """Run in processes of their own, with no more handed out than are run, so that Ctrl-C leaves little behind."""
+    spawn = multiprocessing.get_context("spawn")  # a forked process may hang on torch's threads
+    pool = ProcessPoolExecutor(min(jobs, len(cells)), mp_context=spawn, initializer=_start_worker)
+    waiting, running = list(cells), dict[Future[str | None], Cell]()
+    try:
+        while waiting or running:
+            while waiting and len(running) < jobs:
+                cell = waiting.pop(0)
+                running[pool.submit(run_cell, cell, folder)] = cell
+            yield 0, [str(cell) for cell in running.values()]
+            ended, _ = wait(running, return_when=FIRST_COMPLETED)
+            for future in ended:
+                running.pop(future)
+                future.result()
+            yield len(ended), [str(cell) for cell in running.values()]
+    except BrokenProcessPool as error:
+        raise RunError(
+            "a process was killed, perhaps for memory; cells that are done are kept: run fewer at once, jobs="
+        ) from error
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _start_worker() -> None:
+    """One thread for each process; Ctrl-C is the parent's to handle, and the trainer's between two steps."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    torch.set_num_threads(1)
+
+
+def run_cell(cell: Cell, folder: Path) -> str | None:
+    """Run a cell and keep what it found in the folder; the message where it failed."""
+    began = time.perf_counter()
+    try:
+        found, kept = cell.found()
+    except Exception as error:  # whatever a cell dies of, the others go on
+        message = str(error) if isinstance(error, UnskewError) else f"{type(error).__name__}: {error}"
+        _write(folder, cell, {"status": "failed", "error": message}, None)
+        return message
+    found |= {"status": "finished", "seconds": round(time.perf_counter() - began, 3), "largest_mb": peak_memory()}
+    _write(folder, cell, found, kept)
+    return None
+
+
+def read_cell(folder: Path, cell: Cell) -> dict[str, Any] | None:
+    """What a cell found; None where it has not been run, or not to its end."""
+    try:
+        found = read_json(folder / f"{cell.key}.json")
+        if found["status"] == "finished":
+            found |= cell.unpacked(np.load(folder / f"{cell.key}.npy", allow_pickle=False))
+    except (OSError, ValueError, KeyError, DataError):
+        return None
+    return found
+
+
+def hash_of(depends: dict[str, Any]) -> str:
+    """A name for all that something depends on."""
+    text = json.dumps(depends, sort_keys=True, default=_plain)
+    return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
+
+
+def dumped(config: Any) -> dict[str, Any]:
+    """What was set, so that a setting added later, at its default, reruns nothing."""
+    return {"kind": type(config).__name__} | dict(config.model_dump(exclude_defaults=True))
+
+
+def learned_by(point: Point) -> dict[str, Any]:
+    """What learning depends on, of a combination of settings; packages take little of the training settings."""
+    if point.ranker is None:
+        return {"method": dumped(point.method), "validate_on": point.training.validate_on}
+    return {"method": dumped(point.method), "training": dumped(point.training), "ranker": dumped(point.ranker)}
+
+
+def settings_of(cell: Cell) -> dict[str, Any]:
+    """Settings of the cell's method and training, ready for JSON."""
+    if cell.point is None:
+        return {}
+    point, method = cell.point, cell.point.method.model_dump(mode="json")
+    if point.ranker is None:
+        return {"method": method, "training": {"validate_on": point.training.validate_on}}
+    training = point.training.model_dump(mode="json", exclude={"seed", "threads", "device"})
+    return {"method": method, "ranker": point.ranker.model_dump(mode="json"), "training": training}
+
+
+def peak_memory() -> float | None:
+    """The most memory that this process has had so far, in MB; None where the system does not say."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    unit = 1e6 if sys.platform == "darwin" else 1e3
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit, 1)
+
+
+def _plain(value: Any) -> Any:
+    return value.tolist() if isinstance(value, np.ndarray) else str(value)
+
+
+def _write(folder: Path, cell: Cell, found: dict[str, Any], kept: Array | None) -> None:
+    """The numbers first, then the text: where there is text, the cell is whole."""
+    about = {"cell": str(cell), "settings": settings_of(cell), "seed": cell.seed, "version": __version__}
+    if kept is not None:
+        with complete_file(folder / f"{cell.key}.npy") as path, path.open("wb") as file:
+            np.save(file, kept)
+    write_json(folder / f"{cell.key}.json", about | found)
