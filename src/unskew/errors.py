@@ -15,7 +15,7 @@ A message names an argument by an `Option`, so that readers see what they type: 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -34,6 +34,9 @@ STATUSES = {
 """Every status that a command ends with."""
 NO, CANNOT_TELL = 4, 5
 """What `ship` and `drift` end with besides 0."""
+
+
+NO_NAMES: Mapping[str, str] = {}
 
 
 class Key(str):
@@ -58,18 +61,39 @@ class Option:
         return f"{self.name}=" if self.value is None else f"{self.name}={_literal(self.value)}"
 
 
-Words = str | Option | tuple[str | Option, ...]
-"""A sentence, with the arguments that it speaks of as values."""
+@dataclass(frozen=True)
+class Column:
+    """A column that a message speaks of, by our name; who opened the table knows what it is called there."""
+
+    name: str
+
+    def called(self, names: Mapping[str, str]) -> str:
+        """Both names where a user has another.
+
+        >>> Column("position").called({"position": "rank"}), Column("click").called({"position": "rank"})
+        ('rank (position)', 'click')
+        """
+        theirs = names.get(self.name, self.name)
+        return self.name if theirs == self.name else f"{theirs} ({self.name})"
 
 
-def spelled(words: Words, spell: Callable[[Option], str] = str) -> str:
+Words = str | Option | tuple[str | Option | Column, ...]
+"""A sentence, with the arguments and columns that it speaks of as values."""
+
+
+def spelled(words: Words, spell: Callable[[Option], str] = str, names: Mapping[str, str] = NO_NAMES) -> str:
     """A sentence as text; `spell` says how an argument is written, as in Python unless given.
+
+    `names` are ours of columns to theirs.
 
     >>> spelled(("choose another place, or pass ", Option("force", True)))
     'choose another place, or pass force=True'
     """
     parts = words if isinstance(words, tuple) else (words,)
-    return "".join(spell(part) if isinstance(part, Option) else part for part in parts)
+    return "".join(
+        spell(part) if isinstance(part, Option) else part.called(names) if isinstance(part, Column) else part
+        for part in parts
+    )
 
 
 class UnskewError(Exception):
@@ -95,6 +119,8 @@ class UnskewError(Exception):
         super().__init__(message)
         self.message, self.argument, self.value = message, argument, value
         self.hint, self.path, self.line = hint, path, line
+        self.names: Mapping[str, str] = NO_NAMES
+        """Our names of columns to theirs, once who opened the table has said so."""
 
     def __str__(self) -> str:
         return self.told()
@@ -111,8 +137,8 @@ class UnskewError(Exception):
             else printable(self.path) + ("" if self.line is None else f":{self.line}") + ": "
         )
         argument = "" if self.argument is None else spell(Option(self.argument, self.value)) + ": "
-        hint = f"; {spelled(self.hint, spell)}" if self.hint else ""
-        return place + argument + spelled(self.message, spell) + hint
+        hint = f"; {spelled(self.hint, spell, self.names)}" if self.hint else ""
+        return place + argument + spelled(self.message, spell, self.names) + hint
 
 
 class DataError(UnskewError):

@@ -105,7 +105,7 @@ class Names(dict[str, str]):
         """These names, after a check that ours are known and theirs are there."""
         for ours, theirs in self.items():
             if ours not in known and not ours.startswith("serp_"):
-                raise ConfigError(f"columns=: unknown column {ours!r}. {did_you_mean(ours, known)}")
+                raise ConfigError(f"unknown column {ours!r}. {did_you_mean(ours, known)}", argument="columns")
             if theirs not in present:
                 what = f"there is no column {theirs!r} for {ours}. {did_you_mean(theirs, present[:50])}"
                 raise DataError(what, path=path)
@@ -118,22 +118,17 @@ class Names(dict[str, str]):
 
     @contextmanager
     def told(self) -> Iterator[None]:
-        """Errors that name one of our columns name theirs with it.
+        """Errors that speak of one of our columns name theirs with it.
 
         >>> with Names({"position": "rank"}).told():
-        ...     raise DataError("position is of type string")
+        ...     raise DataError((Column("position"), " is of type string"))
         Traceback (most recent call last):
         unskew.errors.DataError: rank (position) is of type string
         """
         try:
             yield
         except DataError as error:
-            said = str(error)
-            for ours, theirs in self.items():
-                if ours != theirs and not re.search(rf"(?<![\w]){re.escape(theirs)}(?![\w])", said):
-                    both = f"{theirs} ({ours})".replace("\\", r"\\")
-                    said = re.sub(rf"(?<![\w./-]){ours}(?![\w./=-])", both, said, count=1)
-            error.retell(said)
+            error.names = error.names or self
             raise
 
 

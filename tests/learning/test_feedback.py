@@ -141,7 +141,7 @@ def test_what_is_no_weight_is_refused(log: Log, tmp_path: Path, wrong: float) ->
         read_log(tmp_path / "log.parquet", log.lists, feedback="spent")
     with pytest.raises(DataError, match="1 rows have a spent that is no weight"):
         unskew.counts(tmp_path / "log.parquet", tmp_path / "counts", feedback="spent")
-    with pytest.raises(ConfigError, match="query_id has a meaning of its own"):
+    with pytest.raises(ConfigError, match='feedback="query_id": it has a meaning of its own'):
         unskew.counts(tmp_path / "log.parquet", tmp_path / "counts", feedback="query_id")
 
 

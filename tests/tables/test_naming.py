@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 import unskew
-from unskew.errors import ConfigError, DataError
+from unskew.errors import Column, ConfigError, DataError
 from unskew.names import Names, guess_columns
 from unskew.terminal.main import app
 
@@ -51,8 +51,9 @@ def test_guesses(present: list[str], found: dict[str, str]) -> None:
 
 
 def test_errors_name_theirs_once_and_leave_other_words_alone() -> None:
+    what = ("a ", Column("position"), " below 1; positions count from 1")
     with pytest.raises(DataError) as told, Names.of({"position": "rank", "click": "hit"}).told():
-        raise DataError("a position below 1; positions count from 1", path="position/log.parquet")
+        raise DataError(what, path="position/log.parquet")
     assert str(told.value) == "position/log.parquet: a rank (position) below 1; positions count from 1"
 
 

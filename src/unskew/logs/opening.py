@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from unskew.errors import DataError, located
+from unskew.errors import Column, DataError, located
 from unskew.logs.log import featured, log_of, log_tables
 from unskew.names import NOT_FEATURES, OURS, REQUIRED, TEXT, Names
 from unskew.settings import require_columns
@@ -169,9 +169,8 @@ class _Typing:
             return
         place = row_of(self.files, self.names.theirs(name), found["first"])
         path, row = (self.path, "") if place is None else (place[0], f" in row {place[1]}")
-        value = repr(str(found["first"])[:100])
-        what = f"{found['rows']:,} rows have a {name} that cannot be read, such as {value}{row}"
-        raise DataError(what, path=path, hint=hint)
+        such = f" that cannot be read, such as {str(found['first'])[:100]!r}{row}"
+        raise DataError((f"{found['rows']:,} rows have a ", Column(name), such), path=path, hint=hint)
 
 
 # ---- in memory ----

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from unskew.errors import ConfigError, DataError
+from unskew.errors import Column, ConfigError, DataError
 from unskew.files import Ours, complete_folder, parts, write_json
 from unskew.logs.opening import open_log
 from unskew.logs.pages import add_page_ids
@@ -67,7 +67,7 @@ def find_and_split(
 ) -> Split:
     """The split of a log, with visits where they can be found."""
     if "page_id" in by:
-        raise ConfigError("by=: page_id is what visits are made of; leave it out to split by page")
+        raise ConfigError("page_id is what visits are made of; leave it out to split by page", argument="by")
     if not by and ("visit_id" in log.columns or "user_id" not in log.columns):
         refuse_nameless(engine, log, ["page_id"])
         return split_by_time(engine, log, validation=validation, test=test)
@@ -85,7 +85,7 @@ def refuse_nameless(engine: Engine, log: Any, names: Sequence[str]) -> None:
     empty = {name: log[name].isnull().cast("int64").sum() for name in names}
     for name, number in engine.rows(log.agg(**empty))[0].items():
         if number:
-            raise DataError(f"{number:,} rows have no {name}", hint="remove or repair them")
+            raise DataError((f"{number:,} rows have no ", Column(name)), hint="remove or repair them")
 
 
 @dataclass(frozen=True)
@@ -169,11 +169,11 @@ def refuse_undatable(engine: Engine, pages: Table, unit: str) -> int:
         asked["torn"] = (pages.visit_id != pages.other).cast("int64").sum()
     found = engine.rows(pages.agg(**asked))[0]
     if found["late"]:
-        raise DataError(f"{found['late']:,} pages have no timestamp", hint="remove or repair them")
+        raise DataError((f"{found['late']:,} pages have no ", Column("timestamp")), hint="remove or repair them")
     if found.get("torn"):
         torn = pages.filter(pages.visit_id != pages.other).order_by("page_id").limit(1)
         page = engine.rows(torn)[0]
-        raise DataError(f"page {page['page_id']} is in two visits", hint=f"repair {unit}")
+        raise DataError(f"page {page['page_id']} is in two visits", hint=("repair ", Column(unit)))
     return int(found["units"] or 0)
 
 

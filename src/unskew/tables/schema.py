@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from unskew.errors import ConfigError, DataError
+from unskew.errors import Column, ConfigError, DataError
 from unskew.names import OURS, REQUIRED
 from unskew.types import Array
 
@@ -25,7 +25,9 @@ NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
 def required(feedback: str | None) -> list[str]:
     """The columns that a log must have, where this one, if any, stands in the place of `click`."""
     if feedback in set(REQUIRED) - {"click"} or feedback == "label":
-        raise ConfigError(f"feedback: {feedback} has a meaning of its own; name a column of numbers from 0")
+        raise ConfigError(
+            "it has a meaning of its own; name a column of numbers from 0", argument="feedback", value=feedback
+        )
     return [feedback or name if name == "click" else name for name in REQUIRED]
 
 
@@ -41,7 +43,9 @@ def refuse_missing(table: Any, name: str, path: Path | str) -> None:
     """A required column has no empty cells."""
     empty = table[name].null_count
     if empty:
-        raise DataError(f"{empty} of {len(table)} rows have no {name}", path=path, hint="remove or repair them")
+        raise DataError(
+            (f"{empty} of {len(table)} rows have no ", Column(name)), path=path, hint="remove or repair them"
+        )
 
 
 def whole_numbers(table: Any, name: str, path: Path | str) -> Array:
@@ -54,9 +58,11 @@ def whole_numbers(table: Any, name: str, path: Path | str) -> Array:
         broken = values != np.rint(values)
         if not broken.any():
             return values.astype(np.int64)
-        raise DataError(f"{name} {values[broken][0]} is not a whole number", path=path, hint="round or repair it")
+        what = f" {values[broken][0]} is not a whole number"
+        raise DataError((Column(name), what), path=path, hint="round or repair it")
     if values.dtype.kind not in "iu":
-        raise DataError(f"{name} is of type {table[name].type}", path=path, hint=f"make it {REQUIRED[name]}")
+        what = f" is of type {table[name].type}"
+        raise DataError((Column(name), what), path=path, hint=f"make it {REQUIRED[name]}")
     return values
 
 
@@ -69,8 +75,12 @@ def number_column(column: Any, name: str, path: Path | str) -> Any:
     if (many := pc.sum(wrong).as_py() or 0) == 0:
         return text.cast(pa.float64())
     row = pc.index(wrong, True).as_py()
-    what = f"{many:,} rows have a {name} that is no number, such as {column[row].as_py()[:100]!r} in row {row + 1}"
-    raise DataError(what, path=path, hint=f"make it {OURS.get(name, 'a number from 0')}")
+    such = f" that is no number, such as {column[row].as_py()[:100]!r} in row {row + 1}"
+    raise DataError(
+        (f"{many:,} rows have a ", Column(name), such),
+        path=path,
+        hint=f"make it {OURS.get(name, 'a number from 0')}",
+    )
 
 
 def read_feedback(table: Any, name: str | None, path: Path | str) -> Array:
@@ -81,13 +91,17 @@ def read_feedback(table: Any, name: str | None, path: Path | str) -> Array:
     if name is None:
         return whole_numbers(table, "click", path)
     if not (pa.types.is_boolean(table[name].type) or is_number(table[name].type)):
-        raise DataError(f"{name} is of type {table[name].type}", path=path, hint="feedback is a number from 0")
+        what = f" is of type {table[name].type}"
+        raise DataError((Column(name), what), path=path, hint="feedback is a number from 0")
     values = np.nan_to_num(to_array(table[name]).astype(np.float64), nan=0.0, posinf=np.inf, neginf=-np.inf)
     wrong = np.flatnonzero((values < 0) | np.isinf(values))
     if len(wrong):
-        first = f"first row {wrong[0] + 1} with {values[wrong[0]]:g}"
-        what = f"{len(wrong)} rows have a {name} that is no weight, {first}"
-        raise DataError(what, path=path, hint="feedback is a number from 0; clip or repair it")
+        first = f" that is no weight, first row {wrong[0] + 1} with {values[wrong[0]]:g}"
+        raise DataError(
+            (f"{len(wrong)} rows have a ", Column(name), first),
+            path=path,
+            hint="feedback is a number from 0; clip or repair it",
+        )
     return values.astype(np.uint8 if np.isin(values, (0, 1)).all() else np.float32)
 
 
@@ -98,15 +112,20 @@ def is_number(kind: Any) -> bool:
 
 def check_values(position: Array, click: Array, path: Path | str) -> None:
     """Positions count from 1 and clicks are 0 or 1; weights were checked when they were read."""
-    hint = "one row is one impression; turn counts into 1, or name their column as feedback"
-    clicks = "a click that is not 0 or 1", hint
     click = click[:0] if click.dtype.kind == "f" else click
-    ranks = "a position below 1 or above 32767", "positions are ranks from 1; add 1 if they count from 0"
-    for values, low, high, (what, hint) in ((click, 0, 1, clicks), (position, 1, np.iinfo(np.int16).max, ranks)):
+    clicks = (
+        " that is not 0 or 1",
+        "one row is one impression; turn counts into 1, or name their column as feedback",
+    )
+    ranks = " below 1 or above 32767", "positions are ranks from 1; add 1 if they count from 0"
+    for name, values, low, high, (wrong_how, hint) in (
+        ("click", click, 0, 1, clicks),
+        ("position", position, 1, np.iinfo(np.int16).max, ranks),
+    ):
         if len(values) and (values.min() < low or values.max() > high):
             wrong = np.flatnonzero((values < low) | (values > high))
-            what = f"{len(wrong)} rows have {what}, first row {wrong[0] + 1} with {values[wrong[0]]}"
-            raise DataError(what, path=path, hint=hint)
+            first = f"{wrong_how}, first row {wrong[0] + 1} with {values[wrong[0]]}"
+            raise DataError((f"{len(wrong)} rows have a ", Column(name), first), path=path, hint=hint)
 
 
 def check_pages(page: Array, position: Array, query: Array, names: Array, path: Path | str) -> None:
@@ -117,7 +136,7 @@ def check_pages(page: Array, position: Array, query: Array, names: Array, path: 
         raise DataError(
             f"{len(twice)} positions are taken twice, first {position[at]} in page {names[page[at]]}",
             path=path,
-            hint="keep one document per position, or give each page its own page_id",
+            hint=("keep one document per position, or give each page its own ", Column("page_id")),
         )
     several = np.flatnonzero(query[1:] != query[:-1])
     several = several[page[several + 1] == page[several]]
@@ -126,5 +145,5 @@ def check_pages(page: Array, position: Array, query: Array, names: Array, path: 
             f"{len(np.unique(page[several]))} pages have more than one query, first page "
             f"{names[page[several[0]]]}",
             path=path,
-            hint="give each result page its own page_id",
+            hint=("give each result page its own ", Column("page_id")),
         )

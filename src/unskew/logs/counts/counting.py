@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from unskew.errors import DataError
+from unskew.errors import Column, DataError
 from unskew.files import refuse_existing
 from unskew.logs.counts.folder import COUNTED, write_counts
 from unskew.logs.opening import open_log
@@ -136,17 +136,17 @@ def add_up(engine: Engine, log: Table, feedback: str, pairs: bool) -> bool:
     """Whether a column has weights and not 0 and 1 alone, after a check that it can be added up."""
     kind = log[feedback].type()
     if not (kind.is_numeric() or kind.is_boolean()):
-        raise DataError(f"{feedback} is of type {kind}", hint="feedback is a number from 0")
+        raise DataError((Column(feedback), f" is of type {kind}"), hint="feedback is a number from 0")
     weight = weight_of(log, feedback)
     wrong = (weight < 0) | weight.isinf()
     found = engine.rows(
         log.agg(wrong=wrong.cast("int64").sum(), other=(~weight.isin([0.0, 1.0])).cast("int64").sum())
     )[0]
     if found["wrong"]:
-        what = f"{found['wrong']:,} rows have a {feedback} that is no weight"
+        what = (f"{found['wrong']:,} rows have a ", Column(feedback), " that is no weight")
         raise DataError(what, hint="feedback is a number from 0; clip or repair it")
     if found["other"] and pairs:
-        raise DataError(f"pairs are counted from clicks, and {feedback} has weights")
+        raise DataError(("pairs are counted from clicks, and ", Column(feedback), " has weights"))
     return bool(found["other"])
 
 
@@ -176,12 +176,14 @@ def refuse_broken(engine: Engine, log: Table, *, weighted: bool = False) -> None
         raise DataError("the log has no impressions", hint="check filters and splits")
     for name in names:
         if found[f"no {name}"]:
-            raise DataError(f"there are rows with no {name}", hint="remove or repair them")
+            raise DataError(("there are rows with no ", Column(name)), hint="remove or repair them")
     if found["valid"] != found["rows"] and not weighted:
         wrong = found["rows"] - (found["valid"] or 0)
-        raise DataError(f"{wrong:,} rows have a click that is not 0 or 1", hint="repair them")
+        what = (f"{wrong:,} rows have a ", Column("click"), " that is not 0 or 1")
+        raise DataError(what, hint="repair them")
     if found["lowest"] < 1:
-        raise DataError(f"there is a position {found['lowest']}", hint="positions are ranks from 1")
+        what = ("there is a ", Column("position"), f" {found['lowest']}")
+        raise DataError(what, hint="positions are ranks from 1")
 
 
 def summarise(engine: Engine, slots: Table, pages: Table) -> dict[str, Any]:
@@ -209,6 +211,6 @@ def refuse_repeated(engine: Engine, log: Table) -> None:
 def refuse_page(page: Any, position: int) -> None:
     """Say which page has two rows at one position."""
     raise DataError(
-        f"position {position} is taken twice in page {page}",
-        hint="keep one document per position, and give each result page its own page_id",
+        (Column("position"), f" {position} is taken twice in page {page}"),
+        hint=("keep one document per position, and give each result page its own ", Column("page_id")),
     )
