@@ -16,7 +16,6 @@ from typer.testing import CliRunner
 
 import unskew
 from unskew.errors import ConfigError, DataError, MissingExtra, RunError
-from unskew.learning.boosters import XGBoostFormat
 from unskew.learning.fitting.loop import Progress
 from unskew.learning.fitting.packages import grow, page_groups
 from unskew.learning.methods import LEARNERS, METHODS, PACKAGES, PackageConfig
@@ -68,7 +67,7 @@ def grown(name: str, log: Log, chosen_by: Lists | Log | None = None, seed: int =
 
 def predicted(name: str, model: TreeScorer, features: Array) -> Array:
     """What the package itself says, by its own words."""
-    booster, rounds = model.boosters[0], model.kept[0]
+    booster, rounds = model.trees.boosters[0], model.trees.kept[0]
     if name.startswith("lightgbm"):
         return booster.predict(features, num_iteration=rounds).astype(np.float32)
     library = importlib.import_module("xgboost")
@@ -105,7 +104,7 @@ def test_a_model_has_the_trees_of_its_package(name: str, log: Log, fresh: Lists,
     assert np.array_equal(scores, expected.score(fresh))
     np.testing.assert_allclose(scores, predicted(name, expected, fresh.features), rtol=1e-6)
     assert isinstance(model.model, TreeScorer)
-    assert model.model.kept == expected.kept
+    assert model.model.trees.kept == expected.trees.kept
     first = slice(0, int(fresh.offsets[1]))
     assert np.array_equal(model.rank(fresh.features[first]), np.argsort(-scores[first], kind="stable"))
     assert model.propensity() is None
@@ -130,7 +129,7 @@ def test_held_out_clicks_choose_the_number_of_trees(name: str, log: Log, fresh: 
     model, fit = done.model, done.fit
     expected = grown(name, data.train, data.held_out, 5, **SMALL)
     assert np.array_equal(model.score(fresh), expected.score(fresh))
-    assert (fit.step, fit.best_step, fit.status) == (expected.kept[0], expected.kept[0], "finished")
+    assert (fit.step, fit.best_step, fit.status) == (expected.trees.kept[0], expected.trees.kept[0], "finished")
     pages = data.held_out
     values = ndcg_metric(expected.score(pages.lists)[pages.row], pages.click, offsets=pages.offsets, at=10)
     assert fit.best == pytest.approx(np.nanmean(values))
@@ -138,7 +137,7 @@ def test_held_out_clicks_choose_the_number_of_trees(name: str, log: Log, fresh: 
     assert np.array_equal(by_log.score(fresh), model.score(fresh))
     every = unskew.learn(log, small(name), seed=5, threads=1)  # nothing given to choose by
     whole = grown(name, log, None, 5, **SMALL)
-    assert whole.kept == [6]
+    assert whole.trees.kept == [6]
     assert np.array_equal(every.score(fresh), whole.score(fresh))
 
 
@@ -153,9 +152,9 @@ def test_as_many_trees_are_kept_as_validation_lists_like_best(
     whole = grown(name, log, None, 5, **SMALL)
     found = []
     for trees in range(1, 7):
-        scores = replace(whole, kept=[trees]).score(lists)
+        scores = replace(whole, trees=replace(whole.trees, kept=[trees])).score(lists)
         found.append(np.nanmean(ndcg_metric(scores, lists.labels, offsets=lists.offsets, at=10)))
-    kept = grown(name, log, lists, 5, **SMALL).kept[0]
+    kept = grown(name, log, lists, 5, **SMALL).trees.kept[0]
     assert found[kept - 1] == pytest.approx(max(found), abs=1e-9)
     assert max(found) - min(found) > 1e-3
     if turned:
@@ -190,7 +189,7 @@ def test_patience_seed_and_progress(log: Log, fresh: Lists) -> None:
     model, fit = done.model, done.fit
     assert fit.step < asked.steps == told[0].step == 200
     patient = grown("lightgbm", log, fresh, **(SMALL | {"rounds": 200, "patience": 2}))
-    assert patient.kept == [fit.step]
+    assert patient.trees.kept == [fit.step]
     assert (
         fit.best
         == told[0].metric
@@ -367,7 +366,7 @@ def test_damaged_models_are_named(damage: str, log: Log, tmp_path: Path) -> None
         config = small("xgboost", rounds=2 if damage == "few" else 6)
         other = unskew.learn(replace(log, lists=lists), config, threads=1, validate_on="nothing").model
         assert isinstance(other, TreeScorer)
-        text = XGBoostFormat().texts(other.boosters, other.kept)[0]
+        text = other.trees.texts()[0]
     path.write_text({"cut": text[:300], "nonsense": "{}"}.get(damage, text))
     if damage == "missing":
         path.unlink()
@@ -412,7 +411,7 @@ def test_the_order_of_rows_never_matters(name: str, log: Log) -> None:
     scores = first.score(log.lists)
     assert np.isfinite(scores).all()
     assert np.ptp(scores) > 0
-    assert 1 <= first.kept[0] <= SMALL["rounds"]
+    assert 1 <= first.trees.kept[0] <= SMALL["rounds"]
     assert np.array_equal(again.score(log.lists), scores)
     assert np.array_equal(turned.score(log.lists), scores)
 

@@ -572,7 +572,7 @@ def tree_text(log: Log, features: int) -> str:
     lists = replace(log.lists, features=np.ascontiguousarray(log.lists.features[:, :features]))
     ranker = learn(replace(log, lists=lists), Naive(), ranker=SMALL, threads=1).model.ranker
     assert isinstance(ranker, TreeRanker)
-    return ranker.format.texts(ranker.boosters, ranker.kept.tolist())[0]
+    return ranker.forest().texts()[0]
 
 
 def ndcg(scores: Array, lists: Lists) -> float:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from unskew.learning.boosters import Forest
 from unskew.learning.scoring.scorer import Card, TreeScorer
 from unskew.serving.asking.reading import read_candidates
 from unskew.serving.asking.requests import BadRequest, BatchRequest, RankRequest
@@ -29,7 +30,7 @@ def scorer(categories: dict[str, tuple[str, ...]] | None = None) -> TreeScorer:
     encoding = fit_encoding(lists)
     encoded = encoding.apply(lists)
     card = Card({"name": "naive"}, None, "standard", encoded.dim, 5, encoding=encoding)
-    return TreeScorer(card, fit_scaler("standard", encoded), [], [], np.zeros(1), np.ones(1))
+    return TreeScorer(card, fit_scaler("standard", encoded), Forest("lightgbm", [], [], np.zeros(1), np.ones(1)))
 
 
 def read(rows: list[Any], known: TreeScorer) -> Lists:

@@ -146,7 +146,7 @@ def test_trees_and_packages_grow_so_many_rounds(data: Data) -> None:
     grown = Ranker("naive", "trees", steps=4).fit(data.X, data.click, groups=data.query)
     assert grown.model_.card.ranker["rounds"] == 4
     package = Ranker("lightgbm", steps=4).fit(data.X, data.click, groups=data.query)
-    assert package.model_.kept == [4]
+    assert package.model_.trees.kept == [4]
 
 
 def test_categories_and_missing_values(data: Data) -> None:

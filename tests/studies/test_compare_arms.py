@@ -147,7 +147,7 @@ def test_a_package_learns_from_the_pages_that_methods_learn_from(
     def grow(method: Any, scaler: Any, log: Any, chosen_by: Any, training: Any) -> Any:
         logs["given"], logs["validation"] = log, chosen_by
         model = packages.grow(method, scaler, log, chosen_by, training)
-        found["given"] = model.boosters[0].predict(log.lists.features, num_iteration=model.kept[0])
+        found["given"] = model.trees.boosters[0].predict(log.lists.features, num_iteration=model.trees.kept[0])
         return model
 
     monkeypatch.setattr(fits, "run", run)

@@ -35,7 +35,7 @@ import torch
 from torch import Tensor, nn
 
 from unskew.errors import DataError
-from unskew.learning.boosters import package
+from unskew.learning.boosters import TREE_FORMATS, package
 from unskew.learning.fitting.loop import Draws, Trainer
 from unskew.learning.fitting.runtime import seed_draws
 from unskew.learning.fitting.training import Training
@@ -213,7 +213,7 @@ class Boosting(Trainer):
             add_tree(booster, pair, seed)
             added = booster.current_iteration() - before  # 0 where no split was worth it
             if added:
-                grown = ranker.format.grown(booster, self.features, before, added, ranker.threads)
+                grown = TREE_FORMATS["lightgbm"].grown(booster, self.features, before, added, ranker.threads)
                 self.outputs[:, output] += torch.from_numpy(grown).to(self.outputs)
             ranker.kept[output] = booster.current_iteration()
 
@@ -236,7 +236,7 @@ class Boosting(Trainer):
         super().restore(tensors, place)
         ranker = self.tree_ranker
         texts = [tensors[f"trees.{output}"].numpy().tobytes() for output in range(len(ranker.kept))]
-        ranker.boosters = [ranker.format.opened(text.decode()) for text in texts]
+        ranker.boosters = [TREE_FORMATS["lightgbm"].opened(text.decode()) for text in texts]
         self.restored = tensors["outputs"]
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from unskew.errors import DataError
-from unskew.learning.boosters import Package, package
+from unskew.learning.boosters import Forest, Package, package
 from unskew.learning.fitting.training import Training
 from unskew.learning.methods.packages import PackageConfig
 from unskew.learning.scoring.scorer import Card, TreeScorer
@@ -56,7 +56,8 @@ def grow(
         trees=asked.package,
     )
     one = np.ones(1, np.float32)
-    return TreeScorer(card, scaler, [booster], [rounds], 0 * one, one, training.threads or 0).compact()
+    forest = Forest(asked.package, [booster], [rounds], 0 * one, one, training.threads or 0)
+    return TreeScorer(card, scaler, forest.compact())
 
 
 def groups(part: Lists | Log, scaler: Scaler, pages: int, seed: int) -> Groups:

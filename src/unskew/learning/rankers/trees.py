@@ -15,7 +15,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from unskew.learning.boosters import LightGBMFormat, package
+from unskew.learning.boosters import Forest, package
 from unskew.learning.rankers.contract import RankerConfig
 from unskew.settings import Config
 
@@ -85,7 +85,7 @@ class TreeRanker(nn.Module):
     def __init__(self, features: int, outputs: int) -> None:
         """No trees yet. Several outputs start apart, since methods that multiply them cannot leave equal ones."""
         super().__init__()
-        self.features, self.threads, self.format = features, 0, LightGBMFormat()
+        self.features, self.threads = features, 0
         start = 0.1 * torch.randn(outputs) if outputs > 1 else torch.zeros(outputs)
         self.start = nn.Parameter(start, requires_grad=False)
         self.register_buffer("kept", torch.zeros(outputs, dtype=torch.int64))  # trees in use of each booster
@@ -93,22 +93,22 @@ class TreeRanker(nn.Module):
 
     def forward(self, documents: Tensor) -> Tensor:
         """Relevance outputs of each document."""
-        rows, start = documents.detach().cpu().numpy(), self.start.detach().cpu().numpy()
-        values = self.format.outputs(self.boosters, self.kept.tolist(), start, rows, self.threads)
+        values = self.forest().run(documents.detach().cpu().numpy())
         return torch.from_numpy(values).to(self.start.device)
+
+    def forest(self, weights: Tensor | None = None) -> Forest:
+        """The trees without torch; `weights` [O] where the score is outputs . weights."""
+        start, own = self.start.detach().cpu().numpy(), None if weights is None else weights.detach().cpu().numpy()
+        return Forest("lightgbm", self.boosters, self.kept.tolist(), start, own, self.threads)
 
     def truncate(self) -> None:
         """Drop the trees that are not in use, and the training data with them."""
-        texts = self.format.texts(self.boosters, self.kept.tolist())
-        self.boosters = [self.format.opened(text) for text in texts]
-
-    def write(self, folder: Path) -> None:
-        """Write the trees in use."""
-        self.format.write(folder, self.boosters, self.kept.tolist())
+        self.boosters = [*self.forest().compact().boosters]
 
     def read(self, folder: Path, *, known: bool = False) -> None:
-        """Read what `write` wrote, `known` to be that or not."""
-        self.boosters = self.format.read(folder, self.kept.tolist(), self.features, known=known)
+        """Read the trees that a folder keeps, `known` to be as they were written or not."""
+        numbers = {"kept": self.kept.numpy(), "start": self.start.numpy()}
+        self.boosters = [*Forest.read(folder, "lightgbm", numbers, features=self.features, known=known).boosters]
 
 
 def tree_rankers(ranker: nn.Module) -> list[TreeRanker]:

@@ -16,15 +16,15 @@ from torch import Tensor, nn
 
 from unskew.errors import ConfigError
 from unskew.learning import onnx_file, onnx_graph
+from unskew.learning.boosters import Forest
 from unskew.learning.curves import Curve
 from unskew.learning.methods import METHODS, Context, MethodConfig, MethodModule
 from unskew.learning.onnx_text import drawn_codes, write_text_graph
 from unskew.learning.rankers import RANKERS, Ranker, Trees
-from unskew.learning.rankers.encoder import TextEncoder, TextRanker, encoders
+from unskew.learning.rankers.encoder import TextRanker, encoders
 from unskew.learning.rankers.networks import MLP, Linear, WithSide, network
 from unskew.learning.rankers.text_rankers import CrossEncoder, TextTower
 from unskew.learning.rankers.trees import TreeRanker, tree_rankers
-from unskew.learning.scoring.raw_trees import Forest
 from unskew.learning.scoring.scorer import LINEAR, Card, Scorer, below, load_scorer, readable, unchanged
 from unskew.logs.presentation import Presentation
 from unskew.settings import table_of
@@ -108,20 +108,18 @@ class Model(Scorer):
         tensors |= {} if weights is None else {LINEAR: weights}
         return {name: value.detach().cpu().contiguous().numpy() for name, value in tensors.items()}
 
-    def forest(self) -> Forest:
-        """The trees whose sum is the score."""
-        weights = self.method.score_weights()
-        if weights is None or not isinstance(self.ranker, TreeRanker):
-            return super().forest()
-        trees, kept = self.ranker, self.ranker.kept.tolist()
-        start, weight = (each.detach().cpu().numpy() for each in (trees.start, weights))
-        return Forest(trees.format.texts(trees.boosters, kept), kept, start, weight)
+    def forest(self) -> Forest | None:
+        """The boosted part of the ranker, where it has one."""
+        for trees in tree_rankers(self.ranker):
+            return trees.forest(self.method.score_weights())
+        return None
 
     def write_files(self, folder: Path) -> None:
         """Write trees in the text of their package, and the tokenizer of a ranker that reads."""
-        parts: list[TreeRanker | TextEncoder] = [*tree_rankers(self.ranker), *encoders(self.ranker)]
+        parts = [self.forest(), *encoders(self.ranker)]
         for part in parts:
-            part.write(folder)
+            if part is not None:
+                part.write(folder)
 
     def write_onnx(self, folder: Path) -> str | None:
         """Write the network, or the encoder of one that reads, as model.onnx; else why there is no such file."""

@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from unskew.errors import ConfigError
+from unskew.learning.boosters import Forest
 from unskew.tables.features.encoding import Encoding
 from unskew.tables.features.fields import CategoryField, NumberField
 from unskew.tables.lists.scaling import Scaler
@@ -42,20 +43,6 @@ WHY_NOT = {
     "ultra_log": "it depends on which entries a file names",
 }
 _UNSAFE = str.maketrans(dict.fromkeys(' \t\r\n",:[]{}=', "_"))
-
-
-@dataclass(frozen=True)
-class Forest:
-    """The trees of a model whose score is linear in their outputs."""
-
-    texts: Sequence[str]
-    """LightGBM's text for each output, of the trees in use."""
-    kept: Sequence[int]
-    """How many those are."""
-    start: Array
-    """Each output before the first tree."""
-    weights: Array
-    """The score is outputs . weights."""
 
 
 @dataclass(frozen=True)
@@ -80,10 +67,9 @@ def raw_trees(forest: Forest, encoding: Encoding | None, scaler: Scaler) -> RawT
         encoding = Encoding(fields)
     splits = [Column(encoding, scaler, at) for at in range(scaler.width)]
     blocks: list[dict[str, str]] = []
-    constant = float(np.dot(forest.start, forest.weights))
-    for text, kept, weight in zip(forest.texts, forest.kept, forest.weights, strict=False):
-        for tree in list(tree_fields(text))[:kept]:
-            blocks.append(_rewritten(tree, splits, float(weight), constant if not blocks else 0.0))
+    constant, trees = weighted_trees(forest)
+    for weight, tree in trees:
+        blocks.append(_rewritten(tree, splits, weight, constant if not blocks else 0.0))
     blocks = blocks or [{"num_leaves": "1", "num_cat": "0", "leaf_value": repr(constant), "is_linear": "0"}]
     names = text_names([field.name for field in encoding.fields])
     return RawTrees(_text(blocks, names), _told(encoding, names))
@@ -188,6 +174,14 @@ def _ordered(index: int) -> np.float32:
 
 
 # ---- whole trees ----
+
+
+def weighted_trees(forest: Forest) -> tuple[float, list[tuple[float, dict[str, str]]]]:
+    """What LightGBM's trees add to in a score, and each tree in use with the weight of its output."""
+    assert forest.weights is not None
+    every = zip(forest.texts(), forest.kept, forest.weights.tolist(), strict=False)
+    trees = [(weight, tree) for text, kept, weight in every for tree in list(tree_fields(text))[:kept]]
+    return float(np.dot(forest.start, forest.weights)), trees
 
 
 def tree_fields(text: str) -> Iterator[dict[str, str]]:

@@ -24,9 +24,9 @@ from safetensors.numpy import load, save_file
 
 from unskew.errors import ConfigError, DataError, RunError
 from unskew.files import Ours, complete_file, complete_folder, digest_of, read_json, restore, write_json
-from unskew.learning.boosters import TREE_FORMATS, Package, TreeFormat
+from unskew.learning.boosters import Forest, Package
 from unskew.learning.curves import Curve
-from unskew.learning.scoring.raw_trees import Forest, RawTrees, raw_trees
+from unskew.learning.scoring.raw_trees import RawTrees, raw_trees
 from unskew.tables.features.encoding import Encoding
 from unskew.tables.lists.scaling import Scaler
 from unskew.types import Array, Lists, ListTexts
@@ -138,15 +138,23 @@ class Scorer(ABC):
         """All that the method learned of bias, each under its name."""
         return ()
 
-    def forest(self) -> Forest:
-        """The trees whose sum is the score."""
-        trees = self.card.trees
-        whose = "its trees are XGBoost's" if trees == "xgboost" else "its score is not a sum of trees"
-        raise ConfigError(f"{whose}; learn with ranker trees or method lightgbm for a LightGBM model")
+    def forest(self) -> Forest | None:
+        """The trees of the ranker, where it has any."""
+        return None
+
+    def lightgbm_forest(self) -> Forest:
+        """The trees of LightGBM whose sum is the score."""
+        forest = self.forest()
+        if forest is None or self.card.trees != "lightgbm":
+            whose = (
+                "its trees are XGBoost's" if self.card.trees == "xgboost" else "its score is not a sum of trees"
+            )
+            raise ConfigError(f"{whose}; learn with ranker trees or method lightgbm for a LightGBM model")
+        return forest
 
     def raw_trees(self) -> RawTrees:
         """The trees as a LightGBM model that takes features as they are: see `learning/scoring/raw_trees.py`."""
-        return raw_trees(self.forest(), self.card.encoding, self.scaler)
+        return raw_trees(self.lightgbm_forest(), self.card.encoding, self.scaler)
 
     @abstractmethod
     def numbers(self) -> dict[str, Array]:
@@ -247,56 +255,35 @@ class TreeScorer(Scorer):
 
     card: Card
     scaler: Scaler
-    boosters: list[Any]
-    kept: list[int]
-    """Trees in use of each booster."""
-    start: Array
-    """[O] outputs before the first tree."""
-    weights: Array
-    """w [O]: the score is outputs . w."""
-    threads: int = 0
-    """Processor threads to predict with; 0 leaves it to the package."""
+    trees: Forest
 
     def score_prepared(self, documents: Array, sizes: Array) -> Array:
         """Scores [n]; which list a document is in plays no part."""
-        outputs = self._format.outputs(self.boosters, self.kept, self.start, documents, self.threads)
-        scores: Array = outputs @ self.weights
+        scores: Array = self.trees.run(documents) @ self.trees.weights
         return scores
-
-    def numbers(self) -> dict[str, Array]:
-        """Where the outputs start, the trees in use, and w."""
-        return {"ranker.start": self.start, "ranker.kept": np.asarray(self.kept), LINEAR: self.weights}
-
-    def write_files(self, folder: Path) -> None:
-        """Write the trees in use."""
-        self._format.write(folder, self.boosters, self.kept)
 
     def forest(self) -> Forest:
         """The trees whose sum is the score."""
-        if self.card.trees != "lightgbm":
-            return super().forest()
-        return Forest(self._format.texts(self.boosters, self.kept), self.kept, self.start, self.weights)
+        return self.trees
 
-    def compact(self) -> TreeScorer:
-        """The same with the trees in use alone; others, and the training data, are let go."""
-        texts = self._format.texts(self.boosters, self.kept)
-        return replace(self, boosters=[self._format.opened(text) for text in texts])
+    def numbers(self) -> dict[str, Array]:
+        """Where the outputs start, the trees in use, and w."""
+        trees = self.trees
+        assert trees.weights is not None
+        return {"ranker.start": trees.start, "ranker.kept": np.asarray(trees.kept), LINEAR: trees.weights}
+
+    def write_files(self, folder: Path) -> None:
+        """Write the trees in use."""
+        self.trees.write(folder)
 
     @classmethod
     def read(cls, folder: Path, card: Card) -> TreeScorer:
         """The trees in a folder."""
         assert card.trees is not None
-        known = unchanged(folder)
-        numbers = read_numbers(folder)
-        kept = numbers["ranker.kept"].tolist()
-        boosters = TREE_FORMATS[card.trees].read(folder, kept, card.features, known=known)
-        scaler = Scaler.from_arrays(card.scaling, below(numbers, "scaler."))
-        return cls(card, scaler, boosters, kept, numbers["ranker.start"], numbers[LINEAR])
-
-    @property
-    def _format(self) -> TreeFormat:
-        assert self.card.trees is not None
-        return TREE_FORMATS[self.card.trees]
+        known, numbers = unchanged(folder), read_numbers(folder)
+        own, weights = below(numbers, "ranker."), numbers[LINEAR]
+        trees = Forest.read(folder, card.trees, own, features=card.features, known=known, weights=weights)
+        return cls(card, Scaler.from_arrays(card.scaling, below(numbers, "scaler.")), trees)
 
 
 def load_scorer(folder: Path | str) -> Scorer:

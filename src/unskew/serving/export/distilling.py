@@ -19,8 +19,7 @@ import numpy as np
 from scipy.stats import kendalltau
 
 from unskew.errors import DataError
-from unskew.learning.boosters import package
-from unskew.learning.scoring.raw_trees import Forest
+from unskew.learning.boosters import Forest, package
 from unskew.learning.scoring.scorer import Scorer
 from unskew.serving.export.plain import Node, features_of, lightgbm_trees, splits_of
 from unskew.tables.lists.scaling import Scaler
@@ -78,7 +77,7 @@ def distill(scorer: Scorer, lists: Lists, *, rounds: int = 200, threads: int = 1
     tau = np.mean([np.nan_to_num(kendalltau(told[each], scores[each]).statistic) for each in tried])
     ndcg = np.mean([agreement(told[each], scores[each]) for each in tried])
     booster = _taught(features, mean, count, rounds, threads)
-    forest = Forest([booster.model_to_string()], [booster.current_iteration()], np.zeros(1), np.ones(1))
+    forest = Forest("lightgbm", [booster], [booster.current_iteration()], np.zeros(1), np.ones(1))
     trees = list(lightgbm_trees(forest, splits_of(Scaler("none", features.shape[1])), features_of(scorer)))
     return Distilled(trees, len(tried), float(tau), float(ndcg))
 

@@ -27,8 +27,9 @@ from typing import Any, Literal
 import numpy as np
 
 from unskew.errors import ConfigError
-from unskew.learning.scoring.raw_trees import MONOTONE, WHY_NOT, Column, Forest, text_names, tree_fields
-from unskew.learning.scoring.scorer import Scorer, TreeScorer
+from unskew.learning.boosters import Forest
+from unskew.learning.scoring.raw_trees import MONOTONE, WHY_NOT, Column, text_names, weighted_trees
+from unskew.learning.scoring.scorer import Scorer
 from unskew.tables.features.encoding import Encoding
 from unskew.tables.features.fields import CategoryField, NumberField
 from unskew.tables.lists.scaling import Scaler
@@ -140,9 +141,10 @@ def plain_trees(scorer: Scorer) -> list[Node]:
         )
     columns, features = splits_of(scorer.scaler), features_of(scorer)
     if scorer.card.trees == "xgboost":
-        assert isinstance(scorer, TreeScorer)
-        return list(xgboost_trees(scorer, columns, features))
-    return list(lightgbm_trees(scorer.forest(), columns, features))
+        forest = scorer.forest()
+        assert forest is not None
+        return list(xgboost_trees(forest, columns, features))
+    return list(lightgbm_trees(scorer.lightgbm_forest(), columns, features))
 
 
 def splits_of(scaler: Scaler) -> list[Column]:
@@ -154,32 +156,30 @@ def splits_of(scaler: Scaler) -> list[Column]:
 
 def lightgbm_trees(forest: Forest, columns: Sequence[Column], features: Sequence[EngineFeature]) -> Iterator[Node]:
     """Trees of LightGBM, times the weight of their output, and what outputs start at."""
+    constant, trees = weighted_trees(forest)
+    if constant:
+        yield Leaf(constant)
+    for weight, tree in trees:
+        leaves = [float(value) * weight for value in tree["leaf_value"].split()]
+        if len(leaves) == 1:
+            yield Leaf(leaves[0])
+            continue
+        split, left, right = (
+            [int(each) for each in tree[name].split()] for name in ("split_feature", "left_child", "right_child")
+        )
+        bounds = [float(each) for each in tree["threshold"].split()]
+        children = {node: (left[node], right[node]) for node in range(len(left))}
+        values = {~at: value for at, value in enumerate(leaves)}
+        yield halved(_grown(0, columns, split, bounds, children, values), features)
+
+
+def xgboost_trees(forest: Forest, columns: Sequence[Column], features: Sequence[EngineFeature]) -> Iterator[Node]:
+    """Trees of XGBoost, which go left where a value is below a bound."""
+    assert forest.weights is not None
     if constant := float(np.dot(forest.start, forest.weights)):
         yield Leaf(constant)
-    for text, kept, weight in zip(forest.texts, forest.kept, forest.weights, strict=False):
-        for tree in list(tree_fields(text))[:kept]:
-            leaves = [float(value) * float(weight) for value in tree["leaf_value"].split()]
-            if len(leaves) == 1:
-                yield Leaf(leaves[0])
-                continue
-            split, left, right = (
-                [int(each) for each in tree[name].split()]
-                for name in ("split_feature", "left_child", "right_child")
-            )
-            bounds = [float(each) for each in tree["threshold"].split()]
-            children = {node: (left[node], right[node]) for node in range(len(left))}
-            values = {~at: value for at, value in enumerate(leaves)}
-            yield halved(_grown(0, columns, split, bounds, children, values), features)
-
-
-def xgboost_trees(
-    scorer: TreeScorer, columns: Sequence[Column], features: Sequence[EngineFeature]
-) -> Iterator[Node]:
-    """Trees of XGBoost, which go left where a value is below a bound."""
-    if constant := float(np.dot(scorer.start, scorer.weights)):
-        yield Leaf(constant)
-    for booster, kept, weight in zip(scorer.boosters, scorer.kept, scorer.weights, strict=False):
-        learner = json.loads(bytes(booster[:kept].save_raw("json")))["learner"]
+    for text, weight in zip(forest.texts(), forest.weights, strict=False):
+        learner = json.loads(text)["learner"]
         base = learner["learner_model_param"]["base_score"]
         if start := float(json.loads(base)[0] if base.startswith("[") else base):
             yield Leaf(start * float(weight))

@@ -21,10 +21,9 @@ import numpy as np
 
 from unskew.errors import ConfigError, DataError, RunError
 from unskew.files import digest_of
-from unskew.learning.boosters import TREE_FORMATS
+from unskew.learning.boosters import TREE_FORMATS, Forest
 from unskew.learning.onnx_file import INPUT
 from unskew.learning.scoring.scorer import MODEL, Card, Scorer, below, read_numbers, readable, unchanged
-from unskew.serving.scoring.boosted import Boosted
 from unskew.serving.scoring.graphs import Run, open_graph
 from unskew.serving.scoring.method_scores import Outputs, method_score, scorer_of
 from unskew.serving.scoring.networks import TEXT, Network
@@ -60,12 +59,12 @@ class ServedScorer(Scorer):
         package = card.trees or "lightgbm"
         if package not in TREE_FORMATS:
             raise DataError(f"model.json: trees of {package!r} are not known")
-        trees = partial(Boosted.read, folder, package, features=card.features, known=known, threads=threads)
+        trees = partial(Forest.read, folder, package, features=card.features, known=known, threads=threads)
         ranker = card.ranker or {}
         network = Network.of(ranker, below(numbers, "ranker."), card.features, trees)
         scorer_of(card.method, numbers)
         scaler = Scaler.from_arrays(card.scaling, below(numbers, "scaler."))
-        kinds = [package if isinstance(part, Boosted) else "numpy" for part in network.parts]
+        kinds = [package if isinstance(part, Forest) else "numpy" for part in network.parts]
         found = cls(card, scaler, network, network.run, numbers, " and ".join(dict.fromkeys(kinds)))
         if ranker.get("name") in TEXT:
             found.texts, found.engine = TextReader.read(folder, GRAPH, ranker, threads), "onnxruntime"

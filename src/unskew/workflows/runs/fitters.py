@@ -182,7 +182,7 @@ class PackageFitter(Fitter):
         if report is not None:
             rate = rounds * len(log.row) / seconds
             report(Progress(rounds, float("nan"), best, best, seconds, rate))
-        kept = scorer.kept[0]
+        kept = scorer.trees.kept[0]
         return scorer, Fit([{"step": kept, "metric": best, "seconds": seconds}], kept, best, kept, "finished")
 
 
