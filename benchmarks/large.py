@@ -40,10 +40,9 @@ threads = {threads}
 """
 SHARD = """
 from pathlib import Path
-from unskew.workflows.runs.request import read_run_file
+from unskew.workflows.runs.request import ask
 from unskew.workflows.runs.sources import open_data
-file, asked = read_run_file(Path("run.toml"))
-open_data(Path("."), file.data, asked)
+open_data(ask(Path("run.toml")))
 """
 
 

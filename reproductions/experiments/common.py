@@ -11,8 +11,8 @@ import torch
 import unskew
 from unskew.measuring import gap_closed, mean_over_seeds, ndcg_metric
 from unskew.workflows.runs.data import split
+from unskew.workflows.runs.request import ask
 from unskew.workflows.runs.run import run
-from unskew.workflows.runs.settings import settings
 
 THETA = np.asarray(unskew.behaviours.PositionBias().curve) / unskew.behaviours.PositionBias().curve[0]
 
@@ -29,9 +29,14 @@ def world(seed: int, queries: int, pages: int, randomized: float = 0.05):
 def arm(log, test, method, *, ranker=None, seed=0, scaling="standard", validation=None, **training):
     """Train one method; nDCG@10 on the test lists, learned examination, the training curve, seconds."""
     began = time.perf_counter()
-    asked = settings(
-        method, ranker or unskew.rankers.MLP(sizes=(64, 32)), scaling, None, training | {"seed": seed}, validation
-    )
+    asked = ask(
+        None,
+        method=method,
+        ranker=ranker or unskew.rankers.MLP(sizes=(64, 32)),
+        scaling=scaling,
+        options=training | {"seed": seed},
+        validation=validation,
+    ).settings
     done = run(asked, split(log, validation, asked))
     model, fit = done.model, done.fit
     scores = model.score(test)

@@ -27,8 +27,8 @@ import unskew
 from unskew.measuring import holm, ndcg_metric, paired_t_test
 from unskew.workflows.runs.choosing import click_choice
 from unskew.workflows.runs.data import LogData
+from unskew.workflows.runs.request import ask
 from unskew.workflows.runs.run import run
-from unskew.workflows.runs.settings import settings
 
 FORM = {"observation": "free", "dropping": "drawn"}
 RELEASED = FORM | {"penalty": "published", "strength": 100.0, "drop": 0.1}  # the code, and the appendix at eta 0.1
@@ -93,7 +93,7 @@ def cell(seed, eta, options):
     for name, grid in arms(options).items():
         for setting, method in grid.items():
             training = {"steps": options.steps, "seed": seed, "validate_on": "nothing"}
-            asked = settings(method, ranker, "standard", None, training, None)
+            asked = ask(None, method=method, ranker=ranker, options=training).settings
             model = run(asked, LogData(data.train)).model
             found[name, setting] = {
                 "labels": float(np.nanmean(ndcg(model, lists["validation"]))),

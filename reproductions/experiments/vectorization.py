@@ -24,8 +24,8 @@ from common import machine, spread
 import unskew
 from unskew.measuring import crossed_t_test, holm, ndcg_metric, paired_bootstrap, paired_t_test
 from unskew.workflows.runs.data import split
+from unskew.workflows.runs.request import ask
 from unskew.workflows.runs.run import run
-from unskew.workflows.runs.settings import settings
 
 BEHAVIOURS = {"matrix": unskew.behaviours.ClickMatrix(), "trust": unskew.behaviours.TrustBias()}
 CUTS = (1, 5, 10)
@@ -104,7 +104,7 @@ def arm(log, validation, test, method, seed: int, options) -> dict:
     training = {"seed": seed, "steps": options.steps, "validate_every": options.every, "threads": options.threads}
     chosen_by = validation if options.select == "labels" else None
     ranker = unskew.rankers.MLP(sizes=tuple(options.sizes))
-    asked = settings(method, ranker, "standard", None, training, chosen_by)
+    asked = ask(None, method=method, ranker=ranker, options=training, validation=chosen_by).settings
     done = run(asked, split(log, chosen_by, asked))
     model, fit = done.model, done.fit
     scores = model.score(test)

@@ -15,6 +15,8 @@ A message names an argument by an `Option`, so that readers see what they type: 
 from __future__ import annotations
 
 import json
+import sys
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -192,6 +194,14 @@ class MissingExtra(UnskewError):
     def __init__(self, extra: str, package: str) -> None:
         super().__init__(f"{package} is not installed", hint=f"run: pip install 'unskew[{extra}]'")
         self.args = (extra, package)  # what a copy of it is made from
+
+
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn whoever called unskew: the warning names the first line outside of this package."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == "unskew":
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)
 
 
 @contextmanager

@@ -16,7 +16,7 @@ import unskew
 from unskew.learning.methods import LEARNERS
 from unskew.simulation import BEHAVIOURS
 from unskew.terminal.main import app
-from unskew.workflows.runs.request import read_run_file
+from unskew.workflows.runs.request import ask
 
 torch.set_num_threads(1)
 
@@ -210,7 +210,7 @@ def test_example_run_files_are_valid() -> None:
     files = sorted((ROOT / "examples").glob("run*.toml"))
     assert files
     for path in files:
-        read_run_file(path)
+        ask(path)
 
 
 def test_every_behaviour_and_public_name_is_documented() -> None:

@@ -13,6 +13,7 @@ from scipy.stats import spearmanr
 from torch import Tensor, nn
 
 import unskew
+from tests.helpers.asked import settings
 from unskew.errors import ConfigError, DataError
 from unskew.learning.losses import sigmoid_loss
 from unskew.learning.methods import ApproximatedDR, Context, MethodModule, Naive
@@ -23,7 +24,6 @@ from unskew.tables.lists.inputs import Vectors
 from unskew.types import Array, ClickBatch, Lists, Log
 from unskew.workflows.runs.choosing import impression_likelihood
 from unskew.workflows.runs.data import LogData, selected, split
-from unskew.workflows.runs.settings import settings
 
 torch.set_num_threads(1)
 

@@ -27,8 +27,8 @@ from unskew.learning.fitting.loop import Progress
 from unskew.logs.counts.batches import Batches
 from unskew.logs.counts.reduction import reduce_log
 from unskew.types import Log
-from unskew.workflows.runs.learn import learn_file
-from unskew.workflows.runs.request import read_run_file
+from unskew.workflows.runs.learn import learn_request
+from unskew.workflows.runs.request import ask
 
 torch.set_num_threads(1)
 
@@ -61,8 +61,7 @@ def run_file(folder: Path, name: str, method: str = "dla", data: str = "", **tra
 
 
 def learn(path: Path, out: Path, report: Any = None) -> unskew.Model:
-    file, asked = read_run_file(path)
-    return learn_file(path.parent, file, asked, out, report=report)
+    return learn_request(ask(path), out, report=report)
 
 
 def torchrun(*words: str | Path) -> list[str]:
@@ -122,15 +121,15 @@ def test_parts_take_turns_by_their_share(log: Log) -> None:
 
 def test_a_step_is_the_mean_over_its_parts(folder: Path, tmp_path: Path) -> None:
     """Against a hand-made step: gradients of each part from the same weights, buffers averaged."""
-    file, asked = read_run_file(
+    request = ask(
         run_file(folder, "hand", "regression_em", steps=1, validate_on="nothing", clip=1e9, weight_decay=0.0)
     )
     from unskew.workflows.runs.run import prepare
     from unskew.workflows.runs.sources import open_data
 
-    data, _ = open_data(folder, file.data, asked)
+    data, _ = open_data(request)
     torch.manual_seed(0)
-    fitter = prepare(asked, data)
+    fitter = prepare(request.settings, data)
     trainer, parts, model = fitter.trainer, fitter.batches, fitter.model
     model.ranker[1].inplace = False
     start = {name: value.clone() for name, value in trainer.modules.state_dict().items()}
@@ -148,7 +147,7 @@ def test_a_step_is_the_mean_over_its_parts(folder: Path, tmp_path: Path) -> None
     assert torch.allclose(model.method.examination.table0, (buffers[0] + buffers[1]) / 2, atol=1e-6)
     assert not torch.allclose(buffers[0], buffers[1], atol=1e-4)  # else the mean would say nothing
     for (name, value), one, two in zip(model.ranker.named_parameters(), *gradients, strict=True):
-        expected = start[f"ranker.{name}"] - asked.training.learning_rate * (one + two) / 2
+        expected = start[f"ranker.{name}"] - request.settings.training.learning_rate * (one + two) / 2
         assert torch.allclose(value, expected, atol=1e-6), name
 
 

@@ -15,6 +15,7 @@ import torch
 from typer.testing import CliRunner
 
 import unskew
+from tests.helpers.asked import settings
 from unskew.errors import ConfigError, DataError, MissingExtra, RunError
 from unskew.learning.fitting.loop import Progress
 from unskew.learning.fitting.packages import grow, page_groups
@@ -28,9 +29,8 @@ from unskew.terminal.main import app
 from unskew.types import Array, Lists, Log
 from unskew.workflows.runs.data import LogData, split
 from unskew.workflows.runs.fitters import NetworkFitter, PackageFitter
-from unskew.workflows.runs.request import read_run_file
+from unskew.workflows.runs.request import ask
 from unskew.workflows.runs.run import run
-from unskew.workflows.runs.settings import settings
 
 torch.set_num_threads(1)
 
@@ -284,7 +284,7 @@ def test_the_method_of_the_command_line_leaves_the_files_network_out(
     asked = json.loads((tmp_path / "package" / "config.json").read_text())
     assert (asked["method"]["name"], asked["ranker"]) == ("xgboost_unbiased", None)
     assert (asked["training"]["seed"], asked["training"]["validate_on"]) == (4, "nothing")
-    assert read_run_file(path)[1].ranker == unskew.rankers.Linear()
+    assert ask(path).settings.ranker == unskew.rankers.Linear()
     listed = command("methods")
     assert all(f"\n{name} " in listed for name in PACKAGES)
 
@@ -295,12 +295,12 @@ def test_the_method_of_the_command_line_leaves_the_files_network_out(
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"ranker": "mlp"}, "ranker: lightgbm grows its own trees"),
-        ({"ranker": unskew.rankers.Trees()}, "ranker: lightgbm grows its own trees"),
-        ({"training": unskew.Training(batch=3)}, r"training\.batch: lightgbm"),
-        ({"workers": 2}, r"training\.workers: lightgbm"),
-        ({"rounds": 5}, r"training\.rounds: unknown key"),
-        ({"scaling": ""}, "scaling: unknown name ''"),
+        ({"ranker": "mlp"}, "ranker=: lightgbm grows its own trees"),
+        ({"ranker": unskew.rankers.Trees()}, "ranker=: lightgbm grows its own trees"),
+        ({"training": unskew.Training(batch=3)}, r"batch=: lightgbm"),
+        ({"workers": 2}, r"workers=: lightgbm"),
+        ({"rounds": 5}, r"rounds=: unknown key"),
+        ({"scaling": ""}, "scaling=: unknown name ''"),
     ],
 )
 def test_what_a_package_would_not_heed_is_refused(given: dict[str, Any], message: str, log: Log) -> None:
@@ -321,7 +321,7 @@ def test_what_a_package_would_not_heed_is_refused(given: dict[str, Any], message
 def test_run_files_are_refused(rest: str, data: str, message: str, log: Log, fresh: Lists, tmp_path: Path) -> None:
     path = written(tmp_path, log, fresh, 'name = "xgboost"', rest, data)
     with pytest.raises(ConfigError, match=message):
-        read_run_file(path)
+        ask(path)
 
 
 def test_several_processes_are_refused(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -415,7 +415,7 @@ def test_a_real_encoder_reads() -> None:
 
 
 def test_usual_training_is_for_what_was_not_given(tiny: str, log: Log) -> None:
-    from unskew.workflows.runs.settings import settings
+    from tests.helpers.asked import settings
 
     ranker = CrossEncoder(model=tiny)
     usual = settings("naive", ranker, None, None, {"steps": 50}, None).training

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.helpers.asked import settings
 from unskew.errors import ConfigError, DataError, MissingExtra, RunError
 from unskew.learning.fitting import boosting as trees_fit
 from unskew.learning.fitting.boosting import Boosting, derivatives, positive
@@ -52,7 +53,6 @@ from unskew.workflows.runs.data import split
 from unskew.workflows.runs.fitters import TreeFitter
 from unskew.workflows.runs.learn import learn
 from unskew.workflows.runs.run import prepare
-from unskew.workflows.runs.settings import settings
 
 torch.set_num_threads(1)
 

@@ -35,8 +35,8 @@ from unskew.logs.presentation import fit_presentation
 from unskew.tables.lists.inputs import Vectors
 from unskew.tables.lists.scaling import SCALINGS, fit_scaler
 from unskew.types import ClickBatch, Lists, Log
-from unskew.workflows.runs.learn import learn_file
-from unskew.workflows.runs.request import read_run_file
+from unskew.workflows.runs.learn import learn_request
+from unskew.workflows.runs.request import ask
 
 torch.set_num_threads(1)
 
@@ -289,8 +289,7 @@ def run_file(folder: Path, name: str, data: str = "shards = 4", method: str = "d
 
 
 def learn(path: Path, out: Path, report: Any = None) -> unskew.Model:
-    file, asked = read_run_file(path)
-    return learn_file(path.parent, file, asked, out, report=report)
+    return learn_request(ask(path), out, report=report)
 
 
 def test_a_run_from_shards(folder: Path, tmp_path: Path, log: Log) -> None:

@@ -10,13 +10,14 @@ import pytest
 import torch
 
 import unskew
+from tests.helpers.asked import settings
 from unskew.learning.fitting import runtime
 from unskew.learning.fitting.runtime import seed_draws, threads_for
 from unskew.learning.fitting.training import FIRST, MOST, UNCHOSEN, Training, decay_for, enough, no_worse
 from unskew.simulation import PositionBias, simulate
 from unskew.simulation.synthetic import make_lists
 from unskew.types import Log
-from unskew.workflows.runs.settings import settings, settled
+from unskew.workflows.runs.settings import settled
 
 torch.set_num_threads(1)
 

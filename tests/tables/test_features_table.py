@@ -15,7 +15,7 @@ import unskew
 from unskew.errors import ConfigError, DataError
 from unskew.types import Lists
 from unskew.workflows.inputs.lists import read_lists
-from unskew.workflows.runs.request import read_run_file
+from unskew.workflows.runs.request import ask
 from unskew.workflows.runs.sources import open_data
 
 torch.set_num_threads(1)
@@ -156,16 +156,16 @@ def folder(lists: Lists, tmp_path: Path) -> Path:
 @pytest.mark.parametrize("shards", ["", "shards = 2\n"])
 def test_impressions_without_features(folder: Path, shards: str) -> None:
     given = f'{shards}log = "log"\nfeatures = "fewer.parquet"\n'
-    file, asked = read_run_file(run_file(folder, given))
+    request = ask(run_file(folder, given))
     with pytest.raises(
         DataError, match=r"\d+ of \d+ impressions have no features .* of them of unknown queries\).*drop"
     ):
-        open_data(folder, file.data, asked)
-    file, asked = read_run_file(run_file(folder, given + 'missing_features = "drop"'))
+        open_data(request)
+    request = ask(run_file(folder, given + 'missing_features = "drop"'))
     with pytest.warns(UserWarning, match=r"impressions have no features.*were left out"):
-        data, _ = open_data(folder, file.data, asked)
-    whole, asked = read_run_file(run_file(folder, f'{shards}log = "log"\nfeatures = "all.parquet"'))
-    complete, _ = open_data(folder, whole.data, asked)
+        data, _ = open_data(request)
+    whole = ask(run_file(folder, f'{shards}log = "log"\nfeatures = "all.parquet"'))
+    complete, _ = open_data(whole)
     assert type(complete) is type(data)
 
 
@@ -186,4 +186,4 @@ def test_impressions_without_features(folder: Path, shards: str) -> None:
 )
 def test_settings_that_make_no_sense(data: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=message):
-        read_run_file(run_file(tmp_path, data))
+        ask(run_file(tmp_path, data))

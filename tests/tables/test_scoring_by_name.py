@@ -225,7 +225,7 @@ def test_shards_have_the_features_that_memory_has(kind: str, folder: Path, log: 
         )
     asked: dict[str, Any] = {"ranker": "linear", "steps": 40, "validate_on": "nothing", "seed": 1}
     one = unskew.learn(folder / "log.parquet", "naive", features=features, out=tmp_path / "one", **asked)
-    from unskew.workflows.runs.learn import learn_file
+    from unskew.workflows.runs.learn import learn_request
     from unskew.workflows.runs.request import ask
 
     request = ask(
@@ -233,7 +233,7 @@ def test_shards_have_the_features_that_memory_has(kind: str, folder: Path, log: 
         options={name: value for name, value in asked.items() if name != "ranker"},
         settings={"data.shards": 2} if kind == "pairs" else {"data.memory": "1MB"},
     )  # fmt: skip
-    two = learn_file(request.base, request.file, request.settings, tmp_path / "two")
+    two = learn_request(request, tmp_path / "two")
     first, second = (run.model.card.encoding for run in (one, two))
     assert first is not None
     assert second is not None

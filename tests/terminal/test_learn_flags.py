@@ -19,9 +19,9 @@ import unskew
 from unskew.errors import ConfigError, UnskewError
 from unskew.learning.rankers import Linear
 from unskew.terminal.main import app
-from unskew.workflows.inputs.parts import RunLogs, is_log, logs_of
+from unskew.workflows.inputs.parts import is_log
 from unskew.workflows.runs.data import own_lists
-from unskew.workflows.runs.request import ask, parse_setting, read_run_file
+from unskew.workflows.runs.request import RunLogs, ask, logs_of, parse_setting
 from unskew.workflows.runs.run import standing
 from unskew.workflows.runs.settings import DataFiles
 
@@ -89,7 +89,8 @@ def test_flags_say_what_a_run_file_would(world: World) -> None:
         '[method]\nname = "pal"\nfactors = ["serp_device"]\npage_size = 10\n'
         '[ranker]\nname = "linear"\n[training]\nseed = 3\nsteps = 7\nbatch = 16\n'
     )
-    file, same = read_run_file(path)
+    again = ask(path)
+    file, same = again.file, again.settings
     assert asked.settings == same
     assert asked.file.data.missing_features == file.data.missing_features == "drop"
     assert asked.file.data.columns == file.data.columns

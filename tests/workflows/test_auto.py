@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import unskew
+from tests.helpers.asked import settings
 from unskew.errors import ConfigError
 from unskew.learning.methods import DLA, Naive
 from unskew.measuring.counterfactual import LoggedPages
@@ -21,7 +22,7 @@ from unskew.workflows.runs.judges import Contest, Contestant, Ranked, agreement,
 from unskew.workflows.runs.learn import learn
 from unskew.workflows.runs.request import ask
 from unskew.workflows.runs.run import run
-from unskew.workflows.runs.settings import Auto, settings
+from unskew.workflows.runs.settings import Auto
 
 QUICK = {"ranker": "linear", "steps": 20, "threads": 1, "seed": 0}
 

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.helpers.asked import settings
 from unskew.errors import ConfigError
 from unskew.learning.methods import DLA, IPW
 from unskew.learning.rankers import MLP, Linear
 from unskew.settings import read_toml
-from unskew.workflows.runs.request import ask, read_run_file, run_folder
-from unskew.workflows.runs.settings import settings
+from unskew.workflows.runs.request import ask
+from unskew.workflows.runs.settings import RunFile, Settings
 
 PLAIN = 'out = "run"\n[data]\nlog = "log.parquet"\nfeatures = "lists.txt"\n'
+
+
+def read(path: Path) -> tuple[RunFile, Settings]:
+    request = ask(path)
+    return request.file, request.settings
 
 
 def write(tmp_path: Path, text: str) -> Path:
@@ -29,7 +36,7 @@ def refused(path: Path, message: str, **options: Any) -> None:
 
 
 def test_defaults(tmp_path: Path) -> None:
-    file, asked = read_run_file(write(tmp_path, PLAIN))
+    file, asked = read(write(tmp_path, PLAIN))
     assert (file.out, file.data.log, file.data.features) == ("run", "log.parquet", "lists.txt")
     assert asked.method == DLA()
     assert asked.ranker == MLP()
@@ -43,7 +50,7 @@ def test_everything_said(tmp_path: Path) -> None:
         '[ranker]\nname = "mlp"\nsizes = [8, 4]\ndropout = 0.1\n'
         '[training]\nsteps = 7\noptimizer = "adagrad"\nseed = 3\n'
     )
-    file, asked = read_run_file(write(tmp_path, text))
+    file, asked = read(write(tmp_path, text))
     assert file.data.features == ("a.txt", "b.txt")
     assert (file.data.validation, file.data.test, file.data.doc_ids) == ("v.txt", ("t.txt",), True)
     assert asked.method == IPW(propensity=(1.0, 0.5), max_weight=10.0)
@@ -149,7 +156,7 @@ def test_toml_is_utf_8(tmp_path: Path) -> None:
 def test_labels_cannot_choose_without_lists(tmp_path: Path) -> None:
     asked = PLAIN + '[training]\nvalidate_on = "labels"\n'
     refused(write(tmp_path, asked), r'training\.validate_on = "labels" needs data\.validation')
-    _, ignoring = read_run_file(write(tmp_path, PLAIN + 'validation = "v"\n[training]\nvalidate_on = "clicks"\n'))
+    _, ignoring = read(write(tmp_path, PLAIN + 'validation = "v"\n[training]\nvalidate_on = "clicks"\n'))
     assert ignoring.training.validate_on == "clicks"
 
 
@@ -162,9 +169,9 @@ def test_settings_from_python() -> None:
         5,
     )
     for arguments, message in (
-        (("nave", "mlp", "standard"), r"method: unknown name 'nave'\. Did you mean naive\?"),
-        (("dla", "mpl", "standard"), r"ranker: unknown name 'mpl'\. Did you mean mlp\?"),
-        (("dla", "mlp", "min_max"), r"scaling: unknown name 'min_max'\. Did you mean minmax\?"),
+        (("nave", "mlp", "standard"), r"method=: unknown name 'nave'\. Did you mean naive\?"),
+        (("dla", "mpl", "standard"), r"ranker=: unknown name 'mpl'\. Did you mean mlp\?"),
+        (("dla", "mlp", "min_max"), r"scaling=: unknown name 'min_max'\. Did you mean minmax\?"),
     ):
         with pytest.raises(ConfigError, match=message):
             settings(*arguments, None, {}, None)
@@ -172,10 +179,11 @@ def test_settings_from_python() -> None:
 
 def test_a_run_goes_where_the_call_says_else_where_the_file_does(tmp_path: Path) -> None:
     path = write(tmp_path, PLAIN)
-    file, _ = read_run_file(path)
-    assert run_folder(path, file, None) == tmp_path / str(file.out)
-    assert run_folder(path, file, "there") == Path("there")
-    nowhere = file.model_copy(update={"out": None})
-    assert run_folder(path, nowhere, "there") == Path("there")
+    request = ask(path)
+    assert request.folder(None) == request.place(None) == tmp_path / str(request.file.out)
+    assert request.folder("there") == request.place("there") == Path("there")
+    nowhere = replace(request, file=request.file.model_copy(update={"out": None}))
+    assert nowhere.folder("there") == Path("there")
+    assert nowhere.place(None) is None
     with pytest.raises(ConfigError, match="out: missing; say it there, or give out="):
-        run_folder(path, nowhere, None)
+        nowhere.folder(None)

@@ -16,6 +16,7 @@ import pytest
 import torch
 
 import unskew
+from tests.helpers.asked import settings
 from unskew.errors import ConfigError, DataError, RunError, Unproven
 from unskew.learning.fitting.loop import Progress
 from unskew.learning.fitting.training import Training, decay_for
@@ -27,7 +28,6 @@ from unskew.types import Lists, Log
 from unskew.workflows.runs.data import split
 from unskew.workflows.runs.folder import fingerprint, status
 from unskew.workflows.runs.run import Run, prepare
-from unskew.workflows.runs.settings import settings
 
 torch.set_num_threads(1)
 
@@ -104,7 +104,7 @@ def test_the_upper_bound_does_read_labels(log: Log) -> None:
 def test_options_and_a_training_config_do_not_mix(log: Log) -> None:
     with pytest.raises(ConfigError, match="give training= or steps, not both"):
         unskew.learn(log, training=Training(), steps=3)
-    with pytest.raises(ConfigError, match=r"training\.step: unknown key\. Did you mean steps\?"):
+    with pytest.raises(ConfigError, match=r"step=: unknown key\. Did you mean steps\?"):
         unskew.learn(log, step=3)
     by_config = unskew.learn(log, "dla", ranker=MLP(sizes=(8,)), training=Training(steps=3, batch=16))
     assert same(by_config, unskew.learn(log, "dla", ranker=MLP(sizes=(8,)), steps=3, batch=16))

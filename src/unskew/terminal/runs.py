@@ -77,8 +77,7 @@ def learn(
     """Learn a ranker from a log, or as a run file says; an interrupted run goes on where it stopped."""
     from unskew.pages.console import training_bar
     from unskew.pages.summaries import run_page
-    from unskew.workflows.inputs.parts import logs_of
-    from unskew.workflows.runs.learn import learn_file
+    from unskew.workflows.runs.learn import learn_request
     from unskew.workflows.runs.request import ask, parse_setting
 
     asking = ask(
@@ -97,12 +96,12 @@ def learn(
     )
     asked, place = asking.settings, asking.folder(out)
     leads = os.environ.get("RANK", "0") == "0"  # of torchrun's processes the first one speaks
-    logs = logs_of(asking.base, asking.file.data)
+    logs = asking.logs
     if leads and (logs.validation or logs.test):
         tell(f"{str(logs)[0].upper()}{str(logs)[1:]}.")
     name = "auto" if asked.auto else asked.method.name
     with training_bar(name, asked.steps, messages(quiet=quiet or not leads)) as report:
-        done = learn_file(asking.base, asking.file, asked, place, force=force, report=report)
+        done = learn_request(asking, place, force=force, report=report)
     if not leads:
         return
     if "auto" in done.metrics:

@@ -28,8 +28,9 @@ from unskew.workflows.proofs.measure_lists import finite
 from unskew.workflows.runs.auto import FEW_QUERIES
 from unskew.workflows.runs.data import split
 from unskew.workflows.runs.folder import fingerprint
+from unskew.workflows.runs.request import logs_of
 from unskew.workflows.runs.run import Run, run
-from unskew.workflows.runs.settings import DataFiles, settings
+from unskew.workflows.runs.settings import DataFiles
 from unskew.workflows.runs.sources import RunFiles
 
 SHARE = 5
@@ -137,8 +138,8 @@ def read_log(data: CompareData, base: Path) -> RealLog:
         missing_features=data.missing_features,
         doc_ids=data.doc_ids,
     )
-    opening = RunFiles(base, files, settings("naive", None, None, None, {}, None))
-    logs = opening.logs
+    logs = logs_of(base, files)
+    opening = RunFiles(base, files, logs)
     train, validation, test = (opening.log(path) for path in (logs.train, logs.validation, logs.test))
     assert train is not None
     if not train.click.any():

@@ -14,6 +14,7 @@ from unskew.diagnosis.propensities import NAME
 from unskew.errors import ConfigError, DataError, located
 from unskew.files import Ours, complete_folder, refuse_existing, write_json, write_text
 from unskew.logs.log import TABLE
+from unskew.names import KEYS, Names
 from unskew.pages.diagnosis import TOP, diagnosis_page
 from unskew.pages.origins import log_origin
 from unskew.pages.page import PAGE_FILES, Page, write_page
@@ -63,9 +64,7 @@ def _named(source: Any, options: Mapping[str, Any]) -> dict[str, Any]:
     """What queries and documents are called in features, where `ingest` has renamed those of the log."""
     if not isinstance(source, str | Path) or options.get("features") is None or options.get("columns"):
         return {}
-    from unskew.workflows.runs.request import remembered  # which imports torch
-
-    return {"feature_columns": remembered(Path(source))}
+    return {"feature_columns": Names.of(None, source).only(KEYS)}
 
 
 def page_of_log(source: Any, told: Mapping[str, Any], command: str = "") -> Page:

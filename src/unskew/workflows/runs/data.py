@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, field, replace
 from typing import Protocol, Self, TypeVar, cast
 
 import numpy as np
 import torch
 
-from unskew.errors import DataError
+from unskew.errors import DataError, warn
 from unskew.learning.bias import MEASURES
 from unskew.learning.fitting.distributed import row_parts
 from unskew.learning.fitting.loop import Draws
@@ -29,10 +28,6 @@ from unskew.workflows.runs.folder import fingerprint
 from unskew.workflows.runs.settings import Settings
 
 # ---- Whether a log can be learned from at all, and what it cannot tell: refused, or learned with a warning
-
-
-STACK = 4
-"""Calls between a warning and the line that called `learn`."""
 
 
 def check_worth(method: Learner, facts: Facts, *, drawn: bool = False) -> None:
@@ -70,19 +65,17 @@ def warn_of_one_rank(method: Learner, facts: Facts) -> None:
     """Say so where all was shown at one rank."""
     shown = np.flatnonzero(facts.by_rank[0]) + 1
     if len(shown) == 1:
-        warnings.warn(
+        warn(
             f"everything was shown at rank {shown[0]}, so position bias cannot be known: {method.name} "
-            "learns what is clicked there, and its examination says nothing",
-            stacklevel=STACK,
+            "learns what is clicked there, and its examination says nothing"
         )
 
 
 def warn_of_one_query() -> None:
     """Say so where pages are held out in the place of queries."""
-    warnings.warn(
+    warn(
         "the log has one query, so pages of it are held out in the place of queries; how the ranker "
-        "does on other queries cannot be known",
-        stacklevel=STACK,
+        "does on other queries cannot be known"
     )
 
 

@@ -29,8 +29,7 @@ from unskew.tables.lists.scaling import Scaler
 from unskew.types import Lists
 from unskew.workflows.runs.choosing import click_choice, click_ndcg, label_choice
 from unskew.workflows.runs.data import LogData, TrainingData
-from unskew.workflows.runs.request import IN_MEMORY
-from unskew.workflows.runs.settings import Settings
+from unskew.workflows.runs.settings import IN_MEMORY, Settings
 
 PRETRAINING_REPORTS = 10
 """Steps between reports of a pre-training."""

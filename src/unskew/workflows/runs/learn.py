@@ -15,12 +15,13 @@ from unskew.learning.methods import Learner
 from unskew.learning.rankers import Ranker
 from unskew.logs.memory import MissingFeatures
 from unskew.tables.features.encoding import EncodingRules
+from unskew.types import Lists, Log
 from unskew.workflows.runs.auto import method_table, picked
-from unskew.workflows.runs.data import split
+from unskew.workflows.runs.data import TrainingData, split
 from unskew.workflows.runs.folder import refuse_to_overwrite
-from unskew.workflows.runs.request import ask, run_toml
+from unskew.workflows.runs.request import Request, ask
 from unskew.workflows.runs.run import Run, run
-from unskew.workflows.runs.settings import USUAL_METHOD, Auto, RunFile, Settings, settings
+from unskew.workflows.runs.settings import Auto
 from unskew.workflows.runs.sources import TableReader, kept_columns, on_disk, open_data
 
 
@@ -64,55 +65,47 @@ def learn(
     `factors` are columns that bias depends on besides the rank, `encoding` how categories and missing values of
     features become numbers; `missing_features="drop"` leaves out impressions without features.
     """
+    said: dict[str, Any] = {"method": method, "ranker": ranker, "scaling": scaling, "factors": factors}
+    said |= {"training": training, "options": options, "settings": told(missing_features, encoding)}
     if isinstance(source, str | Path) and on_disk(features, validation, test):
-        asking = ask(
-            source,
-            features=features,
-            method=method,
-            ranker=ranker,
-            scaling=scaling,
-            validation=validation,
-            test=test,
-            columns=columns,
-            feedback=feedback,
-            factors=factors,
-            training=training,
-            options=options,
-            settings=told(missing_features, encoding),
-        )
-        return learn_file(asking.base, asking.file, asking.settings, asking.place(out), force=force, report=report)
+        files = {"features": features, "validation": validation, "test": test}
+        request = ask(source, columns=columns, feedback=feedback, **files, **said)
+        return learn_request(request, request.place(out), force=force, report=report)
     reader = TableReader(columns, feedback, kept_columns(factors, method), missing_features or "error")
-    data = reader.given(source, features, validation, test)
-    asked = settings(method or USUAL_METHOD, ranker, scaling, training, options, data.validation, factors)
-    asked = asked if encoding is None else asked.model_copy(update={"encoding": encoding})
-    learned_from = split(data.log, data.validation, asked)
-    asked, pick = picked(asked, learned_from)
-    why = {} if pick is None else {"auto": pick.to_dict()}
-    done = run(asked, learned_from, test=data.test, out=out, force=force, report=report, known=why)
-    return replace(done, ingested=data.log.summary)
+    given = reader.given(source, features, validation, test)
+    request = ask(None, validation=given.validation, **said)
+    data = split(given.log, given.validation, request.settings)
+    done = _learned(request, data, given.test, None if out is None else Path(out), force, report)
+    return replace(done, ingested=given.log.summary)
 
 
-def learn_file(
-    base: Path,
-    file: RunFile,
-    asked: Settings,
-    out: Path | None,
-    *,
-    force: bool = False,
-    report: Report | None = None,
-) -> Run:
-    """Run a run file whose paths are relative to `base`; under torchrun every process calls this."""
+def learn_request(request: Request, out: Path | None, *, force: bool = False, report: Report | None = None) -> Run:
+    """A run on files, as it was asked for; under torchrun every process calls this."""
     if out is not None:
         refuse_to_overwrite(out, force)  # before minutes of reading
-    with process_group(asked.training):
-        data, test = open_data(base, file.data, asked)
-        asked, pick = picked(asked, data)
-        why = {} if pick is None else {"auto": pick.to_dict()}
-        if pick is not None:
-            file = file.model_copy(update={"method": method_table(pick.method), "auto": pick.in_short()})
-        again = None if out is None else run_toml(base, file, asked, out)
-        with located(base / (file.data.log or file.data.counts or "")):
-            return run(asked, data, test=test, out=out, force=force, report=report, run_file=again, known=why)
+    files = request.file.data
+    with process_group(request.settings.training):
+        data, test = open_data(request)
+        with located(request.base / (files.log or files.counts or "")):
+            return _learned(request, data, test, out, force, report)
+
+
+def _learned(
+    request: Request,
+    data: TrainingData,
+    test: Lists | Log | None,
+    out: Path | None,
+    force: bool,
+    report: Report | None,
+) -> Run:
+    """The run on opened data, its method chosen where that is asked for."""
+    asked, pick = picked(request.settings, data)
+    if pick is not None:
+        taken = {"method": method_table(pick.method), "auto": pick.in_short()}
+        request = replace(request, settings=asked, file=request.file.model_copy(update=taken))
+    again = None if out is None or request.source is None else request.toml(out)
+    why = {} if pick is None else {"auto": pick.to_dict()}
+    return run(asked, data, test=test, out=out, force=force, report=report, run_file=again, known=why)
 
 
 def told(missing_features: str | None, encoding: EncodingRules | None) -> dict[str, object]:

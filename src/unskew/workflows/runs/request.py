@@ -1,12 +1,30 @@
-"""A run asked for without a run file, or with other settings than its file's: its content, made and written.
+"""A run as it is asked for: by a run file, by arguments, or by both; its content, checked once, and written.
 
-What is said in arguments stands over what a file says. Every key of a run file can be set, training.batch=256 and
-errors name the argument that said it. The content goes into the run folder as run.toml, which can be run again.
+    out = "runs/dla"
+
+    [data]
+    log = "log.parquet"              # impressions
+    features = "log.train.txt"       # of its documents: tables, or LETOR files
+    validation = "log.validation.txt"
+    test = "log.test.txt"
+    scaling = "standard"
+
+    [method]
+    name = "dla"
+
+    [ranker]
+    name = "mlp"
+    sizes = [64, 32]
+
+    [training]
+    steps = 1000
+
+Arguments stand over what a file says, and every key of a run file can be set: training.batch=256. Unknown keys,
+wrong types and missing values are errors that name the key, or the argument that said it.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import tomllib
@@ -15,7 +33,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from unskew.errors import ConfigError
+import tomli_w
+
+from unskew.errors import ConfigError, Key, Option
 from unskew.learning.fitting.training import Training
 from unskew.learning.methods import LEARNERS, PACKAGES, Learner, PackageConfig
 from unskew.learning.rankers import RANKERS, Ranker
@@ -23,105 +43,19 @@ from unskew.learning.rankers.trees import Growing
 from unskew.names import KEYS, Names
 from unskew.settings import Table, byte_count, checked, known, read_toml, table_of
 from unskew.tables.schema import required
-from unskew.workflows.inputs.parts import logs_of
-from unskew.workflows.runs.settings import USUAL_METHOD, Auto, DataFiles, RunFile, Settings, auto_of, suited
-
-# ---- Run files: TOML that says what a run learns from, and how; read and checked strictly
-
-
-def run_folder(path: Path, file: RunFile, out: Path | str | None) -> Path:
-    """Where a run goes: as given, else as its file says."""
-    if out is None and file.out is None:
-        raise ConfigError(f"{path}: out: missing; say it there, or give out=")
-    return Path(os.path.normpath(path.parent / str(file.out))) if out is None else Path(out)
-
-
-def read_run_file(path: Path) -> tuple[RunFile, Settings]:
-    """Read and check a run file."""
-    return check_run(read_toml(path), path.parent, f"{path}: ")
-
-
-def with_method(content: Table, method: Table) -> Table:
-    """The content of a run file with another method.
-
-    Where it is a package, the file's ranker and the training settings that packages do not take are left out with
-    the file's method.
-    """
-    content = content | {"method": method}
-    trained = content.get("training")
-    if method.get("name") in PACKAGES and isinstance(trained, dict):
-        content["training"] = {name: value for name, value in trained.items() if name in PackageConfig.trains_with}
-    if method.get("name") in PACKAGES:
-        content.pop("ranker", None)
-    return content
-
-
-def check_run(content: Table, base: Path, place: str) -> tuple[RunFile, Settings]:
-    """The content of a run file, checked; paths are relative to `base`, and errors begin with `place`."""
-    try:
-        file = checked(RunFile, content, "")
-        if "name" in file.method:
-            known("method.name", file.method["name"], (*LEARNERS, "auto"))
-        auto = auto_of(file.method)
-        method = file.method if auto is None else {"name": USUAL_METHOD}
-        learner = table_of("method", method, LEARNERS).located(base)
-        logs = logs_of(base, file.data)
-        labels = file.data.validation is not None and logs.validation is None
-        on = learner.usual_choice(labels=labels, clicks=logs.validation is not None)
-        asked = suited(
-            learner,
-            None if file.ranker is None else table_of("ranker", file.ranker, RANKERS).located(base),
-            file.data.scaling,
-            checked(Training, {"validate_on": on} | file.training, "training"),
-            "data.scaling",
-        ).model_copy(update={"encoding": file.encoding, "auto": auto})
-        check_data_files(file.data, asked)
-        if asked.training.validate_on == "labels" and not labels:
-            raise ConfigError('training.validate_on = "labels" needs data.validation to be labelled lists')
-    except ConfigError as error:
-        raise ConfigError(f"{place}{error}") from None
-    return file, asked
-
-
-IN_MEMORY = (
-    "trees grow from a log in memory, in one process; choose another ranker, or for a package another method, for "
-    "shards, counts or torchrun"
+from unskew.types import Lists, Log
+from unskew.workflows.inputs.parts import is_log, log_parts
+from unskew.workflows.runs.settings import (
+    IN_MEMORY,
+    USUAL_METHOD,
+    Auto,
+    DataFiles,
+    Paths,
+    RunFile,
+    Settings,
+    auto_of,
+    suited,
 )
-"""What those who grow trees are told of larger data."""
-
-
-def check_data_files(data: DataFiles, asked: Settings) -> None:
-    """Refuse settings of the data that exclude each other."""
-    reads = asked.ranker is not None and asked.ranker.reads
-    for name, given in (("log", data.log or data.counts), ("features", data.features or reads)):
-        if not given:
-            raise ConfigError(f"data.{name}: missing")
-    for one, other in (("log", "counts"), ("shards", "memory")):
-        if getattr(data, one) is not None and getattr(data, other) is not None:
-            raise ConfigError(f"give data.{one} or data.{other}, not both")
-    try:
-        required(data.feedback)
-    except ConfigError as error:
-        raise ConfigError(f"data.{error}") from None
-    if data.feedback is not None and data.log is None:
-        raise ConfigError("data.feedback: counts have it already; name it where they are counted")
-    if data.memory is not None and byte_count("data.memory", data.memory) < 2**20:
-        raise ConfigError(f"data.memory: at least 1MB, not {data.memory}")
-    in_shards = [name for name in ("counts", "shards", "memory") if getattr(data, name) is not None]
-    if in_shards and asked.method.target == "labels":
-        raise ConfigError(f"{asked.method.name} reads grades of a log in memory, not data.{in_shards[0]}")
-    if in_shards and data.tracked is not None:
-        raise ConfigError(f"data.tracked joins a log in memory, not data.{in_shards[0]}")
-    if in_shards and reads:
-        raise ConfigError(f"rankers that read take the texts of a log in memory, not data.{in_shards[0]}")
-    if in_shards and asked.training.learn_from != "everything":
-        raise ConfigError(f"training.learn_from takes a log in memory, not data.{in_shards[0]}")
-    if in_shards and asked.fitted_by != "steps":
-        raise ConfigError(f"data.{in_shards[0]}: {IN_MEMORY}")
-
-
-# ----
-
 
 Files = str | Path | Sequence[str | Path]
 PATHS = ("log", "counts", "features", "texts", "tracked", "validation", "test")
@@ -131,37 +65,111 @@ ARGUMENTS = {f"data.{name}": f"{name}=" for name in ("features", "validation", "
 
 
 @dataclass(frozen=True)
+class RunLogs:
+    """The logs of a run."""
+
+    train: Path | None = None
+    """What is learned from; None where counts are, or data in memory."""
+    validation: Path | None = None
+    """Whose clicks choose weights; None where labelled lists or pages of `train` do."""
+    test: Path | None = None
+    """Whose clicks say where the run stands; None where held-out ones do."""
+
+    def __str__(self) -> str:
+        train, validation, test = (
+            None if path is None else os.path.normpath(path) for path in (self.train, self.validation, self.test)
+        )
+        said = [f"learning from {train}"]
+        said += [] if validation is None else [f"clicks of {validation} choose the weights"]
+        said += [] if test is None else [f"clicks of {test} say where it stands"]
+        return ", ".join(said)
+
+
+def logs_of(base: Path, data: DataFiles) -> RunLogs:
+    """The logs among the files of a run, whose paths are relative to `base`: as named, or the parts of a split."""
+    place = None if data.log is None else base / data.log
+    parts = {} if place is None else log_parts(place)
+    others = {
+        name: parts.get(name) if given is None else _as_log(name, base, given, data.columns)
+        for name, given in (("validation", data.validation), ("test", data.test))
+    }
+    return RunLogs(parts.get("train", place), **others)
+
+
+def _as_log(name: str, base: Path, given: Paths, columns: Mapping[str, str]) -> Path | None:
+    """The path where it is one of a log; None where lists are named."""
+    paths = [base / path for path in ([given] if isinstance(given, str) else given)]
+    logs = [path for path in paths if is_log(path, columns)]
+    if logs and len(paths) > 1:
+        raise ConfigError(f"data.{name}: {logs[0]} is a log, and one log is all that it takes")
+    return logs[0] if logs else None
+
+
+@dataclass(frozen=True)
 class Request:
     """A run as it was asked for, checked."""
 
     file: RunFile
     settings: Settings
-    base: Path
+    logs: RunLogs = RunLogs()
+    base: Path = Path()
     """What the paths of the file are relative to."""
-    source: Path
-    """The run file, or the log."""
+    source: Path | None = None
+    """The run file, or the log; None where the data are in memory."""
     said: Mapping[str, str] = field(default_factory=dict)
     """Keys that arguments said, by their names."""
 
     def place(self, out: Path | str | None) -> Path | None:
-        """Where the run goes, if anywhere."""
-        return None if out is None and self.file.out is None else self.folder(out)
+        """Where the run goes, if anywhere: as given, else as its file says."""
+        if out is not None:
+            return Path(out)
+        return None if self.file.out is None else Path(os.path.normpath(self.base / self.file.out))
 
     def folder(self, out: Path | str | None) -> Path:
         """Where the run goes; an error where nobody says."""
-        if out is None and self.file.out is None and self.source.suffix != ".toml":
-            raise ConfigError("out=: missing; say where the run is to be written")
-        return run_folder(self.source, self.file, out)
+        place = self.place(out)
+        if place is None and self.source is not None and self.source.suffix == ".toml":
+            hint = ("say it there, or give ", Option("out"))
+            raise ConfigError("missing", path=self.source, argument=Key("out"), hint=hint)
+        if place is None:
+            raise ConfigError("missing", argument="out", hint="say where the run is to be written")
+        return place
+
+    def toml(self, folder: Path) -> str:
+        """A run file with paths from the run folder that it lies in; `out` is left to who runs it again."""
+        file, asked = self.file, self.settings
+
+        def moved(path: str | Path) -> str:
+            return os.path.relpath(os.path.abspath(path), os.path.abspath(folder))
+
+        data = file.data.model_dump(mode="json", exclude_unset=True)
+        for name in set(PATHS) & set(data):
+            one = isinstance(data[name], str)
+            data[name] = moved(self.base / data[name]) if one else [moved(self.base / each) for each in data[name]]
+        tables: dict[str, Table] = {"data": data, "method": file.method, "ranker": file.ranker or {}}
+        for name, config in (("method", asked.method), ("ranker", asked.ranker)):
+            found = {} if config is None else config.model_dump(mode="json")
+            for key, value in tables[name].items():
+                if isinstance(value, str) and found.get(key, value) != value:  # a file, found from the base
+                    tables[name] = tables[name] | {key: moved(str(found[key]))}
+        tables["training"] = {"seed": asked.training.seed, **file.training}
+        tables |= {"auto": file.auto, "encoding": file.encoding.model_dump(mode="json", exclude_unset=True)}
+        some = {name: _without_none(table) for name, table in tables.items()}
+        return tomli_w.dumps({name: table for name, table in some.items() if table})
+
+
+def _without_none(table: Mapping[str, Any]) -> Table:
+    return {key: value for key, value in table.items() if value is not None}
 
 
 def ask(
-    source: str | Path,
+    source: str | Path | None,
     *,
     features: Files | None = None,
     method: str | Learner | Auto | None = None,
     ranker: str | Ranker | None = None,
     scaling: str | None = None,
-    validation: Files | None = None,
+    validation: Files | Lists | Log | None = None,
     test: Files | None = None,
     columns: Mapping[str, str] | None = None,
     feedback: str | None = None,
@@ -170,69 +178,109 @@ def ask(
     options: Mapping[str, object] | None = None,
     settings: Mapping[str, object] | None = None,
 ) -> Request:
-    """A run from a run file (a name that ends in .toml) or from a log, with what else was said.
+    """A run from a run file (a name that ends in .toml), from a log, or of data in memory (None), checked.
 
     `options` are keys of [training]; `settings` are any keys, {"method.max_weight": 20}. Paths given here are
     relative to the working folder.
     """
-    source = Path(source)
-    from_file = source.suffix == ".toml"
-    content: Table = read_toml(source) if from_file else {"data": {"log": str(source)}}
-    base = source.parent if from_file else Path()
-    said: dict[str, str] = {}
-
-    def say(key: str, value: object, argument: str) -> None:
-        put(content, key, value)
-        said[key] = argument
-
-    if method is not None:
-        content = with_method(content, {"name": method} if isinstance(method, str) else _table(method))
-        said["method.name"] = "method="
-    if ranker is not None:
-        content["ranker"] = {"name": ranker} if isinstance(ranker, str) else _table(ranker)
-        said |= {"ranker.name": "ranker=", "ranker": "ranker="}
-    if not from_file and not columns and features is not None:
-        columns = remembered(source)
-    for name, files in (("features", features), ("validation", validation), ("test", test)):
+    if training is not None and options:
+        raise ConfigError(("give ", Option("training"), f" or {', '.join(options)}, not both"))
+    place = None if source is None else Path(source)
+    from_file = place is not None and place.suffix == ".toml"
+    given = {} if place is None else {"log": str(place)}
+    asked = _Content(read_toml(place) if place is not None and from_file else {"data": given})
+    asked.name("method", method, LEARNERS)
+    asked.name("ranker", ranker, RANKERS)
+    if place is not None and not from_file and not columns and features is not None:
+        columns = Names.of(None, place).only(KEYS)  # what tables of features are likely to call them, too
+    held = None if isinstance(validation, Lists | Log) else validation
+    for name, files in (("features", features), ("validation", held), ("test", test)):
         if files is not None:
-            say(f"data.{name}", _paths(files, here=not from_file), f"{name}=")
+            asked.say(f"data.{name}", _paths(files, here=not from_file), f"{name}=")
     for name, value in (("scaling", scaling), ("feedback", feedback), ("columns", dict(columns or {}) or None)):
         if value is not None:
-            say(f"data.{name}", value, f"{name}=")
+            asked.say(f"data.{name}", value, f"{name}=")
     if factors:
-        say("method.factors", list(factors), "factors=")
-    trained = ({} if training is None else training.model_dump(exclude_unset=True)) | dict(options or {})
+        asked.say("method.factors", list(factors), "factors=")
+    trained = dict(options or {}) if training is None else training.model_dump(exclude_unset=True)
     for name, setting in trained.items():
-        say(_rounds(content) if name == "steps" else f"training.{name}", setting, f"{name}=")
+        asked.say(asked.rounds if name == "steps" else f"training.{name}", setting, f"{name}=")
     for key, setting in (settings or {}).items():
-        say(key, setting, f"settings={key}")
+        asked.say(key, setting, f"settings={key}")
     try:
-        file, asked = check_run(content, base, f"{source}: " if from_file else "")
+        found = _checked(asked, Path() if place is None or not from_file else place.parent, validation, place)
     except ConfigError as error:
-        known = said if from_file else ARGUMENTS | said
-        raise ConfigError(as_said(str(error), known, f"{source}: ")) from None
-    return Request(file, asked, base, source, said)
+        if not isinstance(error.message, str):
+            error.path = place if from_file else None
+            raise
+        told = asked.said if from_file else ARGUMENTS | asked.said
+        where = f"{place}: " if from_file else ""
+        raise ConfigError(as_said(f"{where}{error}", told, f"{place}: ")) from None
+    return found
 
 
-def remembered(log: Path) -> dict[str, str]:
-    """What queries and documents were called when the log was ingested, for tables of features."""
-    return Names.of(None, log).only(KEYS)
+class _Content:
+    """What a run file says, or would say, and which argument said it in its place."""
+
+    def __init__(self, tables: Table) -> None:
+        self.tables = dict(tables)
+        self.said: dict[str, str] = {}
+        self.kinds: dict[str, dict[str, type[Any]]] = {"method": {**LEARNERS}, "ranker": {**RANKERS}}
+        """What names stand for; a config that was given stands for its own."""
+
+    def name(self, key: str, given: str | Learner | Auto | Ranker | None, kinds: Mapping[str, type[Any]]) -> None:
+        """Another method or ranker, by its name or as a config.
+
+        Where the method is a package, the file's ranker and the training settings that packages do not take are
+        left out with the file's method.
+        """
+        if given is None:
+            return
+        if isinstance(given, str):
+            table: Table = {"name": given}
+        else:
+            table = {"name": given.name, **given.model_dump(mode="json", exclude_unset=True)}
+            self.kinds[key] |= {given.name: kinds.get(given.name, type(given))}
+        self.tables[key] = table
+        self.said |= {f"{key}.name": f"{key}=", key: f"{key}="} if key == "ranker" else {f"{key}.name": f"{key}="}
+        if table["name"] in PACKAGES:
+            trained = self.tables.get("training")
+            if isinstance(trained, dict):
+                kept = {name: value for name, value in trained.items() if name in PackageConfig.trains_with}
+                self.tables["training"] = kept
+            self.tables.pop("ranker", None)
+
+    def say(self, key: str, value: object, argument: str) -> None:
+        """Set a key such as training.steps; tables on the way are made, a method or ranker with its usual name."""
+        self.said[key] = argument
+        *tables, last = key.split(".")
+        usual = {"method": {"name": USUAL_METHOD}, "ranker": {"name": "mlp"}}
+        at: Any = self.tables
+        for name in tables:
+            inside = at.get(name, usual.get(name, {}) if at is self.tables else {})
+            if not isinstance(inside, dict):
+                return  # the check of the whole says that it must be a table
+            at[name] = dict(inside)
+            at = at[name]
+        if not last or not all(tables):
+            raise ConfigError(f'settings={key}: name a key as run files do, such as "training.batch"')
+        at[last] = value
+
+    @property
+    def rounds(self) -> str:
+        """The key of a number of steps: trees are grown in rounds."""
+        for key, growing in (("method", PACKAGES), ("ranker", RANKERS)):
+            table = self.tables.get(key)
+            kind = growing.get(str(table.get("name"))) if isinstance(table, dict) else None
+            if kind is not None and issubclass(kind, Growing):
+                return f"{key}.rounds"
+        return "training.steps"
 
 
-def put(content: Table, key: str, value: object) -> None:
-    """Set a key such as training.steps; the tables on the way are made, a method or ranker with its usual name."""
-    *tables, last = key.split(".")
-    usual = {"method": {"name": USUAL_METHOD}, "ranker": {"name": "mlp"}}
-    at: Any = content
-    for name in tables:
-        inside = at.get(name, usual.get(name, {}) if at is content else {})
-        if not isinstance(inside, dict):
-            return  # the check of the whole says that it must be a table
-        at[name] = dict(inside)
-        at = at[name]
-    if not last or not all(tables):
-        raise ConfigError(f'settings={key}: name a key as run files do, such as "training.batch"')
-    at[last] = value
+def _paths(files: Files, *, here: bool) -> list[str]:
+    """Paths as they were given; whole ones where a run file lies elsewhere."""
+    several = [files] if isinstance(files, str | Path) else list(files)
+    return [str(path) if here else os.path.abspath(path) for path in several]
 
 
 def parse_setting(text: str) -> tuple[str, object]:
@@ -264,69 +312,62 @@ def as_said(message: str, said: Mapping[str, str], place: str) -> str:
     return message
 
 
-def _table(config: Learner | Auto | Ranker) -> Table:
-    return {"name": config.name, **config.model_dump(mode="json", exclude_unset=True)}
+# ---- the one check
 
 
-def _paths(files: Files, *, here: bool) -> list[str]:
-    """Paths as they were given; whole ones where a run file lies elsewhere."""
-    several = [files] if isinstance(files, str | Path) else list(files)
-    return [str(path) if here else os.path.abspath(path) for path in several]
+def _checked(asked: _Content, base: Path, validation: object, source: Path | None) -> Request:
+    """The content of a run, checked; `validation` tells what data in memory are chosen by."""
+    file = checked(RunFile, asked.tables, "")
+    if "name" in file.method:
+        known("method.name", file.method["name"], (*asked.kinds["method"], "auto"))
+    auto = auto_of(file.method)
+    table = file.method if auto is None else {"name": USUAL_METHOD}
+    method: Learner = table_of("method", table, asked.kinds["method"]).located(base)
+    ranker = None if file.ranker is None else table_of("ranker", file.ranker, asked.kinds["ranker"]).located(base)
+    logs = RunLogs() if source is None else logs_of(base, file.data)
+    clicks = logs.validation is not None or isinstance(validation, Log)
+    labels = isinstance(validation, Lists) or (file.data.validation is not None and not clicks)
+    on = method.usual_choice(labels=labels, clicks=clicks)
+    training = checked(Training, {"validate_on": on} | file.training, "training")
+    settings = suited(method, ranker, file.data.scaling, training, "data.scaling")
+    settings = settings.model_copy(update={"encoding": file.encoding, "auto": auto})
+    if source is not None:
+        check_data_files(file.data, settings)
+    chosen = Option(Key("training.validate_on"), training.validate_on)
+    if training.validate_on == "labels" and not labels and method.target == "clicks":
+        raise ConfigError((chosen, " needs ", Option(Key("data.validation")), " to be labelled lists"))
+    if training.validate_on == "clicks" and isinstance(validation, Lists):
+        raise ConfigError((chosen, " needs ", Option("validation"), " to be a log, not lists"))
+    return Request(file, settings, logs, base, source, asked.said)
 
 
-def _rounds(content: Mapping[str, object]) -> str:
-    """Where a number of steps goes: trees are grown in rounds."""
-    for key, growing in (("method", PACKAGES), ("ranker", RANKERS)):
-        table = content.get(key)
-        kind = growing.get(str(table.get("name"))) if isinstance(table, dict) else None
-        if kind is not None and issubclass(kind, Growing):
-            return f"{key}.rounds"
-    return "training.steps"
-
-
-# ---- written ----
-
-
-def run_toml(base: Path, file: RunFile, asked: Settings, folder: Path) -> str:
-    """A run file with paths from the run folder that it lies in; `out` is left to who runs it again."""
-
-    def moved(path: str | Path) -> str:
-        return os.path.relpath(os.path.abspath(path), os.path.abspath(folder))
-
-    data = file.data.model_dump(mode="json", exclude_unset=True)
-    for name in set(PATHS) & set(data):
-        one = isinstance(data[name], str)
-        data[name] = moved(base / data[name]) if one else [moved(base / each) for each in data[name]]
-    tables: dict[str, Table] = {"data": data, "method": file.method, "ranker": file.ranker or {}}
-    for name, config in (("method", asked.method), ("ranker", asked.ranker)):
-        found = {} if config is None else config.model_dump(mode="json")
-        for key, value in tables[name].items():
-            if (
-                isinstance(value, str) and found.get(key, value) != value
-            ):  # a file, found from the folder of the run file
-                tables[name] = tables[name] | {key: moved(str(found[key]))}
-    tables["training"] = {"seed": asked.training.seed, **file.training}
-    tables["auto"] = file.auto
-    tables["encoding"] = file.encoding.model_dump(mode="json", exclude_unset=True)
-    return "\n".join(_lines(name, table) for name, table in tables.items() if table)
-
-
-def _lines(name: str, table: Mapping[str, Any]) -> str:
-    """A table of TOML, tables within it inline."""
-    some = {key: value for key, value in table.items() if value is not None}
-    return f"[{name}]\n" + "".join(f"{_key(key)} = {_value(value)}\n" for key, value in some.items())
-
-
-def _key(key: str) -> str:
-    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _value(key)
-
-
-def _value(value: object) -> str:
-    """A value as TOML writes it."""
-    if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{_key(key)} = {_value(each)}" for key, each in value.items()) + " }"
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(_value, value)) + "]"
-    if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    return json.dumps(value)
+def check_data_files(data: DataFiles, asked: Settings) -> None:
+    """Refuse settings of the data that exclude each other."""
+    reads = asked.ranker is not None and asked.ranker.reads
+    for name, given in (("log", data.log or data.counts), ("features", data.features or reads)):
+        if not given:
+            raise ConfigError(f"data.{name}: missing")
+    for one, other in (("log", "counts"), ("shards", "memory")):
+        if getattr(data, one) is not None and getattr(data, other) is not None:
+            raise ConfigError(f"give data.{one} or data.{other}, not both")
+    try:
+        required(data.feedback)
+    except ConfigError as error:
+        raise ConfigError(f"data.{error}") from None
+    if data.feedback is not None and data.log is None:
+        raise ConfigError("data.feedback: counts have it already; name it where they are counted")
+    if data.memory is not None and byte_count("data.memory", data.memory) < 2**20:
+        raise ConfigError(f"data.memory: at least 1MB, not {data.memory}")
+    on_disk = next((name for name in ("counts", "shards", "memory") if getattr(data, name) is not None), None)
+    if on_disk is None:
+        return
+    for wrong, what in (
+        (asked.method.target == "labels", f"{asked.method.name} reads grades of a log in memory, not "),
+        (data.tracked is not None, "data.tracked joins a log in memory, not "),
+        (reads, "rankers that read take the texts of a log in memory, not "),
+        (asked.training.learn_from != "everything", "training.learn_from takes a log in memory, not "),
+    ):
+        if wrong:
+            raise ConfigError(f"{what}data.{on_disk}")
+    if asked.fitted_by != "steps":
+        raise ConfigError(f"data.{on_disk}: {IN_MEMORY}")

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import json
 import time
-import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
@@ -33,7 +32,7 @@ import numpy as np
 import torch
 from safetensors import SafetensorError
 
-from unskew.errors import ConfigError, DataError, RunError, Unproven
+from unskew.errors import ConfigError, DataError, RunError, Unproven, warn
 from unskew.files import told_of_disks, write_json
 from unskew.learning.curves import Curve
 from unskew.learning.fitting.checkpoint import FILE as CHECKPOINT
@@ -111,7 +110,7 @@ def sentence(found: ClickEvidence, queries: int, missing: float, *, tested: bool
 def warn_of_standing(found: Standing) -> None:
     """Say it where nobody reads metrics.json: that the run is worse, or that its pages cannot tell."""
     if found.evidence is not None and found.verdict != "better":
-        warnings.warn(found.sentence, Unproven, stacklevel=4)  # the line that called `learn`
+        warn(found.sentence, Unproven)
 
 
 # ----
@@ -268,10 +267,9 @@ def warn_if_filtered(method: Learner, data: TrainingData) -> None:
     """Methods that model "not clicked" need the pages in which nothing was clicked."""
     facts = data.facts()
     if method.needs_clickless and facts.pages >= 100 and not facts.clickless:
-        warnings.warn(
+        warn(
             f"every page of this log has a click; {method.name} needs those without one too, or it takes the "
-            "filter for examination",
-            stacklevel=4,  # the line that called `learn`
+            "filter for examination"
         )
 
 

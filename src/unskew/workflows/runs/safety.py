@@ -13,7 +13,6 @@ Legend: R distinct pages, K results of a page, N documents.
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -22,6 +21,7 @@ import torch
 from scipy.special import stdtrit
 from torch import Tensor, nn
 
+from unskew.errors import warn
 from unskew.learning.methods.propensities import KnownPropensity
 from unskew.learning.methods.safety import REACHES, UNLIMITED, imitation_loss, ranks_of
 from unskew.learning.rankers.networks import WithSide
@@ -88,7 +88,7 @@ def make_safe(model: Scorer, data: TrainingData) -> Safety | None:
     found = Safety(None if reach >= UNLIMITED else reach, gain, bound, alike, possible, by, "")
     found = replace(found, sentence=sentence(found))
     if not found.faithful:
-        warnings.warn(found.sentence, stacklevel=4)  # the line that called `learn`
+        warn(found.sentence)
     return found
 
 

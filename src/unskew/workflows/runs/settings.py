@@ -5,23 +5,27 @@ Unknown keys, wrong types and missing values are errors that name the key and, w
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import Field, SerializeAsAny
 
 from unskew.errors import ConfigError
 from unskew.learning.fitting.training import Training, decay_for
-from unskew.learning.methods import LEARNERS, Learner
-from unskew.learning.rankers import MLP, RANKERS, DoublyRobustMLP, Linear, Ranker
+from unskew.learning.methods import Learner
+from unskew.learning.rankers import MLP, DoublyRobustMLP, Linear, Ranker
 from unskew.learning.rankers.trees import Growing
-from unskew.settings import Config, Table, checked, known, named
+from unskew.settings import Config, Table, checked, known
 from unskew.tables.features.encoding import EncodingRules
 from unskew.tables.lists.scaling import SCALINGS
-from unskew.types import Lists, Log
 
 USUAL_METHOD = "dla"
 """The method of a run that names none."""
+IN_MEMORY = (
+    "trees grow from a log in memory, in one process; choose another ranker, or for a package another method, for "
+    "shards, counts or torchrun"
+)
+"""What those who grow trees are told of larger data."""
 
 
 class Auto(Config):
@@ -139,54 +143,6 @@ class RunFile(Config):
 def auto_of(method: Mapping[str, object], key: str = "method") -> Auto | None:
     """What is to choose the method; None where one is named."""
     return checked(Auto, method, key) if method.get("name") == "auto" else None
-
-
-def settings(
-    method: str | Learner | Auto,
-    ranker: str | Ranker | None,
-    scaling: str | None,
-    training: Training | None,
-    options: Mapping[str, object],
-    validation: Lists | Log | None,
-    factors: Sequence[str] = (),
-) -> Settings:
-    """Settings from what `learn` was called with."""
-    auto = Auto(factors=tuple(factors)) if method == "auto" else method if isinstance(method, Auto) else None
-    if isinstance(method, Auto) or auto is not None:
-        method, factors = USUAL_METHOD, ()
-    method = named("method", method, LEARNERS) if isinstance(method, str) else method
-    if factors:
-        given = method.model_dump(exclude_unset=True) | {"factors": tuple(factors)}
-        method = checked(type(method), given, "method")
-    ranker = named("ranker", ranker, RANKERS) if isinstance(ranker, str) else ranker
-    if options.get("steps") is not None:
-        options, method, ranker = _in_rounds(options, method, ranker)
-    on = method.usual_choice(labels=isinstance(validation, Lists), clicks=validation is not None)
-    if training is None:
-        training = checked(Training, {"validate_on": on} | dict(options), "training")
-    elif options:
-        raise ConfigError(f"give training= or {', '.join(options)}, not both")
-    elif "validate_on" not in training.model_fields_set:
-        training = training.model_copy(update={"validate_on": on})
-    asked = suited(method, ranker, scaling, training, "scaling")
-    if training.validate_on == "clicks" and isinstance(validation, Lists):
-        raise ConfigError('validate_on = "clicks" needs validation to be a log, not lists')
-    if training.validate_on == "labels" and not isinstance(validation, Lists) and asked.method.target == "clicks":
-        raise ConfigError('validate_on = "labels" needs validation to be labelled lists')
-    return asked if auto is None else asked.model_copy(update={"auto": auto})
-
-
-def _in_rounds(
-    options: Mapping[str, object], method: Learner, ranker: Ranker | None
-) -> tuple[Mapping[str, object], Learner, Ranker | None]:
-    """Trees are grown in rounds: a number of steps is theirs."""
-    fewer = {name: value for name, value in options.items() if name != "steps"}
-    rounds = {"rounds": options["steps"]}
-    if isinstance(method, Growing):
-        return fewer, checked(type(method), method.model_dump(exclude_unset=True) | rounds, "method"), ranker
-    if isinstance(ranker, Growing):
-        return fewer, method, checked(type(ranker), ranker.model_dump(exclude_unset=True) | rounds, "ranker")
-    return options, method, ranker
 
 
 def suited(method: Learner, ranker: Ranker | None, scaling: str | None, training: Training, key: str) -> Settings:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Self
 
 import numpy as np
 import torch
 
-from unskew.errors import ConfigError, DataError
-from unskew.learning.fitting.distributed import Parts
+from unskew.errors import ConfigError, DataError, warn
+from unskew.learning.fitting.distributed import Parts, first_process_first, workers_of
 from unskew.learning.fitting.loop import Draws
 from unskew.learning.fitting.training import Training
 from unskew.learning.methods.contract import Context, Learner, MethodConfig
@@ -17,15 +19,18 @@ from unskew.learning.scoring.model import Model
 from unskew.logs.counts.batches import Batches
 from unskew.logs.counts.reduction import Counts, Facts
 from unskew.logs.counts.shard_batches import ShardedBatches
-from unskew.logs.counts.shard_writing import FACTS
-from unskew.logs.counts.shards import Shards
+from unskew.logs.counts.shard_writing import FACTS, ShardSource
+from unskew.logs.counts.shards import Shards, open_shards, shards_for
+from unskew.names import NOT_FEATURES
+from unskew.settings import byte_count
 from unskew.tables.features.encoding import Encoding, EncodingRules, encoding_of
 from unskew.tables.lists.inputs import Vectors
 from unskew.tables.lists.scaling import Scaler
 from unskew.types import Lists, Log
-from unskew.workflows.runs.data import CHECKED, LogData, TrainingData, check_compared, encoded
+from unskew.workflows.runs.data import CHECKED, LogData, TrainingData, check_compared, encoded, own_lists
 from unskew.workflows.runs.folder import fingerprint
-from unskew.workflows.runs.request import IN_MEMORY
+from unskew.workflows.runs.request import Request
+from unskew.workflows.runs.settings import IN_MEMORY
 
 
 @dataclass(frozen=True)
@@ -162,3 +167,36 @@ def unreduced(counts: Counts, *, weighted: bool = False) -> Log:
         position=counts.position[row][shown].astype(np.int16),
         click=click[shown],
     )
+
+
+def open_shard_data(request: Request, features: Sequence[Path], validation: Lists | Log | None) -> ShardData:
+    """The shards that a run file asks for, written by the first process where they are not there yet."""
+    base, files, asked, method = request.base, request.file.data, request.settings, request.settings.method
+    if not isinstance(method, MethodConfig):
+        raise ConfigError(f"{method.name}: {IN_MEMORY}")
+    source = ShardSource(
+        log=None if request.logs.train is None else str(request.logs.train),
+        counts=None if files.counts is None else str(base / files.counts),
+        lists=tuple(map(str, features)),
+        shards=files.shards or 1,
+        held_out=asked.training.validate_on == "clicks" and validation is None,
+        reduction=method.reduction,
+        unseen=method.unseen,
+        averages=method.averages,
+        serp=method.serp,
+        feedback=files.feedback,
+        bins=method.bins,
+        missing=files.missing_features,
+        doc_ids=files.doc_ids,
+        names={name: theirs for name, theirs in files.columns.items() if name in NOT_FEATURES},
+    )
+    count = source.shards if files.memory is None else shards_for(byte_count("data.memory", files.memory), source)
+    workers = workers_of(asked.training)
+    source = replace(source, shards=-(-count // workers) * workers)  # as many for each worker
+    with first_process_first():
+        shards = open_shards(source)
+    if shards.missing:
+        warn(f"{shards.name}: {shards.missing} impressions have no features and were left out")
+    if isinstance(validation, Log):
+        return ShardData(shards, own_lists(validation), None, files.shard_steps)
+    return ShardData(shards, len(shards) if source.held_out else None, validation, files.shard_steps)

@@ -1,22 +1,17 @@
-"""The files that a run names, opened: lists, and a log in memory or shards on disk."""
+"""What a run learns from, is chosen by and measured on, opened: files that it names, or tables in memory."""
 
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from unskew.errors import ConfigError, UnskewError
-from unskew.learning.fitting.distributed import first_process_first, workers_of
-from unskew.learning.methods import MethodConfig
-from unskew.logs.counts.shard_writing import ShardSource
-from unskew.logs.counts.shards import open_shards, shards_for
+from unskew.errors import ConfigError, UnskewError, warn
 from unskew.logs.memory import (
     MissingFeatures,
     check_names,
@@ -28,7 +23,6 @@ from unskew.logs.memory import (
 )
 from unskew.logs.opening import StoredLog
 from unskew.names import KEYS, NOT_FEATURES
-from unskew.settings import byte_count
 from unskew.tables.features.feature_table import is_table
 from unskew.tables.features.tables import table_columns
 from unskew.tables.frames import arrow_table, is_frame
@@ -37,14 +31,116 @@ from unskew.tables.lists.texts import read_texts
 from unskew.tracking.tracked import tracked_until, with_tracked
 from unskew.types import Lists, Log
 from unskew.workflows.inputs.lists import read_lists, texts_for
-from unskew.workflows.inputs.parts import RunLogs, is_log, log_parts, logs_of
-from unskew.workflows.runs.data import TrainingData, own_lists, split
-from unskew.workflows.runs.request import IN_MEMORY
-from unskew.workflows.runs.settings import DataFiles, Paths, Settings
-from unskew.workflows.runs.shards import ShardData
+from unskew.workflows.inputs.parts import is_log, log_parts
+from unskew.workflows.runs.data import TrainingData, split
+from unskew.workflows.runs.request import Request, RunLogs
+from unskew.workflows.runs.settings import DataFiles, Paths
+from unskew.workflows.runs.shards import open_shard_data
 
-# ---- What `learn` was given in memory, as logs and lists: data frames, Arrow tables, files beside them
 
+def open_data(request: Request) -> tuple[TrainingData, Lists | Log | None]:
+    """What a run on files learns from and is chosen by, and what it is measured on: lists, or a log."""
+    files, logs, asked = request.file.data, request.logs, request.settings
+    reads = asked.ranker is not None and asked.ranker.reads
+    opening = RunFiles(request.base, files, logs, reads=reads)
+    validation: Lists | Log | None = None
+    if asked.training.validate_on != "nothing" and logs.validation is not None:
+        validation = opening.log(logs.validation)
+    elif asked.training.validate_on == "labels":
+        validation = opening.lists(files.validation)
+    test = opening.lists(files.test) if logs.test is None else opening.log(logs.test)
+    if opening.in_shards:
+        return open_shard_data(request, opening.within(files.features), validation), test
+    log = opening.log(logs.train)
+    assert log is not None, "a run file has a log or counts"
+    if files.tracked is not None:
+        warn_of_overlap(log, request.base / files.tracked)
+    return split(log, validation, asked), test
+
+
+@dataclass(frozen=True)
+class RunFiles:
+    """The files of a run, opened when they are asked for."""
+
+    base: Path
+    """What paths are relative to."""
+    files: DataFiles
+    logs: RunLogs
+    reads: bool = False
+    """Whether the ranker reads texts."""
+
+    @cached_property
+    def stored(self) -> dict[Path, StoredLog]:
+        """The logs by their places, each opened and checked once."""
+        each = [log for log in (self.logs.train, self.logs.validation, self.logs.test) if log is not None]
+        columns, feedback = self.files.columns, self.files.feedback
+        return {log: StoredLog.open(log, columns, feedback, shared=True) for log in each}
+
+    @cached_property
+    def documents(self) -> Lists:
+        """What the logs show."""
+        shown = [log.path for log in self.stored.values()]
+        if self.files.features is None:
+            return self.tracked(read_texts(texts_for(self.within(self.files.texts), shown)))
+        lists = self.lists(self.files.features, *shown)
+        assert lists is not None
+        return lists
+
+    def log(self, path: Path | None) -> Log | None:
+        """One of the logs, joined to its documents."""
+        if path is None:
+            return None
+        documents, drop = self.documents, self.files.missing_features == "drop"
+        hint = f'{SAME_LISTS}, or set data.missing_features = "drop"'
+        return self.stored[path].log(documents, drop=drop, hint=hint)
+
+    def lists(self, paths: Paths | None, *log: Path) -> Lists | None:
+        """Lists from these files, with texts where the ranker reads."""
+        place = self.within(paths)
+        texts = texts_for(self.within(self.files.texts), place, log) if place and self.reads else None
+        columns, candidates = self.files.columns, [path for path in log if path.exists()]
+        if not place:
+            return None
+        trained = None if log or paths is None or self.in_shards else self.documents.columns
+        taken = None if trained is None else {name: name in trained.categories for name in trained.names}
+        place = place if taken is None else self.with_features(place)
+        read = read_lists(place, self.files.doc_ids, texts, columns=columns, candidates=candidates, taken=taken)
+        return self.tracked(read)
+
+    def with_features(self, place: tuple[Path, ...]) -> tuple[Path, ...]:
+        """Tables of grades alone, with the features of items and queries that the log's documents have too."""
+        names, features = self.files.columns, self.within(self.files.features)
+        if not all(is_table(path) for path in (*place, *features)):
+            return place
+        if any(table_columns(path, names) - {*NOT_FEATURES} for path in place):
+            return place
+        return (*place, *(path for path in features if not {*KEYS} <= table_columns(path, names)))
+
+    @property
+    def in_shards(self) -> bool:
+        """Whether the log is not opened in memory."""
+        return any(each is not None for each in (self.files.counts, self.files.shards, self.files.memory))
+
+    def tracked(self, lists: Lists) -> Lists:
+        """With tracked clicks, where they are features."""
+        return lists if self.files.tracked is None else with_tracked(lists, self.base / self.files.tracked)
+
+    def within(self, paths: Paths | None) -> tuple[Path, ...]:
+        """Paths from the working folder."""
+        return tuple(self.base / path for path in ((paths,) if isinstance(paths, str) else paths or ()))
+
+
+def warn_of_overlap(log: Log, store: Path) -> None:
+    """Say so where tracked clicks may be those that are learned from."""
+    times, until = log.columns.get("timestamp"), np.datetime64(tracked_until(store), "h")
+    if times is not None and len(times) and times.min() < until:
+        warn(
+            f"{store}: has counted clicks until {until}:00, and the log begins {np.datetime64(times.min(), 'm')}; "
+            "a feature that has counted a click predicts it, so track what is earlier"
+        )
+
+
+# ---- in memory
 
 LOGGED = ("doc_id", "position")
 """Columns that a log has, and lists have not, together."""
@@ -151,148 +247,3 @@ def on_disk(*given: object) -> bool:
 def kept_columns(factors: Sequence[str], method: object) -> tuple[str, ...]:
     """Columns of a log that a method reads besides those that every log keeps."""
     return (*factors, *getattr(method, "serp", ()), *getattr(method, "averages", ()))
-
-
-# ----
-
-
-def open_data(base: Path, files: DataFiles, asked: Settings) -> tuple[TrainingData, Lists | Log | None]:
-    """What a run file learns from and is chosen by, and what it is measured on: lists, or a log."""
-    opening = RunFiles(base, files, asked)
-    logs = opening.logs
-    validation: Lists | Log | None = None
-    if asked.training.validate_on != "nothing" and logs.validation is not None:
-        validation = opening.log(logs.validation)
-    elif asked.training.validate_on == "labels":
-        validation = opening.lists(files.validation)
-    test = opening.lists(files.test) if logs.test is None else opening.log(logs.test)
-    if opening.in_shards:
-        return open_shard_data(opening, validation), test
-    log = opening.log(logs.train)
-    assert log is not None, "a run file has a log or counts"
-    if files.tracked is not None:
-        warn_of_overlap(log, base / files.tracked)
-    return split(log, validation, asked), test
-
-
-@dataclass(frozen=True)
-class RunFiles:
-    """The files of a run, opened when they are asked for."""
-
-    base: Path
-    """What paths are relative to."""
-    files: DataFiles
-    asked: Settings
-    _stored: dict[Path, StoredLog] = field(default_factory=dict)
-
-    @cached_property
-    def logs(self) -> RunLogs:
-        """Which of them are logs."""
-        return logs_of(self.base, self.files)
-
-    @cached_property
-    def documents(self) -> Lists:
-        """What the logs show."""
-        logs = [log for log in (self.logs.train, self.logs.validation, self.logs.test) if log is not None]
-        shown = [self.stored(log).path for log in logs]
-        if self.files.features is None:
-            return self.tracked(read_texts(texts_for(self.within(self.files.texts), shown)))
-        lists = self.lists(self.files.features, *shown)
-        assert lists is not None
-        return lists
-
-    def log(self, path: Path | None) -> Log | None:
-        """One of the logs, joined to its documents."""
-        if path is None:
-            return None
-        documents, drop = self.documents, self.files.missing_features == "drop"
-        hint = f'{SAME_LISTS}, or set data.missing_features = "drop"'
-        return self.stored(path).log(documents, drop=drop, hint=hint)
-
-    def stored(self, path: Path) -> StoredLog:
-        """One of the logs, opened once."""
-        if path not in self._stored:
-            columns, feedback = self.files.columns, self.files.feedback
-            self._stored[path] = StoredLog.open(path, columns, feedback, shared=True)
-        return self._stored[path]
-
-    def lists(self, paths: Paths | None, *log: Path) -> Lists | None:
-        """Lists from these files, with texts where the ranker reads."""
-        place, reads = self.within(paths), self.asked.ranker is not None and self.asked.ranker.reads
-        texts = texts_for(self.within(self.files.texts), place, log) if place and reads else None
-        columns, candidates = self.files.columns, [path for path in log if path.exists()]
-        if not place:
-            return None
-        trained = None if log or paths is None or self.in_shards else self.documents.columns
-        taken = None if trained is None else {name: name in trained.categories for name in trained.names}
-        place = place if taken is None else self.with_features(place)
-        read = read_lists(place, self.files.doc_ids, texts, columns=columns, candidates=candidates, taken=taken)
-        return self.tracked(read)
-
-    def with_features(self, place: tuple[Path, ...]) -> tuple[Path, ...]:
-        """Tables of grades alone, with the features of items and queries that the log's documents have too."""
-        names, features = self.files.columns, self.within(self.files.features)
-        if not all(is_table(path) for path in (*place, *features)):
-            return place
-        if any(table_columns(path, names) - {*NOT_FEATURES} for path in place):
-            return place
-        return (*place, *(path for path in features if not {*KEYS} <= table_columns(path, names)))
-
-    @property
-    def in_shards(self) -> bool:
-        """Whether the log is not opened in memory."""
-        return any(each is not None for each in (self.files.counts, self.files.shards, self.files.memory))
-
-    def tracked(self, lists: Lists) -> Lists:
-        """With tracked clicks, where they are features."""
-        return lists if self.files.tracked is None else with_tracked(lists, self.base / self.files.tracked)
-
-    def within(self, paths: Paths | None) -> tuple[Path, ...]:
-        """Paths from the working folder."""
-        return tuple(self.base / path for path in ((paths,) if isinstance(paths, str) else paths or ()))
-
-
-def warn_of_overlap(log: Log, store: Path) -> None:
-    """Say so where tracked clicks may be those that are learned from."""
-    times, until = log.columns.get("timestamp"), np.datetime64(tracked_until(store), "h")
-    if times is not None and len(times) and times.min() < until:
-        warnings.warn(
-            f"{store}: has counted clicks until {until}:00, and the log begins {np.datetime64(times.min(), 'm')}; "
-            "a feature that has counted a click predicts it, so track what is earlier",
-            stacklevel=2,
-        )
-
-
-def open_shard_data(opening: RunFiles, validation: Lists | Log | None) -> ShardData:
-    """The shards that a run file asks for, written by the first process where they are not there yet."""
-    base, files, asked, method = opening.base, opening.files, opening.asked, opening.asked.method
-    if not isinstance(method, MethodConfig):
-        raise ConfigError(f"{method.name}: {IN_MEMORY}")
-    source = ShardSource(
-        log=None if opening.logs.train is None else str(opening.logs.train),
-        counts=None if files.counts is None else str(base / files.counts),
-        lists=tuple(map(str, opening.within(files.features))),
-        shards=files.shards or 1,
-        held_out=asked.training.validate_on == "clicks" and validation is None,
-        reduction=method.reduction,
-        unseen=method.unseen,
-        averages=method.averages,
-        serp=method.serp,
-        feedback=files.feedback,
-        bins=method.bins,
-        missing=files.missing_features,
-        doc_ids=files.doc_ids,
-        names={name: theirs for name, theirs in files.columns.items() if name in NOT_FEATURES},
-    )
-    count = source.shards if files.memory is None else shards_for(byte_count("data.memory", files.memory), source)
-    workers = workers_of(asked.training)
-    source = replace(source, shards=-(-count // workers) * workers)  # as many for each worker
-    with first_process_first():
-        shards = open_shards(source)
-    if shards.missing:
-        warnings.warn(
-            f"{shards.name}: {shards.missing} impressions have no features and were left out", stacklevel=2
-        )
-    if isinstance(validation, Log):
-        return ShardData(shards, own_lists(validation), None, files.shard_steps)
-    return ShardData(shards, len(shards) if source.held_out else None, validation, files.shard_steps)
