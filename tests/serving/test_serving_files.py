@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -125,7 +127,6 @@ GRAPHS: dict[str, tuple[Callable[[Any], None], str]] = {
     "too few bytes": (short, "another shape than numbers"),
     "texts": (of_texts, "numbers of another type"),
     "an input": (otherwise_called, "does not go from features to outputs"),
-    "other weights": (other_numbers, "does not say what the weights beside it say"),
     "other widths": (of_other_shapes, "model.onnx"),
 }
 
@@ -138,6 +139,48 @@ def test_a_graph_that_is_not_ours_is_refused(name: str, folder: Path) -> None:
     (folder / "model.onnx").write_bytes(model.SerializeToString())
     told(folder)
     refused(folder, "model.onnx", words)
+
+
+def test_a_graph_of_other_weights_is_not_the_one_that_was_saved(folder: Path) -> None:
+    model = onnx.load(folder / "model.onnx")
+    other_numbers(model.graph)
+    (folder / "model.onnx").write_bytes(model.SerializeToString())
+    refused(folder, "model.onnx is damaged, or of another model")
+
+
+def with_a_node(name: str, graph: Any) -> None:
+    graph.node.insert(0, helper.make_node(name, ["features"], ["never"]))
+
+
+@pytest.mark.parametrize("name", ["Expand", "Tile", "ConstantOfShape", "Range", "Cast", "Loop", "If", "Scan"])
+def test_a_network_of_numbers_makes_no_numbers_of_its_own(name: str, folder: Path) -> None:
+    model = onnx.load(folder / "model.onnx")
+    with_a_node(name, model.graph)
+    (folder / "model.onnx").write_bytes(model.SerializeToString())
+    told(folder)
+    refused(folder, f"a node {name}")
+
+
+def test_no_graph_takes_more_than_half_of_the_memory(tmp_path: Path) -> None:
+    """Encoders may make numbers of a shape; too many are an error, here of a machine that has 256 MiB."""
+    shape = helper.make_tensor("shape", TensorProto.INT64, [1], [2**27 * 3 // 2 // 4])
+    nodes = [
+        helper.make_node("ConstantOfShape", ["shape"], ["large"]),
+        helper.make_node("ReduceSum", ["large"], ["outputs"], keepdims=0),
+    ]
+    given = [helper.make_tensor_value_info("codes", TensorProto.INT64, ["n"])]
+    made = [helper.make_tensor_value_info("outputs", TensorProto.FLOAT, [])]
+    graph = helper.make_graph(nodes, "bomb", given, made, [shape])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    (tmp_path / "bomb.onnx").write_bytes(model.SerializeToString())
+    code = (
+        "import os, pathlib, sys, numpy as np\n"
+        "os.sysconf = {'SC_PHYS_PAGES': 2**16, 'SC_PAGE_SIZE': 2**12}.get\n"
+        "from unskew.learning.onnx_file import opened\n"
+        "opened(pathlib.Path(sys.argv[1]).read_bytes())({'codes': np.zeros(1, np.int64)})"
+    )
+    done = subprocess.run([sys.executable, "-c", code, tmp_path / "bomb.onnx"], capture_output=True, text=True)
+    assert "DataError" in done.stderr, done.stderr
 
 
 def test_functions_and_nonsense_are_refused(folder: Path) -> None:
@@ -187,9 +230,11 @@ def with_weights(folder: Path, change: Callable[[dict[str, Any]], object]) -> No
 
 
 def test_weights_that_do_not_fit_are_refused(folder: Path) -> None:
+    whole = (folder / "weights.safetensors").read_bytes()
     with_weights(folder, lambda numbers: numbers.pop("method.ready"))
     refused(folder, "'method.ready' is missing")
-    with_weights(folder, lambda numbers: numbers.update({"ranker.side.x.weight": np.ones(2, np.float32)}))
+    (folder / "weights.safetensors").write_bytes(whole)
+    with_weights(folder, lambda numbers: numbers.update({"scaler.shift": np.ones(9), "scaler.scale": np.ones(9)}))
     refused(folder)
     header = json.dumps({"a": {"dtype": "F32", "shape": [2**40, 2**40], "data_offsets": [0, 4]}}).encode()
     (folder / "weights.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(4))

@@ -19,7 +19,7 @@ import torch
 
 import unskew
 from unskew.errors import RunError
-from unskew.learning import onnx_file
+from unskew.learning import onnx_graph
 from unskew.learning.methods import METHODS, PACKAGES, Context
 from unskew.learning.rankers import MLP, Linear, Ranker, Trees
 from unskew.learning.rankers.networks import DoublyRobustMLP
@@ -96,7 +96,7 @@ EVERY = [*itertools.product(sorted(METHODS), ("linear", "mlp", "trees")), ("appr
 def test_every_method_on_every_ranker(method: str, ranker: str, lists: Lists, tmp_path: Path) -> None:
     options = KNOWN if method in ("ipw", "doubly_robust") else {}
     served = parity(made(lists, method, RANKERS[ranker], **options), lists, tmp_path / "model")
-    engines = {"trees": {"lightgbm", "lightgbm and numpy"}}
+    engines = {"trees": {"lightgbm", "lightgbm and onnxruntime"}}
     assert served.engine in engines.get(ranker, {"onnxruntime"})
 
 
@@ -208,6 +208,7 @@ REASONS: dict[str, tuple[str, str, dict[str, Any], str]] = {
     "vectors": ("vectorization", "mlp", {}, "gradient x input, base vector held"),
     "straight vectors": ("vectorization", "linear", {}, "weight x input, base vector held"),
     "doubly robust": ("doubly_robust", "linear", KNOWN, "gradient x input"),
+    "bent and straight": ("doubly_robust", "linear", {**KNOWN, "regression": ()}, "gradient x input"),
     "approximated": ("approximated_dr", "apart", {}, "gradient x input"),
     "safe": (
         "ipw",
@@ -275,18 +276,19 @@ def test_an_unseen_document_has_reasons_of_the_imputation(lists: Lists, tmp_path
 # ---- what runs
 
 
-def test_without_onnx_the_weights_are_run_in_numpy(
+def test_without_onnx_a_network_is_refused_and_says_what_to_do(
     lists: Lists, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = made(lists, "dla")
     model.save(tmp_path / "whole")
-    monkeypatch.setattr(onnx_file, "available", lambda: False)
-    monkeypatch.setattr("unskew.serving.scoring.graphs.available", lambda: False)
-    model.save(tmp_path / "model")
-    for folder in ("whole", "model"):
-        served = Served.load(tmp_path / folder)
-        assert served.engine == "numpy"
-        np.testing.assert_allclose(served.score(lists), model.score(lists), atol=1e-5)
+    monkeypatch.setattr(onnx_graph, "available", lambda: False)
+    model.save(tmp_path / "bare")
+    with pytest.raises(RunError, match=r"without a graph: the packages onnx .* --to onnx` writes it"):
+        Served.load(tmp_path / "bare")
+    np.testing.assert_allclose(load(tmp_path / "bare").score(lists), model.score(lists), atol=1e-6)
+    monkeypatch.setattr("unskew.serving.scoring.served.available", lambda: False)
+    with pytest.raises(RunError, match=r"takes onnx and onnxruntime; run: pip install 'unskew\[serve\]'"):
+        Served.load(tmp_path / "whole")
 
 
 def test_a_graph_is_run_where_there_is_one(lists: Lists, tmp_path: Path) -> None:

@@ -1,136 +1,81 @@
-"""ONNX files as we write them: nodes and numbers put together, and a file tried before anything runs it; no torch.
+"""ONNX graphs of a model folder: looked at before anything runs them, then run by onnxruntime; no torch here.
 
-A graph that is read is one of ours or it is refused: nodes of `KINDS` alone, with no graph inside a node, no
-function, no other domain, no data in other files, and of every weight as many bytes as its shape says.
+    model.onnx           `features` float32 [n, D], as `Scorer.prepared` gives them -> `outputs` float32 [n, O]
+    text/encoder.onnx    `codes` int64 [n, L] of tokens, -1 where padded -> `outputs` float32 [n, H]
+
+A graph is data: its nodes are of the kinds given alone, with no graph inside a node, no function, no other domain,
+no data in other files, and of every weight as many bytes as its shape says. Encoders have nodes that make numbers
+of a shape, so all graphs of a process share an arena that may take half of the machine's memory and no more.
+
+Legend: n documents or texts, D features, O outputs, L tokens, H width of an encoder.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import os
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from unskew.errors import DataError, optional
 from unskew.types import Array
 
-OPSET, IR_VERSION = 17, 8
-"""Versions that runtimes of 2022 and later read."""
-INPUT, OUTPUT = "features", "outputs"
-NETWORK_KINDS = ("Gemm", "LayerNormalization", "Elu", "LeakyRelu", "Sigmoid", "Slice", "Concat", "Identity")
-TEXT_KINDS = (
-    "Gather",
-    "Add",
-    "Mul",
-    "Div",
-    "MatMul",
-    "Reshape",
-    "Transpose",
-    "Softmax",
-    "Erf",
-    "Tanh",
-    "Relu",
-)
-KINDS = frozenset(NETWORK_KINDS + TEXT_KINDS)
-"""Nodes that we write; none of them loops, reads a file, or makes more numbers than it is given."""
-MOST_NODES = 10_000
+OPSET = 17
+"""Version that runtimes of 2022 and later read."""
+GRAPH, ENCODER = "model.onnx", "text/encoder.onnx"
+INPUT, CODES, OUTPUT = "features", "codes", "outputs"
+_LAYERS = "Concat Constant Elu Gemm Identity LayerNormalization LeakyRelu Relu Sigmoid Slice Tanh"
+_TENSORS = """
+Abs Add And Cast Ceil Clip ConstantOfShape CumSum Div Equal Erf Exp Expand Flatten Gather GatherElements Greater
+GreaterOrEqual IsNaN Less LessOrEqual Log MatMul Max Min Mod Mul Neg Not Or Pow Range ReduceMean ReduceSum Reshape
+Shape Sign Softmax Softplus Split Sqrt Squeeze Sub Tile Transpose Unsqueeze Where
+"""
+NETWORK = frozenset(_LAYERS.split())
+"""Nodes of networks of numbers."""
+READER = NETWORK | frozenset(_TENSORS.split())
+"""Nodes of encoders; none of them loops or reads a file."""
+MOST_NODES = 20_000
 LARGEST = 2**30
 """Bytes of a graph that are written and read."""
-FLOAT, INT = 1, 7
-"""Types of numbers, as ONNX counts them."""
-BYTES = {FLOAT: 4, INT: 8}
-"""Of each number of a weight."""
-Shape = Sequence[str | int]
+BYTES = {1: 4, 6: 4, 7: 8, 9: 1}
+"""Of each number of a weight, by its type as ONNX counts them: float, int32, int64, bool."""
+NUMBERS, TENSOR = (1, 2, 7), 4
+"""Attributes of nodes, as ONNX counts them: a float, an int, ints; and a weight."""
+Run = Callable[[Mapping[str, Array]], list[Array]]
 
 
 def available() -> bool:
-    """Whether graphs can be written and tried here."""
+    """Whether graphs can be written and run here."""
     return find_spec("onnx") is not None and find_spec("onnxruntime") is not None
 
 
-@dataclass
-class Graph:
-    """Nodes and weights, in the making; names of values are handed from one node to the next."""
-
-    nodes: list[Any] = field(default_factory=list)
-    weights: list[Any] = field(default_factory=list)
-
-    def node(self, kind: str, *inputs: str, **attributes: object) -> str:
-        """Add a node; the name of what it gives."""
-        name = f"{kind.lower()}_{len(self.nodes)}"
-        self.nodes.append(optional("onnx", "serve").helper.make_node(kind, inputs, [name], name, **attributes))
-        return name
-
-    def weight(self, values: Array) -> str:
-        """Add numbers; their name."""
-        name = f"weight_{len(self.weights)}"
-        self.weights.append(optional("onnx", "serve").numpy_helper.from_array(np.ascontiguousarray(values), name))
-        return name
-
-    def join(self, parts: list[str]) -> str:
-        """Columns side by side."""
-        return parts[0] if len(parts) == 1 else self.node("Concat", *parts, axis=1)
-
-    def columns(self, value: str, start: int, stop: int) -> str:
-        """Some of the columns."""
-        edges = (self.weight(np.array([each], np.int64)) for each in (start, stop, 1))
-        return self.node("Slice", value, *edges)
-
-    def model(self, name: str, width: int, given: str, outputs: int, *, result: str = OUTPUT) -> bytes:
-        """The whole as a file has it: from features [n, D] to outputs [n, O]."""
-        return self.file(name, {INPUT: (FLOAT, ["n", width])}, given, outputs, result=result)
-
-    def file(
-        self,
-        name: str,
-        inputs: Mapping[str, tuple[int, Shape]],
-        given: str,
-        outputs: int,
-        *,
-        result: str = OUTPUT,
-    ) -> bytes:
-        """The whole as a file has it; inputs are types and shapes by name."""
-        onnx = optional("onnx", "serve")
-        self.nodes.append(onnx.helper.make_node("Identity", [given], [result], result))
-        shaped = onnx.helper.make_tensor_value_info
-        graph = onnx.helper.make_graph(
-            self.nodes,
-            name,
-            [shaped(each, kind, shape) for each, (kind, shape) in inputs.items()],
-            [shaped(result, FLOAT, ["n", outputs])],
-            self.weights,
-        )
-        versions = [onnx.helper.make_opsetid("", OPSET)]
-        made = onnx.helper.make_model(graph, opset_imports=versions, ir_version=IR_VERSION, producer_name="unskew")
-        onnx.checker.check_model(made)
-        text: bytes = made.SerializeToString()
-        return text
-
-
-def check_file(content: bytes, inputs: Sequence[str]) -> None:
-    """Refuse what is not a graph of ours, before a runtime sees it."""
-    onnx = optional("onnx", "serve")
+def checked_model(content: bytes, given: str, kinds: frozenset[str]) -> Any:
+    """The model in a file, if its graph goes from one input to OUTPUT by nodes of these kinds."""
     try:
-        model = onnx.load_model_from_string(content)
+        model = optional("onnx", "serve").load_model_from_string(content)
     except Exception as error:  # of protobuf, which has several
         raise DataError(f"not an ONNX graph: {str(error)[:200]}") from error
     graph = model.graph
     if [each.domain for each in model.opset_import] != [""] or len(model.functions) or len(model.training_info):
         raise DataError("the graph has functions, or nodes that are not ONNX's own")
-    if [each.name for each in graph.input] != list(inputs) or [each.name for each in graph.output] != [OUTPUT]:
-        raise DataError(f"the graph does not go from {', '.join(inputs)} to {OUTPUT}")
+    if [each.name for each in graph.input] != [given] or [each.name for each in graph.output] != [OUTPUT]:
+        raise DataError(f"the graph does not go from {given} to {OUTPUT}")
     if len(graph.node) > MOST_NODES or len(graph.sparse_initializer):
         raise DataError(f"the graph has more than {MOST_NODES:,} nodes, or weights that are sparse")
     for node in graph.node:
-        if node.op_type not in KINDS or node.domain:
+        if node.op_type not in kinds or node.domain:
             raise DataError(f"the graph has a node {node.domain}{' ' if node.domain else ''}{node.op_type[:40]}")
-        if any(each.type not in (1, 2, 7) for each in node.attribute):  # a float, an int, ints
-            raise DataError(f"the graph has a node {node.op_type} with an attribute that is no number")
+        for each in node.attribute:
+            if each.type == TENSOR and node.op_type in ("Constant", "ConstantOfShape"):
+                _check_weight(each.t)
+            elif each.type not in NUMBERS:
+                raise DataError(f"the graph has a node {node.op_type} with an attribute that is no number")
     for weight in graph.initializer:
         _check_weight(weight)
+    return model
 
 
 def _check_weight(weight: Any) -> None:
@@ -142,3 +87,54 @@ def _check_weight(weight: Any) -> None:
         raise DataError(f"{weight.name[:40]} has numbers of another type")
     if math.prod(weight.dims) * size != len(weight.raw_data):
         raise DataError(f"{weight.name[:40]} has another shape than numbers")
+
+
+def opened(content: bytes, outputs: Sequence[str] = (OUTPUT,), threads: int = 1) -> Run:
+    """A graph that was checked, as a function from its inputs by name to some of its values."""
+    runtime = _runtime()
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+    options.log_severity_level = 4
+    options.add_session_config_entry("session.use_env_allocators", "1")
+    try:
+        session = runtime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # its errors have no common base
+        raise DataError(f"not a graph: {_first(error)}") from error
+    names = [*outputs]
+
+    def run(given: Mapping[str, Array]) -> list[Array]:
+        try:
+            return list(session.run(names, dict(given)))
+        except Exception as error:
+            raise DataError(f"the graph cannot be run: {_first(error)}") from error
+
+    return run
+
+
+def read_graph(path: Path, given: str, kinds: frozenset[str], threads: int) -> tuple[Any, Run]:
+    """The model in a file of a folder that may come from anywhere, and what runs it."""
+    if path.stat().st_size > LARGEST:
+        raise DataError(f"{path.name} has more than {LARGEST:,} bytes")
+    content = path.read_bytes()
+    try:
+        return checked_model(content, given, kinds), opened(content, threads=threads)
+    except DataError as error:
+        raise DataError(f"{path.name} is not one that unskew wrote: {error}") from error
+
+
+@cache
+def _runtime() -> Any:
+    """onnxruntime, which takes at most half of the memory for all that it runs in this process."""
+    runtime = optional("onnxruntime", "serve")
+    most = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    usual = {"arena_extend_strategy": -1, "initial_chunk_size_bytes": -1, "max_dead_bytes_per_chunk": -1}
+    place = runtime.OrtMemoryInfo(
+        "Cpu", runtime.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, runtime.OrtMemType.DEFAULT
+    )
+    runtime.create_and_register_allocator(place, runtime.OrtArenaCfg({"max_mem": most, **usual}))
+    return runtime
+
+
+def _first(error: Exception) -> str:
+    """The first line of a message."""
+    return next(iter(str(error).splitlines()), type(error).__name__)[:200]

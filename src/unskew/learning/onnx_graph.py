@@ -1,168 +1,112 @@
-"""A network as an ONNX graph: from documents as the ranker takes them to its relevance outputs.
+"""Networks and encoders as ONNX graphs, by torch's own exporter: whoever serves them needs no torch.
 
-| input      | `features` float32 [n, D]: encoded and scaled, as `Scorer.prepared` gives them          |
-|------------|-----------------------------------------------------------------------------------------|
-| output     | `outputs` float32 [n, O]: what the ranker says of each document, method's side included |
-| nodes      | Gemm, LayerNormalization, activations, Slice and Concat; dropout does nothing afterwards |
+A graph is run there and then on documents of training, more than it was traced with, and must say what torch says:
+no output may differ by more than TOLERANCE times the spread of outputs, and rounding. One that differs, or that
+cannot be written, is left out: the model is saved without it, with a warning and the reason.
 
-The graph is written when a model is saved, so that whoever serves it needs no torch. It is run there and then on
-documents, and must say what torch says: no output may differ by more than TOLERANCE times the spread of outputs,
-and rounding. One that differs is not written: the model is saved without it, with a warning and the reason.
-
-Legend: n documents, D features, O relevance outputs.
+Legend: n documents, D features, O outputs, L tokens, H width of an encoder.
 """
 
 from __future__ import annotations
 
+import io
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from unskew.errors import RunError, optional
+from unskew.errors import RunError
 from unskew.files import complete_file
-from unskew.learning.onnx_file import INPUT, Graph, check_file
-from unskew.learning.rankers.networks import ClickNetworks, DoublyRobustTower, WithSide
+from unskew.learning.onnx_file import (
+    CODES,
+    ENCODER,
+    GRAPH,
+    INPUT,
+    LARGEST,
+    NETWORK,
+    OPSET,
+    OUTPUT,
+    READER,
+    available,
+    checked_model,
+    opened,
+)
+from unskew.learning.rankers.encoder import FOLDER, TextEncoder, encoders
+from unskew.learning.rankers.networks import WithSide
+from unskew.learning.rankers.text_rankers import TextTower
+from unskew.learning.rankers.trees import tree_rankers
+from unskew.learning.scoring.text_inputs import TOKENIZER, TextInputs
 from unskew.types import Array
 
 TOLERANCE = 1e-5
 """Largest difference from torch, in spreads of the outputs."""
 ROUNDING = 1e-6
 """What is allowed besides, times the largest output: sums of 32-bit floats depend on their order."""
-CHECKED = 256
-"""Documents that a graph is tried on."""
+CHECKED, READ = 256, 16
+"""Documents, and texts, that a graph is tried on."""
+SAID = (
+    ("red shoes", "a pair of red shoes"),
+    ("Ünïcode ＡＢＣ", "中文 😀 naïve x" + "\N{COMBINING ACUTE ACCENT}"),
+    ("", "wing lift drag " * 300),
+    ("query " * 300, ""),
+)
+"""Queries and documents that a tokenizer is tried on."""
 
 
-def add_module(graph: Graph, module: nn.Module, value: str) -> str:
-    """Add what a module does to a value; the name of what comes out."""
-    kind = next((known for known in ADDED if isinstance(module, known)), None)
-    if kind is None:
-        raise TypeError(f"{type(module).__name__} has no ONNX nodes")
-    return ADDED[kind](graph, module, value)
+def write_graphs(ranker: nn.Module, features: int, sample: Array | None, folder: Path) -> str | None:
+    """Write the graphs that serving runs in the place of a ranker; else why there are none.
+
+    `sample` are prepared documents of training, else some are drawn. The files of a tokenizer lie in the folder.
+    """
+    network = ranker
+    for name in (GRAPH, ENCODER):
+        (folder / name).unlink(missing_ok=True)
+    if tree_rankers(ranker):
+        if not (sides := [*_sides(ranker)]):
+            return "trees are served by their own package"
+        network = sides[0] if len(sides) == 1 else WithSide(*sides)
+    if not available():
+        return "the packages onnx and onnxruntime were absent; run: pip install 'unskew[serve]'"
+    rows = None if sample is None or not len(sample) else sample[:CHECKED]
+    for encoder in encoders(ranker):
+        codes = drawn_codes(encoder) if rows is None else rows[:READ, features:].astype(np.int64)
+        if (reason := _write_encoder(encoder, codes, folder)) is not None:
+            return reason
+        network, rows, features = OnVectors(ranker), None, features + encoder.width
+    if rows is None:
+        rows = np.random.default_rng(0).normal(size=(CHECKED, features))
+    return _write(network, np.ascontiguousarray(rows, np.float32), INPUT, folder / GRAPH)
 
 
-def _sequential(graph: Graph, module: Any, value: str) -> str:
-    for each in module:
-        value = add_module(graph, each, value)
-    return value
+def _write_encoder(encoder: TextEncoder, codes: Array, folder: Path) -> str | None:
+    """Write the graph of an encoder, tried on codes [n, L], and how its tokenizer reads; else why not."""
+    if encoder.config.bfloat16:
+        return "it encodes in 16 bits; learn with ranker.bfloat16 = false to serve it"
+    if (size := 4 * sum(weight.numel() for weight in encoder.parameters())) > LARGEST:
+        return f"its encoder has {size:,} bytes, and a graph at most {LARGEST:,}; score with `unskew predict`"
+    if not (folder / FOLDER / TOKENIZER).exists():
+        return "its tokenizer has no tokenizer.json; learn with a fast one to serve it"
+    own = encoder.tokenizer
+    reading = TextInputs(encoder.longest, "token_type_ids" in own.model_input_names, own.truncation_side == "left")
+    try:
+        _check_tokens(encoder, reading, folder / FOLDER)
+    except Exception as error:  # whatever the packages raise, which share no base
+        return told_of(ENCODER, error)
+    reading.write(folder / FOLDER)
+    return _write(Encode(encoder), codes, CODES, folder / ENCODER)
 
 
-def _linear(graph: Graph, module: Any, value: str) -> str:
-    return graph.node(
-        "Gemm", value, graph.weight(numbers(module.weight)), graph.weight(numbers(module.bias)), transB=1
-    )
-
-
-def _norm(graph: Graph, module: Any, value: str) -> str:
-    scale, shift = graph.weight(numbers(module.weight)), graph.weight(numbers(module.bias))
-    return graph.node("LayerNormalization", value, scale, shift, axis=-1, epsilon=module.eps)
-
-
-def _elu(graph: Graph, module: Any, value: str) -> str:
-    return graph.node("Elu", value, alpha=module.alpha)
-
-
-def _leaky(graph: Graph, module: Any, value: str) -> str:
-    return graph.node("LeakyRelu", value, alpha=module.negative_slope)
-
-
-def _plain(kind: str) -> Callable[[Graph, Any, str], str]:
-    return lambda graph, module, value: graph.node(kind, value)
-
-
-def _dropout(graph: Graph, module: Any, value: str) -> str:
-    return value
-
-
-def _beside(graph: Graph, module: Any, value: str) -> str:
-    return graph.join([add_module(graph, each, value) for each in (module.ranker, module.side)])
-
-
-def _tower(graph: Graph, module: Any, value: str) -> str:
-    first = graph.columns(value, 0, module.other)
-    parts = [add_module(graph, module.imputation, first)]
-    if len(module.clicks.each):
-        parts.append(add_module(graph, module.clicks, graph.columns(value, module.other, 2**31 - 1)))
-    return graph.join(parts)
-
-
-def _clicks(graph: Graph, module: Any, value: str) -> str:
-    return graph.join([add_module(graph, each, value) for each in module.each])
-
-
-ADDED: dict[type[nn.Module], Callable[[Graph, Any, str], str]] = {
-    nn.Sequential: _sequential,
-    nn.Linear: _linear,
-    nn.LayerNorm: _norm,
-    nn.ELU: _elu,
-    nn.ReLU: _plain("Relu"),
-    nn.LeakyReLU: _leaky,
-    nn.Sigmoid: _plain("Sigmoid"),
-    nn.Tanh: _plain("Tanh"),
-    nn.Dropout: _dropout,
-    WithSide: _beside,
-    DoublyRobustTower: _tower,
-    ClickNetworks: _clicks,
-}
-"""What each module of a network becomes."""
-
-
-def numbers(weight: torch.Tensor) -> Array:
-    """A parameter as an array."""
-    return weight.detach().cpu().float().numpy()
-
-
-def graph_of(ranker: nn.Module, width: int) -> bytes:
-    """The ONNX model of a network that takes `width` features."""
-    graph = Graph()
-    given = add_module(graph, ranker, INPUT)
-    with torch.no_grad():
-        device = next(ranker.parameters()).device
-        outputs = ranker(torch.zeros(1, width, device=device)).shape[-1]
-    return graph.model("ranker", width, given, outputs)
-
-
-def run_graph(model: bytes, given: Mapping[str, Array]) -> Array:
-    """What onnxruntime says of documents, on one thread; inputs by name."""
-    runtime = optional("onnxruntime", "serve")
-    options = runtime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 3
-    session = runtime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-    found: Array = session.run(None, dict(given))[0]
-    return found
-
-
-@torch.no_grad()
-def check_graph(model: bytes, ranker: nn.Module, features: Array) -> None:
-    """Refuse a graph that does not say what the network says of these documents."""
-    check_file(model, [INPUT])
-    ranker.eval()
-    device = next(ranker.parameters()).device
-    expected = numbers(ranker(torch.from_numpy(np.ascontiguousarray(features, np.float32)).to(device)))
-    check_equal(run_graph(model, {INPUT: np.ascontiguousarray(features, np.float32)}), expected)
-
-
-def check_equal(found: Array, expected: Array) -> None:
-    """Refuse numbers of a graph that are not those of torch."""
-    apart = np.abs(found - expected).max(initial=0.0)
-    spread, size = float(expected.std(0).max(initial=0.0)), float(np.abs(expected).max(initial=0.0))
-    if not apart <= TOLERANCE * spread + ROUNDING * size:  # true of NaN too
-        raise RunError(f"it differs from the model by {apart:.2g}, and outputs spread by {spread:.2g}")
-
-
-def write_graph(ranker: nn.Module, width: int, features: Array, path: Path) -> str | None:
-    """Write the graph of a network to a file, once it has been tried on documents [n, D]; else why not.
+def _write(network: nn.Module, rows: Array, given: str, path: Path) -> str | None:
+    """Write the graph of a module to a file, once it was tried on rows; else why not.
 
     A model that took hours to learn is not lost for a second copy of it, so trouble is told and not raised.
     """
     try:
-        model = graph_of(ranker, width)
-        check_graph(model, ranker, features[:CHECKED])
+        model = graph_of(network, rows[:2, :4] if given == CODES else rows[:2], given)
+        check_graph(model, network, rows, given)
     except Exception as error:  # whatever the packages raise, which share no base
         return told_of(path.name, error)
     with complete_file(path) as ready:
@@ -170,12 +114,106 @@ def write_graph(ranker: nn.Module, width: int, features: Array, path: Path) -> s
     return None
 
 
+def _sides(ranker: nn.Module) -> Iterator[nn.Module]:
+    """The networks beside trees, in the order of their outputs."""
+    if isinstance(ranker, WithSide):
+        yield from _sides(ranker.ranker)
+        yield ranker.side
+
+
+class Encode(nn.Module):
+    """The forward pass of an encoder, of which it remembers nothing."""
+
+    def __init__(self, encoder: TextEncoder) -> None:
+        super().__init__()
+        self.encoder = encoder
+
+    def forward(self, codes: Tensor) -> Tensor:
+        """Vectors [n, H] of texts [n, L]."""
+        return self.encoder.encode(codes)
+
+
+class OnVectors(nn.Module):
+    """A ranker that reads, of documents whose texts were read already: [x, h] in the place of [x, tokens]."""
+
+    def __init__(self, ranker: nn.Module) -> None:
+        super().__init__()
+        self.ranker = ranker
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """Outputs [n, O]."""
+        towers = [each for each in self.ranker.modules() if isinstance(each, TextTower)]
+        kept = [tower.encoder for tower in towers]
+        try:
+            for tower in towers:
+                tower.encoder = nn.Identity()  # type: ignore[assignment]
+            found: Tensor = self.ranker(rows)
+        finally:
+            for tower, encoder in zip(towers, kept, strict=True):
+                tower.encoder = encoder
+        return found
+
+
+def graph_of(module: nn.Module, rows: Array, given: str = INPUT, output: str = OUTPUT) -> bytes:
+    """The ONNX graph of a module with one input, traced with some rows; others may be more, and texts longer."""
+    made, axes = io.BytesIO(), {0: "n"}
+    module.eval()
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")  # it calls itself old, and warns of all that it takes for constant
+        torch.onnx.export(
+            module,
+            (_tensor(module, rows),),
+            made,  # type: ignore[arg-type]
+            dynamo=False,  # the new exporter takes seconds, and a package more
+            input_names=[given],
+            output_names=[output],
+            dynamic_axes={given: {0: "n", 1: "tokens"} if given == CODES else axes, output: axes},
+            opset_version=OPSET,
+        )
+    return made.getvalue()
+
+
+def _tensor(module: nn.Module, rows: Array) -> Tensor:
+    return torch.from_numpy(np.ascontiguousarray(rows)).to(next(module.parameters()).device)
+
+
+@torch.no_grad()
+def check_graph(model: bytes, module: nn.Module, rows: Array, given: str = INPUT) -> None:
+    """Refuse a graph that does not say what a module says of these rows."""
+    checked_model(model, given, READER if given == CODES else NETWORK)
+    module.eval()
+    expected = module(_tensor(module, rows)).cpu().float().numpy()
+    (found,) = opened(model)({given: rows})
+    apart = np.abs(found - expected).max(initial=0.0)
+    spread, size = float(expected.std(0).max(initial=0.0)), float(np.abs(expected).max(initial=0.0))
+    if not apart <= TOLERANCE * spread + ROUNDING * size:  # true of NaN too
+        raise RunError(f"it differs from the model by {apart:.2g}, and outputs spread by {spread:.2g}")
+
+
+def _check_tokens(encoder: TextEncoder, reading: TextInputs, folder: Path) -> None:
+    """Refuse a tokenizer that reads otherwise than the one of training."""
+    queries, documents = (np.array(each, object) for each in zip(*SAID, strict=True))
+    expected, sizes = encoder.codes(queries, documents)
+    found = reading.codes(reading.tokenizer(folder), queries, documents)
+    if [len(each) for each in found] != sizes.tolist() or not np.array_equal(np.concatenate(found), expected):
+        raise RunError("the tokenizer reads otherwise without transformers than with it")
+
+
+def drawn_codes(encoder: TextEncoder) -> Array:
+    """Codes [n, L] of texts without sense, some padded, to try a graph on where there are no documents."""
+    drawn = np.random.default_rng(0)
+    vocabulary = int(encoder.model.config.vocab_size)  # type: ignore[union-attr,arg-type]
+    codes: Array = 2 * drawn.integers(0, vocabulary, (READ, min(12, encoder.longest)))
+    codes[::2, -3:] = -1
+    return codes
+
+
 def told_of(name: str, error: Exception) -> str:
     """Why there is no such file, and what to do; a warning says it too."""
     what = next(iter(str(error).splitlines()), type(error).__name__)[:200]
     why = (
-        f"{name} was not written: {what}. This is a fault of unskew, onnx or onnxruntime, and all else is saved: "
-        f"try other versions of them, then `unskew export RUN --to onnx`"
+        f"{name} was not written: {what}. All else is saved: score with `unskew predict`, or try other versions "
+        f"of torch, onnx and onnxruntime, then `unskew export RUN --to onnx`"
     )
     warnings.warn(why, stacklevel=2)
     return why

@@ -188,7 +188,7 @@ class TextEncoder(nn.Module):
         if self.config.pooling == "cls":
             return hidden[:, 0]
         weight = where.unsqueeze(-1).to(hidden.dtype)
-        return (hidden * weight).sum(1) / weight.sum(1)
+        return (hidden * weight).sum(1) / weight.sum(1).clamp(min=1)  # a text of no token at all is 0
 
     def remembered(self, codes: Tensor) -> Tensor:
         """Vectors of texts, of which only those not known are computed; the oldest are forgotten first."""

@@ -15,11 +15,10 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from unskew.errors import ConfigError
-from unskew.learning import onnx_file, onnx_graph
 from unskew.learning.boosters import Forest
 from unskew.learning.curves import Curve
 from unskew.learning.methods import METHODS, Context, MethodConfig, MethodModule
-from unskew.learning.onnx_text import drawn_codes, write_text_graph
+from unskew.learning.onnx_graph import write_graphs
 from unskew.learning.rankers import RANKERS, Ranker, Trees
 from unskew.learning.rankers.encoder import TextRanker, encoders
 from unskew.learning.rankers.networks import MLP, Linear, WithSide, network
@@ -122,19 +121,8 @@ class Model(Scorer):
                 part.write(folder)
 
     def write_onnx(self, folder: Path) -> str | None:
-        """Write the network, or the encoder of one that reads, as model.onnx; else why there is no such file."""
-        (folder / "model.onnx").unlink(missing_ok=True)
-        if tree_rankers(self.ranker):
-            return super().write_onnx(folder) if self.card.trees else "trees whose score is not their sum"
-        if not onnx_file.available():
-            return "the packages onnx and onnxruntime were absent; run: pip install 'unskew[serve]'"
-        rows = None if self.sample is None or not len(self.sample) else self.sample
-        for encoder in encoders(self.ranker):
-            codes = drawn_codes(encoder) if rows is None else rows[:, self.card.features :]
-            return write_text_graph(encoder, codes, folder, "model.onnx")
-        if rows is None:
-            rows = np.random.default_rng(0).normal(size=(onnx_graph.CHECKED, self.card.features))
-        return onnx_graph.write_graph(self.ranker, self.card.features, rows, folder / "model.onnx")
+        """Write the network as model.onnx, and an encoder as text/encoder.onnx; else why there is no such file."""
+        return write_graphs(self.ranker, self.card.features, self.sample, folder)
 
 
 def build(method: MethodConfig, ranker: Ranker, scaler: Scaler, features: int, context: Context) -> Model:

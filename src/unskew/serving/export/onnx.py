@@ -14,14 +14,9 @@ import numpy as np
 
 from unskew.errors import ConfigError
 from unskew.files import read_json, write_json
-from unskew.learning.onnx_file import INPUT, Graph
-from unskew.learning.onnx_graph import add_module
 from unskew.learning.scoring.scorer import Scorer, digests, load_scorer
 from unskew.serving.export.networks import scored_network
-from unskew.tables.lists.scaling import Scaler
 
-FLOAT, DOUBLE = 1, 11
-"""Types of numbers, as ONNX counts them."""
 SCALED = ("none", "standard", "minmax", "log1p")
 """Scalings that a graph can do, which sees one document at a time."""
 
@@ -39,25 +34,31 @@ def complete(folder: Path) -> dict[str, Any]:
 
 def standalone(scorer: Scorer) -> bytes:
     """A graph from unscaled columns to the score."""
-    (network, weights), graph = scored_network(scorer), Graph()
-    outputs = add_module(graph, network, add_scaling(graph, scorer.scaler, INPUT))
-    score = graph.node("MatMul", outputs, graph.weight(weights[:, None].astype(np.float32)))
-    return graph.model("score", scorer.card.features, score, 1, result="score")
+    import torch
 
+    from unskew.learning.onnx_graph import graph_of
 
-def add_scaling(graph: Graph, scaler: Scaler, value: str) -> str:
-    """Add the scaling of a model, in 64-bit floats as the model does it."""
+    (network, weights), scaler = scored_network(scorer), scorer.scaler
     if scaler.kind not in SCALED:
         raise ConfigError(
             f"scaling {scaler.kind} needs more than one document; learn with one of {', '.join(SCALED)}"
         )
-    if scaler.kind == "none":
-        return value
-    value = graph.node("Cast", value, to=DOUBLE)
-    if scaler.kind == "log1p":
-        larger = graph.node("Add", graph.node("Abs", value), graph.weight(np.ones(1)))
-        value = graph.node("Mul", graph.node("Sign", value), graph.node("Log", larger))
-    else:
-        moved = graph.node("Sub", value, graph.weight(scaler.statistics["shift"]))
-        value = graph.node("Div", moved, graph.weight(scaler.statistics["scale"]))
-    return graph.node("Cast", value, to=FLOAT)
+    told = {name: torch.from_numpy(np.asarray(each)) for name, each in scaler.statistics.items()}
+    weigh = torch.from_numpy(weights[:, None].astype(np.float32))
+
+    class Scored(torch.nn.Module):
+        """Scaling in 64-bit floats as the model does it, the network, and the weights of its score."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.network = network
+
+        def forward(self, rows: torch.Tensor) -> torch.Tensor:
+            if scaler.kind == "log1p":
+                rows = (rows.double().sign() * (rows.double().abs() + 1).log()).float()
+            elif scaler.kind != "none":
+                rows = ((rows.double() - told["shift"]) / told["scale"]).float()
+            found: torch.Tensor = self.network(rows) @ weigh
+            return found
+
+    return graph_of(Scored(), np.zeros((2, scorer.card.features), np.float32), output="score")

@@ -21,7 +21,6 @@ import numpy as np
 
 from unskew.errors import ConfigError
 from unskew.learning.scoring.scorer import LINEAR, below
-from unskew.serving.scoring.networks import elu, sigmoid
 from unskew.types import Array
 
 
@@ -188,6 +187,25 @@ def log_softmax(values: Array) -> Array:
     """log of exp(v) over its sum, by row."""
     found: Array = values - np.logaddexp.reduce(values, axis=1, keepdims=True)
     return found
+
+
+def elu(values: Array) -> Array:
+    """v above 0, and exp(v) - 1 below.
+
+    >>> elu(np.array([-1.0, 0.0, 2.0])).round(4).tolist()
+    [-0.6321, 0.0, 2.0]
+    """
+    return np.where(values > 0, values, np.expm1(np.minimum(values, 0)))
+
+
+def sigmoid(values: Array) -> Array:
+    """1 / (1 + exp(-v)).
+
+    >>> sigmoid(np.array([-1000.0, 0.0, 1000.0])).tolist()
+    [0.0, 0.5, 1.0]
+    """
+    small = np.exp(-np.abs(values))
+    return np.where(values >= 0, 1 / (1 + small), small / (1 + small))
 
 
 SCORES: Mapping[str, Callable[[Outputs], Array]] = {

@@ -21,38 +21,37 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from unskew.errors import ConfigError
+from unskew.learning.boosters import Forest
 from unskew.learning.scoring.scorer import LINEAR
-from unskew.serving.scoring.method_scores import Outputs, base_vectors, estimates_of
-from unskew.serving.scoring.networks import Network, Stack, sigmoid
+from unskew.serving.scoring.method_scores import Outputs, base_vectors, estimates_of, sigmoid
+from unskew.serving.scoring.networks import NetworkGraph
 from unskew.types import Array
 
 HELD = "base vector held"
 UNGUARDED = "of the score before it is held near the shown order"
 
 
-def reasons_of(network: Network, rows: Array, given: Outputs) -> tuple[str, Array]:
-    """How they were found, and what each feature of rows [n, D] adds to the score, [n, D]."""
-    slopes = slope_of(given)
-    return how(network, given, slopes), network.reasons(rows, slopes)
+def reasons_of(
+    trees: Forest | None, network: NetworkGraph | None, rows: Array, given: Outputs
+) -> tuple[str, Array]:
+    """How they were found, and what each feature of rows [n, D] adds to the score, [n, D].
 
-
-def how(network: Network, given: Outputs, slopes: Array) -> str:
-    """What an answer says of its reasons."""
-    straight = LINEAR in given.numbers or given.method["name"] == "vectorization"
-    kinds = []
-    for part, own in zip(network.parts, network.split(slopes), strict=True):
-        if own.any() or len(network.parts) == 1:
-            kinds.append(_kind(isinstance(part, Stack), part.exact, straight))
-    told = [" and ".join(dict.fromkeys(kinds))]
-    told += [HELD] if LINEAR not in given.numbers and straight else []
+    The outputs of trees stand before those of a network; who has no part in the score is passed over.
+    """
+    linear = LINEAR in given.numbers or given.method["name"] == "vectorization"
+    by_trees, by_network = np.split(slope_of(given), [0 if trees is None else len(trees.start)], axis=1)
+    kinds, found = list[str](), np.zeros(rows.shape, np.float64)
+    if trees is not None and (by_trees.any() or network is None):
+        kinds.append("shapley" if linear else "shapley x slope")
+        found += trees.reasons(rows, by_trees)
+    if network is not None and (by_network.any() or trees is None):
+        slope, straight = network.slope(rows, by_network)
+        kinds.append("weight x input" if straight and linear else "gradient x input")
+        found += slope * rows
+    told = [" and ".join(kinds)]
+    told += [HELD] if LINEAR not in given.numbers and linear else []
     told += [UNGUARDED] if "method.reach" in given.numbers else []
-    return ", ".join(told)
-
-
-def _kind(stack: bool, exact: bool, straight: bool) -> str:
-    if stack:
-        return "weight x input" if exact and straight else "gradient x input"
-    return "shapley" if straight else "shapley x slope"
+    return ", ".join(told), found
 
 
 def slope_of(given: Outputs) -> Array:

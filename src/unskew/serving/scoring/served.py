@@ -1,8 +1,8 @@
 """A run folder opened to be served: documents in, scores and reasons out; torch is never imported.
 
     trees            LightGBM's or XGBoost's own predictor
-    networks         model.onnx through onnxruntime; where either is absent, the saved weights in numpy
-    texts            the encoder by model.onnx, what stands on it in numpy
+    networks         model.onnx through onnxruntime; beside trees, what stands beside them
+    texts            text/encoder.onnx through onnxruntime, and model.onnx on the vectors that it gives
 
 Then the score of the method (`method_scores.py`). What cannot be scored without torch says so when it is opened. A
 folder is data: it is tried on a document before it is believed, and whatever is wrong with it is a `RunError`.
@@ -12,29 +12,26 @@ Legend: n documents of lists one after another, D features, E encoded ones, O ou
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from unskew.errors import ConfigError, DataError, RunError
-from unskew.files import digest_of
+from unskew.files import digest_of, read_json
 from unskew.learning.boosters import TREE_FORMATS, Forest
-from unskew.learning.onnx_file import INPUT
+from unskew.learning.onnx_file import GRAPH, available
 from unskew.learning.scoring.scorer import MODEL, Card, Scorer, below, read_numbers, readable, unchanged
-from unskew.serving.scoring.graphs import Run, open_graph
 from unskew.serving.scoring.method_scores import Outputs, method_score, scorer_of
-from unskew.serving.scoring.networks import TEXT, Network
+from unskew.serving.scoring.networks import NetworkGraph
 from unskew.serving.scoring.reasons import reasons_of
 from unskew.serving.scoring.texts import TextReader
 from unskew.tables.lists.scaling import Scaler
 from unskew.types import Array, Lists
 
-GRAPH = "model.onnx"
-NEAR = 1e-3
-"""How far a graph may be from the weights beside it, in units of the larger of 1 and the output."""
+NETWORKS = ("linear", "mlp", "doubly_robust_mlp")
+READERS = ("cross_encoder", "vanilla_mix", "doubly_robust_mix")
+"""Rankers, by what runs them; others are trees."""
 
 
 @dataclass
@@ -43,47 +40,55 @@ class ServedScorer(Scorer):
 
     card: Card
     scaler: Scaler
-    network: Network
-    run: Callable[[Array], Array]
-    """Outputs [n, O] of prepared documents [n, E]."""
     arrays: dict[str, Array]
-    engine: str
+    """What the method learned, and the scaling."""
+    trees: Forest | None = None
+    network: NetworkGraph | None = None
+    """Its outputs come after those of trees."""
     texts: TextReader | None = None
-    """What reads, where it reads; then prepared documents are its vectors with features after them."""
+    """What reads, where it reads; then prepared documents are features with its vectors after them."""
 
     @classmethod
     def read(cls, folder: Path, card: Card, threads: int) -> ServedScorer:
         """The ranker in a folder."""
-        known = unchanged(folder)
-        numbers = read_numbers(folder)
+        known, numbers = unchanged(folder), read_numbers(folder)
+        arrays = {name: each for name, each in numbers.items() if not name.startswith("ranker.")}
+        scaler = Scaler.from_arrays(card.scaling, below(numbers, "scaler."))
+        found, ranker = cls(card, scaler, arrays), card.ranker or {}
+        scorer_of(card.method, arrays)
+        kept = next((name for name in numbers if name.startswith("ranker.") and name.endswith(".kept")), None)
         package = card.trees or "lightgbm"
         if package not in TREE_FORMATS:
             raise DataError(f"model.json: trees of {package!r} are not known")
-        trees = partial(Forest.read, folder, package, features=card.features, known=known, threads=threads)
-        ranker = card.ranker or {}
-        network = Network.of(ranker, below(numbers, "ranker."), card.features, trees)
-        scorer_of(card.method, numbers)
-        scaler = Scaler.from_arrays(card.scaling, below(numbers, "scaler."))
-        kinds = [package if isinstance(part, Forest) else "numpy" for part in network.parts]
-        found = cls(card, scaler, network, network.run, numbers, " and ".join(dict.fromkeys(kinds)))
-        if ranker.get("name") in TEXT:
-            found.texts, found.engine = TextReader.read(folder, GRAPH, ranker, threads), "onnxruntime"
-            found.arrays = {name: each for name, each in numbers.items() if ".encoder." not in name}
-        elif package not in kinds and (graph := open_graph(folder / GRAPH, [INPUT], threads)) is not None:
-            found.run, found.engine = partial(_of_features, graph), "onnxruntime"
+        if kept is not None:
+            own, width = below(numbers, kept.removesuffix("kept")), card.features
+            found.trees = Forest.read(folder, package, own, features=width, known=known, threads=threads)
+        elif ranker.get("name") in READERS:
+            found.texts = TextReader.read(folder, ranker, threads)
+        elif ranker.get("name") not in NETWORKS:
+            raise ConfigError(f"a ranker {str(ranker.get('name'))[:40]} is no network of numbers")
+        if found.trees is None or kept != "ranker.kept":  # then networks stand beside the trees
+            found.network = _network(folder, threads)
         found.tried()
         return found
 
+    @property
+    def engine(self) -> str:
+        """What scores: lightgbm, xgboost, onnxruntime, or lightgbm and onnxruntime."""
+        parts = [*([] if self.trees is None else [self.trees.package]), *(["onnxruntime"] if self.network else [])]
+        return " and ".join(parts)
+
+    def run(self, rows: Array) -> Array:
+        """Outputs [n, O] of prepared documents [n, E]."""
+        parts = [part.run(rows) for part in (self.trees, self.network) if part is not None]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+
     def tried(self) -> None:
-        """Score a list of two, so that weights that do not fit are noticed before a request brings one."""
+        """Score a list of two, so that files that do not fit are noticed before a request brings one."""
         width = self.card.features + (0 if self.texts is None else self.texts.width)
         rows = np.random.default_rng(0).standard_normal((2, width), np.float32)
-        by_weights, found = self.network.run(rows), self.run(rows)
-        near = np.isclose(found, by_weights, rtol=NEAR, atol=NEAR, equal_nan=True)
-        if found.shape != by_weights.shape or not near.all():
-            raise DataError(f"{GRAPH} does not say what the weights beside it say")
         if self.score_prepared(rows, np.array([2])).shape != (2,):
-            raise DataError("the weights give no score for each document")
+            raise DataError("the model gives no score for each document")
 
     @property
     def reads(self) -> bool:
@@ -91,9 +96,9 @@ class ServedScorer(Scorer):
         return self.texts is not None
 
     def prepared(self, lists: Lists) -> Array:
-        """Documents as the ranker takes them: scaled [n, E], after vectors of their texts if any."""
+        """Documents as the ranker takes them: scaled [n, E], and vectors of their texts after them if any."""
         features = super().prepared(lists)
-        return features if self.texts is None else np.concatenate([self.texts.vectors(lists), features], axis=1)
+        return features if self.texts is None else np.concatenate([features, self.texts.vectors(lists)], axis=1)
 
     def outputs(self, documents: Array, sizes: Array, seen: Array | None = None) -> Outputs:
         """What the ranker says of prepared documents, with what the method learned."""
@@ -112,8 +117,16 @@ class ServedScorer(Scorer):
         """Nothing but numbers."""
 
 
-def _of_features(graph: Run, rows: Array) -> Array:
-    return graph({INPUT: np.ascontiguousarray(rows, np.float32)})
+def _network(folder: Path, threads: int) -> NetworkGraph:
+    """The graph of a folder, or why there is none."""
+    if not available():
+        raise DataError("its network takes onnx and onnxruntime; run: pip install 'unskew[serve]'")
+    if not (folder / GRAPH).exists():
+        told = read_json(folder / "model.json").get("no_onnx") or f"there is no {GRAPH}"
+        raise DataError(
+            f"it was saved without a graph: {str(told)[:400]} (`unskew export {folder} --to onnx` writes it)"
+        )
+    return NetworkGraph(folder / GRAPH, threads)
 
 
 def contained(folder: Path) -> None:
@@ -151,7 +164,7 @@ class Served:
 
     @property
     def engine(self) -> str:
-        """What scores: lightgbm, xgboost, onnxruntime, numpy, or lightgbm and numpy."""
+        """What scores: lightgbm, xgboost, onnxruntime, or lightgbm and onnxruntime."""
         return self.scorer.engine
 
     @property
@@ -172,9 +185,9 @@ class Served:
         """
         prepared = self.scorer.prepared(lists)
         given = self.scorer.outputs(prepared, lists.sizes, seen)
-        told, parts = reasons_of(self.scorer.network, prepared, given)
+        told, parts = reasons_of(self.scorer.trees, self.scorer.network, prepared, given)
         if self.scorer.texts is not None:
-            parts, told = parts[:, self.scorer.texts.width :], f"{told}, texts left out"
+            parts, told = parts[:, : self.scorer.card.features], f"{told}, texts left out"
             if not parts.shape[1]:
                 raise ConfigError("the model reads texts alone, and has no reasons by feature")
         return told, self._by_origin(parts)

@@ -9,7 +9,7 @@ Legend: n documents, H width of the encoder.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,8 @@ import numpy as np
 
 from unskew.errors import DataError
 from unskew.files import read_json
-from unskew.learning.onnx_file import available
-from unskew.learning.scoring.text_inputs import INPUTS, READING, TextInputs
-from unskew.serving.scoring.graphs import Run, open_graph
+from unskew.learning.onnx_file import CODES, ENCODER, READER, available, read_graph
+from unskew.learning.scoring.text_inputs import READING, TextInputs
 from unskew.types import Array, Lists
 
 FOLDER = "text"
@@ -33,7 +32,8 @@ class TextReader:
 
     reading: TextInputs
     tokenizer: Any
-    graph: Run
+    graph: Callable[[Array], Array]
+    """Vectors [n, H] of codes [n, L]."""
     width: int
     """H."""
     cache: int
@@ -42,19 +42,20 @@ class TextReader:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     @classmethod
-    def read(cls, folder: Path, graph: str, ranker: Mapping[str, Any], threads: int) -> TextReader:
+    def read(cls, folder: Path, ranker: Mapping[str, Any], threads: int) -> TextReader:
         """As the folder of a run has them, or why they cannot be read without torch."""
         if not available():
             raise DataError("it reads texts, which takes onnx and onnxruntime; run: pip install 'unskew[serve]'")
-        run = open_graph(folder / graph, INPUTS, threads)
-        if run is None or not (folder / FOLDER / READING).exists():
-            told = read_json(folder / "model.json").get("no_onnx") or f"there is no {graph}"
+        if not (folder / ENCODER).exists() or not (folder / FOLDER / READING).exists():
+            told = read_json(folder / "model.json").get("no_onnx") or f"there is no {ENCODER}"
             hint = f"`unskew export {folder} --to onnx` writes it now, where the encoder allows it"
             raise DataError(f"it was saved without what reads texts: {str(told)[:400]} ({hint})")
         reading = TextInputs.read(folder / FOLDER)
-        width = run(reading.inputs(np.zeros((1, 1), np.int64))).shape[-1]
+        _, run = read_graph(folder / ENCODER, CODES, READER, threads)
+        width = run({CODES: np.zeros((1, 1), np.int64)})[0].shape[-1]
         cache = min(int(ranker.get("cache", 0)), MOST_REMEMBERED)
-        return cls(reading, reading.tokenizer(folder / FOLDER), run, width, cache)
+        tokenizer = reading.tokenizer(folder / FOLDER)
+        return cls(reading, tokenizer, lambda codes: run({CODES: codes})[0], width, cache)
 
     def vectors(self, lists: Lists) -> Array:
         """h of each document with its query, [n, H]."""
