@@ -9,7 +9,7 @@ import pytest
 import unskew
 from unskew.errors import RunError
 from unskew.files import Ours, complete_folder
-from unskew.learning.onnx_file import available
+from unskew.learning.scoring.onnx_file import available
 from unskew.learning.scoring.scorer import MODEL
 from unskew.logs.counts.folder import COUNTED
 from unskew.logs.ingest.ingest import INGESTED

@@ -12,10 +12,10 @@ import torch
 import unskew
 from unskew.errors import DataError, RunError
 from unskew.learning.methods import METHODS, Context
-from unskew.learning.onnx_file import available
 from unskew.learning.rankers import MLP, Linear
 from unskew.learning.scoring import scorer as scorer_module
 from unskew.learning.scoring.model import Model, build, load
+from unskew.learning.scoring.onnx_file import available
 from unskew.tables.lists.scaling import SCALINGS, fit_scaler
 from unskew.types import Lists, Log
 from unskew.workflows.runs.data import LogData

@@ -12,9 +12,9 @@ import torch
 
 import unskew
 from unskew.errors import RunError
-from unskew.learning import onnx_graph
 from unskew.learning.methods import METHODS
 from unskew.learning.rankers import MLP, DoublyRobustMLP, Linear, Ranker, Trees
+from unskew.learning.scoring import onnx_graph
 from unskew.learning.scoring.model import Model, build, load
 from unskew.serving.scoring.served import Served
 from unskew.tables.lists.scaling import fit_scaler

@@ -176,7 +176,7 @@ def test_no_graph_takes_more_than_half_of_the_memory(tmp_path: Path) -> None:
     code = (
         "import os, pathlib, sys, numpy as np\n"
         "os.sysconf = {'SC_PHYS_PAGES': 2**16, 'SC_PAGE_SIZE': 2**12}.get\n"
-        "from unskew.learning.onnx_file import opened\n"
+        "from unskew.learning.scoring.onnx_file import opened\n"
         "opened(pathlib.Path(sys.argv[1]).read_bytes())({'codes': np.zeros(1, np.int64)})"
     )
     done = subprocess.run([sys.executable, "-c", code, tmp_path / "bomb.onnx"], capture_output=True, text=True)

@@ -19,11 +19,11 @@ import torch
 
 import unskew
 from unskew.errors import RunError
-from unskew.learning import onnx_graph
 from unskew.learning.methods import METHODS, PACKAGES, Context
 from unskew.learning.rankers import MLP, Linear, Ranker, Trees
 from unskew.learning.rankers.networks import DoublyRobustMLP
 from unskew.learning.rankers.trees import tree_rankers
+from unskew.learning.scoring import onnx_graph
 from unskew.learning.scoring.model import Model, build, load
 from unskew.serving.scoring.served import Served
 from unskew.tables.lists.scaling import SCALINGS, fit_scaler

@@ -16,9 +16,9 @@ import torch
 
 import unskew
 from unskew.errors import ConfigError, DataError, RunError
-from unskew.learning import onnx_graph
 from unskew.learning.methods import METHODS, Context
 from unskew.learning.rankers import CrossEncoder, DoublyRobustMix, Ranker, VanillaMix
+from unskew.learning.scoring import onnx_graph
 from unskew.learning.scoring.model import Model, build, load
 from unskew.serving.answering import Answering
 from unskew.serving.asking.examples import example_request

@@ -21,9 +21,9 @@ from unskew.errors import ConfigError, DataError, RunError, Unproven
 from unskew.learning.fitting.loop import Progress
 from unskew.learning.fitting.training import Training, decay_for
 from unskew.learning.methods import METHODS, Labeled
-from unskew.learning.onnx_file import available
 from unskew.learning.rankers import MLP
 from unskew.learning.scoring.model import Model
+from unskew.learning.scoring.onnx_file import available
 from unskew.types import Lists, Log
 from unskew.workflows.runs.data import split
 from unskew.workflows.runs.folder import fingerprint, status

@@ -2,7 +2,7 @@
 
 A model folder holds `model.json` (what it is), `weights.safetensors` (numbers: scaling, ranker, method) and, where
 there are trees, their files; where it reads, `text/` (the encoder's config and its tokenizer). A network lies
-there as `model.onnx` too, for serving (`learning/onnx_graph.py`), or model.json says why not (`no_onnx`).
+there as `model.onnx` too, for serving (`onnx_graph.py`), or model.json says why not (`no_onnx`).
 `load_scorer` opens it with as little as it can: trees whose score is linear in their outputs need no torch.
 
 Legend: Q queries, N documents, n of them in a block, D features, O relevance outputs.

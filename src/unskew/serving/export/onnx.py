@@ -36,7 +36,7 @@ def standalone(scorer: Scorer) -> bytes:
     """A graph from unscaled columns to the score."""
     import torch
 
-    from unskew.learning.onnx_graph import graph_of
+    from unskew.learning.scoring.onnx_graph import graph_of
 
     (network, weights), scaler = scored_network(scorer), scorer.scaler
     if scaler.kind not in SCALED:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from unskew.errors import optional
-from unskew.learning.onnx_file import INPUT, NETWORK, OUTPUT, Run, opened, read_graph
+from unskew.learning.scoring.onnx_file import INPUT, NETWORK, OUTPUT, Run, opened, read_graph
 from unskew.types import Array
 
 STRAIGHT = frozenset(("Concat", "Gemm", "Identity", "Slice"))

@@ -20,7 +20,7 @@ import numpy as np
 from unskew.errors import ConfigError, DataError, RunError
 from unskew.files import digest_of, read_json
 from unskew.learning.boosters import TREE_FORMATS, Forest
-from unskew.learning.onnx_file import GRAPH, available
+from unskew.learning.scoring.onnx_file import GRAPH, available
 from unskew.learning.scoring.scorer import MODEL, Card, Scorer, below, read_numbers, readable, unchanged
 from unskew.serving.scoring.method_scores import Outputs, method_score, scorer_of
 from unskew.serving.scoring.networks import NetworkGraph

@@ -18,7 +18,7 @@ import numpy as np
 
 from unskew.errors import DataError
 from unskew.files import read_json
-from unskew.learning.onnx_file import CODES, ENCODER, READER, available, read_graph
+from unskew.learning.scoring.onnx_file import CODES, ENCODER, READER, available, read_graph
 from unskew.learning.scoring.text_inputs import READING, TextInputs
 from unskew.types import Array, Lists
 

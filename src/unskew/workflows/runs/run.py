@@ -39,8 +39,8 @@ from unskew.learning.fitting.checkpoint import FILE as CHECKPOINT
 from unskew.learning.fitting.distributed import workers_of, world
 from unskew.learning.fitting.loop import Fit, Report
 from unskew.learning.methods import LEARNERS, Learner
-from unskew.learning.onnx_graph import CHECKED
 from unskew.learning.scoring.model import Model
+from unskew.learning.scoring.onnx_graph import CHECKED
 from unskew.learning.scoring.scorer import Scorer
 from unskew.measuring import measure_ranking
 from unskew.measuring.counterfactual import ClickEvidence

@@ -20,7 +20,11 @@ from torch import Tensor, nn
 
 from unskew.errors import RunError
 from unskew.files import complete_file
-from unskew.learning.onnx_file import (
+from unskew.learning.rankers.encoder import FOLDER, TextEncoder, encoders
+from unskew.learning.rankers.networks import WithSide
+from unskew.learning.rankers.text_rankers import TextTower
+from unskew.learning.rankers.trees import tree_rankers
+from unskew.learning.scoring.onnx_file import (
     CODES,
     ENCODER,
     GRAPH,
@@ -34,10 +38,6 @@ from unskew.learning.onnx_file import (
     checked_model,
     opened,
 )
-from unskew.learning.rankers.encoder import FOLDER, TextEncoder, encoders
-from unskew.learning.rankers.networks import WithSide
-from unskew.learning.rankers.text_rankers import TextTower
-from unskew.learning.rankers.trees import tree_rankers
 from unskew.learning.scoring.text_inputs import TOKENIZER, TextInputs
 from unskew.types import Array
 
