@@ -48,12 +48,12 @@ if TYPE_CHECKING:
     from unskew.studies.demo import demo as demo
     from unskew.studies.plan import plan as plan
     from unskew.tables.features.features import read_features as read_features
+    from unskew.tables.features.texts import read_texts as read_texts
+    from unskew.tables.features.texts import with_texts as with_texts
     from unskew.tables.lists.letor import read_letor as read_letor
+    from unskew.tables.lists.letor import read_preset as read_preset
     from unskew.tables.lists.letor import write_letor as write_letor
-    from unskew.tables.lists.presets import read_preset as read_preset
     from unskew.tables.lists.scaling import SCALINGS as SCALINGS
-    from unskew.tables.lists.texts import read_texts as read_texts
-    from unskew.tables.lists.texts import with_texts as with_texts
     from unskew.terminal.doctor import doctor as doctor
     from unskew.tracking.examination import Examination as Examination
     from unskew.tracking.examining import examination as examination

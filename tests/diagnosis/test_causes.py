@@ -16,7 +16,7 @@ from unskew.diagnosis.causal.discovery import Discovery, Pool, discover, read_ed
 from unskew.diagnosis.causal.graph import CausalGraph, Edge, graph_of
 from unskew.diagnosis.causal.independence import TieredTests, TooSlow
 from unskew.diagnosis.causal.sampling import sample_log, sample_table
-from unskew.diagnosis.causal.variables import variables_of
+from unskew.diagnosis.causal.variables import order_scores, variables_of
 from unskew.errors import ConfigError, DataError
 from unskew.logs.log import write_log
 from unskew.pages.causes import causes_page, graph_figure, sequence_figures
@@ -24,7 +24,6 @@ from unskew.pages.page import write_page
 from unskew.simulation import WholePage, simulate
 from unskew.simulation.synthetic import make_lists
 from unskew.tables.engine.engine import Engine
-from unskew.tables.ordinal import order_scores
 from unskew.terminal.main import app
 from unskew.types import Array, Log
 

@@ -35,6 +35,7 @@ STAGES = (
 FOR_ALL = {"errors", "files", "names", "results", "settings", "types"}
 """Root modules, and the one stage, that every stage may import."""
 ROOMS: dict[str, tuple[str, ...]] = {
+    "tables": ("engine", "reading", ".", "lists", "features"),
     "diagnosis": ("evidence", "curves", "verdicts", "drift", "click_models", "causal", "."),
 }
 """Rooms of a stage in order, `.` for the files beside them: a room imports from itself and those before it."""

@@ -16,7 +16,7 @@ import unskew
 from unskew.errors import ConfigError, UnskewError
 from unskew.files.trees import check_lightgbm
 from unskew.learning.methods import PACKAGES
-from unskew.learning.scoring.raw_trees import Column, RawTrees
+from unskew.learning.scoring.raw_trees import RawTrees, TreeColumn
 from unskew.learning.scoring.scorer import Scorer, load_scorer
 from unskew.tables.features.encoding import EncodingRules
 from unskew.tables.lists.scaling import Scaler
@@ -124,7 +124,7 @@ def test_no_value_flips_at_a_threshold(scaling: str, log: Log) -> None:
     model = learned(log, "package", scaling)
     encoding = model.card.encoding
     assert encoding is not None
-    column = Column(encoding, Scaler(scaling, model.scaler.width, model.scaler.statistics), 0)
+    column = TreeColumn(encoding, Scaler(scaling, model.scaler.width, model.scaler.statistics), 0)
     values = np.sort(items(300, seed=0)["price"][~np.isnan(items(300, seed=0)["price"])])[::7]
     for value in values.astype(np.float32):
         seen = float(column.scaled(np.array([value]))[0])

@@ -26,7 +26,7 @@ from unskew.learning.rankers.contract import by_rate
 from unskew.learning.rankers.encoder import TextEncoder, buckets, encoders, open_encoder
 from unskew.learning.rankers.pretraining import masked, pretrain
 from unskew.learning.scoring.model import Model, load
-from unskew.tables.lists.texts import read_texts, with_texts
+from unskew.tables.features.texts import read_texts, with_texts
 from unskew.types import Lists, ListTexts, Log
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")

@@ -25,7 +25,7 @@ from unskew.logs.ingest.ingest import ingest
 from unskew.logs.ingest.logs import ingest_options
 from unskew.logs.opening import read_log
 from unskew.tables.engine.engine import Engine, connect
-from unskew.tables.engine.times import micros_since_1970
+from unskew.tables.engine.functions import micros_since_1970
 from unskew.tables.reading.options import IngestOptions
 from unskew.terminal.main import app
 from unskew.types import Lists

@@ -27,8 +27,8 @@ import unskew
 from unskew.errors import ConfigError, DataError
 from unskew.learning.fitting.loop import Progress
 from unskew.logs.counts import shard_writing
+from unskew.logs.counts.batches import ShardedBatches
 from unskew.logs.counts.reduction import Counts, reduce_log
-from unskew.logs.counts.shard_batches import ShardedBatches
 from unskew.logs.counts.shard_writing import ShardSource
 from unskew.logs.counts.shards import Shards, open_shards, shards_for
 from unskew.logs.presentation import fit_presentation
@@ -361,7 +361,7 @@ from unskew.logs.counts import splitting
 from unskew.tables.lists.inputs import Vectors
 from unskew.tables.lists import feature_table
 from unskew.logs.counts.shards import open_shards
-from unskew.logs.counts.shard_batches import ShardedBatches
+from unskew.logs.counts.batches import ShardedBatches
 from unskew.logs.counts.shard_writing import ShardSource
 
 def peak():  # not getrusage, which begins at the peak of the process that started this one

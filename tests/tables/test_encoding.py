@@ -14,9 +14,9 @@ from sklearn.preprocessing import OneHotEncoder
 
 import unskew
 from unskew.errors import ConfigError, DataError
-from unskew.tables.features.by_name import table_lists
 from unskew.tables.features.encoding import Encoding, EncodingRules, fit_encoding
-from unskew.tables.features.surveying import encoded_range, merge_surveys, survey
+from unskew.tables.features.features import table_lists
+from unskew.tables.features.survey import encoded_range, merge_surveys, survey
 from unskew.tables.lists.scaling import fit_scaler, fitted_scaler, measure_range
 from unskew.types import Columns, Lists
 

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
 from unskew.errors import ConfigError, DataError
-from unskew.tables.lists import letor, sources
+from unskew.tables.lists import letor
+from unskew.tables.lists import svmlight as sources
 from unskew.tables.lists.datasets import PRESETS
-from unskew.tables.lists.letor import read_letor, write_letor
-from unskew.tables.lists.presets import read_preset
+from unskew.tables.lists.letor import read_letor, read_preset, write_letor
 from unskew.tables.lists.svmlight import fast_entries, slow_entries
 from unskew.types import Lists
 

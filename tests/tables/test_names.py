@@ -243,7 +243,7 @@ def test_query_texts_and_titles_are_kept(tmp_path: Path, name: str) -> None:
         "abstract": ["", ""],
     }
     pq.write_table(pa.table(table), tmp_path / "texts.parquet")
-    from unskew.tables.lists.texts import read_texts
+    from unskew.tables.features.texts import read_texts
 
     lists = read_texts([tmp_path / "texts.parquet"])
     assert lists.texts is not None

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import unskew
 from unskew.errors import ConfigError, DataError
 from unskew.logs import presentation
+from unskew.logs import presentation as tallies
 from unskew.logs.counts.reduction import reduce_log
 from unskew.logs.presentation import (
     Categories,
@@ -22,9 +23,9 @@ from unskew.logs.presentation import (
     Presentation,
     fit_presentation,
     fit_tallies,
+    merge_tallies,
+    tally_columns,
 )
-from unskew.tables import tallies
-from unskew.tables.tallies import merge_tallies, tally_columns
 from unskew.types import Array
 
 NAMES = ("serp_text", "serp_flag", "serp_level", "serp_size")

@@ -15,8 +15,7 @@ from unskew.learning.methods import IPW, DoublyRobust
 from unskew.learning.methods.safety import REACHES, UNLIMITED, guarded, imitation_loss, ranks_of, shown_rank
 from unskew.learning.scoring.model import Model
 from unskew.logs.counts.batches import Batches
-from unskew.logs.counts.candidates import by_query
-from unskew.logs.counts.reduction import reduce_log
+from unskew.logs.counts.reduction import by_query, reduce_log
 from unskew.pages.summaries import run_page
 from unskew.simulation import FeatureLogger, Logger, PositionBias, SvmLogger, logging_scores, simulate
 from unskew.simulation.synthetic import make_lists

@@ -15,7 +15,7 @@ from unskew.files import WRITERS, complete_file
 from unskew.settings import checked, known
 from unskew.studies.compare.config import SyntheticLists
 from unskew.tables.lists.datasets import PRESETS, find_files
-from unskew.tables.lists.sources import read_blocks
+from unskew.tables.lists.svmlight import read_blocks
 from unskew_reproductions.recipe import sources
 
 NAMES = ("yahoo", "istella", "mq2008", "mslr", "generated")

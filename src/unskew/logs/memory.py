@@ -15,8 +15,8 @@ from unskew.logs.ingest.tables import ingest_table
 from unskew.logs.log import TABLE, featured, log_of, outside
 from unskew.names import NOT_FEATURES, Names
 from unskew.settings import did_you_mean
-from unskew.tables.features.feature_table import is_table
 from unskew.tables.features.features import read_features
+from unskew.tables.features.table_parts import is_table
 from unskew.tables.frames import arrow_table, is_frame
 from unskew.tables.lists.letor import read_letor
 from unskew.types import Lists, Log

@@ -21,13 +21,12 @@ from unskew.logs.log import featured, log_of, log_tables
 from unskew.names import NOT_FEATURES, OURS, REQUIRED, TEXT, Names
 from unskew.settings import require_columns
 from unskew.tables.engine.engine import Engine
-from unskew.tables.engine.parquet import impressions_in, parquet_files
-from unskew.tables.engine.times import as_utc
+from unskew.tables.engine.functions import as_utc
+from unskew.tables.engine.parquet import alike, impressions_in, parquet_files, read_unified, row_of, unified
 from unskew.tables.frames import arrow_table, is_frame, storable
 from unskew.tables.joining import SAME_LISTS
 from unskew.tables.reading.recognizing import refuse_other, require_log
 from unskew.tables.schema import required
-from unskew.tables.unifying import alike, read_unified, row_of, unified
 from unskew.types import Lists, Log
 
 if TYPE_CHECKING:

@@ -24,8 +24,7 @@ from typing import TYPE_CHECKING, Any
 from unskew.names import REQUIRED
 from unskew.settings import require_columns
 from unskew.tables.engine.engine import Engine
-from unskew.tables.engine.functions import bit_or, finite
-from unskew.tables.engine.times import as_utc
+from unskew.tables.engine.functions import as_utc, bit_or, finite
 from unskew.tracking.traces import DEEP, rank_bit
 
 if TYPE_CHECKING:

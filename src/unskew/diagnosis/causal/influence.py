@@ -24,8 +24,8 @@ import torch
 from torch import Tensor, nn
 
 from unskew.diagnosis.causal.graph import POSITION
+from unskew.diagnosis.causal.variables import order_scores
 from unskew.logs.presentation import Kind, Presentation
-from unskew.tables.ordinal import order_scores
 
 WIDTH = 4
 """E, what each variable goes in as."""

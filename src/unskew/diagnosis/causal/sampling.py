@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from unskew.errors import DataError
+from unskew.logs.presentation import as_arrow
 from unskew.names import REQUIRED
 from unskew.settings import require_columns
 from unskew.tables.engine.engine import Engine
 from unskew.tables.schema import check_values, to_array, whole_numbers
-from unskew.tables.tallies import as_arrow
 from unskew.types import Array, Log
 
 if TYPE_CHECKING:

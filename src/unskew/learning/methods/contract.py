@@ -11,8 +11,7 @@ from torch import Tensor, nn
 
 from unskew.learning.bias import Measured
 from unskew.learning.curves import EXAMINATION, Curve
-from unskew.logs.counts.candidates import by_query
-from unskew.logs.counts.reduction import Counts, Facts, Reduction, reduce_log
+from unskew.logs.counts.reduction import Counts, Facts, Reduction, by_query, reduce_log
 from unskew.logs.presentation import NO_COLUMNS, Presentation
 from unskew.settings import Config
 from unskew.types import Array, ClickBatch, Log

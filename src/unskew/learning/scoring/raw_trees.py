@@ -65,7 +65,7 @@ def raw_trees(forest: Forest, encoding: Encoding | None, scaler: Scaler) -> RawT
     if encoding is None or not encoding.fields:
         fields = tuple(NumberField(f"feature_{at + 1}", 0.0, False, False) for at in range(scaler.width))
         encoding = Encoding(fields)
-    splits = [Column(encoding, scaler, at) for at in range(scaler.width)]
+    splits = [TreeColumn(encoding, scaler, at) for at in range(scaler.width)]
     blocks: list[dict[str, str]] = []
     constant, trees = weighted_trees(forest)
     for weight, tree in trees:
@@ -105,7 +105,7 @@ def _told(encoding: Encoding, names: Sequence[str]) -> list[dict[str, Any]]:
 # ---- one split ----
 
 
-class Column:
+class TreeColumn:
     """What becomes of splits of one encoded feature."""
 
     def __init__(self, encoding: Encoding, scaler: Scaler, at: int) -> None:
@@ -192,7 +192,7 @@ def tree_fields(text: str) -> Iterator[dict[str, str]]:
         yield dict(line.split("=", 1) for line in lines)
 
 
-def _rewritten(tree: dict[str, str], splits: Sequence[Column], weight: float, added: float) -> dict[str, str]:
+def _rewritten(tree: dict[str, str], splits: Sequence[TreeColumn], weight: float, added: float) -> dict[str, str]:
     """A tree on raw features, its leaves times the weight plus a constant."""
     leaves = [float(value) * weight + added for value in tree["leaf_value"].split()]
     tree = tree | {"leaf_value": " ".join(map(repr, leaves))}

@@ -217,7 +217,7 @@ class Scorer(ABC):
 
     def _table(self, documents: object) -> tuple[Lists, Array] | None:
         """A table as lists, and the row of each document; None where it is no table."""
-        from unskew.tables.features.by_name import table_lists
+        from unskew.tables.features.features import table_lists
         from unskew.tables.frames import is_frame  # with all that reads tables, which serving does without
 
         return table_lists(documents, self.card.encoding or Encoding()) if is_frame(documents) else None

@@ -11,8 +11,7 @@ from unskew.logs.ingest.text import FILE, ROW
 from unskew.names import OURS, REQUIRED, guess_columns
 from unskew.settings import did_you_mean, require_columns
 from unskew.tables.engine.engine import Engine
-from unskew.tables.engine.functions import left
-from unskew.tables.engine.times import as_utc
+from unskew.tables.engine.functions import as_utc, left
 from unskew.tables.reading.options import IDS, IngestOptions
 
 if TYPE_CHECKING:

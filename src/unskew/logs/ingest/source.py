@@ -17,10 +17,9 @@ from unskew.logs.ingest.text import FILE, ROW, stage_text
 from unskew.names import REQUIRED
 from unskew.settings import known
 from unskew.tables.engine.engine import Engine, first_line, quiet
-from unskew.tables.engine.parquet import plain_name
+from unskew.tables.engine.parquet import alike, plain_name, unified
 from unskew.tables.reading.files import KINDS, all_files, find_files
 from unskew.tables.reading.options import IngestOptions
-from unskew.tables.unifying import alike, unified
 
 if TYPE_CHECKING:
     from ibis.expr.types import Table

@@ -28,7 +28,7 @@ import numpy as np
 
 from unskew.errors import ConfigError
 from unskew.learning.boosters import Forest
-from unskew.learning.scoring.raw_trees import MONOTONE, WHY_NOT, Column, text_names, weighted_trees
+from unskew.learning.scoring.raw_trees import MONOTONE, WHY_NOT, TreeColumn, text_names, weighted_trees
 from unskew.learning.scoring.scorer import Scorer
 from unskew.tables.features.encoding import Encoding
 from unskew.tables.features.fields import CategoryField, NumberField
@@ -147,14 +147,16 @@ def plain_trees(scorer: Scorer) -> list[Node]:
     return list(lightgbm_trees(scorer.lightgbm_forest(), columns, features))
 
 
-def splits_of(scaler: Scaler) -> list[Column]:
+def splits_of(scaler: Scaler) -> list[TreeColumn]:
     """What becomes of the splits of each column, [E]."""
     fields = tuple(NumberField(str(at), 0.0, False, False) for at in range(scaler.width))
     encoding = Encoding(fields)
-    return [Column(encoding, scaler, at) for at in range(scaler.width)]
+    return [TreeColumn(encoding, scaler, at) for at in range(scaler.width)]
 
 
-def lightgbm_trees(forest: Forest, columns: Sequence[Column], features: Sequence[EngineFeature]) -> Iterator[Node]:
+def lightgbm_trees(
+    forest: Forest, columns: Sequence[TreeColumn], features: Sequence[EngineFeature]
+) -> Iterator[Node]:
     """Trees of LightGBM, times the weight of their output, and what outputs start at."""
     constant, trees = weighted_trees(forest)
     if constant:
@@ -173,7 +175,9 @@ def lightgbm_trees(forest: Forest, columns: Sequence[Column], features: Sequence
         yield halved(_grown(0, columns, split, bounds, children, values), features)
 
 
-def xgboost_trees(forest: Forest, columns: Sequence[Column], features: Sequence[EngineFeature]) -> Iterator[Node]:
+def xgboost_trees(
+    forest: Forest, columns: Sequence[TreeColumn], features: Sequence[EngineFeature]
+) -> Iterator[Node]:
     """Trees of XGBoost, which go left where a value is below a bound."""
     assert forest.weights is not None
     if constant := float(np.dot(forest.start, forest.weights)):
@@ -194,7 +198,7 @@ def xgboost_trees(forest: Forest, columns: Sequence[Column], features: Sequence[
 
 def _grown(
     node: int,
-    columns: Sequence[Column],
+    columns: Sequence[TreeColumn],
     split: Sequence[int],
     bounds: Sequence[float],
     children: dict[int, tuple[int, int]],

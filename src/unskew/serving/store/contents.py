@@ -23,9 +23,8 @@ from unskew.serving.store.layout import StoreHead, item_key, query_key, rows_of
 from unskew.serving.store.store import Rows
 from unskew.tables.engine.engine import connect
 from unskew.tables.engine.parquet import parquet_files
-from unskew.tables.features.assembling import assemble
-from unskew.tables.features.column_kinds import Notes
-from unskew.tables.features.table_parts import FeatureTable, alike
+from unskew.tables.features.assembly import assemble
+from unskew.tables.features.table_parts import FeatureTable, Notes, alike
 from unskew.tables.features.tables import open_tables
 from unskew.tables.schema import refuse_missing
 from unskew.tracking.features import FEATURES, click_features

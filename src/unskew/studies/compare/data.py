@@ -14,7 +14,7 @@ from unskew.errors import DataError
 from unskew.pages.origins import GENERATED, real
 from unskew.settings import listed
 from unskew.studies.compare.config import CompareData
-from unskew.tables.lists.presets import read_preset
+from unskew.tables.lists.letor import read_preset
 from unskew.tables.lists.scaling import fit_scaler
 from unskew.types import Lists
 from unskew.workflows.inputs.lists import read_lists

@@ -4,12 +4,104 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from unskew.errors import DataError
 from unskew.files import restore
 from unskew.settings import no_such
+
+# ---- Files of one log whose columns differ: one schema for all of them, or which file differs and how
+
+
+def schema_of(path: Path | str) -> Any:
+    """The columns of a Parquet file; those of dictionaries as their values."""
+    try:
+        schema = pq.read_schema(path)
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(f"not a readable Parquet file ({str(error)[:200]})", path=path) from error
+    kinds = [each.type.value_type if pa.types.is_dictionary(each.type) else each.type for each in schema]
+    return pa.schema([each.with_type(kind) for each, kind in zip(schema, kinds, strict=True)])
+
+
+def alike(files: Sequence[Path | str]) -> list[list[Path | str]]:
+    """The files in groups that have the same columns, of the same types; addresses are taken to be alike."""
+    if len(files) < 2 or any("://" in str(file) for file in files):
+        return [list(files)]
+    groups: dict[frozenset[tuple[str, str]], list[Path | str]] = {}
+    for file in files:
+        groups.setdefault(frozenset((each.name, str(each.type)) for each in schema_of(file)), []).append(file)
+    return list(groups.values())
+
+
+def unified(files: Sequence[Path | str], wanted: Collection[str] | None = None) -> Any:
+    """The columns of all files: numbers as wide as any, whole numbers and text as text; else the file is named.
+
+    Where only some are `wanted`, the others may differ.
+    """
+    kinds: dict[str, tuple[Any, Path | str]] = {}
+    for file in files:
+        for each in schema_of(file):
+            if wanted is not None and each.name not in wanted:
+                continue
+            before, where = kinds.get(each.name, (each.type, file))
+            kind = _common(before, each.type)
+            if kind is None:
+                raise DataError(
+                    f"{each.name} is of type {each.type}, and {before} in {where}",
+                    path=file,
+                    hint="write the column in one type in all files, or read them one by one",
+                )
+            kinds[each.name] = kind, where
+    return pa.schema([(name, kind) for name, (kind, _) in kinds.items()])
+
+
+def read_unified(files: Sequence[Path | str], columns: Sequence[str]) -> Any:
+    """These columns of all files as one table; empty cells where a file lacks one."""
+    schema = pa.schema([each for each in unified(files) if each.name in columns])
+    parts = []
+    for file in files:
+        there = [name for name in schema.names if name in schema_of(file).names]
+        part = pq.ParquetFile(file).read(columns=there)
+        nothing = {name: pa.nulls(len(part), schema.field(name).type) for name in schema.names}
+        made = {name: part[name].cast(schema.field(name).type) for name in there}
+        parts.append(pa.table(nothing | made, schema))
+    return pa.concat_tables(parts).select(list(columns))
+
+
+def row_of(files: Sequence[Path | str], column: str, value: object) -> tuple[Path | str, int] | None:
+    """The file and the row, from 1, that first have a value; None where it cannot be found again."""
+    for file in files:
+        if "://" not in str(file) and column in schema_of(file).names:
+            cells = pq.ParquetFile(file).read(columns=[column])[column].to_pylist()
+            for row, cell in enumerate(cells, 1):
+                if cell == value:
+                    return file, row
+    return None
+
+
+def _common(one: Any, other: Any) -> Any:
+    """A type that holds both; None where there is none that would be meant."""
+    if one == other or pa.types.is_null(other):
+        return one
+    if pa.types.is_null(one):
+        return other
+    texts = [pa.types.is_string(kind) or pa.types.is_large_string(kind) for kind in (one, other)]
+    if all(texts) or (any(texts) and any(pa.types.is_integer(kind) for kind in (one, other))):
+        return pa.string()
+    try:
+        fields = [pa.schema([("column", kind)]) for kind in (one, other)]
+        return pa.unify_schemas(fields, promote_options="permissive").field("column").type
+    except pa.ArrowException:
+        return None
+
+
+# ----
+
 
 Paths = Path | str | Sequence[Path | str]
 

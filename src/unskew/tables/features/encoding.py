@@ -26,7 +26,7 @@ from pydantic import Field
 from unskew.errors import DataError
 from unskew.settings import Config
 from unskew.tables.features.fields import CategoryField, Gaps, NumberField
-from unskew.tables.features.surveying import Survey, row_blocks, survey
+from unskew.tables.features.survey import Survey, row_blocks, survey
 from unskew.types import Array, Columns, Lists
 
 AS_TRAINED = "give the features that the model was trained on"

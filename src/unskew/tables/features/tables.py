@@ -16,9 +16,15 @@ import pyarrow.parquet as pq
 
 from unskew.errors import DataError, printable
 from unskew.names import KEYS, guess_columns
-from unskew.tables.features.column_kinds import Notes, Taken, surveyed
-from unskew.tables.features.feature_table import damage_named
-from unskew.tables.features.table_parts import FeatureTable, TableKind, TablePart
+from unskew.tables.features.table_parts import (
+    FeatureTable,
+    Notes,
+    TableKind,
+    TablePart,
+    Taken,
+    damage_named,
+    surveyed,
+)
 from unskew.tables.features.values import kind_of_type
 from unskew.tables.frames import TEXT_FILES, arrow_table, ids_of, is_frame, read_csv, renamed
 from unskew.tables.lists.svmlight import MOST_FEATURES

@@ -8,10 +8,10 @@ from typing import Protocol
 
 from unskew.errors import DataError
 from unskew.names import NOT_FEATURES
-from unskew.tables.features.feature_table import is_table
 from unskew.tables.features.features import read_features
+from unskew.tables.features.table_parts import is_table
+from unskew.tables.features.texts import has_texts, read_texts, with_texts
 from unskew.tables.lists.letor import read_letor
-from unskew.tables.lists.texts import has_texts, read_texts, with_texts
 from unskew.tracking.features import FEATURES
 from unskew.tracking.tracked import with_tracked
 from unskew.types import Array, Lists

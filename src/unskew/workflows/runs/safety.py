@@ -28,8 +28,7 @@ from unskew.learning.rankers.networks import WithSide
 from unskew.learning.scoring.model import Model
 from unskew.learning.scoring.scorer import Scorer
 from unskew.logs.counts.batches import Batches
-from unskew.logs.counts.candidates import by_query
-from unskew.logs.counts.reduction import Counts, reduce_log
+from unskew.logs.counts.reduction import Counts, by_query, reduce_log
 from unskew.types import Array, Log
 from unskew.workflows.runs.data import LogData, TrainingData
 

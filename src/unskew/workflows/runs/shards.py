@@ -16,9 +16,8 @@ from unskew.learning.fitting.loop import Draws
 from unskew.learning.fitting.training import Training
 from unskew.learning.methods.contract import Context, Learner, MethodConfig
 from unskew.learning.scoring.model import Model
-from unskew.logs.counts.batches import Batches
+from unskew.logs.counts.batches import Batches, ShardedBatches
 from unskew.logs.counts.reduction import Counts, Facts
-from unskew.logs.counts.shard_batches import ShardedBatches
 from unskew.logs.counts.shard_writing import FACTS, ShardSource
 from unskew.logs.counts.shards import Shards, open_shards, shards_for
 from unskew.names import NOT_FEATURES

@@ -23,11 +23,11 @@ from unskew.logs.memory import (
 )
 from unskew.logs.opening import StoredLog
 from unskew.names import KEYS, NOT_FEATURES
-from unskew.tables.features.feature_table import is_table
+from unskew.tables.features.table_parts import is_table
 from unskew.tables.features.tables import table_columns
+from unskew.tables.features.texts import read_texts
 from unskew.tables.frames import arrow_table, is_frame
 from unskew.tables.joining import SAME_LISTS
-from unskew.tables.lists.texts import read_texts
 from unskew.tracking.tracked import tracked_until, with_tracked
 from unskew.types import Lists, Log
 from unskew.workflows.inputs.lists import read_lists, texts_for

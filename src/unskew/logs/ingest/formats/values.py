@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
 from typing import Any
 
-from unskew.tables.engine.times import micros_since_1970
+from unskew.tables.engine.functions import micros_since_1970
 
 LONGEST_ID = 1_024
 LONGEST_TEXT = 65_536

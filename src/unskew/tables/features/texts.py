@@ -21,7 +21,7 @@ from unskew.files import PathLike
 from unskew.names import KEYS, NOT_FEATURES, TEXT
 from unskew.settings import require_columns
 from unskew.tables.engine.engine import connect
-from unskew.tables.features.feature_table import damage_named, table_files
+from unskew.tables.features.table_parts import damage_named, table_files
 from unskew.tables.features.tables import feature_files
 from unskew.tables.frames import TEXT_FILES
 from unskew.tables.joining import encode, find_rows

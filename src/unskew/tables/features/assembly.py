@@ -19,9 +19,7 @@ from unskew.names import KEYS
 from unskew.settings import require_columns
 from unskew.tables.engine.engine import connect
 from unskew.tables.engine.parquet import impressions_in
-from unskew.tables.features.column_kinds import Notes
-from unskew.tables.features.feature_table import table_files
-from unskew.tables.features.table_parts import FeatureTable, alike
+from unskew.tables.features.table_parts import FeatureTable, Notes, alike, table_files
 from unskew.tables.features.tables import feature_files
 from unskew.tables.frames import arrow_table, ids_of, is_frame, read_table, renamed
 from unskew.tables.joining import encode, match
