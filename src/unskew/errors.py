@@ -79,8 +79,18 @@ class Column:
         return self.name if theirs == self.name else f"{theirs} ({self.name})"
 
 
-Words = str | Option | tuple[str | Option | Column, ...]
+Part = str | Option | Column
+Words = Part | tuple[Part, ...]
 """A sentence, with the arguments and columns that it speaks of as values."""
+
+
+def parts_of(words: Words | None) -> tuple[Part, ...]:
+    """What a sentence is made of.
+
+    >>> parts_of(("pass ", Option("force", True))), parts_of("no"), parts_of(None)
+    (('pass ', Option(name='force', value=True)), ('no',), ())
+    """
+    return words if isinstance(words, tuple) else () if words is None else (words,)
 
 
 def spelled(words: Words, spell: Callable[[Option], str] = str, names: Mapping[str, str] = NO_NAMES) -> str:
@@ -91,11 +101,25 @@ def spelled(words: Words, spell: Callable[[Option], str] = str, names: Mapping[s
     >>> spelled(("choose another place, or pass ", Option("force", True)))
     'choose another place, or pass force=True'
     """
-    parts = words if isinstance(words, tuple) else (words,)
     return "".join(
         spell(part) if isinstance(part, Option) else part.called(names) if isinstance(part, Column) else part
-        for part in parts
+        for part in parts_of(words)
     )
+
+
+class Sentence(str):
+    """A sentence as Python spells it, to be kept and written as text, that still knows what it speaks of.
+
+    >>> Sentence(("count on with ", Option("page_number", "p")))
+    'count on with page_number="p"'
+    """
+
+    words: Words
+
+    def __new__(cls, words: Words) -> Sentence:  # noqa: D102
+        made = super().__new__(cls, spelled(words))
+        made.words = words
+        return made
 
 
 class UnskewError(Exception):
@@ -107,6 +131,8 @@ class UnskewError(Exception):
 
     status = 1
     """What the command line ends with."""
+    spell: Callable[[Option], str] = staticmethod(str)
+    """How arguments are written: as in Python, or as flags where a command was typed."""
 
     def __init__(
         self,
@@ -125,22 +151,23 @@ class UnskewError(Exception):
         """Our names of columns to theirs, once who opened the table has said so."""
 
     def __str__(self) -> str:
-        return self.told()
+        line = "" if self.line is None else f":{self.line}"
+        place = "" if self.path is None else f"{printable(self.path)}{line}: "
+        argument = "" if self.argument is None else self.spell(Option(self.argument, self.value)) + ": "
+        hint = f"; {spelled(self.hint, self.spell, self.names)}" if self.hint else ""
+        return place + argument + spelled(self.message, self.spell, self.names) + hint
+
+    def speaks_of(self, *arguments: str) -> bool:
+        """Whether the argument that is wrong, or one that the sentence names, is one of these."""
+        named = {part.name for part in self._parts() if isinstance(part, Option)}
+        return not named.isdisjoint(arguments) or self.argument in arguments
+
+    def _parts(self) -> tuple[Part, ...]:
+        return (*parts_of(self.message), *parts_of(self.hint))
 
     def retell(self, text: str) -> None:
         """Say it in other words."""
         self.message, self.argument, self.hint, self.path, self.line = text, None, None, None, None
-
-    def told(self, spell: Callable[[Option], str] = str) -> str:
-        """The error in one sentence; `spell` says how arguments are written, as in Python unless given."""
-        place = (
-            ""
-            if self.path is None
-            else printable(self.path) + ("" if self.line is None else f":{self.line}") + ": "
-        )
-        argument = "" if self.argument is None else spell(Option(self.argument, self.value)) + ": "
-        hint = f"; {spelled(self.hint, spell, self.names)}" if self.hint else ""
-        return place + argument + spelled(self.message, spell, self.names) + hint
 
 
 class DataError(UnskewError):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import json
 import re
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -12,7 +11,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from unskew.errors import ConfigError, DataError
+from unskew.errors import Column, ConfigError, DataError, Key, Option, Words, parts_of
 
 Table = dict[str, object]
 """A table of TOML that is checked once it is known what it is for."""
@@ -54,11 +53,12 @@ def read_toml(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise ConfigError(str(no_such(path, "file"))) from error
+        missing = no_such(path, "file")
+        raise ConfigError(missing.message, path=path, hint=missing.hint) from error
     except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror or error}") from error
+        raise ConfigError(error.strerror or str(error), path=path) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: not valid TOML: {error}") from error
+        raise ConfigError(f"not valid TOML: {error}", path=path) from error
 
 
 # ---- names ----
@@ -84,11 +84,13 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
     return (f"Did you mean {close[0]}? " if close else "") + f"Known: {', '.join(names)}."
 
 
-def known(key: str, name: object, names: Collection[str]) -> str:
-    """The name, if it is one of the names; the key of an argument of Python ends in =."""
+def known(argument: str, name: object, names: Collection[str]) -> str:
+    """The name, if it is one of the names that the argument, or the `Key` of a file, may have."""
     if not isinstance(name, str) or name not in names:
-        what = f'{key}"{name}": unknown name' if key[-1:] == "=" else f"{key}: unknown name {name!r}"
-        raise ConfigError(f"{what}. {did_you_mean(str(name), names)}")
+        meant = did_you_mean(str(name), names)
+        if isinstance(argument, Key):
+            raise ConfigError(f"unknown name {name!r}. {meant}", argument=argument)
+        raise ConfigError(f"unknown name. {meant}", argument=argument, value=name)
     return name
 
 
@@ -116,62 +118,73 @@ def require_columns(
     present: Collection[str],
     *,
     path: Path | str | None = None,
-    hint: str = "rename or add them",
+    hint: Words = "rename or add them",
 ) -> None:
     """The columns that are needed are among those that there are."""
     missing = [name for name in names if name not in present]
     if missing:
         there = ", ".join(list(present)[:20])[:500] or "none"
-        raise DataError(f"missing columns: {', '.join(missing)}; there are {there}", path=path, hint=hint)
+        named = [part for name in missing for part in (", ", Column(name))][1:]
+        raise DataError(("missing columns: ", *named, f"; there are {there}"), path=path, hint=hint)
 
 
 # ---- settings ----
 
 
-def named(key: str, name: str, configs: Mapping[str, type[Made]]) -> Made:
+def named(argument: str, name: str, configs: Mapping[str, type[Made]]) -> Made:
     """The default config of this name."""
-    return checked(configs[known(key, name, configs)], {}, key)
+    return checked(configs[known(argument, name, configs)], {}, argument)
 
 
 def table_of(key: str, content: Mapping[str, object], configs: Mapping[str, type[Made]]) -> Made:
     """The config of a TOML table with a `name`."""
     if "name" not in content:
-        raise ConfigError(f"{key}.name: missing. {did_you_mean('', configs)}")
-    config = configs[known(f"{key}.name", content["name"], configs)]
+        raise ConfigError(f"missing. {did_you_mean('', configs)}", argument=Key(f"{key}.name"))
+    config = configs[known(Key(f"{key}.name"), content["name"], configs)]
     if "name" not in config.model_fields:
         content = {part: value for part, value in content.items() if part != "name"}
     return checked(config, content, key)
 
 
-def checked(model: type[Made], content: Mapping[str, object], key: str) -> Made:
-    """Validate, with errors that name the key and what may have been meant."""
+def checked(model: type[Made], content: Mapping[str, object], key: str | None) -> Made:
+    """Validate, with errors that name the key and what may have been meant; without a key it is an argument."""
     try:
         return model.model_validate(dict(content))
     except ValidationError as error:
         raise _translated(error, model, key) from None
 
 
-def _translated(error: ValidationError, model: type[BaseModel], key: str) -> ConfigError:
-    return ConfigError("; ".join(_sentence(model, key, item) for item in error.errors()))
+def _translated(error: ValidationError, model: type[BaseModel], key: str | None) -> ConfigError:
+    """The first thing that is wrong, under its key; what else is wrong follows in the same sentence."""
+    items = error.errors()
+    first, message = _place(key, items[0]), parts_of(_sentence(model, items[0]))
+    for item in items[1:]:
+        message += ("; ", Option(_place(key, item)), ": ", *parts_of(_sentence(model, item)))
+    return ConfigError(message, argument=first or None)
 
 
-def _sentence(model: type[BaseModel], key: str, item: Any) -> str:
+def _place(key: str | None, item: Any) -> str:
     # a value of several possible types has the type that it is not in its place: data.features.str
     parts = [str(part) for part in item["loc"] if not re.search(r"^(str|int|float|bool)$|\[", str(part))]
     place = ".".join([key, *parts] if key else parts)
+    return place if key is None else Key(place)
+
+
+def _sentence(model: type[BaseModel], item: Any) -> Words:
     if item["type"] == "extra_forbidden":
         fields = model.model_fields
         for part in item["loc"][:-1]:
             inner = fields[part].annotation if part in fields else None
             fields = inner.model_fields if isinstance(inner, type) and issubclass(inner, BaseModel) else {}
-        return f"{place}: unknown key. {did_you_mean(str(item['loc'][-1]), fields)}"
+        return f"unknown key. {did_you_mean(str(item['loc'][-1]), fields)}"
     if item["type"] == "missing":
-        return f"{place}: missing"
+        return "missing"
     if item["type"] == "value_error":  # a validator of ours, which says all there is to say
-        return f"{place}: {str(item['msg']).removeprefix('Value error, ')}".removeprefix(": ")
+        said: Words = item["ctx"]["error"].args[0]
+        return said
     what = item["msg"].replace("a valid dictionary", "a table").replace("a valid tuple", "a list")
     given = "" if ", not " in what else f", not {item['input']!r}"
-    return f"{place}: {what[0].lower()}{what[1:]}{given}"
+    return f"{what[0].lower()}{what[1:]}{given}"
 
 
 # ---- amounts ----
@@ -185,7 +198,7 @@ def byte_count(key: str, size: str | int) -> int:
     """
     found = re.fullmatch(r"(\d{1,15}(?:\.\d{1,3})?)\s*([KMGT]?)(?:i?B)?", str(size).strip(), re.IGNORECASE)
     if found is None or float(found[1]) == 0:
-        raise ConfigError(f"{key}={json.dumps(size)}: write it like 4GB or 512MB")
+        raise ConfigError("write it like 4GB or 512MB", argument=key, value=size)
     return int(float(found[1]) * 2 ** (10 * " KMGT".index(found[2].upper() or " ")))
 
 
@@ -197,5 +210,5 @@ def second_count(key: str, time: str) -> int:
     """
     found = re.fullmatch(r"(\d{1,9})\s*([smhd]?)", time.strip())
     if found is None or int(found[1]) == 0:
-        raise ConfigError(f"{key}={json.dumps(time)}: write it like 30m, 90s or 1h")
+        raise ConfigError("write it like 30m, 90s or 1h", argument=key, value=time)
     return int(found[1]) * SECONDS[found[2]]

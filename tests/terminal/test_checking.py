@@ -95,7 +95,7 @@ def test_configs_by_name() -> None:
     with pytest.raises(ConfigError, match=r"kind\.mots: unknown key\. Did you mean most\?"):
         table_of("kind", {"name": "outer", "mots": 2.0}, kinds)
     with pytest.raises(ConfigError, match=r'engine="duck": unknown name\. Did you mean duckdb\?'):
-        known("engine=", "duck", ("duckdb", "spark"))
+        known("engine", "duck", ("duckdb", "spark"))
 
 
 def test_did_you_mean() -> None:

@@ -146,7 +146,7 @@ def test_errors(folder: Path, tmp_path: Path) -> None:
     store = folder / "store"
     with pytest.raises(ConfigError, match="needs imputation="):
         judge(store, tmp_path / "a.csv", estimator="doubly_robust")
-    with pytest.raises(ConfigError, match="curves=em needs imputation="):
+    with pytest.raises(ConfigError, match='curves="em" needs imputation='):
         judge(store, tmp_path / "a.csv", curves="em")
     with pytest.raises(ConfigError, match="Did you mean"):
         judge(store, tmp_path / "a.csv", estimator="afine")

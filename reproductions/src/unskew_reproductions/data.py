@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from unskew.errors import DataError
+from unskew.errors import DataError, Option
 from unskew.files import WRITERS, complete_file
 from unskew.settings import checked, known
 from unskew.studies.compare.config import SyntheticLists
@@ -55,7 +55,9 @@ def find_sets(folders: Sequence[Path]) -> dict[str, Found]:
     found: dict[str, Found] = {}
     for folder in folders:
         if not folder.is_dir():
-            raise DataError("is not a folder", path=folder, hint="give data= the folder that holds data sets")
+            raise DataError(
+                "is not a folder", path=folder, hint=("give ", Option("data"), " the folder that holds data sets")
+            )
         for place in (folder, *sorted(path for path in folder.iterdir() if path.is_dir())):
             for name, (presets, fits) in _PRESETS.items():
                 preset = next((preset for preset in presets if _holds(place, preset, fits)), None)
@@ -74,7 +76,7 @@ def choose_sources(
     `work` is a folder to write to, where a data set must be cut into files first.
     """
     for name in on:
-        known("on=", name, NAMES)
+        known("on", name, NAMES)
     named = os.environ.get(VARIABLE)
     looked = list(folders) or ([Path(named)] if named else [])
     found = find_sets(looked)

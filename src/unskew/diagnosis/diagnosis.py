@@ -113,7 +113,7 @@ def diagnose(
     fitted = None
     named = _segments(segments)
     if features is not None and isinstance(source, Log):
-        raise ConfigError("features=: a Log has its own; leave them out")
+        raise ConfigError("a Log has its own; leave them out", argument="features")
     with open_tables(source, columns=columns, segments=named, serp=serp, engine=engine, **options) as tables:
         documents = None if features is None else lists_of(tables, features, feature_columns or columns)
         judged = read_labels(tables, labels, columns)
@@ -134,7 +134,9 @@ def _segments(names: Sequence[str]) -> tuple[str, ...]:
     for name in names:
         if name in TAKEN:
             hint = "name a column of few kinds, such as the device"
-            raise ConfigError(f'segments=["{name}"]: it says what was shown, or is a name of ours; {hint}')
+            raise ConfigError(
+                f"it says what was shown, or is a name of ours; {hint}", argument="segments", value=[name]
+            )
     return tuple(dict.fromkeys(names))
 
 

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from unskew.errors import DataError, RunError, UnskewError, printable
+from unskew.errors import DataError, Option, RunError, UnskewError, printable
 from unskew.files.locks import remove_dead_locks
 from unskew.files.ownership import ASIDE, Ours
 from unskew.files.swapping import exchange
@@ -43,7 +43,10 @@ def refuse_existing(place: Path, *, force: bool = False, ours: Ours | None = Non
         return
     shown = printable(place)
     if not force:
-        raise RunError(f"{shown} exists and is never overwritten; choose another place, or pass force=True")
+        raise RunError(
+            f"{shown} exists and is never overwritten",
+            hint=("choose another place, or pass ", Option("force", True)),
+        )
     if place.is_symlink():
         why: str | None = "it is a link"
     elif ours is None:

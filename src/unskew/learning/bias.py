@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from unskew.errors import ConfigError, DataError
+from unskew.errors import ConfigError, DataError, Key, Option
 from unskew.types import Array, ClickBatch, Log
 
 
@@ -102,14 +102,16 @@ def read_propensities(path: Path) -> Array:
 def checked_propensities(theta: Array) -> Array:
     """One positive number per rank, rank 1 first."""
     if theta.ndim != 1 or len(theta) == 0 or not np.all(np.isfinite(theta) & (theta > 0)):
-        raise ConfigError("method.propensity: give one positive number per rank, rank 1 first")
+        raise ConfigError("give one positive number per rank, rank 1 first", argument=Key("method.propensity"))
     return theta
 
 
 def oracle_propensity(log: Log) -> Array:
     """Examination relative to rank 1 as the simulator knew it: the mean of `true_examination` at each rank."""
     if "true_examination" not in log.columns:
-        raise DataError("the log does not say the true examination", hint="simulate with truth=True")
+        raise DataError(
+            "the log does not say the true examination", hint=("simulate with ", Option("truth", True))
+        )
     shown = np.bincount(log.position)[1:]
     total = np.bincount(log.position, weights=log.columns["true_examination"])[1:]
     theta: Array = total / np.maximum(shown, 1)

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from unskew.errors import DataError
+from unskew.errors import DataError, Words
 from unskew.files import complete_file
 from unskew.names import REQUIRED
 from unskew.tables.engine.parquet import impressions_in
@@ -107,7 +107,7 @@ def pick(ids: Any, rows: Array) -> Any:
     return taken.dictionary_encode() if pa.types.is_string(taken.type) else taken
 
 
-def log_of(table: Any, lists: Lists, feedback: str | None, path: Path | str, hint: str = SAME_LISTS) -> Log:
+def log_of(table: Any, lists: Lists, feedback: str | None, path: Path | str, hint: Words = SAME_LISTS) -> Log:
     """An Arrow table of impressions under our names, joined to its lists; `path` is what errors name.
 
     `hint` is what to do where impressions have no features.

@@ -120,7 +120,8 @@ def check_names(columns: Mapping[str, str] | None, tables: Sequence[Any]) -> Non
     for ours, theirs in (columns or {}).items():
         if theirs not in present:
             raise ConfigError(
-                f"columns=: there is no column {theirs!r} for {ours}. {did_you_mean(theirs, present[:50])}"
+                f"there is no column {theirs!r} for {ours}. {did_you_mean(theirs, present[:50])}",
+                argument="columns",
             )
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from unskew.errors import Column, DataError, located
+from unskew.errors import Column, DataError, Words, located
 from unskew.logs.log import featured, log_of, log_tables
 from unskew.names import NOT_FEATURES, OURS, REQUIRED, TEXT, Names
 from unskew.settings import require_columns
@@ -217,7 +217,7 @@ class StoredLog:
         return table.rename_columns([self.present[theirs] for theirs in taken])
 
     def log(
-        self, lists: Lists, keep: Sequence[str] | None = None, *, drop: bool = False, hint: str = SAME_LISTS
+        self, lists: Lists, keep: Sequence[str] | None = None, *, drop: bool = False, hint: Words = SAME_LISTS
     ) -> Log:
         """The log in memory, joined to its lists.
 

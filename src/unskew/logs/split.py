@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from unskew.errors import Column, ConfigError, DataError
+from unskew.errors import Column, ConfigError, DataError, Option
 from unskew.files import Ours, complete_folder, parts, write_json
 from unskew.logs.opening import open_log
 from unskew.logs.pages import add_page_ids
@@ -112,7 +112,14 @@ def split_by_time(
     `pages` is what `find_visits` gave; the parts then have its visit_id.
     """
     if validation < 0 or test < 0 or validation + test >= 1:
-        raise ConfigError(f"validation={validation} and test={test}: not negative, and less than 1 together")
+        raise ConfigError(
+            (
+                Option("validation", validation),
+                " and ",
+                Option("test", test),
+                ": not negative, and less than 1 together",
+            )
+        )
     unit = "visit_id" if pages is not None or "visit_id" in impressions.columns else "page_id"
     require(impressions, ["timestamp", "page_id"])
     begun = engine.keep(unit_starts(known_pages(impressions, unit) if pages is None else pages, unit))

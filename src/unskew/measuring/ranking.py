@@ -28,7 +28,7 @@ from typing import Literal, TypedDict, Unpack, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
-from unskew.errors import ConfigError, DataError
+from unskew.errors import ConfigError, DataError, Option
 from unskew.measuring.ranked_lists import RankedLists, rank_lists
 from unskew.settings import known
 from unskew.types import Array
@@ -213,7 +213,10 @@ METRICS: Mapping[str, Metric] = {
 def _dcg(ranked: RankedLists, at: int | None, gain: Gain) -> Array:
     head = ranked.head(at)
     if gain == "exponential" and head.labels.max(initial=0) > _LARGEST_EXPONENT:
-        raise DataError(f"label {head.labels.max():g} is too large for the gain 2^y - 1", hint='use gain="linear"')
+        raise DataError(
+            f"label {head.labels.max():g} is too large for the gain 2^y - 1",
+            hint=("use ", Option("gain", "linear")),
+        )
     gains = head.labels if gain == "linear" else np.exp2(head.labels) - 1
     return head.sums(gains / np.log2(1 + head.rank))
 

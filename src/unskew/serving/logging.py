@@ -30,7 +30,7 @@ from typing import Self
 
 import numpy as np
 
-from unskew.errors import ConfigError, DataError
+from unskew.errors import ConfigError, DataError, Option
 from unskew.files import told_of_disks
 from unskew.serving.explore.policy import Decision
 from unskew.types import Array
@@ -54,7 +54,14 @@ class ImpressionLog:
         clock: Callable[[], float] = time.time,
     ) -> None:
         if rows < 1 or seconds <= 0:
-            raise ConfigError(f"rows={rows}, seconds={seconds}: a file has at least a row and takes some time")
+            raise ConfigError(
+                (
+                    Option("rows", rows),
+                    ", ",
+                    Option("seconds", seconds),
+                    ": a file has at least a row and takes some time",
+                )
+            )
         self.folder, self.rows, self.seconds, self._clock = Path(folder), rows, seconds, clock
         self._lock, self._file, self._name = Lock(), -1, ""
         self._written, self._opened = 0, 0.0

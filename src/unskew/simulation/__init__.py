@@ -67,4 +67,4 @@ def simulate(
     """
     people = named("behaviour", behaviour, BEHAVIOURS) if isinstance(behaviour, str) else behaviour
     asked = options | {"behaviour": people, "logger": find_logger(logger)}
-    return checked(Simulation, asked, "").draw(lists)
+    return checked(Simulation, asked, None).draw(lists)

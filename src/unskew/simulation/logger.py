@@ -21,7 +21,7 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field, PlainValidator
 
-from unskew.errors import DataError
+from unskew.errors import DataError, Option
 from unskew.settings import Config, named
 from unskew.tables.features.encoding import fit_encoding
 from unskew.types import Array, Lists
@@ -197,7 +197,7 @@ def sample_queries(lists: Lists, share: float, rng: np.random.Generator) -> List
         raise DataError(
             "no query has two documents of different grades, so no ranker can be trained",
             path=lists.name,
-            hint='use another logging ranker, for example logger="random"',
+            hint=("use another logging ranker, for example ", Option("logger", "random")),
         )
     count = min(max(1, int(share * len(lists))), len(varied))
     return lists.take(rng.choice(varied, count, replace=False))

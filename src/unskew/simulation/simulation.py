@@ -12,7 +12,7 @@ from typing import Annotated, Any, Self
 import numpy as np
 from pydantic import Field, SerializeAsAny, model_validator
 
-from unskew.errors import ConfigError, DataError
+from unskew.errors import ConfigError, DataError, Option
 from unskew.settings import Config
 from unskew.simulation.behaviours.behaviour import Behaviour, Outcome, Shown
 from unskew.simulation.logger import Logger, SvmLogger, logging_scores
@@ -43,7 +43,7 @@ class LogOptions(Config):
     @model_validator(mode="after")
     def _one_length(self) -> Self:
         if (self.pages is None) == (self.clicks is None):
-            raise ValueError("give pages= or clicks=, one of the two")
+            raise ValueError(("give ", Option("pages"), " or ", Option("clicks"), ", one of the two"))
         return self
 
 

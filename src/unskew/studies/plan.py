@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from unskew.errors import ConfigError, DataError
+from unskew.errors import ConfigError, DataError, Option
 from unskew.measuring import ndcg_metric
 from unskew.measuring.counterfactual import ClickEvidence, LoggedPages
 from unskew.measuring.counterfactual.examination import examination_of
@@ -99,7 +99,9 @@ def plan(
     _check(shares, pages, repeats, daily)
     bare = isinstance(log, str | Path) and features is None
     if methods and (bare or (isinstance(log, Log) and not log.lists.dim)):
-        raise ConfigError("methods= learn from features: give features= of the log's documents")
+        raise ConfigError(
+            (Option("methods"), " learn from features: give ", Option("features"), " of the log's documents")
+        )
     made = (
         log if isinstance(log, Twin) else twin(log, features=features, doc_ids=doc_ids, columns=columns, seed=seed)
     )
@@ -118,11 +120,11 @@ def plan(
 def _check(shares: Sequence[float], pages: Sequence[int] | None, repeats: int, daily: float | None) -> None:
     """Refuse what cannot be tried."""
     if not shares or not all(0 <= share <= 1 for share in shares):
-        raise ConfigError("shares=: give shares of shuffled pages between 0 and 1, such as 0,0.01,0.05")
+        raise ConfigError("give shares of shuffled pages between 0 and 1, such as 0,0.01,0.05", argument="shares")
     if pages is not None and (not pages or not all(size >= 1 for size in pages)):
-        raise ConfigError("pages=: give numbers of pages, such as 10000,100000")
+        raise ConfigError("give numbers of pages, such as 10000,100000", argument="pages")
     if repeats < 1 or (daily is not None and not daily > 0):
-        raise ConfigError("repeats= is at least 1, daily= above 0")
+        raise ConfigError((Option("repeats"), " is at least 1, ", Option("daily"), " above 0"))
 
 
 class _Bench:

@@ -13,14 +13,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from unskew.errors import DataError
+from unskew.errors import DataError, Words
 from unskew.tables.schema import refuse_missing, to_array
 from unskew.types import Array, Lists
 
 SAME_LISTS = "give the lists that this log was made with"
 
 
-def join_lists(table: Any, lists: Lists, path: Path | str, hint: str = SAME_LISTS) -> tuple[Array, Array]:
+def join_lists(table: Any, lists: Lists, path: Path | str, hint: Words = SAME_LISTS) -> tuple[Array, Array]:
     """Index of the query and row of the document for every impression, [N] int64 each."""
     for name in ("query_id", "doc_id"):
         refuse_missing(table, name, path)

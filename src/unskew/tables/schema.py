@@ -26,7 +26,7 @@ def required(feedback: str | None) -> list[str]:
     """The columns that a log must have, where this one, if any, stands in the place of `click`."""
     if feedback in set(REQUIRED) - {"click"} or feedback == "label":
         raise ConfigError(
-            "it has a meaning of its own; name a column of numbers from 0", argument="feedback", value=feedback
+            f"{feedback} has a meaning of its own; name a column of numbers from 0", argument="feedback"
         )
     return [feedback or name if name == "click" else name for name in REQUIRED]
 

@@ -25,7 +25,7 @@ from unskew.terminal.flags import (
     passed,
 )
 from unskew.terminal.printing import show_facts, show_result, typed, warn
-from unskew.terminal.translating import FLAGS, as_flags
+from unskew.terminal.translating import in_flags
 
 
 def simulate(
@@ -200,5 +200,5 @@ def ingest(
     given["page_columns"] = [name.strip() for name in page_columns.split(",") if name.strip()]
     made = ingest(**given)
     for warning in made["warnings"]:
-        warn(as_flags(warning, FLAGS.get()))
+        warn(in_flags(warning))
     show_result(made, as_json, lambda made: ingest_page(out, made))

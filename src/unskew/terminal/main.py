@@ -7,6 +7,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -30,7 +31,7 @@ from unskew.terminal.ship import drift, ship
 from unskew.terminal.store import store
 from unskew.terminal.studies import compare, demo, reproduce
 from unskew.terminal.tracking import examination, impute, judge, track, traffic
-from unskew.terminal.translating import FLAGS, as_flag, as_flags, flags_of
+from unskew.terminal.translating import FLAGS, as_flag, flags_of
 
 PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Make data": (ingest, split, counts, simulate, traffic, examination, track),
@@ -93,7 +94,11 @@ class Command(TyperCommand):
     def invoke(self, ctx: Any) -> Any:
         """Run it."""
         FLAGS.set(flags_of(self.params))
-        return super().invoke(ctx)
+        try:
+            return super().invoke(ctx)
+        except UnskewError as error:
+            error.spell = partial(as_flag, FLAGS.get())
+            raise
 
 
 for panel, commands in PANELS.items():
@@ -107,8 +112,12 @@ def told_warnings() -> Iterator[None]:
     before = warnings.showwarning
 
     def tell_warning(message: Warning | str, *_: object, **__: object) -> None:
-        said = spelled(message.message, as_flag) if isinstance(message, Notice) else str(message)
-        warn(as_flags(said, FLAGS.get()))
+        said = (
+            spelled(message.message, partial(as_flag, FLAGS.get()))
+            if isinstance(message, Notice)
+            else str(message)
+        )
+        warn(said)
 
     warnings.showwarning = tell_warning
     try:
@@ -127,7 +136,7 @@ def main() -> None:
         with told_warnings():
             app(prog_name="unskew")  # also where Python was asked to run the module, for completion
     except UnskewError as error:
-        print(f"unskew: {as_flags(error.told(as_flag), FLAGS.get())}", file=sys.stderr)
+        print(f"unskew: {error}", file=sys.stderr)
         sys.exit(error.status)
     except OSError as error:
         named = "" if error.filename is None else f"{printable(os.fsdecode(error.filename))}: "

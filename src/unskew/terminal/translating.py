@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import re
 import shlex
 from collections.abc import Iterable, Mapping
 from contextvars import ContextVar
+from functools import partial
 from typing import Any
 
-from unskew.errors import Key, Option
+from unskew.errors import Key, Option, Sentence, spelled
 
 FLAGS: ContextVar[dict[str, str]] = ContextVar("FLAGS", default={})  # noqa: B039
 """The flags of the command that runs."""
-_VALUE = r"""("[^"]*"|\[[^]]*\]|\{[^}]*\}|[\w%+-]+(?:\.\d+)?(?![\w/=]))"""
-_SETTING = re.compile(rf"(?:set )?((?:data|training|method|ranker)\.[a-z_]+) = {_VALUE}")
-"""A key of a run file, which a command that takes --set has no other flag for."""
 KEYS = {
     "validate_on": "training.validate_on",
     "learn_from": "training.learn_from",
@@ -23,32 +19,11 @@ KEYS = {
     "doc_ids": "data.doc_ids",
 }
 """Arguments of Python that a command line says with --set."""
-_GIVEN = re.compile(rf"(?<![\w./-])([a-z_]+)=(?:{_VALUE}|(?=[\s,;:.)]|$))")
 
 
-def as_flags(message: str, flags: Mapping[str, str]) -> str:
-    """The message with flags in the place of Python's arguments; other names stay as they are.
-
-    >>> as_flags('gap="5w": write it like 30m, or pass force=True', {"gap": "--gap", "force": "--force"})
-    '--gap 5w: write it like 30m, or pass --force'
-    """
-
-    def said(found: re.Match[str]) -> str:
-        flag, value = flags.get(found[1]), found[2]
-        if flag is None:
-            key = KEYS.get(found[1]) if "set" in flags and value is not None else None
-            return found[0] if key is None else f"--set {key}={' '.join(_words(value))}"
-        return flag if value in (None, "True") else " ".join(f"{flag} {word}" for word in _words(value))
-
-    if "set" in flags:
-        message = _SETTING.sub(lambda found: f"--set {found[1]}={' '.join(_words(found[2]))}", message)
-    message = re.sub(r"pass ([a-z_]+)=False", lambda found: f"leave out {flags.get(found[1], found[1])}", message)
-    return _GIVEN.sub(said, message)
-
-
-def as_flag(option: Option) -> str:
-    """An argument in the words of the command that runs; one that it has no flag for stays as it is."""
-    flags, value = FLAGS.get(), option.value
+def as_flag(flags: Mapping[str, str], option: Option) -> str:
+    """An argument as the flags of a command spell it; one that it has no flag for stays as it is."""
+    value = option.value
     if option.name in flags and not isinstance(option.name, Key):
         flag = flags[option.name]
         if value is None or value is True:
@@ -69,21 +44,17 @@ def _typed(value: object) -> list[str]:
     return [",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)]
 
 
-def _words(value: str) -> list[str]:
-    """A value of Python as it is written behind a flag: ["a", "b"] as a,b; of {"a": "b"} each pair as a=b."""
-    try:
-        meant = json.loads(value)
-    except ValueError:
-        return [value]
-    if isinstance(meant, dict):
-        return [shlex.quote(f"{name}={each}") for name, each in meant.items()]
-    return [",".join(map(str, meant)) if isinstance(meant, list) else str(meant)]
+def in_flags(sentence: str) -> str:
+    """A sentence of the library in the words of the command that runs."""
+    return spelled(sentence.words, partial(as_flag, FLAGS.get())) if isinstance(sentence, Sentence) else sentence
 
 
 def flags_of(options: Iterable[Any]) -> dict[str, str]:
     """The flags of a command's options, by what they are called in Python."""
     flags: dict[str, str] = {}
     for option in options:
+        if option.param_type_name == "argument":
+            flags[str(option.name)] = option.human_readable_name
         for flag in [name for name in option.opts if name[:2] == "--"][:1]:
             flags |= {flag[2:].replace("-", "_"): flag, str(option.name): flag}
     return {f"{name}s": flag for name, flag in flags.items()} | flags  # what may be repeated is several in Python

@@ -49,7 +49,7 @@ def examination(
     """
     from unskew.tracking.examination import EXAMINATION
 
-    asked = checked(Examination, (settings or Examination()).model_dump() | learned, "")
+    asked = checked(Examination, (settings or Examination()).model_dump() | learned, None)
     refuse_existing(Path(out), force=force, ours=EXAMINATION)
     place = Path(impressions)
     options: dict[str, Any] = {"spark_master": spark_master, "memory": memory, "threads": threads}

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
-from unskew.errors import ConfigError, DataError
+from unskew.errors import ConfigError, DataError, Option
 from unskew.files import complete_file, refuse_existing
 from unskew.logs.opening import under_our_names
 from unskew.settings import known, require_columns
@@ -74,17 +74,26 @@ def judge(
     was seen, see `shrinking`. `columns` says theirs for the columns of the imputation. `options` go to `connect`.
     """
     out = Path(out)
-    chosen = known("estimator=", estimator or ("doubly_robust" if imputation else "affine"), ESTIMATORS)
+    chosen = known("estimator", estimator or ("doubly_robust" if imputation else "affine"), ESTIMATORS)
     if chosen == "doubly_robust" and imputation is None:
-        raise ConfigError("estimator=doubly_robust needs imputation=, a table of query_id, doc_id and relevance")
-    known("out=", out.suffix, WRITERS)
+        raise ConfigError(
+            (
+                Option("estimator", "doubly_robust"),
+                " needs ",
+                Option("imputation"),
+                ", a table of query_id, doc_id and relevance",
+            )
+        )
+    known("out", out.suffix, WRITERS)
     refuse_existing(out, force=force)
     with connect(engine, **options) as running:
         opened = open_tracking(store)
         table = read_window(running, opened, window)
         if table is None:
             raise DataError(
-                f"the window {window} was never written", path=opened.path, hint="track with refresh=all"
+                f"the window {window} was never written",
+                path=opened.path,
+                hint=("track with ", Option("refresh", "all")),
             )
         guesses = None if imputation is None else read_imputation(running, Path(imputation), table, columns)
         judging = prepared(running, opened, window, guesses)
@@ -176,7 +185,14 @@ class Judging:
     def assumed(self, curves: str, first: tuple[float, float]) -> tuple[TrustCurves, Array]:
         """The curves of the window, from random slots, by EM with the imputation, or from a file; and Var(ê/θ)."""
         if curves == "em" and self.fill is None:
-            raise ConfigError("curves=em needs imputation=, a table of query_id, doc_id and relevance")
+            raise ConfigError(
+                (
+                    Option("curves", "em"),
+                    " needs ",
+                    Option("imputation"),
+                    ", a table of query_id, doc_id and relevance",
+                )
+            )
         seen, slots, graded = RankSums(self.ranks), RandomSlots(self.ranks), ClicksByRelevance(self.ranks)
         for batch in self.batches():
             seen.add(batch.tallies())

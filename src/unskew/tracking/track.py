@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from unskew.errors import ConfigError, LimitError
+from unskew.errors import ConfigError, LimitError, Option
 from unskew.logs.opening import open_log
 from unskew.names import REQUIRED
 from unskew.settings import known
@@ -65,7 +65,7 @@ def track(
     due, all, or none. A delivery of which more than the share `max_rejected` is broken is refused as a whole.
     `columns` says theirs for ours, as for `ingest`. `options` go to `connect`.
     """
-    known("refresh=", refresh, REFRESH)
+    known("refresh", refresh, REFRESH)
     end = None if until is None else hour_of(until)
     model = None if examination is None else load_examination(examination)
     place = Path(impressions)
@@ -91,7 +91,9 @@ def deliver(
     """Count a delivery, write the windows that are due, and commit; `end` is the hour of `until`."""
     before = store.manifest
     if end is not None and before.clock is not None and end < before.clock:
-        raise ConfigError(f"until=: the store has counted up to {_clock(before.clock)} already; give a later time")
+        raise ConfigError(
+            f"the store has counted up to {_clock(before.clock)} already; give a later time", argument="until"
+        )
     rows = delivered_rows(engine, impressions, place)
     kinds = {name: str(rows[name].type()) for name in ("page_id", "query_id", "doc_id")}
     store.check_kinds(kinds, place)
@@ -141,7 +143,7 @@ def refuse_broken(counts: dict[str, int], most: float, place: Path | str | None)
         raise LimitError(
             f"{sum(broken.values()):,} of {counts['delivered']:,} pages are broken ({said})",
             path=place,
-            hint="repair them, or raise max_rejected=",
+            hint=("repair them, or raise ", Option("max_rejected")),
         )
 
 
@@ -203,7 +205,7 @@ def hour_of(moment: str) -> int:
     try:
         read = datetime.fromisoformat(moment)
     except ValueError:
-        raise ConfigError(f'until="{moment}": write it like 2024-03-01T14:00:00Z') from None
+        raise ConfigError("write it like 2024-03-01T14:00:00Z", argument="until", value=moment) from None
     return int((read if read.tzinfo else read.replace(tzinfo=UTC)).timestamp()) // HOUR
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from unskew.errors import DataError
+from unskew.errors import DataError, Option
 from unskew.tables.engine.engine import connect
 from unskew.tables.joining import find_rows
 from unskew.tables.schema import to_array
@@ -25,7 +25,7 @@ def with_tracked(lists: Lists, store: Path | str) -> Lists:
     """The lists with FEATURES of each document as further features, the last ones; zeros for those never shown."""
     opened = open_tracking(store)
     if not opened.manifest.windows:
-        raise DataError("no window was written yet", path=store, hint='track with refresh="all"')
+        raise DataError("no window was written yet", path=store, hint=("track with ", Option("refresh", "all")))
     features = np.zeros((len(lists.features), len(FEATURES)), np.float32)
     with connect("duckdb") as engine:
         found = engine.to_arrow(click_features(engine, opened))

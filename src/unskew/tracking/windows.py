@@ -71,7 +71,7 @@ def publish_window(engine: Engine, store: TrackingStore, name: str, clock: int, 
 def read_window(engine: Engine, store: TrackingStore | Path | str, name: str = "month") -> Table | None:
     """A published window as a table: query_id, doc_id, position and SUMS; None where it was never written."""
     opened = store if isinstance(store, TrackingStore) else open_tracking(store)
-    known("window=", name, WINDOWS)
+    known("window", name, WINDOWS)
     published = opened.manifest.windows.get(name)
     return None if published is None else engine.read_parquet(opened.folder("windows", published.folder))
 
@@ -94,7 +94,7 @@ class Lookup:
 
     def positions(self, query_id: Any, doc_id: Any, window: str = "month") -> list[dict[str, int]]:
         """Position and SUMS of a query and document, one row per position; none where it was not shown."""
-        files = self._files.get(known("window=", window, WINDOWS), ())
+        files = self._files.get(known("window", window, WINDOWS), ())
         return [row for file in files for row in file.rows(query_id, doc_id)]
 
     def __call__(self, query_id: Any, doc_id: Any) -> dict[str, dict[str, int]]:

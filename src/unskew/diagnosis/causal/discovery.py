@@ -28,7 +28,7 @@ from pydantic import Field
 from unskew.diagnosis.causal.graph import CLICK, CausalGraph, Edge, closes_circle, tier
 from unskew.diagnosis.causal.independence import TieredTests, TooSlow, drawing_from, library
 from unskew.diagnosis.causal.variables import FEWEST, Variables, variables_of
-from unskew.errors import ConfigError
+from unskew.errors import ConfigError, Option
 from unskew.settings import Config
 from unskew.types import Array
 
@@ -87,7 +87,11 @@ def discover(pool: Pool, asked: Discovery | None = None) -> CausalGraph:
     """The graph of a sample of the impressions, and how often others have each of its edges."""
     asked = asked or Discovery()
     if asked.test == "kci" and asked.sample > LARGEST_KERNEL:
-        raise ConfigError(f"sample={asked.sample}: kci takes {LARGEST_KERNEL} impressions at most; use test=rcit")
+        raise ConfigError(
+            (f"kci takes {LARGEST_KERNEL} impressions at most; use ", Option("test", "rcit")),
+            argument="sample",
+            value=asked.sample,
+        )
     rng = np.random.default_rng([asked.seed, 5])
     end = None if asked.seconds is None else time.monotonic() + asked.seconds
     first = one_graph(*pool.samples(asked.sample, rng), asked, end)

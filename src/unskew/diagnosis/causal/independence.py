@@ -18,7 +18,7 @@ import numpy as np
 
 from unskew.diagnosis.causal.graph import CLICK, RELEVANCE, tier
 from unskew.diagnosis.causal.variables import Variables
-from unskew.errors import DataError, MissingExtra
+from unskew.errors import DataError, MissingExtra, Option
 
 
 class TooSlow(DataError):
@@ -71,7 +71,7 @@ class TieredTests:
             if self.end is not None and time.monotonic() > self.end:
                 raise TooSlow(
                     f"causes were not found in {self.seconds:g} seconds, after {len(self._known)} tests",
-                    hint="give a smaller sample=, fewer columns, or more seconds=",
+                    hint=("give a smaller ", Option("sample"), ", fewer columns, or more ", Option("seconds")),
                 )
             self._known[key] = self._compute(x, y, given)
         self.weakest[pair] = max(self.weakest.get(pair, 0.0), self._known[key])

@@ -17,7 +17,7 @@ from unskew.diagnosis.click_models.contract import ClickModel
 from unskew.diagnosis.click_models.fitted import FittedClickModel, fit_model, perplexity
 from unskew.diagnosis.click_models.names import CLICK_MODELS, find_model
 from unskew.diagnosis.click_models.pages import AnyLog, ClickPages, grouped, read_pages
-from unskew.errors import ConfigError
+from unskew.errors import ConfigError, Option
 from unskew.types import Array
 
 CLEAR = 2.0
@@ -125,7 +125,7 @@ def fit_and_compare(
 def _named(models: Sequence[ClickModel | str]) -> dict[str, ClickModel]:
     """Models by name; a second one of a name gets a number."""
     if isinstance(models, str) or not models:
-        raise ConfigError("models= takes a list of click models or their names")
+        raise ConfigError((Option("models"), " takes a list of click models or their names"))
     found: dict[str, ClickModel] = {}
     for each in models:
         name, model = find_model(each)

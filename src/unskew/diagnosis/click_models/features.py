@@ -102,10 +102,10 @@ def fit_with_features(log: Log, model: ClickModel | str = "pbm", **options: obje
 
     `options` are fields of `Descent`: hidden, steps, batch, rate, held_out, seed.
     """
-    asked = checked(Descent, options, "")
+    asked = checked(Descent, options, None)
     name, chosen = find_model(model)
     if not isinstance(chosen, ExaminedModel):
-        raise ConfigError(f"model={name}: features are for pbm and ubm")
+        raise ConfigError("features are for pbm and ubm", argument="model", value=name)
     pages = pages_of_log(log)
     plain = fit_model(name, chosen, pages)  # where θ starts, and what is known of each pair
     features = np.asarray(log.lists.features[np.unique(log.row)], np.float64)

@@ -34,8 +34,8 @@ def find_model(model: ClickModel | str) -> tuple[str, ClickModel]:
     if isinstance(model, ClickModel):
         return model_name(model), model
     if not isinstance(model, str):
-        raise ConfigError(f"model={model!r}: give a name such as pbm, or a click model")
-    parts = tuple(named("model=", part.strip(), CLICK_MODELS) for part in model.split("+"))
+        raise ConfigError("give a name such as pbm, or a click model", argument="model", value=model)
+    parts = tuple(named("model", part.strip(), CLICK_MODELS) for part in model.split("+"))
     return model, parts[0] if len(parts) == 1 else ModelMixture(models=parts)
 
 

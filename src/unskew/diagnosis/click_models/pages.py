@@ -121,7 +121,9 @@ class ClickPages:
     def halves(self, share: float, seed: int) -> tuple[ClickPages, ClickPages]:
         """A random share of the pages held out: what is left, and that share."""
         if not 0 < share < 1:
-            raise ConfigError(f"held_out={share}: give a share of the pages between 0 and 1, or a log")
+            raise ConfigError(
+                "give a share of the pages between 0 and 1, or a log", argument="held_out", value=share
+            )
         rng = np.random.default_rng(seed)
         out = rng.binomial(self.weight.astype(np.int64), share).astype(np.float64)
         rest = self.weight - out

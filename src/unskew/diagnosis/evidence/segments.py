@@ -60,7 +60,9 @@ def choose_segments(engine: Engine, shown: Table, named: Sequence[str], *, serp:
         if reason is None:
             chosen.columns[name] = _text(engine, shown, column, count)
         elif name in named:
-            raise ConfigError(f'segments=["{name}"]: it {reason}; give a column of few kinds, such as the device')
+            raise ConfigError(
+                f"it {reason}; give a column of few kinds, such as the device", argument="segments", value=[name]
+            )
         else:
             chosen.left_out[name] = reason
     return chosen

@@ -27,7 +27,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from unskew.errors import ConfigError
+from unskew.errors import ConfigError, Key, Option
 from unskew.learning.fitting.loop import Draws, Trainer
 from unskew.learning.fitting.runtime import deferred_interrupt, seed_draws
 from unskew.learning.fitting.training import Training
@@ -79,9 +79,11 @@ def workers_of(training: Training) -> int:
     _, size = world()
     workers = training.workers or size
     if workers % size:
-        raise ConfigError(f"training.workers = {workers} must be a multiple of the {size} processes")
+        raise ConfigError(
+            (Option(Key("training.workers"), workers), f" must be a multiple of the {size} processes")
+        )
     if workers > training.batch:
-        raise ConfigError(f"training.batch = {training.batch} is too small for {workers} workers")
+        raise ConfigError((Option(Key("training.batch"), training.batch), f" is too small for {workers} workers"))
     return workers
 
 

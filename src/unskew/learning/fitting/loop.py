@@ -17,7 +17,7 @@ from typing import Any, Literal, Protocol
 import torch
 from torch import Tensor, nn
 
-from unskew.errors import RunError
+from unskew.errors import Option, RunError
 from unskew.learning.fitting.checkpoint import (
     FILE,
     optimizer_tensors,
@@ -285,7 +285,11 @@ class Trainer:
         now, then = self._identity(), place["identity"]
         changed = sorted(key for key in now | then if now.get(key) != then.get(key))
         if changed:
-            raise RunError(f"{folder}: was begun with another {', '.join(changed)}; force=True starts afresh")
+            raise RunError(
+                f"was begun with another {', '.join(changed)}",
+                path=folder,
+                hint=(Option("force", True), " starts afresh"),
+            )
         return tensors, place
 
     def restore(self, tensors: dict[str, Tensor], place: dict[str, Any]) -> None:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal, Self
 import torch
 from torch import Tensor, nn
 
+from unskew.errors import ConfigError
 from unskew.learning.bias import Measured
 from unskew.learning.curves import EXAMINATION, Curve
 from unskew.logs.counts.reduction import Counts, Facts, Reduction, by_query, reduce_log
@@ -101,8 +102,8 @@ class Learner(Config):
         """What chooses the weights unless the settings say: validation lists, else held-out clicks."""
         return "labels" if labels else "clicks"
 
-    def refused(self, *, ranker: bool, training: frozenset[str]) -> str | None:
-        """The first setting that was given and would not be heeded, with the reason; None where all are."""
+    def refused(self, *, ranker: bool, training: frozenset[str]) -> ConfigError | None:
+        """What is wrong with a setting that was given and would not be heeded; None where all are."""
         return None
 
     def located(self, folder: Path) -> Self:

@@ -23,6 +23,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from unskew.errors import ConfigError, Key
 from unskew.learning.boosters import Package
 from unskew.learning.methods.contract import Choice, Learner
 from unskew.learning.rankers.trees import Growing
@@ -55,12 +56,12 @@ class PackageConfig(Learner, Growing):
         """
         return "labels" if labels else "clicks" if clicks else "nothing"
 
-    def refused(self, *, ranker: bool, training: frozenset[str]) -> str | None:
+    def refused(self, *, ranker: bool, training: frozenset[str]) -> ConfigError | None:
         """A ranker, and all training settings but those few."""
         unheeded = sorted(training - self.trains_with)
         wrong = "ranker" if ranker else f"training.{unheeded[0]}" if unheeded else None
         theirs = "remove it, and give the method settings of theirs, such as rounds and leaves"
-        return wrong and f"{wrong}: {self.name} grows its own trees; {theirs}"
+        return ConfigError(f"{self.name} grows its own trees; {theirs}", argument=Key(wrong)) if wrong else None
 
 
 class LightGBM(PackageConfig):

@@ -22,7 +22,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from unskew.errors import ConfigError, DataError, MissingExtra
+from unskew.errors import ConfigError, DataError, Key, MissingExtra
 from unskew.learning.rankers.contract import RankerConfig
 from unskew.tables.lists.inputs import Tokens
 from unskew.types import Array, Lists
@@ -237,8 +237,8 @@ def open_encoder(config: TextRanker) -> TextEncoder:
     except (OSError, ValueError, KeyError, TypeError, ImportError) as error:
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise ConfigError(
-            f"ranker.model: {config.model!r} is neither a folder with an encoder nor a name on the hub "
-            f"within reach ({first})"
+            f"{config.model!r} is neither a folder with an encoder nor a name on the hub within reach ({first})",
+            argument=Key("ranker.model"),
         ) from error
     return TextEncoder(model.float(), tokenizer, config)
 
@@ -272,6 +272,6 @@ def _lowest(model: nn.Module, count: int) -> Iterator[nn.Module]:
     depth = _depth(model)
     stacks = [part for part in model.modules() if isinstance(part, nn.ModuleList) and len(part) == depth]
     if not stacks or count > len(stacks[0]):
-        raise ConfigError(f"ranker.frozen: {count} layers, but the encoder has {depth}")
+        raise ConfigError(f"{count} layers, but the encoder has {depth}", argument=Key("ranker.frozen"))
     yield from (part for name, part in model.named_children() if "embed" in name)
     yield from stacks[0][:count]

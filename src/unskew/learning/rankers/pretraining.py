@@ -18,7 +18,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from unskew.errors import ConfigError
+from unskew.errors import ConfigError, Key
 from unskew.learning.rankers.encoder import TextEncoder, transformers
 from unskew.tables.lists.inputs import Tokens
 
@@ -93,14 +93,18 @@ def _with_words(encoder: TextEncoder) -> nn.Module:
     """The encoder itself with a head that names tokens: the model's own where it has one."""
     package, config = transformers(), encoder.config
     if encoder.tokenizer.mask_token_id is None:
-        raise ConfigError(f"ranker.pretraining: the tokenizer of {config.model!r} has no mask token")
+        raise ConfigError(
+            f"the tokenizer of {config.model!r} has no mask token", argument=Key("ranker.pretraining")
+        )
     try:
         kind = package.AutoModelForMaskedLM
         made: nn.Module = (
             kind.from_config(encoder.model.config) if config.scratch else kind.from_pretrained(config.model)
         )
     except (OSError, ValueError) as error:
-        raise ConfigError(f"ranker.pretraining: {config.model!r} cannot name masked tokens ({error})") from error
+        raise ConfigError(
+            f"{config.model!r} cannot name masked tokens ({error})", argument=Key("ranker.pretraining")
+        ) from error
     setattr(made, str(made.base_model_prefix), encoder.model)
     made.tie_weights()  # type: ignore[operator]
     return made

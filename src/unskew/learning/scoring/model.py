@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from unskew.errors import ConfigError
+from unskew.errors import ConfigError, Key, Option
 from unskew.learning.boosters import Forest
 from unskew.learning.curves import Curve
 from unskew.learning.methods import METHODS, Context, MethodConfig, MethodModule
@@ -147,7 +147,11 @@ def build_tower(ranker: Ranker, features: int, module: MethodModule) -> nn.Modul
     if isinstance(ranker, CrossEncoder) and module.input_gradient:
         name = module.config.name
         raise ConfigError(
-            f"{name} differentiates by features, which text is not; method.strength = 0 turns it off"
+            (
+                f"{name} differentiates by features, which text is not; ",
+                Option(Key("method.strength"), 0),
+                " turns it off",
+            )
         )
     tower: nn.Module
     if isinstance(ranker, Trees) and module.boosted is not None:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from safetensors.numpy import save_file
 
-from unskew.errors import ConfigError, DataError
+from unskew.errors import ConfigError, DataError, Key, Option
 from unskew.files import read_json
 from unskew.logs.counts.folder import read_counts
 from unskew.logs.counts.reduction import Counts, Reduction, by_query, rank_counts, reduce_log
@@ -234,7 +234,7 @@ def write_shards(source: ShardSource, folder: Path) -> None:
         save_shard(counts, shard_file(folder, shard))
     shutil.rmtree(spill)
     if missing.lost and (source.missing == "error" or not surveys):
-        hint = 'add their features, or set data.missing_features = "drop"'
+        hint = ("add their features, or give ", Option(Key("data.missing_features"), "drop"))
         raise DataError(str(missing), path=source.log or source.counts, hint=hint)
     if not surveys:
         raise DataError("there is nothing to learn from", path=source.log or source.counts)

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from unskew.errors import Option, Sentence
 from unskew.logs.ingest.columns import YES
 from unskew.logs.ingest.sampling import sample
 from unskew.names import OURS
@@ -53,13 +54,13 @@ def column_advice(files: Mapping[Path, str], options: IngestOptions) -> Columns:
 
 def advice_warnings(found: Mapping[str, Mapping[str, Any]], options: IngestOptions) -> list[str]:
     """What a user should not miss: positions that begin again, and kept columns that give the click away."""
-    warned = []
+    warned: list[str] = []
     for name, about in found.items():
         if about["advice"] == "begins again" and options.positions.page_number is None:
-            warned.append(
-                f"{options.source('position')} begins again on every {name}: further results pass for first ones; "
-                f'count on with page_number="{name}"'
+            what = (
+                f"{options.source('position')} begins again on every {name}: further results pass for first ones"
             )
+            warned.append(Sentence((f"{what}; count on with ", Option("page_number", name))))
         kept = name in options.keep or name.startswith("serp_")
         if about["advice"] == "gives the click away" and kept:
             warned.append(f"{name} gives the click away: it must be neither a bias factor nor a feature")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from unskew.errors import LimitError
+from unskew.errors import LimitError, Option, Part, Words, parts_of
 from unskew.logs.ingest.columns import DETAIL, FLOATS, RAW, REASON
 from unskew.logs.ingest.formats.stage import REJECTED
 from unskew.logs.ingest.text import FILE, ROW
@@ -33,37 +33,84 @@ FEWEST = 100
 """Rows of a log from which on shares of it mean something."""
 OF_CLICKS = ("clicks_without_impression", "clicks_before_query")
 """Rules that remove click events; their shares are of these."""
-_FIND = 'let pages be found with page_gap="30m"'
-CAUSES: Mapping[str, str] = {
-    "duplicate_events": "page_id names a visit or a query, not one page of results, so that pages run together: "
-    f"{_FIND}. Where the rows are in the log twice, max_removed=0.6 lets them go",
-    "clicks_without_impression": "clicks name pages or documents in another way than results do, or results of "
-    'some pages are missing. Compare the ids; off=["clicks_without_impression"] does without these clicks',
-    "clicks_before_query": "the clocks of clicks and results differ, or one of them is in another time zone: "
-    'time_zone=. off=["clicks_before_query"] counts such clicks',
-    "two_queries_on_one_page": f"page_id names a visit, a person or a day, not one page of results: {_FIND}, or "
-    'name another column with columns={"page_id": "THEIRS"}',
-    "two_documents_at_one_position": "positions begin again on every page of results, whose number is a column: "
-    f'page_number="THEIRS"; or page_id names a visit or a query: {_FIND}',
-    "gaps_in_positions": f"page_id or page_columns= tears pages apart, as the time of each row does: {_FIND}. "
-    'Where ads hold places, or only what came into view is logged, off=["gaps_in_positions"] keeps the pages',
-    "robots": "user_id or visit_id is shared by many people, as behind a proxy: name another column. Where they "
-    'are robots, max_removed=0.9 lets them go, and off=["robots"] keeps them; [rules.robots] has their limits',
-    "everything_clicked": "only what was clicked is in the log. Add the results that were shown and not clicked; "
-    'off=["everything_clicked"] keeps the pages',
+_GAP = Option("page_gap", "30m")
+CAUSES: Mapping[str, Words] = {
+    "duplicate_events": (
+        "page_id names a visit or a query, not one page of results, so that pages run together: let pages be "
+        "found with ",
+        _GAP,
+        ". Where the rows are in the log twice, ",
+        Option("max_removed", 0.6),
+        " lets them go",
+    ),
+    "clicks_without_impression": (
+        "clicks name pages or documents in another way than results do, or results of some pages are missing. "
+        "Compare the ids; ",
+        Option("off", ["clicks_without_impression"]),
+        " does without these clicks",
+    ),
+    "clicks_before_query": (
+        "the clocks of clicks and results differ, or one of them is in another time zone: ",
+        Option("time_zone"),
+        ". ",
+        Option("off", ["clicks_before_query"]),
+        " counts such clicks",
+    ),
+    "two_queries_on_one_page": (
+        "page_id names a visit, a person or a day, not one page of results: let pages be found with ",
+        _GAP,
+        ", or name another column with ",
+        Option("columns", {"page_id": "THEIRS"}),
+    ),
+    "two_documents_at_one_position": (
+        "positions begin again on every page of results, whose number is a column: ",
+        Option("page_number", "THEIRS"),
+        "; or page_id names a visit or a query: let pages be found with ",
+        _GAP,
+    ),
+    "gaps_in_positions": (
+        "page_id or ",
+        Option("page_columns"),
+        " tears pages apart, as the time of each row does: let pages be found with ",
+        _GAP,
+        ". Where ads hold places, or only what came into view is logged, ",
+        Option("off", ["gaps_in_positions"]),
+        " keeps the pages",
+    ),
+    "robots": (
+        "user_id or visit_id is shared by many people, as behind a proxy: name another column. Where they are "
+        "robots, ",
+        Option("max_removed", 0.9),
+        " lets them go, and ",
+        Option("off", ["robots"]),
+        " keeps them; [rules.robots] has their limits",
+    ),
+    "everything_clicked": (
+        "only what was clicked is in the log. Add the results that were shown and not clicked; ",
+        Option("off", ["everything_clicked"]),
+        " keeps the pages",
+    ),
 }
 """What usually is behind a rule that fires often, and what to do."""
-MENDS: Mapping[str, str] = {
+MENDS: Mapping[str, Words] = {
     "not_utf8": "the file is in another encoding: iconv -f LATIN1 -t UTF-8 FILE > NEW",
-    "unreadable_timestamp": "times are ISO 8601 or numbers since 1970; [time] format in mapping= reads others",
+    "unreadable_timestamp": (
+        "times are ISO 8601 or numbers since 1970; [time] format in ",
+        Option("mapping"),
+        " reads others",
+    ),
     "position_not_a_whole_number": "positions are whole numbers, without separators: 1234, not 1,234",
     "click_not_0_or_1": "one row is one result shown, clicked or not, not a count of clicks",
-    "position_below_1": "positions count from 0: positions_from=0",
-    "wrong_number_of_fields": "a delimiter inside a field, or another than the header's: [files] in mapping=",
-    "unclosed_quote": 'quotes that do not enclose fields: [files] quote = "" in mapping=',
-} | {
-    f"comma_in_{name}": "write numbers with a point and without separators: 1234.5, not 1.234,5 or 1,234.5"
-    for name in FLOATS
+    "position_below_1": ("positions count from 0: ", Option("positions_from", 0)),
+    "wrong_number_of_fields": (
+        "a delimiter inside a field, or another than the header's: [files] in ",
+        Option("mapping"),
+    ),
+    "unclosed_quote": ('quotes that do not enclose fields: [files] quote = "" in ', Option("mapping")),
+    **{
+        f"comma_in_{name}": "write numbers with a point and without separators: 1234.5, not 1.234,5 or 1,234.5"
+        for name in FLOATS
+    },
 }
 """What usually mends rows that are broken for a reason."""
 
@@ -136,15 +183,20 @@ def refuse_broken(found: Reasons, read: int, most: float, aside: Path) -> None:
     lost = sum(found.broken.values())
     if not read or lost / read <= most:
         return
-    lines = [f"{lost:,} of {read:,} rows are broken ({lost / read:.2%}), more than {most:.2%}:"]
+    told: list[Part] = [f"{lost:,} of {read:,} rows are broken ({lost / read:.2%}), more than {most:.2%}:"]
     for name, count in found.broken.most_common():
-        lines += [f"  {count:,} {name}", *map(_line, found.examples.get(name, []))]
-        lines += [f"    Usual cause: {MENDS[name]}."] if name in MENDS else []
-    raise TooManyRejected("\n".join([*lines, f"They are kept in {aside}; repair them, or raise max_rejected="]))
+        told += [f"\n  {count:,} {name}", *map(_line, found.examples.get(name, []))]
+        told += _cause(MENDS[name]) if name in MENDS else []
+    told += [f"\nThey are kept in {aside}; repair them, or raise ", Option("max_rejected")]
+    raise TooManyRejected(tuple(told))
 
 
 def _line(text: str) -> str:
-    return f"      {' '.join(text.split())[:RAW]}"
+    return f"\n      {' '.join(text.split())[:RAW]}"
+
+
+def _cause(words: Words) -> list[Part]:
+    return ["\n    Usual cause: ", *parts_of(words), "."]
 
 
 def over_limits(removed: Counter[str], shown: int, clicked: int, options: IngestOptions) -> list[str]:
@@ -168,17 +220,21 @@ def refuse_removed(
     pages: Mapping[str, Sequence[str]],
     read: int,
     aside: Path,
-    suspected: str | None = None,
+    suspected: Words | None = None,
 ) -> None:
     """Stop because of these rules; `pages` are examples of what they remove, `suspected` may be behind it."""
     total = sum(found.counts[name] for name in over)
-    lines = [f"rules would remove {total:,} of {read:,} rows ({total / read:.1%}), more than max_removed= allows:"]
-    lines += [] if suspected is None else [f"  What is behind it, most likely: {suspected}."]
+    told: list[Part] = [
+        f"rules would remove {total:,} of {read:,} rows ({total / read:.1%}), more than ",
+        Option("max_removed"),
+        " allows:",
+    ]
+    told += [] if suspected is None else ["\n  What is behind it, most likely: ", *parts_of(suspected), "."]
     for name in over:
-        lines.append(f"  {found.counts[name]:,} {name}: {RULES[name]}")
-        lines += map(_line, [*pages.get(name, ()), *found.examples.get(name, ())])
-        lines += [] if suspected else [f"    Usual cause: {CAUSES[name]}."]
-    raise TooManyRemoved("\n".join([*lines, f"They are kept in {aside}; nothing was written."]))
+        told.append(f"\n  {found.counts[name]:,} {name}: {RULES[name]}")
+        told += map(_line, [*pages.get(name, ()), *found.examples.get(name, ())])
+        told += [] if suspected else _cause(CAUSES[name])
+    raise TooManyRemoved((*told, f"\nThey are kept in {aside}; nothing was written."))
 
 
 def page_examples(judged: Any, name: str, options: IngestOptions, engine: Engine) -> list[str]:

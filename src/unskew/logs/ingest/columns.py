@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from unskew.errors import DataError
+from unskew.errors import DataError, Option, Words
 from unskew.logs.ingest.text import FILE, ROW
 from unskew.names import OURS, REQUIRED, guess_columns
 from unskew.settings import did_you_mean, require_columns
@@ -60,7 +59,7 @@ def with_page(table: Table, options: IngestOptions) -> Table:
         return table
     missing = [name for name in options.page if name not in table.columns]
     if missing:
-        raise DataError(f"page_columns=: there is no column {', '.join(missing)}")
+        raise DataError(f"there is no column {', '.join(missing)}", argument="page_columns")
     parts = [table[name].cast("string") for name in options.page]
     joined = parts[0]
     for part in parts[1:]:
@@ -72,9 +71,10 @@ def require(table: Table, names: tuple[str, ...], present: Sequence[str]) -> Non
     """Columns that must be there; says what to do about each that is not."""
     missing = [name for name in names if name not in table.columns]
     guess = guess_columns(list(present))
-    hint = f"name them with columns={json.dumps({name: guess.get(name, 'THEIRS') for name in missing})}"
+    meant = Option("columns", {name: guess.get(name, "THEIRS") for name in missing})
+    hint: Words = ("name them with ", meant)
     if missing == ["click"]:
-        hint = hint.replace("them", "it") + ', or give the click events with clicks=["FILE"]'
+        hint = ("name it with ", meant, ", or give the click events with ", Option("clicks", ["FILE"]))
     require_columns(missing, [name for name in present if name not in (*missing, FILE, ROW)], hint=hint)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from unskew.errors import Option, Sentence, Words, parts_of
 from unskew.logs.ingest.clean import LONG, Cleaned, PageFacts
 from unskew.logs.ingest.columns import REASON
 from unskew.tables.engine.engine import Engine
@@ -18,7 +19,7 @@ COMMON = 200
 ENOUGH = 20
 """Results shown again, or pages, from which on a warning is more than chance."""
 
-FIND = 'let pages be found with page_gap="30m"'
+FIND = ("let pages be found with ", Option("page_gap", "30m"))
 
 
 CLICKS_ALONE = (
@@ -39,7 +40,7 @@ def page_facts(cleaned: Cleaned, found: PageFacts, base: int) -> dict[str, float
     }
 
 
-def suspicion(found: PageFacts, base: int, options: IngestOptions, by_person: bool) -> str | None:
+def suspicion(found: PageFacts, base: int, options: IngestOptions, by_person: bool) -> Words | None:
     """That only clicks were logged, or that pages are torn apart, before any rule is asked."""
     if found.clicks == found.results:
         return CLICKS_ALONE
@@ -121,37 +122,38 @@ def _of_clicks(made: Mapping[str, Any]) -> list[str]:
     return warned
 
 
-def _of_pages(made: Mapping[str, Any], options: IngestOptions) -> list[str]:
+def _of_pages(made: Mapping[str, Any], options: IngestOptions) -> list[Sentence]:
     facts = made["page_facts"]
     if made["pages"] < ENOUGH or made["clicks"] == made["impressions"]:
         return []
     short = made["impressions"] < 4 * made["pages"]
     torn = torn_pages(facts, short, len(made["by_position"]), options, bool(made["pages_found"]))
     long = facts["longer_than_hours"] or 0.0
-    warned = [] if torn is None else [torn]
+    warned = [] if torn is None else [Sentence(torn)]
     if long > 0.05:
         name = options.source("page_id")
-        warned.append(
-            f"{long:.0%} of the pages last for more than {LONG} hours: {name} names a visit or a day rather than "
-            f"a page; {FIND}"
+        what = (
+            f"{long:.0%} of the pages last for more than {LONG} hours: {name} names a visit or a day rather than"
         )
+        warned.append(Sentence((f"{what} a page; ", *FIND)))
     return warned
 
 
 def torn_pages(
     shares: Mapping[str, float | None], short: bool, positions: int, options: IngestOptions, by_person: bool
-) -> str | None:
+) -> Words | None:
     """That an id names less than a page, where it looks so; or that rows are missing, of pages found by person."""
     name = " and ".join(map(options.source, options.page)) or options.source("page_id")
-    row, part = f"{name} names a row rather than a page; {FIND}", f"{name} tears pages apart; {FIND}"
+    row: Words = (f"{name} names a row rather than a page; ", *FIND)
+    part: Words = (f"{name} tears pages apart; ", *FIND)
     if by_person:
         row = part = (
-            "results seem to be missing from the log, or the column that names people names something else"
+            "results seem to be missing from the log, or the column that names people names something else",
         )
     single, top = shares["with_one_row"] or 0.0, shares["from_the_top"] or 0.0
     if single > 0.5 and positions > 1:
-        return f"{single:.0%} of the pages hold one row: {row}"
+        return (f"{single:.0%} of the pages hold one row: ", *parts_of(row))
     if top < 0.5 and short and positions > 1:
         begin = f"only {top:.0%} of the pages begin at the first position, and they are short"
-        return f"{begin}: {part}"
+        return (f"{begin}: ", *parts_of(part))
     return None

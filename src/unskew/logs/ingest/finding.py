@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from unskew.errors import DataError
+from unskew.errors import DataError, Option
 from unskew.logs.pages import SECOND, add_page_ids
 from unskew.names import OURS, guess_columns
 from unskew.settings import did_you_mean, second_count
@@ -67,24 +67,29 @@ def how_to_find(columns: Sequence[str], options: IngestOptions, present: Sequenc
     guess = {"user_id": "THEIRS", "timestamp": "THEIRS"} | guess_columns(there)
     if not by:
         what = "there is no page_id, and no user_id or visit_id to find pages by"
-        who = f'columns={{"user_id": "{guess["user_id"]}"}}'
-        raise DataError(f"{what}; {have}", hint=f"name who saw the pages with {who}, or {_other_ways()}")
+        who = Option("columns", {"user_id": guess["user_id"]})
+        raise DataError(f"{what}; {have}", hint=("name who saw the pages with ", who, ", or ", *OTHER_WAYS))
     if "timestamp" not in columns:
         what = "there is no page_id, and no timestamp to find pages by"
-        name = f'columns={{"timestamp": "{guess["timestamp"]}"}}'
-        raise DataError(f"{what}; {have}", hint=f"name it with {name}, or {_other_ways()}")
+        when = Option("columns", {"timestamp": guess["timestamp"]})
+        raise DataError(f"{what}; {have}", hint=("name it with ", when, ", or ", *OTHER_WAYS))
     return PageFinding(by, gap)
 
 
-def _other_ways() -> str:
-    return 'the id of a page with columns={"page_id": "THEIRS"}, or what makes one with page_columns=["A", "B"]'
+OTHER_WAYS = (
+    "the id of a page with ",
+    Option("columns", {"page_id": "THEIRS"}),
+    ", or what makes one with ",
+    Option("page_columns", ["A", "B"]),
+)
+"""How else a user says what a page is."""
 
 
 def _ours(name: str, columns: Sequence[str], options: IngestOptions) -> str:
     """Our name of a column that may be called by theirs."""
     ours = name if name in OURS else next((key for key, own in options.columns.items() if own == name), name)
     if ours not in columns:
-        raise DataError(f'by=["{name}"]: there is no such column. {did_you_mean(name, columns)}')
+        raise DataError(f"there is no such column. {did_you_mean(name, columns)}", argument="by", value=[name])
     return ours
 
 

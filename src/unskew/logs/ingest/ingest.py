@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 
-from unskew.errors import DataError, located
+from unskew.errors import DataError, Option, Words, located
 from unskew.files import Ours, complete_folder, parts, write_json
 from unskew.logs.ingest.advice import advice_warnings, column_advice
 from unskew.logs.ingest.aside import (
@@ -200,7 +200,7 @@ class _Ingest:
         self.engine.write_parquet(rows.mutate(**{REASON: rows[REASON].cast("string")}), folder)
         return self.engine.read_parquet(folder) if any(folder.rglob("*.parquet")) else rows
 
-    def _judged(self, cleaned: Cleaned, suspected: str | None) -> Reasons:
+    def _judged(self, cleaned: Cleaned, suspected: Words | None) -> Reasons:
         """Write what is put aside, and stop where it is too much."""
         reasons = put_aside([*self.aside, *cleaned.removed], self.source.rejected, self.engine, self.working)
         if not self.read:
@@ -211,7 +211,10 @@ class _Ingest:
             pages = {name: page_examples(cleaned.judged, name, self.options, self.engine) for name in over}
             refuse_removed(over, reasons, pages, self.rows, self.aside_file, suspected)
         if not cleaned.pages["pages"]:
-            raise DataError(f"none of {self.read:,} rows is left", hint='see what was rejected, and off=["RULE"]')
+            raise DataError(
+                f"none of {self.read:,} rows is left",
+                hint=("see what was rejected, and ", Option("off", ["RULE"])),
+            )
         return reasons
 
     def _copy(self) -> None:

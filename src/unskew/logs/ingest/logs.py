@@ -79,15 +79,8 @@ def ingest_options(mapping: Path | None, over: Mapping[str, Any]) -> IngestOptio
     try:
         options: IngestOptions = checked(IngestOptions, content, "")
     except ConfigError as error:
-        raise ConfigError(f"{mapping}: {error}" if mapping is not None else as_argument(str(error))) from None
+        error.path = mapping
+        if mapping is None and error.argument in ARGUMENTS:
+            error.argument = ARGUMENTS[error.argument]
+        raise
     return options
-
-
-def as_argument(message: str) -> str:
-    """An error of a mapping file's key in the words of the argument of `ingest` that says it.
-
-    >>> as_argument("columns: unknown column 'x'"), as_argument("time.zone: there is no such time zone")
-    ("columns=: unknown column 'x'", 'time_zone=: there is no such time zone')
-    """
-    key, colon, rest = message.partition(":")
-    return f"{ARGUMENTS[key]}=:{rest}" if colon and key in ARGUMENTS else message

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from unskew.errors import DataError
+from unskew.errors import DataError, Option
 from unskew.logs.ingest.columns import DEEPEST
 from unskew.tables.engine.engine import Engine
 from unskew.tables.reading.options import IngestOptions
@@ -22,7 +22,7 @@ def counted_on(rows: Table, options: IngestOptions, engine: Engine) -> tuple[Tab
     size = options.positions.page_size or found["most"] - found["least"] + 1
     if found["most"] + (found["high"] - found["low"]) * size > DEEPEST:
         what = f"{name} goes up to {found['high']:,}, so that positions go beyond {DEEPEST:,}"
-        raise DataError(what, hint="page_size=1 is for a column that is an offset already")
+        raise DataError(what, hint=(Option("page_size", 1), " is for a column that is an offset already"))
     moved = rows.mutate(position=(rows.position + (page - found["low"]) * size).cast("int32"))
     kept = name in (*options.keep, *options.columns.values()) or name.startswith("serp_")
     note = f"{options.source('position')} was counted on by {size} for every {name}"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from unskew.errors import ConfigError, DataError, printable
+from unskew.errors import ConfigError, DataError, Option, printable
 from unskew.logs.ingest.clicks import split_events
 from unskew.logs.ingest.columns import renamed, require, typed, with_page
 from unskew.logs.ingest.finding import PageFinding, how_to_find
@@ -73,12 +73,14 @@ def open_source(
     if kind is not None and kind not in KINDS:
         return _named_format(engine, sources, options, scratch, kind)
     if options.reader.model_fields_set:
-        raise ConfigError("[reader] is for formats with a reader of their own: give format=, such as ubi")
+        raise ConfigError(
+            ("[reader] is for formats with a reader of their own: give ", Option("format"), ", such as ubi")
+        )
     raw = _open_files(engine, sources, options, scratch / "shown", kind)
     shown, clicked, rest = split_events(raw.impressions, options)
     if clicks:
         if clicked is not None:
-            raise ConfigError("clicks= goes with a source without an event column")
+            raise ConfigError((Option("clicks"), " goes with a source without an event column"))
         beside = _open_files(engine, clicks, options, scratch / "clicked", None)
         clicked = beside.impressions
         added = {name: getattr(raw, name) + getattr(beside, name) for name in ("rejected", "lost", "notes")}
@@ -223,7 +225,7 @@ def _named_format(
     from unskew.logs.ingest.formats import READERS
     from unskew.logs.ingest.formats.stage import Stage
 
-    known("format=", kind, (*KINDS, *READERS))
+    known("format", kind, (*KINDS, *READERS))
     stage = Stage(scratch / kind)
     READERS[kind](all_files(sources), stage, options)
     staged = stage.close()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from unskew.errors import UnskewError
+from unskew.errors import Part, UnskewError, parts_of
 from unskew.files import scratch_folder
 from unskew.logs.ingest.logs import ingest
 from unskew.tables.frames import arrow_table, storable
@@ -30,9 +30,17 @@ def ingest_table(
         try:
             summary = ingest(folder / FILE, folder / "log", columns=columns, keep=keep, **options)
         except UnskewError as error:
-            error.retell(of_a_table(str(error), folder))
+            if error.path is not None and folder in Path(error.path).parents:
+                error.path = None if error.line is None else f"row {error.line}"
+                error.line = None
+            told = [[_said(part, folder) for part in parts_of(words)] for words in (error.message, error.hint)]
+            error.message, error.hint = tuple(told[0]), tuple(told[1]) or None
             raise
         return pq.read_table(folder / "log" / "impressions"), summary
+
+
+def _said(part: Part, folder: Path) -> Part:
+    return of_a_table(part, folder) if isinstance(part, str) else part
 
 
 def of_a_table(message: str, folder: Path) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -14,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from unskew.errors import ConfigError, DataError, printable
+from unskew.errors import ConfigError, DataError, Option, printable
 from unskew.logs.ingest.formats.stage import Stage
 from unskew.names import Names, guess_columns
 from unskew.tables.reading.csv_text import Reject, csv_batches, csv_columns
@@ -110,7 +109,7 @@ def survey(files: Mapping[Path, str], options: IngestOptions) -> tuple[dict[Path
         raise DataError(
             f"no column is one of ours; there are: {some}",
             path=next(iter(files)),
-            hint=f"name them with columns={json.dumps(pairs)}",
+            hint=("name them with ", Option("columns", pairs)),
         )
     return headers, wanted
 

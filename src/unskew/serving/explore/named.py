@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from unskew.errors import ConfigError
+from unskew.errors import ConfigError, Key, Option
 from unskew.serving.explore.plackett_luce import PlackettLuce
 from unskew.serving.explore.policy import Policy
 from unskew.serving.explore.shuffle import BoundedShuffle
@@ -48,22 +47,24 @@ def policy_from(
     >>> policy_from("shuffle", cap=2).policy_id
     'shuffle(share=0.05,cap=2)'
     """
-    policy = POLICIES[known("explore=", name, POLICIES)]
+    policy = POLICIES[known("explore", name, POLICIES)]
     own = {"temperature": temperature, "swap_plan": swap_plan, "against": against}
     for setting, value in own.items():
         if value is not None and OWN[setting] != name:
-            raise ConfigError(f"{setting}=: {name} has none; it is for {OWN[setting]}")
+            raise ConfigError(f"{name} has none; it is for {OWN[setting]}", argument=setting)
     usual = SHARE.get(name, 1.0) if share is None else share
     given = _given(share=usual, cap=cap, depth=depth, temperature=temperature)
     if policy is SwapRanks:
         if swap_plan is None:
-            raise ConfigError("swaps needs swap_plan=, the file that `unskew diagnose LOG --json FILE` writes")
+            raise ConfigError(
+                ("swaps needs ", Option("swap_plan"), ", the file that `unskew diagnose LOG --json FILE` writes")
+            )
         return _told(SwapRanks, given | SwapRanks.plan_of(swap_plan, depth=depth))
     if policy is TeamDraft:
         if against is None:
-            raise ConfigError("team_draft interleaves two models: name the other one with against=")
+            raise ConfigError(("team_draft interleaves two models: name the other one with ", Option("against")))
         if against == served:
-            raise ConfigError(f'against="{against}": a model is not interleaved with itself')
+            raise ConfigError("a model is not interleaved with itself", argument="against", value=against)
         given |= _given(first=served, second=against)
     return _told(policy, given)
 
@@ -76,8 +77,8 @@ def _given(**settings: object) -> dict[str, object]:
 def _told(policy: type[Policy], settings: Mapping[str, object]) -> Policy:
     """The policy, or an error that calls settings as they were given."""
     try:
-        return checked(policy, settings, "")
+        return checked(policy, settings, None)
     except ConfigError as error:
-        names = "|".join(["share", "cap", "depth", "temperature"])
-        told = re.sub(rf"(^|; )({names}): ", r"\1\2=: ", str(error))
-        raise ConfigError(re.sub(r"(^|; )swaps\b", r"\1swap_plan", told)) from None
+        if error.argument is not None and error.argument.split(".")[0] == "swaps":
+            error.argument = Key(error.argument.replace("swaps", "swap_plan", 1))
+        raise

@@ -38,7 +38,7 @@ Source = Run | Scorer | Path | str
 
 def export(run: Source, to: str, out: Path | str | None = None, **options: Any) -> dict[str, Any]:
     """Write a model, or judgments, in another form, one of TARGETS; in numbers. `options`: see `ExportOptions`."""
-    write = TARGETS[known("to=", to, TARGETS)]
+    write = TARGETS[known("to", to, TARGETS)]
     asked = ExportOptions(**options)
     asked.check(to)
     if out is None and to != "onnx":

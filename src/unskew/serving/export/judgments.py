@@ -158,7 +158,7 @@ def write_judgments(source: Path, to: str, out: Path, options: ExportOptions) ->
     """Write judgments for a tool, and the confidence in them beside; in numbers."""
     told = out.with_name(f"{out.name}.confidence.csv")
     if to == "workbench":
-        known("--out", out.suffix, (".csv", ".json"))
+        known("out", out.suffix, (".csv", ".json"))
     for place in (out, told):
         refuse_existing(place, force=options.force)
     rows, facts = graded(read_judgments(source, options), options)

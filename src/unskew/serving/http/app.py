@@ -95,7 +95,7 @@ def make_app(
     """The application, over models that are loaded; it closes the store and the log of pages when it ends."""
     settings, showing = settings or ServeSettings(), showing or Showing()
     for name in settings.shadows:
-        known("--shadow", name, models)
+        known("shadow", name, models)
     metrics, answering = Metrics(), Answering(models, settings, store, showing)
     queue = ScoringQueue(settings.limits, metrics)
     life = Life(answering, queue, metrics)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from unskew.errors import ConfigError
+from unskew.errors import ConfigError, Option
 from unskew.serving.store.opening import open_store
 
 
@@ -19,7 +19,9 @@ def store(
 ) -> dict[str, Any]:
     """Put what is given, both parts in one step, and say what the store then holds; without any, say it alone."""
     if columns and not items:
-        raise ConfigError("columns=: there are no tables whose columns it could name; give items=")
+        raise ConfigError(
+            ("there are no tables whose columns it could name; give ", Option("items")), argument="columns"
+        )
     with open_store(place) as opened:
         if items or tracked is not None:
             opened.put(items=items, tracked=tracked, columns=columns)

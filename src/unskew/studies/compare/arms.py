@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from unskew.errors import ConfigError
+from unskew.errors import ConfigError, Key
 from unskew.learning.fitting.training import Training
 from unskew.learning.methods import LEARNERS, METHODS, Learner, PackageConfig
 from unskew.learning.rankers import RANKERS, Ranker
@@ -112,7 +112,7 @@ def read_arms(
 def training_of(content: Mapping[str, Any], key: str) -> Training:
     """Training settings but the seed, which is the cell's."""
     if "seed" in content:
-        raise ConfigError(f"{key}.seed: the file's seeds are used instead; remove it")
+        raise ConfigError("the file's seeds are used instead; remove it", argument=Key(f"{key}.seed"))
     return checked(Training, {"threads": 1} | dict(content), key)
 
 
@@ -120,7 +120,7 @@ def label_of(key: str, content: dict[str, Any]) -> str:
     """Take the `label` out of a table; without one its name serves."""
     label = content.pop("label", content.get("name", ""))
     if not isinstance(label, str):
-        raise ConfigError(f"{key}.label: input should be a valid string, not {label!r}")
+        raise ConfigError(f"input should be a valid string, not {label!r}", argument=Key(f"{key}.label"))
     return label
 
 
@@ -131,13 +131,15 @@ def _arm(key: str, table: Mapping[str, Any], shared: Shared) -> Arm:
     under, apart = _tables(f"{key}.under", content.pop("under", {})), content.pop("training", {})
     method = table_of(key, content, LEARNERS)
     if label in REFERENCES and label != method.name:
-        raise ConfigError(f"{key}.label: {label} is the name of an arm that every comparison has")
+        raise ConfigError(f"{label} is the name of an arm that every comparison has", argument=Key(f"{key}.label"))
     packaged = isinstance(method, PackageConfig)
     own = _axes(f"{key}.grid", grid)
     tuned = any(home == "training" for home, _ in own)
     if packaged and (ranker is not None or tuned or apart):
         wrong = "grid.training" if tuned else "training" if apart else "ranker"
-        raise ConfigError(f"{key}.{wrong}: {method.name} grows its own trees; give it settings of theirs")
+        raise ConfigError(
+            f"{method.name} grows its own trees; give it settings of theirs", argument=Key(f"{key}.{wrong}")
+        )
     of_ranker = shared.ranker if ranker is None else table_of(f"{key}.ranker", ranker, RANKERS)
     axes = own if packaged else _axes("grid", shared.grid) | own
     own_training = dict(shared.training) | apart
@@ -168,7 +170,9 @@ def _arm(key: str, table: Mapping[str, Any], shared: Shared) -> Arm:
 def _tables(key: str, given: Any) -> dict[str, dict[str, Any]]:
     """Tables by name."""
     if not isinstance(given, Mapping) or not all(isinstance(table, Mapping) for table in given.values()):
-        raise ConfigError(f"{key}: input should be a table of settings for each behaviour, not {given!r}")
+        raise ConfigError(
+            f"input should be a table of settings for each behaviour, not {given!r}", argument=Key(key)
+        )
     return {name: dict(table) for name, table in given.items()}
 
 
@@ -181,11 +185,11 @@ def _axes(key: str, grid: Any) -> dict[tuple[str, str], list[Any]]:
     inside = grid.get("training", {}) if isinstance(grid, Mapping) else {}
     for place, table in ((key, grid), (f"{key}.training", inside)):
         if not isinstance(table, Mapping):
-            raise ConfigError(f"{place}: input should be a table of lists, not {table!r}")
+            raise ConfigError(f"input should be a table of lists, not {table!r}", argument=Key(place))
     axes = {("method", name): values for name, values in grid.items() if name != "training"}
     axes |= {("training", name): values for name, values in inside.items()}
     for (home, name), values in axes.items():
         if not isinstance(values, list) or not values:
             place = f"{key}.{'training.' * (home == 'training')}{name}"
-            raise ConfigError(f"{place}: input should be a list of values to try, not {values!r}")
+            raise ConfigError(f"input should be a list of values to try, not {values!r}", argument=Key(place))
     return axes

@@ -26,7 +26,7 @@ import numpy as np
 import torch
 
 from unskew import __version__
-from unskew.errors import DataError, RunError, UnskewError
+from unskew.errors import DataError, Option, RunError, UnskewError
 from unskew.files import complete_file, read_json, write_json
 from unskew.pages.console import Tell
 from unskew.studies.compare.arms import Point
@@ -152,7 +152,10 @@ def _in_processes(cells: Sequence[Cell], folder: Path, jobs: int) -> Steps:
             yield len(ended), [str(cell) for cell in running.values()]
     except BrokenProcessPool as error:
         raise RunError(
-            "a process was killed, perhaps for memory; cells that are done are kept: run fewer at once, jobs="
+            (
+                "a process was killed, perhaps for memory; cells that are done are kept: run fewer at once, ",
+                Option("jobs"),
+            )
         ) from error
     finally:
         pool.shutdown(wait=True, cancel_futures=True)

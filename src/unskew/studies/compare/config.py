@@ -41,7 +41,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from unskew.errors import ConfigError
+from unskew.errors import ConfigError, Key, Option
 from unskew.learning.rankers import RANKERS
 from unskew.settings import Config, Table, checked, known, read_toml, table_of
 from unskew.simulation import BEHAVIOURS, LOGGERS, Behaviour, Logger, LogOptions, Simulation
@@ -136,7 +136,7 @@ class CompareFile(LogOptions):
     @model_validator(mode="after")
     def _one_length(self) -> Self:
         if self.data.log is None and (self.pages is None) == (self.clicks is None):
-            raise ValueError("give pages= or clicks=, one of the two")
+            raise ValueError(("give ", Option("pages"), " or ", Option("clicks"), ", one of the two"))
         return self
 
 
@@ -167,7 +167,8 @@ def read_compare_file(path: Path) -> Asked:
     try:
         return asked_for(content, path.parent)
     except ConfigError as error:
-        raise ConfigError(f"{path}: {error}") from None
+        error.path = path
+        raise
 
 
 def asked_for(content: Mapping[str, object], base: Path) -> Asked:
@@ -182,11 +183,11 @@ def asked_for(content: Mapping[str, object], base: Path) -> Asked:
     _check_arms(file.data, arms)
     unlabelled = file.data.lists is not None and file.data.validation is None
     if unlabelled and any(point.training.validate_on == "labels" for arm in arms for point in arm.points):
-        raise ConfigError('training.validate_on = "labels" needs data.validation')
+        raise ConfigError((Option(Key("training.validate_on"), "labels"), " needs data.validation"))
     people = [_behaviour(f"behaviours.{index}", table) for index, table in enumerate(file.behaviours)]
     _distinct("behaviours", [label for label, _ in people])
     for label in {label for arm in arms for point in arm.points for label in point.under}:
-        known("under", label, dict(people))
+        known(Key("under"), label, dict(people))
     return Asked(
         file=file,
         base=base,
@@ -203,41 +204,44 @@ def _baselines(given: list[str] | None, arms: Sequence[Arm]) -> tuple[str, ...]:
     labels = {arm.label: arm for arm in arms}
     if given is None:
         return tuple(label for label, arm in labels.items() if label == "naive" or arm.packaged)
-    return tuple(known("baselines", label, labels) for label in given)
+    return tuple(known(Key("baselines"), label, labels) for label in given)
 
 
 def _check_data(data: CompareData) -> None:
     """One source, with all that it needs and nothing of another."""
-    known("data.scaled", data.scaled, SCALINGS)
-    known("data.scaling", data.scaling, SCALINGS)
+    known(Key("data.scaled"), data.scaled, SCALINGS)
+    known(Key("data.scaling"), data.scaling, SCALINGS)
     given = [key for key in ("lists", "preset", "synthetic", "log") if getattr(data, key) is not None]
     if len(given) != 1:
         found = " and ".join(given) or "none"
-        raise ConfigError(f"data: give one of lists, preset, synthetic and log; there is {found}")
+        raise ConfigError(f"give one of lists, preset, synthetic and log; there is {found}", argument=Key("data"))
     if data.preset is not None:
-        known("data.preset", data.preset, PRESETS)
+        known(Key("data.preset"), data.preset, PRESETS)
     needs = {"lists": "test", "preset": "folder", "log": "features"}.get(given[0])
     if needs and getattr(data, needs) is None:
-        raise ConfigError(f"data.{needs}: missing")
+        raise ConfigError("missing", argument=Key(f"data.{needs}"))
     homes = {"validation": ("lists",), "test": ("lists", "log"), "folder": ("preset",), "fold": ("preset",)}
     homes |= dict.fromkeys(("features", "columns", "feedback", "missing_features"), ("log",))
     homes |= dict.fromkeys(("scaled", "label_scale", "only_relevant"), ("lists", "preset", "synthetic"))
     wrong = [key for key, home in homes.items() if key in data.model_fields_set and given[0] not in home]
     if wrong:
-        raise ConfigError(f"data.{wrong[0]}: cannot be given beside {given[0]}")
+        raise ConfigError(f"cannot be given beside {given[0]}", argument=Key(f"data.{wrong[0]}"))
 
 
 def _check_clicks(file: CompareFile) -> None:
     """Clicks are simulated, or they are real."""
     if file.data.log is None:
         if not file.behaviours:
-            raise ConfigError("behaviours: missing; say how people click, or name a real log, data.log")
+            raise ConfigError(
+                "missing; say how people click, or name a real log, data.log", argument=Key("behaviours")
+            )
         return
     simulated = ("behaviours", "logger", *LogOptions.model_fields)
     wrong = [key for key in simulated if key in file.model_fields_set]
     if wrong:
         raise ConfigError(
-            f"{wrong[0]}: cannot be given beside data.log, whose clicks are real; remove one of them"
+            "cannot be given beside data.log, whose clicks are real; remove one of them",
+            argument=Key(wrong[0]),
         )
 
 
@@ -247,10 +251,13 @@ def _check_arms(data: CompareData, arms: Sequence[Arm]) -> None:
         for point in arm.points:
             if point.reads_labels:
                 raise ConfigError(
-                    f"methods: {arm.label} learns from labels; beside data.log only clicks are learned from"
+                    f"{arm.label} learns from labels; beside data.log only clicks are learned from",
+                    argument=Key("methods"),
                 )
             if point.training.validate_on == "labels":
-                raise ConfigError('training.validate_on = "labels": beside data.log only clicks choose')
+                raise ConfigError(
+                    "beside data.log only clicks choose", argument=Key("training.validate_on"), value="labels"
+                )
 
 
 def _behaviour(key: str, table: Mapping[str, object]) -> tuple[str, Behaviour]:
@@ -262,4 +269,4 @@ def _behaviour(key: str, table: Mapping[str, object]) -> tuple[str, Behaviour]:
 def _distinct(key: str, labels: list[str]) -> None:
     twice = sorted({label for label in labels if labels.count(label) > 1})
     if twice:
-        raise ConfigError(f"{key}: {', '.join(twice)} is there twice; give one a label of its own")
+        raise ConfigError(f"{', '.join(twice)} is there twice; give one a label of its own", argument=Key(key))

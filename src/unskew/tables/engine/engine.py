@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from unskew.errors import ConfigError, DataError
+from unskew.errors import ConfigError, DataError, Option
 from unskew.files import Scratch, complete_folder
 from unskew.files.writing import UNWRITABLE
 from unskew.settings import byte_count, known
@@ -202,14 +202,16 @@ class DuckEngine(Engine):
 
         super().__exit__(kind, error, trace)
         if isinstance(error, duckdb.IOException) and any(reason in str(error) for reason in UNWRITABLE):
-            raise ConfigError(f"{first_line(error)}; make room, or name another folder with scratch=") from error
+            raise ConfigError(
+                (f"{first_line(error)}; make room, or name another folder with ", Option("scratch"))
+            ) from error
         unreadable = duckdb.ConversionException, duckdb.OutOfRangeException, duckdb.InvalidInputException
         if isinstance(error, unreadable):
             raise DataError(f"a value cannot be read ({first_line(error)[:300]})", hint="repair it") from error
         if isinstance(error, duckdb.OutOfMemoryException):
             raise ConfigError(
-                f"DuckDB ran out of memory, although it spills to disk ({first_line(error)}); give it more with "
-                "memory=, or fewer threads="
+                f"DuckDB ran out of memory, although it spills to disk ({first_line(error)})",
+                hint=("give it more with ", Option("memory"), ", or fewer ", Option("threads")),
             ) from error
 
 
@@ -227,14 +229,14 @@ def connect(
     without it Spark runs in this process. `memory` is such as 4GB. `scratch` is where to spill to, the system's
     temporary folder unless given.
     """
-    known("engine=", name, ENGINES)
+    known("engine", name, ENGINES)
     if threads is not None and threads < 1:
-        raise ConfigError(f"threads={threads}: must be at least 1")
+        raise ConfigError("must be at least 1", argument="threads", value=threads)
     limit = None if memory is None else byte_count("memory", memory)
     folder = None if scratch is None else Path(scratch)
     if name == "duckdb":
         if spark_master is not None:
-            raise ConfigError('spark_master= goes with engine="spark"')
+            raise ConfigError((Option("spark_master"), " goes with ", Option("engine", "spark")))
         return DuckEngine(memory=limit, threads=threads, scratch=folder)
     from unskew.tables.engine.spark import SparkEngine
 

@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 
 import pyarrow as pa
 
-from unskew.errors import ConfigError, DataError, MissingExtra
+from unskew.errors import ConfigError, DataError, MissingExtra, Option
 from unskew.tables.engine.engine import Engine, first_line
 from unskew.tables.engine.parquet import Paths, parquet_files
 
@@ -52,11 +52,13 @@ def classic_session(
     if running is not None:
         at = running.sparkContext.master
         if master is not None and master != at:
-            raise ConfigError(f'spark_master="{master}": a session on {at} is running; stop it first')
+            raise ConfigError(
+                f"a session on {at} is running; stop it first", argument="spark_master", value=master
+            )
         return running.newSession(), False
     home = os.environ.get("JAVA_HOME")
     if shutil.which("java", path=os.path.join(home, "bin") if home else None) is None:
-        raise ConfigError('engine="spark" needs Java 17 or later: install it, or set JAVA_HOME')
+        raise ConfigError((Option("engine", "spark"), " needs Java 17 or later: install it, or set JAVA_HOME"))
     cores = threads or os.cpu_count() or 1
     local = master is None or master.startswith("local")
     settings = {
@@ -85,7 +87,7 @@ def classic_session(
     except (PySparkException, RuntimeError, OSError) as error:
         raise ConfigError(f"Spark did not start ({first_line(error)})") from error
     except Exception as error:  # what the JVM throws arrives as an error of py4j
-        raise ConfigError(f'spark_master="{master}": {first_line(error)}') from error
+        raise ConfigError(first_line(error), argument="spark_master", value=master) from error
 
 
 def remote_session(master: str) -> tuple[Any, bool]:
@@ -96,7 +98,7 @@ def remote_session(master: str) -> tuple[Any, bool]:
     try:
         return SparkSession.builder.remote(master).create(), True
     except PySparkException as error:
-        raise ConfigError(f'spark_master="{master}": {first_line(error)}') from error
+        raise ConfigError(first_line(error), argument="spark_master", value=master) from error
 
 
 def wait_for_workers(session: Any, master: str | None) -> None:
@@ -107,7 +109,9 @@ def wait_for_workers(session: Any, master: str | None) -> None:
     until = time.monotonic() + WAIT
     while context.getExecutorMemoryStatus().size() < 2:  # the driver is one of them
         if context.isStopped() or time.monotonic() > until:
-            raise ConfigError(f'spark_master="{master}": no worker was free in {WAIT:.0f} s; start one')
+            raise ConfigError(
+                f"no worker was free in {WAIT:.0f} s; start one", argument="spark_master", value=master
+            )
         time.sleep(0.1)
 
 
@@ -125,7 +129,9 @@ def check_answers(master: str | None) -> None:
                 return
         except (OSError, ValueError) as error:
             problem = str(error)
-    raise ConfigError(f'spark_master="{master}": nothing answers ({problem}); check the address, or start it')
+    raise ConfigError(
+        f"nothing answers ({problem}); check the address, or start it", argument="spark_master", value=master
+    )
 
 
 def _log_settings(scratch: Path) -> Path:

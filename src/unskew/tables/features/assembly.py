@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from unskew.errors import DataError, printable
+from unskew.errors import DataError, Option, printable
 from unskew.names import KEYS
 from unskew.settings import require_columns
 from unskew.tables.engine.engine import connect
@@ -71,7 +71,7 @@ def assemble(
         raise DataError(
             "has features of items or queries, and nothing says which documents a query has",
             path=tables[0].path,
-            hint="give the log, candidates=, or a table with query_id and doc_id",
+            hint=("give the log, ", Option("candidates"), ", or a table with query_id and doc_id"),
         )
     heads = [table.heads() for table in pairs] or [candidates]
     documents = documents_of(heads, [table.path for table in pairs] or ["candidates"])
@@ -236,7 +236,7 @@ def _leave_out(tables: Sequence[FeatureTable], rows: list[Array], documents: Doc
     rows[:] = [at[known] for at in rows]
 
 
-SAME_IDS = "are these the ids that the log has? columns= names the column that holds them"
+SAME_IDS = ("are these the ids that the log has? ", Option("columns"), " names the column that holds them")
 
 
 # ---- their numbers ----

@@ -6,7 +6,6 @@ one kind with the same columns are one table.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from unskew.errors import DataError, printable
+from unskew.errors import DataError, Option, printable
 from unskew.names import KEYS, guess_columns
 from unskew.tables.features.table_parts import (
     FeatureTable,
@@ -132,7 +131,7 @@ def _kind(part: TablePart) -> TableKind:
         raise DataError(
             f"has neither query_id nor doc_id; there are {listed}",
             path=part.path,
-            hint=f"name them with columns={json.dumps(meant)}",
+            hint=("name them with ", Option("columns", meant)),
         )
     for key in there:
         kind = part.schema.field(key).type

@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from unskew.errors import DataError, RunError, UnskewError
+from unskew.errors import DataError, Option, RunError, UnskewError
 from unskew.files import CACHED, beside, complete_folder, read_json, scratch_folder, write_json
 from unskew.types import Array
 
@@ -144,7 +144,9 @@ def fetch_entry(root: Path, key: str, write: Callable[[Path], None]) -> dict[str
         with suppress(RunError), complete_folder(final, force=damaged, ours=CACHED) as working:
             write(working)
             seal_entry(working)
-    raise DataError("cannot write a cache entry", path=final, hint="delete that folder, or pass cache=False")
+    raise DataError(
+        "cannot write a cache entry", path=final, hint=("delete that folder, or pass ", Option("cache", False))
+    )
 
 
 def open_entry(folder: Path, *, mapped: bool = True) -> dict[str, Array] | None:

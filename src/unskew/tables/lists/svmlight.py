@@ -18,7 +18,7 @@ from typing import NamedTuple, NoReturn
 
 import numpy as np
 
-from unskew.errors import DataError
+from unskew.errors import DataError, Option
 from unskew.files import WRITERS, PathLike, unpacked
 from unskew.types import Array
 
@@ -287,7 +287,7 @@ def _grade(token: bytes, path: Path, line: int) -> int:
 def _doc_id(comment: bytes, path: Path, line: int) -> str:
     match = DOC_ID.match(comment)
     if match is None:
-        hint = "end each line with `# docid = ID`, or pass doc_ids=False"
+        hint = ("end each line with `# docid = ID`, or pass ", Option("doc_ids", False))
         raise DataError("no document id in the comment", path=path, line=line, hint=hint)
     return _text(match[1], "document id", path, line)
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
 
-from unskew.errors import DataError
+from unskew.errors import DataError, Option, Words
 from unskew.files import PACKED, unpacked
 from unskew.settings import known, no_such
 from unskew.tables.engine.parquet import impressions_in
@@ -51,7 +51,7 @@ def find_files(sources: Sequence[str | Path], kind: str | None = None) -> dict[P
     begin with a dot or an underscore, are passed over.
     """
     if kind is not None:
-        known("format=", kind, KINDS)
+        known("format", kind, KINDS)
     found: dict[Path, str] = {}
     for source in sources:
         for path, named in _meant(source):
@@ -62,7 +62,9 @@ def find_files(sources: Sequence[str | Path], kind: str | None = None) -> dict[P
                 told = "a server still writes there, and no file is finished"
                 raise DataError(told, path=source, hint="wait some minutes, or stop the server")
             endings = " ".join(ENDINGS)
-            raise DataError(f"no files that end in {endings} (or compressed)", path=source, hint="give format=")
+            raise DataError(
+                f"no files that end in {endings} (or compressed)", path=source, hint=("give ", Option("format"))
+            )
     return found
 
 
@@ -74,7 +76,7 @@ def _content(path: Path, asked: str | None, named: bool) -> str | None:
     if magic == "Parquet" and asked in (None, "parquet"):
         return "parquet"
     if holds is None:
-        hint = f"give format=, one of {', '.join(KINDS)}"
+        hint = ("give ", Option("format"), f", one of {', '.join(KINDS)}")
         raise DataError("the name does not say what the file holds", path=path, hint=hint)
     refuse_disguised(path, holds, magic)
     return holds
@@ -86,16 +88,16 @@ def refuse_disguised(path: Path, holds: str, magic: str | None) -> None:
     if not path.stat().st_size:
         raise DataError("the file is empty", path=path, hint="write it again, or leave it out")
     if packed is not None and magic != packed:
-        hint = f"rename it to {path.with_suffix('').name}" if magic is None else f"this is {magic}"
+        hint: Words = f"rename it to {path.with_suffix('').name}" if magic is None else f"this is {magic}"
         raise DataError(f"not {packed}, whatever its name says", path=path, hint=hint)
     if packed is None and magic in COMPRESSED.values():
         ending = next(ending for ending, kind in COMPRESSED.items() if kind == magic)
         raise DataError(f"this is {magic}", path=path, hint=f"rename it to {path.name}{ending}")
     if holds == "parquet" and magic is None:
-        hint = 'rename it, as .csv, or give format="csv"'
+        hint = ("rename it, as .csv, or give ", Option("format", "csv"))
         raise DataError("not a Parquet file, whatever its name says", path=path, hint=hint)
     if packed is None and magic is not None:
-        hint = "leave format= out" if magic == "Parquet" else "export it as CSV or Parquet"
+        hint = ("leave ", Option("format"), " out") if magic == "Parquet" else "export it as CSV or Parquet"
         raise DataError(f"this is {magic}", path=path, hint=hint)
 
 

@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from unskew.errors import DataError, RunError
+from unskew.errors import DataError, Option, RunError, Words
 from unskew.files import restore
 from unskew.names import REQUIRED, guess_columns
 from unskew.settings import no_such
@@ -167,10 +167,11 @@ def require_log(
     what = f"missing columns: {', '.join(missing)}; there are {there}"
     if {"query_id", "doc_id"} <= {*present} and not {*SHOWN} & ({*present} | {*guess}):
         raise DataError(f"this is a table of features, not a log: {what}", path=path, hint="name the log")
-    hint = f"ingest it first: {ingest_command(path, raw, columns)}"
+    first = f"ingest it first: {ingest_command(path, raw, columns)}"
+    hint: Words = first
     if all(name in guess for name in missing):
-        pairs = ", ".join(f'"{name}": "{guess[name]}"' for name in missing)
-        hint += f"; or, where only names differ, give columns={{{pairs}}}"
+        meant = Option("columns", {name: guess[name] for name in missing})
+        hint = (f"{first}; or, where only names differ, give ", meant)
     elif not {*missing} & {*REQUIRED}:
         hint = "ingest the log with them, or name others"
     raise DataError(what, path=path, hint=hint)

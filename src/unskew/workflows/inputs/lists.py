@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from unskew.errors import DataError
+from unskew.errors import DataError, Option
 from unskew.names import NOT_FEATURES
 from unskew.tables.features.features import read_features
 from unskew.tables.features.table_parts import is_table
@@ -80,6 +80,6 @@ def tracked_lists(model: ScoresLists, lists: Lists, store: Path | str | None) ->
         raise DataError(
             f"the run has {len(FEATURES)} features more than these lists, as many as tracked clicks have",
             path=lists.name,
-            hint="give the store that it was trained with, tracked=",
+            hint=("give the store that it was trained with, ", Option("tracked")),
         )
     return lists

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow.parquet as pq
 
-from unskew.errors import ConfigError, DataError
+from unskew.errors import ConfigError, DataError, Option
 from unskew.files import restore
 from unskew.learning.scoring.scorer import Scorer, load_scorer
 from unskew.logs.opening import under_our_names
@@ -103,7 +103,11 @@ class ModelRanking(Ranking):
         """Documents scored block after block into a file of the engine's scratch folder."""
         if self.features is None:
             raise ConfigError(
-                f"{self.name} scores documents by their features: give features= of those of the log"
+                (
+                    f"{self.name} scores documents by their features: give ",
+                    Option("features"),
+                    " of those of the log",
+                )
             )
         named = {**self.columns, **columns}
         lists = documents(self.model, self.features, log, named, doc_ids=self.doc_ids)
@@ -172,9 +176,9 @@ class ScoreTable(Ranking):
         try:
             require_columns((*KEYS, "score"), present, path=self.name)
         except DataError as error:
-            pairs = ", ".join(f'"{name}": "{guess[name]}"' for name in KEYS if name in guess)
-            hint = f"name theirs, columns={{{pairs}}}" if pairs else WANTED
-            raise DataError(str(error), hint=hint) from None
+            meant = {name: guess[name] for name in KEYS if name in guess}
+            error.hint = ("name theirs, ", Option("columns", meant)) if meant else WANTED
+            raise
 
 
 def open_ranking(

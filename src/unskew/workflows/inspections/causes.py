@@ -10,7 +10,7 @@ from typing import Any
 from unskew.diagnosis.causal.discovery import Discovery, Pool, discover
 from unskew.diagnosis.causal.graph import CLICK, POSITION, RELEVANCE, CausalGraph
 from unskew.diagnosis.causal.sampling import sample_log, sample_table, shown_columns, to_columns
-from unskew.errors import ConfigError, DataError
+from unskew.errors import ConfigError, DataError, Option
 from unskew.files import Ours, complete_folder, refuse_existing, write_json, write_text
 from unskew.learning.scoring.model import load
 from unskew.logs.opening import open_log
@@ -56,9 +56,11 @@ def causes(
     the log. `options` are fields of `Discovery`: test, alpha, sample, repeats, seconds, seed. With `out` a folder
     is written: `graph.json` and `graph.dot`.
     """
-    asked = checked(Discovery, dict(options), "")
+    asked = checked(Discovery, dict(options), None)
     if (run is None) != (lists is None) or (run is not None and relevance is not None):
-        raise ConfigError("give run= with lists=, or relevance=, or neither")
+        raise ConfigError(
+            ("give ", Option("run"), " with ", Option("lists"), ", or ", Option("relevance"), ", or neither")
+        )
     if out is not None:
         refuse_existing(Path(out), force=force, ours=CAUSES)
     if isinstance(impressions, Log):

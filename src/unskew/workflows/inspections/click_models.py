@@ -69,7 +69,7 @@ def share_or_log(text: str) -> float | Path:
             raise no_such(Path(text)) from None
         return Path(text)
     if not 0 < share < 1:
-        raise ConfigError(f"held_out={text}: give a share of the pages between 0 and 1, or a log")
+        raise ConfigError("give a share of the pages between 0 and 1, or a log", argument="held_out", value=text)
     return share
 
 

@@ -47,7 +47,7 @@ def diagnose(
     for path in files:
         refuse_existing(path, force=force, ours=None if path.suffix in FILES else DIAGNOSED)
     if propensities is not None and Path(propensities).suffix not in (".json", ".csv"):
-        raise ConfigError(f'propensities="{propensities}": give a name that ends in .json or .csv')
+        raise ConfigError("give a name that ends in .json or .csv", argument="propensities", value=propensities)
     found = find(source, **_named(source, options), **options)
     told = found.to_dict()
     if json is not None:

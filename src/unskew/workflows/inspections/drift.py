@@ -26,7 +26,7 @@ def drift(
     page = None if out is None else Path(out)
     if page is not None:
         if page.suffix != ".html":
-            raise ConfigError(f"out={out}: give a name that ends in .html")
+            raise ConfigError("give a name that ends in .html", argument="out", value=out)
         refuse_existing(page, force=force)
     for each in (old, new):
         if isinstance(each, str | Path) and "://" not in str(each):

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from unskew.errors import ConfigError
+from unskew.errors import ConfigError, Option
 from unskew.files import complete_file
 from unskew.learning.scoring.feature_weights import gains, linear_weights
 from unskew.learning.scoring.scorer import Scorer, load_scorer
@@ -106,10 +106,12 @@ def importance(
     found = Importances(names, gain=_by_feature(scorer, gains(scorer)), weight=linear_weights(scorer))
     if log is None:
         if features is not None:
-            raise ConfigError("features= are those of a log: give log= too")
+            raise ConfigError((Option("features"), " are those of a log: give ", Option("log"), " too"))
         if not found.columns:
             what = "it has neither trees nor one weight for each feature"
-            raise ConfigError(f"{what}: give log= and features=, whose clicks tell what matters")
+            raise ConfigError(
+                (f"{what}: give ", Option("log"), " and ", Option("features"), ", whose clicks tell what matters")
+            )
         return found
     shown = log if isinstance(log, Log) else _read(scorer, log, features, Names.of(columns, run), tracked, doc_ids)
     return _permuted(found, scorer, shown, repeats, pages, seed)
@@ -125,7 +127,7 @@ def _read(
 ) -> Log:
     """A log on disk, with the features of its documents."""
     if features is None:
-        raise ConfigError("the log names documents: give their features= too")
+        raise ConfigError(("the log names documents: give their ", Option("features"), " too"))
     files = [features] if isinstance(features, str | Path) else list(features)
     texts = texts_for(files) if scorer.reads else None
     stored = StoredLog.open(log, columns, shared=True)

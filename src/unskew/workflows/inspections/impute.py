@@ -47,10 +47,10 @@ def impute(
     `columns` says theirs for ours where the tables have other names.
     """
     out, files = Path(out), [lists] if isinstance(lists, str | Path) else list(lists)
-    known("out=", out.suffix, WRITERS)
+    known("out", out.suffix, WRITERS)
     refuse_existing(out, force=force)
     if first[0] <= 0:
-        raise ConfigError(f"first=: alpha of rank 1 must be above 0, not {first[0]}")
+        raise ConfigError(f"alpha of rank 1 must be above 0, not {first[0]}", argument="first")
     model = load(run)
     if not isinstance(model, Model):
         raise ConfigError(f"{run}: it ranks, and has no click model; {LEARN}")

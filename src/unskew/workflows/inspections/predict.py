@@ -57,7 +57,7 @@ def predict(
     """
     place = None if out is None else str(out)
     if place not in (None, STANDARD):
-        known("out=", Path(str(place)).suffix, KINDS)
+        known("out", Path(str(place)).suffix, KINDS)
         refuse_existing(Path(str(place)), force=force)
     opened = load_scorer(run) if isinstance(run, str | Path) else run
     model = opened if isinstance(opened, Scorer) else opened.model

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from unskew.diagnosis.evidence.tables import LogTables, open_tables
 from unskew.diagnosis.propensities import RankPropensities, measured_propensities
-from unskew.errors import ConfigError, DataError
+from unskew.errors import ConfigError, DataError, Option
 from unskew.files import complete_file
 from unskew.learning.scoring.model import load
 from unskew.learning.scoring.scorer import Scorer
@@ -95,16 +95,16 @@ def propensity(
     ranks (swaps). `max_weight` clips the weights, as it does for the method `ipw`. `columns` says theirs for ours.
     """
     if max_weight is not None and not max_weight >= 1:
-        raise ConfigError(f"max_weight={max_weight}: at least 1")
+        raise ConfigError("at least 1", argument="max_weight", value=max_weight)
     if by is not None:
-        known("by=", by, WAYS)
+        known("by", by, WAYS)
     if isinstance(source, str | Path):
         model = load(source) if (Path(source) / "model.json").exists() else None
     else:
         model = source.model if isinstance(source, Run) else source if isinstance(source, Scorer) else None
     if model is not None:
         if by is not None:
-            raise ConfigError(f'by="{by}" is for logs; this is a run, which learned its own')
+            raise ConfigError((Option("by", by), " is for logs; this is a run, which learned its own"))
         theta, found_by, note = of_run(model, source), f"method {model.card.method['name']}", None
     else:
         with log_tables(source, feedback, columns) as tables:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from unskew.errors import ConfigError, DataError
+from unskew.errors import ConfigError, DataError, Option
 from unskew.logs.opening import open_log, place_of
 from unskew.measuring.experiments import effects as judged
 from unskew.measuring.experiments.interleaving import SignTest, sign_test
@@ -81,7 +81,16 @@ def experiment(
     `detect` is the relative difference that sample sizes are told for. `options` go to the engine.
     """
     if not 0.5 < level < 1 or detect <= 0 or planned < FEWEST:
-        raise ConfigError(f"level= is between 0.5 and 1, detect= above 0, planned= at least {FEWEST}")
+        raise ConfigError(
+            (
+                Option("level"),
+                " is between 0.5 and 1, ",
+                Option("detect"),
+                " above 0, ",
+                Option("planned"),
+                f" at least {FEWEST}",
+            )
+        )
     ways = judged.Ways(level, planned, detect)
     needed, place = ["page_id", "position", "click"], str(place_of(log))
     with connect(engine, **options) as running, open_log(running, log, columns, needed) as shown:
@@ -120,7 +129,7 @@ def _beside(
 def _control(asked: str | None, sums: Mapping[str, judged.Sums]) -> str:
     """The policy to hold the others against."""
     if asked is not None:
-        return known("control=", asked, list(sums))
+        return known("control", asked, list(sums))
     return min(sums, key=lambda name: (-float(sums[name].pages.sum()), name))
 
 
@@ -129,9 +138,9 @@ def _shares(asked: Mapping[str, float] | None, sums: Mapping[str, judged.Sums]) 
     if asked is None:
         return dict.fromkeys(sums, 1.0)
     for name in asked:
-        known("shares=", name, list(sums))
+        known("shares", name, list(sums))
     if sorted(asked) != sorted(sums) or min(asked.values()) <= 0:
-        raise ConfigError(f"shares=: give a share above 0 for each of {', '.join(sums)}")
+        raise ConfigError(f"give a share above 0 for each of {', '.join(sums)}", argument="shares")
     return asked
 
 
@@ -171,7 +180,7 @@ def _interleaved(pages: PolicyPages, control: str | None, ways: judged.Ways) -> 
     if len(names) != 2:
         what = f"interleaving is of two policies, and {pages.by} has {', '.join(names)}"
         raise DataError(what, path=pages.place, hint="leave out the pages of the others")
-    base = known("control=", control, names) if control is not None else min(names)
+    base = known("control", control, names) if control is not None else min(names)
     other = next(name for name in names if name != base)
     rows, credit, picked = won_pages(pages, other)
     wins = judged.Sums(rows["y"], rows["pages"], rows["pages"])

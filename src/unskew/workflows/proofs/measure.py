@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from unskew.errors import ConfigError
+from unskew.errors import ConfigError, Option
 from unskew.files import Ours, complete_folder, refuse_existing, write_json, write_text
 from unskew.measuring import DEFAULT_METRICS
 from unskew.measuring.counterfactual.evidence import Metric
@@ -67,7 +67,9 @@ def measure(
     (.html), or a folder for it; `engine` are options for logs in files: engine, memory, threads, scratch.
     """
     if lists is None and log is None:
-        raise ConfigError("nothing to measure by: give log=, or lists= with labels")
+        raise ConfigError(
+            ("nothing to measure by: give ", Option("log"), ", or ", Option("lists"), " with labels")
+        )
     if out is not None:
         refuse_existing(Path(out), force=force, ours=None if Path(out).suffix == ".html" else MEASURED)
     _refuse_unused(lists, log, outcomes, by_frequency, buckets)
@@ -103,12 +105,14 @@ def _refuse_unused(
 ) -> None:
     """Refuse options that nothing would come of."""
     if buckets is not None and by_frequency is None:
-        raise ConfigError("buckets= are of queries by frequency: give by_frequency= too")
+        raise ConfigError(
+            (Option("buckets"), " are of queries by frequency: give ", Option("by_frequency"), " too")
+        )
     if outcomes and log is None:
-        raise ConfigError("outcomes= are columns of a log: give log= too")
+        raise ConfigError((Option("outcomes"), " are columns of a log: give ", Option("log"), " too"))
     for name, given in (("outcomes", outcomes), ("by_frequency", by_frequency)):
         if given and lists is None:
-            raise ConfigError(f"{name}= goes with labelled lists: give lists= too")
+            raise ConfigError((Option(name), " goes with labelled lists: give ", Option("lists"), " too"))
 
 
 def _write(result: Mapping[str, Any], log: object, out: Path, command: str, force: bool) -> None:

@@ -11,7 +11,7 @@ from typing import Any, cast
 import numpy as np
 import torch
 
-from unskew.errors import ConfigError, DataError
+from unskew.errors import ConfigError, DataError, Option
 from unskew.learning.scoring.model import Model
 from unskew.logs.counts.batches import Batches
 from unskew.logs.counts.reduction import reduce_log
@@ -61,7 +61,9 @@ class QueryFrequency:
     ) -> None:
         buckets = len(NAMES) if buckets is None else buckets
         if not 1 <= buckets <= len(lists):
-            raise ConfigError(f"buckets={buckets}: give one to as many as the lists have queries, {len(lists)}")
+            raise ConfigError(
+                f"give one to as many as the lists have queries, {len(lists)}", argument="buckets", value=buckets
+            )
         self.pages = pages_per_query(log, lists, columns)
         """[Q] pages of the log."""
         self.bucket = frequency_buckets(self.pages, buckets)
@@ -176,7 +178,14 @@ def _scores(ranking: Ranking, lists: Lists) -> Array:
     """A score of every document of the lists."""
     scores = ranking.of_documents(lists)
     if scores is None:
-        raise ConfigError("what was shown has no order of whole lists: measure it by log= alone, or as against=")
+        raise ConfigError(
+            (
+                "what was shown has no order of whole lists: measure it by ",
+                Option("log"),
+                " alone, or as ",
+                Option("against"),
+            )
+        )
     if missing := int(np.isnan(scores).sum()):
         what = f"{missing:,} of {len(scores):,} documents of {lists.name} have no score"
         raise DataError(what, path=ranking.name, hint="score all of them, or give other lists")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from unskew.errors import ConfigError, DataError
+from unskew.errors import ConfigError, DataError, Option
 from unskew.measuring.experiments.effects import Sums
 from unskew.settings import did_you_mean, require_columns
 from unskew.tables.engine.engine import Engine
@@ -55,7 +55,7 @@ class PolicyPages:
     place: str
 
     def __post_init__(self) -> None:
-        hint = "name the column of policies with by=, or write one when pages are shown"
+        hint = ("name the column of policies with ", Option("by"), ", or write one when pages are shown")
         require_columns([self.by], self.shown.columns, path=self.place, hint=hint)
         found = self.policies
         if not found:
@@ -65,7 +65,7 @@ class PolicyPages:
             raise DataError(what, path=self.place, hint="an experiment needs two policies; check filters")
         if len(found) > MOST:
             what = f"{self.by} has {len(found):,} values, and {MOST} policies are the most"
-            raise DataError(what, path=self.place, hint="name the column of policies with by=")
+            raise DataError(what, path=self.place, hint=("name the column of policies with ", Option("by")))
 
     @cached_property
     def policies(self) -> dict[str, int]:
@@ -102,7 +102,11 @@ class PolicyPages:
             f"{self.by} changes within {mixed:,} of {found['all']:,} pages: neither an A/B log, whose pages have "
             "one policy each, nor an interleaved one, whose pages have both of two",
             path=self.place,
-            hint='repair or leave out those pages, or pass kind="interleaved" if results say whose they are',
+            hint=(
+                "repair or leave out those pages, or pass ",
+                Option("kind", "interleaved"),
+                " if results say whose they are",
+            ),
         )
 
     def value(self, shown: Table) -> tuple[Any, Any]:
@@ -120,9 +124,11 @@ class PolicyPages:
                 "first-click": ((1.0 / shown.position.min(where=clicked).cast("float64")).fill_null(0.0), one),
             }[self.metric]
         if self.metric not in shown.columns or not shown[self.metric].type().is_numeric():
+            meant = did_you_mean(self.metric, [*METRICS, *shown.columns])
             raise ConfigError(
-                f'metric="{self.metric}": neither a metric nor a column of numbers. '
-                f"{did_you_mean(self.metric, [*METRICS, *shown.columns])}"
+                f"neither a metric nor a column of numbers. {meant}",
+                argument="metric",
+                value=self.metric,
             )
         return shown[self.metric].cast("float64").sum().fill_null(0.0), one
 

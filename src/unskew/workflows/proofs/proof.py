@@ -112,9 +112,9 @@ def prove(
     threads, scratch) say how files are read.
     """
     if not 0 < level < 1:
-        raise ConfigError(f"level={level}: between 0 and 1, such as 0.95")
+        raise ConfigError("between 0 and 1, such as 0.95", argument="level", value=level)
     if at < 1:
-        raise ConfigError(f"at={at}: at least 1")
+        raise ConfigError("at least 1", argument="at", value=at)
     opened = {"features": features, "columns": columns, "doc_ids": doc_ids, "tracked": tracked}
     new, other = open_ranking(ranking, **opened), open_ranking(against, **opened)
     if isinstance(new, ShownRanking) and isinstance(other, ShownRanking):

@@ -124,12 +124,12 @@ def ship(
 def _checked(risk: float, bound: str, out: Path | str | None, force: bool) -> Path | None:
     """The page to write, after a look at what was asked for."""
     if not 0 < risk < 0.5:
-        raise ConfigError(f"risk={risk}: above 0 and below 0.5, such as 0.05")
+        raise ConfigError("above 0 and below 0.5, such as 0.05", argument="risk", value=risk)
     if bound not in BOUNDS:
-        raise ConfigError(f"bound={bound}: {', '.join(BOUNDS)}")
+        raise ConfigError(", ".join(BOUNDS), argument="bound", value=bound)
     page = None if out is None else Path(out)
     if page is not None and page.suffix != ".html":
-        raise ConfigError(f"out={out}: give a name that ends in .html")
+        raise ConfigError("give a name that ends in .html", argument="out", value=out)
     if page is not None:
         refuse_existing(page, force=force)
     return page

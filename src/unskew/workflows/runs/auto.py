@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from unskew.errors import ConfigError, UnskewError
+from unskew.errors import ConfigError, Key, UnskewError
 from unskew.learning.fitting.distributed import world
 from unskew.learning.methods import LEARNERS, Learner, MethodConfig
 from unskew.measuring.counterfactual import ClickEvidence, LoggedPages
@@ -169,12 +169,15 @@ def candidates(auto: Auto) -> dict[str, Learner]:
         method = table_of(f"method.candidates.{index}", content, LEARNERS)
         if not isinstance(method, MethodConfig) or method.target == "labels":
             raise ConfigError(
-                f"method.candidates.{index}: {method.name} cannot be one; name methods that learn from clicks"
+                f"{method.name} cannot be one; name methods that learn from clicks",
+                argument=Key(f"method.candidates.{index}"),
             )
         more = {name: value for name, value in content.items() if name not in ("name", "factors")}
         found[", ".join([method.name, *(f"{name} = {value}" for name, value in more.items())])] = method
     if not found:
-        raise ConfigError("method.factors: no candidate takes factors; name one that does in method.candidates")
+        raise ConfigError(
+            "no candidate takes factors; name one that does in method.candidates", argument=Key("method.factors")
+        )
     return found
 
 

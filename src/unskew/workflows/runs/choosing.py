@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from unskew.errors import DataError
+from unskew.errors import DataError, Option
 from unskew.learning.losses import list_log_softmax
 from unskew.learning.scoring.model import Model
 from unskew.learning.scoring.scorer import Scorer
@@ -38,7 +38,7 @@ def click_choice(model: Model, data: TrainingData, device: torch.device) -> Call
         raise DataError(
             "the held-out pages have no click, so clicks cannot choose weights",
             path=data.documents.name,
-            hint='give validation=, or validate_on="nothing"',
+            hint=("give ", Option("validation"), ", or ", Option("validate_on", "nothing")),
         )
     alone = batches.position.shape[1] == 1  # which result of a page is clicked says nothing where there is one
     return lambda: impression_likelihood(model, batches) if alone else click_likelihood(model, batches)

@@ -8,7 +8,7 @@ from typing import Protocol, Self, TypeVar, cast
 import numpy as np
 import torch
 
-from unskew.errors import DataError, warn
+from unskew.errors import DataError, Option, Words, warn
 from unskew.learning.bias import MEASURES
 from unskew.learning.fitting.distributed import row_parts
 from unskew.learning.fitting.loop import Draws
@@ -39,7 +39,11 @@ def check_worth(method: Learner, facts: Facts, *, drawn: bool = False) -> None:
         return
     what = f"{facts.impressions:,} impressions"
     if not facts.clicks and facts.weighted is None:
-        hint = 'name the column of clicks, columns={"click": "THEIRS"}, or take pages with clicks'
+        hint: Words = (
+            "name the column of clicks, ",
+            Option("columns", {"click": "THEIRS"}),
+            ", or take pages with clicks",
+        )
         raise DataError(f"nothing is clicked in {what}, so nothing says what is wanted", hint=hint)
     if facts.weighted is None and facts.clicks >= facts.impressions:
         hint = "log what was shown and not clicked too"
@@ -84,7 +88,7 @@ def warn_of_one_query() -> None:
 
 CHECKED = 4096
 """Rows of a batch of held-out clicks."""
-ELSE = 'learn_from="everything" takes all impressions'
+ELSE = (Option("learn_from", "everything"), " takes all impressions")
 
 
 class TrainingData(Protocol):
@@ -318,7 +322,8 @@ def held_queries(log: Log, seed: int) -> Array:
     if len(shown) < 2:
         count = "one query" if len(shown) else "no pages"
         raise DataError(
-            f"the log has {count}, so none can be held out", hint='give validation=, or validate_on="nothing"'
+            f"the log has {count}, so none can be held out",
+            hint=("give ", Option("validation"), ", or ", Option("validate_on", "nothing")),
         )
     held = np.random.default_rng([seed, 7]).choice(shown, size=max(1, len(shown) // 10), replace=False)
     return np.sort(held)

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from unskew.errors import ConfigError
+from unskew.errors import ConfigError, Key
 from unskew.learning.boosters import package
 from unskew.learning.fitting.boosting import Boosting
 from unskew.learning.fitting.distributed import Parallel, workers_of, world
@@ -199,5 +199,5 @@ def device_of(training: Training) -> torch.device:
         device = training.torch_device()
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:  # torch asserts that it was built for the device
-        raise ConfigError(f"training.device: {str(error).splitlines()[0]}") from error
+        raise ConfigError(str(error).splitlines()[0], argument=Key("training.device")) from error
     return device

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from unskew.errors import DataError, RunError
+from unskew.errors import DataError, Option, RunError
 from unskew.files import Ours, beside, is_free, locked, read_json, refuse_existing, remove, restore
 from unskew.files import publish as put_in_place
 from unskew.learning.fitting.checkpoint import FILE as CHECKPOINT
@@ -89,7 +89,7 @@ def status(folder: Path) -> str | None:
     try:
         return str(read_json(path)["status"])
     except (DataError, KeyError) as error:
-        raise RunError(f"{path}: damaged; force=True starts afresh") from error
+        raise RunError("damaged", path=path, hint=(Option("force", True), " starts afresh")) from error
 
 
 def refuse_to_overwrite(out: Path, force: bool) -> None:

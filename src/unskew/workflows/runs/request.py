@@ -26,7 +26,6 @@ wrong types and missing values are errors that name the key, or the argument tha
 from __future__ import annotations
 
 import os
-import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -35,7 +34,7 @@ from typing import Any
 
 import tomli_w
 
-from unskew.errors import ConfigError, Key, Option
+from unskew.errors import ConfigError, Key, Option, parts_of
 from unskew.learning.fitting.training import Training
 from unskew.learning.methods import LEARNERS, PACKAGES, Learner, PackageConfig
 from unskew.learning.rankers import RANKERS, Ranker
@@ -60,7 +59,7 @@ from unskew.workflows.runs.settings import (
 Files = str | Path | Sequence[str | Path]
 PATHS = ("log", "counts", "features", "texts", "tracked", "validation", "test")
 """Keys of [data] that name files."""
-ARGUMENTS = {f"data.{name}": f"{name}=" for name in ("features", "validation", "test", "scaling", "feedback")}
+ARGUMENTS = {f"data.{name}": Option(name) for name in ("features", "validation", "test", "scaling", "feedback")}
 """What says a key where there is no run file."""
 
 
@@ -101,7 +100,7 @@ def _as_log(name: str, base: Path, given: Paths, columns: Mapping[str, str]) -> 
     paths = [base / path for path in ([given] if isinstance(given, str) else given)]
     logs = [path for path in paths if is_log(path, columns)]
     if logs and len(paths) > 1:
-        raise ConfigError(f"data.{name}: {logs[0]} is a log, and one log is all that it takes")
+        raise ConfigError(f"{logs[0]} is a log, and one log is all that it takes", argument=Key(f"data.{name}"))
     return logs[0] if logs else None
 
 
@@ -116,8 +115,8 @@ class Request:
     """What the paths of the file are relative to."""
     source: Path | None = None
     """The run file, or the log; None where the data are in memory."""
-    said: Mapping[str, str] = field(default_factory=dict)
-    """Keys that arguments said, by their names."""
+    said: Mapping[str, Option] = field(default_factory=dict)
+    """The arguments that said keys."""
 
     def place(self, out: Path | str | None) -> Path | None:
         """Where the run goes, if anywhere: as given, else as its file says."""
@@ -196,26 +195,23 @@ def ask(
     held = None if isinstance(validation, Lists | Log) else validation
     for name, files in (("features", features), ("validation", held), ("test", test)):
         if files is not None:
-            asked.say(f"data.{name}", _paths(files, here=not from_file), f"{name}=")
+            asked.say(f"data.{name}", _paths(files, here=not from_file), Option(name))
     for name, value in (("scaling", scaling), ("feedback", feedback), ("columns", dict(columns or {}) or None)):
         if value is not None:
-            asked.say(f"data.{name}", value, f"{name}=")
+            asked.say(f"data.{name}", value, Option(name))
     if factors:
-        asked.say("method.factors", list(factors), "factors=")
+        asked.say("method.factors", list(factors), Option("factors"))
     trained = dict(options or {}) if training is None else training.model_dump(exclude_unset=True)
     for name, setting in trained.items():
-        asked.say(asked.rounds if name == "steps" else f"training.{name}", setting, f"{name}=")
+        asked.say(asked.rounds if name == "steps" else f"training.{name}", setting, Option(name))
     for key, setting in (settings or {}).items():
-        asked.say(key, setting, f"settings={key}")
+        asked.say(key, setting, Option("settings", key))
     try:
         found = _checked(asked, Path() if place is None or not from_file else place.parent, validation, place)
     except ConfigError as error:
-        if not isinstance(error.message, str):
-            error.path = place if from_file else None
-            raise
-        told = asked.said if from_file else ARGUMENTS | asked.said
-        where = f"{place}: " if from_file else ""
-        raise ConfigError(as_said(f"{where}{error}", told, f"{place}: ")) from None
+        error.path = place if from_file and error.path is None else error.path
+        tell_as_said(error, asked.said if from_file else ARGUMENTS | asked.said)
+        raise
     return found
 
 
@@ -224,7 +220,7 @@ class _Content:
 
     def __init__(self, tables: Table) -> None:
         self.tables = dict(tables)
-        self.said: dict[str, str] = {}
+        self.said: dict[str, Option] = {}
         self.kinds: dict[str, dict[str, type[Any]]] = {"method": {**LEARNERS}, "ranker": {**RANKERS}}
         """What names stand for; a config that was given stands for its own."""
 
@@ -242,7 +238,9 @@ class _Content:
             table = {"name": given.name, **given.model_dump(mode="json", exclude_unset=True)}
             self.kinds[key] |= {given.name: kinds.get(given.name, type(given))}
         self.tables[key] = table
-        self.said |= {f"{key}.name": f"{key}=", key: f"{key}="} if key == "ranker" else {f"{key}.name": f"{key}="}
+        self.said[f"{key}.name"] = Option(key)
+        if key == "ranker":
+            self.said[key] = Option(key)
         if table["name"] in PACKAGES:
             trained = self.tables.get("training")
             if isinstance(trained, dict):
@@ -250,7 +248,7 @@ class _Content:
                 self.tables["training"] = kept
             self.tables.pop("ranker", None)
 
-    def say(self, key: str, value: object, argument: str) -> None:
+    def say(self, key: str, value: object, argument: Option) -> None:
         """Set a key such as training.steps; tables on the way are made, a method or ranker with its usual name."""
         self.said[key] = argument
         *tables, last = key.split(".")
@@ -263,7 +261,9 @@ class _Content:
             at[name] = dict(inside)
             at = at[name]
         if not last or not all(tables):
-            raise ConfigError(f'settings={key}: name a key as run files do, such as "training.batch"')
+            raise ConfigError(
+                'name a key as run files do, such as "training.batch"', argument="settings", value=key
+            )
         at[last] = value
 
     @property
@@ -291,25 +291,29 @@ def parse_setting(text: str) -> tuple[str, object]:
     """
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
-        raise ConfigError(f'settings={text}: write it as table.key=value, such as "training.batch=256"')
+        raise ConfigError(
+            'write it as table.key=value, such as "training.batch=256"', argument="settings", value=text
+        )
     try:
         return key.strip(), tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
         return key.strip(), value.strip()
 
 
-def as_said(message: str, said: Mapping[str, str], place: str) -> str:
-    """An error of a run file in the words of who said the key in arguments.
+def tell_as_said(error: ConfigError, said: Mapping[str, Option]) -> None:
+    """Let an error of a run file's key speak of the argument that said the key.
 
-    >>> as_said("run.toml: training.steps: too few", {"training.steps": "steps="}, "run.toml: ")
+    >>> error = ConfigError("too few", argument=Key("training.steps"), path="run.toml")
+    >>> tell_as_said(error, {"training.steps": Option("steps")})
+    >>> str(error)
     'steps=: too few'
     """
-    plain = message.removeprefix(place)
     for key in sorted(said, key=len, reverse=True):
-        told = re.sub(rf"^{re.escape(key)}(?=[:. ])", said[key], plain)
-        if told != plain:
-            return told
-    return message
+        if error.argument is not None and f"{error.argument}.".startswith(f"{key}."):
+            inside = error.argument[len(key) + 1 :]
+            error.message = (f"{inside}: " * bool(inside), *parts_of(error.message))
+            error.argument, error.value, error.path = said[key].name, said[key].value, None
+            return
 
 
 # ---- the one check
@@ -319,7 +323,7 @@ def _checked(asked: _Content, base: Path, validation: object, source: Path | Non
     """The content of a run, checked; `validation` tells what data in memory are chosen by."""
     file = checked(RunFile, asked.tables, "")
     if "name" in file.method:
-        known("method.name", file.method["name"], (*asked.kinds["method"], "auto"))
+        known(Key("method.name"), file.method["name"], (*asked.kinds["method"], "auto"))
     auto = auto_of(file.method)
     table = file.method if auto is None else {"name": USUAL_METHOD}
     method: Learner = table_of("method", table, asked.kinds["method"]).located(base)
@@ -329,7 +333,7 @@ def _checked(asked: _Content, base: Path, validation: object, source: Path | Non
     labels = isinstance(validation, Lists) or (file.data.validation is not None and not clicks)
     on = method.usual_choice(labels=labels, clicks=clicks)
     training = checked(Training, {"validate_on": on} | file.training, "training")
-    settings = suited(method, ranker, file.data.scaling, training, "data.scaling")
+    settings = suited(method, ranker, file.data.scaling, training, Key("data.scaling"))
     settings = settings.model_copy(update={"encoding": file.encoding, "auto": auto})
     if source is not None:
         check_data_files(file.data, settings)
@@ -346,18 +350,19 @@ def check_data_files(data: DataFiles, asked: Settings) -> None:
     reads = asked.ranker is not None and asked.ranker.reads
     for name, given in (("log", data.log or data.counts), ("features", data.features or reads)):
         if not given:
-            raise ConfigError(f"data.{name}: missing")
+            raise ConfigError("missing", argument=Key(f"data.{name}"))
     for one, other in (("log", "counts"), ("shards", "memory")):
         if getattr(data, one) is not None and getattr(data, other) is not None:
             raise ConfigError(f"give data.{one} or data.{other}, not both")
     try:
         required(data.feedback)
     except ConfigError as error:
-        raise ConfigError(f"data.{error}") from None
+        error.argument, error.value = Key("data.feedback"), None
+        raise
     if data.feedback is not None and data.log is None:
-        raise ConfigError("data.feedback: counts have it already; name it where they are counted")
-    if data.memory is not None and byte_count("data.memory", data.memory) < 2**20:
-        raise ConfigError(f"data.memory: at least 1MB, not {data.memory}")
+        raise ConfigError("counts have it already; name it where they are counted", argument=Key("data.feedback"))
+    if data.memory is not None and byte_count(Key("data.memory"), data.memory) < 2**20:
+        raise ConfigError(f"at least 1MB, not {data.memory}", argument=Key("data.memory"))
     on_disk = next((name for name in ("counts", "shards", "memory") if getattr(data, name) is not None), None)
     if on_disk is None:
         return
@@ -370,4 +375,4 @@ def check_data_files(data: DataFiles, asked: Settings) -> None:
         if wrong:
             raise ConfigError(f"{what}data.{on_disk}")
     if asked.fitted_by != "steps":
-        raise ConfigError(f"data.{on_disk}: {IN_MEMORY}")
+        raise ConfigError(IN_MEMORY, argument=Key(f"data.{on_disk}"))

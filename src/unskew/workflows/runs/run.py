@@ -32,7 +32,7 @@ import numpy as np
 import torch
 from safetensors import SafetensorError
 
-from unskew.errors import ConfigError, DataError, RunError, Unproven, warn
+from unskew.errors import ConfigError, DataError, Option, RunError, Unproven, warn
 from unskew.files import told_of_disks, write_json
 from unskew.learning.curves import Curve
 from unskew.learning.fitting.checkpoint import FILE as CHECKPOINT
@@ -313,4 +313,4 @@ def _resume(fitter: Fitter, folder: Path | None) -> None:
         fitter.resume(folder)
     except (ValueError, KeyError, SafetensorError, DataError) as error:
         place = CHECKPOINT if folder is None else folder / CHECKPOINT
-        raise RunError(f"{place}: damaged ({error}); force=True starts afresh") from error
+        raise RunError(f"damaged ({error})", path=place, hint=(Option("force", True), " starts afresh")) from error

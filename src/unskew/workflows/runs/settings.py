@@ -152,7 +152,7 @@ def suited(method: Learner, ranker: Ranker | None, scaling: str | None, training
     """
     wrong = method.refused(ranker=ranker is not None, training=frozenset(training.model_fields_set))
     if wrong is not None:
-        raise ConfigError(wrong)
+        raise wrong
     ranker = MLP() if ranker is None and method.fitted_by == "ranker" else ranker
     if ranker is not None:
         usual = {"learn_from": method.usual_rows, **ranker.usual_training(training.round_at(0)[1])}.items()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from unskew.errors import ConfigError, UnskewError, warn
+from unskew.errors import ConfigError, Key, Option, UnskewError, parts_of, warn
 from unskew.logs.memory import (
     MissingFeatures,
     check_names,
@@ -91,7 +90,7 @@ class RunFiles:
         if path is None:
             return None
         documents, drop = self.documents, self.files.missing_features == "drop"
-        hint = f'{SAME_LISTS}, or set data.missing_features = "drop"'
+        hint = (f"{SAME_LISTS}, or give ", Option(Key("data.missing_features"), "drop"))
         return self.stored[path].log(documents, drop=drop, hint=hint)
 
     def lists(self, paths: Paths | None, *log: Path) -> Lists | None:
@@ -144,7 +143,16 @@ def warn_of_overlap(log: Log, store: Path) -> None:
 
 LOGGED = ("doc_id", "position")
 """Columns that a log has, and lists have not, together."""
-OF_INGEST = r"\b(page_columns|page_gap|by|off|max_removed|max_rejected|positions_from|time_zone)="
+OF_INGEST = (
+    "page_columns",
+    "page_gap",
+    "by",
+    "off",
+    "max_removed",
+    "max_rejected",
+    "positions_from",
+    "time_zone",
+)
 """Arguments of `ingest` that `learn` does not take."""
 
 
@@ -171,7 +179,14 @@ class TableReader:
         if isinstance(source, str | Path):
             if Path(source).suffix == ".toml":
                 raise ConfigError(
-                    f"{source}: a run file takes files: name them in features=, validation= and test="
+                    (
+                        f"{source}: a run file takes files: name them in ",
+                        Option("features"),
+                        ", ",
+                        Option("validation"),
+                        " and ",
+                        Option("test"),
+                    )
                 )
             parts = log_parts(Path(source))
             source = parts.get("train", source)
@@ -182,14 +197,18 @@ class TableReader:
         if logs[""] is None and not isinstance(source, Log):
             if isinstance(source, str | Path):
                 StoredLog.open(source, self.columns, self.feedback, shared=True)  # says what is wrong
-            raise ConfigError("this is no log: it has no doc_id and position; name them with columns=")
+            raise ConfigError(
+                ("this is no log: it has no doc_id and position; name them with ", Option("columns"))
+            )
         if isinstance(source, Log):
             for name, said in (("features", features), ("feedback", self.feedback)):
                 if said is not None:
-                    raise ConfigError(f"{name}=: the log has it already; give it where the log is read")
+                    raise ConfigError("the log has it already; give it where the log is read", argument=name)
             lists = source.lists
         elif features is None:
-            raise ConfigError("features=: missing; give the table of features of the documents that the log shows")
+            raise ConfigError(
+                "missing; give the table of features of the documents that the log shows", argument="features"
+            )
         else:
             lists = lists_for(features, self.columns, [pairs_of(found[0]) for found in logs.values() if found])
         log = source if isinstance(source, Log) else self._log(logs[""], lists)
@@ -221,8 +240,9 @@ class TableReader:
         try:
             return shown_in(table, columns=self.columns, keep=keep, feedback=self.feedback)
         except UnskewError as error:
-            if re.search(OF_INGEST, str(error)):
-                error.retell(f"{error}; what is said of reading goes to unskew.Log.from_table, which learn takes")
+            if error.speaks_of(*OF_INGEST):
+                more = "what is said of reading goes to unskew.Log.from_table, which learn takes"
+                error.hint = (*parts_of(error.hint), "; " * bool(error.hint), more)
             raise
 
     def _log(self, found: tuple[Any, Mapping[str, Any] | None] | None, lists: Lists) -> Log:

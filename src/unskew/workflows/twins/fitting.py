@@ -184,7 +184,7 @@ def _relevance(model: FittedClickModel, unseen: Mapping[str, Array], pair_of_row
     everyone = {**model.parameters, **unseen}
     found = model.model.relevance(model.parameters)
     if found is None:
-        raise ConfigError(f"models=: {model.name} tells no documents apart; take pbm, ubm or dbn")
+        raise ConfigError(f"{model.name} tells no documents apart; take pbm, ubm or dbn", argument="models")
     strange = model.model.relevance(everyone)
     there = pair_of_row < len(found) - 1
     assert strange is not None

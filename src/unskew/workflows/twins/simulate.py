@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
-from unskew.errors import ConfigError
+from unskew.errors import ConfigError, Key, Option
 from unskew.files import complete_file, refuse_existing, write_json, write_text
 from unskew.logs.log import write_log
 from unskew.measuring import ndcg_metric
@@ -49,7 +49,7 @@ def simulate_to(
     validation and test. `config` is a TOML file with settings of [behaviour] and [logger].
     """
     people = configured(config, behaviour=(behaviour, BEHAVIOURS), logger=(logger, LOGGERS))
-    asked = checked(Simulation, people | options, "")
+    asked = checked(Simulation, people | options, None)
     return _written(out, asked, lists, (queries, features, documents), doc_ids, force)
 
 
@@ -70,7 +70,7 @@ def traffic_to(
 
     With `truth` the log has the columns true_examined, true_examination and true_relevance.
     """
-    asked = checked(Traffic, options | configured(None, logger=(logger, LOGGERS)), "")
+    asked = checked(Traffic, options | configured(None, logger=(logger, LOGGERS)), None)
     hidden = () if truth else ("true_examined", "true_examination", "true_relevance")
     return _written(out, asked, lists, (queries, features, documents), doc_ids, force, hidden)
 
@@ -86,11 +86,11 @@ def _written(
 ) -> dict[str, Any]:
     """Draw the log and write it, and lists that were made beside it; what was written, in numbers."""
     if out.suffix != ".parquet":
-        raise ConfigError(f"out=: {out} must end in .parquet")
+        raise ConfigError(f"{out} must end in .parquet", argument="out")
     refuse_existing(out, force=force)
     if SYNTHETIC in lists:
         if len(lists) > 1:
-            raise ConfigError("lists=: synthetic stands alone")
+            raise ConfigError("synthetic stands alone", argument="lists")
         parts = synthetic_parts(*sizes, asked.seed)
         beside = {out.with_suffix(f".{name}.txt"): part for name, part in parts.items()}
         for path in beside:
@@ -129,7 +129,7 @@ def twin_to(
     (.truth.parquet) and what was fitted (.twin.json); `report` is a page that puts twin and log side by side.
     """
     if out.suffix != ".parquet":
-        raise ConfigError(f"out=: {out} must end in .parquet")
+        raise ConfigError(f"{out} must end in .parquet", argument="out")
     beside = {"truth": out.with_suffix(".truth.parquet"), "fitted": out.with_suffix(".twin.json")}
     for path in (out, *beside.values(), *([] if report is None else [report])):
         refuse_existing(path, force=force)
@@ -175,17 +175,19 @@ def configured(path: Path | None, **asked: tuple[str, Mapping[str, type[Any]]]) 
     tables = {} if path is None else read_toml(path)
     unknown = sorted(set(tables) - set(asked))
     if unknown:
-        raise ConfigError(f"{path}: unknown table {', '.join(unknown)}. Known: {', '.join(sorted(asked))}.")
+        raise ConfigError(f"unknown table {', '.join(unknown)}. Known: {', '.join(sorted(asked))}.", path=path)
     made = {}
     for key, (name, kinds) in asked.items():
-        known(f"{key}=", name, kinds)
+        known(key, name, kinds)
         try:
             if not isinstance(tables.get(key, {}), dict):
-                raise ConfigError(f"{key}: input should be a table, not {tables[key]!r}")
+                raise ConfigError(f"input should be a table, not {tables[key]!r}", argument=Key(key))
             made[key] = table_of(key, {"name": name} | tables.get(key, {}), kinds)
         except ConfigError as error:
-            place = f"{path}" if key in tables else f"{key} {name} needs a file with its settings, config="
-            raise ConfigError(f"{place}: {error}") from None
+            error.path = path
+            if key not in tables:
+                error.hint = (f"{key} {name} needs a file with its settings, ", Option("config"))
+            raise
     return made
 
 

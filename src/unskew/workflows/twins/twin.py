@@ -85,9 +85,9 @@ class Twin:
         log's were.
         """
         if pages is not None and pages < 1:
-            raise ConfigError(f"pages={pages}: at least 1")
+            raise ConfigError("at least 1", argument="pages", value=pages)
         if randomized is not None and not 0 <= randomized <= 1:
-            raise ConfigError(f"randomized={randomized}: a share between 0 and 1")
+            raise ConfigError("a share between 0 and 1", argument="randomized", value=randomized)
         rng = np.random.default_rng(seed)
         wanted = len(self.layout) if pages is None else pages
         some = self._pages(randomized)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Sequence
 
-from unskew.errors import DataError
+from unskew.errors import DataError, Option
 
 SAMPLE = 20_000
 """Pages, and clicks, that are kept at most."""
@@ -66,7 +66,7 @@ class OrdinalBase:
             raise DataError(
                 f"{self._nameless} clicks have an ordinal and no object_id, and nothing in the log says whether "
                 "ordinals count from 0 or from 1",
-                hint="say which, positions_from=",
+                hint=("say which, ", Option("positions_from")),
             )
         return None, "ordinals are not used: nothing says whether they count from 0 or from 1"
 
