@@ -54,7 +54,7 @@ def flags_of(options: Iterable[Any]) -> dict[str, str]:
     flags: dict[str, str] = {}
     for option in options:
         if option.param_type_name == "argument":
-            flags[str(option.name)] = option.human_readable_name
+            flags[str(option.name)] = option.metavar or str(option.name).upper()
         for flag in [name for name in option.opts if name[:2] == "--"][:1]:
             flags |= {flag[2:].replace("-", "_"): flag, str(option.name): flag}
     return {f"{name}s": flag for name, flag in flags.items()} | flags  # what may be repeated is several in Python
