@@ -25,8 +25,8 @@ from common import machine, spread
 
 import unskew
 from unskew.measuring import holm, ndcg_metric, paired_t_test
-from unskew.workflows.runs.choosing import click_choice
 from unskew.workflows.runs.data import LogData
+from unskew.workflows.runs.fitters import click_choice
 from unskew.workflows.runs.request import ask
 from unskew.workflows.runs.run import run
 

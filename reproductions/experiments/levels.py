@@ -76,7 +76,7 @@ def main():
             for ranker in (ranker for ranker in RANKERS if ranker.name in options.rankers):
                 run = unskew.learn(log, method_of(arm), ranker=ranker, scaling=options.scaling, **training)
                 found[arm, ranker.name].append(ndcg(run.score(lists), lists))
-                standing = run.metrics["standing"]["verdict"]
+                standing = run.metrics.standing.verdict
                 said[arm, ranker.name][standing] += 1
                 print(f"seed {seed} {arm} {ranker.name} {found[arm, ranker.name][-1]:.4f} {standing}", flush=True)
     report(found, said)

@@ -74,7 +74,7 @@ def rows(world: World, names: list[str]) -> Iterator[dict[str, Any]]:
         began = time.process_time()
         method = METHODS[name](propensity=theta, safe=True)
         made = unskew.learn(world.train, method=method, ranker="linear", training=BRIEF)
-        told, taken = made.metrics["safety"], time.process_time() - began
+        told, taken = made.metrics.safety, time.process_time() - began
         for safe in (True, False):
             made.model.method.safe = safe  # type: ignore[attr-defined]
             gain = graded(world, made.score(world.test)) - shown

@@ -25,10 +25,10 @@ import pyarrow as pa
 from proof_worlds import SHOWN_RESULTS, World, rank_chances
 
 import unskew
+from unskew.measuring.portrait import off, portrait
 from unskew.simulation.simulation import lay_out
 from unskew.types import Array, Log
 from unskew.workflows.proofs.proof import prove
-from unskew.workflows.twins.portrait import off, portrait
 
 
 def true_curve(world: World) -> Array:

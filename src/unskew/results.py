@@ -30,11 +30,14 @@ class Result:
     """Properties that `to_dict` has after the fields."""
     untold: ClassVar[tuple[str, ...]] = ()
     """Fields that `to_dict` leaves out."""
+    absent: ClassVar[tuple[str, ...]] = ()
+    """Fields that it leaves out where they are None."""
 
     def to_dict(self) -> dict[str, Any]:
         """Fields and told properties by name, as JSON has them: lists, texts, numbers, None where one is NaN."""
         names = [each.name for each in fields(self) if each.name not in self.untold]
-        return {name: plain(getattr(self, name)) for name in (*names, *self.told)}
+        found = {name: getattr(self, name) for name in (*names, *self.told)}
+        return {name: plain(each) for name, each in found.items() if each is not None or name not in self.absent}
 
     def to_json(self, indent: int | None = None) -> str:
         """`to_dict` as a JSON document."""

@@ -22,7 +22,7 @@ from unskew.learning.rankers.networks import MLP, DoublyRobustMLP, network
 from unskew.learning.scoring.model import Model, build_tower
 from unskew.tables.lists.inputs import Vectors
 from unskew.types import Array, ClickBatch, Lists, Log
-from unskew.workflows.runs.choosing import impression_likelihood
+from unskew.workflows.proofs.clicks import impression_likelihood
 from unskew.workflows.runs.data import LogData, selected, split
 
 torch.set_num_threads(1)

@@ -75,7 +75,7 @@ class World:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that it ranks worse is in the verdict
             run = unskew.learn(self.log, method, ranker=RANKERS[ranker], **TRAINING)
-        return self.ndcg(run.score(self.lists)), run.metrics["standing"]["verdict"]
+        return self.ndcg(run.score(self.lists)), run.metrics.standing.verdict
 
     def ndcg(self, scores: Array) -> float:
         return float(np.nanmean(ndcg_metric(scores, self.lists.labels, offsets=self.lists.offsets, at=10)))

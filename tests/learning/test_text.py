@@ -546,7 +546,7 @@ def test_a_run_file_names_texts(tiny: str, log: Log, lists: Lists, tmp_path: Pat
         found.append(unskew.learn(tmp_path / "run.toml"))
     np.testing.assert_allclose(found[0].score(bare), found[1].score(bare), atol=1e-6)
     measured = unskew.measure(tmp_path / "run0", tmp_path / "texts.parquet", metrics=["ndcg@10"])
-    assert measured["ranking"]["means"]["ndcg@10"] == found[1].metrics["test"]["means"]["ndcg@10"]
+    assert measured.ranking.means["ndcg@10"] == found[1].metrics.test.means["ndcg@10"]
     assert json.loads((tmp_path / "run0" / "run.json").read_text())["versions"]["transformers"]
 
 

@@ -102,10 +102,10 @@ def test_measure_tells_what_is_left_where_there_are_grades_and_a_log() -> None:
     told = {}
     for name, scores in (("copied", copied), ("random", np.random.default_rng(0).random(len(query)))):
         found = unskew.measure(pa.table(ids | {"score": scores}), lists, log=log)
-        told[name] = found["cmip"]
+        told[name] = found.cmip
         assert "Bias that is left" in markdown(measure_page(found))
-    assert told["copied"]["p"] < 0.01 < told["random"]["p"]
-    assert told["copied"]["value"] > 0.5 > 5 * abs(told["random"]["value"])
+    assert told["copied"].p < 0.01 < told["random"].p
+    assert told["copied"].value > 0.5 > 5 * abs(told["random"].value)
 
 
 def test_nothing_to_compare_is_refused() -> None:

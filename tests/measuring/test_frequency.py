@@ -151,14 +151,14 @@ def test_head_middle_and_tail_are_the_thirds_of_the_queries(run: Path) -> None:
     order = np.argsort(-pages, kind="stable")
     other = unskew.measure(folder / "naive", lists, by_frequency=unskew.read_log(log, lists))
     per_query = unskew.measure_ranking(unskew.load(run).score(lists), lists, ["ndcg@3"]).per_query["ndcg@3"]
-    assert list(found["frequency"]) == ["head", "middle", "tail"]
-    for number, (name, part) in enumerate(found["frequency"].items()):
+    assert list(found.frequency) == ["head", "middle", "tail"]
+    for number, (name, part) in enumerate(found.frequency.items()):
         asked = order[3 * number : 3 * number + 3]
-        assert (part["queries"], part["pages"]) == (3, pages[asked].sum())
-        assert (part["least"], part["most"]) == (pages[asked].min(), pages[asked].max())
-        assert part["means"]["ndcg@3"] == pytest.approx(per_query[asked].mean())
-        difference = part["means"]["ndcg@3"] - other["frequency"][name]["means"]["ndcg@3"]
-        assert part["against"]["ndcg@3"]["difference"] == pytest.approx(difference)
+        assert (part.queries, part.pages) == (3, pages[asked].sum())
+        assert (part.least, part.most) == (pages[asked].min(), pages[asked].max())
+        assert part.means["ndcg@3"] == pytest.approx(per_query[asked].mean())
+        difference = part.means["ndcg@3"] - other.frequency[name].means["ndcg@3"]
+        assert part.against["ndcg@3"].difference == pytest.approx(difference)
 
 
 def test_a_query_that_does_not_count_is_in_no_bucket(run: Path) -> None:
@@ -167,10 +167,10 @@ def test_a_query_that_does_not_count_is_in_no_bucket(run: Path) -> None:
     labels[lists.offsets[8] : lists.offsets[9]] = 0  # the most frequent query has nothing relevant
     lists = Lists(lists.features, lists.offsets, labels, lists.query_ids)
     asked = {"metrics": ["mrr@10"], "by_frequency": run.parent / "log.parquet", "buckets": 9}
-    buckets = unskew.measure(run, lists, **asked)["frequency"]
+    buckets = unskew.measure(run, lists, **asked).frequency
     assert list(buckets) == [str(number) for number in range(1, 10)]
-    assert buckets["1"]["means"]["mrr@10"] is None
-    assert unskew.measure(run, lists, empty="zero", **asked)["frequency"]["1"]["means"]["mrr@10"] == 0
+    assert np.isnan(buckets["1"].means["mrr@10"])
+    assert unskew.measure(run, lists, empty="zero", **asked).frequency["1"].means["mrr@10"] == 0
 
 
 def test_the_command_measures_by_frequency(run: Path) -> None:

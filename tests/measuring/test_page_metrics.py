@@ -106,12 +106,12 @@ def test_measure_has_outcomes_of_pages(world: tuple[Path, Path, Path]) -> None:
     run, lists, log = world
     found = unskew.measure(run, lists, log=log, outcomes=["install"], against=run.parent / "naive")
     names = [f"{kind}@{at} of {what}" for what in ("clicks", "install") for at in (5, 10) for kind in KINDS]
-    assert list(found["pages"]) == names == list(found["against"]["pages"])
-    assert all(0 < value < 1 for value in found["pages"].values())
-    other = unskew.measure(run.parent / "naive", lists, log=log, outcomes=["install"])["pages"]
+    assert list(found.pages) == names == list(found.against.pages)
+    assert all(0 < value < 1 for value in found.pages.values())
+    other = unskew.measure(run.parent / "naive", lists, log=log, outcomes=["install"]).pages
     for name in names:
-        difference = found["against"]["pages"][name]["difference"]
-        assert difference == pytest.approx(found["pages"][name] - other[name])
+        difference = found.against.pages[name].difference
+        assert difference == pytest.approx(found.pages[name] - other[name])
     with pytest.raises(ConfigError, match="install"):
         unskew.measure(run, lists, log=log, outcomes=["instal"])
     with pytest.raises(ConfigError, match="give log="):

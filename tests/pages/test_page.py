@@ -13,6 +13,8 @@ from rich.console import Console
 
 from unskew import __version__
 from unskew.learning.fitting.loop import Progress
+from unskew.measuring.measured import Measured
+from unskew.measuring.report import RankingReport
 from unskew.pages.console import Lines, grid_bar, print_page, training_bar
 from unskew.pages.numbers import number, p_value
 from unskew.pages.page import (
@@ -251,12 +253,12 @@ def test_the_bar_survives_a_narrow_terminal(metric: float | None) -> None:
 
 
 def test_a_run_without_validation_and_measures_without_a_value() -> None:
-    metrics = {"validation": {"on": "nothing", "best": None, "step": 0}, "curves": []}
-    ended = run_page(Path("runs/dla"), "finished", metrics)
+    ended = run_page("finished: runs/dla", ("nothing", None, 0), [], [])
     assert printed(ended) == "finished: runs/dla\n"
-    ranking = {"means": {"ndcg@10": None}, "queries": 2, "without_relevant": 2, "empty": "skip"}
-    clicks = {"AUC": None, "perplexity by rank": [1.5, None]}
-    text = printed(measure_page({"run": "runs/dla", "ranking": ranking, "clicks": clicks}))
+    nan = float("nan")
+    ranking = RankingReport({}, {"ndcg@10": nan}, {}, queries=2, without_relevant=2, empty="skip")
+    clicks = {"AUC": nan, "perplexity by rank": [1.5, nan]}
+    text = printed(measure_page(Measured("runs/dla", ranking=ranking, clicks=clicks)))
     assert "2 queries, 2 of them without a relevant document (skip)" in text
     assert re.search(r"│ ndcg@10 +│ +n/a │", text)
     assert re.search(r"│ perplexity by rank +│ 1.5000 n/a +│", text)

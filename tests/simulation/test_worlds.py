@@ -98,7 +98,7 @@ def learned(name: str, method: str) -> tuple[float, str, list[float] | None, int
         run = unskew.learn(log, method, ranker=MLP(sizes=(16,)), **TRAINING)
     curve = run.propensity()
     worse = sum("shown: worse" in str(warning.message) for warning in said)
-    return ndcg(run.score(lists), lists), run.metrics["standing"]["verdict"], curve, worse
+    return ndcg(run.score(lists), lists), run.metrics.standing.verdict, curve, worse
 
 
 def runs(name: str, method: str) -> bool:

@@ -255,7 +255,7 @@ def test_grades_alone_take_the_features_of_the_log(folder: Path, tmp_path: Path)
         folder / "log.parquet", "naive", features=folder / "items.csv", test=tmp_path / "graded.csv",
         columns={"query_id": "q"}, ranker="linear", steps=5, out=tmp_path / "run",
     )  # fmt: skip
-    assert run.metrics["test"]["queries"] == 2
+    assert run.metrics.test.queries == 2
 
 
 VALUE = st.one_of(st.none(), st.floats(-1e6, 1e6, width=32))

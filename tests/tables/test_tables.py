@@ -158,10 +158,10 @@ def test_validation_and_test_may_be_frames(shown: Any, items: Any) -> None:
     run = unskew.learn(
         early, "dla", validation=late[late["page"] < 1200], test=late[late["page"] >= 1200], **given
     )
-    assert run.metrics["standing"]["tested"]
+    assert run.metrics.standing.tested
     labelled = pd.DataFrame({"term": ["q1"] * 3, "sku": ["s1", "s2", "s4"], "label": [0, 2, 1]})
     run = unskew.learn(early, "dla", test=labelled.merge(items, on="sku"), **given)
-    assert run.metrics["test"]["queries"] == 1
+    assert run.metrics.test.queries == 1
 
 
 def test_factors_of_a_frame_are_kept(shown: Any, items: Any) -> None:

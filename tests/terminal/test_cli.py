@@ -402,12 +402,12 @@ def test_measure_in_python(world: Path) -> None:
     test = unskew.read_letor(world / "log.test.txt")
     run, folder = unskew.learn(log, "naive", steps=3), world / "dla"
     found = unskew.measure(run, test, against=unskew.load(folder), metrics=["ndcg@10"])
-    assert (found["run"], found["against"]["run"]) == ("naive", "dla")
+    assert (found.run, found.against.run) == ("naive", "dla")
     expected = unskew.measure_ranking(run.score(test), test, ["ndcg@10"]).means["ndcg@10"]
-    assert found["ranking"]["means"]["ndcg@10"] == pytest.approx(expected)
+    assert found.ranking.means["ndcg@10"] == pytest.approx(expected)
     from_files = unskew.measure(folder, str(world / "log.train.txt"), log=world / "log.parquet")
     in_memory = unskew.measure(unskew.load(folder), log.lists, log=log)
-    assert from_files["clicks"] == in_memory["clicks"]
+    assert from_files.clicks == in_memory.clicks
 
 
 def test_measure_what_is_asked_for(world: Path, tmp_path: Path) -> None:

@@ -231,8 +231,8 @@ def test_a_log_that_was_cut_is_used_in_its_parts(world: World, tmp_path: Path, m
     train = unskew.read_log(world.path("parts/train"), world.lists)
     if not more:
         same = unskew.learn(train, "dla", ranker="linear", steps=20, validation=held, test=test)
-        assert same.metrics["validation"] == metrics["validation"]
-        assert same.metrics["standing"]["sentence"] == metrics["standing"]["sentence"]
+        assert same.metrics.validation == metrics["validation"]
+        assert same.metrics.standing.sentence == metrics["standing"]["sentence"]
 
 
 def test_weights_on_parts_follow_feedback(world: World, tmp_path: Path) -> None:
@@ -240,7 +240,7 @@ def test_weights_on_parts_follow_feedback(world: World, tmp_path: Path) -> None:
         world.path("parts"), "naive", features=world.path("lists.txt"), ranker="linear", steps=5,
         feedback="spent", out=tmp_path / "run",
     )  # fmt: skip
-    assert run.metrics["standing"]["tested"]
+    assert run.metrics.standing.tested
     plain = unskew.learn(
         world.path("parts"),
         "naive",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -98,12 +97,11 @@ def test_the_sigmoid_link_reports_the_curve_that_its_weights_use() -> None:
 
 def test_a_run_is_summed_up_with_the_right_label() -> None:
     curves = [
-        {"what": "odds of a click", "values": (1.0, 0.25), "factor": "position", "names": (), "relative": True},
-        vars(Curve("trust alpha", (0.5, 0.25), relative=False)),
-        vars(Curve(EXAMINATION, (1.0, 0.7), "device", ("desktop", "phone"))),
+        Curve("odds of a click", (1.0, 0.25), "position", (), relative=True),
+        Curve("trust alpha", (0.5, 0.25), relative=False),
+        Curve(EXAMINATION, (1.0, 0.7), "device", ("desktop", "phone")),
     ]
-    metrics = {"validation": {"best": None}, "curves": curves}
-    (section,) = run_page(Path("run"), "finished", metrics).sections
+    (section,) = run_page("finished: run", ("nothing", None, 0), curves, []).sections
     assert section.text.split("\n\n") == [
         "odds of a click relative to rank 1: 1.000 0.250",
         "trust alpha by rank: 0.500 0.250",

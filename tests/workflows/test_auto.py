@@ -203,26 +203,27 @@ def test_too_few_clicks_leave_the_default(shop: Log) -> None:
     few = shop.take(np.arange(40))
     done = learn(few, "auto", validate_on="nothing", **QUICK)
     assert done.model.card.method["name"] == "dla"
-    assert done.metrics["auto"]["because"].startswith("auto cannot tell: ")
+    assert done.metrics.auto.because.startswith("auto cannot tell: ")
 
 
 # ---- a run says so ----
 
 
 def test_a_run_says_what_was_taken_and_why(learned: unskew.Run) -> None:
-    told, folder = learned.metrics["auto"], learned.folder
+    told, folder = learned.metrics.auto, learned.folder
     assert folder is not None
-    assert told["choice"] in told["candidates"]
-    assert len(told["candidates"]) == 3
-    assert told["because"].startswith(f"auto took {told['choice']}: ")
-    assert learned.model.card.method["name"] == told["method"]["name"]
-    assert json.loads((folder / "metrics.json").read_text())["auto"]["choice"] == told["choice"]
-    assert json.loads((folder / "config.json").read_text())["method"]["name"] == told["method"]["name"]
-    assert set(told["judges"]) == {"agreement", "corrected", "raw", "shuffled"}
+    assert told is not None
+    assert told.choice in (told.candidates or ())
+    assert len(told.candidates or ()) == 3
+    assert told.because.startswith(f"auto took {told.choice}: ")
+    assert learned.model.card.method["name"] == told.method.name
+    assert json.loads((folder / "metrics.json").read_text())["auto"]["choice"] == told.choice
+    assert json.loads((folder / "config.json").read_text())["method"]["name"] == told.method.name
+    assert set(told.judges or {}) == {"agreement", "corrected", "raw", "shuffled"}
 
 
 def test_what_is_taken_learns_as_if_it_had_been_named(shop: Log, learned: unskew.Run) -> None:
-    named = {"naive": Naive(), "dla": DLA()}.get(learned.metrics["auto"]["choice"])
+    named = {"naive": Naive(), "dla": DLA()}.get(learned.metrics.auto.choice)
     again = learn(shop, named or "regression_em", **QUICK)
     assert np.array_equal(again.score(shop.lists), learned.score(shop.lists))
 
@@ -230,8 +231,8 @@ def test_what_is_taken_learns_as_if_it_had_been_named(shop: Log, learned: unskew
 def test_a_candidate_that_cannot_learn_is_left_out(shop: Log) -> None:
     plain = replace(shop, randomized=None)
     done = learn(plain, Auto(candidates=("naive", "dla", "ipw")), **QUICK)
-    assert list(done.metrics["auto"]["left_out"]) == ["ipw"]
-    assert "ipw" not in done.metrics["auto"]["candidates"]
+    assert list(done.metrics.auto.left_out) == ["ipw"]
+    assert "ipw" not in done.metrics.auto.candidates
 
 
 def test_scikit_learn_may_say_auto(shop: Log) -> None:
@@ -240,7 +241,7 @@ def test_scikit_learn_may_say_auto(shop: Log) -> None:
     ranker = Ranker(Auto(candidates=("naive", "dla")), "linear", steps=10)  # type: ignore[arg-type]
     shown = {"groups": shop.query[page][first], "page": page[first], "position": shop.position[first]}
     ranker.fit(shop.lists.features[shop.row][first], shop.click[first], **shown)
-    assert ranker.metrics_["auto"]["choice"] in ("naive", "dla")
+    assert ranker.metrics_.auto.choice in ("naive", "dla")
     assert ranker.predict(shop.lists.features[:5]).shape == (5,)
 
 

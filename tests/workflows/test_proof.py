@@ -288,8 +288,8 @@ def test_examination_from_a_file_a_run_and_numbers(world: World, tmp_path: Path)
 
 def test_measure_takes_a_log_alone(world: World) -> None:
     found = unskew.measure(world.path("scores.parquet"), log=world.log, out=world.path("proof.html"))
-    assert set(found) == {"run", "evidence"}
-    assert found["evidence"]["verdict"] == "better"
+    assert set(found.to_dict()) == {"run", "evidence"}
+    assert found.evidence.verdict == "better"
     page = (world.folder / "proof.html").read_text()
     assert "Verdict: better" in page
     assert "what was shown?" in page
@@ -300,9 +300,9 @@ def test_measure_takes_labels_and_clicks_at_once(world: World) -> None:
     found = unskew.measure(
         world.path("scores.parquet"), world.lists, log=world.log, against="shown", out=world.path("both")
     )
-    assert {"ranking", "pages", "evidence"} <= set(found)
-    assert found["against"] == {"run": "shown"}
-    assert found["ranking"]["means"]["ndcg@10"] > 0.9
+    assert {"ranking", "pages", "evidence"} <= set(found.to_dict())
+    assert found.against.to_dict() == {"run": "shown"}
+    assert found.ranking.means["ndcg@10"] > 0.9
     joined = unskew.report([world.folder / "both"])
     assert "Verdict: better" in [section.heading for section in joined.sections]
     assert "better" in html(joined)

@@ -187,7 +187,7 @@ def test_validation_of_the_wrong_kind_is_refused(log: Log, fresh: Lists) -> None
 def test_a_log_of_one_query(log: Log) -> None:
     single = log.take(log.query == log.query[0])
     with pytest.warns(UserWarning, match="one query, so pages of it are held out"):
-        assert unskew.learn(single, "naive", steps=2, **QUICK).metrics["validation"]["on"] == "clicks"
+        assert unskew.learn(single, "naive", steps=2, **QUICK).metrics.validation.on == "clicks"
     assert isinstance(unskew.learn(single, "naive", steps=2, validate_on="nothing", **QUICK).model, Model)
 
 

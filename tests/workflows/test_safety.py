@@ -16,7 +16,6 @@ from unskew.learning.methods.safety import REACHES, UNLIMITED, guarded, imitatio
 from unskew.learning.scoring.model import Model
 from unskew.logs.counts.batches import Batches
 from unskew.logs.counts.reduction import by_query, reduce_log
-from unskew.pages.summaries import run_page
 from unskew.simulation import FeatureLogger, Logger, PositionBias, SvmLogger, logging_scores, simulate
 from unskew.simulation.synthetic import make_lists
 from unskew.types import Array, Lists, Log
@@ -123,11 +122,11 @@ def test_a_gain_by_raw_clicks_does_not_count_where_shuffled_pages_speak_against_
 def test_with_few_clicks_a_safe_run_ranks_as_was_shown(method: type[IPW | DoublyRobust]) -> None:
     lists, log, shown = world(2, 400, 0.0)
     made = unskew.learn(log, method=method(propensity=THETA, safe=True), ranker="linear", training=BRIEF)
-    safety = made.metrics["safety"]
-    assert (safety["reach"], safety["by"]) == (1.0, "none")
-    assert safety["agreement"] > 0.95
-    assert "ranks as was shown" in safety["sentence"]
-    assert safety["sentence"] in run_page(Path("run"), "finished", made.metrics).sections[0].text
+    safety = made.metrics.safety
+    assert (safety.reach, safety.by) == (1.0, "none")
+    assert safety.agreement > 0.95
+    assert "ranks as was shown" in safety.sentence
+    assert safety.sentence in made.page().sections[0].text
     assert (order(made.score(lists), lists) == order(shown, lists)).mean() > 0.8
 
 
@@ -136,9 +135,9 @@ def test_with_many_a_safe_run_moves_and_without_limit_is_the_unsafe_one(tmp_path
     half = np.arange(len(log)) % 2 == 0
     given = {"validation": log.take(half), "ranker": "linear", "training": BRIEF}
     safe, unsafe = (unskew.learn(log.take(~half), method=IPW(safe=on), **given) for on in (True, False))
-    safety = safe.metrics["safety"]
-    assert safety["by"] == "shuffled"
-    assert safety["bound"] > 0
+    safety = safe.metrics.safety
+    assert safety.by == "shuffled"
+    assert safety.bound > 0
     safe.save(tmp_path / "kept")
     assert np.array_equal(unskew.load(tmp_path / "kept").score(lists), safe.score(lists))
     assert isinstance(safe.model, Model)
@@ -155,7 +154,7 @@ def test_a_run_says_that_it_cannot_imitate() -> None:
     blind = replace(log, lists=replace(lists, features=noise))
     with pytest.warns(UserWarning, match="features do not tell that order"):
         made = unskew.learn(blind, method=IPW(propensity=THETA, safe=True), ranker="linear", training=BRIEF)
-    assert made.metrics["safety"]["agreement"] < 0.7
+    assert made.metrics.safety.agreement < 0.7
 
 
 def test_agreement_counts_pairs() -> None:

@@ -11,7 +11,6 @@ import pytest
 import unskew
 from unskew.errors import Unproven
 from unskew.logs.counts.reduction import reduce_log
-from unskew.pages.summaries import run_page
 from unskew.simulation import PositionBias, simulate
 from unskew.simulation.synthetic import make_lists
 from unskew.types import Array, Lists, Log
@@ -132,9 +131,10 @@ def test_pages_of_one_result_have_no_order() -> None:
 def test_learning_records_it_and_the_console_shows_it() -> None:
     log = world(0.2, pages=5_000)
     run = unskew.learn(log, "naive", ranker="linear", steps=20)
-    found = run.metrics["standing"]
-    assert found["verdict"] == found["evidence"]["verdict"]
-    assert found["sentence"] in run_page(run.folder, "finished", run.metrics).sections[0].text  # type: ignore[arg-type]
+    found = run.metrics.standing
+    assert found.evidence is not None
+    assert found.verdict == found.evidence.verdict
+    assert found.sentence in run.page().sections[0].text
 
 
 def test_learning_warns_of_harm() -> None:

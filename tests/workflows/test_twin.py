@@ -12,9 +12,9 @@ import pytest
 
 import unskew
 from unskew.errors import ConfigError
+from unskew.measuring.portrait import off, portrait
 from unskew.types import Lists, Log
 from unskew.workflows.twins.fitting import grades
-from unskew.workflows.twins.portrait import off, portrait
 from unskew.workflows.twins.simulate import twin_to
 from unskew.workflows.twins.twin import Twin, shuffled
 

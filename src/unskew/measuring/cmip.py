@@ -18,13 +18,13 @@ Legend: N documents, M permutations.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from unskew.errors import DataError
+from unskew.results import Result
 from unskew.types import Array, Log
 
 BINS = 8
@@ -36,7 +36,7 @@ PER_CELL = 5
 
 
 @dataclass(frozen=True)
-class Cmip:
+class Cmip(Result):
     """Conditional mutual information of a ranking and the logging ranking, given grades."""
 
     value: float
@@ -49,10 +49,6 @@ class Cmip:
 
     def __str__(self) -> str:
         return f"{self.value:.4f} nats (p = {self.p:.3g}, {self.documents:,} documents)"
-
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return asdict(self)
 
 
 def cmip_metric(

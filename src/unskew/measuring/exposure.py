@@ -12,13 +12,13 @@ Legend: N impressions, G groups.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
 from unskew.measuring.counterfactual.bounds import discount
 from unskew.measuring.counterfactual.pages import LoggedPages
+from unskew.results import Result
 from unskew.types import Array
 
 BINS = 64
@@ -29,22 +29,19 @@ FAMILIARITY = ("head", "middle", "tail", "new")
 
 
 @dataclass(frozen=True)
-class GroupExposure:
+class GroupExposure(Result):
     """What share of all that is seen a group of documents has, in two rankings."""
 
     group: str
     impressions: int
     new: float
     other: float
+    told = ("change",)
 
     @property
     def change(self) -> float:
         """By which share of itself it grows."""
         return self.new / self.other - 1 if self.other else 0.0
-
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return asdict(self) | {"change": self.change}
 
 
 class ExposureSums:

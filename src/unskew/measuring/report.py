@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from unskew.errors import ConfigError
 from unskew.measuring.ranked_lists import rank_lists
 from unskew.measuring.ranking import METRICS, Empty, Gain, Options, check_options
+from unskew.results import Result, plain
 from unskew.settings import known
 from unskew.types import Array, Lists
 
@@ -23,7 +24,7 @@ DEFAULT_METRICS = (
 
 
 @dataclass(frozen=True)
-class RankingReport:
+class RankingReport(Result):
     """Several metrics of one ranking, per query and on average."""
 
     per_query: Mapping[str, Array]
@@ -37,15 +38,11 @@ class RankingReport:
     """Queries without a document of grade above 0."""
     empty: Empty
     """What such a query counts: "skip", "zero" or "one"."""
+    untold = ("per_query",)
 
     def to_dict(self, *, per_query: bool = False) -> dict[str, Any]:
         """Ready for JSON, NaN as None; with the per-query values on request."""
-        summary = {name: value for name, value in vars(self).items() if name != "per_query"}
-        summary["means"] = {name: _number(mean) for name, mean in self.means.items()}
-        if per_query:
-            values = {name: [_number(value) for value in values] for name, values in self.per_query.items()}
-            summary["per_query"] = values
-        return summary
+        return super().to_dict() | ({"per_query": plain(self.per_query)} if per_query else {})
 
     def __str__(self) -> str:
         metrics = "  ".join(f"{name} {mean:.4f}" for name, mean in self.means.items())
@@ -102,7 +99,3 @@ def parse_metric(text: str) -> tuple[str, int | None]:
 def _mean(values: Array) -> float:
     kept = values[~np.isnan(values)]
     return float(kept.mean()) if len(kept) else float("nan")
-
-
-def _number(value: float) -> float | None:
-    return None if np.isnan(value) else float(value)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
+from unskew.diagnosis.drift.drift import Drift
 from unskew.pages.numbers import number
 from unskew.pages.page import Answer, Page, Section, Table
 
@@ -21,42 +19,42 @@ ADVICE = {
 FACTS = ("pages", "impressions", "clicks", "queries", "query_documents", "shuffled_pages", "ranks")
 
 
-def drift_page(found: Mapping[str, Any], command: str = "") -> Page:
-    """The page of `Drift.to_dict()`."""
+def drift_page(found: Drift, command: str = "") -> Page:
+    """The page of what changed."""
     answers = [
         Answer(
-            each["name"].capitalize() if each["name"] in ADVICE else each["name"],
-            each["state"],
-            each["text"],
-            ADVICE.get(each["name"], "See whether ranks are looked at alike for all.")
-            if each["state"] == "present"
+            each.name.capitalize() if each.name in ADVICE else each.name,
+            each.state,
+            each.text,
+            ADVICE.get(each.name, "See whether ranks are looked at alike for all.")
+            if each.state == "present"
             else "",
         )
-        for each in found["findings"]
+        for each in found.findings
     ]
     tables = [_facts(found), *_ratios(found)]
     sections = [Section("What changed", answers=answers), Section("Numbers", tables=tables)]
-    return Page(TITLE, found["sentence"], sections, command=command)
+    return Page(TITLE, found.sentence, sections, command=command)
 
 
-def _facts(found: Mapping[str, Any]) -> Table:
+def _facts(found: Drift) -> Table:
     rows = [
-        [name.replace("_", " "), *(f"{found[log][name]:,}" for log in ("old", "new"))]
+        [name.replace("_", " "), *(f"{getattr(found, log)[name]:,}" for log in ("old", "new"))]
         for name in FACTS
-        if name in found["old"]
+        if name in found.old
     ]
     return Table(("", "old", "new"), rows, "The logs")
 
 
-def _ratios(found: Mapping[str, Any]) -> list[Table]:
+def _ratios(found: Drift) -> list[Table]:
     """How often each rank is looked at now over before, relative to rank 1."""
     tables = []
-    for each in found["findings"]:
-        ratios = (each["numbers"] or {}).get("ratio_by_rank") or {}
+    for each in found.findings:
+        ratios = (each.numbers or {}).get("ratio_by_rank") or {}
         rows = [
             [rank, *(number(value, ".2f") if value is not None else "n/a" for value in span)]
             for rank, span in ratios.items()
         ]
-        title = f"{each['name'].capitalize()}: looked at now over before, relative to rank 1"
+        title = f"{each.name.capitalize()}: looked at now over before, relative to rank 1"
         tables += [Table(("rank", "ratio", "low", "high"), rows, title)] if rows else []
     return tables

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import altair as alt
 
+from unskew.measuring.experiments.experiment import Experiment
 from unskew.pages.colours import MUTED, SERIES
 from unskew.pages.figures import WIDTH
 from unskew.pages.page import Figure, Page, Section, Table
@@ -20,99 +20,99 @@ HOW = (
 )
 
 
-def experiment_page(found: Mapping[str, Any], origin: str = "", command: str = "") -> Page:
-    """What `unskew.experiment` found, as `to_dict` says it."""
-    interleaved = found["kind"] == "interleaving"
-    against = f"Against {found['effects'][0]['control']}"
+def experiment_page(found: Experiment, origin: str = "", command: str = "") -> Page:
+    """What `unskew.experiment` found."""
+    interleaved = found.kind == "interleaving"
+    against = f"Against {found.effects[0].control}"
     sections = [
         Section(against, tables=[_effects(found, interleaved)], figures=[_figure(found)]),
         Section("Policies", _dealt(found, interleaved), [_arms(found, interleaved)]),
         Section("How large a sample", tables=[_sizes(found)]),
     ]
     title = "Interleaving" if interleaved else "A/B experiment"
-    return Page(title, found["sentence"], sections, notes=found["notes"], origin=origin, command=command)
+    return Page(title, found.sentence, sections, notes=found.notes, origin=origin, command=command)
 
 
-def _effects(found: Mapping[str, Any], interleaved: bool) -> Table:
+def _effects(found: Experiment, interleaved: bool) -> Table:
     """A row for each policy beside the control."""
     middle = "share of wins" if interleaved else "difference"
     columns = ["policy", "verdict", middle, ALWAYS, ONCE, "p, always", "p, once", "lift", "lift, 95 %"]
     at = 0.5 if interleaved else 0.0
     rows = [
         [
-            each["policy"],
-            each["verdict"],
-            _signed(each["difference"], at),
-            _range(each["always"], at),
-            _range(each["interval"], at),
-            _p(each["always_p"]),
-            _p(each["p"]),
-            "" if each["lift"] is None else f"{each['lift']:+.2%}",
-            _percent(each["lift_interval"]),
+            each.policy,
+            each.verdict,
+            _signed(each.difference, at),
+            _range(each.always, at),
+            _range(each.interval, at),
+            _p(each.always_p),
+            _p(each.p),
+            "" if each.lift is None else f"{each.lift:+.2%}",
+            _percent(each.lift_interval),
         ]
-        for each in found["effects"]
+        for each in found.effects
     ]
     table = Table(columns, rows, text=["verdict"], wide=["lift, 95 %", "p, once", "p, always", "lift"], legend=HOW)
     return table.without_empty(but=3)
 
 
-def _arms(found: Mapping[str, Any], interleaved: bool) -> Table:
+def _arms(found: Experiment, interleaved: bool) -> Table:
     """A row for each policy."""
-    value = "share of clicks" if interleaved else found["metric"]
+    value = "share of clicks" if interleaved else found.metric
     rows = [
         [
-            each["name"],
-            f"{each['clusters']:,}",
-            f"{each['pages']:,}",
-            f"{each['mean']:.4g}",
-            _range(each["interval"]),
+            each.name,
+            f"{each.clusters:,}",
+            f"{each.pages:,}",
+            f"{each.mean:.4g}",
+            _range(each.interval),
         ]
-        for each in found["arms"]
+        for each in found.arms
     ]
-    return Table(["policy", found["cluster"], "pages", value, "95 %"], rows).without_empty(but=4)
+    return Table(["policy", found.cluster, "pages", value, "95 %"], rows).without_empty(but=4)
 
 
-def _dealt(found: Mapping[str, Any], interleaved: bool) -> str:
+def _dealt(found: Experiment, interleaved: bool) -> str:
     """Whether policies were shown as often as they should be."""
-    p = found["shares_p"]
+    p = found.shares_p
     asked = "Both picked first equally often" if interleaved else "Policies were shown as often as they should be"
     told = f"{asked}: p = {_p(p)}." if p is not None else ""
-    sign = found["sign"]
+    sign = found.sign
     if sign is not None:
         told += (
-            f"\n\nOf those who preferred one, {sign['second']:,} preferred the policy and {sign['first']:,} the "
-            f"control ({sign['even']:,} neither): p = {_p(sign['p'])} by the sign test, looked at once."
+            f"\n\nOf those who preferred one, {sign.second:,} preferred the policy and {sign.first:,} the "
+            f"control ({sign.even:,} neither): p = {_p(sign.p)} by the sign test, looked at once."
         )
     return told
 
 
-def _sizes(found: Mapping[str, Any]) -> Table:
+def _sizes(found: Experiment) -> Table:
     """What this sample finds, and what would find a difference of the size asked about."""
-    name = found["cluster"]
+    name = found.cluster
     columns = ["policy", "smallest found now", f"{name} needed", f"{name} needed, {ALWAYS}", "pages needed"]
     rows = [
         [
-            each["policy"],
-            "" if each["smallest"] is None else f"{each['smallest']:.3g}",
+            each.policy,
+            "" if each.smallest is None else f"{each.smallest:.3g}",
             *(
-                "" if each[key] is None else f"{each[key]:,}"
+                "" if getattr(each, key) is None else f"{getattr(each, key):,}"
                 for key in ("clusters_needed", "clusters_needed_always", "pages_needed")
             ),
         ]
-        for each in found["effects"]
+        for each in found.effects
     ]
-    wanted = f"{found['detect']:.1%}" + (" of the pages" if found["kind"] == "interleaving" else " of the control")
+    wanted = f"{found.detect:.1%}" + (" of the pages" if found.kind == "interleaving" else " of the control")
     legend = f"Found in 8 of 10 experiments. What is needed is for a difference of {wanted}."
     return Table(columns, rows, legend=legend)
 
 
-def _figure(found: Mapping[str, Any]) -> Figure:
+def _figure(found: Experiment) -> Figure:
     """Differences with both intervals."""
-    rows = [
-        {"line": f"{each['policy']}, {kind}", "low": ends[0], "high": ends[1], "at": each["difference"]}
-        | {"says": f"{each['policy']}, {kind}: {_range(ends)}"}
-        for each in found["effects"]
-        for kind, ends in ((ALWAYS, each["always"]), (ONCE, each["interval"]))
+    rows: list[dict[str, Any]] = [
+        {"line": f"{each.policy}, {kind}", "low": ends[0], "high": ends[1], "at": each.difference}
+        | {"says": f"{each.policy}, {kind}: {_range(ends)}"}
+        for each in found.effects
+        for kind, ends in ((ALWAYS, each.always), (ONCE, each.interval))
         if ends is not None
     ]
     y = alt.Y("line:N", title=None, sort=[row["line"] for row in rows])

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
 import altair as alt
 
+from unskew.measuring.counterfactual.evidence import ClickEvidence, GainEstimate
 from unskew.pages.colours import MUTED, NAIVE, SERIES
 from unskew.pages.figures import WIDTH
 from unskew.pages.numbers import number
@@ -25,48 +26,48 @@ ASSUMES = "An estimate is right where what it assumes is true; read the ones tha
 
 
 def proof_page(
-    found: Mapping[str, Any], new: str, other: str = "shown", *, origin: str = "", command: str = ""
+    found: ClickEvidence, new: str, other: str = "shown", *, origin: str = "", command: str = ""
 ) -> Page:
-    """The page of an evidence's `to_dict()` for a ranking `new` held against `other`."""
+    """The page of evidence for a ranking `new` held against `other`."""
     title = f"Is {new} better than {'what was shown' if other == 'shown' else other}?"
-    return Page(title, found["sentence"], proof_sections(found), origin=origin, command=command)
+    return Page(title, found.sentence, proof_sections(found), origin=origin, command=command)
 
 
-def proof_sections(found: Mapping[str, Any]) -> list[Section]:
+def proof_sections(found: ClickEvidence) -> list[Section]:
     """What was found of a ranking by clicks: verdict, estimates, assumptions."""
-    told = [each for each in found["estimates"] if each["difference"] is not None]
+    told = [each for each in found.estimates if each.difference is not None]
     figures = [forest_figure(found)] if any(_relative(each) for each in told) else []
-    sections = [Section(f"Verdict: {found['verdict']}", "\n\n".join(_verdict(found)))]
+    sections = [Section(f"Verdict: {found.verdict}", "\n\n".join(_verdict(found)))]
     if told:
         sections.append(Section("What each estimate says", HOW, [estimates_table(told)], figures))
     return [*sections, Section("What each estimate assumes", ASSUMES, [assumptions_table(found)])]
 
 
-def _verdict(found: Mapping[str, Any]) -> list[str]:
+def _verdict(found: ClickEvidence) -> list[str]:
     """What the verdict rests on and what it leaves open, a paragraph each; its sentence leads the page."""
-    said = [found["agreement"]]
-    if found["pages_needed"] is not None and found["verdict"] == "cannot tell":
-        said.append(f"About {found['pages_needed']:,} shuffled pages would decide a difference of this size.")
-    if found["missing_overlap"]:
+    said = [found.agreement]
+    if found.pages_needed is not None and found.verdict == "cannot tell":
+        said.append(f"About {found.pages_needed:,} shuffled pages would decide a difference of this size.")
+    if found.missing_overlap:
         said.append(
-            f"{found['missing_overlap']:.0%} of the results that it would put first are not on these pages: "
+            f"{found.missing_overlap:.0%} of the results that it would put first are not on these pages: "
             "clicks say nothing of them."
         )
     return [text for text in said if text]
 
 
-def estimates_table(told: Sequence[Mapping[str, Any]]) -> Table:
+def estimates_table(told: Sequence[GainEstimate]) -> Table:
     """A row for every estimate that has a number."""
     rows = [
         [
-            each["name"],
-            number(each["new"]),
-            number(each["other"]),
-            number(each["difference"], "+.4f"),
-            _span(each["interval"]),
-            _whole(each["effective"]),
-            "" if each["overlap"] is None else f"{each['overlap']:.0%}",
-            f"{each['clusters']:,}",
+            each.name,
+            number(each.new),
+            number(each.other),
+            number(each.difference, "+.4f"),
+            _span(each.interval),
+            _whole(each.effective),
+            "" if each.overlap is None else f"{each.overlap:.0%}",
+            f"{each.clusters:,}",
         ]
         for each in told
     ]
@@ -75,22 +76,22 @@ def estimates_table(told: Sequence[Mapping[str, Any]]) -> Table:
     return table.without_empty(but=5)
 
 
-def assumptions_table(found: Mapping[str, Any]) -> Table:
+def assumptions_table(found: ClickEvidence) -> Table:
     """What every estimate assumes, and its part in the verdict or why it has no number."""
-    rows = [[each["name"], each["assumes"], _part(each, found["decided_by"])] for each in found["estimates"]]
+    rows = [[each.name, each.assumes, _part(each, found.decided_by)] for each in found.estimates]
     return Table(("estimate", "assumes", "part"), rows, text=("assumes", "part"))
 
 
-def _part(each: Mapping[str, Any], decided_by: Sequence[str]) -> str:
-    if each["difference"] is None:
-        return f"no number: {each['reason']}"
-    part = DECIDES if each["name"] in decided_by else SHOWN
-    return part + (f"; {each['reason']}" if each["reason"] else "")
+def _part(each: GainEstimate, decided_by: Sequence[str]) -> str:
+    if each.difference is None:
+        return f"no number: {each.reason}"
+    part = DECIDES if each.name in decided_by else SHOWN
+    return part + (f"; {each.reason}" if each.reason else "")
 
 
-def forest_figure(found: Mapping[str, Any]) -> Figure:
+def forest_figure(found: ClickEvidence) -> Figure:
     """Every estimate with its interval, in per cent of what it is held against, around a line at 0."""
-    rows = [row for each in found["estimates"] if (row := _relative(each, found["decided_by"])) is not None]
+    rows = [row for each in found.estimates if (row := _relative(each, found.decided_by)) is not None]
     names = [row["name"] for row in rows]
     usual = median(row["high"] - row["low"] for row in rows)
     drawn = [row for row in rows if row["high"] - row["low"] <= WIDEST * usual]  # others run out of the chart
@@ -116,16 +117,16 @@ def forest_figure(found: Mapping[str, Any]) -> Figure:
     return Figure(chart.properties(**size, title=title, description=told), [])
 
 
-def _relative(each: Mapping[str, Any], decided_by: Sequence[str] = ()) -> dict[str, Any] | None:
+def _relative(each: GainEstimate, decided_by: Sequence[str] = ()) -> dict[str, Any] | None:
     """An estimate in per cent of what it is held against; None where that cannot be said."""
-    if each["difference"] is None or not each["other"]:
+    if each.difference is None or not each.other:
         return None
-    unit = 100 / abs(each["other"])
-    low, high = each["interval"] or (each["difference"],) * 2
-    row = {"name": each["name"], "mean": each["difference"] * unit, "low": low * unit, "high": high * unit}
-    spread = f" ({row['low']:+.1f} to {row['high']:+.1f})" if each["interval"] else ", no interval"
-    part = DECIDES if each["name"] in decided_by else SHOWN
-    return row | {"part": part, "says": f"{each['name']} {row['mean']:+.1f} %{spread}, {part}"}
+    unit = 100 / abs(each.other)
+    low, high = each.interval or (each.difference,) * 2
+    row = {"name": each.name, "mean": each.difference * unit, "low": low * unit, "high": high * unit}
+    spread = f" ({row['low']:+.1f} to {row['high']:+.1f})" if each.interval else ", no interval"
+    part = DECIDES if each.name in decided_by else SHOWN
+    return row | {"part": part, "says": f"{each.name} {row['mean']:+.1f} %{spread}, {part}"}
 
 
 def _span(interval: Sequence[float] | None) -> str:

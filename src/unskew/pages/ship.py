@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
+from unskew.measuring.exposure import GroupExposure
+from unskew.measuring.shipping import Shipping
 from unskew.pages.page import Page, Section, Table
 from unskew.pages.proof import proof_sections
 
@@ -19,43 +20,43 @@ BOUNDS = {
 }
 
 
-def ship_page(found: Mapping[str, Any], *, command: str = "") -> Page:
-    """The page of `Shipping.to_dict()`."""
-    held = "what was shown" if found["against"] == "shown" else found["against"]
+def ship_page(found: Shipping, *, command: str = "") -> Page:
+    """The page of a decision."""
+    held = "what was shown" if found.against == "shown" else found.against
     sections = [
-        Section(f"Decision: {found['decision']}", "\n\n".join(_decision(found))),
-        *_seen("Who is seen more, and who less: by how often a document was shown", found["familiarity"]),
-        *_seen("Who is seen more, and who less: by group", found["groups"]),
-        *proof_sections(found["evidence"]),
+        Section(f"Decision: {found.decision}", "\n\n".join(_decision(found))),
+        *_seen("Who is seen more, and who less: by how often a document was shown", found.familiarity),
+        *_seen("Who is seen more, and who less: by group", found.groups),
+        *proof_sections(found.evidence),
     ]
-    return Page(f"May {found['name']} replace {held}?", found["sentence"], sections, command=command)
+    return Page(f"May {found.name} replace {held}?", found.sentence, sections, command=command)
 
 
-def _decision(found: Mapping[str, Any]) -> list[str]:
+def _decision(found: Shipping) -> list[str]:
     """The bound, and how it was made, a paragraph each."""
-    wanted = f"A gain of more than {found['at_least']:.1%} is asked for, at a risk of {found['risk']:.0%}."
-    lower = "" if found["bound"] is None else f"Lower bound of the gain: {found['bound']:+.2%} ({found['by']})."
+    wanted = f"A gain of more than {found.at_least:.1%} is asked for, at a risk of {found.risk:.0%}."
+    lower = "" if found.bound is None else f"Lower bound of the gain: {found.bound:+.2%} ({found.by})."
     wide = ""
-    if found["bernstein"] is not None and found["by"] != "bernstein":
-        wide = f"Bernstein's bound, which assumes less, is {found['bernstein']:+.2%}."
-    missing = found["evidence"].get("missing_overlap")
+    if found.bernstein is not None and found.by != "bernstein":
+        wide = f"Bernstein's bound, which assumes less, is {found.bernstein:+.2%}."
+    missing = found.evidence.missing_overlap
     unseen = (
         "" if not missing else f"{missing:.0%} of its first results were on no page: nothing is known of them."
     )
-    return [text for text in (wanted, f"{lower} {BOUNDS[found['by']]}".strip(), wide, unseen) if text]
+    return [text for text in (wanted, f"{lower} {BOUNDS[found.by]}".strip(), wide, unseen) if text]
 
 
-def _seen(heading: str, groups: Sequence[Mapping[str, Any]]) -> list[Section]:
+def _seen(heading: str, groups: Sequence[GroupExposure]) -> list[Section]:
     """A table of groups; none where there are none."""
     if not groups:
         return []
     rows = [
         [
-            str(each["group"]),
-            f"{each['impressions']:,}",
-            f"{each['other']:.1%}",
-            f"{each['new']:.1%}",
-            f"{each['change']:+.1%}",
+            str(each.group),
+            f"{each.impressions:,}",
+            f"{each.other:.1%}",
+            f"{each.new:.1%}",
+            f"{each.change:+.1%}",
         ]
         for each in groups
     ]

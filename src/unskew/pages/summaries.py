@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from unskew.learning.curves import Curve
+from unskew.measuring.cmip import Cmip
+from unskew.measuring.measured import Bucket, Compared, Measured, Paired
+from unskew.measuring.report import RankingReport
 from unskew.pages.console import bar_lines
 from unskew.pages.numbers import number, p_value
 from unskew.pages.page import Page, Section, Table
@@ -102,93 +105,98 @@ PAGES = (
 )
 
 
-def run_page(folder: Path, status: str, metrics: Mapping[str, Any]) -> Page:
-    """How a run ended, from its metrics.json."""
-    validation, sections, lines = metrics["validation"], [], []
-    if validation["best"] is not None:
-        what = _CHOSEN.get(validation["on"], "log-likelihood of a held-out click")
-        lines.append(f"validation: {what} {validation['best']:.4f} at step {validation['step']}")
-    lines += [f"{curve.label}: {curve.line()}" for curve in (Curve(**found) for found in metrics["curves"])]
-    if "standing" in metrics:
-        lines.append(metrics["standing"]["sentence"])
-    if "safety" in metrics:
-        lines.append(metrics["safety"]["sentence"])
-    if lines:
-        sections.append(Section("What was learned", "\n\n".join(lines)))
-    if "test" in metrics:
-        sections.append(_ranking(metrics["test"], {}))
-    return Page(f"{status}: {folder}", sections=sections)
+def run_page(
+    title: str,
+    chosen: tuple[str, float | None, int],
+    curves: Sequence[Curve],
+    said: Sequence[str],
+    test: RankingReport | None = None,
+) -> Page:
+    """How a run ended: what its weights were `chosen` on, the best value and its step, and what is said of it."""
+    on, best, step = chosen
+    what = _CHOSEN.get(on, "log-likelihood of a held-out click")
+    lines = [] if best is None else [f"validation: {what} {best:.4f} at step {step}"]
+    lines += [*(f"{curve.label}: {curve.line()}" for curve in curves), *said]
+    sections = [Section("What was learned", "\n\n".join(lines))] if lines else []
+    return Page(title, sections=[*sections, *([] if test is None else [_ranking(test, None)])])
 
 
-def measure_page(result: Mapping[str, Any], origin: str = "", command: str = "") -> Page:
+def measure_page(found: Measured, origin: str = "", command: str = "") -> Page:
     """What `measure` found: the verdict of clicks, where a log was given, then metrics on labelled lists."""
-    against, evidence = result.get("against", {}), result.get("evidence")
-    compared = against if "metrics" in against else {}
-    sections = [] if "ranking" not in result else [_ranking(result["ranking"], compared)]
-    if "frequency" in result:
-        sections.append(_frequency(result["frequency"], compared))
-    if "pages" in result:
-        sections.append(Section("Logged pages", PAGES, [_means(result["pages"], compared, "pages")]))
-    if "cmip" in result:
-        sections.append(_left(result["cmip"]))
-    if "clicks" in result:
+    against = found.against if found.against is not None and found.against.metrics is not None else None
+    sections = [] if found.ranking is None else [_ranking(found.ranking, against)]
+    if found.frequency is not None:
+        sections.append(_frequency(found.frequency, against))
+    if found.pages is not None:
+        beside = None if against is None else against.pages
+        sections.append(Section("Logged pages", PAGES, [_means(found.pages, against, beside)]))
+    if found.cmip is not None:
+        sections.append(_left(found.cmip))
+    if found.clicks is not None:
         rows = [
             [name, " ".join(map(number, value)) if isinstance(value, list) else number(value)]
-            for name, value in result["clicks"].items()
+            for name, value in found.clicks.items()
         ]
         sections.append(Section("Click prediction", tables=[Table(("measure", "value"), rows, text=("value",))]))
-    if evidence is None:
-        return Page(str(result["run"]), sections=sections, origin=origin, command=command)
-    other = str(against.get("run", "shown"))
-    page = proof_page(evidence, str(result["run"]), other, origin=origin, command=command)
+    if found.evidence is None:
+        return Page(found.run, sections=sections, origin=origin, command=command)
+    other = "shown" if found.against is None else found.against.run
+    page = proof_page(found.evidence, found.run, other, origin=origin, command=command)
     return replace(page, sections=[*page.sections, *sections])
 
 
-def _left(cmip: Mapping[str, Any]) -> Section:
+def _left(cmip: Cmip) -> Section:
     """What is left of the logging ranking, given the grades."""
-    told = "follows" if cmip["p"] < 0.05 else "does not follow"
+    told = "follows" if cmip.p < 0.05 else "does not follow"
     text = (
-        f"Among documents of one grade the ranking {told} the order that was shown: CMIP {cmip['value']:.4f} "
-        f"nats (p = {p_value(cmip['p'])}, {cmip['documents']:,} documents). 0 is a ranking that learned nothing "
+        f"Among documents of one grade the ranking {told} the order that was shown: CMIP {cmip.value:.4f} "
+        f"nats (p = {p_value(cmip.p)}, {cmip.documents:,} documents). 0 is a ranking that learned nothing "
         "of where documents stood; read it beside nDCG, as a random ranking has 0 too."
     )
     return Section("Bias that is left", text)
 
 
-def _ranking(report: Mapping[str, Any], against: Mapping[str, Any]) -> Section:
+def _ranking(report: RankingReport, against: Compared | None) -> Section:
     """Ranking metrics, how queries without a relevant document were counted, and a comparison if there is one."""
-    text = f"{report['queries']} queries, {report['without_relevant']} of them without a relevant document "
-    return Section("Ranking", f"{text}({report['empty']})", [_means(report["means"], against, "metrics")])
+    text = f"{report.queries} queries, {report.without_relevant} of them without a relevant document "
+    return Section(
+        "Ranking",
+        f"{text}({report.empty})",
+        [_means(report.means, against, None if against is None else against.metrics)],
+    )
 
 
-def _frequency(found: Mapping[str, Any], against: Mapping[str, Any]) -> Section:
+def _frequency(found: Mapping[str, Bucket], against: Compared | None) -> Section:
     """Metrics by how often queries are asked; with a comparison the differences in a table of their own."""
     text = "\n\n".join(
-        f"{name}: {part['queries']:,} queries, {part['pages']:,} pages, {part['least']:,} to {part['most']:,} each"
+        f"{name}: {part.queries:,} queries, {part.pages:,} pages, {part.least:,} to {part.most:,} each"
         for name, part in found.items()
     )
-    metrics, columns = next(iter(found.values()))["means"], ("metric", *found)
-    rows = [[metric, *(number(part["means"][metric]) for part in found.values())] for metric in metrics]
+    metrics, columns = next(iter(found.values())).means, ("metric", *found)
+    rows = [[metric, *(number(part.means[metric]) for part in found.values())] for metric in metrics]
     tables = [Table(columns, rows)]
-    if against:
-        tests = [[metric, *(_short(part["against"][metric]) for part in found.values())] for metric in metrics]
-        tables.append(Table(columns, tests, f"against {against['run']}: difference (p)"))
+    if against is not None:
+        tests = [
+            [metric, *(_short(part.against[metric]) for part in found.values() if part.against)]
+            for metric in metrics
+        ]
+        tables.append(Table(columns, tests, f"against {against.run}: difference (p)"))
     return Section("By query frequency", text, tables)
 
 
-def _short(test: Mapping[str, Any]) -> str:
-    return f"{number(test['difference'], '+.4f')} ({p_value(test['p'])})"
+def _short(test: Paired) -> str:
+    return f"{number(test.difference, '+.4f')} ({p_value(test.p)})"
 
 
-def _means(means: Mapping[str, float | None], against: Mapping[str, Any], kind: str) -> Table:
+def _means(means: Mapping[str, float], against: Compared | None, tests: Mapping[str, Paired] | None) -> Table:
     """A row for every metric, with a comparison if there is one."""
     table = Table(("metric", "mean"), [[name, number(value)] for name, value in means.items()])
-    if not against:
+    if against is None or tests is None:
         return table
-    rows = [[*row, *_compared(against[kind][row[0]])] for row in table.rows]
-    return Table((*table.columns, "difference", "95 % interval", "p"), rows, f"against {against['run']}")
+    rows = [[*row, *_compared(tests[row[0]])] for row in table.rows]
+    return Table((*table.columns, "difference", "95 % interval", "p"), rows, f"against {against.run}")
 
 
-def _compared(test: Mapping[str, Any]) -> list[str]:
-    low, high = (number(end, "+.4f") for end in test["interval"])
-    return [number(test["difference"], "+.4f"), f"{low} to {high}", p_value(test["p"])]
+def _compared(test: Paired) -> list[str]:
+    low, high = (number(end, "+.4f") for end in test.interval)
+    return [number(test.difference, "+.4f"), f"{low} to {high}", p_value(test.p)]

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
+from unskew.measuring.portrait import Portrait, TwinReport
 from unskew.pages.diagnosis_figures import curves_figure, points_of
 from unskew.pages.page import Page, Section, Table
 
 HEADS = ("1 %", "10 %", "50 %")
 
 
-def twin_page(told: Mapping[str, Any], origin: str = "", command: str = "") -> Page:
-    """What `Twin.to_dict` says, as a page."""
-    log, twin = told["log"], told["twin"]
+def twin_page(told: TwinReport, origin: str = "", command: str = "") -> Page:
+    """A twin beside its log, as a page."""
+    log, twin = told.log, told.twin
     rates = {
-        "log": points_of(log["rate"], log["interval"]),
-        "twin": points_of(twin["rate"], twin["interval"]),
+        "log": points_of(log.rate, log.interval),
+        "twin": points_of(twin.rate, twin.interval),
     }
-    first = {"log": points_of(log["first"]), "twin": points_of(twin["first"])}
-    seen = {"log": points_of(told["examination_in_the_log"]), "twin": points_of(told["examination"])}
-    seen = seen if told["identified"] else {"twin": seen["twin"]}
+    first = {"log": points_of(log.first), "twin": points_of(twin.first)}
+    seen = {"log": points_of(told.examination_in_the_log), "twin": points_of(told.examination)}
+    seen = seen if told.identified else {"twin": seen["twin"]}
     return Page(
         "Twin of a log",
         _lead(told),
@@ -30,40 +30,40 @@ def twin_page(told: Mapping[str, Any], origin: str = "", command: str = "") -> P
             Section("First clicks", figures=[curves_figure("First click", first, "share of pages")]),
             Section("Pages", tables=[_clicks(log, twin), _mix(log, twin)]),
         ],
-        notes=told["notes"],
+        notes=told.notes,
         origin=origin,
         command=command,
     )
 
 
-def _lead(told: Mapping[str, Any]) -> str:
+def _lead(told: TwinReport) -> str:
     """Whether the twin meets the log."""
-    off = told["ranks_off"]
+    off = told.ranks_off
     ranks = ", ".join(map(str, off))
     met = f"is off at rank{'s' * (len(off) > 1)} {ranks}" if off else "meets the log at every rank"
-    return f"The twin, by the click model {told['model']}, {met}."
+    return f"The twin, by the click model {told.model}, {met}."
 
 
-def _source(told: Mapping[str, Any]) -> str:
+def _source(told: TwinReport) -> str:
     """Where examination comes from."""
-    if told["identified"]:
-        return f"From {told['examination_from']}. The twin's own curve is measured on shuffled pages of the twin."
-    return f"The log does not tell it: {told['examination_from']}. What rests on it is assumed."
+    if told.identified:
+        return f"From {told.examination_from}. The twin's own curve is measured on shuffled pages of the twin."
+    return f"The log does not tell it: {told.examination_from}. What rests on it is assumed."
 
 
-def _clicks(log: Mapping[str, Any], twin: Mapping[str, Any]) -> Table:
+def _clicks(log: Portrait, twin: Portrait) -> Table:
     """How many clicks pages have."""
-    most = len(log["clicks"]) - 1
+    most = len(log.clicks) - 1
     names = [*map(str, range(most)), f"{most} or more"]
-    return Table(["clicks of a page", "log", "twin"], _rows(names, log["clicks"], twin["clicks"]))
+    return Table(["clicks of a page", "log", "twin"], _rows(names, log.clicks, twin.clicks))
 
 
-def _mix(log: Mapping[str, Any], twin: Mapping[str, Any]) -> Table:
+def _mix(log: Portrait, twin: Portrait) -> Table:
     """How often queries are asked, and how often orders change."""
     names = [f"pages of the {head} most frequent queries" for head in HEADS]
-    rows = _rows(names, log["head"], twin["head"])
-    if log["changing"] is not None and twin["changing"] is not None:
-        rows += _rows(["queries shown in several orders"], [log["changing"]], [twin["changing"]])
+    rows = _rows(names, log.head, twin.head)
+    if log.changing is not None and twin.changing is not None:
+        rows += _rows(["queries shown in several orders"], [log.changing], [twin.changing])
     return Table(["share of", "log", "twin"], rows)
 
 

@@ -56,7 +56,7 @@ def experiment(
 
     if out is not None:
         refuse_existing(out, force=force)
-    found = experiment(shares=shares_of(share), **given).to_dict()
+    found = experiment(shares=shares_of(share), **given)
     page = experiment_page(found, log_origin(log), typed())
     if out is not None:
         write_text(out, html(page))

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from unskew.results import plain
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from unskew.pages.page import Page
 
+Found = TypeVar("Found")
+"""What a command found: a result."""
 EVERY = 10.0
 """Seconds between two lines that say that a command is still at work, where no terminal shows a running one."""
 _SOON = 2.0  # seconds before a terminal shows it
@@ -63,7 +65,7 @@ def show(page: Page) -> None:
     print_page(page, results())
 
 
-def show_result(result: Mapping[str, Any], as_json: bool, page: Callable[[Mapping[str, Any]], Page]) -> None:
+def show_result(result: Found, as_json: bool, page: Callable[[Found], Page]) -> None:
     """What a command found: as a page, or as JSON."""
     if as_json:
         show_json(result)

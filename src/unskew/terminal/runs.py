@@ -76,9 +76,9 @@ def learn(
 ) -> None:
     """Learn a ranker from a log, or as a run file says; an interrupted run goes on where it stopped."""
     from unskew.pages.console import training_bar
-    from unskew.pages.summaries import run_page
     from unskew.workflows.runs.learn import learn_request
     from unskew.workflows.runs.request import ask, parse_setting
+    from unskew.workflows.runs.run import Run
 
     asking = ask(
         source,
@@ -104,11 +104,10 @@ def learn(
         done = learn_request(asking, place, force=force, report=report)
     if not leads:
         return
-    if "auto" in done.metrics:
-        tell(done.metrics["auto"]["because"])
+    if done.metrics.auto is not None:
+        tell(done.metrics.auto.because)
     status = done.fit.status
-    found = {"run": str(place), "status": status, **done.metrics}
-    show_result(found, as_json, lambda _: run_page(place, status, done.metrics))
+    show_result(done, as_json, Run.page)
     if status == "interrupted":
         tell(f"Run the same command again {'without --force to go on' if force else 'to go on'}.")
         raise typer.Exit(130)

@@ -62,7 +62,7 @@ def ship(
     found = ship(run, log, examination=propensities, command=typed(), **given)
     if out is not None:
         tell(f"Open {out}.")
-    show_result(found.to_dict(), as_json, ship_page)
+    show_result(found, as_json, ship_page)
     if found.status:
         raise typer.Exit(found.status)
 
@@ -88,7 +88,7 @@ def drift(
     found = drift(old, new, segments=segment, command=typed(), **given)
     if out is not None:
         tell(f"Open {out}.")
-    show_result(found.to_dict(), as_json, drift_page)
+    show_result(found, as_json, drift_page)
     if found.changed:
         raise typer.Exit(NO)
     if found.propensities == "cannot tell":

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
 from unskew.errors import ConfigError
+from unskew.results import Result
 from unskew.types import Array
 
 Answer = Literal["better", "worse", "cannot tell"]
@@ -84,7 +85,7 @@ class GainEstimate:
 
 
 @dataclass(frozen=True)
-class ClickEvidence:
+class ClickEvidence(Result):
     """What all estimates together say of a ranking against another."""
 
     estimates: tuple[GainEstimate, ...]
@@ -104,7 +105,3 @@ class ClickEvidence:
     def __getitem__(self, name: str) -> GainEstimate:
         """The estimate of this name."""
         return {one.name: one for one in self.estimates}[name]
-
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return asdict(self)

@@ -20,11 +20,11 @@ from unskew.learning.scoring.scorer import Scorer
 from unskew.measuring import ndcg_metric
 from unskew.measuring.counterfactual import LoggedPages
 from unskew.measuring.counterfactual.pages import Clusters, usual_cluster
+from unskew.results import plain
 from unskew.studies.compare.arms import Point
 from unskew.studies.compare.cells import Cell, hash_of, learned_by
 from unskew.studies.compare.config import Asked, CompareData
 from unskew.types import Array, Lists, Log
-from unskew.workflows.proofs.measure_lists import finite
 from unskew.workflows.runs.auto import FEW_QUERIES
 from unskew.workflows.runs.data import split
 from unskew.workflows.runs.folder import fingerprint
@@ -170,7 +170,7 @@ class LogCell(Cell):
         if not np.isfinite(scores).all():
             raise RunError(f"{self.arm} scores documents with what is no number; train it longer, or otherwise")
         found: dict[str, Any] = {"steps": done.fit.step, "clicks": int(parts.train.click.sum())}
-        found["validation_click_loglikelihood"] = None if done.fit.best is None else finite(done.fit.best)
+        found["validation_click_loglikelihood"] = None if done.fit.best is None else plain(done.fit.best)
         found["propensity"] = None if seen is None else [float(value) for value in seen]
         graded = parts.test.lists.take(np.unique(parts.test.query)) if log.graded is None else log.graded
         found["ndcg@10"] = label_score(done, graded)  # beside: it chooses nothing

@@ -18,6 +18,7 @@ from unskew import __version__
 from unskew.learning.scoring.model import Model
 from unskew.learning.scoring.scorer import Scorer
 from unskew.measuring import cmip_metric, measure_ranking, page_ndcg_metric, rank_weights
+from unskew.results import plain
 from unskew.simulation import Logger, ScoresLogger, Simulation, SvmLogger
 from unskew.studies.compare.arms import Point
 from unskew.studies.compare.cells import Cell, dumped, hash_of, learned_by
@@ -25,9 +26,9 @@ from unskew.studies.compare.config import Asked
 from unskew.studies.compare.data import ListParts, read_data
 from unskew.studies.compare.logged import label_score, read_log
 from unskew.types import Array, Lists, Log
-from unskew.workflows.proofs.measure_lists import finite
-from unskew.workflows.runs.choosing import click_likelihood, click_ndcg
+from unskew.workflows.proofs.clicks import click_likelihood
 from unskew.workflows.runs.data import LogData, held_queries
+from unskew.workflows.runs.fitters import click_ndcg
 from unskew.workflows.runs.run import run
 
 Fitted = tuple[dict[str, Any], Array]
@@ -56,7 +57,7 @@ def fit(point: Point, seed: int, scaling: str, log: Log, splits: ListParts) -> F
         "validation_ips_ndcg@10": page_score(model, held_out),
     }
     if not isinstance(model, Model):  # it has no click model, so held-out clicks choose by its nDCG on them
-        found["validation_click_ndcg@10"] = finite(click_ndcg(model, held_out))
+        found["validation_click_ndcg@10"] = plain(click_ndcg(model, held_out))
     else:
         found["validation_click_loglikelihood"] = None if point.reads_labels else click_score(model, held_out)
     return found, model.score(splits.test)
@@ -65,14 +66,15 @@ def fit(point: Point, seed: int, scaling: str, log: Log, splits: ListParts) -> F
 def page_score(model: Scorer, log: Log) -> float | None:
     """nDCG@10 of the pages by their clicks, corrected for rank by the average clicks there."""
     scores, weights = model.score(log.lists)[log.row], rank_weights(log.click, log.position)
-    return finite(page_ndcg_metric(scores, log.click, offsets=log.offsets, weights=weights).mean)
+    found: float | None = plain(page_ndcg_metric(scores, log.click, offsets=log.offsets, weights=weights).mean)
+    return found
 
 
 def click_score(model: Model, log: Log) -> float | None:
     """Mean log-probability of a click among the results of its page."""
     device = next(model.ranker.parameters()).device
     batches = LogData(log, log).held_out_batches(model, device)
-    return None if batches is None else finite(click_likelihood(model, batches))
+    return None if batches is None else plain(click_likelihood(model, batches))
 
 
 MEASURED = (

@@ -35,5 +35,5 @@ def drift(
             StoredLog.open(each, options.get("columns"), shared=True)
     found = compare(old, new, **options)
     if page is not None:
-        write_text(page, html(drift_page(found.to_dict(), command)))
+        write_text(page, html(drift_page(found, command)))
     return found

@@ -31,9 +31,9 @@ from unskew.learning.scoring.scorer import Scorer, load_scorer
 from unskew.logs.opening import StoredLog
 from unskew.measuring.counterfactual import LoggedPages, places
 from unskew.names import Names
+from unskew.results import plain
 from unskew.types import Array, Lists, ListTexts, Log
 from unskew.workflows.inputs.lists import read_lists, texts_for, tracked_lists
-from unskew.workflows.proofs.measure_lists import finite
 from unskew.workflows.runs.run import Run
 
 MOST_PAGES = 20_000
@@ -62,7 +62,7 @@ class Importances:
     def rows(self) -> list[dict[str, Any]]:
         """One row for each feature, the most important first."""
         order = np.argsort(-next(iter(self.columns.values())), kind="stable")
-        told = {name: [finite(float(each)) for each in values] for name, values in self.columns.items()}
+        told = {name: [plain(float(each)) for each in values] for name, values in self.columns.items()}
         return [{"feature": self.names[at]} | {name: told[name][at] for name in told} for at in order]
 
     def to_dict(self) -> dict[str, Any]:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 from unskew.errors import ConfigError, DataError, RunError
 from unskew.files import read_json, refuse_existing, restore, write_text
+from unskew.learning.curves import Curve
+from unskew.measuring.report import RankingReport
 from unskew.pages.diagnosis import diagnosis_page
 from unskew.pages.joining import SAVED, joined, read_page
 from unskew.pages.page import Page
@@ -72,7 +74,13 @@ def _diagnosis(path: Path) -> Page:
 def _run(folder: Path) -> Page:
     if not (folder / METRICS).is_file():
         raise RunError(f"{folder}: the run has not ended; `unskew learn` with the same --out goes on")
+    told = read_json(folder / METRICS)
     try:
-        return run_page(folder, status(folder) or "", read_json(folder / METRICS))
+        chosen = told["validation"]["on"], told["validation"]["best"], told["validation"]["step"]
+        said = [told[name]["sentence"] for name in ("standing", "safety") if name in told]
+        test = RankingReport(per_query={}, **told["test"]) if "test" in told else None
+        return run_page(
+            f"{status(folder)}: {folder}", chosen, [Curve(**each) for each in told["curves"]], said, test
+        )
     except (KeyError, TypeError) as error:
         raise DataError("damaged, numbers of the run are missing", path=folder / METRICS) from error

@@ -7,7 +7,6 @@ An A/B log says for each page which policy made it (`policy_id`). An interleaved
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,45 +15,13 @@ import numpy as np
 from unskew.errors import ConfigError, DataError, Option
 from unskew.logs.opening import open_log, place_of
 from unskew.measuring.experiments import effects as judged
-from unskew.measuring.experiments.interleaving import SignTest, sign_test
+from unskew.measuring.experiments.experiment import Experiment
+from unskew.measuring.experiments.interleaving import sign_test
 from unskew.measuring.experiments.sequential import FEWEST, PLANNED
 from unskew.settings import known
 from unskew.tables.engine.engine import connect
 from unskew.types import Array, Log
 from unskew.workflows.proofs.policies import METRICS, Kind, PolicyPages, cluster_of, won_pages
-
-
-@dataclass(frozen=True)
-class Experiment:
-    """What an experiment found."""
-
-    kind: str
-    """A/B or interleaving."""
-    metric: str
-    cluster: str
-    """The column whose values count once."""
-    level: float
-    detect: float
-    """The relative difference that sample sizes are told for."""
-    arms: tuple[judged.ShownPolicy, ...]
-    effects: tuple[judged.Effect, ...]
-    shares_p: float | None
-    """Of the test that policies were shown as often as they should be; for interleaving, picked first as often."""
-    sign: SignTest | None
-    """Interleaving: who preferred which."""
-    verdict: str
-    """better, worse, cannot tell; of the only policy beside the control, or of the best of several."""
-    sentence: str
-    notes: tuple[str, ...]
-
-    @property
-    def trusted(self) -> bool:
-        """Whether policies were shown as often as they should be."""
-        return self.shares_p is None or self.shares_p >= judged.MISMATCH
-
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return asdict(self)
 
 
 def experiment(

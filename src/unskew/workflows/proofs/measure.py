@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from unskew.errors import ConfigError, Option
 from unskew.files import Ours, complete_folder, refuse_existing, write_json, write_text
 from unskew.measuring import DEFAULT_METRICS
 from unskew.measuring.counterfactual.evidence import Metric
+from unskew.measuring.measured import Compared, Measured
 from unskew.names import Names
 from unskew.pages.origins import log_origin
 from unskew.pages.page import PAGE_FILES, write_page
@@ -48,7 +50,7 @@ def measure(
     command: str = "",
     force: bool = False,
     **engine: Any,
-) -> dict[str, Any]:
+) -> Measured:
     """How good a ranking is: by the clicks of a log, without labels, by labelled lists, or by both.
 
     `run` and `against` are runs (folders, or what `learn` and `load` return), tables or files of query_id, doc_id
@@ -76,22 +78,20 @@ def measure(
     named, beside = _names(run, columns), None if lists is not None else tracked
     options = {"features": features, "columns": columns, "doc_ids": doc_ids, "tracked": beside}
     new, other = open_ranking(run, **options), None if against is None else open_ranking(against, **options)
-    result: dict[str, Any] = {"run": new.name} | ({} if other is None else {"against": {"run": other.name}})
+    found = Measured(new.name, None if other is None else Compared(other.name))
     judged = log
     if lists is not None:
         from unskew.workflows.proofs.measure_lists import ListsAsked, measure_lists  # loads torch
 
         asked = ListsAsked(metrics, empty, outcomes, by_frequency, buckets, named, doc_ids, tracked)
         found, judged = measure_lists(asked, new, other, lists, log)
-        compared = result.get("against", {}) | found.pop("against", {})
-        result |= found | ({"against": compared} if compared else {})
     if judged is not None:
         proof = {"examination": propensities, "metric": by, "at": at, "level": level, "seed": seed}
         evidence = prove(new, other or ShownRanking(), log=judged, columns=named, **proof, **engine)
-        result["evidence"] = evidence.to_dict()
+        found = replace(found, evidence=evidence)
     if out is not None:
-        _write(result, log, Path(out), command, force)
-    return result
+        _write(found, log, Path(out), command, force)
+    return found
 
 
 def _names(run: Any, columns: Mapping[str, str] | None) -> dict[str, str]:
@@ -115,12 +115,12 @@ def _refuse_unused(
             raise ConfigError((Option(name), " goes with labelled lists: give ", Option("lists"), " too"))
 
 
-def _write(result: Mapping[str, Any], log: object, out: Path, command: str, force: bool) -> None:
+def _write(found: Measured, log: object, out: Path, command: str, force: bool) -> None:
     """One page, or a folder with it, JSON and what `report` joins."""
-    page = measure_page(result, log_origin(log) if isinstance(log, str | Path) else "", command)
+    page = measure_page(found, log_origin(log) if isinstance(log, str | Path) else "", command)
     if out.suffix == ".html":
         write_text(out, html(page))
         return
     with complete_folder(out, force=force, ours=MEASURED) as folder:
-        write_json(folder / FILE, dict(result))
+        write_json(folder / FILE, found)
         write_page(page, folder)

@@ -3,34 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-import torch
 
 from unskew.errors import ConfigError, DataError, Option
 from unskew.learning.scoring.model import Model
-from unskew.logs.counts.batches import Batches
-from unskew.logs.counts.reduction import reduce_log
 from unskew.logs.opening import StoredLog, open_log
 from unskew.measuring import (
     Empty,
     PageNdcg,
-    auc_metric,
-    click_loglikelihood_metric,
     measure_ranking,
     page_ndcg_metric,
-    paired_bootstrap,
-    paired_t_test,
-    perplexity_by_rank_metric,
-    perplexity_metric,
     rank_weights,
 )
 from unskew.measuring.cmip import left_of_logging
 from unskew.measuring.frequency import bucket_means, frequency_buckets
+from unskew.measuring.measured import Bucket, Compared, Measured, Paired
 from unskew.names import Names
 from unskew.settings import known
 from unskew.tables.engine.engine import connect
@@ -40,10 +32,7 @@ from unskew.tracking.tracked import with_tracked
 from unskew.types import Array, Lists, Log
 from unskew.workflows.inputs.lists import read_lists, texts_for
 from unskew.workflows.inputs.rankings import ModelRanking, Ranking, ShownRanking
-from unskew.workflows.runs.choosing import click_likelihood
-
-# ---- Metrics by how often queries are asked: counted in a log, dealt into buckets, each bucket measured
-
+from unskew.workflows.proofs.clicks import measure_clicks
 
 NAMES = ("head", "middle", "tail")
 """What three buckets are called; more or fewer are numbered from 1."""
@@ -70,14 +59,21 @@ class QueryFrequency:
         """[Q] from 0 for the most frequent."""
         self.names = NAMES if buckets == len(NAMES) else tuple(str(number + 1) for number in range(buckets))
 
-    def facts(self) -> dict[str, dict[str, Any]]:
-        """Queries and pages of each bucket, and how often its rarest and its commonest query was asked."""
-        each = {name: self.pages[self.bucket == number] for number, name in enumerate(self.names)}
-        return {
-            name: {"queries": len(pages), "pages": int(pages.sum())}
-            | {"least": int(pages.min()), "most": int(pages.max())}
-            for name, pages in each.items()
-        }
+    def measured(
+        self, per_query: Mapping[str, Array], others: Mapping[str, Array] | None = None
+    ) -> dict[str, Bucket]:
+        """Metrics [Q] of each bucket of queries, and how they differ from another ranking's."""
+        means = bucket_means(per_query, self.bucket, len(self.names))
+        found = {}
+        for number, name in enumerate(self.names):
+            part = self.bucket == number
+            pages, own = self.pages[part], {metric: values[number] for metric, values in means.items()}
+            compared = None
+            if others is not None:
+                compared = {metric: Paired.of(per_query[metric][part], others[metric][part]) for metric in own}
+            counts = int(pages.sum()), int(pages.min()), int(pages.max())
+            found[name] = Bucket(len(pages), *counts, own, compared)
+        return found
 
 
 def pages_per_query(log: Log | Path | str, lists: Lists, columns: Mapping[str, str] | None = None) -> Array:
@@ -108,9 +104,6 @@ def _of_lists(ids: Any, pages: Array, lists: Lists, place: Path | str) -> Array:
     return counts
 
 
-# ----
-
-
 Files = Path | str | Sequence[Path | str]
 CUTS = (5, 10)
 """Cut-offs of the nDCG of logged pages."""
@@ -132,34 +125,35 @@ class ListsAsked:
 
 def measure_lists(
     asked: ListsAsked, new: Ranking, other: Ranking | None, lists: Lists | Files, log: Log | Path | str | None
-) -> tuple[dict[str, Any], Log | None]:
+) -> tuple[Measured, Log | None]:
     """Ranking metrics, a paired comparison, buckets of queries and click metrics; and the log, opened."""
     convention = cast(Empty, known("empty", asked.empty, dict.fromkeys(("skip", "zero", "one"))))
-    stored = StoredLog.open(log, asked.columns, shared=True) if isinstance(log, str | Path) else None
+    stored = None if log is None or isinstance(log, Log) else StoredLog.open(log, asked.columns, shared=True)
     lists = _lists(asked, new, lists, log)
     report = measure_ranking(_scores(new, lists), lists, asked.metrics, empty=convention)
-    result: dict[str, Any] = {"ranking": report.to_dict()}
-    compared = None if other is None or isinstance(other, ShownRanking) else _scores(other, lists)
-    if compared is not None:
-        others = measure_ranking(compared, lists, asked.metrics, empty=convention).per_query
-        tests = {name: _paired(report.per_query[name], others[name]) for name in report.per_query}
-        result["against"] = {"metrics": tests}
+    against, others = None if other is None else Compared(other.name), None
+    if other is not None and against is not None and not isinstance(other, ShownRanking):
+        others = measure_ranking(_scores(other, lists), lists, asked.metrics, empty=convention).per_query
+        tests = {name: Paired.of(values, others[name]) for name, values in report.per_query.items()}
+        against = replace(against, metrics=tests)
+    found = Measured(new.name, against, report)
     if asked.by_frequency is not None:
         frequency = QueryFrequency(asked.by_frequency, lists, asked.buckets, asked.columns)
-        result["frequency"] = measure_buckets(frequency, report.per_query, None if compared is None else others)
-    shown = stored.log(lists) if stored is not None else log if isinstance(log, Log) else None
-    if shown is None:
-        return result, None
-    pages = measure_pages(_scores(new, shown.lists), shown, asked.outcomes)
-    result["pages"] = {name: finite(found.mean) for name, found in pages.items()}
-    if (left := left_of_logging(_scores(new, shown.lists), shown)) is not None:
-        result["cmip"] = left.to_dict()
-    if other is not None and compared is not None:
+        found = replace(found, frequency=frequency.measured(report.per_query, others))
+    shown = log if stored is None else stored.log(lists)
+    if not isinstance(shown, Log):
+        return found, None
+    scores = _scores(new, shown.lists)
+    pages = measure_pages(scores, shown, asked.outcomes)
+    if other is not None and against is not None and others is not None:
         beside = measure_pages(_scores(other, shown.lists), shown, asked.outcomes)
-        result["against"]["pages"] = {name: _paired(pages[name].shares, beside[name].shares) for name in pages}
-    if isinstance(new, ModelRanking) and isinstance(new.model, Model):  # a package ranks and has no click model
-        result["clicks"] = measure_clicks(new.model, shown)
-    return result, shown
+        compared = {name: Paired.of(pages[name].shares, beside[name].shares) for name in pages}
+        found = replace(found, against=replace(against, pages=compared))
+    # a package ranks and has no click model
+    model = new.model if isinstance(new, ModelRanking) and isinstance(new.model, Model) else None
+    clicks = None if model is None else measure_clicks(model, shown)
+    means = {name: each.mean for name, each in pages.items()}
+    return replace(found, pages=means, cmip=left_of_logging(scores, shown), clicks=clicks), shown
 
 
 def _lists(asked: ListsAsked, new: Ranking, lists: Lists | Files, log: Log | Path | str | None) -> Lists:
@@ -192,35 +186,6 @@ def _scores(ranking: Ranking, lists: Lists) -> Array:
     return scores
 
 
-def measure_buckets(
-    frequency: QueryFrequency, per_query: Mapping[str, Array], others: Mapping[str, Array] | None = None
-) -> dict[str, Any]:
-    """Metrics [Q] of each bucket of queries, and how they differ from another run's."""
-    means = bucket_means(per_query, frequency.bucket, len(frequency.names))
-    found = frequency.facts()
-    for number, name in enumerate(frequency.names):
-        part = frequency.bucket == number
-        found[name]["means"] = {metric: finite(values[number]) for metric, values in means.items()}
-        if others is not None:
-            paired = {metric: _paired(per_query[metric][part], others[metric][part]) for metric in per_query}
-            found[name]["against"] = paired
-    return found
-
-
-def _paired(first: Array, second: Array) -> dict[str, Any]:
-    test, interval = paired_t_test(first, second), paired_bootstrap(first, second)
-    return {
-        "difference": finite(test.difference),
-        "interval": [finite(interval.low), finite(interval.high)],
-        "p": finite(test.p),
-    }
-
-
-def finite(value: float) -> float | None:
-    """The number, None in the place of one that JSON does not have."""
-    return float(value) if np.isfinite(value) else None
-
-
 def measure_pages(known_scores: Array, log: Log, outcomes: Sequence[str] = ()) -> dict[str, PageNdcg]:
     """How well scores of documents order the results of pages, by clicks and other columns, raw and corrected."""
     missing = [name for name in outcomes if name not in log.columns]
@@ -246,28 +211,3 @@ def outcome_values(name: str, column: Array) -> Array:
     if not (np.isfinite(values) & (values >= 0)).all():
         raise DataError(f"column {name} is no outcome: it has values below 0")
     return values
-
-
-def measure_clicks(model: Model, log: Log) -> dict[str, Any]:
-    """How well the run's click model predicts a log; probabilities only where the method has them."""
-    model.ranker.cpu()
-    model.method.cpu()
-    counts = reduce_log(log, presentation=model.presentation)
-    batches = Batches(counts, model.input(log.lists), size=4096)
-    result: dict[str, Any] = {"log-likelihood of a click in its list": finite(click_likelihood(model, batches))}
-    with torch.no_grad():
-        found = [
-            model.method.click_probability(batch.pad(model.ranker(batch.documents)), batch)
-            for batch in batches.in_order()
-        ]
-    parts = [part for part in found if part is not None]
-    if len(parts) == len(found):
-        p, n, c = torch.cat(parts).numpy(), counts.impressions, counts.clicks
-        by_rank = perplexity_by_rank_metric(p, c, positions=counts.position, impressions=n)
-        result |= {
-            "log-likelihood of an impression": finite(click_loglikelihood_metric(p, c, impressions=n)),
-            "perplexity": finite(perplexity_metric(p, c, impressions=n)),
-            "perplexity by rank": [finite(value) for value in by_rank],
-            "AUC": finite(auc_metric(p, c, impressions=n)),
-        }
-    return result

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -23,7 +21,7 @@ from unskew.measuring.counterfactual.pages import usual_cluster
 from unskew.settings import Table, table_of
 from unskew.types import Array, Log
 from unskew.workflows.runs.data import LogData, TrainingData
-from unskew.workflows.runs.judges import WEIGHTS, Contest, Contestant, Ranked, held_against
+from unskew.workflows.runs.judges import WEIGHTS, Contest, Contestant, Pick, Ranked, held_against
 from unskew.workflows.runs.run import run
 from unskew.workflows.runs.settings import USUAL_METHOD, Auto, Settings, suited
 
@@ -34,41 +32,6 @@ MANY_CLICKS = 500
 FEW_QUERIES = 10
 """Queries below which pages are dealt out in their place."""
 NAIVE = "naive"
-
-
-@dataclass(frozen=True)
-class Pick:
-    """What was taken, and why."""
-
-    label: str
-    method: Learner
-    because: str
-    """In a sentence."""
-    outcome: Ranked | None = None
-    left_out: Mapping[str, str] = field(default_factory=dict)
-    """Candidates that could not learn from this log, and why."""
-    against_naive: ClickEvidence | None = None
-    """What held-out clicks say of the first against naive."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """For metrics.json."""
-        found: dict[str, Any] = {
-            "choice": self.label,
-            "method": method_table(self.method),
-            "because": self.because,
-        }
-        if self.outcome is not None:
-            found |= {"candidates": list(self.outcome.order), "judges": self.outcome.values}
-            found |= {"clicks": self.outcome.clicks, "shuffled_clicks": self.outcome.shuffled}
-            found |= {"as_shown": self.outcome.as_shown, "weights": self.outcome.weights}
-        if self.against_naive is not None:
-            found["against_naive"] = self.against_naive.to_dict()
-        return found | {"left_out": dict(self.left_out)}
-
-    def in_short(self) -> Table:
-        """For run.toml."""
-        others = [] if self.outcome is None else list(self.outcome.order)
-        return {"choice": self.label, "candidates": others, "because": self.because}
 
 
 def picked(asked: Settings, data: TrainingData) -> tuple[Settings, Pick | None]:
@@ -100,7 +63,8 @@ def choose(asked: Settings, data: LogData) -> Pick:
         contest.add(data.train.take(part), rankers)
     outcome = contest.finish()
     label, evidence = taken(outcome, data.train, parts, trained)
-    return Pick(label, methods[label], because(label, outcome, evidence), outcome, left_out, evidence)
+    said = because(label, outcome, evidence)
+    return Pick.of(label, methods[label], said, outcome, left_out=left_out, against_naive=evidence)
 
 
 def usual(
@@ -109,7 +73,7 @@ def usual(
     """The default where nothing can be chosen by; the one candidate that can learn, where there is one."""
     label, method = next(iter((methods or {}).items()), (USUAL_METHOD, None))
     taken = method or table_of("method", {"name": USUAL_METHOD}, LEARNERS)
-    return Pick(label, taken, f"auto cannot tell: {why}; it takes {label}.", None, left_out or {})
+    return Pick(label, taken, f"auto cannot tell: {why}; it takes {label}.", left_out=left_out or {})
 
 
 def taken(
@@ -236,8 +200,3 @@ def parts_of(log: Log, count: int, seed: int) -> list[Array]:
 def clicks_of(log: Log, part: Array) -> int:
     """Clicks on the pages of a part."""
     return int((log.click[np.repeat(part, log.sizes)] > 0).sum())
-
-
-def method_table(method: Learner) -> Table:
-    """A method as a run file has it."""
-    return {"name": method.name, **method.model_dump(mode="json", exclude_defaults=True, exclude={"name"})}

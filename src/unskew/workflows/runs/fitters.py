@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from unskew.errors import ConfigError, Key
+from unskew.errors import ConfigError, DataError, Key, Option
 from unskew.learning.boosters import package
 from unskew.learning.fitting.boosting import Boosting
 from unskew.learning.fitting.distributed import Parallel, workers_of, world
@@ -23,13 +23,51 @@ from unskew.learning.rankers import Trees
 from unskew.learning.rankers.encoder import encoders
 from unskew.learning.rankers.networks import WithSide
 from unskew.learning.rankers.pretraining import pretrain
-from unskew.learning.scoring.model import build
+from unskew.learning.scoring.model import Model, build
 from unskew.learning.scoring.scorer import Scorer
+from unskew.measuring import measure_ranking
 from unskew.tables.lists.scaling import Scaler
-from unskew.types import Lists
-from unskew.workflows.runs.choosing import click_choice, click_ndcg, label_choice
+from unskew.types import Array, Lists, Log
+from unskew.workflows.proofs.clicks import click_likelihood, impression_likelihood
 from unskew.workflows.runs.data import LogData, TrainingData
 from unskew.workflows.runs.settings import IN_MEMORY, Settings
+
+
+def label_choice(scorer: Scorer, lists: Lists) -> Callable[[], float]:
+    """nDCG@10 on labelled lists, prepared once."""
+    if not (lists.labels > 0).any():
+        raise DataError(
+            "no validation document has a grade above 0, so labels cannot choose weights", path=lists.name
+        )
+    documents = scorer.prepared(lists)
+
+    def choice() -> float:
+        return _ndcg(scorer.score_prepared(documents, lists.sizes), lists.labels, lists.offsets)
+
+    return choice
+
+
+def click_choice(model: Model, data: TrainingData, device: torch.device) -> Callable[[], float]:
+    """The likelihood of held-out clicks."""
+    batches = data.held_out_batches(model, device)
+    if batches is None:
+        raise DataError(
+            "the held-out pages have no click, so clicks cannot choose weights",
+            path=data.documents.name,
+            hint=("give ", Option("validation"), ", or ", Option("validate_on", "nothing")),
+        )
+    alone = batches.position.shape[1] == 1  # which result of a page is clicked says nothing where there is one
+    return lambda: impression_likelihood(model, batches) if alone else click_likelihood(model, batches)
+
+
+def click_ndcg(scorer: Scorer, log: Log) -> float:
+    """nDCG@10 of the pages of a log, by their clicks: how well a model without a click model ranks them."""
+    return _ndcg(scorer.score(log.lists)[log.row], log.click.astype(np.int64), log.offsets)
+
+
+def _ndcg(scores: Array, labels: Array, offsets: Array) -> float:
+    return measure_ranking(scores, (labels, offsets), "ndcg@10").means["ndcg@10"]
+
 
 PRETRAINING_REPORTS = 10
 """Steps between reports of a pre-training."""

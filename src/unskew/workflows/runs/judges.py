@@ -19,10 +19,12 @@ Legend: M rankers, N documents of the log's lists, I impressions, K ranks.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
+from unskew.learning.methods import Learner
 from unskew.measuring.counterfactual import (
     ClickEvidence,
     Judge,
@@ -31,6 +33,8 @@ from unskew.measuring.counterfactual import (
     places,
     shown_places,
 )
+from unskew.results import Result
+from unskew.settings import Table
 from unskew.types import Array, Lists, Log
 
 CLIP = 30.0
@@ -82,6 +86,52 @@ class Ranked:
     def places(self) -> dict[str, dict[str, float]]:
         """From 0, the last, to 1, the first, by judge and ranker."""
         return {judge: standing(values) for judge, values in self.values.items()}
+
+
+@dataclass(frozen=True)
+class Pick(Result):
+    """The method that was taken of several, and why."""
+
+    choice: str
+    method: Learner
+    because: str
+    """In a sentence."""
+    candidates: tuple[str, ...] | None = None
+    """Those that were judged, best first."""
+    judges: Mapping[str, Mapping[str, float]] | None = None
+    """What each judge measured of each candidate."""
+    clicks: int | None = None
+    shuffled_clicks: int | None = None
+    as_shown: float | None = None
+    weights: Mapping[str, float] | None = None
+    against_naive: ClickEvidence | None = None
+    """What held-out clicks say of the first against naive."""
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    """Candidates that could not learn from this log, and why."""
+    absent = ("candidates", "judges", "clicks", "shuffled_clicks", "as_shown", "weights", "against_naive")
+
+    @classmethod
+    def of(cls, choice: str, method: Learner, because: str, found: Ranked, **others: Any) -> Pick:
+        """What was taken by the places that judges gave."""
+        seen: dict[str, Any] = {
+            "clicks": found.clicks,
+            "shuffled_clicks": found.shuffled,
+            "as_shown": found.as_shown,
+        }
+        return cls(choice, method, because, found.order, found.values, **seen, weights=found.weights, **others)
+
+    def to_dict(self) -> dict[str, Any]:
+        """For metrics.json."""
+        return super().to_dict() | {"method": method_table(self.method)}
+
+    def in_short(self) -> Table:
+        """For run.toml."""
+        return {"choice": self.choice, "candidates": list(self.candidates or ()), "because": self.because}
+
+
+def method_table(method: Learner) -> Table:
+    """A method as a run file has it."""
+    return {"name": method.name, **method.model_dump(mode="json", exclude_defaults=True, exclude={"name"})}
 
 
 class Contest:

@@ -16,9 +16,10 @@ from unskew.learning.rankers import Ranker
 from unskew.logs.memory import MissingFeatures
 from unskew.tables.features.encoding import EncodingRules
 from unskew.types import Lists, Log
-from unskew.workflows.runs.auto import method_table, picked
+from unskew.workflows.runs.auto import picked
 from unskew.workflows.runs.data import TrainingData, split
 from unskew.workflows.runs.folder import refuse_to_overwrite
+from unskew.workflows.runs.judges import method_table
 from unskew.workflows.runs.request import Request, ask
 from unskew.workflows.runs.run import Run, run
 from unskew.workflows.runs.settings import Auto
@@ -50,7 +51,7 @@ def learn(
     `options` are fields of `Training` such as steps= and seed=. The method is `dla` unless given, the ranker an
     `mlp` on features of scaling `standard`. A package such as `lightgbm_position` takes no ranker: it grows its
     own trees, on features as they are unless a scaling is given. The method `auto` is the best of several by pages
-    that they did not learn from; `metrics["auto"]` says which and why.
+    that they did not learn from; `metrics.auto` says which and why.
 
     Weights are chosen on `validation`: labelled lists by nDCG@10, a log by the likelihood of its clicks (packages:
     by nDCG@10 on them). Without it a tenth of the log's queries is held out for that; packages keep every tree.
@@ -104,8 +105,7 @@ def _learned(
         taken = {"method": method_table(pick.method), "auto": pick.in_short()}
         request = replace(request, settings=asked, file=request.file.model_copy(update=taken))
     again = None if out is None or request.source is None else request.toml(out)
-    why = {} if pick is None else {"auto": pick.to_dict()}
-    return run(asked, data, test=test, out=out, force=force, report=report, run_file=again, known=why)
+    return run(asked, data, test=test, out=out, force=force, report=report, run_file=again, pick=pick)
 
 
 def told(missing_features: str | None, encoding: EncodingRules | None) -> dict[str, object]:

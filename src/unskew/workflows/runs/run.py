@@ -24,7 +24,7 @@ import json
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,10 @@ from unskew.learning.scoring.scorer import Scorer
 from unskew.measuring import measure_ranking
 from unskew.measuring.counterfactual import ClickEvidence
 from unskew.measuring.counterfactual.evidence import Answer
+from unskew.measuring.report import RankingReport
+from unskew.pages.page import Page
+from unskew.pages.summaries import run_page
+from unskew.results import Result, json_text, plain
 from unskew.types import Array, Lists, Log
 from unskew.workflows.inputs.lists import ScoresLists
 from unskew.workflows.inputs.rankings import ModelRanking
@@ -52,17 +56,15 @@ from unskew.workflows.proofs.proof import prove
 from unskew.workflows.runs.data import TrainingData, check_worth, encoded, own_lists
 from unskew.workflows.runs.fitters import FITTERS, Fitter
 from unskew.workflows.runs.folder import RUN_FILE, claimed, publish, refuse_to_overwrite, versions
-from unskew.workflows.runs.safety import make_safe
+from unskew.workflows.runs.judges import Pick
+from unskew.workflows.runs.safety import Safety, make_safe
 from unskew.workflows.runs.settings import Settings, settled
-
-# ---- Where a run stands against what was shown, by the clicks of held-out pages, or that they cannot tell
-
 
 CANNOT = "Against what was shown: cannot tell"
 
 
 @dataclass(frozen=True)
-class Standing:
+class Standing(Result):
     """A learned order beside the one shown."""
 
     verdict: Answer
@@ -75,11 +77,6 @@ class Standing:
     queries: int = 0
     never_shown: float | None = None
     """Share of the documents of the held-out lists that no held-out page shows."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """For metrics.json."""
-        told = {name: value for name, value in vars(self).items() if name != "evidence"}
-        return told | {"evidence": None if self.evidence is None else self.evidence.to_dict()}
 
 
 def standing(scorer: ScoresLists, log: Log | None, *, tested: bool = False) -> Standing:
@@ -113,7 +110,39 @@ def warn_of_standing(found: Standing) -> None:
         warn(found.sentence, Unproven)
 
 
-# ----
+@dataclass(frozen=True)
+class Validation(Result):
+    """What the weights of a run were chosen by."""
+
+    on: str
+    """labels, a metric of clicks, or nothing."""
+    best: float | None
+    step: int
+
+
+@dataclass(frozen=True)
+class RunMetrics(Result):
+    """What is known of how good a run is: metrics.json."""
+
+    validation: Validation
+    propensity: tuple[float, ...] | None
+    """Examination relative to rank 1, where the method has it."""
+    curves: tuple[Curve, ...]
+    """All that was learned of bias."""
+    standing: Standing
+    """Where it stands against what was shown."""
+    test: RankingReport | None = None
+    """On test lists."""
+    safety: Safety | None = None
+    """What held-out clicks allow a safe run."""
+    auto: Pick | None = None
+    """What chose the method."""
+    absent = ("test", "safety", "auto")
+
+    @property
+    def sentences(self) -> list[str]:
+        """What is said of it in words."""
+        return [each.sentence for each in (self.standing, self.safety) if each is not None]
 
 
 @dataclass(frozen=True)
@@ -122,12 +151,27 @@ class Run:
 
     model: Scorer
     fit: Fit
-    metrics: Mapping[str, Any]
-    """What metrics.json has: validation, propensity, curves and, where test lists were given, test."""
+    metrics: RunMetrics
+    """How good it is."""
     folder: Path | None
     """Where it was written, if anywhere."""
     ingested: Mapping[str, Any] | None = None
     """What `ingest` found in the table that was learned from, where it was one in memory."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Where it lies, how it ended and how good it is, as JSON has it."""
+        return {"run": plain(self.folder), "status": self.fit.status, **self.metrics.to_dict()}
+
+    def to_json(self, indent: int | None = None) -> str:
+        """`to_dict` as a JSON document."""
+        return json_text(self.to_dict(), indent)
+
+    def page(self) -> Page:
+        """How it ended, as a page."""
+        found = self.metrics
+        chosen = found.validation.on, found.validation.best, found.validation.step
+        title = f"{self.fit.status}: {self.folder}"
+        return run_page(title, chosen, found.curves, found.sentences, found.test)
 
     def score(self, documents: object) -> Array:
         """Scores, higher is better: see `Scorer.score`."""
@@ -159,13 +203,13 @@ def run(
     force: bool = False,
     report: Report | None = None,
     run_file: str | None = None,
-    known: Mapping[str, Any] | None = None,
+    pick: Pick | None = None,
     judged: bool = True,
 ) -> Run:
     """Train as asked; the model with its best weights, and how training went.
 
     Under torchrun every process calls this; the first validates and writes the run folder, with the text of a run
-    file where there is one. `known` is what metrics.json has besides. A run that is not `judged` does not say
+    file where there is one. `pick` is what chose the method. A run that is not `judged` does not say
     where it stands.
     """
     place = None if out is None else Path(out).resolve()
@@ -198,9 +242,7 @@ def run(
         stands = stand(model, data, test) if leads and judged else standing(model, None)
         if leads and judged:
             warn_of_standing(stands)
-        metrics = measures(asked, data, model, fit, lists) | {"standing": stands.to_dict()} | dict(known or {})
-        metrics |= {} if safety is None else {"safety": safety.to_dict()}
-        done = Run(model, fit, metrics, place)
+        done = Run(model, fit, measures(asked, data, model, fit, lists, stands, safety, pick), place)
         if folder is not None and place is not None:
             write_run(folder, asked, data, done, began, fitter.identity["data"])
             if run_file is not None:
@@ -273,19 +315,28 @@ def warn_if_filtered(method: Learner, data: TrainingData) -> None:
         )
 
 
-def measures(asked: Settings, data: TrainingData, model: Scorer, fit: Fit, test: Lists | None) -> dict[str, Any]:
+def measures(
+    asked: Settings,
+    data: TrainingData,
+    model: Scorer,
+    fit: Fit,
+    test: Lists | None,
+    stands: Standing,
+    safety: Safety | None,
+    pick: Pick | None,
+) -> RunMetrics:
     """What is known of how good a run is."""
     chosen, propensity = data.chosen_by, model.propensity()
-    found: dict[str, Any] = {
-        "validation": {
-            "on": asked.method.click_metric if chosen == "clicks" else chosen,
-            "best": fit.best,
-            "step": fit.best_step,
-        },
-        "propensity": None if propensity is None else [round(float(value), 6) for value in propensity],
-        "curves": [asdict(curve) for curve in model.curves()],
-    }
-    return found if test is None else found | {"test": measure_ranking(model.score(test), test).to_dict()}
+    on = asked.method.click_metric if chosen == "clicks" else chosen
+    return RunMetrics(
+        validation=Validation(on, fit.best, fit.best_step),
+        propensity=None if propensity is None else tuple(round(float(value), 6) for value in propensity),
+        curves=model.curves(),
+        standing=stands,
+        test=None if test is None else measure_ranking(model.score(test), test),
+        safety=safety,
+        auto=pick,
+    )
 
 
 def write_run(folder: Path, asked: Settings, data: TrainingData, done: Run, began: float, data_hash: str) -> None:

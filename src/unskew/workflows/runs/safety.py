@@ -13,8 +13,7 @@ Legend: R distinct pages, K results of a page, N documents.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -29,6 +28,7 @@ from unskew.learning.scoring.model import Model
 from unskew.learning.scoring.scorer import Scorer
 from unskew.logs.counts.batches import Batches
 from unskew.logs.counts.reduction import Counts, by_query, reduce_log
+from unskew.results import Result
 from unskew.types import Array, Log
 from unskew.workflows.runs.data import LogData, TrainingData
 
@@ -41,7 +41,7 @@ FEWEST = 10
 
 
 @dataclass(frozen=True)
-class Safety:
+class Safety(Result):
     """What held-out clicks allow a safe run."""
 
     reach: float | None
@@ -62,10 +62,6 @@ class Safety:
     def faithful(self) -> bool:
         """Whether reach 1 is the order that was shown, as far as held-out pages tell."""
         return self.agreement is not None and self.agreement >= FAITHFUL * (self.possible or 1.0)
-
-    def to_dict(self) -> dict[str, Any]:
-        """For metrics.json."""
-        return asdict(self)
 
 
 def make_safe(model: Scorer, data: TrainingData) -> Safety | None:

@@ -15,6 +15,7 @@ from unskew.files import complete_file, refuse_existing, write_json, write_text
 from unskew.logs.log import write_log
 from unskew.measuring import ndcg_metric
 from unskew.measuring.cmip import shown_order
+from unskew.measuring.portrait import TwinReport
 from unskew.pages.origins import behaviour_words
 from unskew.pages.twin import twin_page
 from unskew.pages.web import html
@@ -134,7 +135,7 @@ def twin_to(
     for path in (out, *beside.values(), *([] if report is None else [report])):
         refuse_existing(path, force=force)
     made = twin(like, features=list(lists) or None, doc_ids=doc_ids, columns=columns, seed=seed)
-    log, told = made.simulate(pages, randomized=randomized, seed=seed), made.to_dict()
+    log, told = made.simulate(pages, randomized=randomized, seed=seed), made.report()
     out.parent.mkdir(parents=True, exist_ok=True)
     write_log(log, out, simulated=f"a twin of {like}, click model {made.model.name}")
     with complete_file(beside["truth"]) as ready:
@@ -153,13 +154,13 @@ def shown_scores(log: Log) -> Array:
     return np.where(np.isnan(order), lowest, order)
 
 
-def _fitted(told: Mapping[str, Any]) -> dict[str, Any]:
+def _fitted(told: TwinReport) -> dict[str, Any]:
     """What was fitted, for the result card."""
     return {
-        "click model": told["model"],
-        "examination from": told["examination_from"],
-        "ranks off the log": ", ".join(map(str, told["ranks_off"])) or "none",
-        "notes": " ".join(told["notes"]),
+        "click model": told.model,
+        "examination from": told.examination_from,
+        "ranks off the log": ", ".join(map(str, told.ranks_off)) or "none",
+        "notes": " ".join(told.notes),
     }
 
 

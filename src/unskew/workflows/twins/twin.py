@@ -33,6 +33,7 @@ from unskew.diagnosis.evidence.estimates import interventions
 from unskew.diagnosis.evidence.tables import open_tables
 from unskew.errors import ConfigError, DataError
 from unskew.logs.opening import open_table, read_log
+from unskew.measuring.portrait import Portrait, TwinReport, off, portrait
 from unskew.tables.joining import encode
 from unskew.types import Array, Lists, Log
 from unskew.workflows.inputs.lists import read_lists
@@ -44,7 +45,6 @@ from unskew.workflows.twins.fitting import (
     grades,
     typical_ranks,
 )
-from unskew.workflows.twins.portrait import Portrait, off, portrait
 
 CHUNK = 100_000
 """Pages whose clicks are drawn at a time."""
@@ -132,24 +132,32 @@ class Twin:
         """The log and the twin in the same numbers."""
         return portrait(self.layout), portrait(self.simulate(max(len(self.layout), PROBE), seed=seed))
 
-    def to_dict(self) -> dict[str, Any]:
-        """What was fitted, and how the twin looks beside the log; for JSON."""
+    def report(self) -> TwinReport:
+        """What was fitted, and how the twin looks beside the log."""
         log, twin = self.portraits()
         apart = abs(log.clicks[0] - twin.clicks[0]) > APART
         empty = f"{log.clicks[0]:.1%} of the pages have no click in the log, {twin.clicks[0]:.1%} in the twin"
         more = [f"{empty}: people differ in more than the click model knows."] if apart else []
-        return {
-            "model": self.model.name,
-            "idle_pages": self.idle,
-            "examination": [round(float(each), 5) for each in self.examination()],
-            "examination_from": self.examination_from,
-            "identified": self.identified,
-            "examination_in_the_log": list(self.examination_known),
-            "notes": [*self.notes, *more],
-            "log": log.to_dict(),
-            "twin": twin.to_dict(),
-            "ranks_off": off(log, twin),
-        }
+        return TwinReport(
+            model=self.model.name,
+            idle_pages=self.idle,
+            examination=tuple(round(float(each), 5) for each in self.examination()),
+            examination_from=self.examination_from,
+            identified=self.identified,
+            examination_in_the_log=self.examination_known,
+            notes=(*self.notes, *more),
+            log=log,
+            twin=twin,
+            ranks_off=tuple(off(log, twin)),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as JSON has it."""
+        return self.report().to_dict()
+
+    def to_json(self, indent: int | None = None) -> str:
+        """The report as a JSON document."""
+        return self.report().to_json(indent)
 
 
 def twin(

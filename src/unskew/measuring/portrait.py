@@ -5,11 +5,11 @@ Legend: P pages, K ranks.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
+from unskew.results import Result
 from unskew.types import Array, Log
 
 MOST_CLICKS = 5
@@ -21,7 +21,7 @@ WIDTH = 1.959964
 
 
 @dataclass(frozen=True)
-class Portrait:
+class Portrait(Result):
     """What a log looks like."""
 
     pages: int
@@ -39,9 +39,26 @@ class Portrait:
     changing: float | None
     """Share of the queries asked more than once that were shown in several orders."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return asdict(self)
+
+@dataclass(frozen=True)
+class TwinReport(Result):
+    """What was fitted to a log, and how the twin looks beside it."""
+
+    model: str
+    idle_pages: float
+    """Share of the pages at which nobody looks."""
+    examination: tuple[float, ...]
+    """Of the twin, relative to rank 1."""
+    examination_from: str
+    """What it comes from."""
+    identified: bool
+    """Whether the log tells it."""
+    examination_in_the_log: tuple[float | None, ...]
+    notes: tuple[str, ...]
+    log: Portrait
+    twin: Portrait
+    ranks_off: tuple[int, ...]
+    """Ranks at which the click rates differ."""
 
 
 def portrait(log: Log) -> Portrait:
