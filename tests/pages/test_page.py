@@ -13,7 +13,7 @@ from rich.console import Console
 
 from unskew import __version__
 from unskew.learning.fitting.loop import Progress
-from unskew.measuring.measured import Measured
+from unskew.measuring.measurement import Measurement
 from unskew.measuring.report import RankingReport
 from unskew.pages.console import Lines, grid_bar, print_page, training_bar
 from unskew.pages.numbers import number, p_value
@@ -258,7 +258,7 @@ def test_a_run_without_validation_and_measures_without_a_value() -> None:
     nan = float("nan")
     ranking = RankingReport({}, {"ndcg@10": nan}, {}, queries=2, without_relevant=2, empty="skip")
     clicks = {"AUC": nan, "perplexity by rank": [1.5, nan]}
-    text = printed(measure_page(Measured("runs/dla", ranking=ranking, clicks=clicks)))
+    text = printed(measure_page(Measurement("runs/dla", ranking=ranking, clicks=clicks)))
     assert "2 queries, 2 of them without a relevant document (skip)" in text
     assert re.search(r"│ ndcg@10 +│ +n/a │", text)
     assert re.search(r"│ perplexity by rank +│ 1.5000 n/a +│", text)

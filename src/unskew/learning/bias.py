@@ -119,9 +119,9 @@ def oracle_propensity(log: Log) -> Array:
     return ratio
 
 
-Measured = Literal["randomized", "swaps", "oracle"]
+Measurement = Literal["randomized", "swaps", "oracle"]
 """How propensities can be measured on a log."""
-MEASURES: dict[Measured, Callable[[Log], Array]] = {
+MEASURES: dict[Measurement, Callable[[Log], Array]] = {
     "randomized": randomized_propensity,
     "swaps": swapped_propensity,
     "oracle": oracle_propensity,

@@ -9,7 +9,7 @@ from typing import Any
 
 from unskew.learning.curves import Curve
 from unskew.measuring.cmip import Cmip
-from unskew.measuring.measured import Bucket, Compared, Measured, Paired
+from unskew.measuring.measurement import Bucket, Compared, Measurement, Paired
 from unskew.measuring.report import RankingReport
 from unskew.pages.console import bar_lines
 from unskew.pages.numbers import number, p_value
@@ -121,7 +121,7 @@ def run_page(
     return Page(title, sections=[*sections, *([] if test is None else [_ranking(test, None)])])
 
 
-def measure_page(found: Measured, origin: str = "", command: str = "") -> Page:
+def measure_page(found: Measurement, origin: str = "", command: str = "") -> Page:
     """What `measure` found: the verdict of clicks, where a log was given, then metrics on labelled lists."""
     against = found.against if found.against is not None and found.against.metrics is not None else None
     sections = [] if found.ranking is None else [_ranking(found.ranking, against)]

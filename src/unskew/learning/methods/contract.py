@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from unskew.errors import ConfigError
-from unskew.learning.bias import Measured
+from unskew.learning.bias import Measurement
 from unskew.learning.curves import EXAMINATION, Curve
 from unskew.logs.counts.reduction import Counts, Facts, Reduction, by_query, reduce_log
 from unskew.logs.presentation import NO_COLUMNS, Presentation
@@ -94,7 +94,7 @@ class Learner(Config):
         return False
 
     @property
-    def measured(self) -> Measured | None:
+    def measured(self) -> Measurement | None:
         """How the log's propensities are to be measured before training; None where the method needs none."""
         return None
 

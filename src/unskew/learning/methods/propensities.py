@@ -11,7 +11,7 @@ from pydantic import Field, field_validator
 from torch import Tensor
 
 from unskew.errors import DataError
-from unskew.learning.bias import MEASURES, Measured, at_rank, checked_propensities, read_propensities
+from unskew.learning.bias import MEASURES, Measurement, at_rank, checked_propensities, read_propensities
 from unskew.learning.methods.contract import Context, MethodConfig, MethodModule
 from unskew.learning.methods.safety import UNLIMITED, guarded, imitation_loss
 from unskew.types import ClickBatch
@@ -39,7 +39,7 @@ class Propensities(MethodConfig):
         return given
 
     @property
-    def measured(self) -> Measured | None:
+    def measured(self) -> Measurement | None:
         """How they are to be measured on the log; None where they are given."""
         return self.propensity if self.propensity in MEASURES else None
 

@@ -11,7 +11,7 @@ from unskew.errors import ConfigError, Option
 from unskew.files import Ours, complete_folder, refuse_existing, write_json, write_text
 from unskew.measuring import DEFAULT_METRICS
 from unskew.measuring.counterfactual.evidence import Metric
-from unskew.measuring.measured import Compared, Measured
+from unskew.measuring.measurement import Compared, Measurement
 from unskew.names import Names
 from unskew.pages.origins import log_origin
 from unskew.pages.page import PAGE_FILES, write_page
@@ -50,7 +50,7 @@ def measure(
     command: str = "",
     force: bool = False,
     **engine: Any,
-) -> Measured:
+) -> Measurement:
     """How good a ranking is: by the clicks of a log, without labels, by labelled lists, or by both.
 
     `run` and `against` are runs (folders, or what `learn` and `load` return), tables or files of query_id, doc_id
@@ -78,7 +78,7 @@ def measure(
     named, beside = _names(run, columns), None if lists is not None else tracked
     options = {"features": features, "columns": columns, "doc_ids": doc_ids, "tracked": beside}
     new, other = open_ranking(run, **options), None if against is None else open_ranking(against, **options)
-    found = Measured(new.name, None if other is None else Compared(other.name))
+    found = Measurement(new.name, None if other is None else Compared(other.name))
     judged = log
     if lists is not None:
         from unskew.workflows.proofs.measure_lists import ListsAsked, measure_lists  # loads torch
@@ -115,7 +115,7 @@ def _refuse_unused(
             raise ConfigError((Option(name), " goes with labelled lists: give ", Option("lists"), " too"))
 
 
-def _write(found: Measured, log: object, out: Path, command: str, force: bool) -> None:
+def _write(found: Measurement, log: object, out: Path, command: str, force: bool) -> None:
     """One page, or a folder with it, JSON and what `report` joins."""
     page = measure_page(found, log_origin(log) if isinstance(log, str | Path) else "", command)
     if out.suffix == ".html":

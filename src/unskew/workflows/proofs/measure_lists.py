@@ -22,7 +22,7 @@ from unskew.measuring import (
 )
 from unskew.measuring.cmip import left_of_logging
 from unskew.measuring.frequency import bucket_means, frequency_buckets
-from unskew.measuring.measured import Bucket, Compared, Measured, Paired
+from unskew.measuring.measurement import Bucket, Compared, Measurement, Paired
 from unskew.names import Names
 from unskew.settings import known
 from unskew.tables.engine.engine import connect
@@ -125,7 +125,7 @@ class ListsAsked:
 
 def measure_lists(
     asked: ListsAsked, new: Ranking, other: Ranking | None, lists: Lists | Files, log: Log | Path | str | None
-) -> tuple[Measured, Log | None]:
+) -> tuple[Measurement, Log | None]:
     """Ranking metrics, a paired comparison, buckets of queries and click metrics; and the log, opened."""
     convention = cast(Empty, known("empty", asked.empty, dict.fromkeys(("skip", "zero", "one"))))
     stored = None if log is None or isinstance(log, Log) else StoredLog.open(log, asked.columns, shared=True)
@@ -136,7 +136,7 @@ def measure_lists(
         others = measure_ranking(_scores(other, lists), lists, asked.metrics, empty=convention).per_query
         tests = {name: Paired.of(values, others[name]) for name, values in report.per_query.items()}
         against = replace(against, metrics=tests)
-    found = Measured(new.name, against, report)
+    found = Measurement(new.name, against, report)
     if asked.by_frequency is not None:
         frequency = QueryFrequency(asked.by_frequency, lists, asked.buckets, asked.columns)
         found = replace(found, frequency=frequency.measured(report.per_query, others))

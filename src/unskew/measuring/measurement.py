@@ -59,7 +59,7 @@ class Compared(Result):
 
 
 @dataclass(frozen=True)
-class Measured(Result):
+class Measurement(Result):
     """All that was measured of a ranking; None what was not asked for."""
 
     run: str
