@@ -38,9 +38,6 @@ NO, CANNOT_TELL = 4, 5
 """What `ship` and `drift` end with besides 0."""
 
 
-NO_NAMES: Mapping[str, str] = {}
-
-
 class Key(str):
     """The name of a setting in a TOML file, `training.batch`: a message writes it as the file does."""
 
@@ -93,7 +90,7 @@ def parts_of(words: Words | None) -> tuple[Part, ...]:
     return words if isinstance(words, tuple) else () if words is None else (words,)
 
 
-def spelled(words: Words, spell: Callable[[Option], str] = str, names: Mapping[str, str] = NO_NAMES) -> str:
+def spelled(words: Words, spell: Callable[[Option], str] = str, names: Mapping[str, str] | None = None) -> str:
     """A sentence as text; `spell` says how an argument is written, as in Python unless given.
 
     `names` are ours of columns to theirs.
@@ -102,7 +99,7 @@ def spelled(words: Words, spell: Callable[[Option], str] = str, names: Mapping[s
     'choose another place, or pass force=True'
     """
     return "".join(
-        spell(part) if isinstance(part, Option) else part.called(names) if isinstance(part, Column) else part
+        spell(part) if isinstance(part, Option) else part.called(names or {}) if isinstance(part, Column) else part
         for part in parts_of(words)
     )
 
@@ -147,7 +144,7 @@ class UnskewError(Exception):
         super().__init__(message)
         self.message, self.argument, self.value = message, argument, value
         self.hint, self.path, self.line = hint, path, line
-        self.names: Mapping[str, str] = NO_NAMES
+        self.names: Mapping[str, str] | None = None
         """Our names of columns to theirs, once who opened the table has said so."""
 
     def __str__(self) -> str:

@@ -132,6 +132,10 @@ class Names(dict[str, str]):
             raise
 
 
+NO_NAMES = Names()
+"""Where every column has our name."""
+
+
 def _remembered(folder: Path) -> dict[str, str]:
     """What columns were called when a log was ingested (summary.json) or a run learned (run.toml)."""
     if (folder / "run.toml").is_file():

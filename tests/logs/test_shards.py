@@ -357,9 +357,9 @@ MEASURE = """
 import sys
 from pathlib import Path
 import pyarrow as pa
-from unskew.logs.counts import splitting
+from unskew.logs.counts import shard_writing
 from unskew.tables.lists.inputs import Vectors
-from unskew.tables.lists import feature_table
+from unskew.tables.engine import parquet
 from unskew.logs.counts.shards import open_shards
 from unskew.logs.counts.batches import ShardedBatches
 from unskew.logs.counts.shard_writing import ShardSource
@@ -368,7 +368,7 @@ def peak():  # not getrusage, which begins at the peak of the process that start
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM"))
 
-splitting.BUFFERED, feature_table.READ_AT_ONCE = 2**22, 2**18  # small beside the shards
+shard_writing.BUFFERED, parquet.READ_AT_ONCE = 2**22, 2**18  # small beside the shards
 folder, shards = sys.argv[1], int(sys.argv[2])
 made = ShardSource(log=f"{folder}/log.parquet", counts=None, lists=(f"{folder}/features.parquet",), shards=shards)
 opened = open_shards(made, cache=f"{folder}/cache-{shards}")

@@ -213,9 +213,9 @@ def test_growing_matrix(tmp_path: Path) -> None:
 READER = """
 import sys
 from pathlib import Path
-from unskew.tables.lists import letor, parse, sources
-sources.BLOCK = 1 << 14
-blocks = sources.read_blocks
+from unskew.tables.lists import letor, svmlight
+svmlight.BLOCK = 1 << 14
+blocks = svmlight.read_blocks
 def slow_blocks(path, size=None):
     import time
     for number, block in enumerate(blocks(path, size)):
@@ -223,7 +223,7 @@ def slow_blocks(path, size=None):
             print("reading", flush=True)
         time.sleep(float(sys.argv[3]))
         yield block
-parse.read_blocks = slow_blocks
+letor.read_blocks = slow_blocks
 print("ready", flush=True)
 sys.stdin.readline()
 lists = letor.read_letor(Path(sys.argv[1]), cache=Path(sys.argv[2]))

@@ -16,7 +16,7 @@ from unskew.logs.log import TABLE, featured, log_of, outside
 from unskew.names import NOT_FEATURES, Names
 from unskew.settings import did_you_mean
 from unskew.tables.features.features import read_features
-from unskew.tables.features.table_parts import is_table
+from unskew.tables.features.tables import is_table
 from unskew.tables.frames import arrow_table, is_frame
 from unskew.tables.lists.letor import read_letor
 from unskew.types import Lists, Log

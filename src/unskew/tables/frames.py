@@ -17,7 +17,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from unskew.errors import DataError, printable
+from unskew.names import Names
 from unskew.settings import did_you_mean
+from unskew.tables.engine.parquet import damage_named
 from unskew.tables.reading.csv_text import csv_batches, csv_columns
 from unskew.tables.reading.files import MARK, find_files
 from unskew.tables.reading.options import Texts
@@ -46,7 +48,7 @@ def arrow_table(source: object, columns: Mapping[str, str] | None = None) -> Any
     ['doc_id', 'price']
     """
     if isinstance(source, str | Path):
-        return renamed(read_table(Path(source), ids_of(columns)), columns, source)
+        return renamed(read_table(Path(source), ids_of(Names.of(columns))), columns, source)
     return renamed(_in_memory(source), columns, type(source).__name__)
 
 
@@ -113,9 +115,9 @@ def storable(table: Any) -> Any:
 # ---- files ----
 
 
-def ids_of(columns: Mapping[str, str] | None) -> set[str]:
+def ids_of(names: Names) -> set[str]:
     """What columns of ids are called, ours or theirs."""
-    return {*IDS, *((columns or {}).get(name, name) for name in IDS)}
+    return {*IDS, *map(names.theirs, IDS)}
 
 
 def read_table(path: Path, ids: Collection[str] = IDS) -> Any:
@@ -135,10 +137,8 @@ def read_table(path: Path, ids: Collection[str] = IDS) -> Any:
 def _parquet(path: Path, kind: str) -> Any:
     if kind != "parquet":
         raise DataError(f"{kind} is not read here", path=path, hint="write it as CSV or Parquet")
-    try:
+    with damage_named(path):
         return pq.read_table(path)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
-        raise DataError(f"not a readable Parquet file ({str(error)[:200]})", path=path) from error
 
 
 def read_csv(path: Path, kind: str = "csv", ids: Collection[str] = IDS) -> Any:

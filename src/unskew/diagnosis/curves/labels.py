@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from unskew.errors import DataError
 from unskew.logs.memory import named_in
 from unskew.settings import require_columns
-from unskew.tables.features.table_parts import is_table
+from unskew.tables.features.tables import is_table
 from unskew.tables.frames import arrow_table
 from unskew.tables.joining import encodable
 from unskew.tables.lists.letor import read_letor

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from unskew.tables.engine.engine import Engine
 
 
+SLOT = ("ranking_id", "query_id", "doc_id", "position", "impressions", "clicks")
+"""Columns of slots."""
 COUNTED = Ours("summary.json", parts("slots", "pairs"))
 """What lies in a folder of counts."""
 
@@ -59,13 +61,28 @@ def read_counts(
     `serp` and `presentation` are those of `reduce_log`; rankings that differ in no column asked for become one.
     `randomized` keeps the pages with slots that were filled at random (True), or those without (False).
     """
-    place = restore(Path(folder)) / "slots"
+    folder = restore(Path(folder))
     serp = serp if presentation is None else presentation.names
-    table = _open(place, ["ranking_id", "query_id", "position", "doc_id", "impressions", "clicks", *serp])
+    table = _open(folder / "slots", [*SLOT, *serp])
     if randomized is not None:
-        table = _only(table, randomized, place)
+        table = _only(table, randomized, folder / "slots")
+    return counts_of(table, lists, folder, reduction, serp=serp, presentation=presentation)
+
+
+def counts_of(
+    table: Any,
+    lists: Lists,
+    folder: Path,
+    reduction: Literal["counts", "pairs"] = "counts",
+    *,
+    serp: Sequence[str] = (),
+    presentation: Presentation | None = None,
+) -> Counts:
+    """Counts from slots of a folder, as Arrow: all of them, or those of some rankings."""
+    place = folder / "slots"
     if len(table) == 0:
         raise DataError("there are no rankings", path=place, hint="check filters and splits")
+    serp = serp if presentation is None else presentation.names
     query, row = join_lists(table, lists, place)
     ranking, names = page_codes(table, place, "ranking_id")
     columns = {name: to_array(table[name]) for name in ("position", "impressions", "clicks", *serp)}
@@ -79,7 +96,7 @@ def read_counts(
     counts = lay_out(pages, first, group[ranking], slot, shown)
     if reduction == "counts":
         return counts
-    both = _clicked_both(Path(folder) / "pairs", counts, names, group, ranking, pages.position, slot)
+    both = _clicked_both(folder / "pairs", counts, names, group, ranking, pages.position, slot)
     return with_pairs(counts, both)
 
 

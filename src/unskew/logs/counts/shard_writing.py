@@ -18,123 +18,29 @@ from safetensors.numpy import save_file
 
 from unskew.errors import ConfigError, DataError, Key, Option
 from unskew.files import read_json
-from unskew.logs.counts.folder import read_counts
+from unskew.logs.counts.folder import SLOT, counts_of
 from unskew.logs.counts.reduction import Counts, Reduction, by_query, rank_counts, reduce_log
-from unskew.logs.opening import read_log
+from unskew.logs.log import log_of
 from unskew.logs.presentation import Kind, Presentation, fit_tallies, merge_tallies, tally_columns
-from unskew.names import KEYS
+from unskew.names import KEYS, Names
 from unskew.settings import require_columns
-from unskew.tables.engine.parquet import impressions_in
+from unskew.tables.engine.parquet import blocks, damage_named, impressions_in, parquet_files
 from unskew.tables.features.assembly import assemble, candidate_pairs
-from unskew.tables.features.features import keep_featured, lists_of, read_features
+from unskew.tables.features.features import lists_of, read_features
 from unskew.tables.features.survey import Survey, merge_surveys, survey
-from unskew.tables.features.table_parts import (
-    FeatureTable,
-    Notes,
-    TablePart,
-    blocks,
-    damage_named,
-    is_table,
-    table_files,
-)
-from unskew.tables.features.tables import feature_files, open_tables
-from unskew.tables.joining import Missing, encodable, encode
+from unskew.tables.features.table_parts import FeatureTable, TablePart
+from unskew.tables.features.tables import Notes, feature_files, is_table, open_tables
+from unskew.tables.joining import Missing, encodable, encode, find_rows
 from unskew.tables.lists.letor import read_letor
 from unskew.tables.schema import required, to_array
 from unskew.types import Array, Columns, Lists
-
-# ---- Deal a Parquet table out into parts by query, block after block: all rows of a query land in one part
-
-
-BUFFERED = 64 * 2**20
-"""Bytes that wait in memory, over all parts."""
-
-
-def part_of(ids: Any, parts: int, held: float) -> Array:
-    """The part of each id [N]: 0 to parts - 1, or `parts` for those held out.
-
-    >>> part_of(pa.array(["7", "8", "7"]), 4, 0.0).tolist() == part_of(pa.array([7, 8, 7]), 4, 0.0).tolist()
-    True
-    """
-    codes, values = encode(ids)
-    hashes = [
-        hashlib.blake2b(str(value).encode(errors="surrogatepass"), digest_size=6).digest() for value in values
-    ]
-    share = np.array([int.from_bytes(one, "big") / 2**48 for one in hashes])  # [U] from 0 to 1
-    part = np.floor((share - held) / (1 - held) * parts).astype(np.int64)
-    return np.where(share < held, parts, part.clip(0, parts - 1))[codes]
-
-
-def split_table(
-    files: Sequence[Path], columns: Sequence[str] | None, out: Path, parts: int, held: float
-) -> list[Path | None]:
-    """Write part after part of a table to OUT/00000.parquet and so on; None in the place of an empty part."""
-    out.mkdir(parents=True)
-    names = [out / f"{part:05d}.parquet" for part in range(parts + 1)]
-    waiting: list[list[Any]] = [[] for _ in names]
-    size = np.zeros(len(names), np.int64)
-    writers: dict[int, pq.ParquetWriter] = {}
-    full = max(BUFFERED // len(names), 2**16)
-    schema = None
-
-    def flush(part: int) -> None:
-        if part not in writers:
-            # a dictionary takes megabytes in each of many writers, and features hardly repeat
-            options = {"compression": "lz4", "use_dictionary": False, "write_statistics": False}
-            writers[part] = pq.ParquetWriter(names[part], schema, **options)
-        writers[part].write_table(pa.Table.from_batches(waiting[part], schema))
-        waiting[part], size[part] = [], 0
-
-    try:
-        for path in files:
-            for block in blocks(path, None if columns is None else list(columns)):
-                batch = decoded(block)
-                schema = schema or batch.schema
-                batch = _alike(batch, schema, path)
-                for part, piece in pieces(batch, part_of(batch["query_id"], parts, held)):
-                    waiting[part].append(piece)
-                    size[part] += piece.nbytes
-                    if size[part] >= full:
-                        flush(part)
-        for part, left in enumerate(waiting):
-            if left:
-                flush(part)
-    finally:
-        for writer in writers.values():
-            writer.close()
-    return [name if part in writers else None for part, name in enumerate(names)]
-
-
-def pieces(batch: Any, part: Array) -> Iterator[tuple[int, Any]]:
-    """The rows of each part that a batch has, in their order; copied, so that none keeps the whole batch alive."""
-    order, sizes = np.argsort(part, kind="stable"), np.bincount(part)
-    ends = np.cumsum(sizes)
-    for which in np.flatnonzero(sizes).tolist():
-        yield which, batch.take(pa.array(order[ends[which] - sizes[which] : ends[which]]))
-
-
-def decoded(batch: Any) -> Any:
-    """The batch without dictionaries, which differ between files."""
-    columns = [c.cast(c.type.value_type) if pa.types.is_dictionary(c.type) else c for c in batch.columns]
-    return pa.RecordBatch.from_arrays(columns, batch.schema.names)
-
-
-def _alike(batch: Any, schema: Any, path: Path) -> Any:
-    if batch.schema.names != schema.names:
-        raise DataError("has other columns than the first file", path=path, hint="write all parts alike")
-    with damage_named(path):
-        return batch.cast(schema)
-
-
-# ----
-
 
 ABOUT = "shards.json"
 FACTS = ("pages", "impressions", "clicks", "queries", "positions", "clickless")
 SERP = "serp-"
 """Before the names of columns, in a shard."""
-SLOT = ("ranking_id", "query_id", "doc_id", "position", "impressions", "clicks")
-"""Columns of counts."""
+BUFFERED = 64 * 2**20
+"""Bytes that wait in memory, over all parts."""
 NARROW = {
     "query": np.int32,
     "row": np.int32,
@@ -197,13 +103,17 @@ class ShardSource:
 
     def pages(self) -> list[Path]:
         """The files of the log, or of the slots of the counts."""
-        return table_files(impressions_in(self.log) if self.log is not None else Path(self.counts or "") / "slots")
+        return _files(impressions_in(self.log) if self.log is not None else Path(self.counts or "") / "slots")
 
     def files(self) -> list[Path]:
         """Every file that is read."""
         lists = [file for path in self.lists for file in (feature_files(path) if is_table(path) else [Path(path)])]
         pairs = self.counts is not None and self.reduction == "pairs"
-        return self.pages() + lists + (table_files(Path(self.counts or "") / "pairs") if pairs else [])
+        return self.pages() + lists + (_files(Path(self.counts or "") / "pairs") if pairs else [])
+
+
+def _files(folder: Path) -> list[Path]:
+    return [Path(file) for file in parquet_files(folder)]
 
 
 def write_shards(source: ShardSource, folder: Path) -> None:
@@ -302,7 +212,7 @@ def _lists_of(source: ShardSource, spill: Path) -> Callable[[int, Path], Lists]:
     if not is_table(source.lists[0]):
         return _taken(source, read_letor(list(source.lists), doc_ids=source.doc_ids))
     notes: Notes = []
-    tables = open_tables(source.lists, source.names, notes)
+    tables = open_tables(source.lists, Names(source.names), notes)
     pairs = [table for table in tables if table.kind == "pair"]
     if len(pairs) > 1 or any(
         part.table is not None or not _own_keys(part) for each in pairs for part in each.parts
@@ -366,25 +276,98 @@ def _reduce(
 
     Counts do not say how many pages have no click; then all of them may.
     """
-    if not len(lists):
-        table = pq.read_table(part)
-        missing.note(table, *np.full((2, len(table)), -1))
-        return None, 0, False
-    own = part.with_suffix("")
-    (own / "slots").mkdir(parents=True)
-    featured = keep_featured(part, lists, own / "slots" / "featured.parquet", missing)
-    if pq.read_metadata(featured).num_rows == 0:
+    table = pq.read_table(part)
+    part.unlink()
+    query, row = find_rows(table, lists) if len(lists) else np.full((2, len(table)), -1)
+    missing.note(table, query, row)
+    table = table.filter(pa.array(row >= 0))
+    if not len(table):
         return None, 0, False
     if source.counts is not None:
-        featured.replace(own / "slots" / "featured.parquet")
-        if source.reduction == "pairs":  # those of other shards' rankings are passed over
-            (own / "pairs").symlink_to(Path(source.counts).resolve() / "pairs")
         kind: Literal["counts", "pairs"] = "pairs" if source.reduction == "pairs" else "counts"
-        counts = read_counts(own, lists, kind, presentation=presentation)
+        # pairs of rankings that other shards have are passed over
+        counts = counts_of(table, lists, Path(source.counts), kind, presentation=presentation)
         return counts, int(counts.impressions.max(1).sum()), False
-    log = read_log(featured, lists, keep=[*source.serp, *source.averaged()], feedback=source.feedback)
-    for path in {part, featured}:
-        path.unlink()
+    log = log_of(table, lists, source.feedback, part)
     clicked = np.add.reduceat(log.click, log.offsets[:-1])  # a page in a file has a row
     counts = reduce_log(log, source.reduction, presentation=presentation, averages=source.averages)
     return counts, int((clicked == 0).sum()), log.weighted
+
+
+# ---- dealt out ----
+
+
+def part_of(ids: Any, parts: int, held: float) -> Array:
+    """The part of each id [N]: 0 to parts - 1, or `parts` for those held out.
+
+    >>> part_of(pa.array(["7", "8", "7"]), 4, 0.0).tolist() == part_of(pa.array([7, 8, 7]), 4, 0.0).tolist()
+    True
+    """
+    codes, values = encode(ids)
+    hashes = [
+        hashlib.blake2b(str(value).encode(errors="surrogatepass"), digest_size=6).digest() for value in values
+    ]
+    share = np.array([int.from_bytes(one, "big") / 2**48 for one in hashes])  # [U] from 0 to 1
+    part = np.floor((share - held) / (1 - held) * parts).astype(np.int64)
+    return np.where(share < held, parts, part.clip(0, parts - 1))[codes]
+
+
+def split_table(
+    files: Sequence[Path], columns: Sequence[str] | None, out: Path, parts: int, held: float
+) -> list[Path | None]:
+    """Write part after part of a table to OUT/00000.parquet and so on; None in the place of an empty part."""
+    out.mkdir(parents=True)
+    names = [out / f"{part:05d}.parquet" for part in range(parts + 1)]
+    waiting: list[list[Any]] = [[] for _ in names]
+    size = np.zeros(len(names), np.int64)
+    writers: dict[int, pq.ParquetWriter] = {}
+    full = max(BUFFERED // len(names), 2**16)
+    schema = None
+
+    def flush(part: int) -> None:
+        if part not in writers:
+            # a dictionary takes megabytes in each of many writers, and features hardly repeat
+            options = {"compression": "lz4", "use_dictionary": False, "write_statistics": False}
+            writers[part] = pq.ParquetWriter(names[part], schema, **options)
+        writers[part].write_table(pa.Table.from_batches(waiting[part], schema))
+        waiting[part], size[part] = [], 0
+
+    try:
+        for path in files:
+            for block in blocks(path, None if columns is None else list(columns)):
+                batch = decoded(block)
+                schema = schema or batch.schema
+                batch = _alike(batch, schema, path)
+                for part, piece in pieces(batch, part_of(batch["query_id"], parts, held)):
+                    waiting[part].append(piece)
+                    size[part] += piece.nbytes
+                    if size[part] >= full:
+                        flush(part)
+        for part, left in enumerate(waiting):
+            if left:
+                flush(part)
+    finally:
+        for writer in writers.values():
+            writer.close()
+    return [name if part in writers else None for part, name in enumerate(names)]
+
+
+def pieces(batch: Any, part: Array) -> Iterator[tuple[int, Any]]:
+    """The rows of each part that a batch has, in their order; copied, so that none keeps the whole batch alive."""
+    order, sizes = np.argsort(part, kind="stable"), np.bincount(part)
+    ends = np.cumsum(sizes)
+    for which in np.flatnonzero(sizes).tolist():
+        yield which, batch.take(pa.array(order[ends[which] - sizes[which] : ends[which]]))
+
+
+def decoded(batch: Any) -> Any:
+    """The batch without dictionaries, which differ between files."""
+    columns = [c.cast(c.type.value_type) if pa.types.is_dictionary(c.type) else c for c in batch.columns]
+    return pa.RecordBatch.from_arrays(columns, batch.schema.names)
+
+
+def _alike(batch: Any, schema: Any, path: Path) -> Any:
+    if batch.schema.names != schema.names:
+        raise DataError("has other columns than the first file", path=path, hint="write all parts alike")
+    with damage_named(path):
+        return batch.cast(schema)

@@ -46,10 +46,10 @@ from unskew.logs.counts.shard_writing import (
 )
 from unskew.logs.presentation import Presentation
 from unskew.names import KEYS
+from unskew.tables.engine.parquet import count_values
 from unskew.tables.features.encoding import Encoding
 from unskew.tables.features.survey import Survey, encoded_range
-from unskew.tables.features.table_parts import count_values, is_table
-from unskew.tables.features.tables import feature_files, table_columns
+from unskew.tables.features.tables import feature_files, is_table, table_columns
 from unskew.tables.lists.letor import read_letor
 from unskew.tables.lists.scaling import SCALINGS, Range, Scaler, fit_scaler, fitted_scaler
 from unskew.tables.lists.store import UnwritableCache, cache_root, content_digest, entry_key, fetch_entry

@@ -19,13 +19,14 @@ import pyarrow.parquet as pq
 
 from unskew.errors import DataError
 from unskew.files import scratch_folder
+from unskew.names import Names
 from unskew.serving.store.layout import StoreHead, item_key, query_key, rows_of
 from unskew.serving.store.store import Rows
 from unskew.tables.engine.engine import connect
 from unskew.tables.engine.parquet import parquet_files
 from unskew.tables.features.assembly import assemble
-from unskew.tables.features.table_parts import FeatureTable, Notes, alike
-from unskew.tables.features.tables import open_tables
+from unskew.tables.features.table_parts import FeatureTable, alike
+from unskew.tables.features.tables import Notes, open_tables
 from unskew.tables.schema import refuse_missing
 from unskew.tracking.features import FEATURES, click_features
 from unskew.tracking.store import TrackingStore, open_tracking
@@ -44,7 +45,7 @@ def items_of(
         yield None
         return
     notes: Notes = []
-    tables = open_tables(list(sources), columns, notes)
+    tables = open_tables(list(sources), Names.of(columns), notes)
     for table in tables:
         if table.kind != "item":
             hint = "give tables with doc_id and no query_id; features of pairs come with the request"

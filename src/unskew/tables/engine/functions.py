@@ -10,9 +10,6 @@ if TYPE_CHECKING:
     from ibis.expr.types import Value
 
 
-# ---- The one clock of all readers: times of every kind as UTC, or missing where they cannot be read
-
-
 OFFSET = r"^.*[0-9]([+-])([0-9]{2}):?([0-9]{2})?$"
 ZONE = r"(Z|z|UTC|[+-][0-9]{2}(:?[0-9]{2})?)"
 ISO = rf"^\s*[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}([T ][0-9]{{2}}:[0-9]{{2}}(:[0-9]{{2}}([.,][0-9]+)?)?\s*{ZONE}?)?\s*$"
@@ -21,6 +18,70 @@ INTEGER = r"^\s*-?[0-9]{1,19}\s*$"
 NUMBER = r"^\s*-?[0-9]{1,19}([.][0-9]*)?\s*$"
 SECONDS, MILLIS, MICROS, NANOS = 10**11, 10**14, 10**17, 10**20
 """Numbers below these are of that unit: 10^11 seconds is the year 5138."""
+LARGEST = 1.7976931348623157e308
+"""Of all floats."""
+
+
+def bit_or(value: Any) -> Any:
+    """All bits of a group of whole numbers together."""
+    return _builtin("bit_or", ("int64",), "int64", aggregate=True)(value)
+
+
+def left(text: Any, characters: int) -> Any:
+    """The first characters; `left` of Ibis writes the text down three times, and again for what is inside it."""
+    return _builtin("left", ("string", "int32"), "string")(text, characters)
+
+
+def finite(column: Any, engine: str) -> Any:
+    """A column as floats, null where they are missing, not a number, or infinite.
+
+    DuckDB believes the statistics of a Parquet file, which pass over NaN, and takes `isnan` and every comparison
+    for settled by them; `isfinite` it asks of every value.
+    """
+    import ibis
+
+    number = column.cast("float64")
+    if engine == "duckdb":
+        sound = _builtin("isfinite", ("float64",), "boolean")(number)
+    else:
+        sound = ~number.isnan() & number.between(-LARGEST, LARGEST)
+    return ibis.ifelse(sound, number, ibis.null("float64"))
+
+
+def from_micros(micros: Any, engine: str) -> Any:
+    """The timestamp in UTC so many microseconds after 1970 began."""
+    name = "timestamp_micros" if engine == "spark" else "make_timestamp"
+    return _builtin(name, ("int64",), "timestamp")(micros)
+
+
+def to_micros(time: Any, engine: str) -> Any:
+    """Microseconds from 1970 to a timestamp in UTC."""
+    name = "unix_micros" if engine == "spark" else "epoch_us"
+    return _builtin(name, (str(time.type()),), "int64")(time)
+
+
+def from_zone(naive: Any, zone: str, engine: str) -> Any:
+    """The timestamp in UTC at which clocks of a zone show `naive`."""
+    if zone == "UTC":
+        return naive
+    if engine == "spark":
+        return _builtin("to_utc_timestamp", ("timestamp", "string"), "timestamp")(naive, zone)
+    return _builtin("timezone", ("string", "timestamp"), "timestamp('UTC')")(zone, naive).cast("timestamp")
+
+
+@cache
+def _builtin(name: str, takes: Sequence[str], gives: str, aggregate: bool = False) -> Any:
+    import ibis
+
+    def one(a: Any) -> Any: ...
+
+    def two(a: Any, b: Any) -> Any: ...
+
+    makes = ibis.udf.agg.builtin if aggregate else ibis.udf.scalar.builtin
+    return makes(one if len(takes) == 1 else two, name=name, signature=(tuple(takes), gives))
+
+
+# ---- times of every kind as UTC ----
 
 
 def micros_since_1970(number: int | float) -> int | None:
@@ -86,69 +147,3 @@ def _from_text(text: Any, zone: str, engine: str) -> Value:
     says_zone = iso.re_search(rf"[0-9]\s*{ZONE}$") & ~day_only
     moved = ibis.ifelse(says_zone, naive + signed.as_interval("m"), from_zone(naive, zone, engine))
     return ibis.coalesce(_since_1970(whole, engine), _since_1970(number, engine), moved)
-
-
-# ----
-
-
-LARGEST = 1.7976931348623157e308
-"""Of all floats."""
-
-
-def bit_or(value: Any) -> Any:
-    """All bits of a group of whole numbers together."""
-    return _builtin("bit_or", ("int64",), "int64", aggregate=True)(value)
-
-
-def left(text: Any, characters: int) -> Any:
-    """The first characters; `left` of Ibis writes the text down three times, and again for what is inside it."""
-    return _builtin("left", ("string", "int32"), "string")(text, characters)
-
-
-def finite(column: Any, engine: str) -> Any:
-    """A column as floats, null where they are missing, not a number, or infinite.
-
-    DuckDB believes the statistics of a Parquet file, which pass over NaN, and takes `isnan` and every comparison
-    for settled by them; `isfinite` it asks of every value.
-    """
-    import ibis
-
-    number = column.cast("float64")
-    if engine == "duckdb":
-        sound = _builtin("isfinite", ("float64",), "boolean")(number)
-    else:
-        sound = ~number.isnan() & number.between(-LARGEST, LARGEST)
-    return ibis.ifelse(sound, number, ibis.null("float64"))
-
-
-def from_micros(micros: Any, engine: str) -> Any:
-    """The timestamp in UTC so many microseconds after 1970 began."""
-    name = "timestamp_micros" if engine == "spark" else "make_timestamp"
-    return _builtin(name, ("int64",), "timestamp")(micros)
-
-
-def to_micros(time: Any, engine: str) -> Any:
-    """Microseconds from 1970 to a timestamp in UTC."""
-    name = "unix_micros" if engine == "spark" else "epoch_us"
-    return _builtin(name, (str(time.type()),), "int64")(time)
-
-
-def from_zone(naive: Any, zone: str, engine: str) -> Any:
-    """The timestamp in UTC at which clocks of a zone show `naive`."""
-    if zone == "UTC":
-        return naive
-    if engine == "spark":
-        return _builtin("to_utc_timestamp", ("timestamp", "string"), "timestamp")(naive, zone)
-    return _builtin("timezone", ("string", "timestamp"), "timestamp('UTC')")(zone, naive).cast("timestamp")
-
-
-@cache
-def _builtin(name: str, takes: Sequence[str], gives: str, aggregate: bool = False) -> Any:
-    import ibis
-
-    def one(a: Any) -> Any: ...
-
-    def two(a: Any, b: Any) -> Any: ...
-
-    makes = ibis.udf.agg.builtin if aggregate else ibis.udf.scalar.builtin
-    return makes(one if len(takes) == 1 else two, name=name, signature=(tuple(takes), gives))

@@ -1,10 +1,11 @@
-"""Which Parquet files are meant by names of files and folders."""
+"""Parquet files: which are meant, their columns, one schema where they differ, and their rows in blocks."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +16,81 @@ from unskew.errors import DataError
 from unskew.files import restore
 from unskew.settings import no_such
 
-# ---- Files of one log whose columns differ: one schema for all of them, or which file differs and how
+Paths = Path | str | Sequence[Path | str]
+READ_AT_ONCE = 2**22
+"""Values of a block; it has up to 65,536 rows."""
+
+
+def parquet_files(paths: Paths) -> list[str]:
+    """The Parquet files that are meant: files as they are, those inside folders by name, addresses as they are."""
+    several = [paths] if isinstance(paths, str | Path) else list(paths)
+    found: list[str] = []
+    for path in several:
+        if isinstance(path, str) and "://" in path:
+            found.append(path)
+            continue
+        place = restore(Path(path))
+        if not place.exists():
+            raise no_such(place)
+        inside = [place] if place.is_file() else sorted(place.rglob("*.parquet"))
+        visible = [file for file in inside if file.is_file() and not _hidden(file.relative_to(place))]
+        if not visible:
+            raise DataError("the folder has no *.parquet files", path=place)
+        found += [os.path.abspath(file) for file in visible]
+    if not found:
+        raise DataError("no Parquet files were named")
+    return found
+
+
+def impressions_in(path: Path | str) -> Path:
+    """Where the impressions of a log are: where `unskew ingest` put them if the folder is its, else as named."""
+    inside = restore(Path(path)) / "impressions"
+    return inside if inside.is_dir() and (Path(path) / "summary.json").is_file() else Path(path)
+
+
+def _hidden(path: Path) -> bool:
+    """Whether a part of the path is such as _temporary or .part, which is not data."""
+    return any(part[0] in "._" for part in path.parts)
+
+
+def plain_name(path: str) -> str:
+    """A name whose brackets and stars stand for themselves; an address is taken as a pattern."""
+    return path if "://" in path else re.sub(r"([\[*?])", r"[\1]", path)
+
+
+# ---- what is in them ----
+
+
+@contextmanager
+def damage_named(path: Path | str) -> Iterator[None]:
+    """What Arrow and the system say about a file becomes an error of ours."""
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(f"not a readable Parquet file ({str(error)[:200]})", path=path) from error
+
+
+def count_values(about: Any) -> int:
+    """Values in all columns, from the metadata of a Parquet file; lists count each of theirs."""
+    groups = [about.row_group(index) for index in range(about.num_row_groups)]
+    return int(sum(group.column(index).num_values for group in groups for index in range(group.num_columns)))
+
+
+def blocks(path: Path | str, columns: list[str] | None = None) -> Iterator[Any]:
+    """The rows of a Parquet file, block after block."""
+    with damage_named(path), pq.ParquetFile(path, buffer_size=2**20) as file:
+        rows = READ_AT_ONCE * file.metadata.num_rows // max(count_values(file.metadata), 1)
+        size = min(max(rows, 16), 65_536)
+        for group in range(file.num_row_groups):  # asked for all of them, Arrow reads ahead without bound
+            for batch in file.iter_batches(batch_size=size, row_groups=[group], columns=columns):
+                if len(batch):
+                    yield batch
 
 
 def schema_of(path: Path | str) -> Any:
     """The columns of a Parquet file; those of dictionaries as their values."""
-    try:
+    with damage_named(path):
         schema = pq.read_schema(path)
-    except (pa.ArrowException, OSError) as error:
-        raise DataError(f"not a readable Parquet file ({str(error)[:200]})", path=path) from error
     kinds = [each.type.value_type if pa.types.is_dictionary(each.type) else each.type for each in schema]
     return pa.schema([each.with_type(kind) for each, kind in zip(schema, kinds, strict=True)])
 
@@ -98,46 +165,3 @@ def _common(one: Any, other: Any) -> Any:
         return pa.unify_schemas(fields, promote_options="permissive").field("column").type
     except pa.ArrowException:
         return None
-
-
-# ----
-
-
-Paths = Path | str | Sequence[Path | str]
-
-
-def parquet_files(paths: Paths) -> list[str]:
-    """The Parquet files that are meant: files as they are, those inside folders by name, addresses as they are."""
-    several = [paths] if isinstance(paths, str | Path) else list(paths)
-    found: list[str] = []
-    for path in several:
-        if isinstance(path, str) and "://" in path:
-            found.append(path)
-            continue
-        place = restore(Path(path))
-        if not place.exists():
-            raise no_such(place)
-        inside = [place] if place.is_file() else sorted(place.rglob("*.parquet"))
-        visible = [file for file in inside if file.is_file() and not _hidden(file.relative_to(place))]
-        if not visible:
-            raise DataError("the folder has no *.parquet files", path=place)
-        found += [os.path.abspath(file) for file in visible]
-    if not found:
-        raise DataError("no Parquet files were named")
-    return found
-
-
-def impressions_in(path: Path | str) -> Path:
-    """Where the impressions of a log are: where `unskew ingest` put them if the folder is its, else as named."""
-    inside = restore(Path(path)) / "impressions"
-    return inside if inside.is_dir() and (Path(path) / "summary.json").is_file() else Path(path)
-
-
-def _hidden(path: Path) -> bool:
-    """Whether a part of the path is such as _temporary or .part, which is not data."""
-    return any(part[0] in "._" for part in path.parts)
-
-
-def plain_name(path: str) -> str:
-    """A name whose brackets and stars stand for themselves; an address is taken as a pattern."""
-    return path if "://" in path else re.sub(r"([\[*?])", r"[\1]", path)

@@ -6,7 +6,7 @@ Legend: N documents, Q queries, U distinct ids, D features, R rows of a table, I
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,12 +15,12 @@ import numpy as np
 import pyarrow as pa
 
 from unskew.errors import DataError, Option, printable
-from unskew.names import KEYS
+from unskew.names import KEYS, NO_NAMES, Names
 from unskew.settings import require_columns
 from unskew.tables.engine.engine import connect
 from unskew.tables.engine.parquet import impressions_in
-from unskew.tables.features.table_parts import FeatureTable, Notes, alike, table_files
-from unskew.tables.features.tables import feature_files
+from unskew.tables.features.table_parts import FeatureTable, alike
+from unskew.tables.features.tables import Notes, feature_files
 from unskew.tables.frames import arrow_table, ids_of, is_frame, read_table, renamed
 from unskew.tables.joining import encode, match
 from unskew.tables.lists.svmlight import HIGHEST_GRADE
@@ -101,25 +101,25 @@ def assemble(
 # ---- which documents there are ----
 
 
-def candidate_pairs(source: Any, columns: Mapping[str, str] | None = None) -> Any:
+def candidate_pairs(source: Any, names: Names = NO_NAMES) -> Any:
     """The distinct pairs of query_id and doc_id that a log or table, or several of them, have, sorted."""
     several = list(source) if isinstance(source, list | tuple) else [source]
-    found = alike([_pairs_of(each, columns or {}) for each in several])
+    found = alike([_pairs_of(each, names) for each in several])
     if len(several) > 1:
         found = found.group_by(list(KEYS)).aggregate([])
     return found.sort_by([(key, "ascending") for key in KEYS])
 
 
-def _pairs_of(source: Any, columns: Mapping[str, str]) -> Any:
+def _pairs_of(source: Any, names: Names) -> Any:
     path = type(source).__name__ if is_frame(source) else source
     if is_frame(source) or set(feature_files(impressions_in(source)).values()) != {"parquet"}:
-        table = arrow_table(source) if is_frame(source) else read_table(Path(source), ids_of(columns))
-        theirs = _their_keys(columns, table.column_names, path)
+        table = arrow_table(source) if is_frame(source) else read_table(Path(source), ids_of(names))
+        theirs = _their_keys(names, table.column_names, path)
         found = renamed(table.select(list(theirs.values())), theirs, path).group_by(list(KEYS)).aggregate([])
     else:
         with connect("duckdb") as engine:
-            shown = engine.read_parquet([str(file) for file in table_files(impressions_in(source))])
-            theirs = _their_keys(columns, shown.columns, path)
+            shown = engine.read_parquet(impressions_in(source))
+            theirs = _their_keys(names, shown.columns, path)
             found = engine.to_arrow(
                 shown.select(**{ours: shown[name] for ours, name in theirs.items()}).distinct()
             )
@@ -128,10 +128,11 @@ def _pairs_of(source: Any, columns: Mapping[str, str]) -> Any:
     return found
 
 
-def _their_keys(columns: Mapping[str, str], names: Sequence[str], path: Path | str) -> dict[str, str]:
+def _their_keys(names: Names, present: Sequence[str], path: Path | str) -> dict[str, str]:
     """What query_id and doc_id are called in a table with these columns."""
-    theirs = {key: columns[key] if columns.get(key) in names else key for key in KEYS}
-    require_columns(theirs.values(), names, path=path, hint="candidates have query_id and doc_id")
+    own = names.within(present)
+    theirs = {key: own.theirs(key) for key in KEYS}
+    require_columns(theirs.values(), present, path=path, hint="candidates have query_id and doc_id")
     return theirs
 
 

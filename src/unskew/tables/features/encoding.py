@@ -21,7 +21,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, TypeAdapter
 
 from unskew.errors import DataError
 from unskew.settings import Config
@@ -29,6 +29,7 @@ from unskew.tables.features.fields import CategoryField, Gaps, NumberField
 from unskew.tables.features.survey import Survey, row_blocks, survey
 from unskew.types import Array, Columns, Lists
 
+_FIELDS = TypeAdapter(tuple[NumberField | CategoryField, ...])
 AS_TRAINED = "give the features that the model was trained on"
 
 
@@ -185,14 +186,12 @@ class Encoding:
 
     def to_dict(self) -> dict[str, Any]:
         """For model.json."""
-        return {"missing_values": self.missing_values, "features": [field.to_dict() for field in self.fields]}
+        return {"missing_values": self.missing_values, "features": _FIELDS.dump_python(self.fields, mode="json")}
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Encoding:
         """What `to_dict` gave."""
-        kinds: dict[bool, Any] = {True: CategoryField, False: NumberField}
-        fields = tuple(kinds["values" in each].from_dict(each) for each in content["features"])
-        return cls(fields, content["missing_values"])
+        return cls(_FIELDS.validate_python(content["features"]), content["missing_values"])
 
 
 def refuse_absent(names: Sequence[str], there: Collection[str], path: str | None) -> None:

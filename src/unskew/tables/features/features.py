@@ -20,26 +20,103 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from unskew.errors import DataError
 from unskew.files import PathLike
-from unskew.names import KEYS
+from unskew.names import KEYS, Names
 from unskew.tables.engine.parquet import impressions_in
 from unskew.tables.features.assembly import assemble, candidate_pairs
 from unskew.tables.features.encoding import Encoding, refuse_absent
 from unskew.tables.features.fields import CategoryField
-from unskew.tables.features.table_parts import Notes, Taken
-from unskew.tables.features.tables import Source, feature_files, open_tables
+from unskew.tables.features.tables import Notes, Source, Taken, feature_files, open_tables
 from unskew.tables.features.values import Feature, kind_of_type, numbers_of, text_values, vector_width
 from unskew.tables.frames import arrow_table, is_frame
-from unskew.tables.joining import Missing, encode, find_rows
+from unskew.tables.joining import encode
 from unskew.tables.lists.store import parsed_files
 from unskew.tables.schema import refuse_missing
 from unskew.types import Array, Columns, Lists
 
-# ---- The rows of a table as lists, by the names of the features that a model knows
+
+def read_features(
+    sources: Source | Sequence[Source],
+    *,
+    columns: Mapping[str, str] | None = None,
+    candidates: Source | Sequence[Source] | None = None,
+    taken: Taken | None = None,
+    cache: bool | PathLike = True,
+    name: str | None = None,
+) -> Lists:
+    """Read lists from tables of features: of items, of queries, of pairs, joined by query_id and doc_id.
+
+    A source is a file of Parquet, CSV or TSV (plain or compressed), a folder of them, a data frame, an Arrow table
+    or a dict of columns. `columns` are our names to theirs: {"doc_id": "sku"}. `candidates` is a table with
+    query_id and doc_id, such as a log, or several of them: their pairs are the documents where no table of
+    features has pairs. `taken` are the features that a model takes (`Encoding.taken`): others are passed over.
+
+    >>> items = {"doc_id": ["a", "b"], "price": [3.0, None], "brand": ["acme", "bolt"]}
+    >>> shown = {"query_id": ["wing", "wing", "rudder"], "doc_id": ["b", "a", "a"]}
+    >>> lists = read_features(items, candidates=shown)
+    >>> lists.columns.names, lists.columns.categories
+    (('price', 'brand'), {'brand': ('acme', 'bolt')})
+    >>> lists.query_ids.tolist(), lists.offsets.tolist(), lists.features.tolist()
+    (['rudder', 'wing'], [0, 1, 3], [[3.0, 0.0], [3.0, 0.0], [nan, 1.0]])
+    """
+    several, names = _several(sources), Names.of(columns)
+    if not several:
+        raise DataError("no features were named")
+    if any(is_frame(source) for source in [*several, *_several(candidates)]):
+        arrays, first = _assembled(several, names, candidates, taken), "features"
+    else:
+        files = [path for source in several for path in feature_files(source)]
+        shown = [] if candidates is None else _several(candidates)
+        asked = [path for source in shown for path in feature_files(impressions_in(source))]
+        options = {"kind": "features", "columns": dict(names), "files": len(files)}
+        options |= {} if taken is None else {"taken": dict(taken)}
+
+        def write(folder: Path) -> None:
+            arrays = _assembled(several, names, candidates, taken, folder / "features.npy")
+            del arrays["features"]  # closed, it is on disk
+            for column, values in arrays.items():
+                np.save(folder / f"{column}.npy", values, allow_pickle=False)
+
+        arrays, first = dict(parsed_files([*files, *asked], options, cache, write)), files[0].name
+    return lists_of(arrays, name or first)
+
+
+def _several(sources: Source | Sequence[Source] | None) -> list[Source]:
+    return list(sources) if isinstance(sources, list | tuple) else [sources]
+
+
+def lists_of(arrays: dict[str, Any], name: str) -> Lists:
+    """The lists that `assemble` made, after its notes are told."""
+    about = json.loads(arrays.pop("columns").tobytes())
+    for note in about["notes"]:
+        warnings.warn(note, stacklevel=3)
+    categories = {each: tuple(values) for each, values in about["categories"].items()}
+    return Lists(**arrays, name=name, columns=Columns(tuple(about["names"]), categories))
+
+
+def _assembled(
+    sources: Sequence[Source],
+    names: Names,
+    candidates: Source | None,
+    taken: Taken | None,
+    file: Path | None = None,
+) -> dict[str, Any]:
+    """The arrays of `Lists`; the matrix in memory, or written to a file block after block."""
+
+    def allocate(shape: tuple[int, int]) -> Array:
+        if file is None:
+            return np.empty(shape, np.float32)
+        return np.lib.format.open_memmap(file, "w+", np.float32, shape)
+
+    notes: Notes = []
+    tables = open_tables(sources, names, notes, () if candidates is None else KEYS, taken)
+    pairs = None if candidates is None else candidate_pairs(candidates, names)
+    return assemble(tables, pairs, notes, allocate)
+
+
+# ---- by the names of the features that a model knows ----
 
 
 def table_lists(source: object, encoding: Encoding) -> tuple[Lists, Array]:
@@ -101,108 +178,3 @@ def _lists(table: Any, place: str) -> tuple[Array, Array, Array]:
     query, ids = encode(table["query_id"])
     order = np.argsort(query, kind="stable")
     return order, np.concatenate([[0], np.cumsum(np.bincount(query))]).astype(np.int64), ids
-
-
-# ----
-
-
-def read_features(
-    sources: Source | Sequence[Source],
-    *,
-    columns: Mapping[str, str] | None = None,
-    candidates: Source | Sequence[Source] | None = None,
-    taken: Taken | None = None,
-    cache: bool | PathLike = True,
-    name: str | None = None,
-) -> Lists:
-    """Read lists from tables of features: of items, of queries, of pairs, joined by query_id and doc_id.
-
-    A source is a file of Parquet, CSV or TSV (plain or compressed), a folder of them, a data frame, an Arrow table
-    or a dict of columns. `columns` are our names to theirs: {"doc_id": "sku"}. `candidates` is a table with
-    query_id and doc_id, such as a log, or several of them: their pairs are the documents where no table of
-    features has pairs. `taken` are the features that a model takes (`Encoding.taken`): others are passed over.
-
-    >>> items = {"doc_id": ["a", "b"], "price": [3.0, None], "brand": ["acme", "bolt"]}
-    >>> shown = {"query_id": ["wing", "wing", "rudder"], "doc_id": ["b", "a", "a"]}
-    >>> lists = read_features(items, candidates=shown)
-    >>> lists.columns.names, lists.columns.categories
-    (('price', 'brand'), {'brand': ('acme', 'bolt')})
-    >>> lists.query_ids.tolist(), lists.offsets.tolist(), lists.features.tolist()
-    (['rudder', 'wing'], [0, 1, 3], [[3.0, 0.0], [3.0, 0.0], [nan, 1.0]])
-    """
-    several = _several(sources)
-    if not several:
-        raise DataError("no features were named")
-    if any(is_frame(source) for source in [*several, *_several(candidates)]):
-        arrays, first = in_memory(several, columns, candidates, taken), "features"
-    else:
-        files = [path for source in several for path in feature_files(source)]
-        shown = [] if candidates is None else _several(candidates)
-        asked = [path for source in shown for path in feature_files(impressions_in(source))]
-        options = {"kind": "features", "columns": dict(columns or {}), "files": len(files)}
-        options |= {} if taken is None else {"taken": dict(taken)}
-
-        def write(folder: Path) -> None:
-            write_arrays(several, columns, candidates, taken, folder)
-
-        arrays, first = dict(parsed_files([*files, *asked], options, cache, write)), files[0].name
-    return lists_of(arrays, name or first)
-
-
-def _several(sources: Source | Sequence[Source] | None) -> list[Source]:
-    return list(sources) if isinstance(sources, list | tuple) else [sources]
-
-
-def lists_of(arrays: dict[str, Any], name: str) -> Lists:
-    """The lists that `assemble` made, after its notes are told."""
-    about = json.loads(arrays.pop("columns").tobytes())
-    for note in about["notes"]:
-        warnings.warn(note, stacklevel=3)
-    categories = {each: tuple(values) for each, values in about["categories"].items()}
-    return Lists(**arrays, name=name, columns=Columns(tuple(about["names"]), categories))
-
-
-def in_memory(
-    sources: Sequence[Source],
-    columns: Mapping[str, str] | None,
-    candidates: Source | None,
-    taken: Taken | None = None,
-) -> Any:
-    """The arrays of `Lists`, in memory."""
-    notes: Notes = []
-    tables = open_tables(sources, columns, notes, () if candidates is None else KEYS, taken)
-    pairs = None if candidates is None else candidate_pairs(candidates, columns)
-    return assemble(tables, pairs, notes, lambda shape: np.empty(shape, np.float32))
-
-
-def write_arrays(
-    sources: Sequence[Source],
-    columns: Mapping[str, str] | None,
-    candidates: Source | None,
-    taken: Taken | None,
-    folder: Path,
-) -> None:
-    """Write the arrays of `Lists` into a folder, the matrix block after block."""
-    notes: Notes = []
-    tables = open_tables(sources, columns, notes, () if candidates is None else KEYS, taken)
-    pairs = None if candidates is None else candidate_pairs(candidates, columns)
-    arrays = assemble(
-        tables,
-        pairs,
-        notes,
-        lambda shape: np.lib.format.open_memmap(folder / "features.npy", "w+", np.float32, shape),
-    )
-    del arrays["features"]  # closed, it is on disk
-    for column, values in arrays.items():
-        np.save(folder / f"{column}.npy", values, allow_pickle=False)
-
-
-def keep_featured(log: Path, lists: Lists, out: Path, missing: Missing) -> Path:
-    """The log itself where every impression has features; else a copy of those that have, written to `out`."""
-    table = pq.read_table(log)
-    query, row = find_rows(table, lists)
-    missing.note(table, query, row)
-    if (row >= 0).all():
-        return log
-    pq.write_table(table.filter(pa.array(row >= 0)), out)
-    return out

@@ -5,9 +5,8 @@ Legend: n documents, U values that lists have, V values that have a column, E co
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -52,16 +51,6 @@ class NumberField:
             wrong = next(text for text in texts or () if not _is_number(text))
             what = f"{self.name} is text here, such as {wrong!r}, and was a number in training"
             raise DataError(what, path=lists.name, hint="make it a number") from None
-
-    def to_dict(self) -> dict[str, Any]:
-        """For model.json."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, content: Mapping[str, Any]) -> NumberField:
-        """What `to_dict` gave."""
-        numbers = {name: float(content[name]) for name in ("mean", "spread", "missing")}
-        return cls(str(content["name"]), gaps=bool(content["gaps"]), marked=bool(content["marked"]), **numbers)
 
 
 @dataclass(frozen=True)
@@ -113,17 +102,6 @@ class CategoryField:
         out[rows, column[rows].astype(np.int64)] = 1.0
         if self.gaps and self.marked:
             out[missing, -1] = 1.0
-
-    def to_dict(self) -> dict[str, Any]:
-        """For model.json."""
-        return asdict(self) | {"values": list(self.values), "shares": list(self.shares)}
-
-    @classmethod
-    def from_dict(cls, content: Mapping[str, Any]) -> CategoryField:
-        """What `to_dict` gave."""
-        values = tuple(map(str, content["values"]))
-        rare, gaps, marked = (bool(content[name]) for name in ("rare", "gaps", "marked"))
-        return cls(str(content["name"]), values, rare, gaps, marked, tuple(map(float, content["shares"])))
 
 
 def _categories(lists: Lists, at: int) -> tuple[str, ...] | None:

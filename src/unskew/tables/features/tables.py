@@ -14,17 +14,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from unskew.errors import DataError, Option, printable
-from unskew.names import KEYS, guess_columns
-from unskew.tables.features.table_parts import (
-    FeatureTable,
-    Notes,
-    TableKind,
-    TablePart,
-    Taken,
-    damage_named,
-    surveyed,
-)
-from unskew.tables.features.values import kind_of_type
+from unskew.files import PathLike
+from unskew.names import KEYS, NOT_FEATURES, Names, guess_columns
+from unskew.tables.engine.parquet import damage_named
+from unskew.tables.features.table_parts import FeatureTable, TableKind, TablePart
+from unskew.tables.features.values import Feature, ValueKind, kind_of_type, text_values, vector_width
 from unskew.tables.frames import TEXT_FILES, arrow_table, ids_of, is_frame, read_csv, renamed
 from unskew.tables.lists.svmlight import MOST_FEATURES
 from unskew.tables.reading.csv_text import csv_columns
@@ -32,8 +26,20 @@ from unskew.tables.reading.files import all_files, kind_of
 from unskew.tables.reading.options import Texts
 from unskew.tables.reading.recognizing import SHOWN
 
+MOST_VALUES = 100_000
+"""Distinct values past which text is no category."""
+FEW_VALUES = 50
+"""Distinct values up to which it always is."""
+Notes = list[str]
+Taken = Mapping[str, bool]
+"""The features that a model takes, and whether each is a category."""
 Source = Any
 """A path, or a table in memory."""
+
+
+def is_table(path: PathLike) -> bool:
+    """Whether a path is a feature table rather than LETOR text: by its ending, or for being a folder."""
+    return kind_of(Path(path)) in ("parquet", "csv", "tsv") or Path(path).is_dir()
 
 
 def feature_files(source: Source) -> dict[Path, str]:
@@ -48,23 +54,23 @@ def feature_files(source: Source) -> dict[Path, str]:
 
 def open_tables(
     sources: Sequence[Source],
-    columns: Mapping[str, str] | None,
+    names: Names,
     notes: Notes,
     keys: Sequence[str] = (),
     taken: Taken | None = None,
 ) -> list[FeatureTable]:
-    """The tables of these sources, with their features surveyed; `columns` are our names to theirs.
+    """The tables of these sources, with their features surveyed.
 
     `keys` are columns that candidates have, so that the tables need not. `taken` are the features that a model
     takes, which are what they were in training, whatever they look like here; others are passed over.
     """
-    parts = [part for source in sources for part in _parts(source, columns or {})]
+    parts = [part for source in sources for part in _parts(source, names)]
     for part in parts:
         if {*SHOWN} <= {*part.theirs}:
             what = f"this is a log, not a table of features: it has {', '.join(SHOWN)}"
             raise DataError(what, path=part.path, hint="name the table of features")
     there = {*keys, *(name for part in parts for name in part.theirs)}
-    unknown = [theirs for ours, theirs in (columns or {}).items() if ours not in there and theirs not in there]
+    unknown = [theirs for ours, theirs in names.items() if ours not in there and theirs not in there]
     if unknown:
         listed = ", ".join(dict.fromkeys(name for part in parts for name in part.theirs.values()))[:500]
         raise DataError(f"there is no column {unknown[0]}; there are {listed}", path=parts[0].path)
@@ -74,13 +80,13 @@ def open_tables(
     found = [FeatureTable(kind, tuple(several)) for (kind, _), several in tables.items()]
     found = [surveyed(table, notes, taken) for table in found]
     _refuse_shared(found)
-    names = [name for table in found for name in table.names]
-    if not names:
+    features = [name for table in found for name in table.names]
+    if not features:
         hint = "give columns of numbers, dates or categories besides the ids"
         raise DataError("has no features", path=found[0].path, hint=hint)
-    if len(names) > MOST_FEATURES:
+    if len(features) > MOST_FEATURES:
         raise DataError(
-            f"{len(names):,} features are too many", path=found[0].path, hint=f"up to {MOST_FEATURES:,}"
+            f"{len(features):,} features are too many", path=found[0].path, hint=f"up to {MOST_FEATURES:,}"
         )
     return found
 
@@ -89,37 +95,31 @@ def table_columns(source: Source, columns: Mapping[str, str] | None = None) -> s
     """The columns of a table on disk under our names, without reading its rows."""
     path, kind = next(iter(feature_files(source).items()))
     if kind in TEXT_FILES:
-        names = csv_columns(path, kind, Texts())
+        present = csv_columns(path, kind, Texts())
     else:
         with damage_named(path):
-            names = pq.read_schema(path).names
-    theirs = {name: ours for ours, name in _own(columns or {}, names).items()}
-    return {theirs.get(name, name) for name in names}
+            present = pq.read_schema(path).names
+    return {Names.of(columns).ours(name) for name in present}
 
 
-def _parts(source: Source, columns: Mapping[str, str]) -> Iterator[TablePart]:
+def _parts(source: Source, names: Names) -> Iterator[TablePart]:
     if is_frame(source):
-        yield _in_memory(arrow_table(source), type(source).__name__, columns)
+        yield _in_memory(arrow_table(source), type(source).__name__, names)
         return
     for path, kind in feature_files(source).items():
         if kind in TEXT_FILES:
-            yield _in_memory(read_csv(path, kind, ids_of(columns)), path, columns)
+            yield _in_memory(read_csv(path, kind, ids_of(names)), path, names)
             continue
         with damage_named(path):
             schema = pq.read_schema(path)
-        empty = renamed(schema.empty_table(), _own(columns, schema.names), path)
+        empty = renamed(schema.empty_table(), names.within(schema.names), path)
         yield TablePart(path, empty.schema, dict(zip(empty.schema.names, schema.names, strict=True)))
 
 
-def _in_memory(table: Any, path: Path | str, columns: Mapping[str, str]) -> TablePart:
+def _in_memory(table: Any, path: Path | str, names: Names) -> TablePart:
     theirs = table.column_names
-    table = renamed(table, _own(columns, theirs), path)
+    table = renamed(table, names.within(theirs), path)
     return TablePart(path, table.schema, dict(zip(table.column_names, theirs, strict=True)), table)
-
-
-def _own(columns: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
-    """The renamings that concern a table with these columns."""
-    return {ours: theirs for ours, theirs in columns.items() if theirs in names}
 
 
 def _kind(part: TablePart) -> TableKind:
@@ -153,3 +153,73 @@ def _refuse_shared(tables: Sequence[FeatureTable]) -> None:
                 raise DataError("has other columns than the first file", path=two, hint=f"compare it with {one}")
             hint = f"rename or remove the one in {two}"
             raise DataError(f"{feature.name} is a feature here and in {two}", path=one, hint=hint)
+
+
+# ---- what the columns of a table are ----
+
+
+def surveyed(table: FeatureTable, notes: Notes, taken: Taken | None) -> FeatureTable:
+    """The table with its features: what each column is, and the values of categories."""
+    kinds: dict[str, ValueKind] = {}
+    names = [name for name in table.parts[0].schema.names if name not in NOT_FEATURES and _is_taken(name, taken)]
+    for name in names:
+        found = [kind_of_type(name, part.schema.field(name).type, part.path) for part in table.parts]
+        several = sorted({kind for kind in found if kind is not None})
+        if taken is not None and name in taken and (taken[name] or not several):
+            kinds[name] = "category" if taken[name] else "number"
+        elif not several:
+            notes.append(f"{printable(table.path)}: {name} has no values, and is left out")
+        elif len(several) > 1 and "vector" in several:
+            raise DataError(f"{name} has lists in one part alone", path=table.path, hint="write all parts alike")
+        else:
+            kinds[name] = several[0]  # category comes first: a part may have numbers alone
+    values = _values(table, [name for name, kind in kinds.items() if kind == "category"], notes, taken or {})
+    features = []
+    for name, kind in kinds.items():
+        if kind == "vector":
+            features.append(Feature(name, kind, _width(table, name)))
+        elif kind != "category" or name in values:
+            features.append(Feature(name, kind, values=values.get(name, ())))
+    return FeatureTable(table.kind, table.parts, tuple(features))
+
+
+def _is_taken(name: str, taken: Taken | None) -> bool:
+    """Whether a model takes a column, or the numbers of its lists."""
+    return taken is None or name in taken or f"{name}[0]" in taken
+
+
+def _width(table: FeatureTable, name: str) -> int:
+    batches = (batch for part in table.parts for batch in part.blocks([name]))
+    return next((width for batch in batches if (width := vector_width(batch[name]))), 0)
+
+
+def _values(table: FeatureTable, names: Sequence[str], notes: Notes, taken: Taken) -> dict[str, tuple[str, ...]]:
+    """The values of each category; those that are none, or have none, are noted and left out."""
+    if not names:
+        return {}
+    found: dict[str, set[str]] = {name: set() for name in names}
+    keys: set[str] = set()
+    key = table.keys[-1]
+    for part in table.parts:
+        for batch in part.blocks([key, *names]):
+            keys |= text_values([batch[key]])
+            for name, seen in found.items():
+                if len(seen) <= MOST_VALUES:
+                    seen |= text_values([batch[name]])
+    kept: dict[str, tuple[str, ...]] = {}
+    for name, seen in found.items():
+        if name in taken:
+            kept[name] = tuple(sorted(seen))
+        elif not seen:
+            notes.append(f"{printable(table.path)}: {name} has no values, and is left out")
+        elif len(seen) > MOST_VALUES or len(seen) > max(FEW_VALUES, len(keys) / 2):
+            more = "more than " if len(seen) > MOST_VALUES else ""
+            count = min(len(seen), MOST_VALUES)
+            notes.append(
+                f"{printable(table.path)}: {name} has {more}{count:,} values over {len(keys):,} "
+                f"{'queries' if table.kind == 'query' else 'documents'}, an id or a text and no category; it is "
+                "left out"
+            )
+        else:
+            kept[name] = tuple(sorted(seen))
+    return kept

@@ -21,7 +21,7 @@ from unskew.files import PathLike
 from unskew.names import KEYS, NOT_FEATURES, TEXT
 from unskew.settings import require_columns
 from unskew.tables.engine.engine import connect
-from unskew.tables.features.table_parts import damage_named, table_files
+from unskew.tables.engine.parquet import damage_named, parquet_files
 from unskew.tables.features.tables import feature_files
 from unskew.tables.frames import TEXT_FILES
 from unskew.tables.joining import encode, find_rows
@@ -42,7 +42,7 @@ def read_texts(paths: PathLike | Sequence[PathLike], *, name: str | None = None)
     >>> lists.features.shape, lists.texts.query.tolist(), lists.texts.document.tolist()
     ((2, 0), ['wing'], ['lift', 'drag'])
     """
-    files = table_files(paths)
+    files = [Path(file) for file in parquet_files(paths)]
     table = _distinct(files).sort_by([(key, "ascending") for key in KEYS])
     query, query_ids = encode(table["query_id"])
     ids = to_array(table["doc_id"])
@@ -60,7 +60,7 @@ def read_texts(paths: PathLike | Sequence[PathLike], *, name: str | None = None)
 
 def with_texts(lists: Lists, paths: PathLike | Sequence[PathLike]) -> Lists:
     """The lists with the texts of a table or a log; every document must be named there."""
-    files = table_files(paths)
+    files = [Path(file) for file in parquet_files(paths)]
     table = _distinct(files)
     query, row = find_rows(table, lists)
     known = row >= 0

@@ -9,7 +9,7 @@ from typing import Protocol
 from unskew.errors import DataError, Option
 from unskew.names import NOT_FEATURES
 from unskew.tables.features.features import read_features
-from unskew.tables.features.table_parts import is_table
+from unskew.tables.features.tables import is_table
 from unskew.tables.features.texts import has_texts, read_texts, with_texts
 from unskew.tables.lists.letor import read_letor
 from unskew.tracking.features import FEATURES

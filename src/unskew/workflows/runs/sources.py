@@ -22,8 +22,7 @@ from unskew.logs.memory import (
 )
 from unskew.logs.opening import StoredLog
 from unskew.names import KEYS, NOT_FEATURES
-from unskew.tables.features.table_parts import is_table
-from unskew.tables.features.tables import table_columns
+from unskew.tables.features.tables import is_table, table_columns
 from unskew.tables.features.texts import read_texts
 from unskew.tables.frames import arrow_table, is_frame
 from unskew.tables.joining import SAME_LISTS
