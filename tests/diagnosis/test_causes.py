@@ -19,7 +19,7 @@ from unskew.diagnosis.causal.sampling import sample_log, sample_table
 from unskew.diagnosis.causal.variables import order_scores, variables_of
 from unskew.errors import ConfigError, DataError
 from unskew.logs.log import write_log
-from unskew.pages.causes import causes_page, graph_figure, sequence_figures
+from unskew.pages.documents.causes import causes_page, graph_figure, sequence_figures
 from unskew.pages.page import write_page
 from unskew.simulation import WholePage, simulate
 from unskew.simulation.synthetic import make_lists

@@ -17,7 +17,7 @@ import unskew
 from unskew.errors import UnskewError
 from unskew.learning.bias import read_propensities
 from unskew.logs.log import write_log
-from unskew.pages.diagnosis import HEADINGS
+from unskew.pages.documents.diagnosis import HEADINGS
 from unskew.terminal.main import app
 from unskew.workflows.inspections.report import report
 

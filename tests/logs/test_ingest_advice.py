@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from unskew.logs.ingest.advice import advice_warnings, column_advice, gives_away
-from unskew.pages.summaries import ADVICE
+from unskew.pages.documents.summaries import ADVICE
 from unskew.tables.reading.options import IngestOptions
 
 NAMES = {"page_id": "page_key", "position": "rank", "click": "clicked", "query_id": "q", "doc_id": "sku"}

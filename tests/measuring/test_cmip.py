@@ -13,8 +13,8 @@ from sklearn.metrics import mutual_info_score
 import unskew
 from unskew.errors import DataError
 from unskew.measuring.cmip import cmip_metric, shown_order
+from unskew.pages.documents.summaries import measure_page
 from unskew.pages.page import markdown
-from unskew.pages.summaries import measure_page
 
 COMPARE_FILE = """pages = 2000
 seeds = 1

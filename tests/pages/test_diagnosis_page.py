@@ -19,12 +19,18 @@ from browser import Browser, browser, installed
 
 import unskew
 from unskew.logs.log import log_tables
-from unskew.pages.click_models import click_models_page
+from unskew.pages.curves import (
+    MOST_LINES,
+    curves_figure,
+    links_figure,
+    matrix_figure,
+    points_of,
+)
 from unskew.pages.details import detail_tables, said
-from unskew.pages.diagnosis import diagnosis_page
-from unskew.pages.diagnosis_figures import MOST_LINES, curves_figure, links_figure, matrix_figure, points_of
-from unskew.pages.diagnosis_tables import runs
-from unskew.pages.diagnosis_words import HEADINGS
+from unskew.pages.documents.click_models import click_models_page
+from unskew.pages.documents.diagnosis import diagnosis_page
+from unskew.pages.documents.diagnosis_tables import runs
+from unskew.pages.documents.diagnosis_words import HEADINGS
 from unskew.pages.figures import inline_svg
 from unskew.pages.page import Page, markdown
 from unskew.pages.web import html

@@ -16,6 +16,7 @@ from unskew.learning.fitting.loop import Progress
 from unskew.measuring.measurement import Measurement
 from unskew.measuring.report import RankingReport
 from unskew.pages.console import Lines, grid_bar, print_page, training_bar
+from unskew.pages.documents.summaries import measure_page, run_page
 from unskew.pages.numbers import number, p_value
 from unskew.pages.page import (
     BEST,
@@ -29,7 +30,6 @@ from unskew.pages.page import (
     markdown_table,
     write_page,
 )
-from unskew.pages.summaries import measure_page, run_page
 from unskew.pages.web import html, html_table
 
 TABLE = Table(

@@ -14,10 +14,10 @@ from browser import Browser, browser, installed
 
 from unskew.diagnosis.causal.graph import graph_of
 from unskew.pages import colours
-from unskew.pages.causes import graph_figure
 from unskew.pages.colours import FIGURES, PAGE, PAPER, Colour, ordered
+from unskew.pages.documents.causes import graph_figure
 from unskew.pages.figures import dots_figure, examination_figure, inline_svg, palette
-from unskew.pages.marking import Value, with_best
+from unskew.pages.marks import Value, with_best
 from unskew.pages.page import Figure, Page, Section, Table, Term, write_page
 from unskew_reproductions.figures import embedding_figure, sweep_figure
 

@@ -11,11 +11,10 @@ import pytest
 from unskew.learning.methods import LEARNERS
 from unskew.logs.log import simulated_by, write_log
 from unskew.measuring import SeedSummary
-from unskew.pages.marking import Value, with_best
-from unskew.pages.numbers import metric_title
+from unskew.pages.marks import Value, with_best
+from unskew.pages.numbers import command_line, metric_title
 from unskew.pages.origins import GENERATED, behaviour_words, log_origin, real, simulated_on
 from unskew.pages.page import BEST, Table
-from unskew.pages.words import command_line
 from unskew.simulation import BEHAVIOURS, PositionBias, simulate
 from unskew.simulation.synthetic import make_lists
 from unskew.studies.terms import method_term

@@ -11,8 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from unskew.errors import ConfigError, DataError, RunError, UnskewError
-from unskew.pages.joining import SAVED, joined, page_dict, page_of, read_page
 from unskew.pages.page import BEST, Answer, Figure, Page, Section, Table, Term, markdown, write_page
+from unskew.pages.page_files import SAVED, joined, page_dict, page_of, read_page
 from unskew.pages.web import html
 from unskew.terminal.main import app
 from unskew.workflows.inspections.report import page_at, report

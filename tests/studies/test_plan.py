@@ -8,8 +8,7 @@ import pytest
 import unskew
 from unskew.errors import ConfigError
 from unskew.pages.page import markdown
-from unskew.pages.plan import plan_page
-from unskew.studies.plan import Plan
+from unskew.studies.plan import Plan, plan_page
 from unskew.types import Log
 from unskew.workflows.twins.twin import Twin
 
@@ -65,7 +64,7 @@ def test_methods_are_measured_on_queries_that_they_have_not_seen(twin: Twin) -> 
     assert value is not None
     assert 0.3 < value <= 1
     assert found.shown_ndcg is not None
-    told = markdown(plan_page(found.to_dict()))
+    told = markdown(plan_page(found))
     assert f"{value:.4f}" in told
     assert "DCG@10 over the one shown" in told
 

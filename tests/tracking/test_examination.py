@@ -25,7 +25,7 @@ from unskew.learning.methods import (
 from unskew.learning.rankers import Linear
 from unskew.learning.scoring.model import Model, build
 from unskew.logs.counts.batches import Batches
-from unskew.pages.summaries import run_page
+from unskew.pages.documents.summaries import run_page
 from unskew.simulation import PositionBias, simulate
 from unskew.tables.lists.scaling import fit_scaler
 from unskew.types import Lists, Log

@@ -20,9 +20,9 @@ from unskew.diagnosis.causal.graph import CausalGraph, graph_of
 from unskew.learning.fitting.loop import Fit
 from unskew.measuring import SeedSummary, mean_over_seeds
 from unskew.measuring.frequency import frequency_buckets, measure_by_frequency, new_positions
-from unskew.pages.causes import sequence_figures
+from unskew.pages.documents.causes import sequence_figures
 from unskew.pages.figures import WIDTH, line_legend, palette
-from unskew.pages.marking import Value, with_best
+from unskew.pages.marks import Value, with_best
 from unskew.pages.numbers import metric_title, spread
 from unskew.pages.page import Figure, Section, Table
 from unskew.settings import listed

@@ -27,9 +27,9 @@ from unskew import __version__
 from unskew.errors import ConfigError
 from unskew.files import Ours, complete_file, complete_folder, is_free, locked, refuse_existing, write_json
 from unskew.pages.console import Tell
+from unskew.pages.numbers import command_line
 from unskew.pages.origins import GENERATED, real, simulated_on
 from unskew.pages.page import Page, Section, write_page
-from unskew.pages.words import command_line
 from unskew.settings import listed
 from unskew.studies.compare.config import asked_for
 from unskew_reproductions.claims import Judged, tally

@@ -169,7 +169,7 @@ def write_page(page: Page, out: Path) -> None:
 def write_drawn(page: Page, out: Path) -> None:
     """The files that have charts in them, which take longest."""
     from unskew.pages.figures import beside, write_svg
-    from unskew.pages.joining import SAVED, page_dict
+    from unskew.pages.page_files import SAVED, page_dict
     from unskew.pages.web import html
 
     write_text(out / "report.html", html(page))

@@ -30,10 +30,10 @@ from unskew.learning.scoring.scorer import Scorer
 from unskew.measuring import Interval, bootstrap_mean, gap_closed, ndcg_metric
 from unskew.pages.console import curve_lines, training_bar
 from unskew.pages.figures import dots_figure, examination_figure, palette
-from unskew.pages.marking import Value, with_best
+from unskew.pages.marks import Value, with_best
+from unskew.pages.numbers import command_line
 from unskew.pages.origins import GENERATED, simulated_on
 from unskew.pages.page import PAGE_FILES, Figure, Page, Section, Table, write_page
-from unskew.pages.words import command_line
 from unskew.simulation import PositionBias, SvmLogger, simulate
 from unskew.simulation.synthetic import make_lists
 from unskew.studies.terms import FROM_CLICKS, LOGGING, method_term

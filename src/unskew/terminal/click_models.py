@@ -33,7 +33,7 @@ def click_models(
 ) -> None:
     """Fit click models to a log alone, say which explains held-out clicks best, and judge documents by it."""
     given = passed(locals(), "as_json", "model")
-    from unskew.pages.click_models import click_models_page
+    from unskew.pages.documents.click_models import click_models_page
     from unskew.pages.origins import log_origin
     from unskew.pages.page import write_page
     from unskew.workflows.inspections.click_models import JUDGE, JUDGMENTS, compare_click_models

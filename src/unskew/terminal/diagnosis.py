@@ -94,7 +94,7 @@ def causes(
 ) -> None:
     """Find what on a result page causes clicks besides relevance: rank, media, height, whatever the log says."""
     given = passed(locals(), "as_json", "factor")
-    from unskew.pages.causes import causes_page
+    from unskew.pages.documents.causes import causes_page
     from unskew.pages.origins import log_origin
     from unskew.pages.page import write_page
     from unskew.workflows.inspections.causes import causes
@@ -120,7 +120,7 @@ def report(
     as_json: Json = False,
 ) -> None:
     """Join runs, comparisons and diagnoses into one page that opens offline."""
-    from unskew.pages.joining import page_dict
+    from unskew.pages.page_files import page_dict
     from unskew.workflows.inspections.report import report
 
     page = report(places, out=out, title=title, command=typed(), force=force)

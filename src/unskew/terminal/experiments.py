@@ -49,7 +49,7 @@ def experiment(
     """Judge an A/B test or an interleaved log: difference, intervals one may look at every day, sample sizes."""
     given = passed(locals(), "as_json", "share", "out", "force")
     from unskew.files import refuse_existing, write_text
-    from unskew.pages.experiment import experiment_page
+    from unskew.pages.documents.experiment import experiment_page
     from unskew.pages.origins import log_origin
     from unskew.pages.web import html
     from unskew.workflows.proofs.experiment import experiment

@@ -39,14 +39,13 @@ def plan(
     """Say how many shuffled pages, which method and how long, by trying them on a twin of the log."""
     given = passed(locals(), "as_json", "out", "force", "shares", "pages", "method")
     from unskew.files import refuse_existing, write_text
-    from unskew.pages.plan import plan_page
     from unskew.pages.web import html
-    from unskew.studies.plan import plan
+    from unskew.studies.plan import plan, plan_page
 
     if out is not None:
         refuse_existing(out, force=force)
     sizes = None if pages is None else [int(number) for number in numbers_of(pages, "--pages")]
-    found = plan(shares=numbers_of(shares, "--shares"), pages=sizes, methods=method, **given).to_dict()
+    found = plan(shares=numbers_of(shares, "--shares"), pages=sizes, methods=method, **given)
     page = plan_page(found, f"Tried on a twin fitted to {log}; no real user was involved.", typed())
     if out is not None:
         write_text(out, html(page))

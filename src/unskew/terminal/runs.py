@@ -168,7 +168,7 @@ def measure(
 ) -> None:
     """Say whether a ranking is better than what was shown, or than another: by clicks, by labels, or by both."""
     given = passed(locals(), "as_json")
-    from unskew.pages.summaries import measure_page
+    from unskew.pages.documents.summaries import measure_page
     from unskew.workflows.proofs.measure import measure
 
     found = measure(command=typed(), **given)

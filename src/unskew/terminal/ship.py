@@ -56,7 +56,7 @@ def ship(
 ) -> None:
     """Say whether a ranking may replace what was shown, and who is seen more and less. Exits 0, 4 or 5."""
     given = passed(locals(), "as_json", "run", "log", "propensities")
-    from unskew.pages.ship import ship_page
+    from unskew.pages.documents.proof import ship_page
     from unskew.workflows.proofs.ship import ship
 
     found = ship(run, log, examination=propensities, command=typed(), **given)
@@ -82,7 +82,7 @@ def drift(
 ) -> None:
     """Compare two logs: what changed, and whether propensities of the old one still hold. Exits 0, 4 or 5."""
     given = passed(locals(), "as_json", "segment", "old", "new")
-    from unskew.pages.drift import drift_page
+    from unskew.pages.documents.drift import drift_page
     from unskew.workflows.inspections.drift import drift
 
     found = drift(old, new, segments=segment, command=typed(), **given)

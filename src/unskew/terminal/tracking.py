@@ -93,7 +93,7 @@ def examination(
 ) -> None:
     """Learn from display times whether a result was looked at."""
     given = passed(locals(), "as_json")
-    from unskew.pages.examination import examination_page
+    from unskew.pages.documents.examination import examination_page
     from unskew.pages.origins import log_origin
     from unskew.pages.page import write_page
     from unskew.tracking.examining import examination

@@ -29,7 +29,7 @@ from unskew.serving.export import engines, judgments, lightgbm, propensities
 from unskew.serving.export.options import ENGINES, JUDGED, ExportOptions
 from unskew.serving.export.plain import features_of
 from unskew.settings import known, no_such
-from unskew.workflows.inspections.predict import documents
+from unskew.workflows.inputs.scores import documents
 from unskew.workflows.inspections.propensity import propensity
 from unskew.workflows.runs.run import Run
 

@@ -26,9 +26,9 @@ from typing import Any
 from unskew.errors import ConfigError
 from unskew.files import Ours, complete_folder, is_free, locked, publish, refuse_existing, remove, write_text
 from unskew.pages.console import Tell
+from unskew.pages.numbers import command_line
 from unskew.pages.origins import clicks_of, simulated_on
 from unskew.pages.page import PAGE_FILES
-from unskew.pages.words import command_line
 from unskew.studies.compare.cells import Cell, Finding, read_cell, run_missing
 from unskew.studies.compare.config import Asked, asked_for, read_compare_file
 from unskew.studies.compare.data import ListParts, lists_words, read_data

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from unskew.files import complete_file
 from unskew.measuring.counterfactual import ClickEvidence
 from unskew.pages.figures import dots_figure
-from unskew.pages.marking import Value, with_best
+from unskew.pages.marks import Value, with_best
 from unskew.pages.numbers import around, spread
 from unskew.pages.page import Figure, Page, Section, Table, Term, write_page
 from unskew.settings import listed

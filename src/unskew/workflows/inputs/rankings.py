@@ -34,13 +34,11 @@ from unskew.tables.reading.files import kind_of
 from unskew.tables.schema import to_array
 from unskew.types import Array, Lists, Log
 from unskew.workflows.inputs.lists import ScoresLists, tracked_lists
+from unskew.workflows.inputs.scores import documents, score_blocks
 from unskew.workflows.inputs.tree_files import TreeFile
-from unskew.workflows.inspections.predict import documents, score_blocks
 
 if TYPE_CHECKING:
     from ibis.expr.types import Table
-
-    from unskew.workflows.runs.run import Run
 
 SHOWN = "shown"
 KEYS = ("query_id", "doc_id")
@@ -211,7 +209,7 @@ def open_ranking(
     return _from_path(restore(Path(what)), features, columns, doc_ids, tracked)
 
 
-def model_of(what: Run | Scorer | object) -> Scorer | None:
+def model_of(what: object) -> Scorer | None:
     """The model of a run, or one itself; None of anything else."""
     model = getattr(what, "model", what)
     return model if isinstance(model, Scorer) else None

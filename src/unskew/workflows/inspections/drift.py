@@ -10,7 +10,7 @@ from unskew.diagnosis.drift.drift import drift as compare
 from unskew.errors import ConfigError
 from unskew.files import refuse_existing, write_text
 from unskew.logs.opening import StoredLog
-from unskew.pages.drift import drift_page
+from unskew.pages.documents.drift import drift_page
 from unskew.pages.web import html
 from unskew.settings import no_such
 

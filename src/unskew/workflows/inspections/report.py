@@ -10,10 +10,10 @@ from unskew.errors import ConfigError, DataError, RunError
 from unskew.files import read_json, refuse_existing, restore, write_text
 from unskew.learning.curves import Curve
 from unskew.measuring.report import RankingReport
-from unskew.pages.diagnosis import diagnosis_page
-from unskew.pages.joining import SAVED, joined, read_page
+from unskew.pages.documents.diagnosis import diagnosis_page
+from unskew.pages.documents.summaries import run_page
 from unskew.pages.page import Page
-from unskew.pages.summaries import run_page
+from unskew.pages.page_files import SAVED, joined, read_page
 from unskew.pages.web import html
 from unskew.settings import no_such
 from unskew.workflows.runs.folder import MARKER, status

@@ -13,9 +13,9 @@ from unskew.measuring import DEFAULT_METRICS
 from unskew.measuring.counterfactual.evidence import Metric
 from unskew.measuring.measurement import Compared, Measurement
 from unskew.names import Names
+from unskew.pages.documents.summaries import measure_page
 from unskew.pages.origins import log_origin
 from unskew.pages.page import PAGE_FILES, write_page
-from unskew.pages.summaries import measure_page
 from unskew.pages.web import html
 from unskew.types import Lists, Log
 from unskew.workflows.inputs.rankings import ShownRanking, model_of, open_ranking

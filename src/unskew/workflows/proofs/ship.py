@@ -18,7 +18,7 @@ from typing import Any
 from unskew.errors import ConfigError
 from unskew.files import refuse_existing, write_text
 from unskew.measuring.shipping import BOUNDS, Bound, Shipping, Watched, decided
-from unskew.pages.ship import ship_page
+from unskew.pages.documents.proof import ship_page
 from unskew.pages.web import html
 from unskew.types import Log
 from unskew.workflows.inputs.rankings import SHOWN, open_ranking

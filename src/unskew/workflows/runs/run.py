@@ -46,8 +46,8 @@ from unskew.measuring import measure_ranking
 from unskew.measuring.counterfactual import ClickEvidence
 from unskew.measuring.counterfactual.evidence import Answer
 from unskew.measuring.report import RankingReport
+from unskew.pages.documents.summaries import run_page
 from unskew.pages.page import Page
-from unskew.pages.summaries import run_page
 from unskew.results import Result, json_text, plain
 from unskew.types import Array, Lists, Log
 from unskew.workflows.inputs.lists import ScoresLists

@@ -16,8 +16,8 @@ from unskew.logs.log import write_log
 from unskew.measuring import ndcg_metric
 from unskew.measuring.cmip import shown_order
 from unskew.measuring.portrait import TwinReport
+from unskew.pages.documents.twin import twin_page
 from unskew.pages.origins import behaviour_words
-from unskew.pages.twin import twin_page
 from unskew.pages.web import html
 from unskew.settings import checked, known, read_toml, table_of
 from unskew.simulation import BEHAVIOURS, LOGGERS, ScoresLogger, Simulation, Traffic, logging_scores

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from unskew.pages.click_models import click_models_page
-from unskew.pages.diagnosis_figures import Point, curves_figure, points_of
-from unskew.pages.diagnosis_parts import part_section
-from unskew.pages.diagnosis_words import EXAMINATION, HEADINGS, TERMS
+from unskew.pages.curves import Point, curves_figure, points_of
+from unskew.pages.documents.click_models import click_models_page
+from unskew.pages.documents.diagnosis_parts import part_section
+from unskew.pages.documents.diagnosis_words import EXAMINATION, HEADINGS, TERMS
 from unskew.pages.page import WORDS_HEADING, Answer, Page, Section, Table
 from unskew.settings import listed
 

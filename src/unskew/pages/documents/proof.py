@@ -1,4 +1,4 @@
-"""Whether a ranking is better than another, as a page: the verdict in words, every estimate, what each assumes."""
+"""Whether a ranking is better than another, and whether it may ship, as pages: verdict, estimates, assumptions."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import Any
 import altair as alt
 
 from unskew.measuring.counterfactual.evidence import ClickEvidence, GainEstimate
+from unskew.measuring.exposure import GroupExposure
+from unskew.measuring.shipping import Shipping
 from unskew.pages.colours import MUTED, NAIVE, SERIES
 from unskew.pages.figures import WIDTH
 from unskew.pages.numbers import number
@@ -135,3 +137,59 @@ def _span(interval: Sequence[float] | None) -> str:
 
 def _whole(value: float | None) -> str:
     return "" if value is None else f"{value:,.0f}"
+
+
+# ---- may it ship?
+
+SEEN = (
+    "Exposure is 1 / log2(1 + place), as a share of that of all results. Only results that the pages showed are "
+    "placed; what the new ranking would bring in from elsewhere is not among them."
+)
+BOUNDS = {
+    "bernstein": "It assumes that random slots were filled at random, and nothing of how gains are distributed.",
+    "bootstrap": "It is the lowest end of the intervals that the verdict rests on, with clusters drawn again.",
+    "none": "There is no bound: no estimate decides.",
+}
+
+
+def ship_page(found: Shipping, *, command: str = "") -> Page:
+    """The page of a decision."""
+    held = "what was shown" if found.against == "shown" else found.against
+    sections = [
+        Section(f"Decision: {found.decision}", "\n\n".join(_decision(found))),
+        *_seen("Who is seen more, and who less: by how often a document was shown", found.familiarity),
+        *_seen("Who is seen more, and who less: by group", found.groups),
+        *proof_sections(found.evidence),
+    ]
+    return Page(f"May {found.name} replace {held}?", found.sentence, sections, command=command)
+
+
+def _decision(found: Shipping) -> list[str]:
+    """The bound, and how it was made, a paragraph each."""
+    wanted = f"A gain of more than {found.at_least:.1%} is asked for, at a risk of {found.risk:.0%}."
+    lower = "" if found.bound is None else f"Lower bound of the gain: {found.bound:+.2%} ({found.by})."
+    wide = ""
+    if found.bernstein is not None and found.by != "bernstein":
+        wide = f"Bernstein's bound, which assumes less, is {found.bernstein:+.2%}."
+    missing = found.evidence.missing_overlap
+    unseen = (
+        "" if not missing else f"{missing:.0%} of its first results were on no page: nothing is known of them."
+    )
+    return [text for text in (wanted, f"{lower} {BOUNDS[found.by]}".strip(), wide, unseen) if text]
+
+
+def _seen(heading: str, groups: Sequence[GroupExposure]) -> list[Section]:
+    """A table of groups; none where there are none."""
+    if not groups:
+        return []
+    rows = [
+        [
+            str(each.group),
+            f"{each.impressions:,}",
+            f"{each.other:.1%}",
+            f"{each.new:.1%}",
+            f"{each.change:+.1%}",
+        ]
+        for each in groups
+    ]
+    return [Section(heading, SEEN, [Table(("documents", "impressions", "before", "after", "change"), rows)])]

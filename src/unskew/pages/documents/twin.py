@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from unskew.measuring.portrait import Portrait, TwinReport
-from unskew.pages.diagnosis_figures import curves_figure, points_of
+from unskew.pages.curves import curves_figure, points_of
 from unskew.pages.page import Page, Section, Table
 
 HEADS = ("1 %", "10 %", "50 %")

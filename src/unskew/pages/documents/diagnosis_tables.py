@@ -7,7 +7,7 @@ from typing import Any
 
 from unskew.diagnosis.evidence.segments import in_order
 from unskew.pages.details import detail_tables, said, words
-from unskew.pages.diagnosis_words import EXAMINATION
+from unskew.pages.documents.diagnosis_words import EXAMINATION
 from unskew.pages.page import Table
 from unskew.settings import listed
 

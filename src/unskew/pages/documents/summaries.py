@@ -12,9 +12,9 @@ from unskew.measuring.cmip import Cmip
 from unskew.measuring.measurement import Bucket, Compared, Measurement, Paired
 from unskew.measuring.report import RankingReport
 from unskew.pages.console import bar_lines
+from unskew.pages.documents.proof import proof_page
 from unskew.pages.numbers import number, p_value
 from unskew.pages.page import Page, Section, Table
-from unskew.pages.proof import proof_page
 
 _CHOSEN = {"labels": "nDCG@10", "nDCG of clicks": "nDCG@10 of held-out clicks"}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from unskew.pages.diagnosis_figures import Point, curves_figure
+from unskew.pages.curves import Point, curves_figure
 from unskew.pages.numbers import number
 from unskew.pages.page import BEST, WORDS_HEADING, Figure, Page, Section, Table, Term
 from unskew.settings import listed

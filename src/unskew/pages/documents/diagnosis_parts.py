@@ -8,10 +8,10 @@ from typing import Any
 
 from unskew.diagnosis.curves.ordering import LITTLE, MUCH
 from unskew.diagnosis.evidence.segments import in_order
+from unskew.pages.curves import curves_figure, links_figure, matrix_figure, points_of
 from unskew.pages.details import detail_tables, said
-from unskew.pages.diagnosis_figures import curves_figure, links_figure, matrix_figure, points_of
-from unskew.pages.diagnosis_tables import TABLES, Part
-from unskew.pages.diagnosis_words import EXAMINATION, HEADINGS, TEXTS
+from unskew.pages.documents.diagnosis_tables import TABLES, Part
+from unskew.pages.documents.diagnosis_words import EXAMINATION, HEADINGS, TEXTS
 from unskew.pages.page import Figure, Section, Table
 
 LONG = 8

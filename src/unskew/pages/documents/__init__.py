@@ -1,0 +1,1 @@
+"""What verbs found, each as a page."""
