@@ -220,7 +220,7 @@ def test_simulate_synthetic(tmp_path: Path) -> None:
     assert {name: card[name] for name in parts} == parts
     assert (card["log"], card["pages"]) == (str(out), 300)
     assert 0 < card["clicks"] < card["impressions"]
-    assert 0 < card["logging nDCG@10"] <= 1
+    assert 0 < card["logging_ndcg"] <= 1
     log = unskew.read_log(out, unskew.read_letor(parts["train"]))
     assert (len(log), len(log.row), int(log.click.sum())) == (300, card["impressions"], card["clicks"])
     assert len(log.lists) == 24
@@ -250,8 +250,8 @@ def test_simulate_from_a_letor_file(letor: Path, tmp_path: Path) -> None:
     out = tmp_path / "log.parquet"
     options = ("--logger", "oracle", "--truth", "--randomized", 0.3, "--doc-ids", "--drop-clickless")
     card = unskew_command("simulate", "--lists", letor, "--pages", 200, "--out", out, "--json", *options).json
-    assert card["logging nDCG@10"] == 1
-    assert card["without a click"] == 0
+    assert card["logging_ndcg"] == 1
+    assert card["without_a_click"] == 0
     assert "train" not in card
     table = pq.read_table(out)
     assert {"true_examination", "true_relevance", "randomized"} <= set(table.column_names)

@@ -111,17 +111,18 @@ def test_what_training_knew_is_known_of_a_few_rows(shop: Shop) -> None:
     """A category with a value for every row, and one that is empty, are still the category."""
     pairs = {"query_id": ["q"] * 60, "doc_id": np.arange(60), "price": np.arange(60) / 60}
     new = [f"new {each}" for each in range(60)]
-    found = unskew.predict(shop.run, pairs | {"brand": new, "colour": new})
+    found = unskew.predict(shop.run, pairs | {"brand": new, "colour": new}).table
     assert found["rank"].to_pylist() == list(range(60, 0, -1))
     with pytest.warns(UserWarning, match="missing where training had no gaps: brand"):
-        found = unskew.predict(shop.run, pairs | {"brand": [None] * 60})
+        found = unskew.predict(shop.run, pairs | {"brand": [None] * 60}).table
     assert found["rank"].to_pylist() == list(range(60, 0, -1))
 
 
 def test_blocks_are_one_table(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = unskew.predict(shop.run, shop.path("items.csv"), candidates=shop.path("shown.parquet"), columns=NAMES)
+    asked = {"candidates": shop.path("shown.parquet"), "columns": NAMES}
+    whole = unskew.predict(shop.run, shop.path("items.csv"), **asked).table
     monkeypatch.setattr("unskew.learning.scoring.scorer._CHUNK", 100)
-    parts = unskew.predict(shop.run, shop.path("items.csv"), candidates=shop.path("shown.parquet"), columns=NAMES)
+    parts = unskew.predict(shop.run, shop.path("items.csv"), **asked).table
     assert parts["score"].num_chunks > 1
     assert parts["rank"].to_pylist() == whole["rank"].to_pylist()
     assert parts["score"].to_numpy() == pytest.approx(whole["score"].to_numpy(), abs=1e-6)

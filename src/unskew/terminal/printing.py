@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from unskew.results import plain
+from unskew.results import Result, plain
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -73,17 +73,18 @@ def show_result(result: Found, as_json: bool, page: Callable[[Found], Page]) -> 
         show(page(result))
 
 
-def show_facts(facts: Mapping[str, Any], as_json: bool) -> None:
+def show_facts(facts: Mapping[str, Any] | Result, as_json: bool) -> None:
     """What a command did: one line for each number, or JSON."""
     if as_json:
         show_json(facts)
         return
     _Work.stop()
-    for key, value in facts.items():
+    for key, value in plain(facts).items():
         each = value.items() if isinstance(value, dict) else [("", value)]
         for name, number in each:
             shown = f"{number:,}" if isinstance(number, int) else number
-            print(f"{f'{key} {name}'.strip():<21} {shown}")
+            shown = ", ".join(map(str, number)) or "none" if isinstance(number, list) else shown
+            print(f"{f'{key} {name}'.strip().replace('_', ' '):<21} {shown}")
 
 
 def show_json(value: object) -> None:

@@ -34,14 +34,14 @@ def predict(
     from unskew.workflows.inspections.predict import predict
 
     if as_json and out == "-":
-        print(json.dumps(predict(**given | {"out": None}).to_pylist(), indent=2))
+        print(json.dumps(predict(**given | {"out": None}).table.to_pylist(), indent=2))
         return
     made = predict(**given)
     if as_json:
         show_facts(made, as_json)
     else:
         where = "" if out == "-" else f", in {out}"
-        tell(f"Scored {made['documents']:,} documents of {made['queries']:,} queries{where}.")
+        tell(f"Scored {made.documents:,} documents of {made.queries:,} queries{where}.")
 
 
 def propensity(

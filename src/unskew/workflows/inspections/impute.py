@@ -8,8 +8,8 @@ With α_1 = 1 and β_1 = 0 relevance is the click rate at rank 1, as it is for `
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +20,7 @@ import torch
 from unskew.errors import ConfigError
 from unskew.files import complete_file, refuse_existing
 from unskew.learning.scoring.model import Model, load
+from unskew.results import Result
 from unskew.settings import known
 from unskew.types import Array, ClickBatch, Lists
 from unskew.workflows.inputs.lists import read_lists, texts_for, tracked_lists
@@ -28,6 +29,16 @@ WRITERS = {".csv": pacsv.write_csv, ".parquet": pq.write_table}
 """How the table is written, by the end of the name."""
 AT_ONCE = 4096
 """Documents."""
+
+
+@dataclass(frozen=True)
+class Imputation(Result):
+    """The relevance of documents by a run, written to a file."""
+
+    out: str
+    pairs: int
+    """Documents of queries."""
+    mean_relevance: float
 
 
 def impute(
@@ -40,7 +51,7 @@ def impute(
     columns: Mapping[str, str] | None = None,
     doc_ids: bool = False,
     force: bool = False,
-) -> dict[str, Any]:
+) -> Imputation:
     """Write the relevance of every document of the lists by a run into a CSV or Parquet file; in numbers.
 
     `first` is alpha and beta of rank 1, as given to `judge`. `tracked` is the store that the run was trained with.
@@ -62,7 +73,7 @@ def impute(
     out.parent.mkdir(parents=True, exist_ok=True)
     with complete_file(out) as ready:
         WRITERS[out.suffix](pa.table(ids | {"relevance": relevance}), ready)
-    return {"out": str(out), "pairs": len(relevance), "mean relevance": round(float(relevance.mean()), 4)}
+    return Imputation(str(out), len(relevance), round(float(relevance.mean()), 4))
 
 
 LEARN = 'learn with a method that has one, as naive with loss = "sigmoid"'

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ import pyarrow.parquet as pq
 from unskew.files import complete_file, refuse_existing
 from unskew.learning.scoring.scorer import Scorer, load_scorer
 from unskew.names import Names
+from unskew.results import Result
 from unskew.settings import known
 from unskew.workflows.inputs.lists import tracked_lists
 from unskew.workflows.inputs.scores import documents, score_blocks
@@ -32,6 +34,19 @@ STANDARD = "-"
 """Standard output, as CSV."""
 
 
+@dataclass(frozen=True)
+class Predictions(Result):
+    """Documents that were scored and ranked."""
+
+    out: str | None
+    """The file that was written."""
+    queries: int
+    documents: int
+    table: Any = None
+    """query_id, doc_id, score and rank as an Arrow table, where nothing was written."""
+    untold = ("table",)
+
+
 def predict(
     run: Run | Scorer | Path | str,
     features: Any,
@@ -42,8 +57,8 @@ def predict(
     doc_ids: bool = False,
     tracked: Path | str | None = None,
     force: bool = False,
-) -> Any:
-    """Score and rank the documents of queries: an Arrow table, or in numbers what was written to `out`.
+) -> Predictions:
+    """Score and rank the documents of queries: as an Arrow table, or written to `out`.
 
     `features` are `Lists`, files or tables in memory, one or several, as those that the run was trained with;
     where none of them has both query_id and doc_id, `candidates` does: a table of pairs, such as a log. `columns`
@@ -60,11 +75,11 @@ def predict(
     lists = documents(model, features, candidates, columns, doc_ids=doc_ids)
     blocks = score_blocks(model, tracked_lists(model, lists, tracked), columns)
     if place is None:
-        return pa.concat_tables(blocks)
+        return Predictions(None, len(lists), len(lists.features), pa.concat_tables(blocks))
     with writing(place) as write:
         for block in blocks:
             write(block)
-    return {"out": place, "queries": len(lists), "documents": len(lists.features)}
+    return Predictions(place, len(lists), len(lists.features))
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,10 @@ from unskew.files import complete_file, refuse_existing, write_json, write_text
 from unskew.logs.log import write_log
 from unskew.measuring import ndcg_metric
 from unskew.measuring.cmip import shown_order
-from unskew.measuring.portrait import TwinReport
 from unskew.pages.documents.twin import twin_page
 from unskew.pages.origins import behaviour_words
 from unskew.pages.web import html
+from unskew.results import Result
 from unskew.settings import checked, known, read_toml, table_of
 from unskew.simulation import BEHAVIOURS, LOGGERS, ScoresLogger, Simulation, Traffic, logging_scores
 from unskew.simulation.synthetic import make_lists
@@ -28,6 +28,57 @@ from unskew.workflows.inputs.lists import read_lists
 from unskew.workflows.twins.twin import truth_table, twin
 
 SYNTHETIC = "synthetic"
+
+
+@dataclass(frozen=True)
+class SimulatedLog(Result):
+    """A log that was simulated into a file, in numbers; files beside it are None where there are none."""
+
+    log: str
+    pages: int
+    impressions: int
+    clicks: int
+    click_rate: float
+    without_a_click: float
+    """Share of the pages."""
+    short_of_a_page: float
+    """Share of the slots that stayed empty, were all pages as long as the longest."""
+    logging_ndcg: float | None
+    """nDCG@10 of the order that was shown."""
+    train: str | None = None
+    validation: str | None = None
+    test: str | None = None
+    """Lists that were made with the log."""
+    truth: str | None = None
+    """Relevance and grades of a twin."""
+    fitted: str | None = None
+    """What a twin was fitted to be."""
+    click_model: str | None = None
+    examination_from: str | None = None
+    ranks_off: tuple[int, ...] | None = None
+    """Ranks at which the twin's click rates are not the log's."""
+    notes: tuple[str, ...] | None = None
+    absent = (
+        *("train", "validation", "test", "truth", "fitted"),
+        *("click_model", "examination_from", "ranks_off", "notes"),
+    )
+
+    @classmethod
+    def of(cls, out: Path, log: Log, scores: Array, **others: Any) -> SimulatedLog:
+        """The numbers of a log, whose documents have these logging scores."""
+        clicked = np.add.reduceat(log.click.astype(np.int64), log.offsets[:-1]) > 0
+        ndcg = ndcg_metric(scores, log.lists.labels, offsets=log.lists.offsets)
+        return cls(
+            log=str(out),
+            pages=len(log),
+            impressions=len(log.row),
+            clicks=int(log.click.sum()),
+            click_rate=round(float(log.click.mean()), 4),
+            without_a_click=round(1 - float(clicked.mean()), 4),
+            short_of_a_page=round(1 - len(log.row) / (len(log) * int(log.sizes.max())), 4),
+            logging_ndcg=None if np.isnan(ndcg).all() else round(float(np.nanmean(ndcg)), 4),
+            **others,
+        )
 
 
 def simulate_to(
@@ -43,7 +94,7 @@ def simulate_to(
     doc_ids: bool = False,
     force: bool = False,
     **options: Any,
-) -> dict[str, Any]:
+) -> SimulatedLog:
     """Simulate a log into a Parquet file; what was written, in numbers. `options` are fields of `Simulation`.
 
     `lists` are LETOR files, or "synthetic": then lists are made, and written beside the log for training,
@@ -66,7 +117,7 @@ def traffic_to(
     doc_ids: bool = False,
     force: bool = False,
     **options: Any,
-) -> dict[str, Any]:
+) -> SimulatedLog:
     """Simulate the traffic of a search engine into a Parquet file, as `simulate_to`; `options` are of `Traffic`.
 
     With `truth` the log has the columns true_examined, true_examination and true_relevance.
@@ -84,7 +135,7 @@ def _written(
     doc_ids: bool,
     force: bool,
     hidden: Sequence[str] = (),
-) -> dict[str, Any]:
+) -> SimulatedLog:
     """Draw the log and write it, and lists that were made beside it; what was written, in numbers."""
     if out.suffix != ".parquet":
         raise ConfigError(f"{out} must end in .parquet", argument="out")
@@ -107,7 +158,7 @@ def _written(
         write_letor(part, path)
     write_log(log, out, simulated=_how(asked))
     files = {path.suffixes[-2][1:]: str(path) for path in beside}
-    return {"log": str(out)} | files | summary(log, scores)
+    return SimulatedLog.of(out, log, scores, **files)
 
 
 def twin_to(
@@ -123,7 +174,7 @@ def twin_to(
     report: Path | None = None,
     command: str = "",
     force: bool = False,
-) -> dict[str, Any]:
+) -> SimulatedLog:
     """Fit a twin to the log `like` and simulate from it into a Parquet file; what was written, in numbers.
 
     `lists` are features of the log's documents. Beside the log lie the twin's relevance and grades
@@ -144,7 +195,9 @@ def twin_to(
     if report is not None:
         write_text(report, html(twin_page(told, f"A twin fitted to {like}.", command)))
     files = {name: str(path) for name, path in beside.items()}
-    return {"log": str(out), **files, **summary(log, shown_scores(log)), **_fitted(told)}
+    fitted: dict[str, Any] = {"click_model": told.model, "examination_from": told.examination_from}
+    fitted |= {"ranks_off": told.ranks_off, "notes": told.notes}
+    return SimulatedLog.of(out, log, shown_scores(log), **files, **fitted)
 
 
 def shown_scores(log: Log) -> Array:
@@ -152,16 +205,6 @@ def shown_scores(log: Log) -> Array:
     order = shown_order(log)
     lowest = -float(log.position.max(initial=1)) - 1.0
     return np.where(np.isnan(order), lowest, order)
-
-
-def _fitted(told: TwinReport) -> dict[str, Any]:
-    """What was fitted, for the result card."""
-    return {
-        "click model": told.model,
-        "examination from": told.examination_from,
-        "ranks off the log": ", ".join(map(str, told.ranks_off)) or "none",
-        "notes": " ".join(told.notes),
-    }
 
 
 def _how(asked: Simulation | Traffic) -> str:
@@ -198,20 +241,4 @@ def synthetic_parts(queries: int, features: int, documents: int, seed: int) -> d
     return {
         part: make_lists(count, features, documents, seed=seed * 3 + index)
         for index, (part, count) in enumerate(counts.items())
-    }
-
-
-def summary(log: Log, scores: Array) -> dict[str, Any]:
-    """A log in numbers; the result card of a simulation."""
-    clicked = np.add.reduceat(log.click.astype(np.int64), log.offsets[:-1]) > 0
-    longest = int(log.sizes.max())
-    ndcg = ndcg_metric(scores, log.lists.labels, offsets=log.lists.offsets)
-    return {
-        "pages": len(log),
-        "impressions": len(log.row),
-        "clicks": int(log.click.sum()),
-        "click rate": round(float(log.click.mean()), 4),
-        "without a click": round(1 - float(clicked.mean()), 4),
-        "short of a page": round(1 - len(log.row) / (len(log) * longest), 4),
-        "logging nDCG@10": None if np.isnan(ndcg).all() else round(float(np.nanmean(ndcg)), 4),
     }
