@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from unskew.measuring import measure_ranking as measure_ranking
     from unskew.measuring.experiments.interleaving import team_draft as team_draft
     from unskew.serving.export import export as export
-    from unskew.serving.starting import serve as serve
+    from unskew.serving.service.server import serve as serve
     from unskew.serving.store.putting import store as store
     from unskew.simulation import (
         BEHAVIOURS as BEHAVIOURS,

@@ -21,13 +21,12 @@ import uvicorn
 from unskew.learning.methods import METHODS, Context
 from unskew.learning.rankers import Linear
 from unskew.learning.scoring.model import build
-from unskew.serving.http.app import make_app
-from unskew.serving.http.connections import OPTIONS
-from unskew.serving.http.guarding import Guard
 from unskew.serving.scoring.reloading import Models
+from unskew.serving.service.app import make_app
+from unskew.serving.service.display import Showing
+from unskew.serving.service.guard import Guard
+from unskew.serving.service.server import listen, uvicorn_options
 from unskew.serving.settings import Limits, ServeSettings
-from unskew.serving.showing import Showing
-from unskew.serving.starting import listen
 from unskew.tables.features.encoding import fit_encoding
 from unskew.tables.lists.scaling import fit_scaler
 from unskew.types import Columns, Lists
@@ -178,8 +177,9 @@ class Server:
 def running(folder: Path, **more: Any) -> Iterator[Server]:
     """A server over a run, with settings, in a thread."""
     app = app_of(folder, **more)
+    options = uvicorn_options(app.state.limits) | {"timeout_graceful_shutdown": 1}
     with listen("127.0.0.1", 0) as heard:
-        server = uvicorn.Server(uvicorn.Config(app, **OPTIONS | {"timeout_graceful_shutdown": 1}))
+        server = uvicorn.Server(uvicorn.Config(app, **options))
         port = heard.getsockname()[1]
         thread = threading.Thread(target=lambda: server.run(sockets=[heard]))
         thread.start()
@@ -192,7 +192,7 @@ def running(folder: Path, **more: Any) -> Iterator[Server]:
 
 def small(**more: Any) -> Limits:
     """Limits that a test reaches soon."""
-    return Limits(**{"seconds": 0.3, "taken": 0.3, "head": 4096, "connections": 20} | more)
+    return Limits(**{"seconds": 0.3, "connections": 20} | more)
 
 
 class InProcess:

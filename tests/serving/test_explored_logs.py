@@ -16,7 +16,7 @@ from unskew.diagnosis.propensities import measured_propensities
 from unskew.measuring import Judge
 from unskew.measuring.counterfactual import GainEstimate, LoggedPages, places
 from unskew.serving.explore import BoundedShuffle, PlackettLuce, Policy, SwapRanks, TeamDraft, TopOne, policy_from
-from unskew.serving.logging import ImpressionLog
+from unskew.serving.service.impressions import ImpressionLog
 from unskew.types import Log
 from unskew_reproductions.experiments.visitors import Visitors
 

@@ -23,7 +23,7 @@ from unskew.learning.scoring.model import build
 from unskew.serving.scoring import reloading
 from unskew.serving.scoring.reloading import Following, Models
 from unskew.serving.scoring.served import Served
-from unskew.serving.starting import named
+from unskew.serving.service.server import named
 from unskew.tables.lists.scaling import fit_scaler
 
 GIVEN = np.linspace(-1, 1, 16, dtype=np.float32).reshape(4, 4)

@@ -18,13 +18,13 @@ from unskew.learning.methods import METHODS, Context
 from unskew.learning.rankers import Linear
 from unskew.learning.rankers.networks import DoublyRobustMLP
 from unskew.learning.scoring.model import build
-from unskew.serving.answering import Answering
-from unskew.serving.asking.requests import BadRequest, RankAnswer, RankedDocument
-from unskew.serving.asking.taking import AskedRanking, read_request
 from unskew.serving.explore import Decision
+from unskew.serving.requests.bodies import BadRequest, RankAnswer, RankedDocument
+from unskew.serving.requests.parsing import AskedRanking, read_request
 from unskew.serving.scoring.reloading import Models
+from unskew.serving.service.answers import Answering
+from unskew.serving.service.display import Noted, Showing
 from unskew.serving.settings import ServeSettings
-from unskew.serving.showing import Noted, Showing
 from unskew.serving.store import Version
 from unskew.tables.lists.scaling import fit_scaler
 from unskew.tracking.features import FEATURES

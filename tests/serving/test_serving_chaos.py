@@ -16,8 +16,6 @@ pytest.importorskip("fastapi")
 pytest.importorskip("redis")
 pytest.importorskip("httpx")
 
-from unskew.serving.http.workers import notice_deaths
-
 PLAN = ("copy", "redis_killed", "link", "broken", "both", "full", "redis_emptied", "save")
 """Each replaces, kills, fills or breaks something; between them workers die, too."""
 
@@ -75,17 +73,3 @@ def test_wrong_answers_would_be_seen(chaos: Any) -> None:
     assert "connection broke" in found("old", old, 8.0, 0).wrong[0]
     history.troubles.append(checks.Trouble("kill", 8.05, 8.06))
     assert found("old", old, 8.0, 0).wrong == []
-
-
-def test_the_death_of_a_worker_is_seen_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """uvicorn asks a worker whether it lives; one that died meanwhile says so by the end of its pipe."""
-    uvicorn, multiprocess = map(importlib.import_module, ("uvicorn", "uvicorn.supervisors.multiprocess"))
-    monkeypatch.setattr(multiprocess.Process, "start", multiprocess.Process.start)  # as it was, afterwards
-    notice_deaths()
-    started = multiprocess.Process(uvicorn.Config("nothing:here"), [])
-    started.start()
-    started.process.kill()
-    started.process.join()
-    assert started.parent_conn.poll(0)
-    assert not started.ping(0)
-    started.kill()

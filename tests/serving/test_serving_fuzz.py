@@ -23,9 +23,9 @@ pytest.importorskip("uvicorn")
 
 from hostile import GOOD, Answer, InProcess, Server, app_of, make_run, post, running, small
 
-from unskew.serving.asking.tensor_bodies import TENSORS
-from unskew.serving.logging import ImpressionLog
-from unskew.serving.showing import Showing
+from unskew.serving.requests.tensors import TENSORS
+from unskew.serving.service.display import Showing
+from unskew.serving.service.impressions import ImpressionLog
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*")
 MANY = int(os.environ.get("UNSKEW_FUZZ", "0"))

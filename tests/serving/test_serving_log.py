@@ -17,7 +17,7 @@ import pytest
 import unskew
 from unskew.errors import DataError
 from unskew.serving.explore import TeamDraft, TopOne
-from unskew.serving.logging import ImpressionLog, recover
+from unskew.serving.service.impressions import ImpressionLog, recover
 
 ORDER, SCORES, OTHER = np.arange(4), np.array([4.0, 3.0, 2.0, 1.0]), np.array([3, 2, 1, 0])
 
@@ -87,7 +87,7 @@ def test_what_cannot_be_logged_leaves_no_half_page(tmp_path: Path) -> None:
 WRITER = """
 import sys
 from unskew.serving.explore import TopOne
-from unskew.serving.logging import ImpressionLog
+from unskew.serving.service.impressions import ImpressionLog
 log = ImpressionLog(sys.argv[1])
 made = TopOne(share=0.0).rank([0, 1], [1.0, 0.0], request_id="a")
 log.shown("a", "q", ["x", "y"], made)

@@ -17,10 +17,10 @@ from starlette.testclient import TestClient
 
 import unskew
 from unskew.diagnosis.diagnosis import Diagnosis
-from unskew.serving.http.app import make_app
 from unskew.serving.scoring.reloading import Models
+from unskew.serving.service.app import make_app
+from unskew.serving.service.server import ServePlan
 from unskew.serving.settings import ExploreSettings, ServeSettings
-from unskew.serving.starting import ServePlan
 from unskew.types import Lists
 from unskew.workflows.proofs.ship import Shipping
 from unskew_reproductions.experiments.visitors import Visitors

@@ -18,13 +18,13 @@ import unskew
 from unskew.learning.methods import METHODS, Context
 from unskew.learning.rankers import Linear
 from unskew.learning.scoring.model import build
-from unskew.serving.answering import Answering
-from unskew.serving.asking.taking import read_request
 from unskew.serving.explore import TeamDraft
-from unskew.serving.http.watching import Metrics
+from unskew.serving.requests.parsing import read_request
 from unskew.serving.scoring.reloading import Models
+from unskew.serving.service.answers import Answering
+from unskew.serving.service.display import Noted, Showing
 from unskew.serving.settings import ServeSettings
-from unskew.serving.showing import Noted, Showing
+from unskew.serving.telemetry import Metrics
 from unskew.tables.lists.scaling import fit_scaler
 
 

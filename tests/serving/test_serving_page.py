@@ -23,7 +23,7 @@ from unskew.pages.colours import PAGE
 
 torch.set_num_threads(1)
 needs_browser = pytest.mark.skipif(installed() is None, reason="no Chromium here")
-SOURCE = files("unskew.serving.http").joinpath("page.html").read_text(encoding="utf-8")
+SOURCE = files("unskew.serving.service").joinpath("page.html").read_text(encoding="utf-8")
 EVIL = '<img src=x onerror="window.hit=1"><script>window.hit=1</script>'
 SHOWN = "!at('shown').hidden && [...at('ranking').tBodies[0].rows].map(row => row.cells[1].firstChild.data)"
 

@@ -11,9 +11,9 @@ import pytest
 
 from unskew.learning.boosters import Forest
 from unskew.learning.scoring.scorer import Card, TreeScorer
-from unskew.serving.asking.reading import read_candidates
-from unskew.serving.asking.requests import BadRequest, BatchRequest, RankRequest
-from unskew.serving.asking.taking import checked, read_batch, read_request
+from unskew.serving.requests.bodies import BadRequest, BatchRequest, RankRequest
+from unskew.serving.requests.features import read_candidates
+from unskew.serving.requests.parsing import checked, read_batch, read_request
 from unskew.tables.features.encoding import fit_encoding
 from unskew.tables.lists.scaling import fit_scaler
 from unskew.types import Array, Columns, Lists

@@ -18,9 +18,9 @@ pytest.importorskip("uvicorn")
 
 from hostile import GOOD, Answer, Client, Server, make_run, post, running, small
 
-from unskew.serving.logging import ImpressionLog
+from unskew.serving.service.display import Showing
+from unskew.serving.service.impressions import ImpressionLog
 from unskew.serving.settings import Limits
-from unskew.serving.showing import Showing
 from unskew.terminal.serving import _warn_of_others
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*missing where training")
@@ -222,8 +222,8 @@ def test_an_answer_that_takes_too_long_is_a_503(run: Path, monkeypatch: pytest.M
     with running(run, limits=small()) as server:
         right = server.good()
         with monkeypatch.context() as patch:
-            patch.setattr("unskew.serving.http.pacing.Pace.is_short", lambda *_: False)
-            patch.setattr("unskew.serving.answering.check", lambda *_, **__: go.wait(20))
+            patch.setattr("unskew.serving.service.queue.Pace.is_short", lambda *_: False)
+            patch.setattr("unskew.serving.service.answers.check", lambda *_, **__: go.wait(20))
             answer = server.ask(post(BODY))
             assert (answer.status, "too long" in answer.json["error"]) == (503, True)
             assert b"retry-after: 1" in answer.head

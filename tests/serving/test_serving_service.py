@@ -22,7 +22,7 @@ from servers import make, request, serving
 
 import unskew
 from unskew.learning.rankers import Linear
-from unskew.serving.http.app import PATHS
+from unskew.serving.service.app import PATHS
 from unskew.serving.settings import Limits
 from unskew.serving.store import open_store
 

@@ -18,12 +18,12 @@ from test_serving_reading import NAMES, ROWS, matrix, scorer
 from unskew.learning.methods import Context, Naive
 from unskew.learning.rankers import Linear
 from unskew.learning.scoring.model import build
-from unskew.serving.asking.reading import read_candidates
-from unskew.serving.asking.requests import BadRequest
-from unskew.serving.asking.taking import read_request
-from unskew.serving.asking.tensor_bodies import read_tensors
-from unskew.serving.http.app import make_app
+from unskew.serving.requests.bodies import BadRequest
+from unskew.serving.requests.features import read_candidates
+from unskew.serving.requests.parsing import read_request
+from unskew.serving.requests.tensors import read_tensors
 from unskew.serving.scoring.reloading import Models
+from unskew.serving.service.app import make_app
 from unskew.serving.settings import Limits
 from unskew.tables.features.encoding import fit_encoding
 from unskew.tables.lists.scaling import fit_scaler

@@ -20,14 +20,14 @@ from unskew.learning.methods import METHODS, Context
 from unskew.learning.rankers import CrossEncoder, DoublyRobustMix, Ranker, VanillaMix
 from unskew.learning.scoring import onnx_graph
 from unskew.learning.scoring.model import Model, build, load
-from unskew.serving.answering import Answering
-from unskew.serving.asking.examples import example_request
-from unskew.serving.asking.requests import BadRequest
-from unskew.serving.asking.taking import read_request
+from unskew.serving.requests.bodies import BadRequest
+from unskew.serving.requests.examples import example_request
+from unskew.serving.requests.parsing import read_request
 from unskew.serving.scoring.reloading import Models
 from unskew.serving.scoring.served import Served
+from unskew.serving.service.answers import Answering
+from unskew.serving.service.display import Noted
 from unskew.serving.settings import ServeSettings
-from unskew.serving.showing import Noted
 from unskew.serving.store import Version
 from unskew.tables.lists.scaling import fit_scaler
 from unskew.tracking.features import FEATURES

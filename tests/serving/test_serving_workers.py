@@ -11,7 +11,6 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -19,15 +18,14 @@ import pytest
 pytest.importorskip("fastapi")
 httpx = pytest.importorskip("httpx")
 
-from fastapi import Request  # noqa: E402
+from hostile import GOOD, app_of, make_run  # noqa: E402
 from servers import make, request, started  # noqa: E402
 
 from unskew.learning.rankers import Linear  # noqa: E402
-from unskew.serving.asking.requests import BadRequest  # noqa: E402
-from unskew.serving.http.bodies import WHOLE, refuse_late  # noqa: E402
-from unskew.serving.http.queueing import ScoringQueue  # noqa: E402
-from unskew.serving.http.watching import Metrics  # noqa: E402
+from unskew.serving.requests.bodies import BadRequest  # noqa: E402
+from unskew.serving.service.queue import ScoringQueue  # noqa: E402
 from unskew.serving.settings import Limits  # noqa: E402
+from unskew.serving.telemetry import Metrics  # noqa: E402
 
 
 def children(pid: int) -> set[int]:
@@ -149,9 +147,20 @@ def test_a_full_queue_refuses_at_once_and_given_up_work_is_not_done() -> None:
     assert count(metrics.text().decode(), "unskew_waiting_requests") == 0.0
 
 
-def test_a_request_that_waited_too_long_is_refused_before_it_is_read() -> None:
-    for waited, refused in ((0.0, False), (5.0, True)):
-        request = Request({"type": "http", "state": {WHOLE: time.monotonic() - waited}})
-        with pytest.raises(BadRequest, match=r"waited 5\.\d s") if refused else nullcontext():
-            refuse_late(request, Limits())
-    refuse_late(Request({"type": "http", "state": {}}), Limits())  # by a server that does not say when it came
+@pytest.mark.filterwarnings("ignore:.*missing where training")
+def test_a_server_that_is_behind_refuses_until_it_has_caught_up(tmp_path: Path) -> None:
+    app = app_of(make_run(tmp_path / "run"), limits=Limits(behind=0.2))
+
+    async def all_of_it() -> None:
+        async with app.router.lifespan_context(app):
+            asked = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost")
+            assert (await asked.post("/v1/rank", json=GOOD)).status_code == 200
+            time.sleep(0.5)  # the thread that reads and writes for all does something else
+            await asyncio.sleep(0.01)
+            refused = await asked.post("/v1/rank", json=GOOD)
+            assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
+            assert "s behind; ask again" in refused.json()["error"]
+            await asyncio.sleep(0.3)
+            assert (await asked.post("/v1/rank", json=GOOD)).status_code == 200
+
+    asyncio.run(all_of_it())

@@ -35,16 +35,12 @@ class Limits(Config):
     """Bytes that a page may take in the log, about."""
     held: int = Field(64 * 2**20, ge=1024)
     """Bytes of all bodies that are being answered; in memory they take some twenty times as much."""
-    head: int = Field(64 * 2**10, ge=1024)
-    """Bytes of a request before its body."""
     connections: int = Field(800, ge=1)
-    """Clients at once; past this the one that waits longest is closed."""
+    """Clients at once; the next one is answered with 503. A proxy ends those that are slow on purpose."""
     seconds: float = Field(10.0, gt=0)
-    """Time for a head to arrive, for a body, and then for the answer to be found."""
-    taken: float = Field(30.0, gt=0)
-    """Time for an answer to be taken by a client that is slow to read."""
+    """Time for a body to arrive, and then for the answer to be found."""
     behind: float = Field(2.0, gt=0)
-    """Seconds that a request may wait before it is looked at; one that did is answered with 503 at once."""
+    """Seconds that requests may wait before they are looked at; past this they are answered with 503 at once."""
     at_once: int = Field(2, ge=1, le=64)
     """Requests that a process scores at the same time."""
     waiting: int = Field(64, ge=0, le=10_000)

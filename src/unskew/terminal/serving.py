@@ -17,8 +17,8 @@ from unskew.terminal.flags import Json, Quiet, Seed
 from unskew.terminal.printing import tell, warn
 
 if TYPE_CHECKING:
-    from unskew.serving.asking.requests import ModelAnswer
     from unskew.serving.explore import PolicyCost
+    from unskew.serving.requests.bodies import ModelAnswer
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def serve(
     as_json: Json = False,
 ) -> None:
     """Rank over HTTP: POST /v1/rank, and a page to try it; no torch, reloads when a run changes."""
-    from unskew.serving.starting import build_app, plan_of, reach_store, run_server
+    from unskew.serving.service.server import build_app, plan_of, reach_store, run_server
 
     plan = plan_of(
         run,
@@ -118,7 +118,7 @@ def serve(
 
 def _warn_of_others(host: str, token_file: Path | None) -> None:
     """Say who else may ask, or may read the token."""
-    from unskew.serving.starting import is_loopback, is_shared
+    from unskew.serving.service.server import is_loopback, is_shared
 
     if token_file is None and not is_loopback(host):
         warn(f"{host} is open to others, and no token is asked for; see --token-file")

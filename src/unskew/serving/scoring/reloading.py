@@ -89,7 +89,7 @@ class Following:
 
     def _told(self, trouble: str) -> None:
         """Say once why the first model is waited for."""
-        from unskew.serving.http.watching import log_event
+        from unskew.serving.telemetry import log_event
 
         if trouble != self.trouble:
             self.trouble = trouble

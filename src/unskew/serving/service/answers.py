@@ -15,14 +15,14 @@ from typing import Protocol
 import numpy as np
 
 from unskew.errors import UnskewError
-from unskew.serving.asking.examples import example_request
-from unskew.serving.asking.reading import FoundItems, FoundPairs, Moment, read_candidates
-from unskew.serving.asking.requests import BadRequest, ModelAnswer
-from unskew.serving.asking.taking import AskedRanking, repeated
+from unskew.serving.requests.bodies import BadRequest, ModelAnswer
+from unskew.serving.requests.examples import example_request
+from unskew.serving.requests.features import FoundItems, FoundPairs, Moment, read_candidates
+from unskew.serving.requests.parsing import AskedRanking, repeated
 from unskew.serving.scoring.reloading import Models
 from unskew.serving.scoring.served import Served
+from unskew.serving.service.display import Noted, Scored, Showing, ShownPage, best_first
 from unskew.serving.settings import Limits, ServeSettings
-from unskew.serving.showing import Noted, Scored, Showing, ShownPage, best_first
 from unskew.serving.store.store import Version
 from unskew.types import Array, Lists
 

@@ -16,12 +16,12 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from unskew.errors import optional
 from unskew.files import scratch_folder
-from unskew.serving.logging import recover
-from unskew.serving.starting import ServePlan, build_app
+from unskew.serving.service.impressions import recover
+from unskew.serving.service.server import ServePlan, build_app
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -33,30 +33,12 @@ TOLD, COUNTS = "UNSKEW_SERVE", "PROMETHEUS_MULTIPROC_DIR"
 def run_workers(plan: ServePlan, heard: socket.socket, workers: int, options: Mapping[str, object]) -> None:
     """Serve in several processes until interrupted."""
     uvicorn = optional("uvicorn", "serve")
-    notice_deaths()
     with scratch_folder() as counts:
         os.environ |= {TOLD: plan.model_dump_json(), COUNTS: str(counts)}
-        own = "unskew.serving.http.workers:worker"
+        own = "unskew.serving.service.workers:worker"
         uvicorn.run(own, factory=True, workers=workers, fd=heard.fileno(), **options)
     if plan.log is not None:
         recover(Path(plan.log))  # what processes that were killed left open
-
-
-def notice_deaths() -> None:
-    """See at once that a worker died while it was asked whether it lives.
-
-    uvicorn keeps the worker's end of the pipe open too, and would wait as long as for one that hangs.
-    """
-    process = optional("uvicorn.supervisors.multiprocess", "serve").Process
-    begin = process.start
-    if begin.__module__ == __name__:
-        return
-
-    def start(self: Any) -> None:
-        begin(self)
-        self.child_conn.close()
-
-    process.start = start
 
 
 def worker() -> FastAPI:

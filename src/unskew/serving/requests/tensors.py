@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 import orjson
 
-from unskew.serving.asking.requests import BadRequest, TensorRequest
-from unskew.serving.asking.taking import LARGEST, AskedRanking, Grid, Row, checked, repeated
+from unskew.serving.requests.bodies import BadRequest, TensorRequest
+from unskew.serving.requests.parsing import LARGEST, AskedRanking, Grid, Row, checked, repeated
 from unskew.serving.settings import Limits
 from unskew.types import Array
 

@@ -27,8 +27,7 @@ from starlette.exceptions import HTTPException
 
 from unskew import __version__
 from unskew.errors import UnskewError
-from unskew.serving.answering import Answering, Known
-from unskew.serving.asking.requests import (
+from unskew.serving.requests.bodies import (
     BadRequest,
     BatchAnswer,
     BatchRequest,
@@ -40,18 +39,18 @@ from unskew.serving.asking.requests import (
     RankRequest,
     ReadyAnswer,
 )
-from unskew.serving.asking.taking import AskedRanking, checked, read_batch, read_request
-from unskew.serving.asking.tensor_bodies import TENSORS, read_tensors
-from unskew.serving.http.bodies import content_type, read_body, read_bytes
-from unskew.serving.http.guarding import Guard, page_policy
-from unskew.serving.http.living import Life
-from unskew.serving.http.openapi import describe
-from unskew.serving.http.pacing import Pace
-from unskew.serving.http.queueing import ScoringQueue
-from unskew.serving.http.watching import Metrics, log_event
+from unskew.serving.requests.parsing import AskedRanking, checked, read_batch, read_request
+from unskew.serving.requests.tensors import TENSORS, read_tensors
 from unskew.serving.scoring.reloading import Models
+from unskew.serving.service.answers import Answering, Known
+from unskew.serving.service.display import Noted, Showing
+from unskew.serving.service.guard import Guard, page_policy
+from unskew.serving.service.openapi import describe
+from unskew.serving.service.queue import Pace, ScoringQueue
+from unskew.serving.service.streams import content_type, read_body, read_bytes
+from unskew.serving.service.upkeep import Upkeep
 from unskew.serving.settings import Limits, ServeSettings
-from unskew.serving.showing import Noted, Showing
+from unskew.serving.telemetry import Metrics, log_event
 from unskew.settings import known
 
 PATHS = (
@@ -98,18 +97,18 @@ def make_app(
         known("shadow", name, models)
     metrics, answering = Metrics(), Answering(models, settings, store, showing)
     queue = ScoringQueue(settings.limits, metrics)
-    life = Life(answering, queue, metrics)
+    upkeep = Upkeep(answering, queue, metrics)
     app = FastAPI(
         title="unskew",
         version=__version__,
         docs_url=None,  # these pages load scripts from elsewhere
         redoc_url=None,
         redirect_slashes=False,  # to wherever the caller's Host says
-        lifespan=life.span,
+        lifespan=upkeep.span,
     )
     _add_ranking(app, answering, queue, metrics)
     _add_clicks(app, showing, settings.limits, metrics)
-    _add_facts(app, answering, life, metrics)
+    _add_facts(app, answering, upkeep, metrics)
     _add_errors(app)
     example, locked = answering.listed()[0].example, settings.token is not None
     describe(app, BODIES, settings.limits, locked=locked, example=example)
@@ -192,9 +191,9 @@ def _add_clicks(app: FastAPI, showing: Showing, limits: Limits, metrics: Metrics
         return _json(ClicksAnswer(written=facts.logged), 202)
 
 
-def _add_facts(app: FastAPI, answering: Answering, life: Life, metrics: Metrics) -> None:
+def _add_facts(app: FastAPI, answering: Answering, upkeep: Upkeep, metrics: Metrics) -> None:
     """What the server says of itself."""
-    page = files("unskew.serving.http").joinpath("page.html").read_text(encoding="utf-8")
+    page = files("unskew.serving.service").joinpath("page.html").read_text(encoding="utf-8")
     policy = page_policy(page)
 
     @app.get("/v1/models", responses={code: ERRORS[code] for code in (401, 421)})
@@ -210,7 +209,7 @@ def _add_facts(app: FastAPI, answering: Answering, life: Life, metrics: Metrics)
     @app.get("/readyz")
     async def readyz() -> ReadyAnswer:
         """The models are loaded, which they are before anything is heard; and whether the store answers."""
-        return ReadyAnswer(status="ok", models=len(answering.models), store=life.store)
+        return ReadyAnswer(status="ok", models=len(answering.models), store=upkeep.store)
 
     @app.get("/metrics", response_class=Response, responses={code: ERRORS[code] for code in (401, 421)})
     async def counts() -> Response:
@@ -231,6 +230,8 @@ def _add_errors(app: FastAPI) -> None:
         answer = _json(ErrorAnswer(error=str(error)[:2000], where=where), error.code)
         if error.code == 503:
             answer.headers["retry-after"] = "1"
+        if error.code == 408:
+            answer.headers["connection"] = "close"  # the rest of the body may never come
         return answer
 
     @app.exception_handler(HTTPException)

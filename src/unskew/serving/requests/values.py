@@ -16,8 +16,8 @@ import numpy as np
 
 from unskew.errors import DataError
 from unskew.learning.scoring.scorer import Scorer
-from unskew.serving.asking.requests import BadRequest
-from unskew.serving.asking.taking import LARGEST, AskedRanking, Grid, Written
+from unskew.serving.requests.bodies import BadRequest
+from unskew.serving.requests.parsing import LARGEST, AskedRanking, Grid, Written
 from unskew.tables.features.encoding import refuse_absent
 from unskew.types import Array, Columns
 

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
 
 from pydantic import Field, model_validator
 
@@ -24,9 +24,9 @@ from unskew.settings import Config, checked, did_you_mean, read_toml
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-    from unskew.serving.asking.requests import ModelAnswer
     from unskew.serving.explore import Policy, PolicyCost
-    from unskew.serving.showing import Showing
+    from unskew.serving.requests.bodies import ModelAnswer
+    from unskew.serving.service.display import Showing
 
 NEEDED = ("fastapi", "uvicorn", "orjson", "prometheus_client")
 
@@ -76,8 +76,8 @@ class ServePlan(Config):
 
     def showing(self, policy: Policy | None) -> Showing:
         """What explores, and the log of pages."""
-        from unskew.serving.logging import ImpressionLog
-        from unskew.serving.showing import Showing
+        from unskew.serving.service.display import Showing
+        from unskew.serving.service.impressions import ImpressionLog
 
         against = None if self.explore is None else self.explore.against
         impressions = None if self.log is None else ImpressionLog(self.log)
@@ -167,9 +167,9 @@ def build_app(plan: ServePlan, *, patience: float = 0.0) -> FastAPI:
     for package in NEEDED:
         optional(package, "serve")
     settings, policy = plan.settings(), plan.policy()
-    from unskew.serving.http.app import make_app
-    from unskew.serving.http.watching import log_to_stderr
+    from unskew.serving.service.app import make_app
     from unskew.serving.store import open_store
+    from unskew.serving.telemetry import log_to_stderr
 
     store = None if plan.store is None else open_store(plan.store)
     log_to_stderr()
@@ -239,18 +239,33 @@ def run_server(
     """Serve until interrupted; `tell` is called with the address once all is loaded and requests are taken."""
     app = build_app(plan)
     uvicorn = optional("uvicorn", "serve")
-    from unskew.serving.http.connections import OPTIONS
-
+    options = uvicorn_options(plan.limits)
     with listen(host, port) as heard:
         port = heard.getsockname()[1]
         tell(f"http://{f'[{host}]' if ':' in host else host}:{port}/", app.state.listed())
         with suppress(KeyboardInterrupt):  # which ends a server in good order
             if workers == 1:
-                uvicorn.Server(uvicorn.Config(app, **OPTIONS)).run(sockets=[heard])
+                uvicorn.Server(uvicorn.Config(app, **options)).run(sockets=[heard])
                 return
-            from unskew.serving.http.workers import run_workers
+            from unskew.serving.service.workers import run_workers
 
-            run_workers(plan, heard, workers, OPTIONS)
+            run_workers(plan, heard, workers, options)
+
+
+def uvicorn_options(limits: Limits) -> dict[str, Any]:
+    """How uvicorn is run."""
+    return {
+        "http": "httptools",  # a tenth faster than h11
+        "ws": "none",
+        "proxy_headers": False,  # who asks is not looked at
+        "log_config": None,
+        "access_log": False,
+        "server_header": False,
+        "limit_concurrency": limits.connections,
+        "timeout_keep_alive": 30,
+        "timeout_graceful_shutdown": 10,
+        "timeout_worker_healthcheck": 10,  # a busy machine takes its time to start one
+    }
 
 
 def is_loopback(host: str) -> bool:

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import math
-import time
 
 import orjson
 from fastapi import Request
 
-from unskew.serving.asking.requests import BadRequest
+from unskew.serving.requests.bodies import BadRequest
 from unskew.serving.settings import Limits
-
-WHOLE = "whole"
-"""In the state of a request, when all of it had arrived."""
 
 
 async def read_body(request: Request, limits: Limits) -> object:
@@ -24,14 +19,6 @@ async def read_body(request: Request, limits: Limits) -> object:
     content = _parsed(await read_bytes(request, limits))
     refuse_many(content, limits)
     return content
-
-
-def refuse_late(request: Request, limits: Limits) -> None:
-    """Refuse what waited long before it could be looked at: so a server that is behind catches up."""
-    waited = time.monotonic() - getattr(request.state, WHOLE, math.inf)
-    if waited > limits.behind:
-        told = f"too busy: the request waited {waited:.1f} s before it was looked at; ask again in a second"
-        raise BadRequest(told, status=503)
 
 
 def _parsed(raw: bytes) -> object:
@@ -57,11 +44,9 @@ async def read_bytes(request: Request, limits: Limits) -> bytes:
     """The body of a request."""
     try:
         async with asyncio.timeout(limits.seconds):
-            raw = await _bytes(request, limits.body)
+            return await _bytes(request, limits.body)
     except TimeoutError as error:
         raise BadRequest(f"the body did not arrive within {limits.seconds:g} s", status=408) from error
-    refuse_late(request, limits)
-    return raw
 
 
 def refuse_many(content: object, limits: Limits) -> None:

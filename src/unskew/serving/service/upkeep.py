@@ -1,22 +1,26 @@
-"""While a server lives it looks at run folders, at the store and at its log; in the end it lets go of all."""
+"""What is done beside answering: looks at run folders, the store, the log and the clock; in the end it lets go."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 from fastapi import FastAPI
 
 from unskew.errors import UnskewError
-from unskew.serving.answering import Answering
-from unskew.serving.http.queueing import ScoringQueue
-from unskew.serving.http.watching import Metrics, log_event
 from unskew.serving.scoring.reloading import Following
+from unskew.serving.service.answers import Answering
+from unskew.serving.service.queue import ScoringQueue
+from unskew.serving.telemetry import Metrics, log_event
+
+PULSE = 0.1
+"""Seconds between two looks at the clock."""
 
 
-class Life:
+class Upkeep:
     """What is done beside answering."""
 
     def __init__(self, answering: Answering, queue: ScoringQueue, metrics: Metrics) -> None:
@@ -29,13 +33,14 @@ class Life:
     @asynccontextmanager
     async def span(self, _: FastAPI) -> AsyncIterator[None]:
         """From the first request to the last."""
-        task = asyncio.create_task(self._follow())
+        tasks = [asyncio.create_task(each) for each in (self._follow(), self._measure())]
         try:
             yield
         finally:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+            for task in tasks:
+                task.cancel()
+                with suppress(asyncio.CancelledError):
+                    await task
             self.queue.close()
             for each in (self.answering.showing.impressions, self.answering.store):
                 if each is not None:
@@ -48,6 +53,13 @@ class Life:
                 await asyncio.to_thread(self.look)
             except Exception:  # the next look may do better
                 logging.getLogger("unskew.serving").exception("look")
+
+    async def _measure(self) -> None:
+        """How late a task comes back that was to sleep for a while: as late as what arrives is looked at."""
+        while True:
+            began = time.monotonic()
+            await asyncio.sleep(PULSE)
+            self.queue.behind = time.monotonic() - began - PULSE
 
     def look(self) -> None:
         """Take up what changed."""

@@ -24,10 +24,10 @@ import orjson
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from unskew.serving.asking.requests import BadRequest
-from unskew.serving.http.openapi import OPEN
-from unskew.serving.http.watching import Metrics, log_event
+from unskew.serving.requests.bodies import BadRequest
+from unskew.serving.service.openapi import OPEN
 from unskew.serving.settings import Limits
+from unskew.serving.telemetry import Metrics, log_event
 
 PROBES = ("/healthz", "/readyz")
 """Paths that tell nothing, to whoever asks."""

@@ -14,11 +14,11 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from unskew.errors import UnskewError
-from unskew.serving.asking.requests import Click
-from unskew.serving.asking.taking import AskedRanking
 from unskew.serving.explore.policy import Decision, as_ranked
-from unskew.serving.http.watching import log_event
+from unskew.serving.requests.bodies import Click
+from unskew.serving.requests.parsing import AskedRanking
 from unskew.serving.scoring.served import Served
+from unskew.serving.telemetry import log_event
 from unskew.types import Array
 
 

@@ -14,9 +14,9 @@ import numpy as np
 
 from unskew.errors import UnskewError
 from unskew.learning.scoring.scorer import Scorer
-from unskew.serving.asking.requests import BadRequest
-from unskew.serving.asking.taking import AskedRanking, Grid, Row, Written
-from unskew.serving.asking.values import FeatureBlock, block_of, joined
+from unskew.serving.requests.bodies import BadRequest
+from unskew.serving.requests.parsing import AskedRanking, Grid, Row, Written
+from unskew.serving.requests.values import FeatureBlock, block_of, joined
 from unskew.serving.store.store import Version
 from unskew.types import Array, Lists, ListTexts
 

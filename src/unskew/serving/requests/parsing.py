@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from unskew.serving.asking.requests import BadRequest, BatchRequest, RankHead, RankRequest
+from unskew.serving.requests.bodies import BadRequest, BatchRequest, RankHead, RankRequest
 from unskew.types import Array
 
 LONGEST, MOST = 512, 100_000
