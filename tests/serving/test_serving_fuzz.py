@@ -287,12 +287,13 @@ def test_bent_bytes_on_a_socket(data: st.DataObject, server: Server, run: Path) 
         sent = sent[:start] + data.draw(st.sampled_from(PIECES) | st.binary(max_size=5)) + sent[stop:]
     with server.connect() as client:
         client.send(sent)
+        client.socket.settimeout(0.5)
         try:
             answer = client.answer()
-        except ConnectionError:
-            pass  # closed, since nothing was asked
+        except (ConnectionError, TimeoutError):
+            pass  # closed, since nothing was asked; or more of its head is waited for, which a proxy would end
         else:
             assert answer.status < 500
-            assert b"<html" in answer.body or json.loads(answer.body)
+            assert b"<html" in answer.body or b"Invalid HTTP" in answer.body or json.loads(answer.body)
             assert str(run).encode() not in answer.body
     assert server.good()["ranking"][0]["id"] == "c"
