@@ -176,7 +176,7 @@ def _duckdb():  # type: ignore[no-untyped-def]
 
 def our_ingest(log: Path, out: Path) -> None:
     """What `unskew ingest` does."""
-    from unskew.logs.ingest.ingest import ingest
+    from unskew.logs.ingest.run import ingest
     from unskew.tables.engine.engine import connect
 
     with connect(threads=THREADS) as engine:
@@ -185,7 +185,7 @@ def our_ingest(log: Path, out: Path) -> None:
 
 def our_rewrite(log: Path, out: Path) -> None:
     """What `unskew ingest --column ...` does."""
-    from unskew.logs.ingest.ingest import ingest
+    from unskew.logs.ingest.run import ingest
     from unskew.tables.engine.engine import connect
     from unskew.tables.reading.options import IngestOptions
 
@@ -195,7 +195,7 @@ def our_rewrite(log: Path, out: Path) -> None:
 
 def our_finding(log: Path, out: Path) -> None:
     """What `unskew ingest --page-gap 30m --column ...` does."""
-    from unskew.logs.ingest.ingest import ingest
+    from unskew.logs.ingest.run import ingest
     from unskew.tables.engine.engine import connect
     from unskew.tables.reading.options import IngestOptions
 
@@ -244,7 +244,7 @@ def once(step: str, side: int, log: Path) -> None:
     import ibis
 
     import unskew.logs.counts.counting
-    import unskew.logs.ingest.ingest  # noqa: F401
+    import unskew.logs.ingest.run  # noqa: F401
 
     ibis.duckdb.connect().disconnect()
     out = Path(tempfile.mkdtemp(dir=log.parent))

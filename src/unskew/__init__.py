@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from unskew.learning.scoring.scorer import Scorer as Scorer
     from unskew.learning.scoring.scorer import load_scorer as load_scorer
     from unskew.logs.counts.counting import counts as counts
-    from unskew.logs.ingest.logs import ingest as ingest
+    from unskew.logs.ingest.ingest import ingest as ingest
     from unskew.logs.log import write_log as write_log
     from unskew.logs.memory import lists_from_table as lists_from_table
     from unskew.logs.memory import log_from_table as log_from_table

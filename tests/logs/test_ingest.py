@@ -20,9 +20,9 @@ from typer.testing import CliRunner
 
 import unskew
 from unskew.errors import ConfigError, DataError, RunError, UnskewError
-from unskew.logs.ingest.aside import TooManyRejected
-from unskew.logs.ingest.ingest import ingest
-from unskew.logs.ingest.logs import ingest_options
+from unskew.logs.ingest.ingest import ingest_options
+from unskew.logs.ingest.rejected import TooManyRejected
+from unskew.logs.ingest.run import ingest
 from unskew.logs.opening import read_log
 from unskew.tables.engine.engine import Engine, connect
 from unskew.tables.engine.functions import micros_since_1970

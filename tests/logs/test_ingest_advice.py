@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from unskew.logs.ingest.advice import advice_warnings, column_advice, gives_away
+from unskew.logs.ingest.advice import advice_warnings, column_advice, gives_away, parquet_sample
+from unskew.logs.ingest.text import TextStream
 from unskew.pages.documents.summaries import ADVICE
 from unskew.tables.reading.options import IngestOptions
 
@@ -85,7 +86,11 @@ def test_what_columns_could_be_for(rows: list[dict[str, Any]], tmp_path: Path, k
     else:
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     options = IngestOptions(columns=NAMES, keep=("dwell",))
-    found = column_advice({path: kind}, options)
+    if kind == "parquet":
+        sample = parquet_sample([path], options)
+    else:
+        sample = TextStream({path: kind}, options, tmp_path).sample
+    found = column_advice(sample, options)
     assert {name: (each["kind"], each["differs"], each["advice"]) for name, each in found.items()} == EXPECTED
     assert found["device"]["values"] == 3
     assert found["click_time"]["missing"] == pytest.approx(1 - np.mean([row["clicked"] for row in rows]), abs=1e-4)
@@ -100,13 +105,15 @@ def test_what_columns_could_be_for(rows: list[dict[str, Any]], tmp_path: Path, k
 
 def test_nothing_is_read_where_all_columns_are_ours(tmp_path: Path) -> None:
     pq.write_table(pa.table({"page_id": [1], "click": [0]}), tmp_path / "log.parquet")
-    assert column_advice({tmp_path / "log.parquet": "parquet"}, IngestOptions()) == {}
+    assert parquet_sample([tmp_path / "log.parquet"], IngestOptions()) is None
+    assert column_advice(None, IngestOptions()) == {}
 
 
 def test_ranks_that_go_on_do_not_begin_again(rows: list[dict[str, Any]], tmp_path: Path) -> None:
     further = [{**row, "rank": row["rank"] + 10 * (row["page_number"] - 1)} for row in rows]
     pq.write_table(pa.Table.from_pylist(further), tmp_path / "log.parquet")
-    found = column_advice({tmp_path / "log.parquet": "parquet"}, IngestOptions(columns=NAMES))
+    options = IngestOptions(columns=NAMES)
+    found = column_advice(parquet_sample([tmp_path / "log.parquet"], options), options)
     assert found["page_number"]["advice"] == "bias factor"
 
 

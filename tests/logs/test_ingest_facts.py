@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from unskew.logs.ingest.clean import PageFacts
 from unskew.logs.ingest.facts import suspicion, warnings_of
+from unskew.logs.ingest.rules import PageFacts
 from unskew.tables.reading.options import IngestOptions
 from unskew.terminal.main import app
 

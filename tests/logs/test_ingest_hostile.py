@@ -19,10 +19,11 @@ from hypothesis import strategies as st
 
 from unskew.errors import DataError, UnskewError
 from unskew.files import FREE
-from unskew.logs.ingest.ingest import ingest
-from unskew.logs.ingest.text import Text, stage_text
+from unskew.logs.ingest.columns import ROW as NUMBER
+from unskew.logs.ingest.run import ingest
+from unskew.logs.ingest.text import TextStream
 from unskew.tables.engine.engine import Engine, connect
-from unskew.tables.reading import json_text
+from unskew.tables.reading import text as text_files
 from unskew.tables.reading.files import Guarded, find_files, opened
 from unskew.tables.reading.options import IngestOptions
 
@@ -63,8 +64,8 @@ def test_a_line_of_100_megabytes(engine: Engine, tmp_path: Path) -> None:
 def test_a_long_line_is_counted_like_any_other(
     engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(json_text, "LONGEST", 200)
-    monkeypatch.setattr(json_text, "BLOCK", 50)
+    monkeypatch.setattr(text_files, "LONGEST", 200)
+    monkeypatch.setattr(text_files, "BLOCK", 50)
     run(engine, tmp_path, "log.jsonl", LINE + b"x" * 1000 + b"\n" + b"broken\n" + LINE)
     table = pq.read_table(tmp_path / "out" / "rejected.parquet").to_pylist()
     found = {(row["row"], row["reason"]) for row in table}
@@ -111,7 +112,7 @@ def test_quotes_around_several_lines(engine: Engine, tmp_path: Path) -> None:
 
 
 def test_keys_that_come_late(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(json_text, "BLOCK", 100)
+    monkeypatch.setattr(text_files, "BLOCK", 100)
     row = {"page_id": "p", "query_id": "q", "doc_id": "d", "position": 1, "click": 0, "in": {"serp_y": 1}}
     late = [{**row, "position": at, "doc_id": str(at)} for at in range(1, 9)]
     late[-1] |= {"timestamp": "2024-01-01", "serp_x": 3, "market": "de"}
@@ -246,12 +247,14 @@ def test_json_lines_of_any_bytes(engine: Engine, tmp_path: Path, data: bytes) ->
     never_crashes(engine, tmp_path, "other.jsonl", data)
 
 
-def staged(folder: Path, name: str, data: bytes) -> tuple[Text, list[dict[str, Any]]]:
+def staged(folder: Path, name: str, data: bytes) -> tuple[int, list[dict[str, Any]]]:
     """A text file as the engine gets it, or an error of ours; without the engine, so that many can be tried."""
     place = Path(tempfile.mkdtemp(dir=folder))
     (place / name).write_bytes(data)
-    text = stage_text(find_files([place / name]), ALL, place / "staged")
-    return text, pq.read_table(text.folder).to_pylist()
+    stream = TextStream(find_files([place / name]), ALL, place / "staged")
+    rows = [row for batch in stream.batches() for row in batch.to_pylist()]
+    assert len({row[NUMBER] for row in rows}) == len(rows)
+    return stream.close()[1], rows
 
 
 @MANY
@@ -271,8 +274,8 @@ def test_text_of_any_bytes(tmp_path: Path, data: bytes) -> None:
 )
 def test_every_line_of_csv_is_a_row_or_rejected(tmp_path: Path, lines: list[bytes]) -> None:
     for end in (b"", b"\n"):
-        text, rows = staged(tmp_path, "log.csv", HEADER + ROW + b"\n".join(lines) + end)
-        assert len(rows) + text.lost == 1 + len(lines)
+        lost, rows = staged(tmp_path, "log.csv", HEADER + ROW + b"\n".join(lines) + end)
+        assert len(rows) + lost == 1 + len(lines)
 
 
 VALUES = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=8))

@@ -27,7 +27,7 @@ def die(*_, **__):
     os.kill(os.getpid(), signal.SIGKILL)
 
 from unskew.files import writing as disk
-from unskew.logs.ingest import aside, ingest as module
+from unskew.logs.ingest import rejected, run as module
 from unskew.tables.engine.engine import DuckEngine, connect
 
 real, rename = disk.publish, Path.rename
@@ -40,7 +40,7 @@ def half_written(engine, table, folder, *given):
         die()
 
 if moment == "rejected":
-    aside._reasons = die
+    rejected.reasons_of = die
 elif moment == "half of the impressions":
     write, DuckEngine._write = DuckEngine._write, half_written
 elif moment == "impressions":

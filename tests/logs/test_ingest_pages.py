@@ -17,8 +17,8 @@ from typer.testing import CliRunner
 from tests.helpers.shop_log import NAMES as ALL_NAMES
 from tests.helpers.shop_log import NOON, SIZE, Rows, shop_log
 from unskew.errors import DataError
-from unskew.logs.ingest.aside import TooManyRemoved
-from unskew.logs.ingest.ingest import ingest
+from unskew.logs.ingest.rejected import TooManyRemoved
+from unskew.logs.ingest.run import ingest
 from unskew.logs.pages import add_page_ids
 from unskew.tables.engine.engine import Engine, connect
 from unskew.tables.reading.options import IngestOptions

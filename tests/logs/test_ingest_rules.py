@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from unskew.logs.ingest.aside import CAUSES, TooManyRemoved, over_limits
-from unskew.logs.ingest.clean import PageFacts
-from unskew.logs.ingest.ingest import ingest
+from unskew.logs.ingest.rejected import CAUSES, TooManyRemoved, over_limits
+from unskew.logs.ingest.rules import PageFacts
+from unskew.logs.ingest.run import ingest
 from unskew.tables.engine.engine import Engine, connect
 from unskew.tables.reading.options import RULES, IngestOptions
 

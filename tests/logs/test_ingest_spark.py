@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.helpers.shop_log import NAMES, shop_log
-from unskew.logs.ingest.ingest import ingest
+from unskew.logs.ingest.run import ingest
 from unskew.tables.engine.engine import Engine
 from unskew.tables.reading.options import IngestOptions
 

@@ -16,7 +16,7 @@ import unskew
 from unskew.errors import DataError
 from unskew.logs.ingest.formats import READERS
 from unskew.logs.ingest.formats.stage import Stage, Staged
-from unskew.logs.ingest.formats.ubi_base import SAMPLE, OrdinalBase
+from unskew.logs.ingest.formats.ubi import SAMPLE, OrdinalBase
 from unskew.tables.reading.options import IngestOptions
 from unskew_reproductions.experiments.ubi_writer import write_ubi
 

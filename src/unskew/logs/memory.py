@@ -11,7 +11,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from unskew.errors import ConfigError
-from unskew.logs.ingest.tables import ingest_table
+from unskew.logs.ingest.ingest import ingest_table
 from unskew.logs.log import TABLE, featured, log_of, outside
 from unskew.names import NOT_FEATURES, Names
 from unskew.settings import did_you_mean

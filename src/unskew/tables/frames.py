@@ -20,9 +20,9 @@ from unskew.errors import DataError, printable
 from unskew.names import Names
 from unskew.settings import did_you_mean
 from unskew.tables.engine.parquet import damage_named
-from unskew.tables.reading.csv_text import csv_batches, csv_columns
 from unskew.tables.reading.files import MARK, find_files
 from unskew.tables.reading.options import Texts
+from unskew.tables.reading.text import open_text
 
 TEXT_FILES = ("csv", "tsv")
 MISSING = ("", "NA", "N/A", "na", "n/a", "NaN", "nan", "null", "NULL", "None", "none", "\\N")
@@ -144,12 +144,13 @@ def _parquet(path: Path, kind: str) -> Any:
 def read_csv(path: Path, kind: str = "csv", ids: Collection[str] = IDS) -> Any:
     """A CSV or TSV file, plain or compressed, with columns of the type that all of their values have."""
     broken: list[tuple[int, str, str]] = []
-    names = csv_columns(path, kind, Texts())
-    schema, batches = pa.schema([(name, pa.string()) for name in names]), []
-    for batch, _ in csv_batches(path, kind, names, Texts(), lambda *told: broken.append(told)):
-        batches.append(batch.select(names).cast(schema))
-        if broken:
-            break
+    with open_text(path, kind, Texts()) as opened:
+        names = opened.columns()
+        schema, batches = pa.schema([(name, pa.string()) for name in names]), []
+        for batch, _ in opened.batches(names, lambda *told: broken.append(told)):
+            batches.append(batch.select(names).cast(schema))
+            if broken:
+                break
     if broken:
         row, reason, text = broken[0]
         what = f"{reason.replace('_', ' ')}: {printable(text)[:200]}"

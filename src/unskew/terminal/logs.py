@@ -194,7 +194,7 @@ def ingest(
 ) -> None:
     """Read a click log into impressions: checked, cleaned, and written whole or not at all."""
     given = passed(locals(), "as_json", "page_columns")
-    from unskew.logs.ingest.logs import ingest
+    from unskew.logs.ingest.ingest import ingest
     from unskew.pages.documents.summaries import ingest_page
 
     given["page_columns"] = [name.strip() for name in page_columns.split(",") if name.strip()]

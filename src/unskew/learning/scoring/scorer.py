@@ -63,7 +63,7 @@ class Card:
     def read(cls, folder: Path) -> Card:
         """The card of a model that was saved."""
         if not (restore(folder) / "model.json").exists():
-            from unskew.tables.reading.recognizing import not_a_run
+            from unskew.tables.reading.recognition import not_a_run
 
             raise not_a_run(folder)
         with readable(folder):

@@ -9,17 +9,17 @@ that is told such a column explains every click by it and learns nothing of what
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
-from unskew.errors import Option, Sentence
+from unskew.errors import DataError, Option, Sentence
 from unskew.logs.ingest.columns import YES
-from unskew.logs.ingest.sampling import sample
 from unskew.names import OURS
 from unskew.tables.reading.options import IngestOptions
 from unskew.types import Array
@@ -35,15 +35,66 @@ MOST = 100
 PAGING = re.compile(r"^(results?_?)?(page|offset|start|from)(_?(no|nr|num|number|index|offset))?$", re.IGNORECASE)
 RANDOM = re.compile(r"random|shuffl|explor", re.IGNORECASE)
 ISO = r"^\d{4}-\d\d-\d\d([T ]\d\d:\d\d|$)"
+ROWS, FILES = 40_000, 4
+"""Rows of a sample in all, and files that they come from."""
 Columns = dict[str, dict[str, Any]]
 
 
-def column_advice(files: Mapping[Path, str], options: IngestOptions) -> Columns:
-    """What is known of each further column: kind, values, share missing, where it differs, advice."""
-    known = {options.source(name) for name in OURS} | {options.events.column or "event"}
-    table = sample(files, options.files, known)
+class SampleRows:
+    """Rows of a source with all of its columns, as they are: the first of some files, never more than `ROWS`."""
+
+    def __init__(self, files: Collection[Path], options: IngestOptions) -> None:
+        self.known = _known(options)
+        self.paths = list(files)[:: max(1, len(files) // FILES)][:FILES]
+        self._parts: list[pa.Table] = []
+
+    def take(self, path: Path, names: Sequence[str], batches: Iterable[Any]) -> None:
+        """The first rows of a file, where it is asked and has columns that are not known."""
+        if path not in self.paths or all(name in self.known for name in names):
+            return
+        most, rows = ROWS // len(self.paths), 0
+        try:
+            for batch in batches:
+                part = pa.Table.from_batches([batch]) if isinstance(batch, pa.RecordBatch) else batch
+                self._parts.append(part.slice(0, most - rows))
+                rows += len(batch)
+                if rows >= most:
+                    break
+        except (DataError, pa.ArrowException, OSError):
+            return  # what is wrong with a file is told by who reads all of it
+
+    @property
+    def table(self) -> pa.Table | None:
+        """The sample, where there is one; the longest part alone where types do not go together."""
+        parts = [part for part in self._parts if len(part)]
+        try:
+            return pa.concat_tables(parts, promote_options="permissive") if parts else None
+        except pa.ArrowException:
+            return max(parts, key=len)
+
+
+def parquet_sample(files: Collection[Path], options: IngestOptions) -> pa.Table | None:
+    """A sample of Parquet files."""
+    sample = SampleRows(files, options)
+    for path in sample.paths:
+        try:
+            with pq.ParquetFile(path) as file:
+                sample.take(path, file.schema_arrow.names, file.iter_batches(batch_size=ROWS // len(sample.paths)))
+        except (pa.ArrowException, OSError):
+            continue
+    return sample.table
+
+
+def _known(options: IngestOptions) -> set[str]:
+    """Columns that need no advice."""
+    return {options.source(name) for name in OURS} | {options.events.column or "event"}
+
+
+def column_advice(table: pa.Table | None, options: IngestOptions) -> Columns:
+    """What is known of each further column of a sample: kind, values, share missing, where it differs, advice."""
     if table is None:
         return {}
+    known = _known(options)
     clicked, groups = _clicked(table, options), _groups(table, options)
     made: Columns = {}
     for name in [name for name in table.column_names if name not in known][:MOST]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -25,15 +26,18 @@ class Joined:
     """How many click events each rule found."""
 
 
-def split_events(raw: Table, options: IngestOptions) -> tuple[Table, Table | None, Table | None]:
+def event_column(columns: Sequence[str], options: IngestOptions) -> str | None:
+    """The column that says what an event is, of a log whose rows are events."""
+    name = options.events.column or ("event" if "event" in columns and "click" not in columns else None)
+    if name is not None and name not in columns:
+        raise DataError(f"there is no column {name!r} that says what an event is", hint="set events.column")
+    return name
+
+
+def split_events(raw: Table, name: str, options: IngestOptions) -> tuple[Table, Table, Table]:
     """Impressions, clicks, and the events that are neither, of a table whose rows are events."""
     import ibis
 
-    name = options.events.column or ("event" if "event" in raw.columns and "click" not in raw.columns else None)
-    if name is None:
-        return raw, None, None
-    if name not in raw.columns:
-        raise DataError(f"there is no column {name!r} that says what an event is", hint="set events.column")
     kind = raw[name].cast("string").lower()
     shown, clicked = (
         kind.isin([value.lower() for value in values])

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from unskew.errors import DataError, Option, Words
-from unskew.logs.ingest.text import FILE, ROW
 from unskew.names import OURS, REQUIRED, guess_columns
 from unskew.settings import did_you_mean, require_columns
 from unskew.tables.engine.engine import Engine
@@ -16,7 +15,10 @@ from unskew.tables.reading.options import IDS, IngestOptions
 if TYPE_CHECKING:
     from ibis.expr.types import Table
 
+FILE, ROW = "unskew_file", "unskew_row"
+"""Where a row came from."""
 REASON, DETAIL = "unskew_reason", "unskew_detail"
+"""Why a row is broken, and what it says."""
 RAW = 1_000
 """Characters of a rejected row that are kept."""
 YES, NO = ("1", "1.0", "true", "t", "yes", "y"), ("0", "0.0", "false", "f", "no", "n")
@@ -145,8 +147,9 @@ def detail(table: Table, options: IngestOptions, *, made_id: bool = False) -> An
     names = [name for name in ours if name in table.columns]
     whole: Any = ibis.literal("")
     for name in names:
-        text = left(table[name].cast("string").fill_null(""), RAW)
-        whole = whole + ibis.literal(f"{' ' if name != names[0] else ''}{options.source(name)}=") + text
+        named = f"{' ' if name != names[0] else ''}{options.source(name)}="
+        said = ibis.literal(named) + left(table[name].cast("string"), RAW)
+        whole = whole + said.fill_null(named if name in REQUIRED else "")
     return left(whole, RAW)
 
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from unskew.errors import Option, Sentence, Words, parts_of
-from unskew.logs.ingest.clean import LONG, Cleaned, PageFacts
 from unskew.logs.ingest.columns import REASON
+from unskew.logs.ingest.rules import LONG, Cleaned, PageFacts
 from unskew.tables.engine.engine import Engine
 from unskew.tables.reading.options import IngestOptions
 

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from unskew.errors import ConfigError, DataError, Option, printable
-from unskew.logs.ingest.clicks import split_events
-from unskew.logs.ingest.columns import renamed, require, typed, with_page
-from unskew.logs.ingest.finding import PageFinding, how_to_find
-from unskew.logs.ingest.text import FILE, ROW, stage_text
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from unskew.errors import ConfigError, DataError, Key, Option, printable
+from unskew.logs.ingest.advice import SampleRows, parquet_sample
+from unskew.logs.ingest.clicks import event_column, split_events
+from unskew.logs.ingest.columns import DETAIL, FILE, REASON, ROW, detail, renamed, require, typed, with_page
+from unskew.logs.ingest.pages import PageFinding, how_to_find
+from unskew.logs.ingest.text import TextStream
 from unskew.names import REQUIRED
 from unskew.settings import known
 from unskew.tables.engine.engine import Engine, first_line, quiet
@@ -37,7 +43,7 @@ class LogSource:
     impressions: Table
     clicks: Table | None = None
     parsed: bool = False
-    """Whether the types had to be made from text, so that it pays to keep them."""
+    """Whether the columns were text, so that further ones may be numbers."""
     rejected: tuple[Path, ...] = ()
     """Folders of rows that could not be parsed."""
     lost: int = 0
@@ -52,12 +58,36 @@ class LogSource:
     """Parquet files whose columns are those of the impressions, in name and type, and no others."""
     sides: Mapping[str, Path] = field(default_factory=dict)
     """Folders of the tables beside the log, such as `labels`."""
-    columns: tuple[str, ...] = ()
-    """Names of all columns of the source, also of those that are not read."""
-    inputs: Mapping[Path, str] = field(default_factory=dict)
-    """The files of results, and what each holds."""
+    sample: pa.Table | None = None
+    """Some rows with all of their columns."""
     finding: PageFinding | None = None
     """How pages are found, where they have no id."""
+
+
+@dataclass(frozen=True)
+class _Raw:
+    """Files as one table, its columns as they are."""
+
+    table: Table
+    columns: Sequence[str]
+    """Names of all columns, also of those that are not read."""
+    stream: TextStream | None = None
+    """Text that the table can be made from once."""
+    files: tuple[Path, ...] = ()
+    notes: tuple[str, ...] = ()
+    sample: pa.Table | None = None
+    parsed: bool = False
+    rejected: tuple[Path, ...] = ()
+    lost: int = 0
+
+    def finished(self) -> _Raw:
+        """With what is known once the text was read."""
+        if self.stream is None:
+            return self
+        rejected, lost = self.stream.close()
+        folders = () if rejected is None else (rejected,)
+        notes = (*self.stream.notes, *self.notes)
+        return replace(self, stream=None, parsed=True, rejected=folders, lost=lost, notes=notes)
 
 
 def open_source(
@@ -73,39 +103,121 @@ def open_source(
     if kind is not None and kind not in KINDS:
         return _named_format(engine, sources, options, scratch, kind)
     if options.reader.model_fields_set:
-        raise ConfigError(
-            ("[reader] is for formats with a reader of their own: give ", Option("format"), ", such as ubi")
-        )
-    raw = _open_files(engine, sources, options, scratch / "shown", kind)
-    shown, clicked, rest = split_events(raw.impressions, options)
-    if clicks:
-        if clicked is not None:
-            raise ConfigError((Option("clicks"), " goes with a source without an event column"))
-        beside = _open_files(engine, clicks, options, scratch / "clicked", None)
-        clicked = beside.impressions
-        added = {name: getattr(raw, name) + getattr(beside, name) for name in ("rejected", "lost", "notes")}
-        raw = replace(raw, parsed=raw.parsed or beside.parsed, **added)
-    other = 0 if rest is None else engine.count(rest)
-    impressions, finding = _impressions(shown, options, engine, clicked is not None, raw.columns)
-    same = clicked is None and _same_columns(raw.impressions, impressions)
+        hint = ("give ", Option("format"), ", such as ubi")
+        raise ConfigError("is for formats with a reader of their own", argument=Key("[reader]"), hint=hint)
+    raw = _open_files(engine, find_files(sources, kind), options, scratch / "shown", joined=bool(clicks))
+    made = _opened(raw, engine, options, scratch, joined=bool(clicks))
+    return _with_clicks(made, engine, clicks, options, scratch) if clicks else made
+
+
+def open_memory(
+    engine: Engine, table: pa.Table, options: IngestOptions, clicks: Sequence[str | Path] = ()
+) -> LogSource:
+    """A table in memory, whose rows have numbers from 0."""
+    numbered = table.append_column(ROW, pa.array(np.arange(len(table))))
+    sample = SampleRows([Path()], options)
+    sample.take(Path(), table.column_names, [table])
+    raw = _Raw(engine.from_arrow(numbered), table.column_names, sample=sample.table)
+    made = _opened(raw, engine, options, None, joined=bool(clicks))
+    return _with_clicks(made, engine, clicks, options, engine.scratch) if clicks else made
+
+
+def _with_clicks(
+    made: LogSource, engine: Engine, clicks: Sequence[str | Path], options: IngestOptions, scratch: Path
+) -> LogSource:
+    """A source with the click events of other files."""
+    beside = _open_files(engine, find_files(clicks), options, scratch / "clicked", joined=True, results=False)
+    clicked = beside.table if beside.stream is None else _made_once(engine.keep, beside.table, beside.stream)
+    clicked = clicked.drop(*beside.stream.unseen) if beside.stream and beside.stream.unseen else clicked
+    beside = beside.finished()
     return replace(
-        raw,
-        impressions=impressions,
-        clicks=None if clicked is None else _clicks(clicked, options, engine, finding),
-        files=raw.files if same else (),
-        inputs=find_files(sources, kind),
-        finding=finding,
-        ignored={"other_event": other} if other else {},
+        made,
+        clicks=_clicks(clicked, options, engine, made.finding),
+        parsed=made.parsed or beside.parsed,
+        rejected=made.rejected + beside.rejected,
+        lost=made.lost + beside.lost,
+        notes=made.notes + beside.notes,
     )
 
 
+def _opened(raw: _Raw, engine: Engine, options: IngestOptions, scratch: Path | None, *, joined: bool) -> LogSource:
+    """Results and clicks of a source, typed; what is costly to make is made once."""
+    shown, clicked, others, stream = raw.table, None, 0, raw.stream
+    event = event_column(raw.columns, options) if stream is None else stream.event
+    if event is not None and joined:
+        raise ConfigError("goes with a source without an event column", argument="clicks")
+    if event is not None and stream is None:
+        shown, clicked, rest = split_events(shown, event, options)
+        others = engine.count(rest)
+    elif event is not None:
+        shown = shown.drop(event)
+    maybe = () if stream is None else stream.maybe
+    impressions, finding = _impressions(shown, options, engine, joined or event is not None, raw.columns, maybe)
+    same = event is None and not joined and _same_columns(raw.table, impressions)
+    if stream is not None or _has_text_times(shown, options):
+        impressions = _stored(impressions, engine, options, stream, scratch)
+    if stream is not None and event is not None:
+        clicked, others = engine.read_parquet(stream.clicks).drop(*stream.unseen, event), stream.others
+    raw = raw.finished()
+    return LogSource(
+        impressions=impressions,
+        clicks=None if clicked is None else _clicks(clicked, options, engine, finding),
+        parsed=raw.parsed,
+        rejected=raw.rejected,
+        lost=raw.lost,
+        notes=raw.notes,
+        files=raw.files if same else (),
+        sample=raw.sample,
+        finding=finding,
+        ignored={"other_event": others} if others else {},
+    )
+
+
+def _has_text_times(shown: Table, options: IngestOptions) -> bool:
+    """Whether times are text, which takes longer to read than all the rest."""
+    name = options.source("timestamp")
+    return name in shown.columns and shown[name].type().is_string()
+
+
+def _stored(
+    rows: Table, engine: Engine, options: IngestOptions, stream: TextStream | None, scratch: Path | None
+) -> Table:
+    """Typed rows, made once; what a row says is kept of broken ones, and made from its values of others."""
+    import ibis
+
+    broken = rows[REASON].cast("string")
+    rows = rows.mutate(
+        **{REASON: broken, DETAIL: ibis.ifelse(broken.notnull(), rows[DETAIL], ibis.null("string"))}
+    )
+    run = engine.keep if scratch is None else partial(engine.store, folder=scratch / "typed")
+    stored = _made_once(run, rows, stream)
+    stored = stored.drop(*stream.unseen) if stream is not None and stream.unseen else stored
+    return stored.mutate(**{DETAIL: stored[DETAIL].fill_null(detail(stored, options))})
+
+
+def _made_once(run: Callable[[Table], Table], table: Table, stream: TextStream | None) -> Table:
+    """Run a table; an error of the text that it comes from is raised as it is, not as the engine tells it."""
+    try:
+        return run(table)
+    except Exception:
+        if stream is not None and stream.error is not None:
+            raise stream.error from None
+        raise
+
+
 def _impressions(
-    raw: Table, options: IngestOptions, engine: Engine, joined: bool, present: Sequence[str]
+    raw: Table,
+    options: IngestOptions,
+    engine: Engine,
+    joined: bool,
+    present: Sequence[str],
+    maybe: Sequence[str] = (),
 ) -> tuple[Table, PageFinding | None]:
+    """Results, typed, and how their pages are found; `maybe` are columns that may turn out to be missing."""
     table = with_page(renamed(raw, options, where="impressions", known=present), options)
     optional = {"page_id", *(["click"] if joined else [])}
     require(table, tuple(name for name in REQUIRED if name not in optional), present)
-    finding = how_to_find(table.columns, options, present)
+    finding = how_to_find([name for name in table.columns if name not in maybe], options, present)
     dropped = [name for name in optional if name in table.columns and (name == "click" or finding)]
     table = table.drop(*dropped) if dropped else table
     return typed(table, options, engine.name, needed=() if finding is None else finding.needed), finding
@@ -127,31 +239,38 @@ def _clicks(raw: Table, options: IngestOptions, engine: Engine, finding: PageFin
 
 
 def _open_files(
-    engine: Engine, sources: Sequence[str | Path], options: IngestOptions, scratch: Path, kind: str | None
-) -> LogSource:
+    engine: Engine,
+    files: Mapping[Path, str],
+    options: IngestOptions,
+    scratch: Path,
+    *,
+    joined: bool,
+    results: bool = True,
+) -> _Raw:
     """Files as one table, its columns as they are."""
-    files = find_files(sources, kind)
     texts = {path: holds for path, holds in files.items() if holds != "parquet"}
     columnar = [path for path in files if path not in texts]
     if not texts:
         if options.time.format is not None:
-            raise ConfigError("time.format is for text files; Parquet holds times as times, numbers or ISO text")
+            what = "is for text files; Parquet holds times as times, numbers or ISO text"
+            raise ConfigError(what, argument=Key("time.format"))
         return _open_parquet(engine, columnar, options)
-    text = stage_text(texts, options, scratch)
-    lost = () if text.rejected is None else (text.rejected,)
-    table = engine.read_parquet(text.folder).select(FILE, ROW, *text.read)
-    opened = LogSource(table, None, True, lost, text.lost, notes=text.notes, columns=text.columns)
-    return opened if not columnar else _together(opened, _open_parquet(engine, columnar, options), options)
+    stream = TextStream(texts, options, scratch, joined=joined, results=results, split=not columnar)
+    reader = pa.RecordBatchReader.from_batches(stream.schema, stream.batches())
+    table = engine.from_stream(reader, scratch / "text")
+    text = _Raw(table, stream.columns, stream, sample=stream.sample)
+    return text if not columnar else _together(text, _open_parquet(engine, columnar, options), options, engine)
 
 
-def _open_parquet(engine: Engine, files: list[Path], options: IngestOptions) -> LogSource:
+def _open_parquet(engine: Engine, files: list[Path], options: IngestOptions) -> _Raw:
     """Parquet files as one table; of files that differ the columns that are wanted, in types that hold all."""
     import ibis
 
     groups = alike(files)
     tables = [_read_parquet(engine, [Path(file) for file in group]) for group in groups]
+    sample = parquet_sample(files, options)
     if len(groups) == 1:
-        return LogSource(tables[0], files=_one_schema(files), columns=tuple(tables[0].columns))
+        return _Raw(tables[0], tables[0].columns, files=_one_schema(files), sample=sample)
     every = tuple(dict.fromkeys(name for table in tables for name in table.columns))
     kinds = dict(ibis.Schema.from_pyarrow(unified(files, options.wanted(list(every)))).items())
     notes = [
@@ -160,18 +279,20 @@ def _open_parquet(engine: Engine, files: list[Path], options: IngestOptions) -> 
         if any(name not in table.columns for name in kinds)
     ]
     notes = [*notes, f"files of {len(groups)} kinds, by columns and types, were read as one"]
-    return LogSource(ibis.union(*(_cast(table, kinds) for table in tables)), columns=every, notes=tuple(notes))
+    both = ibis.union(*(_cast(table, kinds) for table in tables))
+    return _Raw(both, every, notes=tuple(notes), sample=sample)
 
 
-def _together(text: LogSource, columnar: LogSource, options: IngestOptions) -> LogSource:
+def _together(text: _Raw, columnar: _Raw, options: IngestOptions, engine: Engine) -> _Raw:
     """Text and Parquet as one table of text, whose types are then made as those of text are."""
     import ibis
 
-    names = (*text.columns, *columnar.columns)
+    names = tuple(dict.fromkeys((*text.columns, *columnar.columns)))
     kinds = dict.fromkeys(options.wanted(list(names)), "string")
-    tables = [_cast(each.impressions, kinds) for each in (text, columnar)]
-    notes = (*text.notes, *columnar.notes, "text files and Parquet were read together")
-    return replace(text, impressions=ibis.union(*tables), columns=tuple(dict.fromkeys(names)), notes=notes)
+    both = ibis.union(*(_cast(each.table, kinds) for each in (text, columnar)))
+    made = replace(text, table=_made_once(engine.keep, both, text.stream), columns=names, notes=columnar.notes)
+    made = made.finished()
+    return replace(made, notes=(*made.notes, "text files and Parquet were read together"))
 
 
 def _cast(table: Table, kinds: Mapping[str, Any]) -> Table:
@@ -195,9 +316,6 @@ def _same_columns(raw: Table, typed_table: Table) -> bool:
 
 def _one_schema(files: list[Path]) -> tuple[Path, ...]:
     """The files, where all have the same columns."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     try:
         first = pq.read_schema(files[0])
         return tuple(files) if all(pq.read_schema(path).equals(first) for path in files[1:]) else ()
@@ -243,7 +361,7 @@ def _named_format(
         impressions=impressions,
         clicks=None if clicked is None else _clicks(clicked, options, engine, finding),
         finding=finding,
-        inputs=dict.fromkeys(sorted(staged.impressions.glob("*.parquet")), "parquet"),
+        sample=parquet_sample(sorted(staged.impressions.glob("*.parquet")), options),
         rejected=() if staged.rejected is None else (staged.rejected,),
         lost=staged.rejected_rows,
         records=staged.rows_read,

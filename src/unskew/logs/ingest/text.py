@@ -1,9 +1,9 @@
-"""Text files to Parquet part files of text columns, which an engine then reads like any other Parquet."""
+"""Text files as one stream of text columns, which an engine reads once."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,105 +13,177 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from unskew.errors import ConfigError, DataError, Option, printable
+from unskew.errors import ConfigError, DataError, Key, Option, printable
+from unskew.logs.ingest.advice import SampleRows
+from unskew.logs.ingest.clicks import event_column
+from unskew.logs.ingest.columns import FILE, ROW
 from unskew.logs.ingest.formats.stage import Stage
-from unskew.names import Names, guess_columns
-from unskew.tables.reading.csv_text import Reject, csv_batches, csv_columns
+from unskew.names import OPTIONAL, REQUIRED, Names, guess_columns
 from unskew.tables.reading.files import MARK
-from unskew.tables.reading.json_text import BLOCK, json_batches, json_columns
 from unskew.tables.reading.options import IngestOptions
+from unskew.tables.reading.text import BLOCK, JsonText, Reject, open_text
 
-FILE, ROW = "unskew_file", "unskew_row"
-"""Where a row came from, in staged part files."""
 LONGEST_CELL = 2**20
 """Characters of the longest value."""
+LATE = (*OPTIONAL, "visit_id", "user_id")
+"""Columns that are read wherever in a file of JSON lines they begin."""
 
 
-@dataclass(frozen=True)
-class Text:
-    """What text files were turned into."""
+class TextStream:
+    """Text files, opened once for their columns and a sample, and once for their rows."""
 
-    folder: Path
-    rejected: Path | None
-    columns: tuple[str, ...]
-    """Names of all columns, also of those that were not wanted."""
-    lost: int
-    """Rows that could not be parsed."""
-    read: tuple[str, ...]
-    """Names of the columns that were read."""
-    notes: tuple[str, ...] = ()
+    def __init__(
+        self,
+        files: Mapping[Path, str],
+        options: IngestOptions,
+        folder: Path,
+        *,
+        joined: bool = False,
+        results: bool = True,
+        split: bool = True,
+    ) -> None:
+        """`joined` where clicks are in files of their own, and not `results` where these are they.
 
-
-def stage_text(files: Mapping[Path, str], options: IngestOptions, folder: Path) -> Text:
-    """Write the wanted columns of text files as part files of one schema."""
-    headers, wanted = survey(files, options)
-    present = dict.fromkeys(name for names in headers.values() for name in names)
-    lines = {path: names for path, names in headers.items() if files[path] != "jsonl"}
-    lacking = differing(lines, wanted, options)
-    # a key of JSON may come first in any line, so known ones are always looked for
-    maybe = [name for name in options.known() if name not in wanted] if "jsonl" in files.values() else []
-    seen: set[str] = set()
-    late: set[str] = set()
-    columns = [*wanted, *maybe]
-    schema = pa.schema([(FILE, pa.string()), (ROW, pa.int64()), *((name, pa.string()) for name in columns)])
-    stage = Stage(folder / "broken")
-    parts = folder / "text"
-    parts.mkdir(parents=True)
-    for at, (path, kind) in enumerate(files.items()):
-        reject = partial(stage.reject, printable(path))
-        batches = (
-            json_batches(path, columns, options.files, reject, late)
-            if kind == "jsonl"
-            else csv_batches(path, kind, wanted, options.files, reject)
+        With `split` click events go to a file, where rows are events.
+        """
+        self.files, self.options = files, options
+        self._joined, self._results = joined, results
+        self._sample = SampleRows(files if results else (), options)
+        headers = {path: self._columns(path, kind) for path, kind in files.items()}
+        self.columns = list(dict.fromkeys(name for names in headers.values() for name in names))
+        """All columns, also those that are not read."""
+        self.wanted = options.wanted(self.columns)
+        self._refuse_none()
+        self.event = event_column(self.columns, options) if results and split else None
+        """The column that says what an event is, where rows are events."""
+        lines = {path: names for path, names in headers.items() if files[path] != "jsonl"}
+        self.notes = list(differing(lines, self.wanted, options))
+        # a key of JSON may come first in any line, so columns that may be missing are always looked for
+        lines_of_json = "jsonl" in files.values()
+        self.maybe = [name for name in LATE if lines_of_json and name not in (*options.columns, *self.wanted)]
+        self.seen: set[str] = set()
+        self.schema = pa.schema(
+            [(FILE, pa.string()), (ROW, pa.int64()), *((name, pa.string()) for name in self.read)]
         )
-        with pq.ParquetWriter(parts / f"part-{at:05d}.parquet", schema, compression="zstd") as writer:
-            for batch, numbers in batches:
+        self.error: BaseException | None = None
+        """What stopped the stream; an engine that reads it tells of it in words of its own."""
+        self._stage = Stage(folder / "broken")
+        self._clicks = folder / "clicked" / "part-00000.parquet"
+        self.others = 0
+        """Events that are neither results nor clicks."""
+
+    @property
+    def read(self) -> list[str]:
+        """Columns that are read."""
+        return [*self.wanted, *self.maybe]
+
+    @property
+    def unseen(self) -> list[str]:
+        """Columns that were looked for and not found, once all is read."""
+        return [name for name in self.maybe if name not in self.seen]
+
+    @property
+    def sample(self) -> pa.Table | None:
+        """Rows with all of their columns."""
+        return self._sample.table
+
+    def _columns(self, path: Path, kind: str) -> list[str]:
+        with open_text(path, kind, self.options.files) as text:
+            names = text.columns(self.options.known(), self._enough)
+            self._sample.take(path, names, (batch for batch, _ in text.batches(names, lambda *_: None)))
+            return names
+
+    def _enough(self, present: Sequence[str]) -> bool:
+        """Whether these columns tell how the log is to be read."""
+        options = self.options
+
+        def there(*names: str) -> bool:
+            return any(options.source(name) in present or options.source(name)[:1] == "/" for name in names)
+
+        if not self._results:
+            return there("doc_id", "position")
+        named = (*options.columns.values(), *options.keep, *options.further())
+        return (
+            all(name in present or name[:1] == "/" for name in named)
+            and all(map(there, ("query_id", "doc_id", "position")))
+            and (self._joined or there("click") or (options.events.column or "event") in present)
+            and (there("page_id") or bool(options.page) or (there("timestamp") and there("visit_id", "user_id")))
+        )
+
+    def _refuse_none(self) -> None:
+        """At least one column is wanted."""
+        if self.wanted:
+            return
+        first = next(iter(self.files))
+        Names(self.options.columns).check(self.columns, first)
+        some = ", ".join(self.columns[:20])[:500] or "none"
+        pairs = guess_columns(self.columns) or {"OURS": "THEIRS"}
+        hint = ("name them with ", Option("columns", pairs))
+        raise DataError(f"no column is one of ours; there are: {some}", path=first, hint=hint)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Rows of results, where rows are events; else all rows."""
+        late: set[str] = set()
+        try:
+            with self._click_file() as clicks:
+                for path, kind in self.files.items():
+                    for table in self._tables(path, kind, late):
+                        yield from self._shown(table, clicks).to_batches()
+        except BaseException as error:
+            self.error = error
+            raise
+        if late:
+            begun = f"{', '.join(sorted(late)[:20])}; name them in `keep`"
+            self.notes.append(f"not read, since they begin after the first {BLOCK >> 20} MB: {begun}")
+
+    def _click_file(self) -> Any:
+        """A file for click events, where rows are events."""
+        if self.event is None:
+            return nullcontext()
+        self._clicks.parent.mkdir(parents=True)
+        return pq.ParquetWriter(self._clicks, self.schema, compression="zstd")
+
+    def _tables(self, path: Path, kind: str, late: set[str]) -> Iterator[pa.Table]:
+        reject = partial(self._stage.reject, printable(path))
+        theirs = [*map(self.options.source, REQUIRED), self.options.events.column or "event"]
+        with open_text(path, kind, self.options.files) as text:
+            lines = isinstance(text, JsonText)
+            looked = self.read if lines else self.wanted
+            for batch, numbers in text.batches(looked, reject, [name for name in theirs if name not in looked]):
                 table = _checked(batch, numbers, reject)
-                table = table if kind == "jsonl" else _filled(table, batch.schema.names)
-                if options.time.format is not None:
-                    table = _iso_times(table, options.source("timestamp"), options.time.format)
-                named = pa.array([printable(path)]).take(pa.array(np.zeros(len(table), np.int8)))
+                table = table if lines else _filled(table, batch.schema.names)
+                if self.options.time.format is not None:
+                    table = _iso_times(table, self.options.source("timestamp"), self.options.time.format)
+                if lines:
+                    self.seen |= {name for name in self.unseen if table[name].null_count < len(table)}
                 arrays = [
                     table[name] if name in table.column_names else pa.nulls(len(table), pa.string())
-                    for name in (ROW, *columns)
+                    for name in (ROW, *self.read)
                 ]
-                writer.write_table(pa.table([named, *arrays], schema))
-                if kind == "jsonl":
-                    seen |= {name for name in maybe if table[name].null_count < len(table)}
-    staged = stage.close()
-    found = [name for name in maybe if name in seen]
-    begun = f"{', '.join(sorted(late)[:20])}; name them in `keep`"
-    not_read = f"not read, since they begin after the first {BLOCK >> 20} MB: {begun}"
-    return Text(
-        folder=parts,
-        rejected=staged.rejected,
-        columns=(*present, *found),
-        lost=staged.rejected_rows,
-        read=(*wanted, *found),
-        notes=(*lacking, *([not_read] if late else [])),
-    )
+                yield pa.table([pa.repeat(printable(path), len(table)), *arrays], self.schema)
+            late |= text.late if isinstance(text, JsonText) else set()
 
-
-def survey(files: Mapping[Path, str], options: IngestOptions) -> tuple[dict[Path, list[str]], list[str]]:
-    """The columns of each file, and those of all that are wanted, of which there is at least one."""
-    headers = {
-        path: json_columns(path, options.files)
-        if kind == "jsonl"
-        else csv_columns(path, kind, options.files, options.known())
-        for path, kind in files.items()
-    }
-    present = dict.fromkeys(name for names in headers.values() for name in names)
-    wanted = options.wanted(list(present))
-    if not wanted:
-        Names.of(options.columns).check(list(present), next(iter(files)))
-        some = ", ".join(list(present)[:20])[:500] or "none"
-        pairs = guess_columns(list(present)) or {"OURS": "THEIRS"}
-        raise DataError(
-            f"no column is one of ours; there are: {some}",
-            path=next(iter(files)),
-            hint=("name them with ", Option("columns", pairs)),
+    def _shown(self, table: pa.Table, clicks: Any) -> pa.Table:
+        if self.event is None:
+            return table
+        kind = pc.utf8_lower(table[self.event])
+        shown, clicked = (
+            pc.is_in(kind, pa.array([value.lower() for value in values], pa.string()))
+            for values in (self.options.events.impression, self.options.events.click)
         )
-    return headers, wanted
+        clicks.write_table(table.filter(clicked))
+        self.others += len(table) - (pc.sum(pc.or_(shown, clicked)).as_py() or 0)
+        return table.filter(shown)
+
+    @property
+    def clicks(self) -> Path:
+        """The folder of click events, where rows are events, once all is read."""
+        return self._clicks.parent
+
+    def close(self) -> tuple[Path | None, int]:
+        """The folder of rows that could not be parsed, and how many they are."""
+        staged = self._stage.close()
+        return staged.rejected, staged.rejected_rows
 
 
 def differing(
@@ -145,10 +217,10 @@ def _checked(batch: Any, numbers: Any, reject: Reject) -> Any:
     table = pa.table({ROW: pa.array(numbers, pa.int64()), **{name: batch[name] for name in names}})
     bad: dict[int, tuple[str, str]] = {}
     for name in names:
-        marked = np.asarray(pc.fill_null(pc.match_substring(table[name], MARK), False))
-        long = np.asarray(pc.fill_null(pc.greater(pc.binary_length(table[name]), LONGEST_CELL), False))
+        marked = pc.match_substring(table[name], MARK)
+        long = pc.greater(pc.binary_length(table[name]), LONGEST_CELL)
         for reason, mask in (("not_utf8", marked), ("value_too_long", long)):
-            for at in np.flatnonzero(mask).tolist():
+            for at in pc.indices_nonzero(mask).to_pylist():
                 bad.setdefault(at, (reason, f"{name}={table[name][at].as_py()[:1000]}"))
     if not bad:
         return table
@@ -170,6 +242,6 @@ def _iso_times(table: Any, name: str, time_format: str) -> Any:
     try:
         parsed = pc.strptime(table[name], format=time_format, unit="us", error_is_null=True)
     except pa.ArrowInvalid as error:
-        raise ConfigError(f"time.format {time_format!r}: {str(error)[:200]}") from error
+        raise ConfigError(str(error)[:200], argument=Key("time.format"), value=time_format) from error
     text = pc.coalesce(pc.strftime(parsed, format="%Y-%m-%dT%H:%M:%S"), table[name])
     return table.set_column(table.column_names.index(name), name, text)

@@ -62,6 +62,10 @@ class Engine(ABC):
         """A small table from memory."""
 
     @abstractmethod
+    def from_stream(self, batches: pa.RecordBatchReader, folder: Path) -> Table:
+        """A table of batches that come once, so that it can be run once; Spark puts them into a new folder."""
+
+    @abstractmethod
     def to_arrow(self, table: Table) -> pa.Table:
         """Run the table and fetch the rows; for small results."""
 
@@ -76,6 +80,13 @@ class Engine(ABC):
     @abstractmethod
     def keep(self, table: Table) -> Table:
         """Run the table once and keep the rows, in memory or spilled to disk, until the engine is closed."""
+
+    def store(self, table: Table, folder: Path) -> Table:
+        """Run the table once into part files of a folder, and read it from there."""
+        self.write_parquet(table, folder)
+        if any(folder.rglob("*.parquet")):
+            return self.read_parquet(folder)
+        return self.from_arrow(table.schema().to_pyarrow().empty_table())
 
     @abstractmethod
     def set_hash(self, row: Any) -> Any:
@@ -146,6 +157,14 @@ class DuckEngine(Engine):
         """See Engine."""
         with quiet():
             made: Table = self.con.create_table(next(self._names), table, temp=True)
+        return made
+
+    def from_stream(self, batches: pa.RecordBatchReader, folder: Path) -> Table:
+        """See Engine."""
+        name = next(self._names)
+        self.con.con.register(name, batches)
+        with quiet():
+            made: Table = self.con.table(name)
         return made
 
     def to_arrow(self, table: Table) -> pa.Table:

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 OFFSET = r"^.*[0-9]([+-])([0-9]{2}):?([0-9]{2})?$"
 ZONE = r"(Z|z|UTC|[+-][0-9]{2}(:?[0-9]{2})?)"
 ISO = rf"^\s*[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}([T ][0-9]{{2}}:[0-9]{{2}}(:[0-9]{{2}}([.,][0-9]+)?)?\s*{ZONE}?)?\s*$"
+USUAL = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,6})?Z?$"
+"""2026-01-31T12:00:00Z."""
 UTC = "timestamp('UTC')"
 INTEGER = r"^\s*-?[0-9]{1,19}\s*$"
 NUMBER = r"^\s*-?[0-9]{1,19}([.][0-9]*)?\s*$"
@@ -131,6 +133,15 @@ def _since_1970(number: Any, engine: str) -> Value:
 
 
 def _from_text(text: Any, zone: str, engine: str) -> Value:
+    """Times as most logs write them, by one cast; others by `_from_any_text`, which takes ten times as long."""
+    import ibis
+
+    clock = text.replace("T", " ").replace("Z", "").try_cast("timestamp")
+    moved = ibis.ifelse(text.endswith("Z"), clock, from_zone(clock, zone, engine))
+    return ibis.ifelse(text.re_search(USUAL), moved, _from_any_text(text, zone, engine))
+
+
+def _from_any_text(text: Any, zone: str, engine: str) -> Value:
     import ibis
 
     nothing = ibis.null("string")

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from unskew.errors import ConfigError, DataError, MissingExtra, Option
 from unskew.tables.engine.engine import Engine, first_line
@@ -101,6 +102,14 @@ class SparkEngine(Engine):
         with quiet_spark():  # a time without a zone stays one
             schema = from_arrow_schema(plain.schema, prefer_timestamp_ntz=True)
             return self._named(self._session.createDataFrame(plain, schema))
+
+    def from_stream(self, batches: pa.RecordBatchReader, folder: Path) -> Table:
+        """See Engine."""
+        folder.mkdir(parents=True)
+        with pq.ParquetWriter(folder / "part-00000.parquet", batches.schema, compression="zstd") as writer:
+            for batch in batches:
+                writer.write_batch(batch)
+        return self.read_parquet(folder)
 
     def to_arrow(self, table: Table) -> pa.Table:
         """See Engine."""

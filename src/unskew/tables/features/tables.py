@@ -21,10 +21,10 @@ from unskew.tables.features.table_parts import FeatureTable, TableKind, TablePar
 from unskew.tables.features.values import Feature, ValueKind, kind_of_type, text_values, vector_width
 from unskew.tables.frames import TEXT_FILES, arrow_table, ids_of, is_frame, read_csv, renamed
 from unskew.tables.lists.svmlight import MOST_FEATURES
-from unskew.tables.reading.csv_text import csv_columns
 from unskew.tables.reading.files import all_files, kind_of
 from unskew.tables.reading.options import Texts
-from unskew.tables.reading.recognizing import SHOWN
+from unskew.tables.reading.recognition import SHOWN
+from unskew.tables.reading.text import text_columns
 
 MOST_VALUES = 100_000
 """Distinct values past which text is no category."""
@@ -95,7 +95,7 @@ def table_columns(source: Source, columns: Mapping[str, str] | None = None) -> s
     """The columns of a table on disk under our names, without reading its rows."""
     path, kind = next(iter(feature_files(source).items()))
     if kind in TEXT_FILES:
-        present = csv_columns(path, kind, Texts())
+        present = text_columns(path, kind, Texts())
     else:
         with damage_named(path):
             present = pq.read_schema(path).names

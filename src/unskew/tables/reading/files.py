@@ -14,7 +14,7 @@ from unskew.errors import DataError, Option, Words
 from unskew.files import PACKED, unpacked
 from unskew.settings import known, no_such
 from unskew.tables.engine.parquet import impressions_in
-from unskew.tables.reading.recognizing import BZIP2, GZIP, XZ, ZSTD, magic_of
+from unskew.tables.reading.recognition import BZIP2, GZIP, XZ, ZSTD, magic_of
 
 ENDINGS = {
     ".parquet": "parquet",
@@ -175,12 +175,22 @@ class Guarded:
         with self._lock:
             return self._read(size)
 
+    def first_line(self, longest: int) -> bytes:
+        """The first line, which stays to be read; more than `longest` bytes where it does not end."""
+        with self._lock:
+            while b"\n" not in self._ready and len(self._ready) <= longest and self._fill():
+                pass
+            return self._ready.partition(b"\n")[0]
+
+    def _fill(self) -> bool:
+        """Take the next block; whether there was one."""
+        data = next(self.blocks, b"")
+        self._ready += self._decode.decode(data, final=not data).encode("utf-8")
+        return bool(data)
+
     def _read(self, size: int | None) -> bytes:
-        while not self._ready:
-            data = next(self.blocks, b"")
-            self._ready = self._decode.decode(data, final=not data).encode("utf-8")
-            if not data:
-                break
+        while not self._ready and self._fill():
+            pass
         size = len(self._ready) if size is None or size < 0 else size
         given, self._ready = self._ready[:size], self._ready[size:]
         self.newlines += given.count(b"\n")

@@ -141,7 +141,7 @@ def log_tables(source: Any, feedback: str | None, columns: Mapping[str, str] | N
         return open_tables(source, columns=columns)
     with Names.of(columns).told():
         if is_frame(source):
-            from unskew.logs.ingest.tables import ingest_table
+            from unskew.logs.ingest.ingest import ingest_table
 
             more = [] if feedback is None else [feedback]
             table, path = ingest_table(source, columns=columns, keep=more)[0], "the table"

@@ -118,14 +118,12 @@ def _refuse_file(path: Path, kind: str | None) -> None:
 
 def _columns(path: Path) -> list[str]:
     """The columns of a text file, none where it cannot be read."""
-    from unskew.tables.reading.csv_text import csv_columns
     from unskew.tables.reading.files import kind_of
-    from unskew.tables.reading.json_text import json_columns
     from unskew.tables.reading.options import Texts
+    from unskew.tables.reading.text import text_columns
 
     try:
-        kind = kind_of(path) or "csv"
-        return json_columns(path, Texts()) if kind == "jsonl" else csv_columns(path, kind, Texts())
+        return text_columns(path, kind_of(path) or "csv", Texts())
     except DataError:
         return []
 

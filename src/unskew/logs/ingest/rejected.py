@@ -8,7 +8,7 @@ delivered twice are the exception, since half of a sound log can be these; they 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,9 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from unskew.errors import LimitError, Option, Part, Words, parts_of
-from unskew.logs.ingest.columns import DETAIL, FLOATS, RAW, REASON
+from unskew.logs.ingest.columns import DETAIL, FILE, FLOATS, RAW, REASON, ROW
 from unskew.logs.ingest.formats.stage import REJECTED
-from unskew.logs.ingest.text import FILE, ROW
 from unskew.tables.engine.engine import Engine
 from unskew.tables.reading.options import OFTEN, RULES, IngestOptions
 
@@ -140,45 +139,51 @@ class Reasons:
         return Counter({name: count for name, count in self.counts.items() if name not in RULES})
 
 
-def put_aside(tables: Sequence[Table], folders: Sequence[Path], engine: Engine, working: Path) -> Reasons:
-    """Write rejected.parquet of tables with a reason, and of folders of rows that could not be parsed."""
+def rejected_rows(tables: Sequence[Table], folders: Sequence[Path], engine: Engine) -> Table:
+    """One table of rows with a reason, and of folders of rows that could not be parsed."""
     import ibis
 
-    parts = [_rejected(table) for table in tables]
-    parts += [engine.read_parquet(folder).select(*REJECTED) for folder in folders]
+    kinds = {"file": "string", "row": "int64", "reason": "string", "detail": "string"}
+    ours = dict(zip(kinds, (FILE, ROW, REASON, DETAIL), strict=True))
+    parts = [table.select(**{name: table[own] for name, own in ours.items()}).cast(kinds) for table in tables]
+    return ibis.union(*parts, *(engine.read_parquet(folder).select(*kinds) for folder in folders))
+
+
+def put_aside(tables: Sequence[Table], folders: Sequence[Path], engine: Engine, working: Path) -> Reasons:
+    """Write rejected.parquet of tables with a reason, and of folders of rows that could not be parsed."""
     place = working / "rejected.parquet"
-    if parts:
+    if tables or folders:
         folder = working / ".scratch" / "rejected"
-        engine.write_parquet(ibis.union(*parts), folder, partitions=1)
+        engine.write_parquet(rejected_rows(tables, folders, engine), folder, partitions=1)
         next(folder.rglob("*.parquet")).replace(place)
     else:
         pq.write_table(pa.Table.from_batches([], ASIDE), place)  # `empty_table` would load pandas
-    return _reasons(place)
+    with pq.ParquetFile(place) as file:
+        return reasons_of(file.iter_batches(columns=list(ASIDE.names)))
 
 
-def _rejected(table: Table) -> Table:
-    made = table.select(file=table[FILE], row=table[ROW], reason=table[REASON], detail=table[DETAIL])
-    return made.cast({"file": "string", "row": "int64", "reason": "string", "detail": "string"})
-
-
-def _reasons(place: Path) -> Reasons:
+def reasons_of(batches: Iterable[pa.RecordBatch]) -> Reasons:
     """How often each reason is given, and the first examples of it."""
     counted: Counter[str] = Counter()
     examples: dict[str, list[str]] = {}
-    with pq.ParquetFile(place) as file:
-        for batch in file.iter_batches(columns=list(ASIDE.names)):
-            for row in batch.column("reason").value_counts().to_pylist():
-                counted[row["values"]] += row["counts"]
-            if any(len(examples.get(name, [])) < SHOWN for name in counted) and len(batch):
-                for row in batch.slice(0, 1000).to_pylist():
-                    shown = examples.setdefault(row["reason"], [])
-                    if len(shown) < SHOWN:
-                        where = "" if row["file"] is None else f"{row['file']}:{row['row']}: "
-                        shown.append(f"{where}{(row['detail'] or '')[:200]}")
+    for batch in batches:
+        for row in batch.column("reason").value_counts().to_pylist():
+            counted[row["values"]] += row["counts"]
+        if any(len(examples.get(name, [])) < SHOWN for name in counted) and len(batch):
+            for row in batch.slice(0, 1000).to_pylist():
+                shown = examples.setdefault(row["reason"], [])
+                if len(shown) < SHOWN:
+                    shown.append(f"{_place(row)}{(row['detail'] or '')[:200]}")
     return Reasons(counted, examples)
 
 
-def refuse_broken(found: Reasons, read: int, most: float, aside: Path) -> None:
+def _place(row: Mapping[str, Any]) -> str:
+    if row["file"] is not None:
+        return f"{row['file']}:{row['row']}: "
+    return "" if row["row"] is None else f"row {row['row']}: "
+
+
+def refuse_broken(found: Reasons, read: int, most: float, aside: Path | None) -> None:
     """Stop where more rows are broken than may be."""
     lost = sum(found.broken.values())
     if not read or lost / read <= most:
@@ -187,8 +192,8 @@ def refuse_broken(found: Reasons, read: int, most: float, aside: Path) -> None:
     for name, count in found.broken.most_common():
         told += [f"\n  {count:,} {name}", *map(_line, found.examples.get(name, []))]
         told += _cause(MENDS[name]) if name in MENDS else []
-    told += [f"\nThey are kept in {aside}; repair them, or raise ", Option("max_rejected")]
-    raise TooManyRejected(tuple(told))
+    kept = "Repair them" if aside is None else f"They are kept in {aside}; repair them"
+    raise TooManyRejected((*told, f"\n{kept}, or raise ", Option("max_rejected")))
 
 
 def _line(text: str) -> str:
@@ -219,7 +224,7 @@ def refuse_removed(
     found: Reasons,
     pages: Mapping[str, Sequence[str]],
     read: int,
-    aside: Path,
+    aside: Path | None,
     suspected: Words | None = None,
 ) -> None:
     """Stop because of these rules; `pages` are examples of what they remove, `suspected` may be behind it."""
@@ -234,7 +239,8 @@ def refuse_removed(
         told.append(f"\n  {found.counts[name]:,} {name}: {RULES[name]}")
         told += map(_line, [*pages.get(name, ()), *found.examples.get(name, ())])
         told += [] if suspected else _cause(CAUSES[name])
-    raise TooManyRemoved((*told, f"\nThey are kept in {aside}; nothing was written."))
+    kept = "Nothing was written" if aside is None else f"They are kept in {aside}; nothing was written"
+    raise TooManyRemoved((*told, f"\n{kept}."))
 
 
 def page_examples(judged: Any, name: str, options: IngestOptions, engine: Engine) -> list[str]:

@@ -1,0 +1,356 @@
+"""CSV, TSV and JSON lines to batches of text columns, in one pass over the file.
+
+A row of CSV with too few or too many fields is rejected, not guessed at; fields beyond the last name of the header
+are too many only if something is in them. A quote that is not closed makes one row of several. Where these have
+too few or too many fields, or one of their values looks like the end of one row and the beginning of another,
+every line of them is rejected. A line of JSON that is no object is rejected.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import shlex
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import chain
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from unskew.errors import DataError
+from unskew.tables.reading.files import MARK, Guarded, opened
+from unskew.tables.reading.options import Texts
+
+BLOCK = 4 * 2**20
+"""Bytes parsed at once, which is also the longest row of CSV."""
+LONGEST = 16 * 2**20
+"""Bytes of the longest line of JSON; a longer one is rejected without being held."""
+MOST_COLUMNS = 100_000
+NULLS = ["", "\\N"]
+DELIMITERS = ",\t;|"
+HINT = 'give files.quote = "" in a mapping file where quotes do not enclose fields'
+SERP = re.compile(r'"(serp_\w{1,100})"\s*:')
+"""Keys of JSON that look like serp columns, also nested ones."""
+Reject = Callable[[int, str, str], None]
+"""Takes the row, the reason and the text."""
+Batches = Iterator[tuple[Any, Any]]
+"""Text columns, and the number of each row."""
+Enough = Callable[[list[str]], bool]
+"""Whether these columns are all that is needed, so that no further rows are asked for others."""
+
+
+@contextmanager
+def open_text(path: Path, kind: str, texts: Texts) -> Iterator[CsvText | JsonText]:
+    """A text file, to be asked for its columns and then for its rows."""
+    with opened(path, texts.max_expansion) as file:
+        yield JsonText(file) if kind == "jsonl" else CsvText(file, path, kind, texts)
+
+
+def text_columns(path: Path, kind: str, texts: Texts) -> list[str]:
+    """The columns of a text file."""
+    with open_text(path, kind, texts) as text:
+        return text.columns()
+
+
+# ---- CSV ----
+
+
+class CsvText:
+    """An open CSV or TSV file."""
+
+    def __init__(self, file: Guarded, path: Path, kind: str, texts: Texts) -> None:
+        self.file, self.path, self.texts = file, path, texts
+        self.header = _header(_first_line(file, path), path, kind, texts)
+
+    def columns(self, wanted: Collection[str] = (), _: Enough | None = None) -> list[str]:
+        """The names in the header; one that is wanted stands there once."""
+        for name in self.header.repeated:
+            places = [str(at + 1) for at, each in enumerate(self.header.given) if each == name]
+            if name in wanted or name.startswith("serp_"):
+                what = f"{name} names {len(places)} columns, {' and '.join(places)}"
+                raise DataError(what, path=self.path, line=1, hint="rename those that are not meant")
+        return self.header.names[: self.header.named]
+
+    def batches(self, wanted: Sequence[str], reject: Reject, _: Collection[str] = ()) -> Batches:
+        """Batches of text columns with the number of each row, the header being row 1."""
+        file, names, taken = self.file, self.header.names, set(wanted)
+        present = [name for name in names if name in taken]
+        rows, seen = _Rows(self.header, reject), 1  # the header
+        file.watch = self.texts.quote.encode()
+        for batch in self._parsed(file, names, present, rows.invalid):
+            numbers = rows.numbers(batch.num_rows)
+            seen += batch.num_rows + (_newlines(batch) if file.met else 0)
+            broken = dict(self._torn(batch)) if file.met else {}
+            for at, lines in broken.items():
+                for line in lines:
+                    reject(int(numbers[at]), "unclosed_quote", line)
+            whole = ~np.isin(np.arange(batch.num_rows), list(broken))
+            yield (batch.filter(pa.array(whole)), numbers[whole]) if broken else (batch, numbers)
+            if rows.longer:
+                yield from self._trimmed(rows, present)
+        others = [name for name in names if name not in taken]
+        if file.met and others and file.lines > seen + rows.passed_over:
+            self._refuse_torn(others)
+
+    def _parsed(self, file: Any, names: list[str], present: list[str], invalid: Any) -> Iterator[Any]:
+        """Some columns of a CSV file as text."""
+        from pyarrow import csv as arrow_csv
+
+        try:
+            reader = arrow_csv.open_csv(
+                pa.PythonFile(file, mode="r"),
+                arrow_csv.ReadOptions(use_threads=False, block_size=BLOCK, column_names=names, skip_rows=1),
+                arrow_csv.ParseOptions(
+                    delimiter=self.header.delimiter,
+                    quote_char=self.texts.quote or False,
+                    newlines_in_values=bool(self.texts.quote),
+                    ignore_empty_lines=False,
+                    invalid_row_handler=invalid,
+                ),
+                arrow_csv.ConvertOptions(
+                    check_utf8=False,
+                    column_types=dict.fromkeys(present, pa.string()),
+                    include_columns=present,
+                    null_values=NULLS,
+                    strings_can_be_null=True,
+                    quoted_strings_can_be_null=False,
+                ),
+            )
+            yield from reader
+        except pa.ArrowInvalid as error:
+            if str(error).startswith("Empty CSV"):
+                return
+            what = str(error)
+            if "straddl" in what:
+                what = f"a row is longer than {BLOCK:,} bytes, or a quote is not closed"
+            raise DataError(what[:300], path=self.path, hint=HINT) from error
+
+    def _refuse_torn(self, others: list[str]) -> None:
+        """Lines lie inside values of columns that are not read: are they text, or rows that a quote took?"""
+        with opened(self.path, self.texts.max_expansion) as file:
+            for batch in self._parsed(file, self.header.names, others, lambda row: "skip"):
+                for _, lines in self._torn(batch):
+                    what = f"a quote is not closed, or closed in another line: {lines[0][:200]!r}"
+                    raise DataError(what, path=self.path, hint=HINT)
+
+    def _torn(self, batch: Any) -> Iterator[tuple[int, list[str]]]:
+        """Rows that are several, with their lines."""
+        names, delimiter = self.header.names, self.header.delimiter
+        seen: set[int] = set()
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            several = pc.or_(pc.match_substring(column, "\n"), pc.match_substring(column, "\r"))
+            for at in pc.indices_nonzero(several).to_pylist():
+                lines = column[at].as_py().replace("\r\n", "\n").replace("\r", "\n").rstrip("\n").split("\n")
+                if at not in seen and _are_rows(lines, names.index(name), len(names), delimiter):
+                    seen.add(at)
+                    yield at, lines
+
+    def _trimmed(self, rows: _Rows, present: list[str]) -> Batches:
+        """Batches of the rows whose last fields were empty, parsed again without these."""
+        between, number = self.header.delimiter, "unskew number"
+        held, rows.longer = rows.longer, []
+        file = io.BytesIO("".join(["\n", *(f"{at}{between}{text}\n" for at, text in held)]).encode())
+        for batch in self._parsed(file, [number, *self.header.names], [number, *present], rows.refuse):
+            yield batch.select(present), batch[number].cast(pa.int64()).to_numpy()
+
+
+class Header(NamedTuple):
+    """The first line of a file."""
+
+    names: list[str]
+    named: int
+    """How many there are before the last ones, which are empty."""
+    delimiter: str
+    given: list[str]
+    """The names as they stand there."""
+
+    @property
+    def repeated(self) -> list[str]:
+        """Names that stand there more than once."""
+        return [name for name, count in Counter(self.given).items() if name and count > 1]
+
+
+def _first_line(file: Guarded, path: Path) -> str:
+    line = file.first_line(BLOCK)
+    if len(line) > BLOCK:
+        raise DataError("the header does not end", path=path, line=1, hint="this is not a CSV file")
+    return line.decode("utf-8").rstrip("\r")
+
+
+def _header(line: str, path: Path, kind: str, texts: Texts) -> Header:
+    """The names; one that comes again gets a number, so that it is not taken for the first."""
+    if not line.strip():
+        raise DataError("the file has no header", path=path, line=1, hint="name the columns in line 1")
+    delimiter = texts.delimiter or ("\t" if kind == "tsv" else max(DELIMITERS, key=line.count))
+    names = line.split(delimiter)
+    if len(names) > MOST_COLUMNS:
+        raise DataError(f"the header has {len(names):,} columns", path=path, line=1)
+    if texts.quote:
+        try:
+            names = next(csv.reader([line], delimiter=delimiter, quotechar=texts.quote))
+        except (csv.Error, StopIteration, ValueError, TypeError) as error:
+            raise DataError(f"the header cannot be read ({error})", path=path, line=1) from error
+    if MARK in line:
+        hint = f"write the file in UTF-8: iconv -f LATIN1 -t UTF-8 {shlex.quote(str(path))} > NEW"
+        shown = line[:200].replace(MARK, "\ufffd")
+        raise DataError(f"the header is not UTF-8: {shown}", path=path, line=1, hint=hint)
+    seen: set[str] = set()
+    unique = []
+    for at, name in enumerate(each.strip() for each in names):
+        unique.append(name if name not in seen else f"column {at + 1}")
+        seen.add(name)
+    named = max((at + 1 for at, name in enumerate(names) if name.strip()), default=0)
+    return Header(unique, named, delimiter, [name.strip() for name in names])
+
+
+def _newlines(batch: Any) -> int:
+    """How many ends of lines are in the values."""
+    return sum(pc.sum(pc.count_substring(column, "\n")).as_py() or 0 for column in batch.columns)
+
+
+def _are_rows(lines: list[str], place: int, columns: int, delimiter: str) -> bool:
+    """Whether a value is the end of a row, whole rows, and the beginning of another, all of the right size.
+
+    A quote that opens in a column can only close in the same column of another row, else fields would be missing.
+
+    >>> _are_rows(["d,1,0", "p,q,e"], 2, 5, ","), _are_rows(["Hello,", "world"], 2, 5, ",")
+    (True, False)
+    """
+    first, *others = (line.count(delimiter) for line in lines)
+    return (
+        len(others) > 0
+        and first >= columns - 1 - place
+        and others[-1] >= place
+        and all(count >= columns - 1 or not line for count, line in zip(others[:-1], lines[1:-1], strict=True))
+    )
+
+
+class _Rows:
+    """Numbers rows as the file has them, the header being row 1, whatever was skipped in between."""
+
+    def __init__(self, header: Header, reject: Reject) -> None:
+        self.header, self.reject, self.next = header, reject, 2
+        self.passed_over = 0
+        """Lines that the parser did not take."""
+        self.skipped: list[int] = []
+        self.longer: list[tuple[int, str]] = []
+
+    def invalid(self, row: Any) -> str:
+        """A row with too few or too many fields; one whose last fields are empty is kept for `trimmed`."""
+        number, lines = row.number or 0, row.text.split("\n")
+        self.skipped.append(number)
+        self.passed_over += len(lines)
+        end = (row.actual_columns - self.header.named) * self.header.delimiter
+        if row.actual_columns >= self.header.named and len(lines) == 1 and row.text.endswith(end):
+            fill = (len(self.header.names) - self.header.named) * self.header.delimiter
+            self.longer.append((number, row.text.removesuffix(end) + fill))
+            return "skip"
+        reason = "not_utf8" if MARK in row.text else "wrong_number_of_fields"
+        for line in lines:
+            self.reject(number, reason, f"{row.actual_columns} fields, not {row.expected_columns}: {line}")
+        return "skip"
+
+    def numbers(self, count: int) -> Any:
+        """The numbers of the next so many good rows."""
+        candidates = np.arange(self.next, self.next + count + len(self.skipped))
+        good = np.setdiff1d(candidates, self.skipped, assume_unique=True)[:count]
+        self.next = int(good[-1]) + 1 if count else self.next
+        self.skipped = [number for number in self.skipped if number >= self.next]
+        return good
+
+    def refuse(self, row: Any) -> str:
+        """A row that `_trimmed` wrote, with its number before it, and that is broken all the same."""
+        number, _, text = row.text.partition(self.header.delimiter)
+        self.reject(int(number), "wrong_number_of_fields", text)
+        return "skip"
+
+
+# ---- JSON lines ----
+
+
+class JsonText:
+    """An open file of JSON lines."""
+
+    def __init__(self, file: Guarded) -> None:
+        import duckdb
+
+        self.late: set[str] = set()
+        """Columns that begin after the first block, and are not read."""
+        self._reject: Reject = lambda *_: None
+        self._blocks = self._lines(file)
+        self._con = duckdb.connect(config={"threads": 1})  # rows keep their order
+
+    def columns(self, wanted: Collection[str] = (), enough: Enough = lambda names: True) -> list[str]:
+        """The keys of the first block, and those of further ones that are wanted, until they are enough."""
+        names: dict[str, None] = {}
+        held: list[tuple[int, list[str]]] = []
+        for block in self._blocks:
+            table = self._objects(pa.table({"line": pa.array(block[1], pa.string())}))[0]
+            sql = "SELECT k FROM (SELECT unnest(json_keys(line)) AS k FROM given) GROUP BY k ORDER BY k"
+            found = [name for name in self._run(sql, table)["k"].to_pylist() if name]
+            names |= dict.fromkeys(name for name in found if not held or name in wanted)
+            held = held or [block]
+            if enough(list(names)):
+                break
+        self._blocks = chain(held, self._blocks)
+        return list(names)
+
+    def batches(self, wanted: Sequence[str], reject: Reject, late: Collection[str] = ()) -> Batches:
+        """Batches of text columns with the line of each row; keys of `late` are noted, as serp ones are."""
+        self._reject = reject
+        paths = [
+            name if name.startswith("/") else "/" + name.replace("~", "~0").replace("/", "~1") for name in wanted
+        ]
+        picked = ", ".join(f'v[{at + 1}] AS "c{at}"' for at in range(len(wanted)))
+        sql = f"SELECT {picked} FROM (SELECT json_extract_string(line, $paths) AS v FROM given)"
+        known: set[str] | None = None
+        for first, lines in self._blocks:
+            names = {name for line in lines if '"serp_' in line for name in SERP.findall(line)}
+            names |= {name for name in late if any(f'"{name}":' in line for line in lines)}
+            known = {*wanted, *names} if known is None else known
+            self.late |= names - known
+            table = pa.table({"line": pa.array(lines, pa.string()), "row": np.arange(first, first + len(lines))})
+            table = table.filter(pc.not_equal(pc.utf8_trim_whitespace(table["line"]), ""))
+            good, bad = self._objects(table)
+            for row, line in zip(bad["row"].to_pylist(), bad["line"].to_pylist(), strict=True):
+                reject(row, "not_utf8" if MARK in line else "not_json", line.replace(MARK, "\ufffd"))
+            if len(good):
+                found = self._run(sql, good.select(["line"]), {"paths": paths})
+                yield found.rename_columns(wanted), good["row"].to_numpy()
+
+    def _lines(self, file: Guarded) -> Iterator[tuple[int, list[str]]]:
+        """Lines in blocks, each with the number of its first line."""
+        number, rest, skipping = 1, b"", False
+        while data := file.read(BLOCK):
+            if skipping:  # the rest of a line that was too long
+                _, newline, data = data.partition(b"\n")
+                if not newline:
+                    continue
+                number, skipping = number + 1, False
+            text, newline, rest = (rest + data).rpartition(b"\n")
+            if newline:
+                lines = text.decode("utf-8").split("\n")
+                yield number, lines
+                number += len(lines)
+            if len(rest) > LONGEST:
+                self._reject(number, "line_too_long", rest[:2000].decode("utf-8", "ignore"))
+                rest, skipping = b"", True
+        if rest:
+            yield number, [rest.decode("utf-8")]
+
+    def _objects(self, table: Any) -> tuple[Any, Any]:
+        """Lines that are JSON objects, and those that are not."""
+        sql = "SELECT CASE WHEN json_valid(line) THEN json_type(line) = 'OBJECT' ELSE false END AS ok FROM given"
+        valid = self._run(sql, table.select(["line"]))["ok"]
+        return table.filter(valid), table.filter(pc.invert(valid))
+
+    def _run(self, sql: str, given: Any, params: dict[str, Any] | None = None) -> Any:
+        """Run a query over an Arrow table."""
+        self._con.register("given", given)
+        return self._con.sql(sql, params=params).to_arrow_table()
