@@ -45,7 +45,6 @@ CROWDED = {
     "diagnosis/click_models": 13,
     "learning": 15,
     "learning/methods": 40,
-    "logs/ingest": 15,
     "measuring/counterfactual": 15,
     "serving/export": 13,
     "terminal": 21,

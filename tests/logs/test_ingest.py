@@ -460,8 +460,8 @@ def test_mapping_files_are_checked(tmp_path: Path, content: str, message: str) -
 def test_flags_stand_over_a_mapping_file(tmp_path: Path) -> None:
     path = tmp_path / "mapping.toml"
     path.write_text("[columns]\nposition = 'rank'\nclick = 'c'\n[rules.robots]\nclicks_per_minute = 9\n")
-    over = {"columns": {"click": "clicked"}, "rules": {"off": ("robots",)}, "keep": ()}
-    made = ingest_options(path, over | {"time": {"zone": "Asia/Tokyo"}, "positions": {"base": 0}})
+    over = {"columns": {"click": "clicked"}, "off": ("robots",), "keep": ()}
+    made = ingest_options(path, over | {"time_zone": "Asia/Tokyo", "positions_from": 0})
     assert made.columns == {"position": "rank", "click": "clicked"}
     assert (made.rules.off, made.rules.robots.clicks_per_minute) == (("robots",), 9)
     assert (made.time.zone, made.positions.base) == ("Asia/Tokyo", 0)

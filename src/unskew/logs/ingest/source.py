@@ -104,7 +104,7 @@ def open_source(
         return _named_format(engine, sources, options, scratch, kind)
     if options.reader.model_fields_set:
         hint = ("give ", Option("format"), ", such as ubi")
-        raise ConfigError("is for formats with a reader of their own", argument=Key("[reader]"), hint=hint)
+        raise ConfigError("[reader] is for formats with a reader of their own", hint=hint)
     raw = _open_files(engine, find_files(sources, kind), options, scratch / "shown", joined=bool(clicks))
     made = _opened(raw, engine, options, scratch, joined=bool(clicks))
     return _with_clicks(made, engine, clicks, options, scratch) if clicks else made

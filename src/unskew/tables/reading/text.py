@@ -49,7 +49,13 @@ Enough = Callable[[list[str]], bool]
 def open_text(path: Path, kind: str, texts: Texts) -> Iterator[CsvText | JsonText]:
     """A text file, to be asked for its columns and then for its rows."""
     with opened(path, texts.max_expansion) as file:
-        yield JsonText(file) if kind == "jsonl" else CsvText(file, path, kind, texts)
+        if kind != "jsonl":
+            yield CsvText(file, path, kind, texts)
+            return
+        import duckdb
+
+        with duckdb.connect(config={"threads": 1}) as con:  # rows keep their order
+            yield JsonText(file, con)
 
 
 def text_columns(path: Path, kind: str, texts: Texts) -> list[str]:
@@ -277,14 +283,11 @@ class _Rows:
 class JsonText:
     """An open file of JSON lines."""
 
-    def __init__(self, file: Guarded) -> None:
-        import duckdb
-
+    def __init__(self, file: Guarded, con: Any) -> None:
         self.late: set[str] = set()
         """Columns that begin after the first block, and are not read."""
         self._reject: Reject = lambda *_: None
-        self._blocks = self._lines(file)
-        self._con = duckdb.connect(config={"threads": 1})  # rows keep their order
+        self._blocks, self._con = self._lines(file), con
 
     def columns(self, wanted: Collection[str] = (), enough: Enough = lambda names: True) -> list[str]:
         """The keys of the first block, and those of further ones that are wanted, until they are enough."""
