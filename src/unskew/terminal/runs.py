@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -107,7 +108,7 @@ def learn(
     if done.metrics.auto is not None:
         tell(done.metrics.auto.because)
     status = done.fit.status
-    show_result(done, as_json, Run.page)
+    show_result(replace(done, folder=place), as_json, Run.page)
     if status == "interrupted":
         tell(f"Run the same command again {'without --force to go on' if force else 'to go on'}.")
         raise typer.Exit(130)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Protocol, Self, TypeVar, cast
 
 import numpy as np
 import torch
 
-from unskew.errors import DataError, Option, Words, warn
+from unskew.errors import ConfigError, DataError, Option, Words, warn
 from unskew.learning.bias import MEASURES
 from unskew.learning.fitting.distributed import row_parts
 from unskew.learning.fitting.loop import Draws
@@ -26,65 +27,6 @@ from unskew.tables.lists.scaling import Scaler, fit_scaler
 from unskew.types import Array, Lists, Log
 from unskew.workflows.runs.folder import fingerprint
 from unskew.workflows.runs.settings import Settings
-
-# ---- Whether a log can be learned from at all, and what it cannot tell: refused, or learned with a warning
-
-
-def check_worth(method: Learner, facts: Facts, *, drawn: bool = False) -> None:
-    """Refuse a log that the method can learn nothing from, and warn of what the log cannot tell.
-
-    `drawn` says that the results learned from were put first at random, which leaves one rank and no bias of it.
-    """
-    if method.target == "labels":
-        return
-    what = f"{facts.impressions:,} impressions"
-    if not facts.clicks and facts.weighted is None:
-        hint: Words = (
-            "name the column of clicks, ",
-            Option("columns", {"click": "THEIRS"}),
-            ", or take pages with clicks",
-        )
-        raise DataError(f"nothing is clicked in {what}, so nothing says what is wanted", hint=hint)
-    if facts.weighted is None and facts.clicks >= facts.impressions:
-        hint = "log what was shown and not clicked too"
-        raise DataError(f"every one of {what} is clicked, so nothing says what is not wanted", hint=hint)
-    single = facts.pages == facts.impressions
-    if single and compares(method):
-        able = ", ".join(name for name in sorted(LEARNERS) if not compares(LEARNERS[name](name=name)))
-        raise DataError(
-            f"every page has one result, and {method.name} as it is set compares the results of a page",
-            hint=f"give results that were shown together one page_id, or take a method of single clicks: {able}",
-        )
-    if not drawn:
-        warn_of_one_rank(method, facts)
-
-
-def compares(method: Learner) -> bool:
-    """Whether a method learns only from results that were shown together."""
-    beside = isinstance(method, MethodConfig) and method.unseen is not None
-    return not method.needs_clickless and not beside
-
-
-def warn_of_one_rank(method: Learner, facts: Facts) -> None:
-    """Say so where all was shown at one rank."""
-    shown = np.flatnonzero(facts.by_rank[0]) + 1
-    if len(shown) == 1:
-        warn(
-            f"everything was shown at rank {shown[0]}, so position bias cannot be known: {method.name} "
-            "learns what is clicked there, and its examination says nothing"
-        )
-
-
-def warn_of_one_query() -> None:
-    """Say so where pages are held out in the place of queries."""
-    warn(
-        "the log has one query, so pages of it are held out in the place of queries; how the ranker "
-        "does on other queries cannot be known"
-    )
-
-
-# ----
-
 
 CHECKED = 4096
 """Rows of a batch of held-out clicks."""
@@ -282,7 +224,10 @@ def split(log: Log, validation: Lists | Log | None, asked: Settings) -> LogData:
     if validation is not None:
         return LogData(log, validation)
     if len(log) > 1 and (log.query == log.query[0]).all() and asked.method.target == "clicks":
-        warn_of_one_query()
+        warn(
+            "the log has one query, so pages of it are held out in the place of queries; how the ranker "
+            "does on other queries cannot be known"
+        )
         apart = held_pages(log, asked.training.seed)
         return LogData(log.take(~apart), log.take(apart))
     held = held_queries(log, asked.training.seed)
@@ -327,3 +272,57 @@ def held_queries(log: Log, seed: int) -> Array:
         )
     held = np.random.default_rng([seed, 7]).choice(shown, size=max(1, len(shown) // 10), replace=False)
     return np.sort(held)
+
+
+# ---- whether a log can be learned from at all, and what it cannot tell
+
+
+def check_worth(method: Learner, facts: Facts, *, drawn: bool = False) -> None:
+    """Refuse a log that the method can learn nothing from, and warn of what the log cannot tell.
+
+    `drawn` says that the results learned from were put first at random, which leaves one rank and no bias of it.
+    """
+    if method.target == "labels":
+        return
+    what = f"{facts.impressions:,} impressions"
+    if not facts.clicks and facts.weighted is None:
+        named = Option("columns", {"click": "THEIRS"})
+        hint: Words = ("name the column of clicks, ", named, ", or take pages with clicks")
+        raise DataError(f"nothing is clicked in {what}, so nothing says what is wanted", hint=hint)
+    if facts.weighted is None and facts.clicks >= facts.impressions:
+        hint = "log what was shown and not clicked too"
+        raise DataError(f"every one of {what} is clicked, so nothing says what is not wanted", hint=hint)
+    if facts.pages == facts.impressions and compares(method):
+        raise DataError(
+            f"every page has one result, and {method.name} as it is set compares the results of a page",
+            hint="give results that were shown together one page_id, or take a method of single clicks: "
+            + _able(lambda each: not compares(each)),
+        )
+    if facts.weighted is not None and not method.takes_weights:
+        raise ConfigError(
+            f"{method.name} as it is set counts clicks, and {facts.weighted} has weights: name a column of 0 and "
+            "1, or a method with a list softmax loss, such as "
+            + _able(lambda each: each.takes_weights and each.target == "clicks")
+        )
+    shown = np.flatnonzero(facts.by_rank[0]) + 1
+    if len(shown) == 1 and not drawn:
+        warn(
+            f"everything was shown at rank {shown[0]}, so position bias cannot be known: {method.name} "
+            "learns what is clicked there, and its examination says nothing"
+        )
+    if method.needs_clickless and facts.pages >= 100 and not facts.clickless:
+        warn(
+            f"every page of this log has a click; {method.name} needs those without one too, or it takes the "
+            "filter for examination"
+        )
+
+
+def _able(can: Callable[[Learner], bool]) -> str:
+    """The methods that can, as they are without settings."""
+    return ", ".join(name for name in LEARNERS if can(LEARNERS[name].model_validate({"name": name})))
+
+
+def compares(method: Learner) -> bool:
+    """Whether a method learns only from results that were shown together."""
+    beside = isinstance(method, MethodConfig) and method.unseen is not None
+    return not method.needs_clickless and not beside

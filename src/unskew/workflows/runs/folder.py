@@ -18,7 +18,17 @@ from pathlib import Path
 import numpy as np
 
 from unskew.errors import DataError, Option, RunError
-from unskew.files import Ours, beside, is_free, locked, read_json, refuse_existing, remove, restore
+from unskew.files import (
+    Ours,
+    beside,
+    is_free,
+    locked,
+    read_json,
+    refuse_existing,
+    remove,
+    restore,
+    told_of_disks,
+)
 from unskew.files import publish as put_in_place
 from unskew.learning.fitting.checkpoint import FILE as CHECKPOINT
 from unskew.learning.scoring.scorer import MODEL
@@ -106,7 +116,7 @@ def claimed(out: Path, force: bool) -> Iterator[Path]:
     """
     working = _working(out)
     out.parent.mkdir(parents=True, exist_ok=True)
-    with locked(out):
+    with told_of_disks(out), locked(out):
         _refuse_strangers(working)
         if force:
             remove(working)

@@ -22,8 +22,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -32,13 +32,12 @@ import numpy as np
 import torch
 from safetensors import SafetensorError
 
-from unskew.errors import ConfigError, DataError, Option, RunError, Unproven, warn
-from unskew.files import told_of_disks, write_json
+from unskew.errors import DataError, Option, RunError, Unproven, warn
+from unskew.files import write_json
 from unskew.learning.curves import Curve
 from unskew.learning.fitting.checkpoint import FILE as CHECKPOINT
 from unskew.learning.fitting.distributed import workers_of, world
 from unskew.learning.fitting.loop import Fit, Report
-from unskew.learning.methods import LEARNERS, Learner
 from unskew.learning.scoring.model import Model
 from unskew.learning.scoring.onnx_graph import CHECKED
 from unskew.learning.scoring.scorer import Scorer
@@ -139,6 +138,13 @@ class RunMetrics(Result):
     """What chose the method."""
     absent = ("test", "safety", "auto")
 
+    @classmethod
+    def of(cls, model: Scorer, validation: Validation, standing: Standing, *others: Any) -> RunMetrics:
+        """With what the model has learned of bias."""
+        seen = model.propensity()
+        rounded = None if seen is None else tuple(round(float(value), 6) for value in seen)
+        return cls(validation, rounded, model.curves(), standing, *others)
+
     @property
     def sentences(self) -> list[str]:
         """What is said of it in words."""
@@ -222,14 +228,15 @@ def run(
     encoding = data.fit_encoding(asked.encoding)
     data, test = data.encoded(encoding), encoded(test, encoding)
     lists = test if isinstance(test, Lists) else None
-    check_data(data, lists)
-    drawn = asked.training.learn_from == "randomized"
-    check_worth(asked.method, data.facts(), drawn=drawn)
-    check_feedback(asked.method, data)
-    warn_if_filtered(asked.method, data)
+    if lists is not None and lists.dim != data.documents.dim:
+        what = f"the test lists have {lists.dim} features, the log's lists {data.documents.dim}"
+        raise DataError(what, path=lists.name)
+    if not data.facts().impressions:
+        raise DataError("the log has no impressions to learn from", path=data.documents.name)
+    check_worth(asked.method, data.facts(), drawn=asked.training.learn_from == "randomized")
     fitter = prepare(asked, data, lists)
     asked = fitter.asked
-    with writing(place, force) if place is not None and leads else nullcontext() as folder:
+    with claimed(place, force) if place is not None and leads else nullcontext() as folder:
         if folder is not None:
             fitter.identity["data"] = data.fingerprint(labels=asked.method.target == "labels")
         if place is not None:
@@ -239,10 +246,15 @@ def run(
         model.card = replace(model.card, encoding=encoding)
         if isinstance(model, Model) and isinstance(data.documents, Lists) and not model.reads:
             model.sample = first_documents(model, data.documents)
-        stands = stand(model, data, test) if leads and judged else standing(model, None)
+        stands = standing(model, None)
         if leads and judged:
+            tested = isinstance(test, Log)
+            stands = standing(model, test if isinstance(test, Log) else data.held_out_pages(), tested=tested)
             warn_of_standing(stands)
-        done = Run(model, fit, measures(asked, data, model, fit, lists, stands, safety, pick), place)
+        on = asked.method.click_metric if data.chosen_by == "clicks" else data.chosen_by
+        measured = None if lists is None else measure_ranking(model.score(lists), lists)
+        metrics = RunMetrics.of(model, Validation(on, fit.best, fit.best_step), stands, measured, safety, pick)
+        done = Run(model, fit, metrics, place)
         if folder is not None and place is not None:
             write_run(folder, asked, data, done, began, fitter.identity["data"])
             if run_file is not None:
@@ -257,20 +269,6 @@ def first_documents(model: Model, lists: Lists) -> Array:
     return model.prepared(lists.take(slice(0, min(last, len(lists)))))[:CHECKED]
 
 
-def stand(model: Scorer, data: TrainingData, test: Lists | Log | None) -> Standing:
-    """Where the model stands, by the clicks of a test log if there is one, else by those held out."""
-    if isinstance(test, Log):
-        return standing(model, test, tested=True)
-    return standing(model, data.held_out_pages())
-
-
-@contextmanager
-def writing(place: Path, force: bool) -> Iterator[Path]:
-    """The folder that a run works in, until it is published."""
-    with told_of_disks(place), claimed(place, force) as folder:
-        yield folder
-
-
 def prepare(asked: Settings, data: TrainingData, test: Lists | None = None) -> Fitter:
     """An untrained model and what trains it, with the settings that follow from the data.
 
@@ -281,62 +279,6 @@ def prepare(asked: Settings, data: TrainingData, test: Lists | None = None) -> F
     with torch.random.fork_rng():
         torch.manual_seed(asked.training.seed)
         return FITTERS[asked.fitted_by](settled(asked, data.facts().queries), data, scaler)
-
-
-def check_data(data: TrainingData, test: Lists | None) -> None:
-    """Refuse before training what could only fail after it."""
-    if not data.facts().impressions:
-        raise DataError("the log has no impressions to learn from", path=data.documents.name)
-    dim = data.documents.dim
-    if test is not None and test.dim != dim:
-        raise DataError(f"the test lists have {test.dim} features, the log's lists {dim}", path=test.name)
-
-
-def check_feedback(method: Learner, data: TrainingData) -> None:
-    """Refuse weights where a method counts clicks."""
-    column = data.facts().weighted
-    if column is None or method.takes_weights or method.target == "labels":
-        return
-    usual = [known.model_validate({"name": name}) for name, known in LEARNERS.items()]
-    able = ", ".join(each.name for each in usual if each.takes_weights and each.target == "clicks")
-    raise ConfigError(
-        f"{method.name} as it is set counts clicks, and {column} has weights: name a column of 0 and 1, or a "
-        f"method with a list softmax loss, such as {able}"
-    )
-
-
-def warn_if_filtered(method: Learner, data: TrainingData) -> None:
-    """Methods that model "not clicked" need the pages in which nothing was clicked."""
-    facts = data.facts()
-    if method.needs_clickless and facts.pages >= 100 and not facts.clickless:
-        warn(
-            f"every page of this log has a click; {method.name} needs those without one too, or it takes the "
-            "filter for examination"
-        )
-
-
-def measures(
-    asked: Settings,
-    data: TrainingData,
-    model: Scorer,
-    fit: Fit,
-    test: Lists | None,
-    stands: Standing,
-    safety: Safety | None,
-    pick: Pick | None,
-) -> RunMetrics:
-    """What is known of how good a run is."""
-    chosen, propensity = data.chosen_by, model.propensity()
-    on = asked.method.click_metric if chosen == "clicks" else chosen
-    return RunMetrics(
-        validation=Validation(on, fit.best, fit.best_step),
-        propensity=None if propensity is None else tuple(round(float(value), 6) for value in propensity),
-        curves=model.curves(),
-        standing=stands,
-        test=None if test is None else measure_ranking(model.score(test), test),
-        safety=safety,
-        auto=pick,
-    )
 
 
 def write_run(folder: Path, asked: Settings, data: TrainingData, done: Run, began: float, data_hash: str) -> None:
