@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from unskew.logs.counts.counting import counts as counts
     from unskew.logs.ingest.ingest import ingest as ingest
     from unskew.logs.log import write_log as write_log
-    from unskew.logs.memory import lists_from_table as lists_from_table
-    from unskew.logs.memory import log_from_table as log_from_table
     from unskew.logs.opening import read_log as read_log
     from unskew.logs.split import split as split
     from unskew.measuring import measure_ranking as measure_ranking
@@ -47,6 +45,7 @@ if TYPE_CHECKING:
     from unskew.studies.compare.compare import compare as compare
     from unskew.studies.demo import demo as demo
     from unskew.studies.plan import plan as plan
+    from unskew.tables.features.features import lists_from_table as lists_from_table
     from unskew.tables.features.features import read_features as read_features
     from unskew.tables.features.texts import read_texts as read_texts
     from unskew.tables.features.texts import with_texts as with_texts
@@ -64,6 +63,7 @@ if TYPE_CHECKING:
     from unskew.types import ClickBatch as ClickBatch
     from unskew.types import Lists as Lists
     from unskew.types import Log as Log
+    from unskew.workflows.inputs.frames import log_from_table as log_from_table
     from unskew.workflows.inspections.causes import causes as causes
     from unskew.workflows.inspections.diagnosis import diagnose as diagnose
     from unskew.workflows.inspections.drift import drift as drift

@@ -111,6 +111,14 @@ class Names(dict[str, str]):
                 raise DataError(what, path=path)
         return self
 
+    def check_some(self, tables: Iterable[Any]) -> None:
+        """Every column that is named is there, in one of the tables of Arrow."""
+        present = list(dict.fromkeys(name for table in tables for name in table.column_names))
+        for ours, theirs in self.items():
+            if theirs not in present:
+                what = f"there is no column {theirs!r} for {ours}. {did_you_mean(theirs, present[:50])}"
+                raise ConfigError(what, argument="columns")
+
     def renamed(self, present: Iterable[str]) -> dict[str, str]:
         """Their columns to ours, of a table with these; one of theirs that has a name of ours gives way."""
         ours = {theirs: name for name, theirs in self.items()}

@@ -35,6 +35,7 @@ STAGES = (
 FOR_ALL = {"errors", "files", "names", "results", "settings", "types"}
 """Root modules, and the one stage, that every stage may import."""
 ROOMS: dict[str, tuple[str, ...]] = {
+    "logs": (".", "counts", "ingest"),
     "tables": ("engine", "reading", ".", "lists", "features"),
     "pages": (".", "documents"),
     "workflows": ("inputs", "proofs", "runs", "inspections", "twins"),

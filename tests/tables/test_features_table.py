@@ -175,7 +175,7 @@ def test_impressions_without_features(folder: Path, shards: str) -> None:
         ('features = "a.parquet"', r"data\.log: missing"),
         ('log = "l"\ncounts = "c"\nfeatures = "a"', r"give data\.log or data\.counts, not both"),
         ('log = "l"\nfeatures = "a"\nshards = 2\nmemory = "2GB"', r"give data\.shards or data\.memory, not both"),
-        ('log = "l"\nfeatures = "a"\nmemory = "much"', r'data\.memory="much": write it like 4GB'),
+        ('log = "l"\nfeatures = "a"\nmemory = "much"', r'data\.memory = "much": write it like 4GB'),
         ('log = "l"\nfeatures = "a"\nshards = 0', r"data\.shards"),
         ('log = "l"\nfeatures = "a"\nmissing_features = "keep"', r"data\.missing_features"),
         (

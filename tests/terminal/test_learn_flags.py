@@ -192,8 +192,8 @@ def test_parts_are_found(world: World) -> None:
     assert logs_of(world.folder, DataFiles(log="log.parquet")) == RunLogs(world.folder / "log.parquet")
     own = logs_of(world.folder, DataFiles(log="parts", validation="lists.txt", test="log.parquet"))
     assert own == RunLogs(parts / "train", None, world.folder / "log.parquet")
-    assert is_log(parts / "test")
-    assert not is_log(world.folder / "lists.txt")
+    assert is_log(parts / "test", {})
+    assert not is_log(world.folder / "lists.txt", {})
     with pytest.raises(ConfigError, match="is a log, and one log is all"):
         logs_of(world.folder, DataFiles(log="parts", test=("log.parquet", "lists.txt")))
 

@@ -14,6 +14,7 @@ import pytest
 
 import unskew
 from unskew.errors import ConfigError, DataError
+from unskew.logs.opening import StoredLog
 from unskew.measuring.counterfactual import ClickEvidence, LoggedPages
 from unskew.measuring.counterfactual.displays import ByDisplay
 from unskew.measuring.counterfactual.judge import some_queries
@@ -89,9 +90,8 @@ def test_rows_in_any_order_and_pages_by_name(world: World) -> None:
 def test_parts_of_a_log_add_up_to_it(world: World) -> None:
     """Every page is in one part, queries stay whole, and results come in the order of their ranks."""
     with connect("duckdb", threads=1) as engine:
-        joined = join_log(
-            engine, world.path("log.parquet"), open_ranking(world.path("scores.parquet")), ShownRanking()
-        )
+        log = StoredLog.open(world.path("log.parquet"))
+        joined = join_log(engine, log, open_ranking(world.path("scores.parquet")), ShownRanking())
         parts = list(joined.parts(rows=4_000))
     assert len(parts) > 3
     assert sum(len(part.pages) for part in parts) == len(world.log)

@@ -28,7 +28,7 @@ from unskew.diagnosis.propensities import RankPropensities, propensities
 from unskew.diagnosis.verdicts.conclusion import Conclusion, conclude, with_features
 from unskew.diagnosis.verdicts.verdict import Verdict, verdicts
 from unskew.errors import ConfigError
-from unskew.names import REQUIRED
+from unskew.names import REQUIRED, Names
 from unskew.tables.engine.engine import Engine
 from unskew.types import Lists, Log
 
@@ -115,8 +115,8 @@ def diagnose(
     if features is not None and isinstance(source, Log):
         raise ConfigError("a Log has its own; leave them out", argument="features")
     with open_tables(source, columns=columns, segments=named, serp=serp, engine=engine, **options) as tables:
-        documents = None if features is None else lists_of(tables, features, feature_columns or columns)
-        judged = read_labels(tables, labels, columns)
+        documents = None if features is None else lists_of(tables, features, Names.of(feature_columns or columns))
+        judged = read_labels(tables, labels, Names.of(columns))
         found = _parts(tables, seed)
         by_label = None if judged is None else click_matrix(tables, labels=judged, seed=seed)
         ordering = _ordering(tables, source, documents, seed)

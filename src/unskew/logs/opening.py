@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from unskew.errors import Column, DataError, Words, located
-from unskew.logs.log import featured, log_of, log_tables
+from unskew.logs.log import TABLE, featured, log_of, log_tables
 from unskew.names import NOT_FEATURES, OURS, REQUIRED, TEXT, Names
 from unskew.settings import require_columns
 from unskew.tables.engine.engine import Engine
@@ -32,8 +32,8 @@ from unskew.types import Lists, Log
 if TYPE_CHECKING:
     from ibis.expr.types import Table
 
-AnyLog = Log | Path | str | Any
-"""Parquet files, a data frame, an Arrow table, a dict of columns, or a `Log`."""
+AnyLog = Any
+"""Parquet files, a `StoredLog`, a data frame, an Arrow table, a dict of columns, or a `Log`."""
 WHOLE = ("position", "click")
 NUMBERS = (*WHOLE, "display_time", "dwell_time", "propensity", "logging_score")
 TIMES = (
@@ -55,6 +55,8 @@ def open_log(
     `columns` says theirs for ours, {"position": "rank"}; where it is `shared` with other tables, the log may have
     our names too.
     """
+    if isinstance(source, StoredLog):
+        source, columns = source.place, source.names
     names, place = Names.of(columns), place_of(source)
     with names.told(), located(place):
         if isinstance(source, str | Path):
@@ -75,7 +77,9 @@ def place_of(source: AnyLog) -> Path | str:
     """What errors call a log."""
     if isinstance(source, str | Path):
         return source
-    return f"the log of {source.lists.name}" if isinstance(source, Log) else "the table"
+    if isinstance(source, StoredLog):
+        return source.place
+    return f"the log of {source.lists.name}" if isinstance(source, Log) else TABLE
 
 
 def under_our_names(
@@ -179,8 +183,8 @@ class _Typing:
 class StoredLog:
     """A log in Parquet files on this machine: its columns are known, its rows are read when asked for."""
 
-    path: Path
-    """Where its impressions are."""
+    place: Path | str
+    """As it was named."""
     names: Names
     present: Mapping[str, str]
     """Every column as it is called there, to ours."""
@@ -197,11 +201,18 @@ class StoredLog:
         shared: bool = False,
     ) -> StoredLog:
         """Refuse what is no log, or lacks a column that is needed or to be kept; see `open_log` for `shared`."""
-        present, place = columns_of(path), impressions_in(path)
-        names = (_resolved if shared else Names.check)(Names.of(columns), present, place)
+        if "://" in str(path):  # only an engine reads it
+            return cls(path, Names.of(columns), {}, feedback)
+        present = columns_of(path)
+        names = (_resolved if shared else Names.check)(Names.of(columns), present, path)
         read = names.renamed(present)
-        require_log([*required(feedback), *keep], list(read.values()), path if shared else place, names)
-        return cls(place, names, read, feedback)
+        require_log([*required(feedback), *keep], list(read.values()), path, names)
+        return cls(path, names, read, feedback)
+
+    @property
+    def path(self) -> Path:
+        """Where its impressions are."""
+        return impressions_in(self.place)
 
     def table(self, keep: Sequence[str] | None = None, *, texts: bool = False) -> Any:
         """Its rows as Arrow under our names, never `label`; `keep` names further columns, None all of them.

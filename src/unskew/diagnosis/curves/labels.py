@@ -5,7 +5,6 @@ They serve the click matrix alone. Nothing is learned from them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from unskew.errors import DataError
-from unskew.logs.memory import named_in
+from unskew.names import NO_NAMES, Names
 from unskew.settings import require_columns
 from unskew.tables.features.tables import is_table
 from unskew.tables.frames import arrow_table
@@ -31,11 +30,11 @@ LABEL = "label"
 PAIR = ("query_id", "doc_id")
 
 
-def read_labels(tables: LogTables, source: Any = None, columns: Mapping[str, str] | None = None) -> Table | None:
+def read_labels(tables: LogTables, source: Any = None, names: Names = NO_NAMES) -> Table | None:
     """The label of every query and document that has one: query_id, doc_id, label as text.
 
     `source` is a table or file of these columns, a LETOR file, or lists; without it they are those of the log,
-    or None. `columns` says theirs for ours.
+    or None.
     """
     shown: Any = tables.impressions
     if source is None:
@@ -44,7 +43,7 @@ def read_labels(tables: LogTables, source: Any = None, columns: Mapping[str, str
         given = shown.filter(shown[LABEL].notnull())
         return given.group_by(PAIR).agg(label=given[LABEL].max())
     place = str(source) if isinstance(source, str | Path) else "labels"
-    table: Any = tables.engine.from_arrow(_as_table(source, columns, place))
+    table: Any = tables.engine.from_arrow(_as_table(source, names, place))
     kinds = {name: shown[name].type() for name in PAIR}
     table = table.select(**{name: table[name].try_cast(kind) for name, kind in kinds.items()}, label=table[LABEL])
     table = table.filter(table.query_id.notnull() & table.doc_id.notnull() & table[LABEL].notnull())
@@ -55,7 +54,7 @@ def read_labels(tables: LogTables, source: Any = None, columns: Mapping[str, str
     return tables.engine.keep(found)
 
 
-def _as_table(source: Any, columns: Mapping[str, str] | None, place: str) -> Any:
+def _as_table(source: Any, names: Names, place: str) -> Any:
     """Labels from wherever they are, as Arrow: query_id, doc_id, label as text."""
     if isinstance(source, str | Path) and not is_table(source):
         source = read_letor(source)
@@ -64,7 +63,7 @@ def _as_table(source: Any, columns: Mapping[str, str] | None, place: str) -> Any
         documents = encodable(source.document_ids())
         return _plain(pa.table({"query_id": ids, "doc_id": documents, LABEL: source.labels}))
     table = arrow_table(source)
-    table = arrow_table(table, named_in(columns, table))
+    table = arrow_table(table, names.within(table.column_names))
     require_columns([*PAIR, LABEL], table.column_names, path=place)
     return _plain(table)
 

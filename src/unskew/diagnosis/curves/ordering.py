@@ -14,7 +14,6 @@ Legend: N results, D features.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -22,8 +21,9 @@ import numpy as np
 
 from unskew.errors import DataError
 from unskew.logs.log import featured
-from unskew.logs.memory import lists_for, pairs_of
+from unskew.names import Names
 from unskew.tables.features.encoding import fit_encoding
+from unskew.tables.features.features import lists_for, pairs_of
 from unskew.tables.joining import encode, find_rows
 from unskew.types import Array, Lists, Log
 
@@ -81,10 +81,10 @@ def rows_of_tables(tables: LogTables, lists: Lists) -> FeaturedRows:
     return FeaturedRows(page[kept], query[kept], position[kept], filled(lists, row[kept]))
 
 
-def lists_of(tables: LogTables, features: Any, columns: Mapping[str, str] | None) -> Lists:
+def lists_of(tables: LogTables, features: Any, names: Names) -> Lists:
     """The documents that a log shows, with features from tables or LETOR files."""
     pairs = tables.cells.select("query_id", "doc_id").distinct().order_by(["query_id", "doc_id"])
-    return lists_for(features, columns, [pairs_of(tables.engine.to_arrow(pairs))])
+    return lists_for(features, names, [pairs_of(tables.engine.to_arrow(pairs))])
 
 
 def filled(lists: Lists, rows: Array) -> Array:

@@ -20,18 +20,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from unskew.errors import DataError
 from unskew.files import PathLike
-from unskew.names import KEYS, Names
+from unskew.names import KEYS, NOT_FEATURES, Names
 from unskew.tables.engine.parquet import impressions_in
 from unskew.tables.features.assembly import assemble, candidate_pairs
 from unskew.tables.features.encoding import Encoding, refuse_absent
 from unskew.tables.features.fields import CategoryField
-from unskew.tables.features.tables import Notes, Source, Taken, feature_files, open_tables
+from unskew.tables.features.tables import Notes, Source, Taken, feature_files, is_table, open_tables
 from unskew.tables.features.values import Feature, kind_of_type, numbers_of, text_values, vector_width
 from unskew.tables.frames import arrow_table, is_frame
 from unskew.tables.joining import encode
+from unskew.tables.lists.letor import read_letor
 from unskew.tables.lists.store import parsed_files
 from unskew.tables.schema import refuse_missing
 from unskew.types import Array, Columns, Lists
@@ -61,20 +63,20 @@ def read_features(
     >>> lists.query_ids.tolist(), lists.offsets.tolist(), lists.features.tolist()
     (['rudder', 'wing'], [0, 1, 3], [[3.0, 0.0], [3.0, 0.0], [nan, 1.0]])
     """
-    several, names = _several(sources), Names.of(columns)
-    if not several:
+    given, names = several(sources), Names.of(columns)
+    if not given:
         raise DataError("no features were named")
-    if any(is_frame(source) for source in [*several, *_several(candidates)]):
-        arrays, first = _assembled(several, names, candidates, taken), "features"
+    if any(is_frame(source) for source in [*given, *several(candidates)]):
+        arrays, first = _assembled(given, names, candidates, taken), "features"
     else:
-        files = [path for source in several for path in feature_files(source)]
-        shown = [] if candidates is None else _several(candidates)
+        files = [path for source in given for path in feature_files(source)]
+        shown = [] if candidates is None else several(candidates)
         asked = [path for source in shown for path in feature_files(impressions_in(source))]
         options = {"kind": "features", "columns": dict(names), "files": len(files)}
         options |= {} if taken is None else {"taken": dict(taken)}
 
         def write(folder: Path) -> None:
-            arrays = _assembled(several, names, candidates, taken, folder / "features.npy")
+            arrays = _assembled(given, names, candidates, taken, folder / "features.npy")
             del arrays["features"]  # closed, it is on disk
             for column, values in arrays.items():
                 np.save(folder / f"{column}.npy", values, allow_pickle=False)
@@ -83,7 +85,30 @@ def read_features(
     return lists_of(arrays, name or first)
 
 
-def _several(sources: Source | Sequence[Source] | None) -> list[Source]:
+def lists_from_table(source: object, *, columns: Mapping[str, str] | None = None, name: str = "table") -> Lists:
+    """Lists from one or several tables of features by query_id and doc_id: see `read_features`."""
+    tables = [arrow_table(each) if is_frame(each) else each for each in several(source)]
+    Names.of(columns).check_some([table for table in tables if isinstance(table, pa.Table)])
+    return read_features(tables, columns=columns, name=name)
+
+
+def lists_for(features: object, names: Names, candidates: Sequence[Any] = ()) -> Lists:
+    """The documents of a log: lists, LETOR files, or tables of features for the pairs that it shows."""
+    if isinstance(features, Lists):
+        return features
+    sources: list[Any] = several(features)
+    if all(isinstance(each, str | Path) and not is_table(each) for each in sources):
+        return read_letor(sources)
+    return read_features(sources, columns=names.only(NOT_FEATURES), candidates=list(candidates) or None)
+
+
+def pairs_of(shown: Any) -> Any:
+    """The documents of queries that impressions show."""
+    return shown.select(["query_id", "doc_id"])
+
+
+def several(sources: Source | Sequence[Source] | None) -> list[Source]:
+    """One or several sources as a list."""
     return list(sources) if isinstance(sources, list | tuple) else [sources]
 
 

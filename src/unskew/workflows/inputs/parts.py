@@ -25,16 +25,15 @@ def log_parts(path: Path) -> dict[str, Path]:
     return {name: part for name, part in inside.items() if name == "train" or _rows(part)}
 
 
-def is_log(path: Path, columns: Mapping[str, str] | None = None) -> bool:
+def is_log(path: Path, names: Mapping[str, str]) -> bool:
     """Whether a file or folder holds impressions, by the columns of its first Parquet file."""
     if path.suffix != ".parquet" and not path.is_dir():
         return False
-    named = columns or {}
     try:
         present = pq.read_schema(parquet_files(impressions_in(path))[0]).names
     except (DataError, pa.ArrowInvalid, OSError):
         return False  # whoever opens it says what is wrong
-    return all(named.get(name, name) in present or name in present for name in ("page_id", "doc_id", "position"))
+    return all(names.get(name, name) in present or name in present for name in ("page_id", "doc_id", "position"))
 
 
 def _rows(part: Path) -> int:

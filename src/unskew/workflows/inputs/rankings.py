@@ -24,8 +24,8 @@ import pyarrow.parquet as pq
 from unskew.errors import ConfigError, DataError, Option
 from unskew.files import restore
 from unskew.learning.scoring.scorer import Scorer, load_scorer
-from unskew.logs.opening import under_our_names
-from unskew.names import OURS, Names, guess_columns
+from unskew.logs.opening import StoredLog, under_our_names
+from unskew.names import NO_NAMES, OURS, Names, guess_columns
 from unskew.settings import no_such, read_toml, require_columns
 from unskew.tables.engine.engine import Engine
 from unskew.tables.frames import arrow_table, is_frame
@@ -64,7 +64,7 @@ class Ranking(ABC):
         return scores
 
     @abstractmethod
-    def table(self, engine: Engine, log: Path | str, columns: Mapping[str, str]) -> Table | None:
+    def table(self, engine: Engine, log: StoredLog) -> Table | None:
         """query_id, doc_id, score on an engine, for a log in files; None for the order that was shown."""
 
 
@@ -76,7 +76,7 @@ class ShownRanking(Ranking):
     def of_documents(self, lists: Lists) -> None:
         """There is none: the log has the positions."""
 
-    def table(self, engine: Engine, log: Path | str, columns: Mapping[str, str]) -> None:
+    def table(self, engine: Engine, log: StoredLog) -> None:
         """There is none: the log has the positions."""
 
 
@@ -88,7 +88,7 @@ class ModelRanking(Ranking):
     name: str
     features: Any = None
     """Files, tables in memory, or `Lists`."""
-    columns: Mapping[str, str] = field(default_factory=dict)
+    names: Names = field(default_factory=Names)
     doc_ids: bool = False
     tracked: Path | str | None = None
 
@@ -97,7 +97,7 @@ class ModelRanking(Ranking):
         scores: Array = self.model.score(tracked_lists(self.model, lists, self.tracked))
         return scores
 
-    def table(self, engine: Engine, log: Path | str, columns: Mapping[str, str]) -> Table:
+    def table(self, engine: Engine, log: StoredLog) -> Table:
         """Documents scored block after block into a file of the engine's scratch folder."""
         if self.features is None:
             raise ConfigError(
@@ -107,11 +107,11 @@ class ModelRanking(Ranking):
                     " of those of the log",
                 )
             )
-        named = {**self.columns, **columns}
-        lists = documents(self.model, self.features, log, named, doc_ids=self.doc_ids)
+        names = Names({**self.names, **log.names})
+        lists = documents(self.model, self.features, log.place, names, doc_ids=self.doc_ids)
         lists = tracked_lists(self.model, lists, self.tracked)
         path = engine.scratch / f"scores_{id(self)}.parquet"
-        blocks = score_blocks(self.model, lists, {})
+        blocks = score_blocks(self.model, lists, NO_NAMES)
         first = next(blocks)
         with pq.ParquetWriter(path, first.schema) as writer:
             writer.write_table(first)
@@ -127,7 +127,7 @@ class ScoreTable(Ranking):
     source: Any
     """A file, a folder, or a table in memory."""
     name: str
-    columns: Mapping[str, str] = field(default_factory=dict)
+    names: Names = field(default_factory=Names)
 
     def of_documents(self, lists: Lists) -> Array:
         """By query and document."""
@@ -144,7 +144,7 @@ class ScoreTable(Ranking):
         found[rows[known]] = to_array(table["score"]).astype(np.float64)[known]
         return found
 
-    def table(self, engine: Engine, log: Path | str, columns: Mapping[str, str]) -> Table:
+    def table(self, engine: Engine, log: StoredLog) -> Table:
         """Read by the engine where it is Parquet."""
         if is_frame(self.source) or any(kind != "parquet" for kind in _kinds(Path(self.source))):
             read = engine.from_arrow(arrow_table(self.source))
@@ -164,7 +164,7 @@ class ScoreTable(Ranking):
 
     def _ours(self, present: Sequence[str]) -> dict[str, str]:
         """Our names by theirs, of the columns that it has."""
-        return {theirs: ours for ours, theirs in self.columns.items() if theirs in present and ours not in present}
+        return {theirs: ours for ours, theirs in self.names.items() if theirs in present and ours not in present}
 
     def _check(self, present: Sequence[str]) -> None:
         """Refuse a table of anything else."""
@@ -195,7 +195,7 @@ def open_ranking(
     if isinstance(what, Ranking):
         return what
     if is_frame(what):
-        return ScoreTable(what, "the table of scores", columns or {})
+        return ScoreTable(what, "the table of scores", Names.of(columns))
     model = model_of(what)
     if model is not None:
         folder: Path | None = None if isinstance(what, Scorer) else what.folder
@@ -223,14 +223,14 @@ def _from_path(
     if not place.exists():
         raise no_such(place, "run or table of scores")
     if place.is_dir() and not (place / "model.json").exists() and next(place.rglob("*.parquet"), None) is not None:
-        return ScoreTable(place, name, columns or {})
+        return ScoreTable(place, name, Names.of(columns))
     if place.is_dir():
         model, given = load_scorer(place), _own_features(place) if features is None else features
         return ModelRanking(model, name, given, Names.of(columns, place), doc_ids, tracked)
     if place.suffix in TREES:
-        return ModelRanking(TreeFile.read(place), name, features, columns or {}, doc_ids, tracked)
+        return ModelRanking(TreeFile.read(place), name, features, Names.of(columns), doc_ids, tracked)
     if kind_of(place) in ("parquet", "csv", "tsv"):
-        return ScoreTable(place, name, columns or {})
+        return ScoreTable(place, name, Names.of(columns))
     raise DataError("no ranking that is known", path=place, hint=WANTED)
 
 

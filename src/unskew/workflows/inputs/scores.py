@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,28 +10,26 @@ import numpy as np
 import pyarrow as pa
 
 from unskew.learning.scoring.scorer import list_chunks
-from unskew.logs.memory import several
-from unskew.tables.features.features import read_features
+from unskew.names import Names
+from unskew.tables.features.features import read_features, several
 from unskew.tables.frames import is_frame
 from unskew.types import Array, Lists
 from unskew.workflows.inputs.lists import ScoresLists, read_lists, texts_for
 from unskew.workflows.inputs.parts import log_parts
 
 
-def documents(
-    model: ScoresLists, features: Any, candidates: Any, columns: Mapping[str, str] | None, *, doc_ids: bool = False
-) -> Lists:
+def documents(model: ScoresLists, features: Any, candidates: Any, names: Names, *, doc_ids: bool = False) -> Lists:
     """What is to be scored, with the features that the model takes."""
     if isinstance(features, Lists):
         return features
     sources = several(features)
     pairs = [part for each in several(candidates) if each is not None for part in _parts(each)]
     if any(is_frame(each) for each in [*sources, *pairs]):
-        return read_features(sources, columns=columns, candidates=pairs or None, taken=model.taken)
+        return read_features(sources, columns=names, candidates=pairs or None, taken=model.taken)
     files: list[str | Path] = [str(each) for each in sources]
     texts = texts_for(files) if model.reads else None
     paths = [Path(each) for each in pairs]
-    return read_lists(files, doc_ids, texts, columns=columns, candidates=paths, taken=model.taken)
+    return read_lists(files, doc_ids, texts, columns=names, candidates=paths, taken=model.taken)
 
 
 def _parts(candidates: Any) -> Sequence[Any]:
@@ -40,16 +38,15 @@ def _parts(candidates: Any) -> Sequence[Any]:
     return list(cut.values()) or [candidates]
 
 
-def score_blocks(model: ScoresLists, lists: Lists, columns: Mapping[str, str]) -> Iterator[Any]:
+def score_blocks(model: ScoresLists, lists: Lists, names: Names) -> Iterator[Any]:
     """Tables of whole queries with their scores, in the order of the lists; one at least."""
-    names = {ours: columns.get(ours, ours) for ours in ("query_id", "doc_id")}
     for first, last in list(list_chunks(lists.offsets)) or [(0, 0)]:
         part = lists.take(slice(first, last))
         scores = model.score(part) if len(part) else np.zeros(0, np.float32)
         yield pa.table(
             {
-                names["query_id"]: np.repeat(part.query_ids, part.sizes),
-                names["doc_id"]: part.document_ids(),
+                names.theirs("query_id"): np.repeat(part.query_ids, part.sizes),
+                names.theirs("doc_id"): part.document_ids(),
                 "score": scores,
                 "rank": ranks(scores, part.offsets),
             }

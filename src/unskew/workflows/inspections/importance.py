@@ -121,7 +121,7 @@ def _read(
     scorer: Scorer,
     log: Path | str,
     features: Path | str | Sequence[Path | str] | None,
-    columns: Mapping[str, str] | None,
+    names: Names,
     tracked: Path | str | None,
     doc_ids: bool,
 ) -> Log:
@@ -130,8 +130,8 @@ def _read(
         raise ConfigError(("the log names documents: give their ", Option("features"), " too"))
     files = [features] if isinstance(features, str | Path) else list(features)
     texts = texts_for(files) if scorer.reads else None
-    stored = StoredLog.open(log, columns, shared=True)
-    lists = read_lists(files, doc_ids, texts, columns=columns, candidates=[stored.path], taken=scorer.taken)
+    stored = StoredLog.open(log, names, shared=True)
+    lists = read_lists(files, doc_ids, texts, columns=names, candidates=[stored.path], taken=scorer.taken)
     return stored.log(tracked_lists(scorer, lists, tracked))
 
 

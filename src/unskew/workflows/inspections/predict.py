@@ -71,9 +71,9 @@ def predict(
         refuse_existing(Path(str(place)), force=force)
     opened = load_scorer(run) if isinstance(run, str | Path) else run
     model = opened if isinstance(opened, Scorer) else opened.model
-    columns = Names.of(columns, run)
-    lists = documents(model, features, candidates, columns, doc_ids=doc_ids)
-    blocks = score_blocks(model, tracked_lists(model, lists, tracked), columns)
+    names = Names.of(columns, run)
+    lists = documents(model, features, candidates, names, doc_ids=doc_ids)
+    blocks = score_blocks(model, tracked_lists(model, lists, tracked), names)
     if place is None:
         return Predictions(None, len(lists), len(lists.features), pa.concat_tables(blocks))
     with writing(place) as write:

@@ -12,7 +12,7 @@ Legend: P pages, N impressions of a part.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -24,7 +24,7 @@ import numpy as np
 from unskew.diagnosis.evidence.tables import open_tables
 from unskew.errors import DataError
 from unskew.logs.log import page_starts, reading_order
-from unskew.logs.opening import open_log
+from unskew.logs.opening import StoredLog, open_log
 from unskew.measuring.counterfactual import LoggedPages
 from unskew.measuring.counterfactual.pages import FEW_QUERIES
 from unskew.tables.engine.engine import Engine
@@ -137,11 +137,10 @@ class JoinedLog:
 
 def join_log(
     engine: Engine,
-    log: Path | str,
+    log: StoredLog,
     ranking: Ranking,
     against: Ranking,
     *,
-    columns: Mapping[str, str] | None = None,
     group: str | None = None,
     features: Any = None,
 ) -> JoinedLog:
@@ -149,10 +148,10 @@ def join_log(
 
     `group` is a column of the log, or of one of the tables of `features`, to tell results by.
     """
-    open_tables(log, columns=columns, engine=engine)  # refuses rows that cannot be counted
-    with open_log(engine, log, columns) as opened:
-        shown = opened if group is None else grouped(engine, opened, group, features, str(log))
-    pairs = _pairs(engine, log, shown, ranking, against, columns or {})
+    open_tables(log, engine=engine)  # refuses rows that cannot be counted
+    with open_log(engine, log) as opened:
+        shown = opened if group is None else grouped(engine, opened, group, features, str(log.place))
+    pairs = _pairs(engine, log, shown, ranking, against)
     joined = engine.keep(_joined(shown, pairs))
     unscored = engine.count(joined.filter(joined.pair == NONE))
     impressions, before = engine.count(joined), engine.count(shown)
@@ -166,16 +165,14 @@ def join_log(
         without = engine.keep(joined.filter(joined.pair == NONE).select("page").distinct())
         left_out = engine.count(without)
         joined = joined.anti_join(without, "page")
-    return JoinedLog(engine, joined, str(log), pages or None, left_out, unscored, impressions)
+    return JoinedLog(engine, joined, str(log.place), pages or None, left_out, unscored, impressions)
 
 
-def _pairs(
-    engine: Engine, log: Path | str, shown: Table, ranking: Ranking, against: Ranking, columns: Mapping[str, str]
-) -> Table:
+def _pairs(engine: Engine, log: StoredLog, shown: Table, ranking: Ranking, against: Ranking) -> Table:
     """Every document of a query with the scores that it has, numbered."""
     import ibis
 
-    new, other = (each.table(engine, log, columns) for each in (ranking, against))
+    new, other = (each.table(engine, log) for each in (ranking, against))
     if new is None and other is None:
         pairs = shown.select(*KEYS).distinct()
     elif new is not None and other is not None:

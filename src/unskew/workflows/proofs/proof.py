@@ -37,7 +37,6 @@ from unskew.measuring.counterfactual import (
 )
 from unskew.measuring.counterfactual.evidence import Metric
 from unskew.measuring.counterfactual.examination import from_shuffled, from_swaps
-from unskew.names import Names
 from unskew.tables.engine.engine import Engine, connect
 from unskew.types import Array, Lists, Log
 from unskew.workflows.inputs.rankings import Ranking, ShownRanking, model_of, open_ranking
@@ -124,8 +123,8 @@ def prove(
         part = _part(log, new, other, group)
         return _judged(making(examination=known or examination_of(part.pages)), [part], at, level, watch)
     with _engine(engine, options) as running:
-        named = Names.of(columns) if "://" in str(log) else StoredLog.open(log, columns, shared=True).names
-        joined = join_log(running, log, new, other, columns=named, group=group, features=features)
+        stored = StoredLog.open(log, columns, shared=True)
+        joined = join_log(running, stored, new, other, group=group, features=features)
         _tell_lost(joined.left_out, joined.pages or 0, joined.unscored, joined.impressions, str(log))
         parts = joined.parts()
         first = next(parts)

@@ -13,9 +13,10 @@ from unskew.learning.fitting.loop import Report
 from unskew.learning.fitting.training import Training
 from unskew.learning.methods import Learner
 from unskew.learning.rankers import Ranker
-from unskew.logs.memory import MissingFeatures
+from unskew.names import Names
 from unskew.tables.features.encoding import EncodingRules
 from unskew.types import Lists, Log
+from unskew.workflows.inputs.frames import MissingFeatures
 from unskew.workflows.runs.auto import picked
 from unskew.workflows.runs.data import TrainingData, split
 from unskew.workflows.runs.folder import refuse_to_overwrite
@@ -72,7 +73,7 @@ def learn(
         files = {"features": features, "validation": validation, "test": test}
         request = ask(source, columns=columns, feedback=feedback, **files, **said)
         return learn_request(request, request.place(out), force=force, report=report)
-    reader = TableReader(columns, feedback, kept_columns(factors, method), missing_features or "error")
+    reader = TableReader(Names.of(columns), feedback, kept_columns(factors, method), missing_features or "error")
     given = reader.given(source, features, validation, test)
     request = ask(None, validation=given.validation, **said)
     data = split(given.log, given.validation, request.settings)

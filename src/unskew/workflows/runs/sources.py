@@ -11,23 +11,16 @@ from typing import Any
 import numpy as np
 
 from unskew.errors import ConfigError, Key, Option, UnskewError, parts_of, warn
-from unskew.logs.memory import (
-    MissingFeatures,
-    check_names,
-    joined,
-    lists_for,
-    pairs_of,
-    several,
-    shown_in,
-)
 from unskew.logs.opening import StoredLog
-from unskew.names import KEYS, NOT_FEATURES
+from unskew.names import KEYS, NOT_FEATURES, Names
+from unskew.tables.features.features import lists_for, pairs_of, several
 from unskew.tables.features.tables import is_table, table_columns
 from unskew.tables.features.texts import read_texts
 from unskew.tables.frames import arrow_table, is_frame
 from unskew.tables.joining import SAME_LISTS
 from unskew.tracking.tracked import tracked_until, with_tracked
 from unskew.types import Lists, Log
+from unskew.workflows.inputs.frames import MissingFeatures, joined, shown_in
 from unskew.workflows.inputs.lists import read_lists, texts_for
 from unskew.workflows.inputs.parts import is_log, log_parts
 from unskew.workflows.runs.data import TrainingData, split
@@ -168,7 +161,7 @@ class GivenData:
 class TableReader:
     """Reads tables of logs and of features, all with the same names of columns."""
 
-    columns: Mapping[str, str] | None
+    names: Names
     feedback: str | None
     keep: tuple[str, ...]
     missing: MissingFeatures
@@ -195,7 +188,7 @@ class TableReader:
         logs = {name: self._shown(each) for name, each in (("", source), ("v", validation), ("t", test))}
         if logs[""] is None and not isinstance(source, Log):
             if isinstance(source, str | Path):
-                StoredLog.open(source, self.columns, self.feedback, shared=True)  # says what is wrong
+                StoredLog.open(source, self.names, self.feedback, shared=True)  # says what is wrong
             raise ConfigError(
                 ("this is no log: it has no doc_id and position; name them with ", Option("columns"))
             )
@@ -209,7 +202,7 @@ class TableReader:
                 "missing; give the table of features of the documents that the log shows", argument="features"
             )
         else:
-            lists = lists_for(features, self.columns, [pairs_of(found[0]) for found in logs.values() if found])
+            lists = lists_for(features, self.names, [pairs_of(found[0]) for found in logs.values() if found])
         log = source if isinstance(source, Log) else self._log(logs[""], lists)
         others = [
             self._log(logs[key], lists) if logs[key] else self._lists(each)
@@ -223,21 +216,21 @@ class TableReader:
             one for some in given for one in several(some) if not (one is None or isinstance(one, Lists | Log))
         ]
         if each and all(is_frame(one) for one in each):
-            check_names(self.columns, [arrow_table(one) for one in each])
+            self.names.check_some(arrow_table(one) for one in each)
 
     def _shown(self, source: object) -> tuple[Any, Mapping[str, Any] | None] | None:
         """Impressions and their summary, where the source is a table of them."""
-        if isinstance(source, str | Path) and is_log(Path(source), self.columns):
-            return StoredLog.open(source, self.columns, self.feedback, shared=True).table(), None
+        if isinstance(source, str | Path) and is_log(Path(source), self.names):
+            return StoredLog.open(source, self.names, self.feedback, shared=True).table(), None
         if not is_frame(source):
             return None
         table = arrow_table(source)
-        ours = {(self.columns or {}).get(name, name) for name in LOGGED}
+        ours = {*map(self.names.theirs, LOGGED)}
         if not (ours <= set(table.column_names) or set(LOGGED) <= set(table.column_names)):
             return None
         keep = [name for name in self.keep if name in table.column_names]
         try:
-            return shown_in(table, columns=self.columns, keep=keep, feedback=self.feedback)
+            return shown_in(table, self.names, keep=keep, feedback=self.feedback)
         except UnskewError as error:
             if error.speaks_of(*OF_INGEST):
                 more = "what is said of reading goes to unskew.Log.from_table, which learn takes"
@@ -247,14 +240,12 @@ class TableReader:
     def _log(self, found: tuple[Any, Mapping[str, Any] | None] | None, lists: Lists) -> Log:
         assert found is not None
         shown, summary = found
-        return joined(
-            shown, lists, columns=self.columns, feedback=self.feedback, missing=self.missing, summary=summary
-        )
+        return joined(shown, lists, self.names, feedback=self.feedback, missing=self.missing, summary=summary)
 
     def _lists(self, given: object) -> Lists | Log | None:
         if given is None or isinstance(given, Lists | Log):
             return given
-        return lists_for(given, self.columns)
+        return lists_for(given, self.names)
 
 
 def on_disk(*given: object) -> bool:

@@ -32,7 +32,7 @@ from unskew.diagnosis.click_models.pages import ClickPages, pages_of_log
 from unskew.diagnosis.evidence.estimates import interventions
 from unskew.diagnosis.evidence.tables import open_tables
 from unskew.errors import ConfigError, DataError
-from unskew.logs.opening import open_table, read_log
+from unskew.logs.opening import StoredLog
 from unskew.measuring.portrait import Portrait, TwinReport, off, portrait
 from unskew.tables.joining import encode
 from unskew.types import Array, Lists, Log
@@ -202,26 +202,27 @@ def _opened(
     """The log in memory, with features where there are any."""
     if isinstance(log, Log):
         return log
+    stored = StoredLog.open(log, columns)
     if isinstance(features, Lists):
         lists = features
     elif features is not None:
         files = [features] if isinstance(features, str | Path) else list(features)
         lists = read_lists(files, doc_ids, columns=columns, candidates=[Path(log)])
     else:
-        lists = shown_lists(Path(log), columns)
-    return read_log(Path(log), lists, columns=columns)
+        lists = shown_lists(stored)
+    return stored.log(lists)
 
 
-def shown_lists(path: Path, columns: Mapping[str, str] | None = None) -> Lists:
+def shown_lists(log: StoredLog) -> Lists:
     """The documents that a log shows for each query, as lists without features."""
-    table = open_table(path, [], columns=columns)
+    table = log.table([])
     (query, query_ids), (document, doc_ids) = encode(table["query_id"]), encode(table["doc_id"])
     pairs = np.unique(query.astype(np.int64) * len(doc_ids) + document)
     sizes = np.bincount(pairs // len(doc_ids), minlength=len(query_ids))
     names = np.asarray(doc_ids[pairs % len(doc_ids)]).astype(str)
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     nothing, labels = np.zeros((len(pairs), 0), np.float32), np.zeros(len(pairs), np.int16)
-    return Lists(nothing, offsets, labels, np.asarray(query_ids), names, name=str(path))
+    return Lists(nothing, offsets, labels, np.asarray(query_ids), names, name=str(log.place))
 
 
 def shuffled(log: Log, pages: Array, rng: np.random.Generator) -> Log:
