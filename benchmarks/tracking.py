@@ -26,7 +26,7 @@ from common import Options, Row, Stopwatch, spread, timed
 
 import unskew
 from unskew.tables.engine.engine import COPY
-from unskew.tracking.sums import SUMS as TRACKED
+from unskew.tracking.delivery import SUMS as TRACKED
 from unskew.tracking.track import track
 
 MOST = 1.5

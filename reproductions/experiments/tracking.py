@@ -20,19 +20,14 @@ import unskew
 from unskew.errors import DataError
 from unskew.simulation.traffic import SCREEN
 from unskew.tables.engine.engine import connect
-from unskew.tracking.batches import batch_of
-from unskew.tracking.estimators import (
-    TrustCurves,
-    affine_estimate,
-    doubly_robust_estimate,
-    ipw_estimate,
-)
+from unskew.tracking.estimators import TrustCurves, estimate
 from unskew.tracking.examination import Examination
-from unskew.tracking.examining import add_examination, learn_examination
-from unskew.tracking.shrinking import learn_pull, shrunken
+from unskew.tracking.judgments import batch_of
+from unskew.tracking.log_examination import add_examination, learn_examination
+from unskew.tracking.shrinkage import learn_pull, shrunken
 from unskew.tracking.store import open_tracking, writing
 from unskew.tracking.track import deliver
-from unskew.tracking.trust import RankSums, shuffled_curves
+from unskew.tracking.trust import RandomSlots, RankSums
 from unskew.tracking.windows import read_window
 
 ALPHA, BETA = SCREEN.affine(10)
@@ -73,15 +68,17 @@ def estimates(batch, imputations, curves):
     if curves == "known":
         assumed = TrustCurves(theta, ALPHA, BETA)
     else:
-        assumed = shuffled_curves(batch.tallies("random_"), 10, first=(ALPHA[0], BETA[0]), theta=theta)
+        slots = RandomSlots(10)
+        slots.add(batch.tallies("random_"))
+        assumed = slots.curves((ALPHA[0], BETA[0]), theta)
     found = {
-        "ipw": ipw_estimate(tallies, assumed).relevance,
-        "affine": affine_estimate(tallies, assumed).relevance,
+        "ipw": estimate(tallies, assumed, "ipw").relevance,
+        "affine": estimate(tallies, assumed, "affine").relevance,
     }
     query, document = (batch.ids(name).to_numpy() for name in ("query_id", "doc_id"))
     noise = seen.noise(assumed)
     for name, imputed in imputations(query, document).items():
-        robust = doubly_robust_estimate(tallies, assumed, imputed).relevance
+        robust = estimate(tallies, assumed, "doubly_robust", imputed).relevance
         found |= {f"imputation, {name}": imputed, f"DR, {name}": robust}
         for kind, estimator in (("affine", "affine"), ("DR", "doubly_robust")):
             pull = learn_pull(lambda imputed=imputed: [(tallies, imputed)], assumed, noise, estimator)

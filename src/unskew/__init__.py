@@ -55,10 +55,10 @@ if TYPE_CHECKING:
     from unskew.tables.lists.scaling import SCALINGS as SCALINGS
     from unskew.terminal.doctor import doctor as doctor
     from unskew.tracking.examination import Examination as Examination
-    from unskew.tracking.examining import examination as examination
+    from unskew.tracking.features import with_tracked as with_tracked
     from unskew.tracking.judgments import judge as judge
+    from unskew.tracking.log_examination import examination as examination
     from unskew.tracking.track import track as track
-    from unskew.tracking.tracked import with_tracked as with_tracked
     from unskew.tracking.windows import Lookup as Lookup
     from unskew.types import ClickBatch as ClickBatch
     from unskew.types import Lists as Lists

@@ -49,7 +49,6 @@ CROWDED = {
     "measuring/counterfactual": 15,
     "serving/export": 13,
     "terminal": 21,
-    "tracking": 16,
 }
 """Rooms that may hold more files than a dozen."""
 

@@ -18,7 +18,7 @@ import unskew
 from tests.helpers.servers import serving
 from unskew.learning.scoring.model import Model, load
 from unskew.terminal.main import app
-from unskew.tracking.tracked import with_tracked
+from unskew.tracking.features import with_tracked
 from unskew.types import Lists
 
 torch.set_num_threads(1)

@@ -557,7 +557,7 @@ def test_it_never_writes_over_what_is_not_a_comparison(tmp_path: Path) -> None:
         with pytest.raises(RunError, match=r"has no compare\.json"):
             compare(asked(), tmp_path / "out", jobs=1, force=force)
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["mine.txt"]
-    with pytest.raises(ConfigError, match="jobs must be at least 1"):
+    with pytest.raises(ConfigError, match="jobs=0: must be at least 1"):
         compare(asked(), tmp_path / "new", jobs=0)
 
 

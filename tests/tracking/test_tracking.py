@@ -21,9 +21,9 @@ from typer.testing import CliRunner
 from unskew.errors import ConfigError, DataError, RunError
 from unskew.tables.engine.engine import Engine
 from unskew.terminal.main import app
+from unskew.tracking.delivery import SUMS
 from unskew.tracking.features import FEATURES, click_features, feature_vector
 from unskew.tracking.store import TrackingStore, open_tracking, writing
-from unskew.tracking.sums import SUMS
 from unskew.tracking.track import deliver, track
 from unskew.tracking.windows import WINDOWS, Lookup, read_window, window_sums
 

@@ -11,11 +11,9 @@ from unskew.errors import DataError
 from unskew.tracking.estimators import (
     Tallies,
     TrustCurves,
-    affine_estimate,
-    doubly_robust_estimate,
-    ipw_estimate,
+    estimate,
 )
-from unskew.tracking.trust import em_curves, examination_by_rank, shuffled_curves
+from unskew.tracking.trust import RandomSlots, RankSums, em_curves
 from unskew.types import Array
 from unskew_reproductions.experiments.theorems import (
     affine_bias,
@@ -53,15 +51,15 @@ def drawn(relevance: float, times: int, seed: int, noise: float = 0.0) -> tuple[
 def test_by_hand() -> None:
     """Two displays at ranks 1 and 3, the second clicked; every formula spelled out."""
     made = tallied(np.array([1, 3]), np.array([[0, 1]]), np.array([[0.5, 1.0]]))
-    assert ipw_estimate(made, TRUE).relevance[0] == pytest.approx((0 / 0.9 + 1 / 0.4) / 2)
+    assert estimate(made, TRUE, "ipw").relevance[0] == pytest.approx((0 / 0.9 + 1 / 0.4) / 2)
     affine = ((0 - 0.25) / 0.6 + (1 - 0.03) / 0.35) / 2
-    assert affine_estimate(made, TRUE).relevance[0] == pytest.approx(affine)
+    assert estimate(made, TRUE, "affine").relevance[0] == pytest.approx(affine)
     imputed = 0.4
     terms = [
         (0 - 0.25 - 0.5 * (0.6 / 0.9) * imputed) / 0.6,
         (1 - 0.03 - 1.0 * (0.35 / 0.4) * imputed) / 0.35,
     ]
-    found = doubly_robust_estimate(made, TRUE, np.array([imputed]))
+    found = estimate(made, TRUE, "doubly_robust", np.array([imputed]))
     assert found.relevance[0] == pytest.approx(imputed + sum(terms) / 2)
     zeta = ((1 - 0.5 / 0.9) + (1 - 1.0 / 0.4)) / 2
     assert found.relevance[0] == pytest.approx(zeta * imputed + affine)
@@ -74,12 +72,12 @@ def test_rows_of_many_displays_are_worth_as_much_as_rows_of_one() -> None:
     sums = {name: np.bincount(cell, getattr(single, name)) for name in ("n", "c", "estimated", "e", "ee", "ce")}
     joined = Tallies(np.arange(120) // 3, np.arange(120) % 3 + 1, **sums, pairs=40)
     imputed = np.linspace(0, 1, 40)
-    for estimate in (
-        lambda t: ipw_estimate(t, TRUE),
-        lambda t: affine_estimate(t, TRUE),
-        lambda t: doubly_robust_estimate(t, TRUE, imputed),
+    for found in (
+        lambda t: estimate(t, TRUE, "ipw"),
+        lambda t: estimate(t, TRUE, "affine"),
+        lambda t: estimate(t, TRUE, "doubly_robust", imputed),
     ):
-        for one, other in zip(estimate(single), estimate(joined), strict=True):
+        for one, other in zip(found(single), found(joined), strict=True):
             assert one == pytest.approx(other)
 
 
@@ -87,11 +85,11 @@ def test_if_examination_is_theta_doubly_robust_is_affine() -> None:
     click, _ = drawn(0.5, 30, seed=1)
     imputed = np.random.default_rng(0).random(30)
     theta = np.broadcast_to(TRUE.at(POSITION)[0], click.shape)
-    affine = affine_estimate(tallied(POSITION, click, theta), TRUE)
-    assert doubly_robust_estimate(tallied(POSITION, click, theta), TRUE, imputed).relevance == pytest.approx(
+    affine = estimate(tallied(POSITION, click, theta), TRUE, "affine")
+    assert estimate(tallied(POSITION, click, theta), TRUE, "doubly_robust", imputed).relevance == pytest.approx(
         affine.relevance, abs=1e-12
     )
-    unknown = doubly_robust_estimate(tallied(POSITION, click, None), TRUE, imputed)
+    unknown = estimate(tallied(POSITION, click, None), TRUE, "doubly_robust", imputed)
     assert unknown.relevance == pytest.approx(affine.relevance, abs=1e-12)
 
 
@@ -109,18 +107,18 @@ def test_doubly_robust(relevance: float) -> None:
         """In standard errors of the mean over all repeats."""
         return float(abs(found.mean() - relevance) / (found.std() / np.sqrt(times)))
 
-    assert bias(doubly_robust_estimate(made, TRUE, wrong).relevance) < 4
-    assert bias(doubly_robust_estimate(made, steep, right).relevance) < 4
-    assert bias(doubly_robust_estimate(made, steep, wrong).relevance) > 20
-    assert bias(affine_estimate(made, steep).relevance) > 10
+    assert bias(estimate(made, TRUE, "doubly_robust", wrong).relevance) < 4
+    assert bias(estimate(made, steep, "doubly_robust", right).relevance) < 4
+    assert bias(estimate(made, steep, "doubly_robust", wrong).relevance) > 20
+    assert bias(estimate(made, steep, "affine").relevance) > 10
 
 
 def test_theorem_1_against_monte_carlo() -> None:
     times, relevance = 80_000, 0.6
     click, _ = drawn(relevance, times, seed=7)
-    found = affine_estimate(tallied(POSITION, click, None), WRONG).relevance
+    found = estimate(tallied(POSITION, click, None), WRONG, "affine").relevance
     assert found.mean() - relevance == pytest.approx(affine_bias(relevance, POSITION, TRUE, WRONG), abs=0.01)
-    right = affine_estimate(tallied(POSITION, click, None), TRUE).relevance
+    right = estimate(tallied(POSITION, click, None), TRUE, "affine").relevance
     printed = [of_mean(affine_variance(POSITION, one, TRUE), len(POSITION)) for one in click[:8000].astype(float)]
     assert right.mean() == pytest.approx(relevance, abs=0.01)
     assert np.mean(printed) == pytest.approx(right.var(), rel=0.05)
@@ -131,16 +129,16 @@ def test_theorem_2_against_monte_carlo() -> None:
     times, relevance, imputed = 80_000, 0.6, 0.3
     click, e = drawn(relevance, times, seed=8, noise=0.3)
     guess = np.full(times, imputed)
-    found = doubly_robust_estimate(tallied(POSITION, click, e), WRONG, guess).relevance
+    found = estimate(tallied(POSITION, click, e), WRONG, "doubly_robust", guess).relevance
     expected = doubly_robust_bias(relevance, imputed, POSITION, e.mean(axis=0), TRUE, WRONG)
     assert found.mean() - relevance == pytest.approx(expected, abs=0.012)
-    right = doubly_robust_estimate(tallied(POSITION, click, e), TRUE, guess).relevance
+    right = estimate(tallied(POSITION, click, e), TRUE, "doubly_robust", guess).relevance
     printed = [
         of_mean(doubly_robust_variance(imputed, POSITION, c, seen, TRUE), len(POSITION))
         for c, seen in zip(click[:8000].astype(float), e[:8000], strict=True)
     ]
     assert np.mean(printed) == pytest.approx(right.var(), rel=0.05)
-    affine = affine_estimate(tallied(POSITION, click, e), TRUE).relevance
+    affine = estimate(tallied(POSITION, click, e), TRUE, "affine").relevance
     assert right.var() < 0.97 * affine.var(), "examination explains a part of the clicks"
 
 
@@ -152,19 +150,31 @@ def test_standard_errors_cover() -> None:
     examined = rng.random(position.shape) < theta
     click = examined & (rng.random(position.shape) < (alpha * relevance + beta) / theta)
     made = tallied(position, click, examined)
-    for found in (affine_estimate(made, TRUE), doubly_robust_estimate(made, TRUE, np.full(times, 0.5))):
+    for found in (estimate(made, TRUE, "affine"), estimate(made, TRUE, "doubly_robust", np.full(times, 0.5))):
         inside = np.abs(found.relevance - relevance) < 1.96 * found.standard_error
         assert inside.mean() == pytest.approx(0.95, abs=0.02)
-    never = affine_estimate(tallied(np.array([1, 1]), np.zeros((1, 2)), None), TRUE)
+    never = estimate(tallied(np.array([1, 1]), np.zeros((1, 2)), None), TRUE, "affine")
     assert never.standard_error[0] > 0.3, "two displays without a click are no certainty"
 
 
 def test_nothing_shown_is_the_imputation() -> None:
     made = Tallies(*(np.array([v]) for v in (0, 1, 3.0, 1.0, 0.0, 0.0, 0.0, 0.0)), pairs=2)
-    assert np.isnan(affine_estimate(made, TRUE).relevance[1])
-    found = doubly_robust_estimate(made, TRUE, np.array([0.2, 0.7]))
+    assert np.isnan(estimate(made, TRUE, "affine").relevance[1])
+    found = estimate(made, TRUE, "doubly_robust", np.array([0.2, 0.7]))
     assert found.relevance[1] == 0.7
     assert np.isnan(found.standard_error[1])
+
+
+def shuffled_curves(tallies: Tallies, ranks: int, first: tuple[float, float] = (1.0, 0.0)) -> TrustCurves:
+    slots = RandomSlots(ranks)
+    slots.add(tallies)
+    return slots.curves(first)
+
+
+def examination_by_rank(tallies: Tallies, ranks: int) -> Array | None:
+    sums = RankSums(ranks)
+    sums.add(tallies)
+    return sums.theta()
 
 
 def world(pairs: int, shows: int, seed: int) -> Tallies:
@@ -185,7 +195,7 @@ def test_curves_from_shuffled_pages() -> None:
     ratio = shuffled_curves(world(20_000, 12, seed=1), 3)
     assert ratio.alpha == pytest.approx(TRUE.alpha / 0.6, abs=0.045)  # sd 0.014 over ten seeds
     assert ratio.beta == pytest.approx(TRUE.beta - TRUE.alpha / 0.6 * 0.25, abs=0.03)  # 0, and below 0
-    relevance = affine_estimate(world(20_000, 12, seed=2), ratio).relevance
+    relevance = estimate(world(20_000, 12, seed=2), ratio, "affine").relevance
     assert relevance.mean() == pytest.approx(0.6 * 0.5 + 0.25, abs=0.01)  # the click rate at rank 1
     blind = replace(world(300, 6, seed=1), c=(np.random.default_rng(0).random(1800) < 0.3).astype(float))
     with pytest.raises(DataError, match="random slots tell nothing of rank"):

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from unskew.tracking.batches import batch_of, pair_batches
-from unskew.tracking.estimators import Tallies, TrustCurves, affine_estimate, doubly_robust_estimate
-from unskew.tracking.judgments import Judging
-from unskew.tracking.shrinking import (
+from unskew.tracking.delivery import SUMS
+from unskew.tracking.estimators import Tallies, TrustCurves, estimate
+from unskew.tracking.judgments import Judging, batch_of, pair_batches
+from unskew.tracking.shrinkage import (
     Pull,
     Spread,
     chance_share,
@@ -22,7 +22,6 @@ from unskew.tracking.shrinking import (
     shrunken,
     zeta,
 )
-from unskew.tracking.sums import SUMS
 from unskew.tracking.trust import RankSums
 from unskew.types import Array
 
@@ -124,8 +123,8 @@ def test_it_is_nearer_than_both_where_much_and_little_was_shown() -> None:
     tallies, truth, imputed = world(2, bias=0.1)
     pull, noise = learned(tallies, imputed)
     found = shrunken(tallies, TRUE, noise, imputed, pull)
-    affine = affine_estimate(tallies, TRUE).relevance
-    published = doubly_robust_estimate(tallies, TRUE, imputed).relevance
+    affine = estimate(tallies, TRUE, "affine").relevance
+    published = estimate(tallies, TRUE, "doubly_robust", imputed).relevance
 
     def error(values: Array, some: Array) -> float:
         return float(((values - truth)[some] ** 2).mean())

@@ -82,8 +82,9 @@ def choose_sources(
     found = find_sets(looked)
     missing = [name for name in on if name != "generated" and name not in found]
     if missing:
-        where = ", ".join(map(str, looked)) or "no folder: give one, data="
-        raise DataError(f"{', '.join(missing)} not found; looked into {where}")
+        where = ", ".join(map(str, looked)) or "no folder"
+        hint = None if looked else ("give one, ", Option("data"))
+        raise DataError(f"{', '.join(missing)} not found; looked into {where}", hint=hint)
     papers = [name for name in NAMES if name in found and sources()[name].get("paper")]
     chosen = list(dict.fromkeys(on)) or papers or [*(name for name in NAMES if name in found), "generated"]
     made = [_source(name, found.get(name), work) for name in chosen]

@@ -114,7 +114,7 @@ def reproduce(
     changes = {key: value for key, value in given.items() if value is not None}
     for key, value in changes.items():
         if value < 1:
-            raise ConfigError(f"{key}={value}: must be at least 1")
+            raise ConfigError("must be at least 1", argument=key, value=value)
     marked = (place / REPRODUCE_MARK).exists()
     refuse_existing(place, force=True, ours=REPRODUCED if marked else BARE)
     place.parent.mkdir(parents=True, exist_ok=True)

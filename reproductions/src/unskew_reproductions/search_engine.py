@@ -26,10 +26,9 @@ from unskew.simulation import Traffic, TrustBias
 from unskew.studies.compare.arms import Point
 from unskew.studies.compare.config import Asked
 from unskew.studies.compare.data import read_data
-from unskew.tracking.examining import examination
-from unskew.tracking.features import FEATURES
+from unskew.tracking.features import FEATURES, with_tracked
+from unskew.tracking.log_examination import examination
 from unskew.tracking.track import track
-from unskew.tracking.tracked import with_tracked
 from unskew.types import Array, Columns, Lists, Log
 from unskew.workflows.runs.learn import learn
 from unskew_reproductions.data import DataSet

@@ -96,7 +96,7 @@ def examination(
     from unskew.pages.documents.examination import examination_page
     from unskew.pages.origins import log_origin
     from unskew.pages.page import write_page
-    from unskew.tracking.examining import examination
+    from unskew.tracking.log_examination import examination
 
     found = examination(**given)
     page = examination_page(found, log_origin(impressions), typed())

@@ -14,7 +14,7 @@ Differences from the paper: without a display DR is Ŷ. A display without an est
 which makes its term that of the affine estimator. Estimates leave [0, 1] and are not clipped. Standard errors are
 of the mean and count one display's worth of the model's own variance, so that a result never clicked is not
 certain. With few displays Eq. 4 keeps most of the affine estimator's variance, as only what ê explains goes; what
-`unskew judge` makes of that is in `shrinking`.
+`unskew judge` makes of that is in `shrinkage`.
 
 Legend: R rows (a query, document and position each), P pairs (a query and document each), K ranks.
 """
@@ -108,27 +108,6 @@ class Terms(NamedTuple):
     """Σ (x - mean)²."""
 
 
-def ipw_estimate(tallies: Tallies, curves: TrustCurves) -> Estimate:
-    """Mean c / θ_k.
-
-    >>> one = Tallies(*(np.array([v]) for v in (0, 2, 4.0, 1.0, 0.0, 0.0, 0.0, 0.0)), pairs=1)
-    >>> float(ipw_estimate(one, TrustCurves([1, 0.5], [1, 0.5], [0, 0])).relevance[0])
-    0.5
-    """
-    return estimate(tallies, curves, "ipw")
-
-
-def affine_estimate(tallies: Tallies, curves: TrustCurves) -> Estimate:
-    """Mean (c - β_k) / α_k."""
-    return estimate(tallies, curves, "affine")
-
-
-def doubly_robust_estimate(tallies: Tallies, curves: TrustCurves, imputation: Array) -> Estimate:
-    """Eq. 4, with the imputation of every pair, [P]; without displays it is the imputation."""
-    found = estimate(tallies, curves, "doubly_robust", np.asarray(imputation, float))
-    return Estimate(np.where(tallies.displays > 0, found.relevance, imputation), found.standard_error)
-
-
 def weights_of(estimator: str, tallies: Tallies, curves: TrustCurves) -> tuple[Array, Array]:
     """w and o of the values w c - o, [R] each."""
     theta, alpha, beta = curves.at(tallies.position)
@@ -156,12 +135,20 @@ def terms(tallies: Tallies, curves: TrustCurves, estimator: str, imputation: Arr
 
 
 def estimate(tallies: Tallies, curves: TrustCurves, estimator: str, imputation: Array | None = None) -> Estimate:
-    """The mean of an estimator's values, and its standard error."""
-    mean, within = terms(tallies, curves, estimator, imputation)
+    """What ipw, affine or doubly_robust says of every pair; the last takes the imputation, [P].
+
+    Without a display doubly robust is the imputation, and the others are unknown.
+
+    >>> one = Tallies(*(np.array([v]) for v in (0, 2, 4.0, 1.0, 0.0, 0.0, 0.0, 0.0)), pairs=1)
+    >>> float(estimate(one, TrustCurves([1, 0.5], [1, 0.5], [0, 0]), "ipw").relevance[0])
+    0.5
+    """
+    guess = imputation if estimator == "doubly_robust" else None
+    mean, within = terms(tallies, curves, estimator, guess)
     weight, _ = weights_of(estimator, tallies, curves)
     _, alpha, beta = curves.at(tallies.position)
     d, shown = np.maximum(tallies.displays, 1), tallies.displays > 0
     p = np.clip(alpha * np.clip(mean, 0.0, 1.0)[tallies.pair] + beta, 1e-6, 1 - 1e-6)
     model = tallies.per_pair(tallies.n * weight**2 * p * (1 - p)) / d
     error = np.sqrt((within + model) / d / d)
-    return Estimate(np.where(shown, mean, np.nan), np.where(shown, error, np.nan))
+    return Estimate(np.where(shown, mean, np.nan if guess is None else guess), np.where(shown, error, np.nan))

@@ -7,26 +7,32 @@ window:
     *_rate   shares such as clicks / (displays + 1), so that nothing shown is 0 and little shown is little
 
 The table is made on the engine, for training; the vector of one pair from a `Lookup`, for serving; both are the
-same.
+same. A pair never shown has zeros. Learn from clicks of a later time than the windows: a feature that has counted
+the click to be predicted predicts it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import reduce
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unskew.errors import DataError
-from unskew.tables.engine.engine import Engine
-from unskew.tracking.store import TrackingStore
-from unskew.tracking.sums import MILLI, SUMS
+from unskew.errors import DataError, Option
+from unskew.tables.engine.engine import Engine, connect
+from unskew.tables.joining import find_rows
+from unskew.tables.schema import to_array
+from unskew.tracking.delivery import MILLI, SUMS
+from unskew.tracking.store import TrackingStore, open_tracking
 from unskew.tracking.windows import WINDOWS, read_window
-from unskew.types import Array
+from unskew.types import Array, Lists
 
 if TYPE_CHECKING:
     from ibis.expr.types import Table
+
 
 LOGS = {"log_displays": "displays", "log_clicks": "clicks", "log_long_dwells": "long_dwells"}
 """Feature, and the sum that it is the logarithm of."""
@@ -85,3 +91,24 @@ def feature_vector(sums: Mapping[str, Mapping[str, int]]) -> Array:
         values += [float(np.log(found[of] + 1)) for of in LOGS.values()]
         values += [float(_share(found[top], found[bottom], unit)) for top, bottom, unit in RATES.values()]
     return np.array(values)
+
+
+def with_tracked(lists: Lists, store: Path | str) -> Lists:
+    """The lists with FEATURES of each document as further features, the last ones; zeros for those never shown."""
+    opened = open_tracking(store)
+    if not opened.manifest.windows:
+        raise DataError("no window was written yet", path=store, hint=("track with ", Option("refresh", "all")))
+    features = np.zeros((len(lists.features), len(FEATURES)), np.float32)
+    with connect("duckdb") as engine:
+        found = engine.to_arrow(click_features(engine, opened))
+    _, row = find_rows(found, lists)
+    known = row >= 0
+    features[row[known]] = np.column_stack([to_array(found[name])[known] for name in FEATURES])
+    columns = None if lists.columns is None else lists.columns.plus(*FEATURES)
+    both = np.concatenate([lists.features, features], axis=1)
+    return replace(lists, features=both, present=None, columns=columns)
+
+
+def tracked_until(store: Path | str) -> int:
+    """The hour, counted from 1970, up to which the windows of a store have counted."""
+    return max((window.until for window in open_tracking(store).manifest.windows.values()), default=0)

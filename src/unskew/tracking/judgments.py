@@ -6,6 +6,8 @@ The imputation is a table of query_id, doc_id and relevance, from any model that
 Pairs that it has and that were never shown are judged by it alone; a pair that it does not have gets its mean. The
 window is joined to the imputation and sorted by the engine and read a batch at a time, so it may be larger than
 memory.
+
+Legend: R rows (a query, document and position each), P pairs.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -27,15 +29,9 @@ from unskew.settings import known, require_columns
 from unskew.tables.engine.engine import Engine, connect
 from unskew.tables.engine.functions import finite
 from unskew.tables.engine.parquet import parquet_files
-from unskew.tracking.batches import Batch, pair_batches
-from unskew.tracking.estimators import (
-    Estimate,
-    Tallies,
-    TrustCurves,
-    doubly_robust_estimate,
-    estimate,
-)
-from unskew.tracking.shrinking import Part, learn_pull, shrunken
+from unskew.tracking.delivery import MILLI
+from unskew.tracking.estimators import Estimate, Tallies, TrustCurves, estimate
+from unskew.tracking.shrinkage import Part, learn_pull, shrunken
 from unskew.tracking.store import TrackingStore, open_tracking
 from unskew.tracking.trust import ClicksByRelevance, RandomSlots, RankSums, read_curves
 from unskew.tracking.windows import read_window
@@ -43,6 +39,7 @@ from unskew.types import Array
 
 if TYPE_CHECKING:
     from ibis.expr.types import Table
+
 
 ESTIMATORS = ("ipw", "affine", "doubly_robust")
 RANKS = 10
@@ -71,19 +68,12 @@ def judge(
     `estimator` is ipw, affine or doubly_robust, which needs an `imputation` (Parquet or CSV) and is the usual one
     where there is one. `curves` is shuffled (from random slots; `first` is alpha and beta of rank 1), em, or a
     JSON file with alpha, beta and theta. With `shrink` an estimate is pulled towards the imputation by how little
-    was seen, see `shrinking`. `columns` says theirs for the columns of the imputation. `options` go to `connect`.
+    was seen, see `shrinkage`. `columns` says theirs for the columns of the imputation. `options` go to `connect`.
     """
     out = Path(out)
     chosen = known("estimator", estimator or ("doubly_robust" if imputation else "affine"), ESTIMATORS)
     if chosen == "doubly_robust" and imputation is None:
-        raise ConfigError(
-            (
-                Option("estimator", "doubly_robust"),
-                " needs ",
-                Option("imputation"),
-                ", a table of query_id, doc_id and relevance",
-            )
-        )
+        raise needs_imputation("estimator", chosen)
     known("out", out.suffix, WRITERS)
     refuse_existing(out, force=force)
     with connect(engine, **options) as running:
@@ -104,6 +94,12 @@ def judge(
             counts = write_judgments(judging.judged(assumed, noise), ready, out.suffix)
     told = {name: getattr(assumed, name).round(4).tolist() for name in ("theta", "alpha", "beta")}
     return {"out": str(out), "estimator": chosen, **counts, **told}
+
+
+def needs_imputation(argument: str, value: str) -> ConfigError:
+    """The error of an argument that asks for an imputation, where there is none."""
+    asked = (Option(argument, value), " needs ", Option("imputation"))
+    return ConfigError((*asked, ", a table of query_id, doc_id and relevance"))
 
 
 def prepared(engine: Engine, store: TrackingStore, window: str, guesses: Table | None) -> Judging:
@@ -141,10 +137,8 @@ def read_imputation(engine: Engine, path: Path, window: Table, columns: Mapping[
     return guesses
 
 
-def with_imputation(window: Table, guesses: Table | None) -> Table:
+def with_imputation(window: Table, guesses: Table) -> Table:
     """The window with a column `imputation`, and a row without displays for what was never shown."""
-    if guesses is None:
-        return window
     other = guesses.rename(q="query_id", d="doc_id")
     joined = window.outer_join(other, [window.query_id == other.q, window.doc_id == other.d])
     sums = {name: joined[name].fill_null(0) for name in window.columns if name not in ("query_id", "doc_id")}
@@ -185,14 +179,7 @@ class Judging:
     def assumed(self, curves: str, first: tuple[float, float]) -> tuple[TrustCurves, Array]:
         """The curves of the window, from random slots, by EM with the imputation, or from a file; and Var(ê/θ)."""
         if curves == "em" and self.fill is None:
-            raise ConfigError(
-                (
-                    Option("curves", "em"),
-                    " needs ",
-                    Option("imputation"),
-                    ", a table of query_id, doc_id and relevance",
-                )
-            )
+            raise needs_imputation("curves", curves)
         seen, slots, graded = RankSums(self.ranks), RandomSlots(self.ranks), ClicksByRelevance(self.ranks)
         for batch in self.batches():
             seen.add(batch.tallies())
@@ -215,10 +202,8 @@ class Judging:
             tallies, guess = batch.tallies(), self.imputation(batch)
             if pull is not None and guess is not None:
                 found = shrunken(tallies, curves, noise, guess, pull, self.estimator)
-            elif self.estimator == "doubly_robust" and guess is not None:
-                found = doubly_robust_estimate(tallies, curves, guess)
             else:
-                found = estimate(tallies, curves, self.estimator)
+                found = estimate(tallies, curves, self.estimator, guess)
             yield judgment_table(batch, tallies, found, imputed=guess is not None)
 
 
@@ -251,3 +236,69 @@ def write_judgments(tables: Iterator[pa.Table], path: Path, kind: str) -> dict[s
         raise DataError("the window is empty", hint="track a log with pages")
     writer.close()
     return {"pairs": pairs, "never shown": never}
+
+
+ROWS = 2**18
+"""Of a batch, and of a pair that lies across its end."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Some pairs of a window that is sorted by query and document."""
+
+    rows: pa.Table
+    starts: Array
+    """[P] where each pair begins."""
+
+    def column(self, name: str) -> Array:
+        """A column of the rows, [R]."""
+        values: Array = self.rows[name].to_numpy(zero_copy_only=False)
+        return values
+
+    def ids(self, name: str) -> pa.ChunkedArray:
+        """query_id or doc_id of every pair, [P]."""
+        return self.rows[name].take(pa.array(self.starts))
+
+    def imputation(self) -> Array:
+        """What was imputed to every pair, [P]; NaN where nothing was."""
+        return self.column("imputation")[self.starts].astype(float)
+
+    def tallies(self, kind: Literal["", "random_"] = "") -> Tallies:
+        """The sums; `random_` is those of random slots alone, without ê."""
+        rows = len(self.rows)
+        pair = np.zeros(rows, np.int64)
+        pair[self.starts[1:]] = 1
+        n, c = (self.column(f"{kind}{name}").astype(float) for name in ("displays", "clicks"))
+        seen = np.zeros(rows) if kind else self.column("estimated").astype(float)
+        e, ee, ce = (
+            np.zeros(rows) if kind else self.column(name) / scale
+            for name, scale in (("examined", MILLI), ("examined_squared", MILLI**2), ("examined_clicks", MILLI))
+        )
+        position = np.maximum(self.column("position").astype(np.int64), 1)
+        return Tallies(np.cumsum(pair), position, n, c, seen, e, ee, ce, pairs=len(self.starts))
+
+
+def batch_of(rows: pa.Table) -> Batch:
+    """Sorted rows as one batch."""
+    query, document = (rows[name].to_numpy(zero_copy_only=False) for name in ("query_id", "doc_id"))
+    if not len(query):
+        return Batch(rows, np.zeros(0, np.int64))
+    new = (query[1:] != query[:-1]) | (document[1:] != document[:-1])
+    return Batch(rows, np.concatenate([[0], np.flatnonzero(new) + 1]))
+
+
+def pair_batches(files: Sequence[Path | str], rows: int = ROWS) -> Iterator[Batch]:
+    """Sorted files, one after another, in batches of about so many rows; no pair is cut in two."""
+    rest: pa.Table | None = None
+    for file in files:
+        for part in pq.ParquetFile(file).iter_batches(batch_size=rows):
+            table = pa.Table.from_batches([part])
+            whole = batch_of(table if rest is None else pa.concat_tables([rest, table]))
+            if not len(whole.starts):
+                continue
+            last = int(whole.starts[-1])
+            rest = whole.rows.slice(last)
+            if last:
+                yield Batch(whole.rows.slice(0, last), whole.starts[:-1])
+    if rest is not None:
+        yield batch_of(rest)

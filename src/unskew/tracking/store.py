@@ -25,7 +25,7 @@ from unskew.errors import ConfigError, DataError, RunError
 from unskew.files import read_json, remove, write_json
 from unskew.settings import Config, checked
 from unskew.tables.engine.engine import Engine
-from unskew.tracking.sums import KEY, SUMS
+from unskew.tracking.delivery import KEY, SUMS
 
 if TYPE_CHECKING:
     from ibis.expr.types import Table

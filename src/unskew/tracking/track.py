@@ -21,19 +21,19 @@ from unskew.logs.opening import open_log
 from unskew.names import REQUIRED
 from unskew.settings import known
 from unskew.tables.engine.engine import Engine, connect
-from unskew.tracking.examination import load_examination
-from unskew.tracking.examining import add_examination
-from unskew.tracking.pages import (
+from unskew.tracking.delivery import (
     BROKEN,
     HOUR,
     LEFT_OUT,
     counted_rows,
     delivered_rows,
+    hourly_sums,
     page_table,
     with_reasons,
 )
+from unskew.tracking.examination import load_examination
+from unskew.tracking.log_examination import add_examination
 from unskew.tracking.store import DAY, Delivery, Manifest, TrackingStore, numbers, writing
-from unskew.tracking.sums import hourly_sums
 from unskew.tracking.windows import LONGEST, due, publish_window
 
 if TYPE_CHECKING:

@@ -16,7 +16,6 @@ Legend: R rows (a query, document and position each), P pairs, K ranks.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -63,13 +62,6 @@ class RankSums:
         return found
 
 
-def examination_by_rank(tallies: Tallies, ranks: int) -> Array | None:
-    """Mean ê of every rank, [K]; None where a rank has none."""
-    sums = RankSums(ranks)
-    sums.add(tallies)
-    return sums.theta()
-
-
 class RandomSlots:
     """Displays and clicks of pairs at every two ranks, in slots filled at random; adds up part by part."""
 
@@ -109,15 +101,6 @@ class RandomSlots:
         alpha = first[0] * slope / slope[0]
         beta = mean - alpha * (mean[0] - first[1]) / first[0]
         return TrustCurves(alpha if theta is None else theta, alpha, beta)
-
-
-def shuffled_curves(
-    tallies: Tallies, ranks: int, *, first: tuple[float, float] = (1.0, 0.0), theta: Array | None = None
-) -> TrustCurves:
-    """Curves from displays in random slots, which is what the tallies must be of; `first` is α_1 and β_1."""
-    slots = RandomSlots(ranks)
-    slots.add(tallies)
-    return slots.curves(first, theta)
 
 
 class ClicksByRelevance:
@@ -193,8 +176,3 @@ def read_curves(path: Path, theta: Array | None = None) -> TrustCurves:
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(f"no curves ({error})", path=path, hint='write {"alpha": [..], "beta": [..]}') from error
     return TrustCurves(alpha if given is None else given, alpha, beta)
-
-
-def write_curves(curves: TrustCurves) -> str:
-    """The curves as JSON, which `read_curves` reads."""
-    return json.dumps({name: getattr(curves, name).round(6).tolist() for name in ("theta", "alpha", "beta")})

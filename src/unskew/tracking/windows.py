@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 from unskew.settings import known
 from unskew.tables.engine.engine import Engine
 from unskew.tables.engine.parquet import parquet_files
+from unskew.tracking.delivery import KEY, SUMS, merged
 from unskew.tracking.store import Manifest, Published, TrackingStore, open_tracking
-from unskew.tracking.sums import KEY, SUMS, merged
 from unskew.types import Array
 
 if TYPE_CHECKING:

@@ -95,8 +95,8 @@ def read_arms(
     training_of(shared.training, "training")
     if set(shared.grid) - {"training"}:
         raise ConfigError(
-            f"grid.{min(set(shared.grid) - {'training'})}: only grid.training holds for all methods; give "
-            "other settings to a method's own grid"
+            "only grid.training holds for all methods; give other settings to a method's own grid",
+            argument=Key(f"grid.{min(set(shared.grid) - {'training'})}"),
         )
     arms = [_arm(f"methods.{index}", table, shared) for index, table in enumerate(tables)]
     tuned = {how: text for arm in arms for how, text in arm.trainings.items()}

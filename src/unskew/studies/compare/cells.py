@@ -152,10 +152,8 @@ def _in_processes(cells: Sequence[Cell], folder: Path, jobs: int) -> Steps:
             yield len(ended), [str(cell) for cell in running.values()]
     except BrokenProcessPool as error:
         raise RunError(
-            (
-                "a process was killed, perhaps for memory; cells that are done are kept: run fewer at once, ",
-                Option("jobs"),
-            )
+            "a process was killed, perhaps for memory; cells that are done are kept",
+            hint=("run fewer at once, ", Option("jobs", 1)),
         ) from error
     finally:
         pool.shutdown(wait=True, cancel_futures=True)

@@ -168,7 +168,7 @@ def _jobs(jobs: int | None, asked: Asked, source: ListParts | RealLog) -> int:
     """As many processes as asked for, else two where there are two processors and memory for both."""
     if jobs is not None:
         if jobs < 1:
-            raise ConfigError(f"jobs must be at least 1, not {jobs}")
+            raise ConfigError("must be at least 1", argument="jobs", value=jobs)
         return jobs
     if isinstance(source, RealLog):
         logs = [log for log in (source.train, source.validation, source.test) if log is not None]

@@ -183,7 +183,9 @@ def asked_for(content: Mapping[str, object], base: Path) -> Asked:
     _check_arms(file.data, arms)
     unlabelled = file.data.lists is not None and file.data.validation is None
     if unlabelled and any(point.training.validate_on == "labels" for arm in arms for point in arm.points):
-        raise ConfigError((Option(Key("training.validate_on"), "labels"), " needs data.validation"))
+        raise ConfigError(
+            (Option(Key("training.validate_on"), "labels"), " needs ", Option(Key("data.validation")))
+        )
     people = [_behaviour(f"behaviours.{index}", table) for index, table in enumerate(file.behaviours)]
     _distinct("behaviours", [label for label, _ in people])
     for label in {label for arm in arms for point in arm.points for label in point.under}:
@@ -240,8 +242,9 @@ def _check_clicks(file: CompareFile) -> None:
     wrong = [key for key in simulated if key in file.model_fields_set]
     if wrong:
         raise ConfigError(
-            "cannot be given beside data.log, whose clicks are real; remove one of them",
+            "cannot be given beside data.log, whose clicks are real",
             argument=Key(wrong[0]),
+            hint="remove one of them",
         )
 
 

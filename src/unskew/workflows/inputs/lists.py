@@ -12,8 +12,7 @@ from unskew.tables.features.features import read_features
 from unskew.tables.features.tables import is_table
 from unskew.tables.features.texts import has_texts, read_texts, with_texts
 from unskew.tables.lists.letor import read_letor
-from unskew.tracking.features import FEATURES
-from unskew.tracking.tracked import with_tracked
+from unskew.tracking.features import FEATURES, with_tracked
 from unskew.types import Array, Lists
 
 

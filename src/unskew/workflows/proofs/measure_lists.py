@@ -28,7 +28,7 @@ from unskew.settings import known
 from unskew.tables.engine.engine import connect
 from unskew.tables.joining import encodable, match
 from unskew.tables.schema import to_array
-from unskew.tracking.tracked import with_tracked
+from unskew.tracking.features import with_tracked
 from unskew.types import Array, Lists, Log
 from unskew.workflows.inputs.lists import read_lists, texts_for
 from unskew.workflows.inputs.rankings import ModelRanking, Ranking, ShownRanking

@@ -18,7 +18,7 @@ from unskew.tables.features.tables import is_table, table_columns
 from unskew.tables.features.texts import read_texts
 from unskew.tables.frames import arrow_table, is_frame
 from unskew.tables.joining import SAME_LISTS
-from unskew.tracking.tracked import tracked_until, with_tracked
+from unskew.tracking.features import tracked_until, with_tracked
 from unskew.types import Lists, Log
 from unskew.workflows.inputs.frames import MissingFeatures, joined, shown_in
 from unskew.workflows.inputs.lists import read_lists, texts_for

@@ -89,7 +89,8 @@ def learn_examination(
     try:
         return fit_examination(settings, **parts)
     except DataError as error:
-        raise DataError(str(error), path=place) from error
+        error.path = place
+        raise
 
 
 def clean(engine: Engine, impressions: Table) -> Table:
