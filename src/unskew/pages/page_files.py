@@ -1,4 +1,4 @@
-"""Pages kept as JSON beside what they show, read again, and several joined into one."""
+"""Pages in files: as HTML, or in a folder with what they show; kept as JSON, read again and joined into one."""
 
 from __future__ import annotations
 
@@ -7,13 +7,37 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from unskew.errors import DataError
-from unskew.files import read_json
-from unskew.pages.page import Answer, Figure, Page, Section, Table, Term
+from unskew.errors import ConfigError, DataError
+from unskew.files import Ours, complete_folder, read_json, refuse_existing, write_json, write_text
+from unskew.pages.page import Answer, Figure, Page, Section, Table, Term, write_page
+from unskew.pages.web import html
 from unskew.settings import listed
 
 SAVED = "page.json"
 """The file in which `write_page` keeps a page."""
+
+
+def page_place(out: Path | str | None, *, force: bool = False, ours: Ours | None = None) -> Path | None:
+    """Where a page goes, a file (.html) or with `ours` a folder, after a check that nothing is overwritten."""
+    if out is None:
+        return None
+    place = Path(out)
+    if place.suffix != ".html" and ours is None:
+        raise ConfigError("give a name that ends in .html", argument="out", value=out)
+    refuse_existing(place, force=force, ours=None if place.suffix == ".html" else ours)
+    return place
+
+
+def write_found(
+    place: Path, page: Page, found: object = None, *, force: bool = False, ours: Ours | None = None
+) -> None:
+    """Write a page to a file (.html); or a folder with it and what was found, under the name that marks `ours`."""
+    if place.suffix == ".html" or ours is None:
+        write_text(place, html(page))
+        return
+    with complete_folder(place, force=force, ours=ours) as folder:
+        write_json(folder / ours.marker, found)
+        write_page(page, folder)
 
 
 def page_dict(page: Page) -> dict[str, Any]:

@@ -7,11 +7,9 @@ from typing import Any
 
 from unskew.diagnosis.drift.drift import Drift
 from unskew.diagnosis.drift.drift import drift as compare
-from unskew.errors import ConfigError
-from unskew.files import refuse_existing, write_text
 from unskew.logs.opening import StoredLog
 from unskew.pages.documents.drift import drift_page
-from unskew.pages.web import html
+from unskew.pages.page_files import page_place, write_found
 from unskew.settings import no_such
 
 
@@ -23,17 +21,13 @@ def drift(
     Logs are Parquet files, folders of them, tables in memory or `Log`s. `out` is a page (.html) to write; it is
     overwritten by `force` alone. `options`: segments, columns, engine and those of the engine.
     """
-    page = None if out is None else Path(out)
-    if page is not None:
-        if page.suffix != ".html":
-            raise ConfigError("give a name that ends in .html", argument="out", value=out)
-        refuse_existing(page, force=force)
+    place = page_place(out, force=force)
     for each in (old, new):
         if isinstance(each, str | Path) and "://" not in str(each):
             if not Path(each).exists():
                 raise no_such(Path(each), "log")
             StoredLog.open(each, options.get("columns"), shared=True)
     found = compare(old, new, **options)
-    if page is not None:
-        write_text(page, html(drift_page(found, command)))
+    if place is not None:
+        write_found(place, drift_page(found, command))
     return found

@@ -8,21 +8,20 @@ from pathlib import Path
 from typing import Any
 
 from unskew.errors import ConfigError, Option
-from unskew.files import Ours, complete_folder, refuse_existing, write_json, write_text
+from unskew.files import Ours
 from unskew.measuring import DEFAULT_METRICS
 from unskew.measuring.counterfactual.evidence import Metric
 from unskew.measuring.measurement import Compared, Measurement
 from unskew.names import Names
 from unskew.pages.documents.summaries import measure_page
 from unskew.pages.origins import log_origin
-from unskew.pages.page import PAGE_FILES, write_page
-from unskew.pages.web import html
+from unskew.pages.page import PAGE_FILES
+from unskew.pages.page_files import page_place, write_found
 from unskew.types import Lists, Log
 from unskew.workflows.inputs.rankings import ShownRanking, model_of, open_ranking
 from unskew.workflows.proofs.proof import Examined, prove
 
-FILE = "measured.json"
-MEASURED = Ours(FILE, PAGE_FILES)
+MEASURED = Ours("measured.json", PAGE_FILES)
 """What lies in a folder of `measure`."""
 
 
@@ -72,8 +71,7 @@ def measure(
         raise ConfigError(
             ("nothing to measure by: give ", Option("log"), ", or ", Option("lists"), " with labels")
         )
-    if out is not None:
-        refuse_existing(Path(out), force=force, ours=None if Path(out).suffix == ".html" else MEASURED)
+    place = page_place(out, force=force, ours=MEASURED)
     _refuse_unused(lists, log, outcomes, by_frequency, buckets)
     named, beside = _names(run, columns), None if lists is not None else tracked
     options = {"features": features, "columns": columns, "doc_ids": doc_ids, "tracked": beside}
@@ -89,8 +87,9 @@ def measure(
         proof = {"examination": propensities, "metric": by, "at": at, "level": level, "seed": seed}
         evidence = prove(new, other or ShownRanking(), log=judged, columns=named, **proof, **engine)
         found = replace(found, evidence=evidence)
-    if out is not None:
-        _write(found, log, Path(out), command, force)
+    if place is not None:
+        page = measure_page(found, log_origin(log) if isinstance(log, str | Path) else "", command)
+        write_found(place, page, found, force=force, ours=MEASURED)
     return found
 
 
@@ -113,14 +112,3 @@ def _refuse_unused(
     for name, given in (("outcomes", outcomes), ("by_frequency", by_frequency)):
         if given and lists is None:
             raise ConfigError((Option(name), " goes with labelled lists: give ", Option("lists"), " too"))
-
-
-def _write(found: Measurement, log: object, out: Path, command: str, force: bool) -> None:
-    """One page, or a folder with it, JSON and what `report` joins."""
-    page = measure_page(found, log_origin(log) if isinstance(log, str | Path) else "", command)
-    if out.suffix == ".html":
-        write_text(out, html(page))
-        return
-    with complete_folder(out, force=force, ours=MEASURED) as folder:
-        write_json(folder / FILE, found)
-        write_page(page, folder)
