@@ -21,7 +21,7 @@ from obp.ope import DoublyRobust, InverseProbabilityWeighting, SelfNormalizedInv
 
 from unskew.measuring import Judge, LoggedPages, RankExamination
 from unskew.measuring.counterfactual.contract import PlacedPages, Question
-from unskew.measuring.counterfactual.robust import query_model
+from unskew.measuring.counterfactual.displays import query_model
 
 RANKS, PAGES, QUERIES = 3, 120, 6
 THETA = np.array([1.0, 0.6, 0.3])

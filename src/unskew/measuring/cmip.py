@@ -117,14 +117,9 @@ def left_of_logging(scores: Array, log: Log) -> Cmip | None:
 def _places(values: Array, query: Array) -> Array:
     """Places within the query from 0 to 1, the highest value last; ties share a place."""
     _, code, sizes = np.unique(query, return_inverse=True, return_counts=True)
-    order = np.lexsort((values, code))
-    starts = np.concatenate([[0], np.cumsum(sizes)])[:-1]
-    ranks = np.empty(len(values))
-    ranks[order] = np.arange(len(values)) - np.repeat(starts, sizes)
-    key = np.unique(values, return_inverse=True)[1] + code * (len(values) + 1.0)
-    _, tie = np.unique(key, return_inverse=True)
-    mean = np.bincount(tie, ranks) / np.bincount(tie)
-    return np.asarray((mean[tie] + 0.5) / sizes[code])
+    before = (np.cumsum(sizes) - sizes)[code]  # documents of earlier queries
+    by_query = code * (len(values) + 1) + np.unique(values, return_inverse=True)[1]
+    return np.asarray((_ranks(by_query) - before - 0.5) / sizes[code])
 
 
 def _bins(values: Array, grade: Array, bins: int) -> Array:

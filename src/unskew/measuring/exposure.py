@@ -16,8 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from unskew.measuring.counterfactual.bounds import discount
-from unskew.measuring.counterfactual.pages import LoggedPages
+from unskew.measuring.counterfactual.pages import LoggedPages, discounts, worth
 from unskew.results import Result
 from unskew.types import Array
 
@@ -54,7 +53,8 @@ class ExposureSums:
     def add(self, pages: LoggedPages, new: Array, other: Array, group: Array | None = None) -> None:
         """Places [N] that two rankings give the results of pages, and the group of each."""
         longest = int(pages.sizes.max(initial=1))
-        seen = np.stack([np.ones(len(new)), *(discount(place, pages, longest) for place in (new, other))])
+        ladder = discounts(longest, longest)
+        seen = np.stack([np.ones(len(new)), *(worth(place, pages, ladder) for place in (new, other))])
         often = np.bincount(pages.document, minlength=1)[pages.document]
         # 1 and 2 are bin 0, so that new is one bin; above, each power of two is one
         bins = np.where(often <= NEW, 0, np.floor(np.log2(np.maximum(often, 1))).astype(np.int64))

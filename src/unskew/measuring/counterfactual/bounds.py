@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from unskew.measuring.counterfactual.pages import LoggedPages
+from unskew.measuring.counterfactual.pages import LoggedPages, discounts, worth
 from unskew.types import Array
 
 
@@ -45,10 +45,11 @@ class RandomGains:
 
     def add(self, pages: LoggedPages, new: Array, other: Array) -> None:
         """Pages of a part with the places that two rankings give their results, [N] each."""
-        worth = [discount(place, pages, self.at) for place in (new, other)]
-        change = np.where(pages.shuffled, worth[0] - worth[1], 0.0)
+        ladder = discounts(int(pages.sizes.max(initial=1)), self.at)
+        gain_new, gain_other = worth(new, pages, ladder), worth(other, pages, ladder)
+        change = np.where(pages.shuffled, gain_new - gain_other, 0.0)
         random = pages.per_page(pages.shuffled) > 0
-        gain, base = (pages.per_page(each * pages.click) for each in (change, pages.shuffled * worth[1]))
+        gain, base = (pages.per_page(each * pages.click) for each in (change, pages.shuffled * gain_other))
         ids, cluster = np.unique(pages.cluster[random], return_inverse=True)
         columns = [np.bincount(cluster, each[random], minlength=len(ids)) for each in (gain, base, random * 1.0)]
         self._parts.append((ids, np.stack(columns, axis=1)))
@@ -70,12 +71,3 @@ class RandomGains:
         if not base.sum():
             return None
         return bernstein_bound(gain, 2 * self.most * pages.max(), risk) / float(base.mean())
-
-
-def discount(place: Array, pages: LoggedPages, at: int) -> Array:
-    """1 / log2(1 + place) to place `at`, 0 below; at random (place 0) the mean over the page, [N]."""
-    ladder = 1 / np.log2(1.0 + np.arange(1, int(pages.sizes.max(initial=1)) + 1))
-    ladder[at:] = 0.0
-    mean = np.cumsum(ladder) / np.arange(1, len(ladder) + 1)
-    worth: Array = np.where(place > 0, ladder[np.maximum(place, 1) - 1], mean[pages.sizes - 1][pages.page])
-    return worth

@@ -13,12 +13,14 @@ from typing import ClassVar
 
 import numpy as np
 
-from unskew.measuring.counterfactual.evidence import Grounds, Metric, RankExamination
-from unskew.measuring.counterfactual.pages import LoggedPages
+from unskew.measuring.counterfactual.evidence import GainEstimate, Metric, RankExamination
+from unskew.measuring.counterfactual.pages import LoggedPages, discounts, worth
 from unskew.types import Array
 
 RANKS = 50
 """Ranks that are told apart; further down all count as the last."""
+LEAST = 20
+"""Clicks below which they say nothing."""
 
 
 @dataclass(frozen=True)
@@ -37,15 +39,11 @@ class Question:
         return f"DCG@{self.at} by clicks" if self.metric == "dcg" else "clicks a page"
 
     def ladder(self, longest: int) -> Array:
-        """What places 1 to `longest` are worth: discounts up to `at`, or examination.
-
-        >>> Question(at=2).ladder(3).round(4).tolist()
-        [1.0, 0.6309, 0.0]
-        """
+        """What places 1 to `longest` are worth: discounts up to `at`, or examination."""
+        if self.metric == "dcg":
+            return discounts(longest, self.at)
         place = np.arange(1, longest + 1)
-        if self.metric == "clicks":
-            return np.full(longest, np.nan) if self.examination is None else self.examination.at(place)
-        return np.where(place <= self.at, 1 / np.log2(1.0 + place), 0.0)
+        return np.full(longest, np.nan) if self.examination is None else self.examination.at(place)
 
 
 @dataclass(frozen=True)
@@ -59,8 +57,8 @@ class PlacedPages:
     asked: Question
 
     def take(self, pages: Array) -> PlacedPages:
-        """The given pages (a boolean mask)."""
-        rows = pages[self.pages.page]
+        """Some pages (numbers, in that order, or a mask)."""
+        rows, _ = self.pages.rows(pages)
         return PlacedPages(self.pages.take(pages), self.new[rows], self.other[rows], self.asked)
 
     @cached_property
@@ -78,31 +76,16 @@ class PlacedPages:
     @cached_property
     def gains(self) -> tuple[Array, Array]:
         """What a result is worth at the places that both rankings give it, [N] each."""
-        return self.worth(self.new), self.worth(self.other)
+        longest = int(max(self.pages.sizes.max(initial=1), self.new.max(initial=1), self.other.max(initial=1)))
+        ladder = self.asked.ladder(longest)
+        return worth(self.new, self.pages, ladder), worth(self.other, self.pages, ladder)
 
     @cached_property
     def discounts(self) -> tuple[Array, Array]:
         """1 / log2(1 + place) at the places that both rankings give it, [N] each, whatever is asked."""
         if self.asked.metric == "dcg":
             return self.gains
-        same = replace(self, asked=replace(self.asked, metric="dcg"))
-        return same.gains
-
-    @cached_property
-    def index(self) -> Array:
-        """Where a result stood among those of its page, [N] from 1."""
-        stood: Array = np.arange(len(self.pages.page)) - self.pages.offsets[self.pages.page] + 1
-        return stood
-
-    def worth(self, place: Array) -> Array:
-        """Of places [N]: the discount, or how often it is looked at; at random the mean over the page."""
-        longest = int(max(self.pages.sizes.max(initial=1), place.max(initial=1)))
-        ladder = self.asked.ladder(longest)
-        mean = np.cumsum(ladder) / np.arange(1, longest + 1)
-        of_place: Array = ladder[np.maximum(place, 1) - 1]
-        if (place == 0).any():
-            of_place = np.where(place > 0, of_place, mean[self.pages.sizes - 1][self.pages.page])
-        return of_place
+        return replace(self, asked=replace(self.asked, metric="dcg")).gains
 
     def by_cluster(self, values: Array) -> Array:
         """Values [N] added up, [c]."""
@@ -121,22 +104,14 @@ class PlacedPages:
 
 @dataclass(frozen=True)
 class Reading:
-    """An estimate that can be read from totals [..., F]."""
+    """An estimate before its numbers, and how these are read from totals [..., F]."""
 
-    name: str
-    assumes: str
-    grounds: Grounds
-    unit: str
+    about: GainEstimate
+    """With a reason where there is no number."""
     values: Callable[[Array], tuple[Array, Array]]
     """Of the new and of the other ranking, [...] each."""
     count: Callable[[Array], Array]
     """How much a cluster or all of them have to say, [...]."""
-    effective: Callable[[Array], float | None] = lambda totals: None
-    overlap: Callable[[Array], float | None] = lambda totals: None
-    lacks: Callable[[Array], str] = lambda totals: ""
-    """Why there is no number, from the totals [F]; "" where there is one."""
-    pages: Callable[[Array], float] = lambda totals: 0.0
-    """Pages that it looks at."""
 
 
 class Estimator(ABC):
@@ -164,12 +139,26 @@ def dense(codes: Array) -> Array:
     return np.unique(codes, return_inverse=True)[1]
 
 
-def per_page(totals: Array, new: int, other: int, pages: int) -> tuple[Array, Array]:
+def column(number: int) -> Callable[[Array], Array]:
+    """One of the sums."""
+    return lambda sums: sums[..., number]
+
+
+def ratios(new: int, other: int, pages: int) -> Callable[[Array], tuple[Array, Array]]:
     """Two sums by the number of pages, each named by its column; NaN where there is no page."""
-    count = np.where(totals[..., pages] > 0, totals[..., pages], np.nan)
-    return totals[..., new] / count, totals[..., other] / count
+
+    def read(sums: Array) -> tuple[Array, Array]:
+        count = np.where(sums[..., pages] > 0, sums[..., pages], np.nan)
+        return sums[..., new] / count, sums[..., other] / count
+
+    return read
 
 
 def effective_size(total: float, squares: float) -> float | None:
     """(sum w)^2 / sum w^2; None where nothing is weighed."""
     return float(total**2 / squares) if squares > 0 else None
+
+
+def too_few(clicks: float, where: str = "") -> str:
+    """Why so few clicks have no number; "" where they are enough."""
+    return "" if clicks >= LEAST else f"{clicks:.0f} clicks{where} are too few"

@@ -1,4 +1,4 @@
-"""Click rates of a document at the ranks where it was shown: the item-position estimator, and weights for `dr`.
+"""Click rates of a document at the ranks where it was shown: the item-position and the doubly robust estimator.
 
 Reference: Li, Abbasi-Yadkori, Kveton, Muthukrishnan, Vinay, Wen, "Offline Evaluation of Ranking Policies with
 Click Models", KDD 2018.
@@ -8,20 +8,30 @@ Click Models", KDD 2018.
 
 p is the logged chance of the slot, or how often the log shows the document at that rank: w click then adds up to
 displays times the click rate at the place. A result counts in item-position where both rankings put it to ranks
-that the log has. The same weights serve the doubly robust estimate (`robust`).
+that the log has. The same weights serve the doubly robust estimate: a click model, corrected by clicks.
+
+    r(d, k)      theta_k rel_d, examination by rank times relevance of (query, document)
+    dr           r(d, place) + w (click - r(d, k))
+    at places that the log lacks      theta_place (rel_d + (click - theta_k rel_d) / rho_d)
+
+rel_d is learned from all other pages and pulled towards the mean of the query; rho_d is how much the document was
+examined on average, and no less than 1 / clip (Dudik, Langford, Li, "Doubly Robust Policy Evaluation and
+Learning", ICML 2011; Oosterhuis, "Doubly Robust Estimation for Correcting Position Bias in Click Feedback for
+Unbiased Learning to Rank", TOIS 2023).
 
 Weights 1 / p add up to the displays, but for chance. Where they add up to less, the policy never or hardly ever
 tries some of the places, and their clicks would be missing from the value: it says nothing then.
 
-Differences from the paper: places may differ from page to page (what was shown does), so pi is a share and not 0
+Differences from the papers: places may differ from page to page (what was shown does), so pi is a share and not 0
 or 1. Where chances are logged, pages on which nothing was left to chance do not count; what was shown weighs 1.
+Each page is left out of its own model, in place of folds.
 
 Legend: P pages, N impressions; a cell is a document of a query at a rank.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -30,21 +40,22 @@ from unskew.measuring.counterfactual.contract import (
     Estimator,
     PlacedPages,
     Reading,
+    column,
     dense,
     effective_size,
-    per_page,
+    ratios,
+    too_few,
 )
-from unskew.measuring.counterfactual.evidence import RankExamination
-from unskew.measuring.counterfactual.robust import robust_values
+from unskew.measuring.counterfactual.evidence import GainEstimate, RankExamination
 from unskew.types import Array
 
 LEAST_OVERLAP = 0.5
 """Share of the moved results below which the log says nothing of a ranking."""
 LEAST_WEIGHT, ERRORS = 0.9, 4.0
 """With logged chances: share of what a ranking shows that weights add up to, but for so many standard errors."""
-LEAST = 20
-"""Clicks of some weight below which they say nothing."""
 NEW, OTHER, PAGES, WEIGHT, SQUARES, COVERED, MOVED, CLICKS, MASS, ROBUST = (*range(9), 14)
+PRIOR = 2.0
+"""Displays at rank 1 that the mean of the query counts for, where relevance is learned."""
 MODELS = 4
 """Draws of examination that dr is computed with, so that its interval knows of them."""
 
@@ -84,18 +95,18 @@ class Displays:
 def displays_of(part: PlacedPages) -> tuple[Displays, Array, Array]:
     """Displays as cells, and the cells that both rankings put them to, [N] each; at random counts as shown."""
     pages = part.pages
-    start = (pages.position - part.index)[pages.offsets[:-1]][pages.page]  # pages that begin further down
-    width = int((part.index + start).max(initial=0)) + 1
+    start = (pages.position - part.pages.index)[pages.offsets[:-1]][pages.page]  # pages that begin further down
+    width = int((part.pages.index + start).max(initial=0)) + 1
     document = dense(pages.document)
     new, other = (
-        document * width + np.minimum(np.where(place > 0, place, part.index) + start, width - 1)
+        document * width + np.minimum(np.where(place > 0, place, part.pages.index) + start, width - 1)
         for place in (part.new, part.other)
     )
     used = np.ones(len(document), bool)
     if pages.propensity is not None:
         used = (pages.per_page(pages.propensity < 1) > 0)[pages.page]
     cells = (int(document.max(initial=0)) + 1) * width
-    cell = document * width + part.index + start
+    cell = document * width + part.pages.index + start
     return Displays(cell, used, pages.propensity, cells), new, other
 
 
@@ -105,7 +116,7 @@ def logged_order(part: PlacedPages, place: Array) -> Array:
     It is at random, or the order shown on every page. The usual order of a log with random pages is a choice:
     chances of pages that take no part say how often it comes.
     """
-    logged: Array = (place == 0) | bool((place == part.index).all())
+    logged: Array = (place == 0) | bool((place == part.pages.index).all())
     return logged
 
 
@@ -162,38 +173,33 @@ class ByDisplay(Estimator):
         """Values of dr: by examination as given, and for draws of clusters by its draws, one after another."""
         models = len(self.curves) - 1
         if totals.ndim == 1 or not models:
-            return per_page(totals, ROBUST, ROBUST + 1, PAGES)
+            return ratios(ROBUST, ROBUST + 1, PAGES)(totals)
         model = 1 + np.arange(len(totals)) % models
         pages, row = np.where(totals[:, PAGES] > 0, totals[:, PAGES], np.nan), np.arange(len(totals))
         return totals[row, ROBUST + 2 * model] / pages, totals[row, ROBUST + 2 * model + 1] / pages
 
     def readings(self, totals: Array) -> list[Reading]:
         """Item-position and doubly robust."""
+        shown = GainEstimate(
+            "item-position",
+            "A click depends on its own document and rank only, and documents moved by chance.",
+            "display",
+            "clicks a page",
+            effective=effective_size(totals[WEIGHT], totals[SQUARES]),
+            overlap=_overlap(totals),
+            pages=int(totals[PAGES]),
+            reason=_lacks(totals),
+        )
+        robust = replace(
+            shown,
+            name="dr",
+            assumes="As item-position; where the log lacks a place, a click is examination times relevance.",
+            grounds="examination",
+            reason="" if self.asked.examination else "examination is not known: give it",
+        )
         return [
-            Reading(
-                name="item-position",
-                assumes="A click depends on its own document and rank only, and documents moved by chance.",
-                grounds="display",
-                unit="clicks a page",
-                values=lambda some: per_page(some, NEW, OTHER, PAGES),
-                count=lambda some: some[..., MOVED],
-                effective=lambda total: effective_size(total[WEIGHT], total[SQUARES]),
-                overlap=_overlap,
-                lacks=_lacks,
-                pages=lambda total: float(total[PAGES]),
-            ),
-            Reading(
-                name="dr",
-                assumes="As item-position; where the log lacks a place, a click is examination times relevance.",
-                grounds="examination",
-                unit="clicks a page",
-                values=self._robust,
-                count=lambda some: some[..., PAGES],
-                effective=lambda total: effective_size(total[WEIGHT], total[SQUARES]),
-                overlap=_overlap,
-                lacks=lambda total: "" if self.asked.examination else "examination is not known: give it",
-                pages=lambda total: float(total[PAGES]),
-            ),
+            Reading(shown, ratios(NEW, OTHER, PAGES), column(MOVED)),
+            Reading(robust, self._robust, column(PAGES)),
         ]
 
 
@@ -219,4 +225,45 @@ def _lacks(totals: Array) -> str:
         return f"only {_overlap(totals):.0%} of what it would show has a chance worth the name in this log"
     if not totals[MASS] and _overlap(totals) < LEAST_OVERLAP:
         return f"only {_overlap(totals):.0%} of what moves was ever shown where it would move to"
-    return "" if totals[CLICKS] >= LEAST else f"{totals[CLICKS]:.0f} clicks are too few"
+    return too_few(totals[CLICKS])
+
+
+def query_model(part: PlacedPages, theta: Array) -> Array:
+    """Relevance of every result [N] on the scale of rank 1, from all other pages, given examination theta [N].
+
+    (clicks + PRIOR m) / (theta + PRIOR) over the document's other displays; m is clicks / theta of the query's.
+    """
+    pages = part.pages
+    document, query = dense(pages.document), dense(pages.query)
+    click, seen = (
+        np.bincount(document, weights=each)[document] - each for each in (pages.click, theta)
+    )  # without this page
+    of_query = []
+    for each in (pages.click, theta):
+        own = pages.per_page(each)
+        of_query.append((np.bincount(query, weights=own)[query] - own)[pages.page])
+    mean = of_query[0] / np.maximum(of_query[1], 1e-9)
+    relevance: Array = (click + PRIOR * mean) / (seen + PRIOR)
+    return relevance
+
+
+def robust_values(
+    part: PlacedPages,
+    curve: RankExamination,
+    has: tuple[Array, Array],
+    weights: tuple[Array, Array],
+    clip: float,
+) -> list[Array]:
+    """What each result adds to the values of both rankings, [N] each; `has`: whether the log has its place."""
+    pages = part.pages
+    start = pages.position - part.pages.index
+    theta, document = curve.at(pages.position), dense(pages.document)
+    relevance = query_model(part, theta)
+    rest = pages.click - relevance * theta
+    examined = (np.bincount(document, weights=theta) / np.maximum(np.bincount(document), 1))[document]
+    found = []
+    for place, seen, weight in zip((part.new, part.other), has, weights, strict=True):
+        there = curve.at(np.where(place > 0, place, part.pages.index) + start)
+        lacking = there * rest / np.maximum(examined, 1 / clip)
+        found.append(relevance * there + weight * rest + np.where(seen, 0.0, lacking))
+    return found

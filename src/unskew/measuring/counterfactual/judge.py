@@ -16,11 +16,10 @@ import numpy as np
 
 from unskew.errors import ConfigError, DataError
 from unskew.measuring.counterfactual.contract import Estimator, PlacedPages, Question, Reading
-from unskew.measuring.counterfactual.direct import Direct, RawClicks
+from unskew.measuring.counterfactual.direct import Direct, RawClicks, Slates
 from unskew.measuring.counterfactual.displays import ByDisplay
 from unskew.measuring.counterfactual.evidence import ClickEvidence, GainEstimate, Metric, RankExamination
 from unskew.measuring.counterfactual.pages import LoggedPages
-from unskew.measuring.counterfactual.slates import Slates
 from unskew.measuring.counterfactual.sums import FEWEST, ClusterSums, interval_of
 from unskew.measuring.counterfactual.swapped import Swapped
 from unskew.measuring.counterfactual.verdict import Outlook, conclude
@@ -136,30 +135,14 @@ def _of_shuffled(part: PlacedPages) -> Array:
 
 def estimate(reading: Reading, sums: Array, draws: Array, level: float) -> tuple[GainEstimate, Array]:
     """One estimate with its interval, and the difference in every draw, [R]."""
-    totals = sums.sum(axis=0)
     clusters = int((reading.count(sums) > 0).sum())
-    known = {
-        "name": reading.name,
-        "assumes": reading.assumes,
-        "grounds": reading.grounds,
-        "unit": reading.unit,
-        "clusters": clusters,
-        "pages": int(reading.pages(totals)),
-    }
-    if reason := reading.lacks(totals):
-        return GainEstimate(**known, reason=reason), np.full(len(draws), np.nan)  # type: ignore[arg-type]
+    if reading.about.reason:
+        nothing = replace(reading.about, clusters=clusters, effective=None, overlap=None)
+        return nothing, np.full(len(draws), np.nan)
     with np.errstate(divide="ignore", invalid="ignore"):
-        new, other = (float(value) for value in reading.values(totals))
+        new, other = (float(value) for value in reading.values(sums.sum(axis=0)))
         differences = np.subtract(*reading.values(draws))
     interval = interval_of(new - other, differences, clusters, level)
-    found = GainEstimate(
-        **known,  # type: ignore[arg-type]
-        new=new,
-        other=other,
-        difference=new - other,
-        interval=interval,
-        effective=reading.effective(totals),
-        overlap=reading.overlap(totals),
-        reason="" if interval else f"fewer than {FEWEST} clusters tell of chance",
-    )
-    return found, differences
+    reason = "" if interval else f"fewer than {FEWEST} clusters tell of chance"
+    found = replace(reading.about, clusters=clusters, new=new, other=other, difference=new - other)
+    return replace(found, interval=interval, reason=reason), differences

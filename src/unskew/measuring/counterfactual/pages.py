@@ -79,16 +79,25 @@ class LoggedPages:
         """The page of each impression, [N]."""
         return np.repeat(np.arange(len(self)), self.sizes)
 
+    @cached_property
+    def index(self) -> Array:
+        """Where a result stood among those of its page, [N] from 1."""
+        stood: Array = np.arange(len(self.page)) - self.offsets[self.page] + 1
+        return stood
+
     def per_page(self, values: Array) -> Array:
         """Values [N] added up by page, [P]."""
         return np.bincount(self.page, weights=values, minlength=len(self))
 
-    def take(self, pages: Array) -> LoggedPages:
-        """The given pages (indices or a boolean mask), in that order."""
-        pages = np.flatnonzero(pages) if pages.dtype == bool else pages
+    def rows(self, pages: Array) -> tuple[Array, Array]:
+        """Impressions of some pages, one page after another, and where each page starts among them."""
         sizes = self.sizes[pages]
         offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-        rows = np.repeat(self.offsets[pages] - offsets[:-1], sizes) + np.arange(offsets[-1])
+        return np.repeat(self.offsets[:-1][pages] - offsets[:-1], sizes) + np.arange(offsets[-1]), offsets
+
+    def take(self, pages: Array) -> LoggedPages:
+        """Some pages (numbers, in that order, or a mask)."""
+        rows, offsets = self.rows(pages)
         return LoggedPages(
             offsets,
             self.position[rows],
@@ -128,17 +137,35 @@ def shown_places(pages: LoggedPages) -> Array:
     >>> shown_places(page).tolist()
     [1, 2, 2, 1]
     """
-    random = np.bincount(pages.page, weights=pages.shuffled, minlength=len(pages))[pages.page] > 0
-    as_logged = np.arange(len(pages.page)) - pages.offsets[pages.page] + 1
+    random, as_logged = (pages.per_page(pages.shuffled) > 0)[pages.page], pages.index
     if not random.any():
         return as_logged
     total, shown = (
         np.bincount(pages.document, weights=each, minlength=1)[pages.document]
         for each in (np.where(random, 0, pages.position), ~random)
     )
-    unknown = np.bincount(pages.page, weights=shown == 0, minlength=len(pages))[pages.page] > 0
+    unknown = (pages.per_page(shown == 0) > 0)[pages.page]
     usual = _ranked(total / np.maximum(shown, 1), pages)
     return np.where(random, np.where(unknown, 0, usual), as_logged)
+
+
+def discounts(longest: int, at: int) -> Array:
+    """1 / log2(1 + place) of places 1 to `longest`, and 0 below place `at`.
+
+    >>> discounts(3, at=2).round(4).tolist()
+    [1.0, 0.6309, 0.0]
+    """
+    place = np.arange(1, longest + 1)
+    return np.where(place <= at, 1 / np.log2(1.0 + place), 0.0)
+
+
+def worth(place: Array, pages: LoggedPages, ladder: Array) -> Array:
+    """What places [N] are worth, [N], by what those from 1 on are; at random (place 0) the mean over the page."""
+    of_place: Array = ladder[np.maximum(place, 1) - 1]
+    if (place == 0).any():
+        mean = np.cumsum(ladder) / np.arange(1, len(ladder) + 1)
+        of_place = np.where(place > 0, of_place, mean[pages.sizes - 1][pages.page])
+    return of_place
 
 
 def missing_overlap(scores: Array, pages: LoggedPages, at: int = 10) -> tuple[int, int]:

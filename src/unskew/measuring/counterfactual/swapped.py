@@ -19,15 +19,20 @@ Legend: P pages, N impressions, R distinct rankings, L pairs of results of these
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
-from unskew.measuring.counterfactual.contract import Estimator, PlacedPages, Reading, dense, effective_size
+from unskew.measuring.counterfactual.contract import (
+    Estimator,
+    PlacedPages,
+    Reading,
+    column,
+    dense,
+    effective_size,
+    too_few,
+)
+from unskew.measuring.counterfactual.evidence import GainEstimate
 from unskew.types import Array
 
-LEAST = 20
-"""Clicks on such pairs below which they say nothing."""
 NEW, OTHER, COVERED, MOVED, CLICKS, WEIGHT, SQUARES, PAGES = range(8)
 _MIX = tuple(
     np.uint64(odd) for odd in (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0xD6E8FEB86659FD93)
@@ -42,10 +47,9 @@ class Swapped(Estimator):
     def add(self, part: PlacedPages) -> Array:
         """Clicks on preferred results of both, what is covered, clicks and weights."""
         of_page, first, times = distinct_rankings(part)
-        some = PlacedPages(part.pages.take(first), *_taken(part, first), part.asked)
+        some = part.take(first)
         new, other, covered, moved = pair_weights(some, times)
-        slot = np.arange(len(part.pages.page)) - part.pages.offsets[part.pages.page]
-        row = some.pages.offsets[of_page][part.pages.page] + slot
+        row = some.pages.offsets[of_page][part.pages.page] + part.pages.index - 1
         click, both = part.pages.click, (new + other)[row]
         values = [click * new[row], click * other[row], covered[row], moved[row], click * (both > 0)]
         values += [click * both, click * both**2]
@@ -53,28 +57,28 @@ class Swapped(Estimator):
         return np.stack([*(part.by_cluster(value) for value in values), pages], axis=1)
 
     def readings(self, totals: Array) -> list[Reading]:
-        """One."""
-        return [
-            Reading(
-                name="swaps",
-                assumes="A click depends on its own document and rank only, and pairs were swapped by chance.",
-                grounds="display",
-                unit="share of clicks on swapped pairs",
-                values=_shares,
-                count=lambda some: some[..., CLICKS],
-                effective=lambda total: effective_size(total[WEIGHT], total[SQUARES]),
-                overlap=lambda total: float(total[COVERED] / total[MOVED]) if total[MOVED] > 0 else 1.0,
-                lacks=_lacks,
-                pages=lambda total: float(total[PAGES]),
-            )
-        ]
+        """Shares of the clicks on such pairs."""
+        reason = too_few(totals[CLICKS], " on swapped pairs")
+        if not totals[COVERED]:
+            reason = "no pair that the rankings order differently is shown in both orders"
+        about = GainEstimate(
+            "swaps",
+            "A click depends on its own document and rank only, and pairs were swapped by chance.",
+            "display",
+            "share of clicks on swapped pairs",
+            effective=effective_size(totals[WEIGHT], totals[SQUARES]),
+            overlap=float(totals[COVERED] / totals[MOVED]) if totals[MOVED] > 0 else 1.0,
+            pages=int(totals[PAGES]),
+            reason=reason,
+        )
+        return [Reading(about, _shares, column(CLICKS))]
 
 
 def distinct_rankings(part: PlacedPages) -> tuple[Array, Array, Array]:
     """Which distinct ranking each page has [P], a page of each [R], and how many pages have it [R]."""
     pages = part.pages
     x = np.zeros(len(pages.page), np.uint64)
-    for values, odd in zip((pages.document, part.index, part.new, part.other), _MIX, strict=True):
+    for values, odd in zip((pages.document, pages.index, part.new, part.other), _MIX, strict=True):
         x = (x ^ values.astype(np.int64).view(np.uint64)) * odd
         x ^= x >> np.uint64(29)
     total = np.add.reduceat(x, pages.offsets[:-1]) if len(pages) else x
@@ -88,7 +92,7 @@ def pair_weights(part: PlacedPages, times: Array) -> tuple[Array, Array, Array, 
     disc_new, disc_other = part.discounts
     gap_new, gap_other = disc_new[left] - disc_new[right], disc_other[left] - disc_other[right]
     matters = np.where(gap_new * gap_other <= 0, gap_new - gap_other, 0.0)  # of the upper one; ordered differently
-    document, index = dense(part.pages.document), part.index
+    document, index = dense(part.pages.document), part.pages.index
     low = document[left] < document[right]
     key = np.minimum(document[left], document[right]), np.maximum(document[left], document[right])
     group = _groups(*key, index[left], index[right])
@@ -114,7 +118,7 @@ def pair_weights(part: PlacedPages, times: Array) -> tuple[Array, Array, Array, 
 def pairs_of(part: PlacedPages) -> tuple[Array, Array]:
     """Rows of the upper and of the lower result of every two on a page, [L] each."""
     pages, left, right = part.pages, [], []
-    rest = pages.sizes[pages.page] - part.index  # results below
+    rest = pages.sizes[pages.page] - part.pages.index  # results below
     for lag in range(1, int(pages.sizes.max(initial=1))):
         upper = np.flatnonzero(rest >= lag)
         left.append(upper)
@@ -126,26 +130,14 @@ def pairs_of(part: PlacedPages) -> tuple[Array, Array]:
 def _groups(*columns: Array) -> Array:
     """A number from 0 for every distinct row of the columns, [L]."""
     key = columns[0].astype(np.int64)
-    for column in columns[1:]:
-        key = key * (int(column.max(initial=0)) + 1) + column
+    for each in columns[1:]:
+        key = key * (int(each.max(initial=0)) + 1) + each
         if len(key) and key.max() > 2**40:
             key = np.unique(key, return_inverse=True)[1]
     return np.unique(key, return_inverse=True)[1]
-
-
-def _taken(part: PlacedPages, pages: Array) -> tuple[Array, Array]:
-    """Places of some pages."""
-    carried = replace(part.pages, position=part.new, click=part.other).take(pages)
-    return carried.position, carried.click
 
 
 def _shares(totals: Array) -> tuple[Array, Array]:
     both = totals[..., NEW] + totals[..., OTHER]
     both = np.where(both > 0, both, np.nan)
     return totals[..., NEW] / both, totals[..., OTHER] / both
-
-
-def _lacks(totals: Array) -> str:
-    if not totals[COVERED]:
-        return "no pair that the rankings order differently is shown in both orders"
-    return "" if totals[CLICKS] >= LEAST else f"{totals[CLICKS]:.0f} clicks on swapped pairs are too few"

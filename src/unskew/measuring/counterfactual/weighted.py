@@ -18,16 +18,23 @@ Sums by rank, [RANKS] each: both values, clicks, shuffled clicks, and such click
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
-from unskew.measuring.counterfactual.contract import RANKS, Estimator, PlacedPages, Reading, effective_size
+from unskew.measuring.counterfactual.contract import (
+    RANKS,
+    Estimator,
+    PlacedPages,
+    Reading,
+    effective_size,
+    too_few,
+)
+from unskew.measuring.counterfactual.evidence import GainEstimate
 from unskew.types import Array
 
-LEAST = 10
+FEWEST = 10
 """Shuffled clicks at a rank, or at several put together, below which examination is not told."""
-WEIGHED = 20
-"""Clicks below which a weighted mean says nothing."""
 NEW, OTHER, CLICKS, SHUFFLED, TOP = (slice(k * RANKS, (k + 1) * RANKS) for k in range(5))
 PAGES = 5 * RANKS
 
@@ -46,39 +53,49 @@ class Weighted(Estimator):
 
     def readings(self, totals: Array) -> list[Reading]:
         """Plain, clipped, self-normalised."""
-        groups = rank_groups(totals[SHUFFLED])
+        groups, clip = rank_groups(totals[SHUFFLED]), self.asked.clip
         kind = "shuffled pages" if self.asked.examination is None else self.asked.examination.kind
-        base = Reading(
-            name="ips",
-            assumes=f"A click is examination by rank (from {kind}) times relevance.",
-            grounds="examination",
-            unit=self.asked.unit,
-            values=lambda some: self._mean(some, self._weights(some, groups)),
-            count=lambda some: some[..., CLICKS].sum(axis=-1),
-            effective=lambda total: _effective(total, self._weights(total, groups)),
-            overlap=lambda total: 1.0,
-            pages=lambda total: float(total[PAGES]),
-            lacks=lambda total: self._lacks(total, groups),
+        weights = self._weights(totals, groups)
+        plain = GainEstimate(
+            "ips",
+            f"A click is examination by rank (from {kind}) times relevance.",
+            "examination",
+            self.asked.unit,
+            effective=_effective(totals, weights),
+            overlap=1.0,
+            pages=int(totals[PAGES]),
+            reason=self._lacks(totals, groups),
         )
-        clip = self.asked.clip
-        return [
-            base,
-            replace(
-                base,
-                name="clipped",
-                assumes=f"As ips; no click counts more than {clip:g} times, which favours the order shown.",
-                values=lambda some: self._mean(some, np.minimum(self._weights(some, groups), clip)),
-                effective=lambda total: _effective(total, np.minimum(self._weights(total, groups), clip)),
-                overlap=lambda total: _kept(total, self._weights(total, groups), clip),
-            ),
-            replace(
-                base,
-                name="snips",
-                assumes="As ips; counts what a click is worth, so the level of examination does not matter.",
-                unit=f"{self.asked.unit}, per corrected click",
-                values=lambda some: self._normalised(some, self._weights(some, groups)),
-            ),
-        ]
+        clipped = replace(
+            plain,
+            name="clipped",
+            assumes=f"As ips; no click counts more than {clip:g} times, which favours the order shown.",
+            effective=_effective(totals, np.minimum(weights, clip)),
+            overlap=_kept(totals, weights, clip),
+        )
+        normalised = replace(
+            plain,
+            name="snips",
+            assumes="As ips; counts what a click is worth, so the level of examination does not matter.",
+            unit=f"{self.asked.unit}, per corrected click",
+        )
+        values = partial(self._values, groups)
+        readings = (
+            (plain, values),
+            (clipped, partial(values, clip=clip)),
+            (normalised, partial(values, per_click=True)),
+        )
+        return [Reading(about, read, lambda sums: sums[..., CLICKS].sum(axis=-1)) for about, read in readings]
+
+    def _values(
+        self, groups: Array | None, sums: Array, *, clip: float = np.inf, per_click: bool = False
+    ) -> tuple[Array, Array]:
+        """Weighted clicks at the places of both rankings, by page, or by weighted click."""
+        weights = np.minimum(self._weights(sums, groups), clip)
+        size = (sums[..., CLICKS] * weights).sum(axis=-1) if per_click else sums[..., PAGES]
+        size = np.where(size > 0, size, np.nan)
+        new, other = ((sums[..., part] * weights).sum(axis=-1) / size for part in (NEW, OTHER))
+        return new, other
 
     def _weights(self, totals: Array, groups: Array | None) -> Array:
         """1 / theta, [..., RANKS]: as given, with its draws for draws, or from shuffled clicks."""
@@ -91,26 +108,12 @@ class Weighted(Estimator):
         drawn: Array = 1 / given.draws[np.arange(len(totals)) % len(given.draws)][:, rank]
         return drawn
 
-    @staticmethod
-    def _mean(totals: Array, weights: Array) -> tuple[Array, Array]:
-        pages = totals[..., PAGES]
-        new, other = ((totals[..., part] * weights).sum(axis=-1) / pages for part in (NEW, OTHER))
-        return new, other
-
-    @staticmethod
-    def _normalised(totals: Array, weights: Array) -> tuple[Array, Array]:
-        clicks = (totals[..., CLICKS] * weights).sum(axis=-1)
-        clicks = np.where(clicks > 0, clicks, np.nan)
-        new, other = ((totals[..., part] * weights).sum(axis=-1) / clicks for part in (NEW, OTHER))
-        return new, other
-
     def _lacks(self, totals: Array, groups: Array | None) -> str:
         if self.asked.examination is None and self.asked.metric == "clicks":
             return "expected clicks at other ranks need examination: give it, or ask for dcg"
         if self.asked.examination is None and groups is None:
             return "examination is not known: give it, or mark shuffled pages"
-        clicks = totals[CLICKS].sum()
-        return "" if clicks >= WEIGHED else f"{clicks:.0f} clicks are too few"
+        return too_few(totals[CLICKS].sum())
 
 
 def rank_groups(clicks: Array) -> Array | None:
@@ -121,11 +124,11 @@ def rank_groups(clicks: Array) -> Array | None:
     >>> rank_groups(np.array([30.0, 12, 4, 7, 2])).tolist()
     [0, 1, 2, 2, 2]
     """
-    if clicks[0] < LEAST:
+    if clicks[0] < FEWEST:
         return None
-    group, number, held = np.zeros(len(clicks), np.int64), 0, float(LEAST)
+    group, number, held = np.zeros(len(clicks), np.int64), 0, float(FEWEST)
     for rank in range(1, len(clicks)):
-        if held >= LEAST and clicks[rank:].sum() >= LEAST:
+        if held >= FEWEST and clicks[rank:].sum() >= FEWEST:
             number, held = number + 1, 0.0
         group[rank] = number
         held += float(clicks[rank])
