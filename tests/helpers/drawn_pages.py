@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from unskew.measuring.counterfactual import LoggedPages
+from unskew.measuring import LoggedPages
 from unskew.types import Array
 
 

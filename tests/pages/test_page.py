@@ -14,7 +14,7 @@ from rich.console import Console
 from unskew import __version__
 from unskew.learning.fitting.loop import Progress
 from unskew.measuring.measurement import Measurement
-from unskew.measuring.report import RankingReport
+from unskew.measuring.ranking import RankingReport
 from unskew.pages.console import Lines, grid_bar, print_page, training_bar
 from unskew.pages.documents.summaries import measure_page, run_page
 from unskew.pages.numbers import number, p_value

@@ -13,8 +13,7 @@ import pytest
 import unskew
 from unskew.diagnosis.evidence.tables import open_tables
 from unskew.diagnosis.propensities import measured_propensities
-from unskew.measuring import Judge
-from unskew.measuring.counterfactual import GainEstimate, LoggedPages, places
+from unskew.measuring import GainEstimate, Judge, LoggedPages, places
 from unskew.serving.explore import BoundedShuffle, PlackettLuce, Policy, SwapRanks, TeamDraft, TopOne, policy_from
 from unskew.serving.service.impressions import ImpressionLog
 from unskew.types import Log

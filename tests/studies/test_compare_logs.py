@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import unskew
 from unskew.errors import ConfigError
 from unskew.logs.log import write_log
-from unskew.measuring.counterfactual import ClickEvidence, GainEstimate
+from unskew.measuring import ClickEvidence, GainEstimate
 from unskew.simulation import SvmLogger
 from unskew.studies.compare.cells import read_cell
 from unskew.studies.compare.compare import compare

@@ -13,7 +13,7 @@ import unskew
 from tests.helpers.asked import settings
 from unskew.errors import ConfigError
 from unskew.learning.methods import DLA, Naive
-from unskew.measuring.counterfactual import LoggedPages
+from unskew.measuring import LoggedPages
 from unskew.sklearn import Ranker
 from unskew.types import Lists, Log
 from unskew.workflows.runs import auto as autos

@@ -15,7 +15,7 @@ import pytest
 import unskew
 from unskew.errors import CANNOT_TELL, NO, ConfigError, DataError
 from unskew.logs.log import write_log
-from unskew.measuring.counterfactual import LoggedPages
+from unskew.measuring import LoggedPages
 from unskew.measuring.counterfactual.bounds import RandomGains, bernstein_bound
 from unskew.measuring.exposure import ExposureSums, familiarity_of
 from unskew.simulation import FeatureLogger, PositionBias, simulate

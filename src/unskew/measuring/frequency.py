@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from unskew.errors import DataError
-from unskew.measuring.report import measure_ranking
+from unskew.measuring.ranked_lists import RankedLists
+from unskew.measuring.ranking import known_mean, measure_ranking
 from unskew.types import Array, Lists
 
 METRICS = tuple(f"{name}@{cutoff}" for name in ("dcg", "err") for cutoff in (1, 3, 5, 10))
@@ -63,8 +64,8 @@ def measure_by_frequency(
     per_query = measure_ranking(scores, lists, list(metrics), empty="zero").per_query
     return FrequencyReport(
         buckets=bucket_means(per_query, bucket, count),
-        head={name: _mean(values[bucket < edge]) for name, values in per_query.items()},
-        tail={name: _mean(values[bucket >= edge]) for name, values in per_query.items()},
+        head={name: known_mean(values[bucket < edge]) for name, values in per_query.items()},
+        tail={name: known_mean(values[bucket >= edge]) for name, values in per_query.items()},
         queries=np.bincount(bucket, minlength=count),
     )
 
@@ -75,7 +76,7 @@ def bucket_means(per_query: Mapping[str, Array], bucket: Array, count: int) -> d
     >>> bucket_means({"mrr": np.array([1.0, 0.5, np.nan])}, np.array([0, 1, 1]), 2)["mrr"].tolist()
     [1.0, 0.5]
     """
-    return {name: np.array([_mean(v[bucket == b]) for b in range(count)]) for name, v in per_query.items()}
+    return {name: np.array([known_mean(v[bucket == b]) for b in range(count)]) for name, v in per_query.items()}
 
 
 def new_positions(original: Array, scores: Array, lists: Lists, top: int = 10) -> tuple[Array, Array]:
@@ -98,13 +99,8 @@ def new_positions(original: Array, scores: Array, lists: Lists, top: int = 10) -
 
 def ranks(scores: Array, lists: Lists) -> Array:
     """The rank of each document in its list by descending score, [N] from 1; ties in the order of the file."""
-    query = np.repeat(np.arange(len(lists)), lists.sizes)
-    order = np.lexsort((-np.asarray(scores, float), query))
+    by_place = RankedLists(np.asarray(scores, float), lists.offsets)
+    order = np.lexsort((-by_place.labels, by_place.query))
     found = np.empty(len(order), np.int64)
-    found[order] = np.arange(len(order)) - np.repeat(lists.offsets[:-1], lists.sizes) + 1
+    found[order] = by_place.rank
     return found
-
-
-def _mean(values: Array) -> float:
-    kept = values[~np.isnan(values)]
-    return float(kept.mean()) if len(kept) else float("nan")

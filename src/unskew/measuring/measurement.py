@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from unskew.measuring.cmip import Cmip
 from unskew.measuring.counterfactual.evidence import ClickEvidence
 from unskew.measuring.experiments.tests import paired_bootstrap, paired_t_test
-from unskew.measuring.report import RankingReport
+from unskew.measuring.ranking import RankingReport
 from unskew.results import Result
 from unskew.types import Array
 

@@ -17,8 +17,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from unskew.errors import CANNOT_TELL, NO
-from unskew.measuring.counterfactual import ClickEvidence, LoggedPages
 from unskew.measuring.counterfactual.bounds import RandomGains
+from unskew.measuring.counterfactual.evidence import ClickEvidence
+from unskew.measuring.counterfactual.pages import LoggedPages
 from unskew.measuring.exposure import ExposureSums, GroupExposure, largest_fall
 from unskew.results import Result
 from unskew.types import Array

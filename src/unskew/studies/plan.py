@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 
 from unskew.errors import ConfigError, DataError, Option
-from unskew.measuring import ndcg_metric
-from unskew.measuring.counterfactual import ClickEvidence, LoggedPages
+from unskew.measuring import ClickEvidence, LoggedPages, ndcg_metric
 from unskew.measuring.counterfactual.examination import examination_of
 from unskew.measuring.experiments.sequential import reach
 from unskew.pages.page import Page, Section, Table

@@ -11,18 +11,19 @@ from unskew.learning.methods.contract import Context as Context
 from unskew.learning.methods.contract import Learner as Learner
 from unskew.learning.methods.contract import MethodConfig as MethodConfig
 from unskew.learning.methods.contract import MethodModule as MethodModule
+from unskew.learning.methods.disentanglement import GradientReversal as GradientReversal
+from unskew.learning.methods.disentanglement import TowerDropout as TowerDropout
 from unskew.learning.methods.dla import DLA as DLA
 from unskew.learning.methods.doubly_robust import DoublyRobust as DoublyRobust
 from unskew.learning.methods.edot import EDot as EDot
-from unskew.learning.methods.einter import EInter as EInter
-from unskew.learning.methods.gradient_reversal import GradientReversal as GradientReversal
+from unskew.learning.methods.edot import EInter as EInter
 from unskew.learning.methods.ipw import IPW as IPW
-from unskew.learning.methods.labeled import Labeled as Labeled
 from unskew.learning.methods.lbd import LBD as LBD
 from unskew.learning.methods.lbd import LBDBer as LBDBer
 from unskew.learning.methods.lbd import LBDLips as LBDLips
 from unskew.learning.methods.lbd import Unlimited as Unlimited
 from unskew.learning.methods.mixem import MixEM as MixEM
+from unskew.learning.methods.naive import Labeled as Labeled
 from unskew.learning.methods.naive import Naive as Naive
 from unskew.learning.methods.packages import LightGBM as LightGBM
 from unskew.learning.methods.packages import LightGBMPosition as LightGBMPosition
@@ -33,7 +34,6 @@ from unskew.learning.methods.pair_debias import PairDebias as PairDebias
 from unskew.learning.methods.pal import PAL as PAL
 from unskew.learning.methods.regression_em import RegressionEM as RegressionEM
 from unskew.learning.methods.tal import TAL as TAL
-from unskew.learning.methods.tower_dropout import TowerDropout as TowerDropout
 from unskew.learning.methods.upe import UPE as UPE
 from unskew.learning.methods.vectorization import Vectorization as Vectorization
 

@@ -1,16 +1,20 @@
-"""Embedding dot-product model: click logit = relevance embedding . rank embedding.
+"""Embedding models of the click logit: a dot product, or a bilinear form, of relevance and rank embeddings.
 
-Reference: Yan et al., "Revisiting Two-tower Models for Unbiased Learning to Rank", SIGIR 2022 (EDot, Eq. 4).
+Reference: Yan et al., "Revisiting Two-tower Models for Unbiased Learning to Rank", SIGIR 2022 (EDot,
+Eq. 4; EInter, Eq. 5).
 
-    z_k = r(x_k) . v_k + l_k        r, v in R^d;  P(c = 1) = sig(z_k);  rank by z at the canonical rank 1
+    edot      z_k = r(x_k) . v_k + l_k                                        r, v in R^d
+    einter    z_k = r(x_k)' B v_k + b_r . r(x_k) + b_v . v_k + l_k
+    P(c = 1) = sig(z_k);  rank by z at the canonical rank 1
 
 With further factors v and l are sums over them, or with `bias = "tower"` a network on all of them; documents are
-ranked at the first value of each.
+ranked at the first value of each. With B = 0 einter is the additive model.
 
 Differences from the paper: sizes of the towers and d are not given there; v is a free table unless
 `bias = "tower"`. r starts at 0 and v at one number for each coordinate, around 1 and the same at all ranks: a
 random r would teach v, whose steps are larger, before it has learned. l_k, a level per rank that starts at the
-click rates, is ours: without it the relevance outputs must say first that little is clicked.
+click rates, is ours: without it the relevance outputs must say first that little is clicked. B starts at 0, so
+training begins with the additive model; with a random B, scores at rank 1 vary more by seed.
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ from typing import Literal
 
 import torch
 from pydantic import Field
-from torch import Tensor
+from torch import Tensor, nn
 
 from unskew.learning.curves import ODDS
 from unskew.learning.factors import Values
@@ -99,3 +103,34 @@ class EDot(EmbeddingConfig):
 
     module = EDotMethod
     name: Literal["edot"] = "edot"
+
+
+class EInterMethod(EDotMethod):
+    """Cross-entropy of the bilinear form."""
+
+    start = 0.0
+
+    def __init__(self, config: EInter, context: Context) -> None:
+        super().__init__(config, context)
+        d = config.dimension
+        self.interaction = nn.Parameter(torch.zeros(d, d))
+        self.relevance_weight = nn.Parameter(torch.full((d,), 1 / d))
+        self.rank_weight = nn.Parameter(torch.full((d,), 1 / d))
+
+    def score_weights(self) -> Tensor | None:
+        """B v + the weights of r, at the canonical rank."""
+        v, _ = self.parts(self.served())
+        return (self.interaction @ v.squeeze(0) + self.relevance_weight).detach()
+
+    def z(self, relevance: Tensor, values: Values) -> Tensor:
+        """z at these values of the factors, [...]."""
+        v, level = self.parts(values)
+        both = (relevance @ self.interaction * v).sum(-1)
+        return both + relevance @ self.relevance_weight + v @ self.rank_weight + level
+
+
+class EInter(EmbeddingConfig):
+    """Let relevance and rank embeddings interact freely."""
+
+    module = EInterMethod
+    name: Literal["einter"] = "einter"

@@ -10,7 +10,7 @@ from typing import Any
 from unskew.learning.curves import Curve
 from unskew.measuring.cmip import Cmip
 from unskew.measuring.measurement import Bucket, Compared, Measurement, Paired
-from unskew.measuring.report import RankingReport
+from unskew.measuring.ranking import RankingReport
 from unskew.pages.console import bar_lines
 from unskew.pages.documents.proof import proof_page
 from unskew.pages.numbers import number, p_value

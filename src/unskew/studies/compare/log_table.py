@@ -13,8 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from unskew.measuring import mean_over_seeds
-from unskew.measuring.counterfactual import ClickEvidence, LoggedPages
+from unskew.measuring import ClickEvidence, LoggedPages, mean_over_seeds
 from unskew.studies.compare.cells import Cell, Finding
 from unskew.studies.compare.logged import RealLog
 from unskew.studies.compare.rows import NAIVE, LogRow

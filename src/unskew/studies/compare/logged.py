@@ -17,8 +17,7 @@ import numpy as np
 from unskew import __version__
 from unskew.errors import DataError, RunError
 from unskew.learning.scoring.scorer import Scorer
-from unskew.measuring import ndcg_metric
-from unskew.measuring.counterfactual import LoggedPages
+from unskew.measuring import LoggedPages, ndcg_metric
 from unskew.measuring.counterfactual.pages import Clusters, usual_cluster
 from unskew.results import plain
 from unskew.studies.compare.arms import Point

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from unskew.files import complete_file
-from unskew.measuring.counterfactual import ClickEvidence
+from unskew.measuring import ClickEvidence
 from unskew.pages.figures import dots_figure
 from unskew.pages.marks import Value, with_best
 from unskew.pages.numbers import around, spread

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isnan
 
-from unskew.measuring import PairedTest, SeedSummary, crossed_t_test, holm
-from unskew.measuring.counterfactual import ClickEvidence, GainEstimate
+from unskew.measuring import ClickEvidence, GainEstimate, PairedTest, SeedSummary, crossed_t_test, holm
 from unskew.pages.numbers import metric_title, p_value, spread
 from unskew.studies.compare.arms import REFERENCES
 from unskew.studies.compare.simulated import MEASURED

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import isnan, nan
 
-from unskew.measuring import gap_closed
-from unskew.measuring.counterfactual import ClickEvidence
+from unskew.measuring import ClickEvidence, gap_closed
 from unskew.pages.numbers import p_value
 from unskew.settings import listed
 from unskew.studies.compare.rows import NAIVE, LogRow, Row, leading, name_of

@@ -29,7 +29,7 @@ from unskew.files import complete_file
 from unskew.learning.scoring.feature_weights import gains, linear_weights
 from unskew.learning.scoring.scorer import Scorer, load_scorer
 from unskew.logs.opening import StoredLog
-from unskew.measuring.counterfactual import LoggedPages, places
+from unskew.measuring import LoggedPages, places
 from unskew.names import Names
 from unskew.results import plain
 from unskew.types import Array, Lists, ListTexts, Log

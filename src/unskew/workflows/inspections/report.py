@@ -9,7 +9,7 @@ from pathlib import Path
 from unskew.errors import ConfigError, DataError, RunError
 from unskew.files import read_json, refuse_existing, restore, write_text
 from unskew.learning.curves import Curve
-from unskew.measuring.report import RankingReport
+from unskew.measuring.ranking import RankingReport
 from unskew.pages.documents.diagnosis import diagnosis_page
 from unskew.pages.documents.summaries import run_page
 from unskew.pages.page import Page

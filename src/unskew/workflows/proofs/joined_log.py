@@ -25,7 +25,7 @@ from unskew.diagnosis.evidence.tables import open_tables
 from unskew.errors import DataError
 from unskew.logs.log import page_starts, reading_order
 from unskew.logs.opening import StoredLog, open_log
-from unskew.measuring.counterfactual import LoggedPages
+from unskew.measuring import LoggedPages
 from unskew.measuring.counterfactual.pages import FEW_QUERIES
 from unskew.tables.engine.engine import Engine
 from unskew.tables.frames import arrow_table, is_frame

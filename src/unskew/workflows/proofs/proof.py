@@ -26,7 +26,7 @@ from unskew.errors import ConfigError, DataError, located
 from unskew.learning.bias import checked_propensities, read_propensities
 from unskew.learning.scoring.scorer import Scorer, load_scorer
 from unskew.logs.opening import StoredLog
-from unskew.measuring.counterfactual import (
+from unskew.measuring import (
     ClickEvidence,
     Judge,
     LoggedPages,

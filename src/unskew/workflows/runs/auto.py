@@ -16,7 +16,7 @@ import numpy as np
 from unskew.errors import ConfigError, Key, UnskewError
 from unskew.learning.fitting.distributed import world
 from unskew.learning.methods import LEARNERS, Learner, MethodConfig
-from unskew.measuring.counterfactual import ClickEvidence, LoggedPages
+from unskew.measuring import ClickEvidence, LoggedPages
 from unskew.measuring.counterfactual.pages import usual_cluster
 from unskew.settings import Table, table_of
 from unskew.types import Array, Log

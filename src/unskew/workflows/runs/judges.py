@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from unskew.learning.methods import Learner
-from unskew.measuring.counterfactual import (
+from unskew.measuring import (
     ClickEvidence,
     Judge,
     LoggedPages,

@@ -41,10 +41,9 @@ from unskew.learning.fitting.loop import Fit, Report
 from unskew.learning.scoring.model import Model
 from unskew.learning.scoring.onnx_graph import CHECKED
 from unskew.learning.scoring.scorer import Scorer
-from unskew.measuring import measure_ranking
-from unskew.measuring.counterfactual import ClickEvidence
+from unskew.measuring import ClickEvidence, measure_ranking
 from unskew.measuring.counterfactual.evidence import Answer
-from unskew.measuring.report import RankingReport
+from unskew.measuring.ranking import RankingReport
 from unskew.pages.documents.summaries import run_page
 from unskew.pages.page import Page
 from unskew.results import Result, json_text, plain
