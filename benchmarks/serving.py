@@ -39,7 +39,7 @@ import torch
 from common import PUBLISHED, Options, Row
 from safetensors.numpy import save
 
-from unskew.files.swapping import exchange
+from unskew.files.writing import exchange
 from unskew.learning.methods import Context, Naive
 from unskew.learning.rankers import MLP
 from unskew.learning.scoring.model import Model, build

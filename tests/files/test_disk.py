@@ -27,7 +27,6 @@ from unskew.files import (
     read_json,
     refuse_existing,
     restore,
-    swapping,
     unpacked,
     write_json,
     writing,
@@ -35,6 +34,7 @@ from unskew.files import (
 from unskew.files import (
     reading as disk_reading,
 )
+from unskew.files import writing as swapping
 from unskew.files.scratch import scratch_folder
 from unskew.learning.fitting.checkpoint import write_tensors
 from unskew.workflows.runs.folder import claimed

@@ -1,7 +1,9 @@
 """Folders for what is needed only while a process lives; those of killed ones go with the next.
 
 A scratch folder is named `unskew-1a2b3c4d.scratch` and locked by the process that made it, as long as it lives.
-Who makes one removes those of the same user beside it that nobody holds.
+Who makes one removes those of the same user beside it that nobody holds. Folders are locked themselves, which
+filelock does not do; and every command that reads a log makes one, where loading filelock would cost a tenth of a
+second.
 """
 
 from __future__ import annotations

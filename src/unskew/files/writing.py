@@ -10,20 +10,90 @@ Everything has the mode that the umask leaves it, whatever library wrote it.
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import os
 import re
 import shutil
+import sys
 import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from unskew.errors import DataError, Option, RunError, UnskewError, printable
 from unskew.files.locks import remove_dead_locks
-from unskew.files.ownership import ASIDE, Ours
-from unskew.files.swapping import exchange
 from unskew.results import json_text
+
+# ---- how a folder that we wrote is known, and all that may lie in it, so that force deletes nothing else ----
+
+
+ASIDE = re.compile(r"\.(.+)\.(\d+)-[0-9a-f]{8}\.(part|old)", re.DOTALL)
+"""Names of what lies beside its place: the place, a process, and what it is."""
+JUNK = (".DS_Store",)
+"""What file managers leave; nobody misses it."""
+
+
+@dataclass(frozen=True)
+class Ours:
+    """A kind of folder that we write."""
+
+    marker: str
+    """The file that tells it from what is not ours."""
+    names: tuple[str, ...] = ()
+    """Patterns of all else in it, with / between folders; * stands for / too."""
+
+    def strangers(self, folder: Path) -> Iterator[str]:
+        """Files in a folder, by their names below it, that are not of this kind."""
+        for root, _, files in os.walk(folder):
+            for file in files:
+                name = Path(root, file).relative_to(folder).as_posix()
+                known = name == self.marker or any(fnmatchcase(name, own) for own in self.names)
+                if not known and file not in JUNK and not ASIDE.fullmatch(file):
+                    yield name
+
+    def why_not(self, folder: Path) -> str | None:
+        """Why a folder may not go; None where it may."""
+        if not folder.is_dir() or not (folder / self.marker).exists():
+            return f"it has no {self.marker}"
+        stranger = next(self.strangers(folder), None)
+        return None if stranger is None else f"we did not write {stranger} in it"
+
+
+def parts(*folders: str) -> tuple[str, ...]:
+    """Patterns of the files that an engine writes into such folders."""
+    return tuple(f"{folder}/{name}" for folder in folders for name in ("*.parquet", "_SUCCESS", "*.crc"))
+
+
+CACHED = Ours(".", ("*",))
+"""What lies in a cache, whatever it is."""
+
+
+# ---- exchanging two places in one step ----
+
+
+AT_FDCWD = -100
+RENAME_EXCHANGE = 2
+CANNOT = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EPERM)
+"""What a system or a file system answers that has no such thing."""
+
+
+def exchange(one: Path, other: Path) -> bool:
+    """Give each of two things the other's name, in one step; False where that cannot be done here."""
+    call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if call is None:
+        return False
+    sys.audit("os.rename", str(one), str(other), -1, -1)  # as os.rename says it
+    if call(AT_FDCWD, os.fsencode(one), AT_FDCWD, os.fsencode(other), RENAME_EXCHANGE) == 0:
+        return True
+    code = ctypes.get_errno()
+    if code in CANNOT:
+        return False
+    raise OSError(code, os.strerror(code), str(one), None, str(other))
+
 
 UNWRITABLE = ("No space left on device", "Disk quota exceeded", "Read-only file system", "File too large")
 """What systems and libraries say of a disk that takes no more."""
