@@ -90,8 +90,8 @@ def test_a_log_its_file_and_its_table_are_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "error", "words"),
     [
-        ({"click": [0, 1, 2, 0, 0, 0, 0, 0]}, DataError, "click has the value 2"),
-        ({"position": [0, 1, 2, 1, 2, 3, 1, 2]}, DataError, "lowest position is 0"),
+        ({"click": [0, 1, 2, 0, 0, 0, 0, 0]}, DataError, "1 rows have a click that is not 0 or 1"),
+        ({"position": [0, 1, 2, 1, 2, 3, 1, 2]}, DataError, "there is a position 0"),
         ({"doc_id": [None, *"bcdabcd"]}, DataError, "1 of 8 rows have no doc_id"),
         ({name: pa.array(values[:0]) for name, values in PAGES.items()}, DataError, "no impressions"),
     ],

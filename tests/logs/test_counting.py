@@ -159,7 +159,7 @@ GOOD = {
     ("column", "values", "message"),
     [
         ("click", [0, 2, 0, 0], "1 rows have a click that is not 0 or 1"),
-        ("click", [0, None, 0, 0], "1 rows have a click that is not 0 or 1"),
+        ("click", [0, None, 0, 0], "1 of 4 rows have no click"),
         ("position", [0, 1, 0, 1], "there is a position 0"),
         ("position", [1, 1, 1, 2], "position 1 is taken twice in page 1"),
         ("doc_id", [None, 1, 0, 1], "no doc_id"),

@@ -82,6 +82,25 @@ def place_of(source: AnyLog) -> Path | str:
     return f"the log of {source.lists.name}" if isinstance(source, Log) else TABLE
 
 
+def check_rows(engine: Engine, log: Table, *, weighted: bool = False) -> None:
+    """Refuse rows that cannot be counted: empty cells, ranks below 1, clicks but 0 and 1 unless `weighted`."""
+    # what is there is asked for apart: the heads of Parquet files tell it without a look at the rows
+    there = engine.rows(log.agg(rows=log.count(), **{name: log[name].count() for name in REQUIRED}))[0]
+    if not there["rows"]:
+        raise DataError("the log has no impressions", hint="check filters and splits")
+    for name in REQUIRED:
+        if missing := there["rows"] - there[name]:
+            what = (f"{missing:,} of {there['rows']:,} rows have no ", Column(name))
+            raise DataError(what, hint="remove or repair them, or run `unskew ingest` first")
+    clicks: Any = log.click.cast("int64") if log.click.type().is_boolean() else log.click
+    found = engine.rows(log.agg(top=log.position.min(), least=clicks.min(), most=clicks.max()))[0]
+    if found["top"] < 1:
+        raise DataError(("there is a ", Column("position"), f" {found['top']}"), hint="positions are ranks from 1")
+    sound = clicks.type().is_integer() and found["least"] >= 0 and found["most"] <= 1
+    if not weighted and not sound and (many := engine.count(log.filter(~clicks.isin([0, 1])))):
+        raise DataError((f"{many:,} rows have a ", Column("click"), " that is not 0 or 1"), hint="repair them")
+
+
 def under_our_names(
     table: Table, columns: Mapping[str, str] | None, path: Path | str, known: Collection[str] = OURS
 ) -> Table:

@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from unskew.diagnosis.evidence.segments import choose_segments
-from unskew.errors import Column, DataError
-from unskew.logs.opening import open_log, place_of
+from unskew.logs.opening import check_rows, open_log, place_of
 from unskew.names import REQUIRED
 from unskew.tables.engine.engine import Engine, connect
 from unskew.types import Log
@@ -156,7 +155,7 @@ def open_tables(
     try:
         with open_log(opened, source, columns, [*REQUIRED, *segments]) as given:
             place = str(place_of(source))
-            _check(opened, given, _typed(given, {}), place)
+            check_rows(opened, given)
             chosen = choose_segments(opened, given, segments, serp=serp)
             shown = _typed(given, chosen.columns)
     except BaseException:
@@ -201,24 +200,3 @@ def _typed(shown: Table, segments: Mapping[str, Any]) -> Table:
         shuffled=random,
         **judged | dict(segments),
     )
-
-
-def _check(engine: Engine, given: Table, shown: Table, place: str) -> None:
-    """Refuse rows that cannot be counted; what is there is counted apart, which the heads of files tell."""
-    there = engine.rows(given.agg(rows=given.count(), **{name: given[name].count() for name in REQUIRED}))[0]
-    if not there["rows"]:
-        raise DataError("the log has no impressions", path=place, hint="check filters and splits")
-    for name in REQUIRED:
-        if missing := there["rows"] - there[name]:
-            what = (f"{missing:,} of {there['rows']:,} rows have no ", Column(name))
-            raise DataError(what, path=place, hint="remove or repair them, or run `unskew ingest` first")
-    # numbers as the file has them: its head tells the least and the most
-    numeric = given.position.type().is_integer() and given.click.type().is_integer()
-    seen: Any = given if numeric else shown
-    found = engine.rows(seen.agg(top=seen.position.min(), least=seen.click.min(), most=seen.click.max()))[0]
-    if found["top"] < 1:
-        lowest = ("the lowest ", Column("position"), f" is {found['top']}")
-        raise DataError(lowest, path=place, hint="ranks are from 1")
-    if found["least"] < 0 or found["most"] > 1:
-        wrong = found["most"] if found["most"] > 1 else found["least"]
-        raise DataError((Column("click"), f" has the value {wrong}"), path=place, hint="a click is 0 or 1")

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from unskew.errors import Column, DataError
 from unskew.files import refuse_existing
 from unskew.logs.counts.folder import COUNTED, write_counts
-from unskew.logs.opening import open_log
+from unskew.logs.opening import check_rows, open_log
 from unskew.settings import require_columns
 from unskew.tables.engine.engine import Engine, connect
 from unskew.tables.schema import required
@@ -65,7 +65,7 @@ def count_rankings(
         log = log.mutate(click=weight_of(log, feedback).cast("float64" if weighted else "int64"))
     if "randomized" in extra:
         log = log.mutate(randomized=log.randomized.fill_null(False))
-    refuse_broken(engine, log, weighted=weighted)
+    check_rows(engine, log, weighted=weighted)
     for salt in range(3):
         pages = engine.keep(hash_pages(engine, log, extra, salt))
         slots = engine.keep(
@@ -164,26 +164,6 @@ def count_pairs(log: Table, pages: Table) -> Table:
     return counted.join(name_rankings(pages).drop("pages"), RANKING).select(
         "ranking_id", "position", "other_position", "pages"
     )
-
-
-def refuse_broken(engine: Engine, log: Table, *, weighted: bool = False) -> None:
-    """Every cell is filled, clicks are 0 or 1 unless `weighted`, and positions begin at 1."""
-    names = ("page_id", *SLOT)
-    absent = {f"no {name}": log[name].isnull().cast("int64").sum() for name in names}
-    valid = log.click.isin([0, 1]).cast("int64").sum()
-    found = engine.rows(log.agg(rows=log.count(), valid=valid, lowest=log.position.min(), **absent))[0]
-    if not found["rows"]:
-        raise DataError("the log has no impressions", hint="check filters and splits")
-    for name in names:
-        if found[f"no {name}"]:
-            raise DataError(("there are rows with no ", Column(name)), hint="remove or repair them")
-    if found["valid"] != found["rows"] and not weighted:
-        wrong = found["rows"] - (found["valid"] or 0)
-        what = (f"{wrong:,} rows have a ", Column("click"), " that is not 0 or 1")
-        raise DataError(what, hint="repair them")
-    if found["lowest"] < 1:
-        what = ("there is a ", Column("position"), f" {found['lowest']}")
-        raise DataError(what, hint="positions are ranks from 1")
 
 
 def summarise(engine: Engine, slots: Table, pages: Table) -> dict[str, Any]:

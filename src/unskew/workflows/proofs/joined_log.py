@@ -21,10 +21,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unskew.diagnosis.evidence.tables import open_tables
 from unskew.errors import DataError
 from unskew.logs.log import page_starts, reading_order
-from unskew.logs.opening import StoredLog, open_log
+from unskew.logs.opening import StoredLog, check_rows, open_log
 from unskew.measuring import LoggedPages
 from unskew.measuring.counterfactual.pages import FEW_QUERIES
 from unskew.tables.engine.engine import Engine
@@ -148,8 +147,8 @@ def join_log(
 
     `group` is a column of the log, or of one of the tables of `features`, to tell results by.
     """
-    open_tables(log, engine=engine)  # refuses rows that cannot be counted
     with open_log(engine, log) as opened:
+        check_rows(engine, opened)
         shown = opened if group is None else grouped(engine, opened, group, features, str(log.place))
     pairs = _pairs(engine, log, shown, ranking, against)
     joined = engine.keep(_joined(shown, pairs))
