@@ -270,7 +270,7 @@ def test_a_run_file_from_end_to_end(log: Log, fresh: Lists, tmp_path: Path) -> N
     (line,) = [json.loads(line) for line in (folder / "curve.jsonl").read_text().splitlines()]
     assert line["metric"] == metrics["validation"]["best"]
     measured = json.loads(command("measure", folder, "--lists", tmp_path / "test.txt", "--json"))
-    assert measured.ranking.means["ndcg@10"] == pytest.approx(metrics["test"]["means"]["ndcg@10"])
+    assert measured["ranking"]["means"]["ndcg@10"] == pytest.approx(metrics["test"]["means"]["ndcg@10"])
     with pytest.raises(RunError, match="never overwritten"):
         CliRunner().invoke(app, ["learn", str(path)], catch_exceptions=False)
 

@@ -196,7 +196,7 @@ def test_errors_of_learning_are_value_errors(data: Data) -> None:
     nothing: Array = np.zeros(240)
     with pytest.raises(ValueError, match="nothing is clicked"):
         Ranker(steps=3).fit(data.X, nothing, groups=data.query)
-    with pytest.raises(ValueError, match='"dlaa": unknown name'):
+    with pytest.raises(ValueError, match="unknown name 'dlaa'"):
         Ranker("dlaa").fit(data.X, data.click, groups=data.query)
     with pytest.raises(ValueError, match="below 0"):
         Ranker().fit(data.X, data.click - 1, groups=data.query)

@@ -31,7 +31,7 @@ from unskew.learning.scoring.scorer import Scorer, load_scorer
 from unskew.logs.opening import StoredLog
 from unskew.measuring import LoggedPages, places
 from unskew.names import Names
-from unskew.results import plain
+from unskew.results import Result, plain
 from unskew.types import Array, Lists, ListTexts, Log
 from unskew.workflows.inputs.lists import read_lists, texts_for, tracked_lists
 from unskew.workflows.runs.run import Run
@@ -41,7 +41,7 @@ MOST_PAGES = 20_000
 
 
 @dataclass(frozen=True)
-class Importances:
+class Importances(Result):
     """What a run looks at; [D] each, None where it does not apply."""
 
     names: tuple[str, ...]
