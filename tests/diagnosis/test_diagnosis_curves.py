@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from unskew.diagnosis.evidence.estimates import ExaminationCurve, Interventions, interventions
+from unskew.diagnosis.propensities import propensities
 
 from unskew.diagnosis.curves.rates import FEWEST_PAGES, curves, rank_rates
-from unskew.diagnosis.evidence.estimates import ExaminationCurve, Interventions, interventions
 from unskew.diagnosis.evidence.sums import Coverage
 from unskew.diagnosis.evidence.tables import open_tables
-from unskew.diagnosis.propensities import propensities
 from unskew.errors import DataError
 from unskew.learning.bias import read_propensities
 from unskew.tables.engine.engine import Engine

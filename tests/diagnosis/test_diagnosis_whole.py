@@ -11,12 +11,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from test_diagnosis_curves import RANKLENS, ranklens
+from unskew.diagnosis.evidence.estimates import interventions
 
 from unskew.diagnosis.curves.matrix import click_matrix
 from unskew.diagnosis.diagnosis import diagnose
 from unskew.diagnosis.evidence import pairs
 from unskew.diagnosis.evidence import sums as evidence
-from unskew.diagnosis.evidence.estimates import interventions
 from unskew.diagnosis.evidence.links import identify
 from unskew.diagnosis.evidence.tables import open_tables
 

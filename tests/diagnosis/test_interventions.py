@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from unskew.diagnosis.evidence.estimates import Interventions, interventions
 
 from unskew.diagnosis.evidence import likelihood as harvesting
 from unskew.diagnosis.evidence import likelihood as smoothing
-from unskew.diagnosis.evidence.estimates import Interventions, interventions
 from unskew.diagnosis.evidence.sums import shuffled_evidence, swap_evidence
 from unskew.diagnosis.evidence.tables import open_tables
 from unskew.tables.engine.engine import Engine

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from unskew.diagnosis.propensities import measured_propensities
 
 import unskew
 from unskew.diagnosis.evidence.tables import open_tables

@@ -5,30 +5,29 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
+
+from pydantic import TypeAdapter
 
 from unskew import __version__
 from unskew.diagnosis.click_models import fit_and_compare, read_pages
-from unskew.diagnosis.curves.co_clicks import CoClicks, together
+from unskew.diagnosis.curves.co_clicks import CoClicks, co_clicks
 from unskew.diagnosis.curves.factors import FactorEffects, factors
 from unskew.diagnosis.curves.labels import read_labels
 from unskew.diagnosis.curves.matrix import RateMatrix, click_matrix
-from unskew.diagnosis.curves.ordering import (
-    RankByFeatures,
-    lists_of,
-    rank_by_features,
-    rows_of_tables,
-)
+from unskew.diagnosis.curves.ordering import RankByFeatures, lists_of, rank_by_features, rows_of_tables
 from unskew.diagnosis.curves.rates import Curves, curves
 from unskew.diagnosis.curves.trust import TrustFit, trust
-from unskew.diagnosis.evidence.estimates import Interventions, interventions
-from unskew.diagnosis.evidence.links import Identifiability, identify
+from unskew.diagnosis.evidence.evidence import Evidence, evidence
+from unskew.diagnosis.evidence.links import linked_by_features
 from unskew.diagnosis.evidence.tables import LogTables, open_tables
-from unskew.diagnosis.propensities import RankPropensities, propensities
-from unskew.diagnosis.verdicts.conclusion import Conclusion, conclude, with_features
+from unskew.diagnosis.verdicts.advice import Place
+from unskew.diagnosis.verdicts.conclusion import Conclusion, conclude
 from unskew.diagnosis.verdicts.verdict import Verdict, verdicts
 from unskew.errors import ConfigError
+from unskew.examination import Examination
 from unskew.names import REQUIRED, Names
+from unskew.results import Result
 from unskew.tables.engine.engine import Engine
 from unskew.types import Lists, Log
 
@@ -38,18 +37,18 @@ TAKEN += ("last_click", "clicked_positions", "turn")
 
 
 @dataclass(frozen=True)
-class Diagnosis:
-    """What is wrong with a log."""
+class Diagnosis(Result):
+    """What is wrong with a log; its page and its JSON say the same."""
 
     log: Mapping[str, Any]
     """The log in numbers."""
     curves: Curves
-    interventions: Interventions
+    evidence: Evidence
+    """What swaps and shuffled slots tell of examination."""
     matrix: RateMatrix
     trust: TrustFit
     factors: FactorEffects
-    together: CoClicks
-    identifiability: Identifiability
+    co_clicks: CoClicks
     verdicts: tuple[Verdict, ...]
     """Which biases there are."""
     conclusion: Conclusion
@@ -60,31 +59,22 @@ class Diagnosis:
     """How far features tell the rank, of a log that has features."""
     judged: RateMatrix | None = None
     """Click rates by label and rank, of a log that has labels."""
+    version: str = __version__
+    told: ClassVar = ("swap_plan",)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Every number of the page, for JSON."""
-        return {
-            "log": dict(self.log),
-            "curves": self.curves.to_dict(),
-            "interventions": self.interventions.to_dict(),
-            "matrix": self.matrix.to_dict(),
-            "judged": None if self.judged is None else self.judged.to_dict(),
-            "trust": self.trust.to_dict(),
-            "factors": self.factors.to_dict(),
-            "together": self.together.to_dict(),
-            "identifiability": self.identifiability.to_dict(),
-            "swap_plan": self.identifiability.swap_plan,
-            "ordering": None if self.ordering is None else self.ordering.to_dict(),
-            "models": self.models,
-            "verdicts": [each.to_dict() for each in self.verdicts],
-            "conclusion": self.conclusion.to_dict(),
-            "advice": list(self.conclusion.next),
-            "version": __version__,
-        }
+    @property
+    def swap_plan(self) -> list[dict[str, Any]]:
+        """Swaps that would link all ranks, as `unskew serve --swap-plan` carries them out."""
+        return self.evidence.graph.swap_plan
 
-    def propensities(self) -> RankPropensities:
+    def propensities(self) -> Examination:
         """Examination by rank for `ipw`, `doubly_robust` and other learners; an error where the log tells none."""
-        return propensities(self.interventions, self.curves.rates.clicks)
+        return self.evidence.usable(self.curves.rates.clicks)
+
+    @classmethod
+    def from_dict(cls, told: Any) -> Diagnosis:
+        """What `to_dict` told, as a file of `unskew diagnose --json` has it."""
+        return TypeAdapter(cls).validate_python(told)
 
 
 def diagnose(
@@ -114,18 +104,17 @@ def diagnose(
     named = _segments(segments)
     if features is not None and isinstance(source, Log):
         raise ConfigError("a Log has its own; leave them out", argument="features")
+    place = Place.of(source, features, columns)
     with open_tables(source, columns=columns, segments=named, serp=serp, engine=engine, **options) as tables:
         documents = None if features is None else lists_of(tables, features, Names.of(feature_columns or columns))
         judged = read_labels(tables, labels, Names.of(columns))
-        found = _parts(tables, seed)
-        by_label = None if judged is None else click_matrix(tables, labels=judged, seed=seed)
         ordering = _ordering(tables, source, documents, seed)
+        found = _parts(tables, ordering, place, seed)
+        by_label = None if judged is None else click_matrix(tables, labels=judged, seed=seed)
     if models:
         name = engine if isinstance(engine, str) else engine.name
         pages = read_pages(source, columns=columns, engine=name, **options)
         fitted = fit_and_compare(pages, seed=seed).to_dict()
-    if ordering is not None:
-        found["conclusion"] = with_features(found["conclusion"], ordering)
     return Diagnosis(**found, models=fitted, ordering=ordering, judged=by_label)
 
 
@@ -146,24 +135,24 @@ def _ordering(tables: LogTables, source: Any, documents: Lists | None, seed: int
     if lists is None:
         return None
     found = rank_by_features(source if isinstance(source, Log) else rows_of_tables(tables, lists), seed=seed)
-    return replace(found, linked=identify(tables, features=lists).components)
+    return replace(found, linked=linked_by_features(tables, lists))
 
 
-def _parts(tables: LogTables, seed: int) -> dict[str, Any]:
+def _parts(tables: LogTables, ordering: RankByFeatures | None, place: Place, seed: int) -> dict[str, Any]:
     """Every part that tables tell, and what follows from all."""
+    found = evidence(tables)
     matrix, trusted, effects = click_matrix(tables, seed=seed), trust(tables), factors(tables)
-    hanging, graph = together(tables), identify(tables)
-    judged = verdicts(graph, matrix, trusted, effects, hanging)
+    hanging = co_clicks(tables)
+    judged = verdicts(found, matrix, trusted, effects, hanging, ordering, place)
     told = {"segments": list(tables.segments), "left_out": dict(tables.left_out)}
     return {
         "log": {"name": tables.place, **tables.facts, **told},
         "curves": curves(tables),
-        "interventions": interventions(tables),
+        "evidence": found,
         "matrix": matrix,
         "trust": trusted,
         "factors": effects,
-        "together": hanging,
-        "identifiability": graph,
+        "co_clicks": hanging,
         "verdicts": judged,
-        "conclusion": conclude(judged, graph),
+        "conclusion": conclude(judged, found, ordering, place),
     }

@@ -16,7 +16,7 @@ Legend: S pages, K ranks, those that the log has, at most ten.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +24,7 @@ import numpy as np
 from unskew.diagnosis.curves.trust import GROUPS, jackknife
 from unskew.diagnosis.evidence.pairs import FEW_QUERIES
 from unskew.diagnosis.evidence.tables import TURNS
+from unskew.results import Result
 from unskew.tables.joining import encode
 from unskew.types import Array
 
@@ -39,7 +40,7 @@ LEAST_PAGES = 200
 
 
 @dataclass(frozen=True)
-class CoClicks:
+class CoClicks(Result):
     """How clicks of one page hang together."""
 
     pages: int
@@ -55,12 +56,8 @@ class CoClicks:
     reason: str | None = None
     """Why nothing is said."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """Every number, for JSON."""
-        return asdict(self)
 
-
-def together(tables: LogTables) -> CoClicks:
+def co_clicks(tables: LogTables) -> CoClicks:
     """How clicks of one page hang together."""
     table = _fetched(tables)
     rank = table["position"].to_numpy().astype(np.int64) - 1

@@ -13,12 +13,13 @@ is not its doing alone.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from unskew.diagnosis.evidence.pairs import SwapPairs, fit_within, rank_design, read_pairs
+from unskew.results import Result
 from unskew.types import Array
 
 if TYPE_CHECKING:
@@ -54,16 +55,12 @@ class FactorEffect:
 
 
 @dataclass(frozen=True)
-class FactorEffects:
+class FactorEffects(Result):
     """What columns do to clicks."""
 
     factors: tuple[FactorEffect, ...]
     reason: str | None = None
     """Why there are none."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Every number, for JSON."""
-        return asdict(self)
 
 
 def factors(tables: LogTables, names: tuple[str, ...] | None = None) -> FactorEffects:

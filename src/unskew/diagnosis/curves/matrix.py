@@ -19,12 +19,13 @@ Legend: P pairs, K ranks, L levels.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from unskew.diagnosis.evidence.pairs import SwapPairs, fit_within, rank_design, read_pairs
+from unskew.results import Result
 from unskew.types import Array
 
 if TYPE_CHECKING:
@@ -139,7 +140,7 @@ LEAST_AT_RANK = 20
 
 
 @dataclass(frozen=True)
-class RateMatrix:
+class RateMatrix(Result):
     """Click rates by level and rank."""
 
     levels: tuple[str, ...]
@@ -168,10 +169,6 @@ class RateMatrix:
     """Why there is no matrix."""
     share: float = 1.0
     """Share of the log's queries that was looked at."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Every number, for JSON."""
-        return asdict(self)
 
 
 def click_matrix(

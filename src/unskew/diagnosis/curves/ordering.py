@@ -14,7 +14,7 @@ Legend: N results, D features.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +22,7 @@ import numpy as np
 from unskew.errors import DataError
 from unskew.logs.log import featured
 from unskew.names import Names
+from unskew.results import Result
 from unskew.tables.features.encoding import fit_encoding
 from unskew.tables.features.features import lists_for, pairs_of
 from unskew.tables.joining import encode, find_rows
@@ -108,7 +109,7 @@ MUCH, LITTLE = 0.8, 0.2
 
 
 @dataclass(frozen=True)
-class RankByFeatures:
+class RankByFeatures(Result):
     """How well features tell the rank."""
 
     r2: float | None
@@ -126,10 +127,6 @@ class RankByFeatures:
     """Where the middle half of these places lies."""
     linked: tuple[tuple[int, ...], ...] = ()
     """Ranks that documents of equal features were shown at, so that two towers can tell them apart."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Every number, for JSON."""
-        return asdict(self)
 
 
 def rank_by_features(source: Log | FeaturedRows, *, seed: int = 0) -> RankByFeatures:

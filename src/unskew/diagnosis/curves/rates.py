@@ -20,6 +20,7 @@ from scipy.special import ndtri
 
 from unskew.diagnosis.evidence.sums import RANKS
 from unskew.diagnosis.evidence.tables import BUCKETS, LogTables
+from unskew.results import Result
 from unskew.types import Array
 
 FEWEST_PAGES = 50
@@ -32,7 +33,7 @@ Z = float(ndtri(0.975))
 
 
 @dataclass(frozen=True)
-class RankRates:
+class RankRates(Result):
     """Click rates by rank of a log or of one value of a segment."""
 
     pages: tuple[int, ...]
@@ -46,41 +47,27 @@ class RankRates:
     reason: tuple[str | None, ...]
     """Why a rank has no rate."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        told = {name: list(values) for name, values in self.__dict__.items()}
-        return told | {"interval": [None if span is None else list(span) for span in self.interval]}
-
 
 @dataclass(frozen=True)
-class SegmentRates:
+class SegmentRates(Result):
     """Click rates by rank for each value of a segment; None with a reason where a value has too few rows."""
 
     segment: str
     rates: Mapping[str, RankRates | None]
     reason: Mapping[str, str | None]
 
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        rates = {value: None if told is None else told.to_dict() for value, told in self.rates.items()}
-        return {"segment": self.segment, "rates": rates, "reason": dict(self.reason)}
-
 
 @dataclass(frozen=True)
-class LogNumber:
+class LogNumber(Result):
     """A number with its interval, or the reason why there is none."""
 
     value: float | None
     interval: tuple[float, float] | None = None
     reason: str | None = None
 
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return {"value": self.value, "interval": self.interval and list(self.interval), "reason": self.reason}
-
 
 @dataclass(frozen=True)
-class Curves:
+class Curves(Result):
     """What clicks of a log look like, before anything is modelled."""
 
     rates: RankRates
@@ -98,14 +85,6 @@ class Curves:
     pages: int
     queries: int
     effective_queries: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        made = [segment.to_dict() for segment in self.segments]
-        told = {name: getattr(self, name).to_dict() for name in ("rates", "no_click", "click_depth", "order")}
-        plain = {"pages": self.pages, "queries": self.queries, "effective_queries": self.effective_queries}
-        depth = {"last_click": list(self.last_click), "skip_above": list(self.skip_above)}
-        return {**told, "segments": made, **depth, **plain}
 
 
 def curves(tables: LogTables) -> Curves:

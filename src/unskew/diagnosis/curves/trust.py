@@ -18,15 +18,17 @@ Legend: P pairs, K ranks.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from math import ceil
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from unskew.diagnosis.curves.slopes import SlopeSpread, slope_spread
 from unskew.diagnosis.evidence.pairs import SwapPairs, read_pairs
+from unskew.diagnosis.evidence.tables import ONE_RANK
 from unskew.errors import DataError
+from unskew.results import Result
 from unskew.tracking.estimators import Tallies
 from unskew.tracking.trust import RandomSlots
 from unskew.types import Array
@@ -36,7 +38,6 @@ if TYPE_CHECKING:
 
 GROUPS = 50
 """Parts that are left out, one at a time."""
-ONE_ONLY = "the log has one rank only"
 LEAST_CLICKS = 500
 """Clicks in random slots below which nothing is said of trust; on swapped documents, of these."""
 LEAST_RANKS = 4
@@ -46,7 +47,7 @@ LEAST_AT_RANK = 50
 
 
 @dataclass(frozen=True)
-class TrustFit:
+class TrustFit(Result):
     """The affine click model of a log by rank, from random slots."""
 
     ranks: int
@@ -77,15 +78,11 @@ class TrustFit:
     documents_reason: str | None = None
     """Why nothing is said of documents."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """Every number, for JSON."""
-        return asdict(self)
-
 
 def trust(tables: LogTables) -> TrustFit:
     """The affine click model of a log, from its random slots, and how much documents differ, from its swaps."""
     if tables.facts["ranks"] < 2:
-        return replace(_nothing(0, ONE_ONLY), documents_reason=ONE_ONLY)
+        return replace(_nothing(0, ONE_RANK), documents_reason=ONE_RANK)
     pairs = read_pairs(tables, shuffled=True)
     found = _by_random_slots(pairs, marked=tables.shuffled != "none")
     spread, reason = _by_document(read_pairs(tables))

@@ -1,6 +1,8 @@
-"""Examination from clicks that two ranks got from the same documents: estimators, draws and tests, in numpy.
+"""Examination from clicks that two ranks got from the same documents: the likelihood, estimators, draws and tests.
 
-Reference: Agarwal, Zaitsev, Wang, Li, Najork, Joachims, "Estimating Position Bias without Intrusive
+Which rank of a document got its clicks tells of examination alone, as relevance drops out of the conditional
+likelihood (J. Hausman, B. Hall and Z. Griliches, Econometrica 52, 1984). Added up over documents, by two ranks at
+a time, it is that of Agarwal, Zaitsev, Wang, Li, Najork, Joachims, "Estimating Position Bias without Intrusive
 Interventions", WSDM 2019. A document of a query that was shown at ranks j and k, n_j and n_k times with c_j and
 c_k clicks, says
 
@@ -8,9 +10,12 @@ c_k clicks, says
 
     l(theta) = sum over j, k of up_jk log(theta_j / (theta_j + theta_k))
 
-over all pairs of ranks, over pairs with rank 1 (pivot: theta_k = up_k1 / up_1k at the maximum), or over neighbours
-(adjacent: theta_k = theta_{k-1} up_{k,k-1} / up_{k-1,k}). It is the likelihood of which rank got a document's
-clicks, in which relevance has gone. Ranks with few clicks: `smoothing`.
+over all pairs of ranks (swaps), over pairs with rank 1 (pivot: theta_k = up_k1 / up_1k at the maximum), or over
+neighbours (adjacent: theta_k = theta_{k-1} up_{k,k-1} / up_{k-1,k}). Shuffled pages are pairs with rank 1 too.
+
+Ranks with few clicks lean on their neighbours by a prior: steps of log theta from rank to rank are those of a
+power law, give or take WANDER per unit of log rank. Errors hold both the chance of the clicks and how far a curve
+may stray.
 
 Differences from the paper: a document counts as much as its impressions can tell (Mantel-Haenszel), not as much as
 every other one. Chance is told by buckets of queries.
@@ -27,19 +32,124 @@ from scipy.special import fdtrc, stdtrit
 
 from unskew.types import Array
 
-# ---- Examination where ranks have few clicks: they lean on their neighbours in log rank, more so the fewer
-
-
-PAIRS: dict[str, Callable[[int], Array]] = {
-    "all_pairs": lambda ranks: np.ones((ranks, ranks), bool),
-    "pivot": lambda ranks: np.arange(ranks)[:, None] * np.arange(ranks) == 0,
-    "adjacent": lambda ranks: np.abs(np.arange(ranks)[:, None] - np.arange(ranks)) == 1,
-}
-"""Pairs of ranks that l goes over, [P, P], by estimator."""
+DRAWS = 400
+ENOUGH = 30
+"""Clicks below rank 1 below which there is no curve; clicks of a rank below which it leans on its neighbours."""
+WIDEST = 0.7
+"""Standard error of log theta past which a rank is not linked: its interval would span a factor of 16."""
+FEWEST_BUCKETS = 10
+"""Buckets of queries with evidence below which nothing is said of chance."""
 WANDER = 1.0
 """How far a curve strays from a power law: the standard deviation of its steps, per unit of log rank."""
 OWN = 30.0
 """Clicks of a rank that count as much for its variance as all ranks do."""
+
+Estimator = Callable[[Array], Array]
+"""From evidence [R, P, P] to log theta [R, P], NaN where it does not reach."""
+
+
+def maximum(slopes: Callable[[Array], tuple[Array, Array]], start: Array, rounds: int = 50) -> Array:
+    """Where a concave function is largest, from a start [R, D], by Newton steps, none of them a leap.
+
+    `slopes` gives the gradient, [R, D], and the curvature turned around, [R, D, D].
+    """
+    value, ridge = start, 1e-6 * np.eye(start.shape[1])
+    for _ in range(rounds if start.shape[1] else 0):
+        slope, curve = slopes(value)
+        step = np.linalg.solve(curve + ridge, slope[:, :, None])[:, :, 0].clip(-1.0, 1.0)
+        value = (value + step).clip(-20.0, 20.0)
+        if np.abs(step).max() < 1e-9:
+            break
+    return value
+
+
+def pair_slopes(up: Array, value: Array) -> tuple[Array, Array]:
+    """The gradient of l at log theta, [R, P], and its curvature turned around, [R, P, P]."""
+    total = up + up.swapaxes(1, 2)
+    share = 1 / (1 + np.exp(value[:, None, :] - value[:, :, None]))  # of j against k
+    bend = total * share * (1 - share)
+    curve = np.einsum("rj,jk->rjk", bend.sum(axis=2), np.eye(up.shape[1])) - bend
+    return up.sum(axis=2) - (total * share).sum(axis=2), curve
+
+
+def best_theta(up: Array, penalty: Array | float = 0.0) -> Array:
+    """log theta [R, P] at the maximum of l - log theta' penalty log theta / 2, the first rank 0."""
+    draws, ranks = up.shape[:2]
+    back = np.zeros((ranks, ranks)) + penalty
+
+    def below(free: Array) -> tuple[Array, Array]:
+        value = np.concatenate([np.zeros((draws, 1)), free], axis=1)
+        slope, curve = pair_slopes(up, value)
+        return (slope - value @ back)[:, 1:], (curve + back)[:, 1:, 1:]
+
+    return np.concatenate([np.zeros((draws, 1)), maximum(below, np.zeros((draws, ranks - 1)))], axis=1)
+
+
+# ---- estimators ----
+
+
+def pivot(up: Array) -> Array:
+    """Every rank against the first.
+
+    >>> pivot(np.array([[[0.0, 8.0], [4.0, 0.0]]])).round(3).tolist()
+    [[0.0, -0.693]]
+    """
+    found: Array = log_ratio(up[:, :, 0], up[:, 0, :])
+    found[:, 0] = 0.0
+    return found
+
+
+def adjacent(up: Array) -> Array:
+    """Every rank against the one above, multiplied up from the first; it ends where a link is missing."""
+    ranks = np.arange(1, up.shape[1])
+    steps = log_ratio(up[:, ranks, ranks - 1], up[:, ranks - 1, ranks])
+    return np.concatenate([np.zeros((len(up), 1)), np.cumsum(steps, axis=1)], axis=1)
+
+
+def swaps(up: Array) -> Array:
+    """Every rank against every other that ties it to the first.
+
+    >>> up = np.array([[[0.0, 8.0, 0.0], [4.0, 0.0, 6.0], [0.0, 3.0, 0.0]]])
+    >>> np.exp(swaps(up)).round(3).tolist()
+    [[1.0, 0.5, 0.25]]
+    """
+    whole = up.sum(axis=0)
+    some = tied((whole > 0) & (whole.T > 0))
+    found = np.full(up.shape[:2], np.nan)
+    found[:, some] = best_theta(up[np.ix_(np.arange(len(up)), some, some)])
+    return found
+
+
+ESTIMATORS: dict[str, Estimator] = {"shuffled": pivot, "swaps": swaps, "pivot": pivot, "adjacent": adjacent}
+"""By the source of an `Examination`."""
+
+
+def looked_at(source: str, ranks: int) -> Array:
+    """Pairs of ranks that l goes over, [P, P]."""
+    one, other = np.arange(ranks)[:, None], np.arange(ranks)
+    if source == "swaps":
+        return np.ones((ranks, ranks), bool)
+    found: Array = np.abs(one - other) == 1 if source == "adjacent" else one * other == 0
+    return found
+
+
+def tied(link: Array) -> Array:
+    """Ranks that links [P, P] tie to the first, by whatever way round, ascending."""
+    seen = {0}
+    fresh = [0]
+    while fresh:
+        fresh = [int(k) for k in np.flatnonzero(link[fresh].any(axis=0)) if int(k) not in seen]
+        seen |= set(fresh)
+    return np.array(sorted(seen))
+
+
+def log_ratio(over: Array, under: Array) -> Array:
+    """log(over / under), NaN where either has nothing."""
+    some = (over > 0) & (under > 0)
+    return np.log(np.where(some, over, 1.0)) - np.log(np.where(some, under, 1.0)) + np.where(some, 0.0, np.nan)
+
+
+# ---- few clicks ----
 
 
 def roughness(ranks: Array) -> Array:
@@ -61,143 +171,47 @@ def roughness(ranks: Array) -> Array:
 
 
 def smooth(up: Array, clicks: Array, looked: Array) -> tuple[Array, Array]:
-    """log theta and standard errors [P] of evidence by bucket [B, P, P]; NaN where no link leads to rank 1.
+    """log theta [P] and covariance [P, P] from evidence by bucket [B, P, P]; NaN where no link leads to rank 1.
 
     The maximum of l / phi - log theta' Omega log theta / (2 WANDER^2): phi is the variance of the slope of l, by
     buckets, over its curvature, so that l says as much as it knows. A rank with many clicks stays what it is; one
     with few is drawn to its neighbours in log rank. With A the curvature of the sum and J the variance of that
     slope,
 
-        errors^2 = diag A^-1 (J / phi^2 + Omega / WANDER^2) A^-1
+        covariance = A^-1 (J / phi^2 + Omega / WANDER^2) A^-1
 
     chance of the clicks, and how far a curve may be from what is drawn through it. `clicks` [P] say how far the
     variance of a rank is its own, `looked` [P, P] which pairs are.
     """
-    some, part, prior = _linked(up, looked)
-    value, error = np.full(len(clicks), np.nan), np.full(len(clicks), np.nan)
-    value[0], error[0] = 0.0, 0.0
-    if len(some) > 1:
-        value[some], error[some] = _smoothed(part, clicks[some], prior)
-    return value, error
-
-
-def _linked(up: Array, looked: Array) -> tuple[Array, Array, Array]:
-    """Ranks (from 0) that links lead to, what they have, and how far they are held together."""
     used = up * looked
     whole = used.sum(axis=0)
     some = tied(whole + whole.T > 0)
-    return some, used[np.ix_(np.arange(len(up)), some, some)], roughness(some + 1) / WANDER**2
+    value, spread = np.full(len(clicks), np.nan), np.full((len(clicks),) * 2, np.nan)
+    value[0], spread[0, 0] = 0.0, 0.0
+    if len(some) > 1:
+        part = used[np.ix_(np.arange(len(up)), some, some)]
+        value[some], spread[np.ix_(some, some)] = _smoothed(part, clicks[some], roughness(some + 1) / WANDER**2)
+    return value, spread
 
 
 def _smoothed(up: Array, clicks: Array, prior: Array) -> tuple[Array, Array]:
-    """log theta and errors of tied ranks; errors are 0 where clicks do not vary."""
+    """log theta and covariance of tied ranks; 0 where clicks do not vary."""
     whole, phi = up.sum(axis=0)[None], 1.0
     for _ in range(3):
-        value = maximum(whole, phi * prior)
-        by_bucket, curve = slopes(up, np.repeat(value, len(up), axis=0))[0], slopes(whole, value)[1][0]
-        spread = _slope_variance(by_bucket)
+        value = best_theta(whole, phi * prior)
+        by_bucket, curve = pair_slopes(up, np.repeat(value, len(up), axis=0))[0], pair_slopes(whole, value)[1][0]
+        used = by_bucket[np.abs(by_bucket).sum(axis=1) > 0]
+        left = used - used.mean(axis=0) if len(used) else used
+        spread = left.T @ left * len(used) / max(len(used) - 1, 1)
         phi = max(float(np.trace(spread[1:, 1:]) / np.trace(curve[1:, 1:])), 1e-3)
+    covariance = np.zeros_like(prior)
     if np.trace(spread) < 1e-9 * np.trace(curve):
-        return value[0], np.zeros(len(clicks))
+        return value[0], covariance
     own = np.sqrt((clicks + OWN * phi * np.diag(curve) / np.maximum(np.diag(spread), 1e-12)) / (clicks + OWN))
     spread = spread * np.outer(own, own)
     bread = np.linalg.inv((curve / phi + prior)[1:, 1:] + 1e-9 * np.eye(len(clicks) - 1))
-    covariance = bread @ (spread / phi**2 + prior)[1:, 1:] @ bread
-    return value[0], np.append(0.0, np.sqrt(np.diag(covariance)))
-
-
-def _slope_variance(given: Array) -> Array:
-    """Variance of the sum of slopes [B, P] over buckets that have any."""
-    used = given[np.abs(given).sum(axis=1) > 0]
-    left = used - used.mean(axis=0) if len(used) else used
-    spread: Array = left.T @ left * len(used) / max(len(used) - 1, 1)
-    return spread
-
-
-# ----
-
-
-DRAWS = 400
-FEWEST_BUCKETS = 10
-"""Buckets of queries with evidence below which nothing is said of chance."""
-WIDEST = 0.7
-"""Standard error of log theta past which an estimate says nothing: its interval spans a factor of 16."""
-STEPS = 50
-
-Estimator = Callable[[Array], Array]
-"""From evidence [R, P, P] to log theta [R, P], NaN where it does not reach."""
-
-
-def pivot(up: Array) -> Array:
-    """Every rank against the first.
-
-    >>> pivot(np.array([[[0.0, 8.0], [4.0, 0.0]]])).round(3).tolist()
-    [[0.0, -0.693]]
-    """
-    found: Array = _log_ratio(up[:, :, 0], up[:, 0, :])
-    found[:, 0] = 0.0
-    return found
-
-
-def adjacent(up: Array) -> Array:
-    """Every rank against the one above, multiplied up from the first; it ends where a link is missing."""
-    ranks = np.arange(1, up.shape[1])
-    steps = _log_ratio(up[:, ranks, ranks - 1], up[:, ranks - 1, ranks])
-    return np.concatenate([np.zeros((len(up), 1)), np.cumsum(steps, axis=1)], axis=1)
-
-
-def all_pairs(up: Array) -> Array:
-    """Every rank against every other that ties it to the first, by Newton's method.
-
-    >>> up = np.array([[[0.0, 8.0, 0.0], [4.0, 0.0, 6.0], [0.0, 3.0, 0.0]]])
-    >>> np.exp(all_pairs(up)).round(3).tolist()
-    [[1.0, 0.5, 0.25]]
-    """
-    whole = up.sum(axis=0)
-    some = tied((whole > 0) & (whole.T > 0))
-    found = np.full(up.shape[:2], np.nan)
-    found[:, some] = maximum(up[np.ix_(np.arange(len(up)), some, some)])
-    return found
-
-
-def maximum(up: Array, penalty: Array | float = 0.0) -> Array:
-    """log theta [R, P] at the maximum of l - log theta' penalty log theta / 2, the first rank 0."""
-    draws, ranks = up.shape[:2]
-    value, drawn_back = np.zeros((draws, ranks)), np.zeros((ranks, ranks)) + penalty
-    for _ in range(STEPS if ranks > 1 else 0):
-        slope, curve = slopes(up, value)
-        slope = slope - value @ drawn_back
-        inner = curve[:, 1:, 1:] + drawn_back[1:, 1:] + 1e-6 * np.eye(ranks - 1)
-        step = np.linalg.solve(inner, slope[:, 1:, None])[:, :, 0].clip(-1.0, 1.0)
-        value[:, 1:] = (value[:, 1:] + step).clip(-20.0, 20.0)
-        if np.abs(step).max() < 1e-9:
-            break
-    return value
-
-
-def slopes(up: Array, value: Array) -> tuple[Array, Array]:
-    """The gradient of l at log theta, [R, P], and its curvature turned around, [R, P, P]."""
-    total = up + up.swapaxes(1, 2)
-    share = 1 / (1 + np.exp(value[:, None, :] - value[:, :, None]))  # of j against k
-    bend = total * share * (1 - share)
-    curve = np.einsum("rj,jk->rjk", bend.sum(axis=2), np.eye(up.shape[1])) - bend
-    return up.sum(axis=2) - (total * share).sum(axis=2), curve
-
-
-def tied(link: Array) -> Array:
-    """Ranks that links [P, P] tie to the first, by whatever way round, ascending."""
-    seen = {0}
-    fresh = [0]
-    while fresh:
-        fresh = [int(k) for k in np.flatnonzero(link[fresh].any(axis=0)) if int(k) not in seen]
-        seen |= set(fresh)
-    return np.array(sorted(seen))
-
-
-def _log_ratio(over: Array, under: Array) -> Array:
-    """log(over / under), NaN where either has nothing."""
-    some = (over > 0) & (under > 0)
-    return np.log(np.where(some, over, 1.0)) - np.log(np.where(some, under, 1.0)) + np.where(some, 0.0, np.nan)
+    covariance[1:, 1:] = bread @ (spread / phi**2 + prior)[1:, 1:] @ bread
+    return value[0], covariance
 
 
 # ---- chance ----

@@ -5,8 +5,8 @@ With g_p what a pair is worth, free for every pair, and contexts x (ranks, or ra
     E[clicks of p under x] = n_px g_p exp(z_x . b)
 
 Given the clicks of a pair in all, T_p, the share of x is n_px exp(z_x . b) over its sum (π_px), so g_p drops out
-and which documents are shown where does not matter: the conditional (fixed effects) Poisson likelihood of
-J. Hausman, B. Hall and Z. Griliches, Econometrica 52 (1984). Its information over contexts,
+and which documents are shown where does not matter: the conditional likelihood of `likelihood`, for any design and
+document by document. Its information over contexts,
 
     L = diag(Σ_p T_p π_p) - Σ_p T_p π_p π_p'
 
@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.special import chdtrc
 
+from unskew.diagnosis.evidence.likelihood import maximum
 from unskew.tables.joining import encode
 from unskew.types import Array
 
@@ -160,16 +161,14 @@ def fetch_cells(
 
 
 def fit_within(pairs: SwapPairs, design: Array, rounds: int = 50) -> WithinFit:
-    """Coefficients of a design over contexts, [X, D], within pairs; by Newton steps, none of them a leap."""
-    b = np.zeros(design.shape[1])
-    for _ in range(rounds):
-        share, information = _shares(pairs, design @ b)
+    """Coefficients of a design over contexts, [X, D], within pairs."""
+
+    def slopes(b: Array) -> tuple[Array, Array]:
+        share, information = _shares(pairs, design @ b[0])
         score = design.T @ (pairs.clicks - pairs.totals[:, None] * share).sum(0)
-        step = np.linalg.pinv(design.T @ information @ design, hermitian=True) @ score
-        step /= max(1.0, float(np.abs(step).max(initial=0.0)) / 2)
-        b = b + step
-        if np.abs(step).max(initial=0.0) < 1e-8:
-            break
+        return score[None], (design.T @ information @ design)[None]
+
+    b = maximum(slopes, np.zeros((1, design.shape[1])), rounds)[0]
     share, information = _shares(pairs, design @ b)
     bread = np.linalg.pinv(design.T @ information @ design, hermitian=True)
     scores = (pairs.clicks - pairs.totals[:, None] * share) @ design  # [P, D]

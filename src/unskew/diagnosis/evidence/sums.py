@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from unskew.diagnosis.evidence.tables import BUCKETS, LogTables, bucket_of
+from unskew.results import Result
 from unskew.tables.engine.functions import bit_or
 from unskew.types import Array
 
@@ -25,7 +26,7 @@ PAIR = ("query_id", "doc_id")
 
 
 @dataclass(frozen=True)
-class SwapEvidence:
+class SwapSums:
     """Clicks of ranks on the same documents, by bucket of queries."""
 
     up: Array
@@ -40,29 +41,39 @@ class SwapEvidence:
         """Buckets of queries that have any."""
         return int((self.up.sum(axis=(1, 2)) > 0).sum())
 
-    def __add__(self, other: SwapEvidence) -> SwapEvidence:
-        return SwapEvidence(self.up + other.up, self.clicks + other.clicks, self.share)
+    def __add__(self, other: SwapSums) -> SwapSums:
+        return SwapSums(self.up + other.up, self.clicks + other.clicks, self.share)
 
 
 @dataclass(frozen=True)
-class Coverage:
+class Coverage(Result):
     """Which two ranks were swapped, [P, P] each and symmetric."""
 
-    documents: Array
+    documents: tuple[tuple[int, ...], ...]
     """(query, document) pairs that were shown at both; at one rank twice: shown there."""
-    clicks: Array
+    clicks: tuple[tuple[int, ...], ...]
     """Clicks on them at these two ranks."""
+    natural: bool = False
+    """Whether shuffled slots were left out."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return {"documents": self.documents.tolist(), "clicks": self.clicks.tolist()}
+    @property
+    def moved(self) -> bool:
+        """Whether any document was shown at two ranks for one query."""
+        return any(number for at, row in enumerate(self.documents) for number in row[at + 1 :])
 
 
-def swap_evidence(tables: LogTables, by: str | None = None) -> tuple[dict[str, SwapEvidence], Coverage]:
+def swap_sums(tables: LogTables, by: str | None = None) -> tuple[dict[str, SwapSums], Coverage]:
     """What documents at several ranks tell, for each value of a segment, or under "" for the whole log; coverage.
 
-    Where only some slots were shuffled, these are left out: what they tell is told by `shuffled_evidence`.
+    Where only some slots were shuffled, these are left out: what they tell is told by `shuffled_sums`.
     """
+    if ("sums", by) not in tables.fetched:
+        tables.fetched["sums", by] = _swap_sums(tables, by)
+    known: tuple[dict[str, SwapSums], Coverage] = tables.fetched["sums", by]
+    return known
+
+
+def _swap_sums(tables: LogTables, by: str | None) -> tuple[dict[str, SwapSums], Coverage]:
     import ibis
 
     cells, share = _natural(tables, by)
@@ -87,10 +98,10 @@ def swap_evidence(tables: LogTables, by: str | None = None) -> tuple[dict[str, S
     up, clicks = _by_value(sums, ranks), _clicks_at(tables, part, by)
     nothing = np.zeros((BUCKETS, ranks, ranks))
     found = {
-        value: SwapEvidence(up.get(value, nothing), clicks.get(value, nothing[0, 0]), share)
+        value: SwapSums(up.get(value, nothing), clicks.get(value, nothing[0, 0]), share)
         for value in sorted(values)
     }
-    return found, _coverage(masks, sums, ranks)
+    return found, _coverage(masks, sums, ranks, tables.shuffled == "some")
 
 
 def _natural(tables: LogTables, by: str | None) -> tuple[Table, float]:
@@ -148,17 +159,18 @@ def _clicks_at(tables: LogTables, part: Table, by: str | None) -> dict[str, Arra
     return found
 
 
-def _coverage(masks: Any, sums: Any, ranks: int) -> Coverage:
+def _coverage(masks: Any, sums: Any, ranks: int, natural: bool) -> Coverage:
     """Documents by two ranks, from the sets of ranks that they were shown at, and their clicks."""
     mask, n = (masks[name].to_numpy().astype(np.int64) for name in ("mask", "n"))
     shown = (mask[:, None] >> np.arange(1, ranks + 1)) & 1
     clicks = np.zeros((ranks, ranks), np.int64)
     j, k = (sums[name].to_numpy() - 1 for name in ("position", "k"))
     np.add.at(clicks, (j, k), sums["clicks"].to_numpy().astype(np.int64))
-    return Coverage(shown.T @ (shown * n[:, None]), clicks + clicks.T)
+    documents = shown.T @ (shown * n[:, None])
+    return Coverage(*(tuple(map(tuple, each.tolist())) for each in (documents, clicks + clicks.T)), natural)
 
 
-def shuffled_evidence(tables: LogTables) -> SwapEvidence | None:
+def shuffled_sums(tables: LogTables) -> SwapSums | None:
     """Clicks in shuffled slots of every rank, against clicks at rank 1 of the same pages; None without any.
 
     Ranks that were filled at random hold the same mix of documents, so nothing need be held fixed. A page whose
@@ -180,4 +192,4 @@ def shuffled_evidence(tables: LogTables) -> SwapEvidence | None:
             up[bucket, rank, 0], up[bucket, 0, rank] = row["clicks"], row["top"]
     clicks = up[:, :, 0].sum(axis=0)
     clicks[0] = up[:, 0, :].sum(axis=0).max(initial=0)
-    return SwapEvidence(up, clicks)
+    return SwapSums(up, clicks)

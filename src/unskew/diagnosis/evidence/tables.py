@@ -34,6 +34,7 @@ TURNS = 16**3
 FEW = 20
 """Buckets below which queries are too few to draw from."""
 DIGITS = "0123456789abcdef"
+ONE_RANK = "the log has one rank only"
 
 
 @dataclass(frozen=True)

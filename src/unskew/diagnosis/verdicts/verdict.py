@@ -2,7 +2,7 @@
 
 The rules, with p the chance of such numbers without the bias and intervals of 95 %:
 
-    position     present: ranks differ within one query and document, p < 0.01, some rank by a tenth or more
+    position     present: ranks are not looked at alike, p < 0.01, some rank by a tenth or more
                  absent: every rank is within a quarter of rank 1, by its interval
     documents    present: slopes of clicks in log rank vary over documents (v), beyond what trust explains, by more
                  than 3.5 standard errors and 0.03; absent: the interval of v ends below 0.05
@@ -22,16 +22,29 @@ docs/records/verdicts.md.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from math import log, sqrt
-from typing import Any, Literal
+from typing import ClassVar, Literal
 
 from unskew.diagnosis.curves.co_clicks import CoClicks
 from unskew.diagnosis.curves.factors import FactorEffect, FactorEffects
 from unskew.diagnosis.curves.matrix import RateMatrix
-from unskew.diagnosis.curves.trust import ONE_ONLY, TrustFit
-from unskew.diagnosis.evidence.links import Identifiability
-from unskew.diagnosis.verdicts.advice import LOOKS, about, shuffle_more, shuffle_some, swaps_of
+from unskew.diagnosis.curves.ordering import RankByFeatures
+from unskew.diagnosis.curves.trust import TrustFit
+from unskew.diagnosis.evidence.evidence import Evidence
+from unskew.diagnosis.evidence.tables import ONE_RANK
+from unskew.diagnosis.verdicts.advice import (
+    LOOKS,
+    Place,
+    Step,
+    about,
+    shuffle_more,
+    shuffle_some,
+    swaps_of,
+)
+from unskew.diagnosis.verdicts.methods import CORRECTING, FACTORED, Fitness, fitness, names_that
+from unskew.results import Result
+from unskew.settings import listed
 
 State = Literal["present", "absent", "cannot tell"]
 BIASES = {
@@ -42,49 +55,60 @@ BIASES = {
     "people": ("several kinds of people", "clicks of one page hang together"),
 }
 """The biases that are judged, by key: a name and what it means."""
+UNTOLD = "the log tells nothing of it"
+CURE = Step("")
+"""Chosen once all biases are known."""
 SURE = 0.01
 """p below which a difference is believed."""
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Verdict(Result):
     """One bias, and what speaks for the verdict."""
 
     key: str
     """One of `BIASES`."""
-    name: str
-    meaning: str
     state: State
     evidence: str
     """A sentence with its numbers."""
-    advice: str
+    advice: Step
     """What to do about it."""
+    columns: tuple[str, ...] = ()
+    """Columns that make it."""
+    told: ClassVar = ("name", "meaning")
 
-    def to_dict(self) -> dict[str, Any]:
-        """Every field, for JSON."""
-        return asdict(self)
+    @property
+    def name(self) -> str:
+        """What the bias is called."""
+        return BIASES[self.key][0]
+
+    @property
+    def meaning(self) -> str:
+        """What it means, in a sentence."""
+        return BIASES[self.key][1]
 
 
 def verdicts(
-    identifiability: Identifiability,
+    evidence: Evidence,
     matrix: RateMatrix,
     trust: TrustFit,
     factors: FactorEffects,
     together: CoClicks,
+    ordering: RankByFeatures | None = None,
+    place: Place | None = None,
 ) -> tuple[Verdict, ...]:
     """A verdict on each bias, in the order of `BIASES`."""
-    documents = _documents(trust)
-    return (
-        _position(identifiability),
+    place = place or Place()
+    documents = _documents(trust, place)
+    found = (
+        _position(evidence, place),
         documents,
-        _trust(trust, matrix, documents),
-        _page(factors),
-        _people(together),
+        _trust(trust, matrix, documents, place),
+        _page(factors, place),
+        _people(together, place),
     )
-
-
-def _verdict(key: str, state: State, evidence: str, advice: str) -> Verdict:
-    return Verdict(key, *BIASES[key], state, evidence, advice)
+    methods = fitness({one.key: one.state for one in found}, evidence, found[3].columns, ordering)
+    return tuple(_with_method(one, methods, place) for one in found)
 
 
 def _chance(p: float) -> str:
@@ -92,27 +116,55 @@ def _chance(p: float) -> str:
     return "p < 0.001" if p < 0.001 else f"p = {p:.2g}"
 
 
-def _position(found: Identifiability) -> Verdict:
-    told = [(rank + 1, value) for rank, value in enumerate(found.examination) if value is not None and rank > 0]
-    if found.flat is None or not told:
-        return _verdict("position", "cannot tell", _sentence(found.reason), swaps_of(found))
+def _position(found: Evidence, place: Place) -> Verdict:
+    curve, swaps = found.examination, swaps_of(found.graph, place)
+    told = [(rank, value) for rank, value in enumerate(curve.theta, start=1) if value is not None and rank > 1]
+    if found.chosen is None or found.flat is None or not told:
+        return Verdict("position", "cannot tell", found.reason or UNTOLD, swaps)
     rank, value = max(told, key=lambda pair: abs(log(pair[1])))
-    low, high = found.interval[rank - 1] or (0.0, 0.0)
+    low, high = curve.interval[rank - 1] or (0.0, 0.0)
     said = (
-        f"within one query and document, rank {rank} gets {value:.2f} times the clicks of rank 1 "
+        f"by {curve.found_by}, rank {rank} is looked at {value:.2f} times as often as rank 1 "
         f"({low:.2f} to {high:.2f}); {_chance(found.flat)} of no difference"
     )
-    inside = all(span is not None and span[0] > 0.8 and span[1] < 1.25 for span in found.interval)
+    inside = all(low > 0.8 and high < 1.25 for low, high in filter(None, curve.interval))
     if found.flat < SURE and abs(log(value)) >= log(1.1):
-        return _verdict("position", "present", said, "use a method that corrects for the rank")
-    if inside and found.connected:
-        return _verdict("position", "absent", said, "do not debias by rank: clicks are what they seem")
-    return _verdict("position", "cannot tell", said, swaps_of(found))
+        return Verdict("position", "present", said, CURE)
+    if inside and found.linked:
+        return Verdict("position", "absent", said, Step("do not debias by rank: clicks are what they seem"))
+    return Verdict("position", "cannot tell", said, swaps)
 
 
-def _documents(found: TrustFit) -> Verdict:
+CURES: dict[str, tuple[set[str], str]] = {
+    "position": (CORRECTING, "use a method that corrects for the rank"),
+    "documents": ({"lbd", "vectorization"}, "use a method with a bias by document"),
+    "trust": ({"affine", "tal", "vectorization", "lbd"}, "use a method with more than one curve, not ipw alone"),
+    "page": (FACTORED, "name {columns} among the factors of a method"),
+}
+"""Which methods are made for a bias, and what to do about it."""
+
+
+def _with_method(one: Verdict, methods: tuple[Fitness, ...], place: Place) -> Verdict:
+    """The verdict on a bias that is there, advising methods by whether what they assume holds here."""
+    if one.state != "present" or one.key not in CURES:
+        return one
+    made, text = CURES[one.key]
+    right, perhaps = ([name for name in names_that(methods, holds) if name in made] for holds in (True, None))
+    if right:
+        rest = f"{listed(right)}, whose assumptions hold here"
+    elif perhaps:
+        rest = f"such as {perhaps[0]}; whether its assumptions hold is not told, so measure it"
+    else:
+        rest = "but of none the assumptions hold here: try several, and measure them"
+    best = [*right, *perhaps, "auto"][0]
+    factors = next((each.factors for each in methods if best in each.methods), ())
+    said = f"{text.format(columns=listed(one.columns))}{':' if right else ','} {rest}"
+    return replace(one, advice=Step(said, place.learn(best, factors=factors)))
+
+
+def _documents(found: TrustFit, place: Place) -> Verdict:
     if found.documents is None or found.documents_error is None:
-        return _verdict("documents", "cannot tell", _sentence(found.documents_reason), shuffle_some(found))
+        return Verdict("documents", "cannot tell", found.documents_reason or UNTOLD, shuffle_some(found, place))
     value, error = found.documents, found.documents_error
     low, middle, high = (sqrt(max(value + side * 1.96 * error, 0.0)) for side in (-1, 0, 1))
     said = (
@@ -120,72 +172,75 @@ def _documents(found: TrustFit) -> Verdict:
         f"({low:.2f} to {high:.2f}), as a standard deviation, beyond what trust explains"
     )
     if value > 3.5 * error and value > 0.03:
-        return _verdict("documents", "present", said, "use a method with a bias by document, such as lbd")
+        return Verdict("documents", "present", said, CURE)
     if value + 1.96 * error < 0.05:
-        return _verdict("documents", "absent", said, "one curve for all documents will do")
-    return _verdict(
-        "documents", "cannot tell", said, shuffle_more(found.shuffled_pages, error, 0.0125, "that variance")
-    )
+        return Verdict("documents", "absent", said, Step("one curve for all documents will do"))
+    more = shuffle_more(found.shuffled_pages, error, 0.0125, "that variance", place)
+    return Verdict("documents", "cannot tell", said, more)
 
 
-def _trust(found: TrustFit, matrix: RateMatrix, documents: Verdict) -> Verdict:
+def _trust(found: TrustFit, matrix: RateMatrix, documents: Verdict, place: Place) -> Verdict:
     if documents.state == "present":
         said = "documents differ in their curves, which looks like trust in the top"
-        return _verdict("trust", "cannot tell", said, "settle the bias by document first")
+        return Verdict("trust", "cannot tell", said, Step("settle the bias by document first", place.learn("lbd")))
     if found.slope is None or found.slope_error is None:
-        return _trust_by_levels(matrix, found, documents)
+        return _trust_by_levels(matrix, found, documents, place)
     slope, error = found.slope, found.slope_error
     said = (
         f"in random slots a click at rank {found.ranks} tells {found.informative[-1]:.2f} times as much of the "
         f"document as one at rank 1; this grows with log rank by {slope:.2f} ± {1.96 * error:.2f}"
     )
     if slope > 3 * error and slope > 0.05:
-        return _trusted(said, documents)
+        return _trusted(said, documents, place)
     if slope + 1.96 * error < 0.15:
-        return _verdict("trust", "absent", said, "examination times relevance will do")
-    return _verdict("trust", "cannot tell", said, shuffle_more(found.shuffled_pages, error, 0.04, "that growth"))
+        return Verdict("trust", "absent", said, Step("examination times relevance will do"))
+    more = shuffle_more(found.shuffled_pages, error, 0.04, "that growth", place)
+    return Verdict("trust", "cannot tell", said, more)
 
 
-def _trusted(said: str, documents: Verdict) -> Verdict:
+def _trusted(said: str, documents: Verdict, place: Place) -> Verdict:
     """Trust, unless documents may differ in their curves, which would look the same."""
     if documents.state == "absent":
-        return _verdict("trust", "present", said, "use affine, or vectorization; not ipw alone")
+        return Verdict("trust", "present", said, CURE)
     said = f"{said}; documents that differ in their curves would look like this, and whether they do is not told"
-    return _verdict("trust", "cannot tell", said, documents.advice)
+    return Verdict("trust", "cannot tell", said, documents.advice)
 
 
-def _trust_by_levels(matrix: RateMatrix, found: TrustFit, documents: Verdict) -> Verdict:
+def _trust_by_levels(matrix: RateMatrix, found: TrustFit, documents: Verdict, place: Place) -> Verdict:
     """By levels of relevance from swaps, where nothing was shuffled."""
     if matrix.p is None or matrix.flatter is None or matrix.flatter_interval is None:
         reasons = (found.reason or "no random slots", matrix.reason or "too few queries")
-        why = ONE_ONLY if found.reason == ONE_ONLY else "; ".join(reasons)
-        return _verdict("trust", "cannot tell", why, shuffle_some(found))
+        why = ONE_RANK if found.reason == ONE_RANK else "; ".join(reasons)
+        return Verdict("trust", "cannot tell", why, shuffle_some(found, place))
     low, high = matrix.flatter_interval
     said = (
         f"clicks on documents that are clicked more fall slower with log rank by {matrix.flatter:.2f} "
         f"({low:.2f} to {high:.2f}); {_chance(matrix.p)} of one curve for all levels"
     )
     if matrix.p < SURE and low > 0 and matrix.flatter > 0.05:
-        return _trusted(said, documents)
+        return _trusted(said, documents, place)
     if low > -0.15 and high < 0.15 and matrix.p >= SURE:
-        return _verdict("trust", "absent", said, "examination times relevance will do")
-    return _verdict("trust", "cannot tell", said, shuffle_some(found))
+        return Verdict("trust", "absent", said, Step("examination times relevance will do"))
+    return Verdict("trust", "cannot tell", said, shuffle_some(found, place))
 
 
-def _page(found: FactorEffects) -> Verdict:
+def _page(found: FactorEffects, place: Place) -> Verdict:
     if not found.factors:
-        return _verdict("page", "cannot tell", _sentence(found.reason), LOOKS)
+        return Verdict("page", "cannot tell", found.reason or UNTOLD, place.looks(LOOKS))
     strong = [one for one in found.factors if _matters(one)]
     if strong:
         said = "; ".join(_effect(one) for one in strong)
-        names = ", ".join(one.name for one in strong)
-        return _verdict("page", "present", said, f"name {names} among the factors of a method")
+        names = tuple(one.name for one in strong)
+        return Verdict("page", "present", said, CURE, names)
     untold = [one for one in found.factors if not _harmless(one)]
     if untold:
         said = "; ".join(f"{one.name}: {one.reason or 'too few clicks'}" for one in untold)
-        return _verdict("page", "cannot tell", said, "collect more pages on which these columns vary")
+        names = tuple(one.name for one in untold)
+        text = "collect more pages on which these columns vary"
+        again = place.command("diagnose", *(word for name in names for word in ("--segment", name)))
+        return Verdict("page", "cannot tell", said, Step(text, again))
     said = "; ".join(_effect(one) for one in found.factors)
-    return _verdict("page", "absent", said, "these columns need no correction")
+    return Verdict("page", "absent", said, Step("these columns need no correction"))
 
 
 def _matters(one: FactorEffect) -> bool:
@@ -216,7 +271,7 @@ def _effect(one: FactorEffect) -> str:
     return f"{one.name} {value} gets {effect:.2f} times the clicks of {one.values[0]} ({_chance(one.p)})"
 
 
-def _people(found: CoClicks) -> Verdict:
+def _people(found: CoClicks, place: Place) -> Verdict:
     told = [
         ("in the lower half of a page", found.lower, found.lower_error),
         ("on a page", found.all, found.all_error),
@@ -224,18 +279,14 @@ def _people(found: CoClicks) -> Verdict:
     known = [(where, value, error) for where, value, error in told if value is not None and error is not None]
     if len(known) < len(told):
         reason = found.reason or "too few clicks in the lower half of pages"
-        return _verdict("people", "cannot tell", _sentence(reason), "collect pages of repeated queries")
+        return Verdict("people", "cannot tell", reason, place.shuffle("collect pages of repeated queries"))
     where, value, error = max(known, key=lambda one: one[1] / max(one[2], 1e-12))
     said = f"{where} clicks correlate by {value:.3f} ± {1.96 * error:.3f}, given what was shown"
     if value > 3.5 * error:
         advice = "several kinds of people, or reading on from click to click: compare click models; mixem"
-        return _verdict("people", "present", said, advice)
+        return Verdict("people", "present", said, Step(advice, place.command("click-models")))
     if all(value + 1.96 * error < 0.02 for _, value, error in known):
-        return _verdict("people", "absent", said, "results can be taken one by one")
+        return Verdict("people", "absent", said, Step("results can be taken one by one"))
     times = (1.96 * max(error for *_, error in known) / 0.02) ** 2
     aim = f"for an interval of ± 0.02, which takes about {about(max(times, 1.0) * found.pages)} pages"
-    return _verdict("people", "cannot tell", said, f"collect more pages of repeated queries, {aim}")
-
-
-def _sentence(reason: str | None) -> str:
-    return reason or "the log tells nothing of it"
+    return Verdict("people", "cannot tell", said, place.shuffle(f"collect more pages of repeated queries, {aim}"))
