@@ -19,7 +19,8 @@ import numpy as np
 from obp import __version__
 from obp.ope import DoublyRobust, InverseProbabilityWeighting, SelfNormalizedInverseProbabilityWeighting
 
-from unskew.measuring import Judge, LoggedPages, RankExamination
+from unskew.examination import Examination
+from unskew.measuring import Judge, LoggedPages
 from unskew.measuring.counterfactual.contract import PlacedPages, Question
 from unskew.measuring.counterfactual.displays import query_model
 
@@ -79,7 +80,7 @@ def by_obp(columns: dict[str, list[float]], pages: LoggedPages) -> dict[str, flo
         "action_dist": policy,
     }
     rounds["position"] = np.zeros(len(place), int)
-    asked = Question(examination=RankExamination(THETA, "file"))
+    asked = Question(examination=Examination.of(THETA, "file"))
     relevance = query_model(PlacedPages(pages, place, pages.position, asked), THETA[pages.position - 1])
     model = (relevance[:, None] * THETA)[:, :, None]
     clicked = pages.click > 0
@@ -105,7 +106,7 @@ def main() -> None:
     """Compare, and write what the test compares with."""
     columns, pages = draw()
     theirs = by_obp(columns, pages)
-    judge = Judge(examination=RankExamination(THETA, "file"))
+    judge = Judge(examination=Examination.of(THETA, "file"))
     judge.add(pages, np.array(columns["place"]), pages.position)
     ours = judge.finish()
     print(f"| estimate | obp {__version__} | here |\n|---|---|---|")

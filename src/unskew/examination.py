@@ -78,6 +78,11 @@ class Examination(Result):
     # ---- what it says ----
 
     @property
+    def position(self) -> range:
+        """Ranks from 1."""
+        return range(1, len(self.theta) + 1)
+
+    @property
     def values(self) -> Array:
         """[P] theta, NaN where it is not told."""
         return np.asarray(self.theta, np.float64)
@@ -143,7 +148,7 @@ class Examination(Result):
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON; learners read the numbers under `examination`."""
-        ranks = {"position": range(1, len(self.theta) + 1), "examination": self.theta}
+        ranks = {"position": self.position, "examination": self.theta}
         more = {"found_by": self.found_by, "note": self.note, "weight": self.weight}
         return plain(ranks) | super().to_dict() | plain(more)  # type: ignore[no-any-return]
 
@@ -151,7 +156,9 @@ class Examination(Result):
     def from_dict(cls, told: Any) -> Examination:
         """What `to_dict` told."""
         names = {each.name for each in fields(cls)} & set(told)
-        given = {name: tuple(told[name]) if isinstance(told[name], list) else told[name] for name in names}
+        given: dict[str, Any] = {
+            name: tuple(told[name]) if isinstance(told[name], list) else told[name] for name in names
+        }
         return cls(theta=tuple(told["examination"]), **given)
 
     @classmethod

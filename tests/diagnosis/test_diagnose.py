@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 import unskew
 from unskew.errors import UnskewError
-from unskew.learning.bias import read_propensities
+from unskew.examination import Examination
 from unskew.logs.log import write_log
 from unskew.pages.documents.diagnosis import HEADINGS
 from unskew.terminal.main import app
@@ -53,8 +53,8 @@ def test_one_command_writes_the_page_and_its_numbers(written: tuple[Path, Path, 
     assert ended.exit_code == 0, ended.output
     assert f"Open {page}." in ended.stderr
     told = json.loads(numbers.read_text(), parse_constant=refuse)
-    parts = {"log", "curves", "interventions", "matrix", "trust", "factors", "together", "identifiability"}
-    assert parts | {"models", "ordering", "verdicts", "advice", "version"} <= set(told)
+    parts = {"log", "curves", "evidence", "matrix", "trust", "factors", "co_clicks"}
+    assert parts | {"models", "ordering", "verdicts", "conclusion", "swap_plan", "version"} <= set(told)
     assert (told["log"]["pages"], told["models"]) == (3000, None)
     text = page.read_text(encoding="utf-8")
     assert all(f">{HEADINGS[part]}</h2>" in text for part in parts)
@@ -64,7 +64,7 @@ def test_one_command_writes_the_page_and_its_numbers(written: tuple[Path, Path, 
 def test_the_terminal_tells_the_top_of_the_page_alone(written: tuple[Path, Path, Any]) -> None:
     shown = written[2].stdout
     assert "Who is looked at" in shown
-    assert "Position: present. Within one query and document, rank" in shown
+    assert "Position: present. By shuffled pages, rank" in shown
     assert re.search(r"This log is biased \(position.*\), and it can be repaired", shown)
     assert HEADINGS["matrix"] not in shown
     assert len(shown.splitlines()) < 40
@@ -73,9 +73,9 @@ def test_the_terminal_tells_the_top_of_the_page_alone(written: tuple[Path, Path,
 def test_a_log_in_memory_tells_the_same_as_its_file(log: unskew.Log, written: tuple[Path, Path, Any]) -> None:
     told = json.loads(written[1].read_text())
     again = json.loads(json.dumps(unskew.diagnose(log).to_dict()))
-    assert again["interventions"]["chosen"] == told["interventions"]["chosen"] == "shuffled"
+    assert again["evidence"]["chosen"] == told["evidence"]["chosen"] == "shuffled"
     for part in (again, told):
-        part["seen"] = part["interventions"]["curves"]["shuffled"]["examination"]
+        part["seen"] = part["evidence"]["curves"]["shuffled"]["examination"]
     assert again["seen"] == pytest.approx(told["seen"])
     assert again["log"]["clicks"] == told["log"]["clicks"] == int(log.click.sum())
 
@@ -87,8 +87,8 @@ def test_a_folder_holds_all_and_can_be_reported(place: Path) -> None:
     assert "What is wrong" in (folder / "report.html").read_text(encoding="utf-8")
     assert "What is wrong" in report([folder]).sections[0].heading
     assert (
-        read_propensities(folder / "propensities.csv")[0]
-        == read_propensities(folder / "propensities.json")[0]
+        Examination.read(folder / "propensities.csv").at(1)
+        == Examination.read(folder / "propensities.json").at(1)
         == 1
     )
     with pytest.raises(UnskewError, match="diagnosis"):
@@ -96,8 +96,8 @@ def test_a_folder_holds_all_and_can_be_reported(place: Path) -> None:
 
 
 def test_propensities_are_those_of_the_chosen_curve(place: Path, written: tuple[Path, Path, Any]) -> None:
-    told = json.loads(written[1].read_text())["interventions"]
-    seen = read_propensities(place.with_name("propensities.csv"))
+    told = json.loads(written[1].read_text())["evidence"]
+    seen = Examination.read(place.with_name("propensities.csv")).values
     assert seen.tolist() == pytest.approx(told["curves"][told["chosen"]]["examination"], rel=1e-4)
 
 
@@ -190,7 +190,7 @@ def test_logs_that_tell_little_get_reasons_in_the_place_of_numbers(name: str, tm
     ended = CliRunner().invoke(app, list(map(str, words)))
     assert ended.exit_code == 0, ended.output
     found = json.loads((tmp_path / "out" / "diagnosis.json").read_text(), parse_constant=refuse)
-    assert all(found[part]["reason"] for part in ("matrix", "trust", "together", "identifiability"))
+    assert all(found[part]["reason"] for part in ("matrix", "trust", "co_clicks", "evidence"))
     assert {each["state"] for each in found["verdicts"]} == {"cannot tell"}
     assert found["conclusion"]["recoverable"] != "yes"
     assert reason in " ".join(each["evidence"] for each in found["verdicts"])

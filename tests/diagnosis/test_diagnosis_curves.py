@@ -13,10 +13,12 @@ from unskew.diagnosis.evidence.estimates import ExaminationCurve, Interventions,
 from unskew.diagnosis.propensities import propensities
 
 from unskew.diagnosis.curves.rates import FEWEST_PAGES, curves, rank_rates
+from unskew.diagnosis.evidence.evidence import Evidence, evidence
+from unskew.diagnosis.evidence.links import RankGraph
 from unskew.diagnosis.evidence.sums import Coverage
 from unskew.diagnosis.evidence.tables import open_tables
 from unskew.errors import DataError
-from unskew.learning.bias import read_propensities
+from unskew.examination import Examination
 from unskew.tables.engine.engine import Engine
 
 PATTERNS = ([1, 0, 0], [0, 1, 0], [0, 1, 1], [0, 0, 0])
@@ -84,28 +86,31 @@ def test_pages_that_begin_further_down_tell_no_skips() -> None:
 # ---- propensities ----
 
 
-def told(*values: float | None) -> Interventions:
-    spans = tuple(None if value is None else (value * 0.9, value * 1.1) for value in values)
+def told(*values: float | None) -> Evidence:
+    low, high = (tuple(None if value is None else value * by for value in values) for by in (0.9, 1.1))
     reason = tuple("too few clicks" if value is None else None for value in values)
-    curve = ExaminationCurve("all_pairs", values, spans, reason, (), 100)
-    nothing = np.zeros((len(values), len(values)))
-    return Interventions({"all_pairs": curve}, (), Coverage(nothing, nothing), ())
+    curve = Examination(values, "swaps", low, high, reason, (), 100)
+    chosen, why = ("swaps", None) if curve.known > 1 else (None, "too few clicks")
+    graph = RankGraph(len(values), 0, 0, 1.0, (), (), (), None)
+    return Evidence({"swaps": curve}, chosen, None, why, (), Coverage((), ()), graph)
 
 
 def test_files_end_before_the_first_gap_and_methods_read_them(tmp_path: Path) -> None:
-    found = propensities(told(1.0, 0.5, None, 0.2), clicks=(100, 50, 9, 9))
-    for file in found.write(tmp_path):
-        assert read_propensities(file).tolist() == [1.0, 0.5]
+    found = told(1.0, 0.5, None, 0.2).usable(clicks=(100, 50, 9, 9))
+    for suffix in (".json", ".csv"):
+        found.write(tmp_path / f"propensities{suffix}")
+        assert Examination.read(tmp_path / f"propensities{suffix}").theta == (1.0, 0.5)
     content = json.loads((tmp_path / "propensities.json").read_text())
-    assert content["interval"][1] == pytest.approx([0.45, 0.55])
+    assert (content["lower"][1], content["upper"][1]) == pytest.approx((0.45, 0.55))
     assert "ranks 3 to 4 are left out. Rank 3: too few clicks" in content["note"]
     assert content["effective_clicks"] == pytest.approx((100 + 100) ** 2 / (100 + 200))
-    assert (tmp_path / "propensities.csv").read_text().splitlines()[2] == "2,0.5,0.45,0.55"
+    assert (tmp_path / "propensities.csv").read_text().splitlines()[2] == "2,0.5,2,0.45,0.55"
+    assert Examination.from_dict(content) == found
 
 
 def test_a_log_that_tells_nothing_is_refused_with_the_reason() -> None:
     with pytest.raises(DataError, match="tells no examination: too few clicks"):
-        propensities(told(1.0, None))
+        told(1.0, None).usable()
 
 
 # ---- real clicks ----
@@ -131,14 +136,14 @@ def test_real_clicks_on_shuffled_lists(data_folder: Path) -> None:
     table = ranklens(data_folder)
     rates = np.array([float(rate) for rate in RANKLENS.split()])
     with open_tables(table | {"randomized": [True] * len(table["click"])}, threads=1) as tables:
-        rate, found = curves(tables).rates.rate, interventions(tables)
+        rate, found = curves(tables).rates.rate, evidence(tables)
     assert np.round(np.array(rate, float), 4).tolist() == rates.tolist()
-    assert found.curves["shuffled"].examination == pytest.approx(rates / rates[0], abs=0.002)
-    for method in ("shuffled", "all_pairs"):
+    assert found.curves["shuffled"].theta == pytest.approx(rates / rates[0], abs=0.002)
+    for method in ("shuffled", "swaps"):
         spans = found.curves[method].interval
         covered = [
             span and span[0] <= value <= span[1] for span, value in zip(spans, rates / rates[0], strict=True)
         ]
         assert np.mean([bool(each) for each in covered]) > 0.9, method
     told = {(each.first, each.second): each.p for each in found.agreement}
-    assert (told["shuffled", "all_pairs"] or 0) > 0.01
+    assert (told["shuffled", "swaps"] or 0) > 0.01

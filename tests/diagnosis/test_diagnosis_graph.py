@@ -12,8 +12,9 @@ import pytest
 import unskew
 from unskew.diagnosis.evidence import pairs
 from unskew.diagnosis.evidence.equality import equal_documents
-from unskew.diagnosis.evidence.links import identify, plan_swaps
-from unskew.diagnosis.evidence.pairs import read_pairs
+from unskew.diagnosis.evidence.evidence import evidence
+from unskew.diagnosis.evidence.links import linked_by_features, plan_swaps, rank_graph
+from unskew.diagnosis.evidence.pairs import fit_within, rank_design, read_pairs
 from unskew.diagnosis.evidence.tables import open_tables
 from unskew.errors import ConfigError, DataError
 from unskew.tables.engine.engine import Engine
@@ -42,18 +43,20 @@ def test_documents_of_equal_features_link_ranks_that_no_document_does(fixed: pa.
     """In query q the feature at rank k is (q + k) % 3, so each value stands at every rank in some query."""
     keys = {(query, f"{query}-{rank}"): (query + rank) % 3 for query in range(30) for rank in (1, 2, 3)}
     with open_tables(fixed, threads=1) as tables:
-        plain, equal = identify(tables), identify(tables, features=keys)
-    assert (plain.by, plain.connected, plain.pairs) == ("documents", False, 0)
-    assert (equal.by, equal.connected, equal.pairs) == ("features", True, 3)
-    assert [round(value or 0, 1) for value in equal.examination] == [1.0, 0.5, 0.3]
+        plain = rank_graph(tables, evidence(tables).examination)
+        linked, pairs_of = linked_by_features(tables, keys), read_pairs(tables, equal=equal_documents(keys))
+    assert (plain.connected, plain.pairs) == (False, 0)
+    assert (linked, len(pairs_of)) == (((1, 2, 3),), 3)
+    b = fit_within(pairs_of, rank_design(3, np.arange(3))).b
+    assert np.exp(b).round(1).tolist() == [0.5, 0.3]
 
 
 def test_equal_items_are_equal_within_a_query_only(fixed: pa.Table) -> None:
     by_item = {f"{query}-{rank}": (query + rank) % 3 for query in range(30) for rank in (1, 2, 3)}
     alike = dict.fromkeys(by_item, "the same")
     with open_tables(fixed, threads=1) as tables:
-        assert identify(tables, features=by_item).pairs == 0
-        assert identify(tables, features=alike).pairs == 30  # one of every query
+        assert len(read_pairs(tables, equal=equal_documents(by_item))) == 0
+        assert len(read_pairs(tables, equal=equal_documents(alike))) == 30  # one of every query
 
 
 def test_equal_documents_by_hand(engine: Engine) -> None:
@@ -108,10 +111,10 @@ def test_a_large_log_is_looked_at_by_whole_queries(fixed: pa.Table, monkeypatch:
     alike = dict.fromkeys({document.as_py() for document in fixed["doc_id"]}, 1)
     monkeypatch.setattr(pairs, "MOST_CELLS", 45)
     with open_tables(fixed, threads=1) as tables:
-        found = identify(tables, features=alike)
+        found = read_pairs(tables, equal=equal_documents(alike))
         turns = {row["query_id"]: row["turn"] for row in tables.engine.rows(tables.queries)}
     assert found.share == 0.5
-    assert found.pairs == sum(turn < 2048 for turn in turns.values())
+    assert len(found) == sum(turn < 2048 for turn in turns.values())
 
 
 def test_a_picture_draws_the_strongest_links_and_says_how_many() -> None:
@@ -122,6 +125,6 @@ def test_a_picture_draws_the_strongest_links_and_says_how_many() -> None:
         for rank, one in enumerate(rng.permutation(15))
     ]
     with open_tables(table(rows), threads=1) as tables:
-        found = identify(tables)
+        found = evidence(tables).graph
     assert (len(found.links), found.drawn) == (105, 60)
     assert found.swap_plan == [{"ranks": list(swap.ranks), "share": swap.share} for swap in found.plan.swaps]  # type: ignore[union-attr]

@@ -13,13 +13,11 @@ import pytest
 from unskew.diagnosis.curves.factors import factors
 from unskew.diagnosis.curves.labels import read_labels
 from unskew.diagnosis.curves.ordering import (
-    RankByFeatures,
     lists_of,
     rank_by_features,
     rows_of_tables,
 )
 from unskew.diagnosis.evidence.tables import open_tables
-from unskew.diagnosis.verdicts.conclusion import Conclusion, Fitness, with_features
 from unskew.errors import DataError
 
 QUERIES, PAGES, SHOWN = 40, 30, 4
@@ -143,18 +141,3 @@ def test_trees_see_a_rank_that_features_tell_by_no_line(noise: float, low: float
         assert found.correlation > 0.8
         assert found.predicted == tuple(sorted(found.predicted))
         assert found.spread[0][0] == 1.0
-
-
-@pytest.mark.parametrize(
-    ("told", "connected", "holds"), [(0.9, False, False), (0.9, True, None), (0.5, False, True)]
-)
-def test_two_towers_are_doubted_where_features_tell_the_rank(
-    told: float, connected: bool, holds: bool | None
-) -> None:
-    others = Fitness(("ipw",), True, "a curve")
-    before = Conclusion("yes", "", (others, Fitness(("dla", "pal"), True, "two towers")), ())
-    linked = ((1, 2, 3),) if connected else ((1, 2), (3,))
-    after = with_features(before, RankByFeatures(0.7, told, 100, linked=linked))
-    assert after.methods[0] == others
-    assert after.methods[1].holds is holds
-    assert ("two towers would put relevance into the rank" in " ".join(after.next)) == (told >= 0.8)

@@ -9,24 +9,29 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from unskew.diagnosis.curves.co_clicks import CoClicks, together
+from unskew.diagnosis.curves.co_clicks import CoClicks, co_clicks
 from unskew.diagnosis.curves.factors import FactorEffect, FactorEffects, factors
 from unskew.diagnosis.curves.labels import read_labels
 from unskew.diagnosis.curves.matrix import RateMatrix, click_matrix
+from unskew.diagnosis.curves.ordering import RankByFeatures
 from unskew.diagnosis.curves.trust import TrustFit, trust
-from unskew.diagnosis.evidence.links import Identifiability, Swap, SwapPlan, identify
+from unskew.diagnosis.evidence.evidence import Evidence, evidence
+from unskew.diagnosis.evidence.links import RankGraph, Swap, SwapPlan
+from unskew.diagnosis.evidence.sums import Coverage
 from unskew.diagnosis.evidence.tables import open_tables
 from unskew.diagnosis.verdicts.conclusion import Conclusion, conclude
 from unskew.diagnosis.verdicts.verdict import Verdict, verdicts
+from unskew.examination import Examination
 from unskew.simulation import Mixture, PositionBias, TrustBias, simulate
 from unskew.simulation.synthetic import make_lists
 
 PLAN = SwapPlan(0.1, (Swap((1, 2), 900, 1800, 0.5, 0.1),), 900, 0.5, 700)
-GRAPH = Identifiability(
-    ranks=3, pairs=90, clicks=900, share=1.0, components=((1, 2, 3),), links=(), drawn=0, weak=(),
-    examination=(1.0, 0.7, 0.4), interval=((1.0, 1.0), (0.6, 0.8), (0.3, 0.5)), flat=1e-9, connected=True,
-    plan=PLAN, by="documents",
-)  # fmt: skip
+GRAPH = RankGraph(3, 90, 900, 1.0, ((1, 2, 3),), (), (), PLAN)
+CURVE = Examination((1.0, 0.7, 0.4), "swaps", (1.0, 0.6, 0.3), (1.0, 0.8, 0.5), (None,) * 3)
+SHOWN = Coverage(((30,) * 3,) * 3, ((300,) * 3,) * 3)
+FOUND = Evidence({"swaps": CURVE}, "swaps", 1e-9, None, (), SHOWN, GRAPH)
+UNSEEN = replace(FOUND, curves={"swaps": Examination((1.0, None, None), "swaps")}, chosen=None, flat=None)
+UNSEEN = replace(UNSEEN, reason="no swaps", coverage=Coverage(((30, 0), (0, 30)), ((0, 0), (0, 0))))
 MATRIX = RateMatrix((), (), (), (), (), (), 0.5, 0.1, 0.0, (-0.1, 0.1), 1, "swaps")
 CURVES = TrustFit(
     3, 9000, (1.0,) * 3, ((0.9, 1.1),) * 3, (0.0,) * 3, ((-0.1, 0.1),) * 3, (1.0,) * 3, ((0.9, 1.1),) * 3,
@@ -42,7 +47,7 @@ ALONE = CoClicks(1000, (), 0.0, 0.005, 0.0, 0.005)
 def judged(**changes: Any) -> dict[str, Verdict]:
     """Verdicts by bias, of a plain log with some parts changed."""
     parts = {
-        "identifiability": GRAPH,
+        "evidence": FOUND,
         "matrix": MATRIX,
         "trust": CURVES,
         "factors": FactorEffects((COIN,)),
@@ -51,8 +56,8 @@ def judged(**changes: Any) -> dict[str, Verdict]:
     return {one.key: one for one in verdicts(**{**parts, **changes})}
 
 
-def concluded(graph: Identifiability = GRAPH, **changes: Any) -> Conclusion:
-    return conclude(tuple(judged(identifiability=graph, **changes).values()), graph)
+def concluded(evidence: Evidence = FOUND, **changes: Any) -> Conclusion:
+    return conclude(tuple(judged(evidence=evidence, **changes).values()), evidence)
 
 
 def states(**changes: Any) -> list[str]:
@@ -110,18 +115,17 @@ def test_without_random_slots_levels_tell_of_trust_only_where_documents_are_abse
 def test_advice_says_how_many_pages_for_what_precision() -> None:
     wide = replace(CURVES, documents=0.0, documents_error=0.05, slope=0.0, slope_error=0.12)
     said = judged(trust=wide)
-    assert "shuffle about 60,000 more pages" in said["documents"].advice  # (0.05 / 0.0125)² - 1 times 4,000
-    assert "shuffle about 32,000 more pages" in said["trust"].advice  # (0.12 / 0.04)² - 1 times 4,000
-    assert "standard error of 0.04" in said["trust"].advice
-    assert "16 times as many pages" in judged(trust=replace(wide, shuffled_pages=0))["documents"].advice
+    assert "shuffle about 60,000 more pages" in said["documents"].advice.text  # (0.05 / 0.0125)² - 1 times 4,000
+    assert "shuffle about 32,000 more pages" in said["trust"].advice.text  # (0.12 / 0.04)² - 1 times 4,000
+    assert "standard error of 0.04" in said["trust"].advice.text
+    assert "16 times as many pages" in judged(trust=replace(wide, shuffled_pages=0))["documents"].advice.text
     none = replace(CURVES, slope=None, slope_error=None, documents=None, documents_error=None)
-    assert "shuffle 800 pages or more" in judged(trust=none, matrix=replace(MATRIX, p=None))["trust"].advice
-    unlinked = replace(GRAPH, flat=None, connected=False, reason="no swaps")
+    assert "shuffle 800 pages or more" in judged(trust=none, matrix=replace(MATRIX, p=None))["trust"].advice.text
     assert "700 pages: examination of neighbouring ranks is then known within 10%" in (
-        judged(identifiability=unlinked)["position"].advice
+        judged(evidence=UNSEEN)["position"].advice.text
     )
     hanging = judged(together=replace(ALONE, lower=0.02, lower_error=0.02))["people"]
-    assert "about 3,900 pages" in hanging.advice  # (1.96)² times 1,000
+    assert "about 3,900 pages" in hanging.advice.text  # (1.96)² times 1,000
 
 
 def test_a_column_without_values_is_not_called_harmless() -> None:
@@ -133,10 +137,10 @@ def test_a_column_without_values_is_not_called_harmless() -> None:
     strong = replace(COIN, effect=(1.0, 1.5), p=1e-6)
     said = judged(factors=FactorEffects((empty, strong)))["page"]
     assert said.state == "present"
-    assert "coin" in said.advice
+    assert "coin" in said.advice.text
     assert judged(factors=FactorEffects((replace(COIN, effect=(1.0, 1.05), p=1e-6),)))["page"].state == "absent"
     none = judged(factors=FactorEffects((), "no columns were named"))["page"]
-    assert "serp_" in none.advice
+    assert "serp_" in none.advice.text
 
 
 def test_people_are_judged_by_clicks_that_hang_together() -> None:
@@ -162,32 +166,59 @@ def test_whose_assumptions_hold_follows_from_the_verdicts() -> None:
     assert (differ["dla"], differ["affine"], differ["lbd"]) == (False, False, True)
     untold = holds(concluded(trust=replace(CURVES, documents=0.0, documents_error=0.1)))
     assert (untold["dla"], untold["affine"], untold["lbd"]) == (None, None, True)
-    flat = replace(GRAPH, examination=(1.0,) * 3, interval=((0.95, 1.05),) * 3, flat=0.7)
+    level = replace(CURVE, theta=(1.0,) * 3, lower=(0.95,) * 3, upper=(1.05,) * 3)
+    flat = replace(FOUND, curves={"swaps": level}, flat=0.7)
     assert holds(concluded(flat))["naive"] is True
 
 
 def test_the_conclusion_names_methods_and_says_which_ranks_are_linked() -> None:
     found = concluded()
     assert found.recoverable == "yes"
-    assert "methods whose assumptions hold here: ipw, dla" in found.next[-1]
-    assert "those of naive and mixem do not" in found.next[-1]
+    assert "methods whose assumptions hold here: ipw, dla" in found.next[-1].text
+    assert "those of naive and mixem do not" in found.next[-1].text
     bare = FactorEffects((), "no columns were named")
     steep = replace(CURVES, slope=0.3, slope_error=0.05)
-    likely = concluded(factors=bare, trust=steep).next[-1]
+    likely = concluded(factors=bare, trust=steep).next[-1].text
     told = "hold here but for other factors of the page, which are not told: affine, tal, vectorization and lbd; "
     assert told in likely
-    several = concluded(factors=bare, together=replace(ALONE, lower=0.05, lower_error=0.01)).next[-1]
+    several = concluded(factors=bare, together=replace(ALONE, lower=0.05, lower_error=0.01)).next[-1].text
     assert several.startswith(
         "methods whose assumptions hold here: mixem; methods whose assumptions hold here but for"
     )
-    parts = replace(GRAPH, ranks=8, components=((1, 2, 3, 4, 5, 6), (7,), (8,)), connected=False)
-    apart = concluded(parts)
+    parts = replace(GRAPH, ranks=8, components=((1, 2, 3, 4, 5, 6), (7,), (8,)))
+    apart = concluded(replace(FOUND, graph=parts))
     assert apart.recoverable == "cannot tell"
     assert apart.why.startswith("ranks 1 to 6 are linked with each other, ranks 7 and 8 with none: ")
-    assert apart.next[0].startswith("swap neighbouring results on 900 pages")
-    unseen = replace(GRAPH, flat=None, connected=False, pairs=0, clicks=0, reason="no swaps")
-    assert concluded(unseen).recoverable == "no"
-    assert concluded(replace(unseen, pairs=5, clicks=12)).recoverable == "cannot tell"
+    assert apart.next[0].text.startswith("swap neighbouring results on 900 pages")
+    assert concluded(UNSEEN).recoverable == "no"
+    assert concluded(replace(UNSEEN, coverage=SHOWN)).recoverable == "cannot tell"
+
+
+@pytest.mark.parametrize(
+    ("told", "connected", "held"), [(0.9, False, False), (0.9, True, None), (0.5, False, True)]
+)
+def test_two_towers_are_doubted_where_features_tell_the_rank(
+    told: float, connected: bool, held: bool | None
+) -> None:
+    linked = ((1, 2, 3),) if connected else ((1, 2), (3,))
+    ordering = RankByFeatures(0.7, told, 100, linked=linked)
+    said = judged(ordering=ordering)
+    after = conclude(tuple(said.values()), FOUND, ordering)
+    assert holds(after)["ipw"] is True
+    assert holds(after)["dla"] is held
+    text = " ".join(step.text for step in after.next)
+    assert ("two towers would put relevance into the rank" in text) == (told >= 0.8)
+    assert ("dla" in said["position"].advice.text) is (held is True)
+
+
+def test_columns_of_the_page_rule_out_methods_that_take_no_factors() -> None:
+    strong = replace(COIN, effect=(1.0, 1.5), p=1e-6)
+    found = concluded(factors=FactorEffects((strong,)))
+    assert {name for name, held in holds(found).items() if held} >= {"dla", "tal", "lbd"}
+    assert {holds(found)[name] for name in ("naive", "ipw", "pair_debias", "affine")} == {False}
+    assert {step.command for step in found.next if "factors of a method" in step.text} == {
+        "unskew learn log.parquet --features features.parquet --method dla --factor coin"
+    }
 
 
 # --------------------------------------------------------------------------------- logs that tell nothing
@@ -223,27 +254,27 @@ NOTHING = {
 @pytest.mark.parametrize(("rows", "reason"), NOTHING.values(), ids=NOTHING)
 def test_logs_that_tell_nothing_get_a_reason_for_each_verdict(rows: list[tuple[Any, ...]], reason: str) -> None:
     with open_tables(table(rows)) as tables:
-        graph = identify(tables)
-        said = verdicts(graph, *(part(tables) for part in (click_matrix, trust, factors, together)))
+        seen = evidence(tables)
+        said = verdicts(seen, *(part(tables) for part in (click_matrix, trust, factors, co_clicks)))
     told = {one.key: one for one in said}
-    assert set(graph.examination) == {None}
+    assert set(seen.examination.theta[1:]) <= {None}
     assert {one.state for one in said} <= {"cannot tell", "absent"}
     assert [told[key].state for key in ("position", "documents", "trust", "page")] == ["cannot tell"] * 4
     assert reason in told["position"].evidence
-    assert all(one.evidence and one.advice for one in said)
-    assert not any("nan" in f"{one.evidence} {one.advice}".split() for one in said)
-    found = conclude(said, graph)
+    assert all(one.evidence and one.advice.text for one in said)
+    assert not any("nan" in f"{one.evidence} {one.advice.text}".split() for one in said)
+    found = conclude(said, seen)
     assert found.recoverable != "yes"
-    assert "no method's assumptions are known to hold here" in found.next[-1]
+    assert "no method's assumptions are known to hold here" in found.next[-1].text
 
 
 def test_one_rank_is_not_told_to_be_shuffled() -> None:
     with open_tables(table(NOTHING["one position"][0])) as tables:
-        graph = identify(tables)
-        said = verdicts(graph, *(part(tables) for part in (click_matrix, trust, factors, together)))
+        seen = evidence(tables)
+        said = verdicts(seen, *(part(tables) for part in (click_matrix, trust, factors, co_clicks)))
     for one in said[:3]:
         assert "one rank" in one.evidence
-        assert "shuffle" not in one.advice
+        assert "shuffle" not in one.advice.text
 
 
 def test_segments_of_three_rows_are_not_judged() -> None:
@@ -268,7 +299,7 @@ def small() -> dict[str, dict[str, Any]]:
     for name, behaviour in people.items():
         log = simulate(lists, behaviour, pages=8000, cutoff=6, randomized=1.0, seed=2, logger="random")
         with open_tables(log) as tables:
-            found[name] = {"trust": trust(tables), "together": together(tables)}
+            found[name] = {"trust": trust(tables), "together": co_clicks(tables)}
     return found
 
 

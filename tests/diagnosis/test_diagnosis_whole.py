@@ -17,7 +17,7 @@ from unskew.diagnosis.curves.matrix import click_matrix
 from unskew.diagnosis.diagnosis import diagnose
 from unskew.diagnosis.evidence import pairs
 from unskew.diagnosis.evidence import sums as evidence
-from unskew.diagnosis.evidence.links import identify
+from unskew.diagnosis.evidence.evidence import evidence as evidence_of
 from unskew.diagnosis.evidence.tables import open_tables
 
 
@@ -55,7 +55,7 @@ def first(log: pa.Table) -> dict[str, Any]:
 
 
 def test_a_diagnosis_is_equal_twice_and_in_any_order_of_rows(log: pa.Table, first: dict[str, Any]) -> None:
-    assert first["interventions"]["chosen"] == "shuffled"
+    assert first["evidence"]["chosen"] == "shuffled"
     assert json.dumps(told(log, threads=1)) == json.dumps(first)
     turned = log.take(np.random.default_rng(1).permutation(log.num_rows))
     assert close("", told(turned, threads=2), first) == []
@@ -68,7 +68,8 @@ def test_of_a_large_log_every_part_says_which_share_it_looked_at(
     monkeypatch.setattr(evidence, "MOST_CELLS", 600)
     with open_tables(log, threads=1) as tables:
         share = 600 * 4096 // tables.size / 4096
-        found = click_matrix(tables, draws=9), identify(tables), interventions(tables).curves["all_pairs"]
+        told = evidence_of(tables)
+        found = click_matrix(tables, draws=9), told.graph, told.curves["swaps"]
     assert 0.4 < share < 0.7
     assert [part.share for part in found] == [share] * 3
 
@@ -95,14 +96,14 @@ def test_natural_swaps_of_one_half_tell_what_shuffled_pages_of_the_other_do(data
     names, page = np.unique(table["page_id"], return_inverse=True)
     marked = np.random.default_rng(0).random(len(names))[page] < 0.5
     with open_tables(table | {"randomized": marked}, threads=1) as tables:
-        found = interventions(tables)
+        found = evidence_of(tables)
     truth = rates[1:] / rates[0]
-    for method in ("shuffled", "all_pairs", "pivot"):
+    for method in ("shuffled", "swaps", "pivot"):
         spans = [span for span in found.curves[method].interval[1:] if span is not None]
         assert len(spans) == 23
         inside = [low <= value <= high for (low, high), value in zip(spans, truth, strict=True)]
         assert sum(inside) >= 21, method  # 23 intervals of 95 % that hang together by rank 1
     agreement = {(each.first, each.second): each.p for each in found.agreement}
-    p = agreement["shuffled", "all_pairs"]
+    p = agreement["shuffled", "swaps"]
     assert p is not None
     assert p > 0.01

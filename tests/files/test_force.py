@@ -16,7 +16,7 @@ from unskew.logs.ingest.run import INGESTED
 from unskew.logs.split import CUT
 from unskew.studies.compare.compare import COMPARISON
 from unskew.studies.demo import DEMO
-from unskew.tracking.examination import EXAMINATION
+from unskew.tracking.display_times import EXAMINATION
 from unskew.types import Log
 from unskew.workflows.inspections.causes import CAUSES
 from unskew.workflows.runs.folder import RUN
@@ -25,7 +25,7 @@ KINDS = {
     "counts": (COUNTED, "slots/part-0.parquet"),
     "ingest": (INGESTED, "impressions/part-00000.parquet"),
     "split": (CUT, "train/data_0.parquet"),
-    "examination": (EXAMINATION, "trees.txt"),
+    "display-times": (EXAMINATION, "trees.txt"),
     "save": (MODEL, "text/vocab.txt"),
     "causes": (CAUSES, "graph.dot"),
     "learn": (RUN, "trees_1.txt"),

@@ -682,12 +682,12 @@ def test_propensities_from_shuffled_pages_by_hand() -> None:
         randomized=np.concatenate([[shuffled] * len(c) for c, shuffled in pages]),
         columns={"true_examination": np.concatenate([0.8 / np.arange(1, len(c) + 1) for c, _ in pages])},
     )
-    assert randomized_propensity(log).tolist() == pytest.approx([1, 3 / 5, 1 / 2], rel=0.01)
+    assert randomized_propensity(log).theta == pytest.approx([1, 3 / 5, 1 / 2], rel=0.01)
     with pytest.warns(UserWarning, match="is a guess: 8 clicks below rank 1"):
-        assert 0.2 < randomized_propensity(log.take(np.arange(30)))[2] < 1
+        assert 0.2 < randomized_propensity(log.take(np.arange(30))).values[2] < 1
     with pytest.raises(DataError, match="tells no examination: 0 clicks below rank 1"):
         randomized_propensity(replace(log, click=np.where(log.position > 1, 0, 1).astype(np.uint8)))
-    assert oracle_propensity(log).tolist() == pytest.approx([1, 1 / 2, 1 / 3])
+    assert oracle_propensity(log).theta == pytest.approx([1, 1 / 2, 1 / 3])
 
 
 # ---- RegressionEM --------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import torch
 
 import unskew
 from unskew.errors import ConfigError, DataError, RunError
-from unskew.learning.bias import read_propensities
+from unskew.examination import Examination
 from unskew.learning.methods import DLA, IPW, METHODS, DoublyRobust, EDot, EInter, MethodConfig
 from unskew.learning.rankers import MLP, Trees
 from unskew.learning.scoring.model import Model, load
@@ -113,7 +113,7 @@ def test_propensities_come_from_a_file(
     name: str, text: str, config: type[IPW | DoublyRobust], log: Log, lists: Lists, tmp_path: Path
 ) -> None:
     (tmp_path / name).write_text(text)
-    assert read_propensities(tmp_path / name).tolist() == [0.8, 0.4, 0.2]
+    assert Examination.read(tmp_path / name).theta == (1.0, 0.5, 0.25)
     asked = {"ranker": MLP(sizes=(4,)), "steps": 3, "threads": 1}
     run = unskew.learn(log, config(propensity=str(tmp_path / name)), **asked)  # type: ignore[arg-type]
     found = run.propensity()
@@ -140,6 +140,6 @@ def test_propensities_come_from_a_file(
 def test_a_file_without_propensities_is_named(name: str, text: str, message: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text(text)
     with pytest.raises((DataError, ConfigError), match=message):
-        read_propensities(tmp_path / name)
+        Examination.read(tmp_path / name)
     with pytest.raises(DataError, match=r"gone\.json: cannot be read"):
-        read_propensities(tmp_path / "gone.json")
+        Examination.read(tmp_path / "gone.json")

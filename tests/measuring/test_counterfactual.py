@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 import unskew
 from unskew.errors import DataError
-from unskew.measuring import Judge, LoggedPages, RankExamination, missing_overlap, places, shown_places
+from unskew.examination import Examination
+from unskew.measuring import Judge, LoggedPages, missing_overlap, places, shown_places
 from unskew.measuring.counterfactual.sums import MOST, ClusterSums
 
 D = [1 / math.log2(1 + place) for place in range(1, 11)]
@@ -102,7 +103,7 @@ def test_at_random_counts_the_mean_over_all_places() -> None:
 def test_weighted_clicks_by_hand() -> None:
     rows = [(0, [(1, 1), (2, 0), (3, 1)])] * 12 + [(0, [(1, 0), (2, 1), (3, 0)])] * 12
     pages = pages_of(rows)
-    curve = RankExamination(np.array([1.0, 0.5, 0.04]), "file")
+    curve = Examination.of(np.array([1.0, 0.5, 0.04]), "file")
     found = judged(pages, [3, 2, 1] * 24, examination=curve, clip=10.0)
     new = (12 * D[2] + 12 * 25 * D[0] + 12 * 2 * D[1]) / 24
     other = (12 * D[0] + 12 * 25 * D[2] + 12 * 2 * D[1]) / 24
@@ -116,7 +117,7 @@ def test_weighted_clicks_by_hand() -> None:
 
 def test_expected_clicks_move_a_click_to_its_new_rank() -> None:
     pages = pages_of([(0, [(1, 0), (2, 1)])] * 30)
-    curve = RankExamination(np.array([1.0, 0.5]), "file")
+    curve = Examination.of(np.array([1.0, 0.5]), "file")
     found = judged(pages, [2, 1] * 30, examination=curve, metric="clicks")["ips"]
     assert (found.new, found.other) == pytest.approx((2.0, 1.0))
 
@@ -206,7 +207,7 @@ def test_a_place_that_the_log_lacks_has_no_number() -> None:
 
 def test_doubly_robust_by_hand() -> None:
     rows = [(0, [(1, 1), (2, 0)])] * 30 + [(0, [(2, 1), (1, 0)])] * 10
-    pages, curve = pages_of(rows), RankExamination(np.array([1.0, 0.5]), "file")
+    pages, curve = pages_of(rows), Examination.of(np.array([1.0, 0.5]), "file")
     found = judged(pages, [2, 1] * 30 + [1, 2] * 10, examination=curve)["dr"]
 
     def model(own_click, own_theta, clicks, seen):  # from all other pages, pulled towards the mean of the query
@@ -279,7 +280,7 @@ def test_estimates_are_right_on_average() -> None:
     place = np.argsort(np.argsort(-score.reshape(queries, ranks), axis=1), axis=1)
     for seed in range(60):
         pages = chance_pages(seed, relevance, pages=1500)
-        judge = Judge(examination=RankExamination(theta, "file"))
+        judge = Judge(examination=Examination.of(theta, "file"))
         judge.add(pages, places(score[pages.document], pages), shown_places(pages))
         evidence = judge.finish()
         for name, values in found.items():
@@ -318,7 +319,7 @@ def test_another_library_says_the_same_of_a_bandit_log() -> None:
         cluster=np.arange(pages),
         propensity=np.array(log["chance"]),
     )
-    found = judged(logged, log["place"], examination=RankExamination(np.array(log["theta"]), "file"))
+    found = judged(logged, log["place"], examination=Examination.of(np.array(log["theta"]), "file"))
     assert {name: found[name].new for name in log["obp"]} == pytest.approx(log["obp"], abs=1e-9)
 
 

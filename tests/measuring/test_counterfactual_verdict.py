@@ -7,10 +7,10 @@ import pytest
 from drawn_pages import pages_by_rank
 
 from unskew.errors import ConfigError, DataError
+from unskew.examination import Examination
 from unskew.measuring import (
     GainEstimate,
     Judge,
-    RankExamination,
     examination_of,
     places,
     shown_places,
@@ -142,7 +142,7 @@ def test_what_cannot_be_asked_is_refused() -> None:
     with pytest.raises(DataError, match="no pages"):
         Judge().finish()
     with pytest.raises(ConfigError, match="positive"):
-        RankExamination(np.array([1.0, 0.0]), "file")
+        Examination.of(np.array([1.0, 0.0]), "file")
     pages, _ = drawn(1, pages=20)
     with pytest.raises(DataError, match="places for 100 results"):
         Judge().add(pages, np.ones(3), np.ones(100))

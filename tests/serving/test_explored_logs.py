@@ -12,6 +12,7 @@ import pytest
 from unskew.diagnosis.propensities import measured_propensities
 
 import unskew
+from unskew.diagnosis.evidence.evidence import measured
 from unskew.diagnosis.evidence.tables import open_tables
 from unskew.diagnosis.propensities import measured_propensities
 from unskew.measuring import GainEstimate, Judge, LoggedPages, places
@@ -84,7 +85,7 @@ def judged(log: Log, new: np.ndarray, other: np.ndarray) -> GainEstimate:
 @pytest.mark.parametrize("name", POLICIES)
 def test_the_known_examination_is_within_its_intervals(name: str, logs: dict[str, Log]) -> None:
     with open_tables(logs[name]) as tables:
-        found = measured_propensities(tables)
+        found = measured(tables)
     low, high = np.array([each or (0.0, np.inf) for each in found.interval]).T
     truth = EXAMINATION[: len(low)]
     assert len(truth) >= 4
@@ -128,6 +129,6 @@ def test_the_plan_of_a_diagnosis_is_served(logs: dict[str, Log], tmp_path: Path)
     policy = policy_from("swaps", swap_plan=tmp_path / "report.json")
     assert isinstance(policy, SwapRanks)
     assert [(list(swap.ranks), swap.share) for swap in policy.swaps] == [
-        (swap["ranks"], swap["share"]) for swap in found.identifiability.swap_plan
+        (swap["ranks"], swap["share"]) for swap in found.swap_plan
     ]
     assert all(high - low == 1 for low, high in (swap.ranks for swap in policy.swaps))

@@ -160,7 +160,7 @@ WHERE_A_LOG_IS_WANTED = {
     "split": ["split", "LOG", "--out", "OUT"],
     "counts": ["counts", "LOG", "--out", "OUT"],
     "track": ["track", "LOG", "--out", "OUT"],
-    "examination": ["examination", "LOG", "--out", "OUT"],
+    "display-times": ["display-times", "LOG", "--out", "OUT"],
     "causes": ["causes", "LOG"],
     "propensity": ["propensity", "LOG"],
     "click-models": ["click-models", "LOG"],

@@ -103,7 +103,7 @@ def words_of(command: str, folder: Path) -> list[object]:
         "counts": (log, "--out", again / "counts"),
         "simulate": (*SMALL, "--pages", 50, "--out", again / "small.parquet"),
         "traffic": (*SMALL, "--pages", 50, "--out", again / "traffic.parquet"),
-        "examination": (traffic, "--out", again / "model", "--trees", 2),
+        "display-times": (traffic, "--out", again / "model", "--trees", 2),
         "track": (traffic, "--out", again / "store"),
         "diagnose": (log, "--out", again / "diagnosis"),
         "causes": (log, "--factor", "position", "--relevance", "true_relevance", "--test", "gsq", "--sample", 60),

@@ -8,6 +8,7 @@ from typing import Any
 
 import altair as alt
 
+from unskew.diagnosis.evidence.links import RankGraph, RankLink
 from unskew.pages.colours import COOL, MUTED, NAIVE, SERIES, ordered
 from unskew.pages.console import bar_lines
 from unskew.pages.details import said
@@ -107,17 +108,16 @@ def matrix_figure(
     return Figure(drawn.properties(width=WIDTH, height=max(90, 34 * len(levels)), title=title, description=told))
 
 
-def links_figure(found: Mapping[str, Any]) -> Figure:
-    """Ranks in a row, arcs between those that can be compared; thick ones are well known, dashed ones weak."""
-    links = sorted(found["links"], key=lambda link: -link["information"])[: found["drawn"]]
-    weak = {tuple(each) for each in found["weak"]}
-    widest = max((abs(b - a) for a, b in (link["ranks"] for link in links)), default=1)
-    most = max((link["information"] for link in links), default=1.0) or 1.0
-    arcs = [point for at, link in enumerate(links) for point in _arc(at, link, widest, most, weak)]
-    part = {rank: at for at, ranks in enumerate(found["components"]) for rank in ranks}
-    nodes = [
+def links_figure(graph: RankGraph) -> Figure:
+    """Ranks in a row, arcs between those that can be compared; thick ones are well known, orange ones weak."""
+    links = sorted(graph.links, key=lambda link: -link.information)[: graph.drawn]
+    widest = max((link.ranks[1] - link.ranks[0] for link in links), default=1)
+    most = max((link.information for link in links), default=1.0) or 1.0
+    arcs = [point for at, link in enumerate(links) for point in _arc(at, link, widest, most, graph.weak)]
+    part = {rank: at for at, ranks in enumerate(graph.components) for rank in ranks}
+    nodes: list[dict[str, Any]] = [
         {"rank": rank, "y": 0, "part": f"part {part[rank] + 1}"}
-        | {"says": f"rank {rank}, part {part[rank] + 1} of {len(found['components'])}"}
+        | {"says": f"rank {rank}, part {part[rank] + 1} of {len(graph.components)}"}
         for rank in sorted(part)
     ]
     x = alt.X("rank:Q", title="rank shown", axis=alt.Axis(grid=False, tickMinStep=1))
@@ -142,22 +142,23 @@ def links_figure(found: Mapping[str, Any]) -> Figure:
             description="says:N",
         )  # fmt: skip
         layers.insert(0, lines)
-    told = f"{len(part)} ranks in {len(found['components'])} parts, {len(found['links'])} links, {len(weak)} weak."
+    told = f"{len(part)} ranks in {len(graph.components)} parts, {len(graph.links)} links, {len(graph.weak)} weak."
     chart = alt.layer(*layers).properties(
         width=WIDTH, height=220, title="Ranks that can be compared", description=told
     )
     return Figure(chart, [told])
 
 
-def _arc(at: int, link: Mapping[str, Any], widest: int, most: float, weak: set[Any]) -> list[dict[str, Any]]:
+def _arc(at: int, link: RankLink, widest: int, most: float, weak: Sequence[Any]) -> list[dict[str, Any]]:
     """An arc over two ranks, as points."""
-    low, high = link["ranks"]
-    text = f"ranks {low} and {high}, {link['pairs']:,} documents at both, {link['clicks']:,} clicks"
+    low, high = link.ranks
+    text = f"ranks {low} and {high}, {link.pairs:,} documents at both, {link.clicks:,} clicks"
+    badly = (low, high) in weak
     shared = {
         "link": at,
-        "weight": math.sqrt(link["information"] / most),
-        "weak": (low, high) in weak,
-        "says": text + (", weak" if (low, high) in weak else ""),
+        "weight": math.sqrt(link.information / most),
+        "weak": badly,
+        "says": text + (", weak" if badly else ""),
     }
     middle, half = (low + high) / 2, (high - low) / 2
     angles = [math.pi * step / _STEPS for step in range(_STEPS + 1)]

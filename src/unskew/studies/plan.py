@@ -172,7 +172,7 @@ class _Bench:
         if told is None:
             return None
         ranks = min(len(self.theta), len(told.theta))
-        return float(np.abs(told.theta[:ranks] - self.theta[:ranks]).mean())
+        return float(np.abs(told.values[:ranks] - self.theta[:ranks]).mean())
 
     def _learned(self, method: str, logs: Sequence[Log]) -> float | None:
         """Mean true nDCG@10 of a method; None where it cannot learn, with a note."""

@@ -58,7 +58,7 @@ def diagnose(
     found = diagnose(impressions, segments=segment or (), serp=not no_serp, json=file, command=typed(), **given)
     if out is not None:
         tell(f"Open {out if out.suffix == '.html' else out / 'report.html'}.")
-    show_result(found.to_dict(), as_json == "-", lambda told: brief(told))
+    show_result(found.to_dict(), as_json == "-", lambda _: brief(found))
 
 
 def causes(

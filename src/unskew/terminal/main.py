@@ -30,11 +30,11 @@ from unskew.terminal.serving import serve
 from unskew.terminal.ship import drift, ship
 from unskew.terminal.store import store
 from unskew.terminal.studies import compare, demo, reproduce
-from unskew.terminal.tracking import examination, impute, judge, track, traffic
+from unskew.terminal.tracking import display_times, impute, judge, track, traffic
 from unskew.terminal.translating import FLAGS, as_flag, flags_of
 
 PANELS: dict[str, tuple[Callable[..., None], ...]] = {
-    "Make data": (ingest, split, counts, simulate, traffic, examination, track),
+    "Make data": (ingest, split, counts, simulate, traffic, display_times, track),
     "Learn": (diagnose, causes, click_models, learn, impute),
     "Measure": (measure, experiment, propensity, importance, judge, ship, drift),
     "Use": (predict, serve, store, export),

@@ -59,6 +59,7 @@ def propensity(
 ) -> None:
     """Say how likely each rank is looked at, by a run or from a log, and what a click there weighs."""
     given = passed(locals(), "as_json", "csv")
+    from unskew.files import write_text
     from unskew.workflows.inspections.propensity import propensity
 
     found = propensity(**given)
@@ -66,7 +67,7 @@ def propensity(
         sys.stdout.write(found.csv_text())
         return
     if csv is not None:
-        found.write_csv(csv)
+        write_text(Path(csv), found.csv_text())
         tell(f"{len(found.position)} ranks, by {found.found_by}, in {csv}.")
     if found.note is not None:
         tell(f"Note: {found.note}.")
@@ -75,5 +76,5 @@ def propensity(
     elif csv is None:
         tell(f"By {found.found_by}.")
         print(f"{'position':>8}  {'examination':>11}  {'weight':>8}")
-        for rank, seen, weight in zip(found.position, found.examination, found.weight, strict=True):
+        for rank, seen, weight in zip(found.position, found.theta, found.weight, strict=True):
             print(f"{rank:>8}  {seen:>11.4f}  {weight:>8.3f}")

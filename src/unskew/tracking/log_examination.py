@@ -17,7 +17,7 @@ from unskew.logs.opening import open_log
 from unskew.settings import checked, require_columns
 from unskew.tables.engine.engine import Engine, connect
 from unskew.tables.engine.functions import finite
-from unskew.tracking.examination import Examination, ExaminationModel, TraceCounts, fit_examination
+from unskew.tracking.display_times import DisplayTimeModel, DisplayTimes, TraceCounts, fit_examination
 from unskew.tracking.traces import TRACE, with_traces
 
 if TYPE_CHECKING:
@@ -29,14 +29,14 @@ NEEDED = ("page_id", "position", "click")
 KEYS = [f"trace_{name}" for name in TRACE]
 
 
-def examination(
+def display_times(
     impressions: Path | str,
     out: Path | str,
     *,
     columns: Mapping[str, str] | None = None,
     force: bool = False,
     engine: str = "duckdb",
-    settings: Examination | None = None,
+    settings: DisplayTimes | None = None,
     spark_master: str | None = None,
     memory: str | int | None = None,
     threads: int | None = None,
@@ -47,9 +47,9 @@ def examination(
 
     `settings`, or single fields of it by name, say how; `columns` says theirs for ours, as for `ingest`.
     """
-    from unskew.tracking.examination import EXAMINATION
+    from unskew.tracking.display_times import EXAMINATION
 
-    asked = checked(Examination, (settings or Examination()).model_dump() | learned, None)
+    asked = checked(DisplayTimes, (settings or DisplayTimes()).model_dump() | learned, None)
     refuse_existing(Path(out), force=force, ours=EXAMINATION)
     place = Path(impressions)
     options: dict[str, Any] = {"spark_master": spark_master, "memory": memory, "threads": threads}
@@ -65,8 +65,8 @@ def examination(
 
 
 def learn_examination(
-    engine: Engine, impressions: Table, settings: Examination, place: Path | str | None = None
-) -> ExaminationModel:
+    engine: Engine, impressions: Table, settings: DisplayTimes, place: Path | str | None = None
+) -> DisplayTimeModel:
     """The model of a log, which needs page_id, position, click and display_time, and uses dwell_time."""
     require_columns([*NEEDED, "display_time"], impressions.columns, path=place, hint="it is what is learned from")
     rows = clean(engine, impressions)
@@ -106,7 +106,7 @@ def clean(engine: Engine, impressions: Table) -> Table:
     return impressions.mutate(**plain, **seconds)
 
 
-def shown_label(rows: Table, settings: Examination) -> Any:
+def shown_label(rows: Table, settings: DisplayTimes) -> Any:
     """1 where the display time says examined, 0 where it says not, else null."""
     import ibis
 
@@ -114,7 +114,7 @@ def shown_label(rows: Table, settings: Examination) -> Any:
     return ibis.cases((t > settings.seen, 1), (t < settings.unseen, 0), else_=ibis.null("int64")).cast("int64")
 
 
-def add_examination(engine: Engine, impressions: Table, model: ExaminationModel) -> Table:
+def add_examination(engine: Engine, impressions: Table, model: DisplayTimeModel) -> Table:
     """The impressions with a column `examination`, ê of every result; distinct traces are predicted once."""
     require_columns(NEEDED, impressions.columns, hint="examination is judged by them")
     rows = clean(engine, impressions.drop("examination") if "examination" in impressions.columns else impressions)
@@ -124,7 +124,7 @@ def add_examination(engine: Engine, impressions: Table, model: ExaminationModel)
     return observe(joined, model.settings).drop(*KEYS, *(f"{key}_of" for key in KEYS))
 
 
-def predict_traces(engine: Engine, traced: Table, model: ExaminationModel) -> pa.Table:
+def predict_traces(engine: Engine, traced: Table, model: DisplayTimeModel) -> pa.Table:
     """ê of every distinct trace, as a table of the four and `examination`."""
     found = engine.to_arrow(traced.select(*KEYS).distinct())
     traces = {name: found[key].to_numpy(zero_copy_only=False) for name, key in zip(TRACE, KEYS, strict=True)}
@@ -132,7 +132,7 @@ def predict_traces(engine: Engine, traced: Table, model: ExaminationModel) -> pa
     return pa.table(columns | {"examination": pa.array(model(traces))})
 
 
-def observe(rows: Table, settings: Examination) -> Table:
+def observe(rows: Table, settings: DisplayTimes) -> Table:
     """Display times taken at their word, where they are clear and the settings say so."""
     import ibis
 

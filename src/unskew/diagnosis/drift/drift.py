@@ -25,7 +25,6 @@ from scipy.special import stdtr
 from unskew.diagnosis.drift.mixes import (
     LEVEL,
     DriftFinding,
-    log_ratio,
     mix_drift,
     page_sums,
     rate_drift,
@@ -33,8 +32,8 @@ from unskew.diagnosis.drift.mixes import (
     traffic_drift,
 )
 from unskew.diagnosis.evidence import likelihood as by
-from unskew.diagnosis.evidence.estimates import LEAST, FittedCurve, fit
-from unskew.diagnosis.evidence.sums import RANKS, shuffled_evidence, swap_evidence
+from unskew.diagnosis.evidence.evidence import MEASURED, fitted
+from unskew.diagnosis.evidence.sums import RANKS
 from unskew.diagnosis.evidence.tables import BUCKETS, LogTables, bucket_of, open_tables
 from unskew.errors import ConfigError
 from unskew.tables.engine.engine import Engine, connect
@@ -150,15 +149,7 @@ def compared(old: LogTables, new: LogTables, segments: Sequence[str] = ()) -> Dr
     few = [each["name"] for each in facts if each["pages"] < FEWEST]
     if few:
         why = f"{few[0]} has fewer than {FEWEST} pages."
-        names = (
-            "click curve",
-            "examination",
-            "clicks per page",
-            "queries",
-            "documents",
-            "page length",
-            *old.segments,
-        )
+        names = (*NAMES, *old.segments)
         return Drift(facts[0], facts[1], tuple(DriftFinding(name, "cannot tell", why) for name in names))
     findings = [
         curve_drift(*common_sums(old, new)),
@@ -200,14 +191,14 @@ def _cells(tables: LogTables, suffix: str) -> Table:
 def curve_drift(up: Array, down: Array) -> DriftFinding:
     """Whether clicks by rank changed alike at every rank, from sums over what both logs show, [B, P] each."""
     name, used = "click curve", int(((up + down).sum(axis=1) > 0).sum())
-    groups = pool_ranks(np.minimum(up, down).sum(axis=0), LEAST)
+    groups = pool_ranks(np.minimum(up, down).sum(axis=0), by.ENOUGH)
     if not up.any() or not down.any():
         return DriftFinding(name, "cannot tell", "The logs show no document at the same rank for the same query.")
     if len(groups) < 2 or used < by.FEWEST_BUCKETS:
         return DriftFinding(name, "cannot tell", "Too few clicks on what both logs show at the same rank.")
     draws = np.concatenate([np.ones((1, BUCKETS)), by.draw_buckets(BUCKETS)])
     sums = [draws @ _grouped(each, groups) for each in (up, down)]  # [R, G]
-    values = log_ratio(*sums)
+    values = by.log_ratio(*sums)
     relative = values[:, 1:] - values[:, :1]
     half = by.half_width(by.standard_errors(relative[1:], used), used)
     weights = np.minimum(*(_grouped(each, groups).sum(axis=0) for each in (up, down)))
@@ -281,11 +272,10 @@ def _span(value: float, half: float) -> tuple[float | None, ...]:
 def examination_drift(old: LogTables, new: LogTables) -> DriftFinding:
     """Whether the curves that both logs tell by themselves are the same."""
     name = "examination"
-    curves = [_curves(tables) for tables in (old, new)]
-    for method in ("shuffled", "all_pairs"):
-        if not all(method in each and each[method].curve.known > 1 for each in curves):
+    for source in MEASURED:
+        first, second = (fitted(tables, source) for tables in (old, new))
+        if first is None or second is None or min(first.curve.known, second.curve.known) < 2:
             continue
-        first, second = (each[method] for each in curves)
         ranks = min(len(first.value), len(second.value))
         gap, drawn = second.value[:ranks] - first.value[:ranks], second.drawn[:, :ranks] - first.drawn[:, :ranks]
         buckets = min(first.buckets, second.buckets)
@@ -293,12 +283,7 @@ def examination_drift(old: LogTables, new: LogTables) -> DriftFinding:
         p = by.difference_test(gap, drawn, buckets)
         told = {str(k + 1): _span(gap[k], half[k]) for k in range(ranks) if np.isfinite(gap[k])}
         if told:
-            numbers = {"method": method, "ratio_by_rank": told}
+            numbers = {"source": source, "ratio_by_rank": told}
             return _curve_finding(name, p, gap, half, [str(k + 1) for k in range(ranks)], numbers)
     why = "The logs do not both tell it: it takes shuffled pages, or documents at several ranks."
     return DriftFinding(name, "cannot tell", why)
-
-
-def _curves(tables: LogTables) -> dict[str, FittedCurve]:
-    evidence = {"shuffled": shuffled_evidence(tables), "all_pairs": swap_evidence(tables)[0].get("")}
-    return {method: fit(each, method) for method, each in evidence.items() if each is not None}

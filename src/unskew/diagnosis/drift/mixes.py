@@ -70,7 +70,7 @@ def rate_drift(old: Array, new: Array) -> DriftFinding:
         return DriftFinding(name, "cannot tell", "Too few queries, or clicks, to tell.", None, numbers)
     draws = by.draw_buckets(BUCKETS)
     sums = [draws @ each for each in (old, new)]
-    drawn = log_ratio(sums[1][:, 1], sums[1][:, 0]) - log_ratio(sums[0][:, 1], sums[0][:, 0])
+    drawn = by.log_ratio(sums[1][:, 1], sums[1][:, 0]) - by.log_ratio(sums[0][:, 1], sums[0][:, 0])
     gap = np.array([np.log(rates[1] / rates[0])])
     p = by.difference_test(gap, drawn[:, None], used)
     changed = p is not None and p < LEVEL and abs(gap[0]) > 0.02
@@ -166,9 +166,3 @@ def halves_apart(tables: LogTables, key: str) -> float:
     counted = named.group_by("value").agg(a=named.count(where=named.half), b=named.count(where=~named.half))
     row = tables.engine.rows(counted.agg(lost=counted.b.sum(where=counted.a == 0), all=counted.b.sum()))[0]
     return float(row["lost"] or 0) / max(float(row["all"] or 0), 1.0)
-
-
-def log_ratio(over: Array, under: Array) -> Array:
-    """log(over / under), NaN where either has nothing."""
-    some = (over > 0) & (under > 0)
-    return np.where(some, np.log(np.where(some, over, 1.0) / np.where(some, under, 1.0)), np.nan)

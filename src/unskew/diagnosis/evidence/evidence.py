@@ -34,6 +34,7 @@ from unskew.examination import Examination
 from unskew.results import Result
 from unskew.types import Array
 
+UNSHOWN = "no page shows it"
 MEASURED = ("shuffled", "swaps")
 """Sources that a curve to use may come from, the better first."""
 
@@ -126,15 +127,22 @@ def evidence(tables: LogTables) -> Evidence:
     )
 
 
-def measured(tables: LogTables, source: str | None = None) -> Examination:
-    """The curve to use without the rest of the evidence; of one source, shuffled or swaps, where that is asked."""
+def chosen_curve(tables: LogTables, source: str | None = None) -> tuple[Examination | None, str | None]:
+    """The curve to use, or why there is none, without the rest; of one source where that is asked."""
     fits = {each: fitted(tables, each) for each in ((source,) if source else MEASURED)}
     chosen, reason = _chosen({name: each for name, each in fits.items() if each is not None})
-    if chosen is None:
-        raise untold("it has no randomized pages" if fits == {"shuffled": None} else reason)
-    found = fits[chosen]
-    assert found is not None
-    return found.curve.usable()
+    found = None if chosen is None else fits[chosen]
+    if found is None:
+        return None, "it has no randomized pages" if fits == {"shuffled": None} else reason
+    return found.curve, None
+
+
+def measured(tables: LogTables, source: str | None = None) -> Examination:
+    """The curve to use as far down as it is told without a gap; an error where the log tells none."""
+    curve, reason = chosen_curve(tables, source)
+    if curve is None:
+        raise untold(reason)
+    return curve.usable()
 
 
 def best_guess(tables: LogTables, source: str) -> Examination:
@@ -164,8 +172,8 @@ def _chosen(fits: Mapping[str, CurveFit]) -> tuple[str | None, str | None]:
     best = max(asked, key=lambda source: fits[source].curve.known, default=None)
     if best is not None and fits[best].curve.known > 1:
         return best, None
-    reasons = [fits[source].curve.why for source in asked]
-    return None, "; ".join(dict.fromkeys(filter(None, reasons))) or ONE_RANK
+    reasons = [why for source in asked for why in fits[source].curve.reason if why and why != UNSHOWN]
+    return None, "; ".join(dict.fromkeys(reasons)) or ONE_RANK
 
 
 # ---- one curve ----
@@ -257,7 +265,9 @@ def _reason(
         where = "shuffled pages" if shuffled else "documents that were also shown elsewhere"
         return f"{below:.0f} clicks below rank 1 on {where}; {ENOUGH} are the fewest"
     if coverage is not None and not coverage.documents[rank][rank]:
-        return "no page shows it"
+        return UNSHOWN
+    if coverage is not None and not coverage.documents[0][0]:
+        return "no page shows rank 1, which all others are relative to"
     if not np.isfinite(best[rank]):
         if shuffled:
             return "shuffled pages that reach it have no click there, nor at rank 1"

@@ -107,14 +107,15 @@ def _swap_sums(tables: LogTables, by: str | None) -> tuple[dict[str, SwapSums], 
 def _natural(tables: LogTables, by: str | None) -> tuple[Table, float]:
     """Cells of the log, or of values of a segment, without single shuffled slots, and the share of its queries.
 
-    Where there are few queries, documents take their place in the buckets.
+    Where there are few queries, their documents take their place in the buckets.
     """
     cells, share = tables.sample(MOST_CELLS)
     cells = cells.filter(cells.position <= RANKS)
     if tables.shuffled == "some":
         cells = cells.filter(~cells.shuffled)
     if tables.few_queries:
-        cells = cells.mutate(bucket=bucket_of(cells.doc_id))
+        pair = cells.query_id.cast("string") + "/" + cells.doc_id.cast("string")
+        cells = cells.mutate(bucket=bucket_of(pair))
     if tables.shuffled != "some" and not tables.segments:
         return cells.drop("shuffled", "turn"), share
     keys = [*PAIR, "position", "bucket", *([] if by is None else [by])]
@@ -167,7 +168,8 @@ def _coverage(masks: Any, sums: Any, ranks: int, natural: bool) -> Coverage:
     j, k = (sums[name].to_numpy() - 1 for name in ("position", "k"))
     np.add.at(clicks, (j, k), sums["clicks"].to_numpy().astype(np.int64))
     documents = shown.T @ (shown * n[:, None])
-    return Coverage(*(tuple(map(tuple, each.tolist())) for each in (documents, clicks + clicks.T)), natural)
+    shown_at, clicked = (tuple(map(tuple, each.tolist())) for each in (documents, clicks + clicks.T))
+    return Coverage(shown_at, clicked, natural)
 
 
 def shuffled_sums(tables: LogTables) -> SwapSums | None:

@@ -15,7 +15,15 @@ from typing import Literal
 from unskew.diagnosis.curves.ordering import RankByFeatures
 from unskew.diagnosis.evidence.evidence import Evidence
 from unskew.diagnosis.verdicts.advice import Place, Step, swaps_of
-from unskew.diagnosis.verdicts.methods import Fitness, fitness, methods_said, names_that, tells_rank
+from unskew.diagnosis.verdicts.methods import (
+    Fitness,
+    fitness,
+    learning,
+    likely,
+    methods_said,
+    names_that,
+    tells_rank,
+)
 from unskew.diagnosis.verdicts.verdict import Verdict
 from unskew.results import Result
 from unskew.settings import listed
@@ -48,9 +56,8 @@ def conclude(
     recoverable, why = _recoverable(state["position"], evidence, methods)
     steps = [*_next(found, state["position"], evidence, place), *_by_features(ordering, place)]
     if said := methods_said(methods):
-        best = [*names_that(methods, True), "auto"][0]
-        factors = next((each.factors for each in methods if best in each.methods), ())
-        steps.append(Step(said, place.learn(best, factors=factors)))
+        best = [*names_that(methods, True), *likely(methods), "auto"][0]
+        steps.append(Step(said, learning(best, methods, evidence, place)))
     return Conclusion(recoverable, why, methods, tuple({step.text: step for step in steps}.values()))
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from unskew.diagnosis.curves.ordering import MUCH, RankByFeatures
 from unskew.diagnosis.evidence.evidence import Evidence
+from unskew.diagnosis.verdicts.advice import Place
 from unskew.settings import listed
 
 HOLDS: Mapping[bool | None, str] = {True: "", False: "do not", None: "are not told"}
@@ -81,9 +82,9 @@ def _fitness(
     names = absent if factors else (*absent, "page")
     unknown = {name for name in names if state[name] == "cannot tell"}
     holds = False if "present" in {state[name] for name in names} else None if unknown else True
-    likely = holds is None and unknown == {"page"} and state["position"] != "cannot tell"
+    nearly = holds is None and unknown == {"page"} and state["position"] != "cannot tell"
     said = f"{why}; with {listed(factors)} among their factors" if factors else why
-    return Fitness(methods, holds, said, likely, factors)
+    return Fitness(methods, holds, said, nearly, factors)
 
 
 def _by_links(each: Fitness, found: Evidence) -> Fitness:
@@ -113,18 +114,30 @@ def names_that(methods: Sequence[Fitness], holds: bool | None) -> list[str]:
     return [name for each in methods if each.holds is holds for name in each.methods]
 
 
+def likely(methods: Sequence[Fitness]) -> list[str]:
+    """Names of methods whose assumptions hold but for other factors of the page, which are not told."""
+    return [name for each in methods if each.but_page for name in each.methods]
+
+
+def learning(method: str, methods: Sequence[Fitness], found: Evidence, place: Place) -> str:
+    """A command that learns by one of these methods, with the factors and the propensities that it takes here."""
+    factors = next((each.factors for each in methods if method in each.methods), ())
+    swaps = method == "ipw" and found.chosen == "swaps"
+    return place.learn(method, *(("--set", "method.propensity=swaps") if swaps else ()), factors=factors)
+
+
 def methods_said(methods: Sequence[Fitness]) -> str:
     """Whose assumptions hold here, in words; nothing where that is told of none.
 
     >>> methods_said((Fitness(("ipw",), True, ""), Fitness(("dla", "pal"), None, "")))
     'methods whose assumptions hold here: ipw; those of dla and pal are not told'
     """
-    likely = [name for each in methods if each.but_page for name in each.methods]
+    nearly = likely(methods)
     names = {holds: names_that(methods, holds) for holds in HOLDS}
-    names[None] = [name for name in names[None] if name not in likely]
+    names[None] = [name for name in names[None] if name not in nearly]
     here = "methods whose assumptions hold here"
     said = [f"{here}: {listed(names[True])}"] if names[True] else []
-    said += [f"{here} but for other factors of the page, which are not told: {listed(likely)}"] if likely else []
+    said += [f"{here} but for other factors of the page, which are not told: {listed(nearly)}"] if nearly else []
     rest = [f"those of {listed(names[holds])} {how}" for holds, how in HOLDS.items() if how and names[holds]]
     if not said:
         return f"no method's assumptions are known to hold here; {rest[0]}" if names[False] else ""

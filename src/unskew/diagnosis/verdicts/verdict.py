@@ -42,7 +42,7 @@ from unskew.diagnosis.verdicts.advice import (
     shuffle_some,
     swaps_of,
 )
-from unskew.diagnosis.verdicts.methods import CORRECTING, FACTORED, Fitness, fitness, names_that
+from unskew.diagnosis.verdicts.methods import CORRECTING, FACTORED, Fitness, fitness, learning, likely, names_that
 from unskew.results import Result
 from unskew.settings import listed
 
@@ -108,7 +108,7 @@ def verdicts(
         _people(together, place),
     )
     methods = fitness({one.key: one.state for one in found}, evidence, found[3].columns, ordering)
-    return tuple(_with_method(one, methods, place) for one in found)
+    return tuple(_with_method(one, methods, evidence, place) for one in found)
 
 
 def _chance(p: float) -> str:
@@ -144,12 +144,13 @@ CURES: dict[str, tuple[set[str], str]] = {
 """Which methods are made for a bias, and what to do about it."""
 
 
-def _with_method(one: Verdict, methods: tuple[Fitness, ...], place: Place) -> Verdict:
+def _with_method(one: Verdict, methods: tuple[Fitness, ...], evidence: Evidence, place: Place) -> Verdict:
     """The verdict on a bias that is there, advising methods by whether what they assume holds here."""
     if one.state != "present" or one.key not in CURES:
         return one
     made, text = CURES[one.key]
     right, perhaps = ([name for name in names_that(methods, holds) if name in made] for holds in (True, None))
+    perhaps.sort(key=likely(methods).__contains__, reverse=True)
     if right:
         rest = f"{listed(right)}, whose assumptions hold here"
     elif perhaps:
@@ -157,9 +158,8 @@ def _with_method(one: Verdict, methods: tuple[Fitness, ...], place: Place) -> Ve
     else:
         rest = "but of none the assumptions hold here: try several, and measure them"
     best = [*right, *perhaps, "auto"][0]
-    factors = next((each.factors for each in methods if best in each.methods), ())
     said = f"{text.format(columns=listed(one.columns))}{':' if right else ','} {rest}"
-    return replace(one, advice=Step(said, place.learn(best, factors=factors)))
+    return replace(one, advice=Step(said, learning(best, methods, evidence, place)))
 
 
 def _documents(found: TrustFit, place: Place) -> Verdict:

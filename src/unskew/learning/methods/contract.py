@@ -10,12 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from unskew.errors import ConfigError
+from unskew.examination import Examination
 from unskew.learning.bias import Measurement
 from unskew.learning.curves import EXAMINATION, Curve
 from unskew.logs.counts.reduction import Counts, Facts, Reduction, by_query, reduce_log
 from unskew.logs.presentation import NO_COLUMNS, Presentation
 from unskew.settings import Config
-from unskew.types import Array, ClickBatch, Log
+from unskew.types import ClickBatch, Log
 
 Choice = Literal["labels", "clicks", "nothing"]
 """What weights are chosen by: labelled lists, held-out clicks, or the last step."""
@@ -33,7 +34,7 @@ class Context:
     """The log in numbers; None where trained weights are about to be loaded."""
     presentation: Presentation = NO_COLUMNS
     """How the columns that the method takes as bias factors besides the rank are encoded."""
-    propensities: Array | None = None
+    propensities: Examination | None = None
     """Examination by rank, measured as the method asked for; None where it asked for nothing."""
 
     def click_rates(self) -> Tensor:

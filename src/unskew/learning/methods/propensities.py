@@ -11,7 +11,8 @@ from pydantic import Field, field_validator
 from torch import Tensor
 
 from unskew.errors import DataError
-from unskew.learning.bias import MEASURES, Measurement, at_rank, checked_propensities, read_propensities
+from unskew.examination import Examination
+from unskew.learning.bias import MEASURES, Measurement, at_rank
 from unskew.learning.methods.contract import Context, MethodConfig, MethodModule
 from unskew.learning.methods.safety import UNLIMITED, guarded, imitation_loss
 from unskew.types import ClickBatch
@@ -52,17 +53,16 @@ class Propensities(MethodConfig):
     def theta(self, context: Context) -> Tensor:
         """Examination relative to rank 1, one number per rank of the log; ranks past the last known take its."""
         if context.facts is None:
-            theta = np.ones(context.positions)  # to be loaded
+            seen = Examination.of((1.0,), "numbers")  # to be loaded
         elif self.measured is not None:
             if context.propensities is None:
                 raise DataError(f"there are no {self.measured} propensities", hint="give a file of them")
-            theta = context.propensities
+            seen = context.propensities
         elif isinstance(self.propensity, str):
-            theta = read_propensities(Path(self.propensity))
+            seen = Examination.read(self.propensity)
         else:
-            theta = checked_propensities(np.asarray(self.propensity, np.float64))
-        known = theta[np.minimum(np.arange(context.positions), len(theta) - 1)]
-        return torch.as_tensor(known / known[0], dtype=torch.float32)
+            seen = Examination.of(self.propensity, "numbers")
+        return torch.as_tensor(seen.at(np.arange(1, context.positions + 1)), dtype=torch.float32)
 
 
 class KnownPropensity(MethodModule):

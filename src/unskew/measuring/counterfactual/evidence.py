@@ -5,42 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
-
-from unskew.errors import ConfigError
 from unskew.results import Result
-from unskew.types import Array
 
 Answer = Literal["better", "worse", "cannot tell"]
 Metric = Literal["dcg", "clicks"]
 Grounds = Literal["random", "shown", "examination", "display"]
 """What an estimate rests on: random slots, raw clicks, examination by rank, documents shown at several ranks."""
-
-
-@dataclass(frozen=True)
-class RankExamination:
-    """How often each rank is looked at, relative to the first.
-
-    >>> RankExamination(np.array([1.0, 0.5]), "file").at(np.array([1, 2, 3])).tolist()
-    [1.0, 0.5, 0.5]
-    """
-
-    theta: Array
-    """[K]; ranks beyond its end have the last value."""
-    kind: str
-    """Where it comes from: "shuffled", "swaps", "file" or "run NAME"."""
-    draws: Array | None = None
-    """[R, K], as it may have come out by chance, where that is known."""
-
-    def __post_init__(self) -> None:
-        for values in (self.theta, self.draws if self.draws is not None else self.theta):
-            if values.shape[-1] != len(self.theta) or not (np.isfinite(values) & (values > 0)).all():
-                raise ConfigError("examination must be one positive number per rank, rank 1 first")
-
-    def at(self, position: Array) -> Array:
-        """Of ranks from 1."""
-        looked: Array = self.theta[np.minimum(position, len(self.theta)) - 1]
-        return looked
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,11 @@ from dataclasses import replace
 import numpy as np
 
 from unskew.errors import ConfigError, DataError
+from unskew.examination import Examination
 from unskew.measuring.counterfactual.contract import Estimator, PlacedPages, Question, Reading
 from unskew.measuring.counterfactual.direct import Direct, RawClicks, Slates
 from unskew.measuring.counterfactual.displays import ByDisplay
-from unskew.measuring.counterfactual.evidence import ClickEvidence, GainEstimate, Metric, RankExamination
+from unskew.measuring.counterfactual.evidence import ClickEvidence, GainEstimate, Metric
 from unskew.measuring.counterfactual.pages import LoggedPages
 from unskew.measuring.counterfactual.sums import FEWEST, ClusterSums, interval_of
 from unskew.measuring.counterfactual.swapped import Swapped
@@ -36,7 +37,7 @@ class Judge:
     def __init__(
         self,
         *,
-        examination: RankExamination | None = None,
+        examination: Examination | None = None,
         metric: Metric = "dcg",
         at: int = 10,
         clip: float = 10.0,

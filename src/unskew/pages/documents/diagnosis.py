@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from unskew.pages.curves import Point, curves_figure, points_of
+from unskew.diagnosis.curves.ordering import LITTLE, MUCH
+from unskew.diagnosis.diagnosis import Diagnosis
+from unskew.pages.curves import curves_figure, points_of
+from unskew.pages.details import detail_tables, said
 from unskew.pages.documents.click_models import click_models_page
-from unskew.pages.documents.diagnosis_parts import part_section
-from unskew.pages.documents.diagnosis_words import EXAMINATION, HEADINGS, TERMS
+from unskew.pages.documents.diagnosis_figures import FIGURES
+from unskew.pages.documents.diagnosis_tables import TABLES
+from unskew.pages.documents.diagnosis_words import EXAMINATION, HEADINGS, TERMS, TEXTS
 from unskew.pages.page import WORDS_HEADING, Answer, Page, Section, Table
 from unskew.settings import listed
 
@@ -23,33 +27,34 @@ REPAIR = {
     "no": "and its clicks alone cannot repair it",
     "cannot tell": "and whether it can be repaired cannot be told",
 }
+LONG = 8
+"""Rows past which a table is folded."""
 
 
-def diagnosis_page(found: Mapping[str, Any], origin: str = "", command: str = "") -> Page:
-    """The page of `Diagnosis.to_dict()`; `origin` and `command` are the page's."""
+def diagnosis_page(found: Diagnosis, origin: str = "", command: str = "") -> Page:
+    """The page of a diagnosis; `origin` and `command` are the page's."""
     top = [_next(found), Section(VERDICTS, answers=_answers(found)), _seen(found), _methods(found)]
-    below = [part_section(found, key) for key in HEADINGS if found.get(key)]
-    models = _models(found.get("models"))
-    sections = [section for section in (*top, *below, *models) if section is not None]
+    below = [_part(found, key) for key in HEADINGS if _of(found, key)]
+    models = _models(found.models)
     return Page(
         TITLE,
         _lead(found),
-        sections,
+        [*top, *below, *models],
         notes=_notes(found),
         origin=origin,
-        terms=[*TERMS, *(click_models_page(found["models"]).terms if found.get("models") else ())],
+        terms=[*TERMS, *(click_models_page(found.models).terms if found.models else ())],
         terms_heading=WORDS_HEADING,
         command=command,
     )
 
 
-def _answers(found: Mapping[str, Any]) -> list[Answer]:
-    theirs = tuple(found["log"].get("segments", ()))
+def _answers(found: Diagnosis) -> list[Answer]:
+    theirs = tuple(found.log.get("segments", ()))
     answers = []
-    for each in found["verdicts"]:
-        evidence = each["evidence"]
-        evidence = f"{evidence}." if theirs and evidence.startswith(theirs) else _sentence(evidence)
-        answers.append(Answer(_capital(each["name"]), each["state"], evidence, _sentence(each["advice"])))
+    for each in found.verdicts:
+        text = each.evidence
+        text = f"{text}." if theirs and text.startswith(theirs) else _sentence(text)
+        answers.append(Answer(_capital(each.name), each.state, text, _sentence(each.advice.text)))
     return answers
 
 
@@ -66,63 +71,49 @@ def _sentence(text: str) -> str:
     return _capital(text) + ("" if not text or text.endswith(".") else ".")
 
 
-def _lead(found: Mapping[str, Any]) -> str:
+def _lead(found: Diagnosis) -> str:
     """Is it biased, can it be repaired, and the first thing to do."""
     by_state: dict[str, list[str]] = {}
-    for each in found["verdicts"]:
-        by_state.setdefault(each["state"], []).append(each["name"])
-    conclusion = found["conclusion"]
+    for each in found.verdicts:
+        by_state.setdefault(each.state, []).append(each.name)
+    conclusion = found.conclusion
     if "present" in by_state:
         biased = f"This log is biased ({listed(by_state['present'])})"
     elif "cannot tell" in by_state:
         biased = "Whether this log is biased cannot be told for sure"
     else:
         biased = "No bias was found in this log"
-    repair = REPAIR[conclusion["recoverable"]]
-    if conclusion["recoverable"] == "yes" and "present" not in by_state:
+    repair = REPAIR[conclusion.recoverable]
+    if conclusion.recoverable == "yes" and "present" not in by_state:
         repair = "and its clicks tell relevance"
-    first = f" Next: {found['advice'][0].removesuffix('.')}." if found["advice"] else ""
-    return f"{biased}, {repair}: {conclusion['why']}.{first}"
+    first = f" Next: {conclusion.next[0].text.removesuffix('.')}." if conclusion.next else ""
+    return f"{biased}, {repair}: {conclusion.why}.{first}"
 
 
-def _next(found: Mapping[str, Any]) -> Section | None:
-    """What to do, most useful first."""
-    text = "\n\n".join(f"{at}. {_sentence(step)}" for at, step in enumerate(found["advice"], start=1))
-    return Section(NEXT, text) if text else None
+def _next(found: Diagnosis) -> Section:
+    """What to do, most useful first, with commands to paste."""
+    steps = found.conclusion.next
+    text = "\n\n".join(f"{at}. {_sentence(step.text)}" for at, step in enumerate(steps, start=1))
+    return Section(NEXT, text, code=list(dict.fromkeys(step.command for step in steps)))
 
 
-def _methods(found: Mapping[str, Any]) -> Section | None:
+def _methods(found: Diagnosis) -> Section:
     """Whose assumptions hold."""
-    rows = [
-        [", ".join(each["methods"]), HOLDS[each["holds"]], each["why"]] for each in found["conclusion"]["methods"]
-    ]
+    rows = [[", ".join(each.methods), HOLDS[each.holds], each.why] for each in found.conclusion.methods]
     heads = ("methods", "assumptions hold", "what they assume")
-    return Section(METHODS, tables=[Table(heads, rows, text=heads[1:])]) if rows else None
+    return Section(METHODS, tables=[Table(heads, rows, text=heads[1:])])
 
 
-def _seen(found: Mapping[str, Any]) -> Section | None:
-    """The curve that everybody asks for."""
-    chosen = _chosen(found)
-    if chosen is None:
-        parts = (found.get(key) or {} for key in ("interventions", "identifiability"))
-        why = next((part["reason"] for part in parts if part.get("reason")), None)
-        return Section(SEEN, f"This log cannot tell: {why}.") if why else None
-    name, points = chosen
+def _seen(found: Diagnosis) -> Section:
+    """The curve that everybody asks for, or why there is none."""
+    if found.evidence.chosen is None:
+        return Section(SEEN, f"This log cannot tell: {found.evidence.reason}.")
+    curve = found.evidence.examination
+    points = points_of(curve.theta, curve.interval)
     rank, value, low, high = points[-1]
     spread = "" if low is None else f" ({low:.2f} to {high:.2f})"
-    text = f"Rank {rank} is looked at {value:.2f}{spread} times as often as rank 1, by {name}."
-    return Section(SEEN, text, figures=[curves_figure("Examination", {name: points}, EXAMINATION)])
-
-
-def _chosen(found: Mapping[str, Any]) -> tuple[str, list[Point]] | None:
-    """The curve to use, and how it was found."""
-    told = found.get("interventions") or {}
-    if told.get("chosen"):
-        curve = told["curves"][told["chosen"]]
-        return str(curve["found_by"]), points_of(curve["examination"], curve["interval"])
-    within = found.get("identifiability") or {}
-    points = points_of(within.get("examination") or (), within.get("interval"))
-    return ("documents seen at several ranks", points) if len(points) > 1 else None
+    text = f"Rank {rank} is looked at {value:.2f}{spread} times as often as rank 1, by {curve.found_by}."
+    return Section(SEEN, text, figures=[curves_figure("Examination", {curve.found_by: points}, EXAMINATION)])
 
 
 def _models(models: Mapping[str, Any] | None) -> Sequence[Section]:
@@ -134,11 +125,66 @@ def _models(models: Mapping[str, Any] | None) -> Sequence[Section]:
     return [replace(first, text=f"{page.lead}\n\n{first.text}"), *others]
 
 
-def _notes(found: Mapping[str, Any]) -> list[str]:
+# ---- for engineers ----
+
+
+def _of(found: Diagnosis, key: str) -> Any:
+    """The part of a diagnosis that a section is of."""
+    return found.evidence.graph if key == "graph" else getattr(found, key)
+
+
+def _part(found: Diagnosis, key: str) -> Section:
+    """All numbers of a part, with its figures."""
+    part = _of(found, key)
+    figures = FIGURES[key](part) if key in FIGURES else []
+    tables = TABLES[key](part) if key in TABLES else detail_tables(_told(part))
+    more = SENTENCES[key](part) if key in SENTENCES else _untold(part)
+    folded = [replace(table, folded=bool(table.title) and len(table.rows) > LONG) for table in tables]
+    return Section(HEADINGS[key], "\n\n".join(filter(None, (more, TEXTS[key]))), folded, figures)
+
+
+def _told(part: Any) -> dict[str, Any]:
+    """A part without what it does not tell, where it says why."""
+    told: dict[str, Any] = dict(part) if isinstance(part, Mapping) else part.to_dict()
+    kept = {key: value for key, value in told.items() if value not in (None, [], ()) and key != "reason"}
+    return kept if told.get("reason") else told
+
+
+def _reason(part: Any) -> str | None:
+    """Why a part tells nothing."""
+    return getattr(part, "reason", None)
+
+
+def _untold(part: Any) -> str:
+    return f"This log cannot tell: {_reason(part)}." if _reason(part) else ""
+
+
+def _linked(graph: Any) -> str:
+    """Which links are drawn."""
+    drawn, all_of = graph.drawn, len(graph.links)
+    if not all_of:
+        return _untold(graph)
+    which = f"the {drawn} best known of {all_of:,} links" if drawn < all_of else f"all {all_of:,} links"
+    return f"The graph draws {which}: thick where much is known, orange where the ratio of neighbours is not."
+
+
+def _by_features(part: Any) -> str:
+    """How far features tell the rank, in a sentence."""
+    if part.correlation is None:
+        return _untold(part)
+    strong = "Features tell the rank" if part.correlation >= MUCH else "Features hardly tell the rank"
+    strong = "Features tell some of the rank" if LITTLE <= part.correlation < MUCH else strong
+    harm = ": two towers would put relevance into the rank" if part.correlation >= MUCH else ""
+    how = f"within a page, the order by features and the one shown correlate by {said(part.correlation)}"
+    return f"{strong}{harm}; {how}."
+
+
+SENTENCES: Mapping[str, Callable[[Any], str]] = {"graph": _linked, "ordering": _by_features}
+"""What is said first of a part."""
+
+
+def _notes(found: Diagnosis) -> list[str]:
     """What could not be told, and why."""
-    lines = [f"Column {name} was left out: it {why}." for name, why in found["log"].get("left_out", {}).items()]
-    for key, heading in HEADINGS.items():
-        part = found.get(key)
-        if isinstance(part, Mapping) and part.get("reason"):
-            lines.append(f"{heading}: cannot tell; {part['reason']}.")
-    return lines
+    lines = [f"Column {name} was left out: it {why}." for name, why in found.log.get("left_out", {}).items()]
+    parts = {heading: _reason(_of(found, key)) for key, heading in HEADINGS.items()}
+    return lines + [f"{heading}: cannot tell; {reason}." for heading, reason in parts.items() if reason]

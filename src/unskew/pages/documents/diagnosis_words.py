@@ -7,23 +7,23 @@ from unskew.pages.page import Term
 EXAMINATION = "examination relative to rank 1"
 HEADINGS = {
     "curves": "Click curves",
-    "interventions": "Examination: estimators and coverage",
+    "evidence": "Examination: estimators and coverage",
     "matrix": "Click matrix",
     "judged": "Click matrix by label",
     "trust": "Trust",
     "factors": "Other bias factors",
-    "together": "Clicks of one page",
-    "identifiability": "What can be told apart",
+    "co_clicks": "Clicks of one page",
+    "graph": "What can be told apart",
     "ordering": "Do features tell the rank?",
     "log": "The log",
 }
-"""The sections for engineers, in order, by their keys in the JSON."""
+"""The sections for engineers, in order, by the parts of a diagnosis."""
 TEXTS = {
     "curves": (
         "Who clicks where. Intervals are of pages, or of queries, drawn again, not of single rows. Effective "
         "pages are the independent ones that would tell as much."
     ),
-    "interventions": (
+    "evidence": (
         "Documents that one query saw at several ranks, and shuffled pages: what differs between ranks is "
         "examination, since the document is the same. Estimators that disagree warn that something else moved too."
     ),
@@ -44,8 +44,8 @@ TEXTS = {
         "Which columns of the page change clicks, at one rank and for one query and document. Effect is clicks "
         "relative to the first value; decay is how much slower they fall with the logarithm of the rank."
     ),
-    "together": "Whether clicks of one page hang together: several kinds of people, or reading that ends.",
-    "identifiability": (
+    "co_clicks": "Whether clicks of one page hang together: several kinds of people, or reading that ends.",
+    "graph": (
         "Two ranks can be compared where a query saw a document at both. Ranks in different parts cannot; which "
         "links are weak, and which swaps would mend them, is told below."
     ),

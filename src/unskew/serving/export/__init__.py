@@ -78,7 +78,7 @@ def _how(scorer: Scorer, to: str, run: Source) -> str:
     if to in ENGINES:
         return f"exactly: {engines.exact_form(scorer, to).kind}"
     if to == "propensities":
-        return f"{len(propensity(run).examination)} ranks"
+        return f"{len(propensity(run).values)} ranks"
     raise ConfigError(GRADED)
 
 

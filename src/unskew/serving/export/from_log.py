@@ -27,7 +27,7 @@ READERS = 2.0
 
 def judged_log(path: Path, columns: Mapping[str, str] | None = None) -> pa.Table:
     """query_id, doc_id, relevance, standard_error, displays and clicks of each pair that was shown."""
-    seen = propensity(path, columns=columns).examination
+    seen = propensity(path, columns=columns).values
     named = {"query_text"} & set(columns_of(path))
     table = open_table(path, sorted(named), columns=columns)
     position = np.asarray(table["position"].to_numpy(), np.int64)

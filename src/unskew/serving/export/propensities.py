@@ -27,11 +27,12 @@ from typing import Any
 import numpy as np
 
 from unskew.errors import DataError
-from unskew.files import complete_file, refuse_existing
+from unskew.examination import Examination
+from unskew.files import complete_file, refuse_existing, write_text
 from unskew.logs.opening import open_table
 from unskew.serving.export.options import ExportOptions
 from unskew.types import Array
-from unskew.workflows.inspections.propensity import PropensityTable, propensity
+from unskew.workflows.inspections.propensity import propensity
 
 BESIDE = ("init", "base_margin", "weight", "position", "query", "group", "propensities.csv")
 
@@ -48,11 +49,11 @@ def write_propensities(source: Any, out: Path, options: ExportOptions) -> dict[s
     facts = {"out": str(table), "positions": len(found.weight), "found by": found.found_by}
     if options.rows is not None:
         facts |= _write_rows(found, out, options)
-    found.write_csv(table)
+    write_text(table, found.csv_text())
     return facts
 
 
-def _write_rows(found: PropensityTable, out: Path, options: ExportOptions) -> dict[str, Any]:
+def _write_rows(found: Examination, out: Path, options: ExportOptions) -> dict[str, Any]:
     """A line for each row of a log."""
     assert options.rows is not None
     place = Path(options.rows)
@@ -61,8 +62,7 @@ def _write_rows(found: PropensityTable, out: Path, options: ExportOptions) -> di
     if not (np.isfinite(position).all() and np.isfinite(click).all() and (position >= 1).all()):
         raise DataError("has ranks below 1, or rows without rank or click", path=place, hint="ingest it first")
     sizes = page_sizes(np.asarray(log["page_id"].to_numpy(zero_copy_only=False)), place)
-    seen = found.examination[np.clip(position.astype(np.int64), 1, len(found.examination)) - 1]
-    start = np.log(seen / found.examination[0])
+    start = np.log(found.at(position.astype(np.int64)))
     weight = np.where(click > 0, found.weights(position.astype(np.int64)), 1.0)
     for end, values in (
         ("init", start),

@@ -10,7 +10,6 @@ from typing import Any
 
 from unskew.diagnosis.diagnosis import Diagnosis
 from unskew.diagnosis.diagnosis import diagnose as find
-from unskew.diagnosis.propensities import NAME
 from unskew.errors import ConfigError, DataError, located
 from unskew.files import Ours, complete_folder, refuse_existing, write_json, write_text
 from unskew.logs.log import TABLE
@@ -21,6 +20,7 @@ from unskew.pages.page import PAGE_FILES, Page, write_page
 from unskew.pages.web import html
 
 FILE = "diagnosis.json"
+NAME = "propensities"
 FILES = (".html", ".json", ".csv")
 """How names of files end, where others are of folders."""
 DIAGNOSED = Ours(FILE, (f"{NAME}.json", f"{NAME}.csv", *PAGE_FILES))
@@ -49,14 +49,14 @@ def diagnose(
     if propensities is not None and Path(propensities).suffix not in (".json", ".csv"):
         raise ConfigError("give a name that ends in .json or .csv", argument="propensities", value=propensities)
     found = find(source, **_named(source, options), **options)
-    told = found.to_dict()
     if json is not None:
-        write_json(Path(json), told)
+        write_json(Path(json), found)
     if out is not None:
-        _write(found, told, Path(out), page_of_log(source, told, command), force)
+        origin = log_origin(source) if isinstance(source, str | Path) else ""
+        _write(found, Path(out), diagnosis_page(found, origin, command), force)
     if propensities is not None:
         with located(source if isinstance(source, str | Path) else TABLE):
-            _write_propensities(found, Path(propensities))
+            found.propensities().write(Path(propensities))
     return found
 
 
@@ -67,33 +67,23 @@ def _named(source: Any, options: Mapping[str, Any]) -> dict[str, Any]:
     return {"feature_columns": Names.of(None, source).only(KEYS)}
 
 
-def page_of_log(source: Any, told: Mapping[str, Any], command: str = "") -> Page:
-    """The page of a diagnosis of this log."""
-    origin = log_origin(source) if isinstance(source, str | Path) else ""
-    return diagnosis_page(told, origin, command)
-
-
-def _write_propensities(found: Diagnosis, path: Path) -> None:
-    """Examination by rank in one file; an error where the log tells none."""
-    told = found.propensities()
-    write_text(path, told.csv_text()) if path.suffix == ".csv" else write_json(path, told.to_dict())
-
-
-def _write(found: Diagnosis, told: Mapping[str, Any], out: Path, page: Page, force: bool) -> None:
+def _write(found: Diagnosis, out: Path, page: Page, force: bool) -> None:
     """One page, or a folder with all."""
     if out.suffix == ".html":
         write_text(out, html(page))
         return
     with complete_folder(out, force=force, ours=DIAGNOSED) as folder:
-        write_json(folder / FILE, told)
+        write_json(folder / FILE, found)
         write_page(page, folder)
         with suppress(DataError):  # the page says why there are none
-            found.propensities().write(folder)
+            told = found.propensities()
+            for suffix in (".json", ".csv"):
+                told.write(folder / f"{NAME}{suffix}")
 
 
-def brief(told: Mapping[str, Any]) -> Page:
+def brief(found: Diagnosis) -> Page:
     """The verdicts in a few lines, for a terminal."""
-    whole = diagnosis_page(told)
+    whole = diagnosis_page(found)
     top = [section for section in whole.sections if section.heading in TOP]
     bare = [replace(section, figures=(), tables=()) for section in top]
     return replace(whole, sections=bare, notes=())

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from unskew.diagnosis.diagnosis import Diagnosis
 from unskew.errors import ConfigError, DataError, RunError
 from unskew.files import read_json, refuse_existing, restore, write_text
 from unskew.learning.curves import Curve
@@ -19,7 +20,7 @@ from unskew.settings import no_such
 from unskew.workflows.runs.folder import MARKER, status
 
 METRICS = "metrics.json"
-WANTED = "name a folder of learn, diagnose, compare, reproduce, demo, causes, click-models or examination"
+WANTED = "name a folder of learn, diagnose, compare, reproduce, demo, causes, click-models or display-times"
 
 
 def report(
@@ -66,8 +67,8 @@ def page_at(place: Path) -> Page:
 def _diagnosis(path: Path) -> Page:
     """What `unskew diagnose --json FILE` wrote."""
     try:
-        return diagnosis_page(read_json(path), command=f"unskew diagnose --json {path}")
-    except (KeyError, TypeError) as error:
+        return diagnosis_page(Diagnosis.from_dict(read_json(path)), command=f"unskew diagnose --json {path}")
+    except ValueError as error:
         raise DataError("no diagnosis of ours", path=path, hint=WANTED) from error
 
 

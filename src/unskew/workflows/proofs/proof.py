@@ -23,14 +23,13 @@ from typing import Any
 import numpy as np
 
 from unskew.errors import ConfigError, DataError, located
-from unskew.learning.bias import checked_propensities, read_propensities
+from unskew.examination import Examination
 from unskew.learning.scoring.scorer import Scorer, load_scorer
 from unskew.logs.opening import StoredLog
 from unskew.measuring import (
     ClickEvidence,
     Judge,
     LoggedPages,
-    RankExamination,
     examination_of,
     places,
     shown_places,
@@ -46,33 +45,28 @@ from unskew.workflows.proofs.joined_log import MISSING, JoinedLog, JudgedPart, j
 
 
 Examined = Any
-"""A `RankExamination`, a file of it, a run that learned it, or numbers by rank; None: found in the log."""
+"""An `Examination`, a file of it, a run that learned it, or numbers by rank; None: found in the log."""
 
 
-def known_examination(given: Examined) -> RankExamination | None:
+def known_examination(given: Examined) -> Examination | None:
     """Examination as a file, a run or the caller tells it; None where the log is to tell."""
-    if given is None or isinstance(given, RankExamination):
+    if given is None or isinstance(given, Examination):
         return given
     if (model := model_of(given)) is not None:
         return _of_model(model, str(model.card.method["name"]))
     if isinstance(given, str | Path):
         if (Path(given) / "model.json").exists():
             return _of_model(load_scorer(given), str(given))
-        return RankExamination(_relative(read_propensities(Path(given))), "file")
-    return RankExamination(_relative(checked_propensities(np.asarray(given, np.float64))), "file")
+        return Examination.read(given)
+    return Examination.of(given, "numbers")
 
 
-def _of_model(model: Scorer, name: str) -> RankExamination:
+def _of_model(model: Scorer, name: str) -> Examination:
     theta = model.propensity()
     if theta is None:
         hint = "take a run of dla, ipw or regression_em, a file, or leave it to the log"
         raise DataError(f"{model.card.method['name']} learns no examination by rank", path=name, hint=hint)
-    return RankExamination(_relative(np.asarray(theta, np.float64)), f"run {name}")
-
-
-def _relative(theta: Array) -> Array:
-    relative: Array = theta / theta[0]
-    return relative
+    return Examination.of(theta, f"run {name}")
 
 
 # ----
@@ -133,7 +127,7 @@ def prove(
             return _judged(making(examination=known), chain([first], parts), at, level, watch)
 
 
-def _shuffled_examination(log: JoinedLog) -> RankExamination | None:
+def _shuffled_examination(log: JoinedLog) -> Examination | None:
     """Examination from the shuffled slots of a log in files, of as many queries as one part has room for."""
     if not log.shuffled_clicks:
         return None

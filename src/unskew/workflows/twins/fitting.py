@@ -15,8 +15,8 @@ from unskew.diagnosis.click_models import FittedClickModel, fit_and_compare
 from unskew.diagnosis.click_models.fitted import fit_model
 from unskew.diagnosis.click_models.names import find_model
 from unskew.diagnosis.click_models.pages import ClickPages, added
-from unskew.diagnosis.evidence.estimates import METHODS, ExaminationCurve, Interventions
 from unskew.errors import ConfigError
+from unskew.examination import Examination
 from unskew.measuring.cmip import shown_order
 from unskew.tables.features.encoding import fit_encoding
 from unskew.types import Array, Lists, Log
@@ -53,21 +53,21 @@ def chosen_model(pages: ClickPages, models: Sequence[str], seed: int) -> tuple[F
 
 
 def examined(
-    model: FittedClickModel, told: Interventions, pages: ClickPages, typical: Array
+    model: FittedClickModel, told: Examination | None, pages: ClickPages, typical: Array
 ) -> tuple[FittedClickModel, str, bool]:
     """The model with examination as the log tells it, where the model has one by rank; what it comes from.
 
     Several kinds of people, each position-based, share the curve and differ in how often they look at all.
     """
     if set(model.name.split("+")) != {SIMPLEST}:
-        return model, f"the click model {model.name}", told.chosen is not None
-    if told.chosen is None:
+        return model, f"the click model {model.name}", told is not None
+    if told is None:
         return model, f"the curve is that of the click model {model.name}, which rests on its priors", False
     counts = model.model.prepared(pages).counts(pages.weight)
     parameters = dict(model.parameters)
     bounds = {}
     for name in _of_kind(parameters, "examination"):
-        parameters[name], bounds[name] = _as_told(told.chosen, np.array(parameters[name]))
+        parameters[name], bounds[name] = _as_told(told, np.array(parameters[name]))
     for _ in range(ROUNDS):
         for _ in range(15):  # attraction given examination
             expected = model.model.expect(counts, parameters).counts
@@ -76,7 +76,7 @@ def examined(
         short = _short_by(model, parameters, pages)
         for name, (low, high) in bounds.items():
             parameters[name] = np.clip(parameters[name] * short, low, high)
-    return replace(model, parameters=parameters), METHODS[told.chosen.method][0], True
+    return replace(model, parameters=parameters), told.found_by, True
 
 
 def _of_kind(parameters: Mapping[str, Array], kind: str) -> list[str]:
@@ -90,11 +90,11 @@ def _attraction(won: Array, tried: Array, typical: Array, strength: float) -> Ar
     return np.asarray(np.clip((mean * strength + won) / (strength + tried), 1e-5, 1 - 1e-5))
 
 
-def _as_told(curve: ExaminationCurve, theta: Array) -> tuple[Array, tuple[Array, Array]]:
+def _as_told(curve: Examination, theta: Array) -> tuple[Array, tuple[Array, Array]]:
     """Examination as the log tells it, on the scale of a model's, and between what it may lie."""
     low, high = np.full(len(theta), 1e-4), np.full(len(theta), 1 - 1e-4)
     top = theta[0]
-    for rank, (value, ends) in enumerate(zip(curve.examination, curve.interval, strict=True)):
+    for rank, (value, ends) in enumerate(zip(curve.theta, curve.interval, strict=True)):
         if rank < len(theta) and value is not None and ends is not None:
             theta[rank] = value * top
             low[rank], high[rank] = np.clip(np.array(ends) * top, 1e-4, 1 - 1e-4)

@@ -6,7 +6,7 @@
                pages clearly better, mixtures among them (several kinds of people); and a share of idle pages,
                where more have no click than the model expects
     examination   from shuffled pages or documents at several ranks where the log tells it and clicks are
-               position-based (`diagnosis.interventions`), moved within its interval to meet the click rates; else
+               position-based (`diagnosis.evidence`), moved within its interval to meet the click rates; else
                as the click model has it, and then the twin says what was assumed
     relevance  of each (query, document), drawn from its posterior given clicks and examination, so that it differs
                as much as in the log; the prior is the mean of documents that usually stood at the same rank, and
@@ -29,7 +29,7 @@ import pyarrow as pa
 
 from unskew.diagnosis.click_models import FittedClickModel
 from unskew.diagnosis.click_models.pages import ClickPages, pages_of_log
-from unskew.diagnosis.evidence.estimates import interventions
+from unskew.diagnosis.evidence.evidence import chosen_curve
 from unskew.diagnosis.evidence.tables import open_tables
 from unskew.errors import ConfigError, DataError
 from unskew.logs.opening import StoredLog
@@ -178,7 +178,7 @@ def twin(
     if shown.weighted:
         raise DataError(f"a twin is of clicks, and {shown.feedback} has weights", hint="read the column click")
     with open_tables(shown) as tables:
-        told = interventions(tables)
+        told, reason = chosen_curve(tables)
     pages = pages_of_log(shown)
     model, notes = chosen_model(pages, models, seed)
     typical = typical_ranks(shown)
@@ -187,9 +187,9 @@ def twin(
     lists = replace(shown.lists, labels=grades(relevance))
     kept = {name: column for name, column in shown.columns.items() if name.startswith(KEPT)}
     layout = replace(shown, lists=lists, columns=kept)
-    known = told.chosen.examination if told.chosen is not None else (1.0,)
+    known = (1.0,) if told is None else told.theta
     if not identified:
-        notes.append(f"Examination by rank is not known from this log ({told.reason}): {source}.")
+        notes.append(f"Examination by rank is not known from this log ({reason}): {source}.")
     return Twin(layout, model, pair_of_row, relevance, idle, source, identified, tuple(known), tuple(notes))
 
 

@@ -38,7 +38,7 @@ BINS = 10
 """Of the calibration table."""
 
 
-class Examination(Config):
+class DisplayTimes(Config):
     """How examination is learned and applied."""
 
     seen: Annotated[float, Field(gt=0)] = 5.0
@@ -81,11 +81,11 @@ class TraceCounts:
         return TraceCounts({k: v[chosen] for k, v in self.traces.items()}, self.label[chosen], self.count[chosen])
 
 
-class ExaminationModel:
+class DisplayTimeModel:
     """Trees and their calibration: from traces to the probability of examination."""
 
     def __init__(
-        self, settings: Examination, booster: Any, curve: tuple[Array, Array], facts: Mapping[str, Any]
+        self, settings: DisplayTimes, booster: Any, curve: tuple[Array, Array], facts: Mapping[str, Any]
     ) -> None:
         self.settings, self._booster, self._curve = settings, booster, curve
         self.facts = dict(facts)
@@ -114,14 +114,14 @@ class ExaminationModel:
             write_json(working / MARKER, content)
 
 
-def load_examination(folder: Path | str) -> ExaminationModel:
+def load_examination(folder: Path | str) -> DisplayTimeModel:
     """Read what `save` wrote."""
     place = Path(folder)
     if not (place / MARKER).is_file():
-        raise RunError(f"{place} holds no examination model (no {MARKER}); make one with `unskew examination`")
+        raise RunError(f"{place} holds no examination model (no {MARKER}); make one with `unskew display-times`")
     content = read_json(place / MARKER)
     try:
-        settings = checked(Examination, content["settings"], "settings")
+        settings = checked(DisplayTimes, content["settings"], "settings")
         raw, said = (np.asarray(values, float) for values in content["calibration"])
         text, known = read_trees(place / TREES), content.get("trees")
     except (KeyError, ValueError, TypeError, ConfigError, OSError) as error:
@@ -135,12 +135,12 @@ def load_examination(folder: Path | str) -> ExaminationModel:
     booster = library.Booster(model_str=text)
     if booster.num_feature() != len(used_features(settings.own_click)):
         raise DataError(f"trees on {booster.num_feature()} features", path=place / TREES, hint="train it anew")
-    return ExaminationModel(settings, booster, (raw, said), content.get("facts", {}))
+    return DisplayTimeModel(settings, booster, (raw, said), content.get("facts", {}))
 
 
 def fit_examination(
-    settings: Examination, training: TraceCounts, calibration: TraceCounts, test: TraceCounts
-) -> ExaminationModel:
+    settings: DisplayTimes, training: TraceCounts, calibration: TraceCounts, test: TraceCounts
+) -> DisplayTimeModel:
     """Grow trees, calibrate them, and measure on the rest; the three parts share no page."""
     library = optional("lightgbm", "trees")
     for part, name in ((training, "train on"), (calibration, "calibrate on"), (test, "test on")):
@@ -170,8 +170,8 @@ def fit_examination(
     }
     booster = library.train(options, data, num_boost_round=settings.trees)
     flat = (np.array([0.0, 1.0]), np.array([0.0, 1.0]))
-    bare = ExaminationModel(settings, booster, flat, {})
-    model = ExaminationModel(settings, booster, _isotonic(bare.raw(calibration.traces), calibration), {})
+    bare = DisplayTimeModel(settings, booster, flat, {})
+    model = DisplayTimeModel(settings, booster, _isotonic(bare.raw(calibration.traces), calibration), {})
     model.facts = measure_examination(model, test) | {"trained_on": int(training.count.sum())}
     return model
 
@@ -185,7 +185,7 @@ def _isotonic(raw: Array, part: TraceCounts) -> tuple[Array, Array]:
     return np.asarray(fitted.X_thresholds_, float), np.asarray(fitted.y_thresholds_, float)
 
 
-def measure_examination(model: ExaminationModel, part: TraceCounts) -> dict[str, Any]:
+def measure_examination(model: DisplayTimeModel, part: TraceCounts) -> dict[str, Any]:
     """AUC, log loss, and calibration in ten bins: how many, mean ê, and the share that was examined."""
     from sklearn.metrics import log_loss, roc_auc_score
 
