@@ -241,7 +241,7 @@ def pages(count: int, *, shuffled: bool, queries: int = 20, results: int = 4) ->
 
 TEN = [(page, 1, page % 2, 1 + (page + page // 2) % 2, 1) for page in range(10)]
 NOTHING = {
-    "ten rows": (TEN, "10 clicks"),
+    "ten rows": (TEN, "5 clicks below rank 1"),
     "one position": ([(page, page % 3, page % 7, 1, page % 2) for page in range(900)], "one rank"),
     "one document a query": ([(page, page % 30, 0, 1, int(page % 3 == 0)) for page in range(900)], "one rank"),
     "no swaps": (pages(400, shuffled=False), "two ranks"),

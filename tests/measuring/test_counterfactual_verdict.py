@@ -115,7 +115,7 @@ def test_examination_from_the_pages_themselves(options, kind) -> None:
     pages, _ = drawn(3, pages=20_000, **options)
     found = examination_of(pages)
     assert found is not None
-    assert found.kind == kind
+    assert found.source == kind
     truth, error = 1 / np.arange(1, 6), found.draws.std(axis=0)
     assert (np.abs(found.theta - truth)[1:] < 3.5 * error[1:]).all()
     assert (error[1:] / truth[1:] < 0.2).all()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import re
 import shutil
@@ -18,6 +17,10 @@ import pytest
 from browser import Browser, browser, installed
 
 import unskew
+from unskew.diagnosis.curves.trust import TrustFit
+from unskew.diagnosis.diagnosis import Diagnosis
+from unskew.diagnosis.evidence.links import RankGraph, RankLink, Swap, SwapPlan
+from unskew.diagnosis.verdicts.advice import NextStep
 from unskew.logs.log import log_tables
 from unskew.pages.curves import (
     MOST_LINES,
@@ -29,7 +32,7 @@ from unskew.pages.curves import (
 from unskew.pages.details import detail_tables, said
 from unskew.pages.documents.click_models import click_models_page
 from unskew.pages.documents.diagnosis import diagnosis_page
-from unskew.pages.documents.diagnosis_tables import runs
+from unskew.pages.documents.diagnosis_tables import spans
 from unskew.pages.documents.diagnosis_words import HEADINGS
 from unskew.pages.figures import inline_svg
 from unskew.pages.page import Page, markdown
@@ -40,8 +43,8 @@ PAGES = 2500
 
 
 @pytest.fixture(scope="module")
-def found() -> dict[str, Any]:
-    """The JSON of a diagnosis of a small simulated log with a device, features and labels."""
+def diagnosed() -> Diagnosis:
+    """A diagnosis of a small simulated log with a device, features and labels."""
     lists = unskew.make_lists(queries=40, documents=8, features=5, seed=0)
     log = unskew.simulate(lists, "position", pages=PAGES, randomized=0.5, seed=0)
     table = pa.concat_tables(log_tables(log, 10**6))
@@ -49,14 +52,18 @@ def found() -> dict[str, Any]:
     device = np.where(np.random.default_rng(0).random(PAGES) < 0.5, "phone", "desk")[table["page_id"].to_numpy()]
     table = table.append_column("serp_device", pa.array(device))
     table = table.append_column("serp_name", pa.array([f"n{number}" for number in table["page_id"].to_pylist()]))
-    told = unskew.diagnose(table, features=lists, labels=lists, threads=1).to_dict()
-    made: dict[str, Any] = json.loads(json.dumps(told))
+    return unskew.diagnose(table, features=lists, labels=lists, threads=1)
+
+
+@pytest.fixture(scope="module")
+def found(diagnosed: Diagnosis) -> dict[str, Any]:
+    made: dict[str, Any] = json.loads(diagnosed.to_json())
     return made
 
 
 @pytest.fixture(scope="module")
-def page(found: dict[str, Any]) -> Page:
-    return diagnosis_page(found, "A log.", "unskew diagnose log")
+def page(diagnosed: Diagnosis) -> Page:
+    return diagnosis_page(diagnosed, "A log.", "unskew diagnose log")
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +75,7 @@ def test_first_what_it_means_then_what_to_do_then_the_evidence(page: Page, found
     headings = [section.heading for section in page.sections]
     assert headings[:4] == ["What to do next", "Verdicts", "Who is looked at", "Methods, and what they assume"]
     assert headings[4:] == list(HEADINGS.values())
-    why, first = found["conclusion"]["why"], found["advice"][0]
+    why, first = found["conclusion"]["why"], found["conclusion"]["next"][0]["text"]
     assert re.match(r"This log is biased \(position.*\), and it can be repaired: ", page.lead)
     assert page.lead.endswith(f": {why}. Next: {first}.")
     assert page.sections[0].text.lower().startswith(f"1. {first}.".lower())
@@ -90,28 +97,24 @@ def test_first_what_it_means_then_what_to_do_then_the_evidence(page: Page, found
         ),
     ],
 )
-def test_the_answer_is_a_sentence(found: dict[str, Any], states: list[str], recoverable: str, lead: str) -> None:
-    told = copy.deepcopy(found)
-    told["verdicts"] = [told["verdicts"][0] | {"state": state} for state in states]
-    told["conclusion"] |= {"recoverable": recoverable, "why": "because"}
-    assert diagnosis_page(told).lead.startswith(lead)
+def test_the_answer_is_a_sentence(diagnosed: Diagnosis, states: list[str], recoverable: Any, lead: str) -> None:
+    verdicts = tuple(replace(diagnosed.verdicts[0], state=state) for state in states)  # type: ignore[arg-type]
+    conclusion = replace(diagnosed.conclusion, recoverable=recoverable, why="because")
+    assert diagnosis_page(replace(diagnosed, verdicts=verdicts, conclusion=conclusion)).lead.startswith(lead)
 
 
-def test_names_of_columns_are_left_as_they_are(found: dict[str, Any]) -> None:
-    told = copy.deepcopy(found)
-    told["verdicts"][0]["evidence"] = "serp_device phone gets more"
-    told["verdicts"][1]["evidence"] = "documents differ"
-    answers = diagnosis_page(told).sections[1].answers
+def test_names_of_columns_are_left_as_they_are(diagnosed: Diagnosis) -> None:
+    first, second, *_ = diagnosed.verdicts
+    verdicts = replace(first, evidence="serp_device phone gets more"), replace(second, evidence="documents differ")
+    answers = diagnosis_page(replace(diagnosed, verdicts=verdicts)).sections[1].answers
     assert [answer.text for answer in answers[:2]] == ["serp_device phone gets more.", "Documents differ."]
 
 
-def test_a_log_that_tells_nothing_says_why(found: dict[str, Any]) -> None:
-    poor = copy.deepcopy(found)
-    poor["interventions"] |= {"chosen": None, "reason": "the log shows one position only"}
-    poor["trust"] |= {name: [] for name in poor["trust"] if name not in ("ranks", "clicks", "reason")}
-    poor["trust"]["reason"] = "no slot was filled at random"
-    said_there = markdown(diagnosis_page(poor))
-    assert "This log cannot tell: the log shows one position only." in said_there
+def test_a_log_that_tells_nothing_says_why(diagnosed: Diagnosis) -> None:
+    evidence = replace(diagnosed.evidence, chosen=None, reason="the log has one rank only")
+    trust = TrustFit(0, 9, (), (), (), (), (), (), None, None, reason="no slot was filled at random")
+    said_there = markdown(diagnosis_page(replace(diagnosed, evidence=evidence, trust=trust)))
+    assert "This log cannot tell: the log has one rank only." in said_there
     assert "This log cannot tell: no slot was filled at random." in said_there
     assert "Trust: cannot tell; no slot was filled at random." in said_there
 
@@ -151,7 +154,7 @@ def test_numbers_of_the_page_are_those_of_the_json(page: Page, found: dict[str, 
     assert strange(cells, found) == set()
     assert strange(["0.12345"], found) == {"0.12345"}
     shown = set(re.findall(NUMBER, markdown(page)))
-    for part in ("curves", "matrix", "trust", "factors", "together", "judged"):
+    for part in ("curves", "matrix", "trust", "factors", "co_clicks", "judged"):
         told = {said(value) for value in _floats(found[part])}
         assert len(told & shown) > 0.8 * len(told) > 0, part
 
@@ -170,18 +173,18 @@ def test_no_chance_is_nought_and_nothing_is_no_number(text: str) -> None:
     assert not re.search(r"\b(nan|inf|infinity|none|undefined)\b", re.sub(r"<[^>]+>", " ", shown), re.IGNORECASE)
 
 
-def test_swaps_are_one_table(found: dict[str, Any]) -> None:
-    told = copy.deepcopy(found)
-    swap = {"ranks": [6, 7], "pages": 1200, "share": 0.03}
-    told["identifiability"]["plan"] |= {"swaps": [swap, swap | {"ranks": [7, 8]}], "pages": 2400}
-    tables = next(s for s in diagnosis_page(told).sections if s.heading == HEADINGS["identifiability"]).tables
+def test_swaps_are_one_table(diagnosed: Diagnosis) -> None:
+    swaps = tuple(Swap(ranks, 1200, 2400, 0.03, 0.1) for ranks in ((6, 7), (7, 8)))
+    graph = replace(diagnosed.evidence.graph, plan=SwapPlan(0.1, swaps, 2400, 1.0, None))
+    page = diagnosis_page(replace(diagnosed, evidence=replace(diagnosed.evidence, graph=graph)))
+    tables = next(s for s in page.sections if s.heading == HEADINGS["graph"]).tables
     (plan,) = (table for table in tables if table.title == "swap plan")
     assert [row[0] for row in plan.rows] == ["6 and 7", "7 and 8"]
     assert "2,400 pages in all" in plan.legend
 
 
 def test_ranks_in_a_row_are_told_by_their_ends() -> None:
-    assert runs(["1", "3", "4", "5", "9", "10"]) == "1, 3 to 5, 9 to 10"
+    assert spans([1, 3, 4, 5, 9, 10]) == "1, 3 to 5, 9 to 10"
 
 
 def test_every_kind_of_value_has_a_cell() -> None:
@@ -202,15 +205,9 @@ def test_every_kind_of_value_has_a_cell() -> None:
     ]
 
 
-LINKS = {
-    "links": [
-        {"ranks": [1, 2], "pairs": 7, "clicks": 90, "information": 9.5},
-        {"ranks": [1, 3], "pairs": 3, "clicks": 20, "information": 1.5},
-    ],
-    "drawn": 2,
-    "weak": [[1, 3]],
-    "components": [[1, 2, 3]],
-}
+LINKS = RankGraph(
+    3, 10, 110, 1.0, ((1, 2, 3),), (RankLink((1, 2), 7, 90, 9.5), RankLink((1, 3), 3, 20, 1.5)), ((1, 3),), None
+)
 
 
 def test_ranks_without_a_value_are_left_out_and_weak_links_named() -> None:
@@ -289,7 +286,7 @@ def test_what_a_reader_sees_are_numbers_of_the_json(tab: Browser, found: dict[st
     assert len(cells) > 400
     assert len(marks) > 100
     assert strange(cells + marks, found) == set()
-    curve = found["interventions"]["curves"][found["interventions"]["chosen"]]
+    curve = found["evidence"]["curves"][found["evidence"]["chosen"]]
     assert len(curve["examination"]) == 6
     for rank, value in enumerate(curve["examination"], start=1):
         assert any(each.startswith(f"{curve['found_by']}, rank {rank}: {said(value)}") for each in marks)
@@ -378,10 +375,9 @@ def test_long_tables_are_folded_on_a_screen_and_open_on_paper(tab: Browser, plac
     assert set(tab.run("[...document.querySelectorAll('details')].map((each) => each.open)")) == {False}
 
 
-def test_words_of_the_log_are_escaped_and_the_file_is_small(found: dict[str, Any], text: str) -> None:
-    told = copy.deepcopy(found)
-    told["verdicts"][0]["advice"] = "shuffle <more> pages"
-    whole = diagnosis_page(told)
+def test_words_of_the_log_are_escaped_and_the_file_is_small(diagnosed: Diagnosis, text: str) -> None:
+    first = replace(diagnosed.verdicts[0], advice=NextStep("shuffle <more> pages"))
+    whole = diagnosis_page(replace(diagnosed, verdicts=(first,)))
     assert "Shuffle &lt;more&gt; pages." in html(replace(whole, sections=whole.sections[:2]))
     assert len(text) < 5_000_000
     assert not re.search(r"(src|href)='http", text)

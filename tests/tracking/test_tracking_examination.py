@@ -127,7 +127,7 @@ def test_saved_and_loaded(model: ExaminationModel, tmp_path: Path) -> None:
 
 
 def test_the_commands(log: Path, tmp_path: Path) -> None:
-    made = CliRunner().invoke(app, ["examination", str(log), "--out", str(tmp_path / "model"), "--trees", "20"])
+    made = CliRunner().invoke(app, ["display-times", str(log), "--out", str(tmp_path / "model"), "--trees", "20"])
     assert made.exit_code == 0, made.output
     assert "Below the last click" in made.stdout
     assert re.search(r"click █+ .*\n *1 █", made.stdout)
@@ -139,7 +139,7 @@ def test_the_commands(log: Path, tmp_path: Path) -> None:
     sums = [row(query, document)["month"] for query in range(5) for document in range(10)]
     assert sum(each["estimated"] for each in sums) == sum(each["displays"] for each in sums) > 0
     assert all(each["examined_clicks"] <= each["examined"] <= 1000 * each["displays"] for each in sums)
-    again = CliRunner().invoke(app, ["examination", str(log), "--out", str(tmp_path / "model"), "--json"])
+    again = CliRunner().invoke(app, ["display-times", str(log), "--out", str(tmp_path / "model"), "--json"])
     assert isinstance(again.exception, RunError)
     assert "--force" in str(again.exception)
 

@@ -32,7 +32,7 @@ class Perplexity:
 
 
 @dataclass(frozen=True)
-class Evidence:
+class ParameterEvidence:
     """What is known of each pair, [P + 1] each; the last entry is of pairs that were never shown."""
 
     impressions: Array
@@ -54,7 +54,7 @@ class FittedClickModel:
     parameters: Parameters
     assumed: dict[str, Assumed]
     """Mean and strength of the prior of each kind of parameter."""
-    evidence: Evidence
+    evidence: ParameterEvidence
     parameter_count: int
     """Parameters about which the log says something."""
     pages: float
@@ -176,13 +176,13 @@ def fit_model(name: str, model: ClickModel, pages: ClickPages) -> FittedClickMod
 
 def evidence_of(
     model: ClickModel, pages: ClickPages, counts: Any, parameters: Parameters, assumed: dict[str, Assumed]
-) -> Evidence:
+) -> ParameterEvidence:
     """Impressions, clicks, examinations and standard errors of pairs."""
     shown, clicks = (added(pages.pair, some, pages.weight, pages.bound) for some in (pages.where, pages.click))
     variance = model.variance(counts, parameters, assumed)
     expected = model.expect(counts, parameters).counts.get("attractiveness")
     error = None if variance is None else np.sqrt(variance)
-    return Evidence(shown, clicks, None if expected is None else expected[1], error)
+    return ParameterEvidence(shown, clicks, None if expected is None else expected[1], error)
 
 
 def log_chances(p: Array, pages: ClickPages) -> Array:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from unskew.diagnosis.click_models.em import Assumed
-from unskew.diagnosis.click_models.fitted import Evidence, FittedClickModel
+from unskew.diagnosis.click_models.fitted import FittedClickModel, ParameterEvidence
 from unskew.diagnosis.click_models.names import model_of, settings_of
 from unskew.diagnosis.click_models.pages import ShownPairs
 from unskew.errors import DataError
@@ -76,7 +76,7 @@ def _assembled(content: dict[str, Any], table: Any, place: Path) -> FittedClickM
         pairs=ShownPairs(query_id, doc_id, table["query"].to_numpy()),
         parameters=whole | shared,
         assumed={name: Assumed(**prior) for name, prior in content["assumed"].items()},
-        evidence=Evidence(**proof),  # type: ignore[arg-type]
+        evidence=ParameterEvidence(**proof),  # type: ignore[arg-type]
         **{name: content[name] for name in OWN},
     )
 

@@ -14,7 +14,7 @@ from unskew.diagnosis.evidence.tables import ONE_RANK
 
 
 @dataclass(frozen=True)
-class Step:
+class NextStep:
     """Something to do."""
 
     text: str
@@ -49,24 +49,24 @@ class Place:
         named = [word for name in factors for word in ("--factor", name)]
         return self.command("learn", *given, "--method", method, *named, *words)
 
-    def shuffle(self, text: str) -> Step:
+    def shuffle(self, text: str) -> NextStep:
         """More pages, some of them shuffled: `plan` says how many, of what share, and what they would tell."""
-        return Step(text, self.command("plan", "--shares", "0,0.01,0.05"))
+        return NextStep(text, self.command("plan", "--shares", "0,0.01,0.05"))
 
-    def looks(self, text: str) -> Step:
+    def looks(self, text: str) -> NextStep:
         """A diagnosis that tells results by another column."""
-        return Step(text, self.command("diagnose", "--segment", "device"))
+        return NextStep(text, self.command("diagnose", "--segment", "device"))
 
-    def whole_pages(self) -> Step:
+    def whole_pages(self) -> NextStep:
         """What a log of one rank lacks."""
         text = "log every result of a page with its rank: one rank alone has nothing to compare"
-        return Step(text, "unskew ingest raw.csv --out whole_pages")
+        return NextStep(text, "unskew ingest raw.csv --out whole_pages")
 
 
 LOOKS = "log what pages look like in columns named serp_..., or name columns that tell: a device, a kind of query"
 
 
-def swaps_of(graph: RankGraph, place: Place) -> Step:
+def swaps_of(graph: RankGraph, place: Place) -> NextStep:
     """Which swaps, or how many pages would tell, and how well."""
     if graph.ranks < 2:
         return place.whole_pages()
@@ -76,10 +76,10 @@ def swaps_of(graph: RankGraph, place: Place) -> Step:
     several = f", or shuffle {shuffled:,} pages" if shuffled else ""
     aim = f"examination of neighbouring ranks is then known within {graph.plan.precision:.0%}, one standard error"
     text = f"swap neighbouring results on {graph.plan.pages:,} pages as the plan says{several}: {aim}"
-    return Step(text, "unskew serve runs/ranker --explore swaps --swap-plan diagnosis.json --log served")
+    return NextStep(text, "unskew serve runs/ranker --explore swaps --swap-plan diagnosis.json --log served")
 
 
-def shuffle_some(found: TrustFit, place: Place) -> Step:
+def shuffle_some(found: TrustFit, place: Place) -> NextStep:
     """How many shuffled pages are the least that would tell of trust and documents."""
     if found.reason == found.documents_reason == ONE_RANK:
         return place.whole_pages()
@@ -89,7 +89,7 @@ def shuffle_some(found: TrustFit, place: Place) -> Step:
     return place.shuffle(f"shuffle {about(found.least_pages)} pages or more: {few}")
 
 
-def shuffle_more(shuffled: int, error: float, wanted: float, what: str, place: Place) -> Step:
+def shuffle_more(shuffled: int, error: float, wanted: float, what: str, place: Place) -> NextStep:
     """How many pages would bring an error down; it falls with the root of their number."""
     times = (error / wanted) ** 2
     if times <= 1:

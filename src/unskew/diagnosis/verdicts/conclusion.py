@@ -14,7 +14,7 @@ from typing import Literal
 
 from unskew.diagnosis.curves.ordering import RankByFeatures
 from unskew.diagnosis.evidence.evidence import Evidence
-from unskew.diagnosis.verdicts.advice import Place, Step, swaps_of
+from unskew.diagnosis.verdicts.advice import NextStep, Place, swaps_of
 from unskew.diagnosis.verdicts.methods import (
     Fitness,
     fitness,
@@ -39,7 +39,7 @@ class Conclusion(Result):
     """Whether relevance can be recovered from the clicks."""
     why: str
     methods: tuple[Fitness, ...]
-    next: tuple[Step, ...]
+    next: tuple[NextStep, ...]
     """What to do, most useful first."""
 
 
@@ -57,7 +57,7 @@ def conclude(
     steps = [*_next(found, state["position"], evidence, place), *_by_features(ordering, place)]
     if said := methods_said(methods):
         best = [*names_that(methods, True), *likely(methods), "auto"][0]
-        steps.append(Step(said, learning(best, methods, evidence, place)))
+        steps.append(NextStep(said, learning(best, methods, evidence, place)))
     return Conclusion(recoverable, why, methods, tuple({step.text: step for step in steps}.values()))
 
 
@@ -124,17 +124,17 @@ def runs(ranks: Sequence[int]) -> list[list[int]]:
     return found
 
 
-def _next(found: tuple[Verdict, ...], position: str, evidence: Evidence, place: Place) -> list[Step]:
+def _next(found: tuple[Verdict, ...], position: str, evidence: Evidence, place: Place) -> list[NextStep]:
     """What to do about the verdicts, most useful first."""
     steps = [one.advice for one in found if one.state == "present"]
     if position == "absent" and not steps:
-        steps = [Step("do not debias: learn from the clicks as they are", place.learn("naive"))]
+        steps = [NextStep("do not debias: learn from the clicks as they are", place.learn("naive"))]
     elif position != "absent" and not evidence.linked:
         steps = [swaps_of(evidence.graph, place), *steps]
     return [*steps, *(one.advice for one in found if one.state == "cannot tell")]
 
 
-def _by_features(ordering: RankByFeatures | None, place: Place) -> list[Step]:
+def _by_features(ordering: RankByFeatures | None, place: Place) -> list[NextStep]:
     """What to do where features tell the rank."""
     if ordering is None or not tells_rank(ordering):
         return []
@@ -142,5 +142,5 @@ def _by_features(ordering: RankByFeatures | None, place: Place) -> list[Step]:
     harm = "two towers would put relevance into the rank"
     if len(ordering.linked) == 1:
         command = place.learn("ipw", "--set", "method.propensity=swaps")
-        return [Step(f"{told}: {harm}; give ipw the propensities that swaps tell", command)]
+        return [NextStep(f"{told}: {harm}; give ipw the propensities that swaps tell", command)]
     return [place.shuffle(f"{told}, and no swap tells them apart: {harm}; shuffle some pages")]

@@ -35,8 +35,8 @@ from unskew.diagnosis.evidence.evidence import Evidence
 from unskew.diagnosis.evidence.tables import ONE_RANK
 from unskew.diagnosis.verdicts.advice import (
     LOOKS,
+    NextStep,
     Place,
-    Step,
     about,
     shuffle_more,
     shuffle_some,
@@ -56,7 +56,7 @@ BIASES = {
 }
 """The biases that are judged, by key: a name and what it means."""
 UNTOLD = "the log tells nothing of it"
-CURE = Step("")
+CURE = NextStep("")
 """Chosen once all biases are known."""
 SURE = 0.01
 """p below which a difference is believed."""
@@ -71,7 +71,7 @@ class Verdict(Result):
     state: State
     evidence: str
     """A sentence with its numbers."""
-    advice: Step
+    advice: NextStep
     """What to do about it."""
     columns: tuple[str, ...] = ()
     """Columns that make it."""
@@ -131,7 +131,7 @@ def _position(found: Evidence, place: Place) -> Verdict:
     if found.flat < SURE and abs(log(value)) >= log(1.1):
         return Verdict("position", "present", said, CURE)
     if inside and found.linked:
-        return Verdict("position", "absent", said, Step("do not debias by rank: clicks are what they seem"))
+        return Verdict("position", "absent", said, NextStep("do not debias by rank: clicks are what they seem"))
     return Verdict("position", "cannot tell", said, swaps)
 
 
@@ -159,7 +159,7 @@ def _with_method(one: Verdict, methods: tuple[Fitness, ...], evidence: Evidence,
         rest = "but of none the assumptions hold here: try several, and measure them"
     best = [*right, *perhaps, "auto"][0]
     said = f"{text.format(columns=listed(one.columns))}{':' if right else ','} {rest}"
-    return replace(one, advice=Step(said, learning(best, methods, evidence, place)))
+    return replace(one, advice=NextStep(said, learning(best, methods, evidence, place)))
 
 
 def _documents(found: TrustFit, place: Place) -> Verdict:
@@ -174,7 +174,7 @@ def _documents(found: TrustFit, place: Place) -> Verdict:
     if value > 3.5 * error and value > 0.03:
         return Verdict("documents", "present", said, CURE)
     if value + 1.96 * error < 0.05:
-        return Verdict("documents", "absent", said, Step("one curve for all documents will do"))
+        return Verdict("documents", "absent", said, NextStep("one curve for all documents will do"))
     more = shuffle_more(found.shuffled_pages, error, 0.0125, "that variance", place)
     return Verdict("documents", "cannot tell", said, more)
 
@@ -182,7 +182,9 @@ def _documents(found: TrustFit, place: Place) -> Verdict:
 def _trust(found: TrustFit, matrix: RateMatrix, documents: Verdict, place: Place) -> Verdict:
     if documents.state == "present":
         said = "documents differ in their curves, which looks like trust in the top"
-        return Verdict("trust", "cannot tell", said, Step("settle the bias by document first", place.learn("lbd")))
+        return Verdict(
+            "trust", "cannot tell", said, NextStep("settle the bias by document first", place.learn("lbd"))
+        )
     if found.slope is None or found.slope_error is None:
         return _trust_by_levels(matrix, found, documents, place)
     slope, error = found.slope, found.slope_error
@@ -193,7 +195,7 @@ def _trust(found: TrustFit, matrix: RateMatrix, documents: Verdict, place: Place
     if slope > 3 * error and slope > 0.05:
         return _trusted(said, documents, place)
     if slope + 1.96 * error < 0.15:
-        return Verdict("trust", "absent", said, Step("examination times relevance will do"))
+        return Verdict("trust", "absent", said, NextStep("examination times relevance will do"))
     more = shuffle_more(found.shuffled_pages, error, 0.04, "that growth", place)
     return Verdict("trust", "cannot tell", said, more)
 
@@ -220,7 +222,7 @@ def _trust_by_levels(matrix: RateMatrix, found: TrustFit, documents: Verdict, pl
     if matrix.p < SURE and low > 0 and matrix.flatter > 0.05:
         return _trusted(said, documents, place)
     if low > -0.15 and high < 0.15 and matrix.p >= SURE:
-        return Verdict("trust", "absent", said, Step("examination times relevance will do"))
+        return Verdict("trust", "absent", said, NextStep("examination times relevance will do"))
     return Verdict("trust", "cannot tell", said, shuffle_some(found, place))
 
 
@@ -238,9 +240,9 @@ def _page(found: FactorEffects, place: Place) -> Verdict:
         names = tuple(one.name for one in untold)
         text = "collect more pages on which these columns vary"
         again = place.command("diagnose", *(word for name in names for word in ("--segment", name)))
-        return Verdict("page", "cannot tell", said, Step(text, again))
+        return Verdict("page", "cannot tell", said, NextStep(text, again))
     said = "; ".join(_effect(one) for one in found.factors)
-    return Verdict("page", "absent", said, Step("these columns need no correction"))
+    return Verdict("page", "absent", said, NextStep("these columns need no correction"))
 
 
 def _matters(one: FactorEffect) -> bool:
@@ -284,9 +286,9 @@ def _people(found: CoClicks, place: Place) -> Verdict:
     said = f"{where} clicks correlate by {value:.3f} ± {1.96 * error:.3f}, given what was shown"
     if value > 3.5 * error:
         advice = "several kinds of people, or reading on from click to click: compare click models; mixem"
-        return Verdict("people", "present", said, Step(advice, place.command("click-models")))
+        return Verdict("people", "present", said, NextStep(advice, place.command("click-models")))
     if all(value + 1.96 * error < 0.02 for _, value, error in known):
-        return Verdict("people", "absent", said, Step("results can be taken one by one"))
+        return Verdict("people", "absent", said, NextStep("results can be taken one by one"))
     times = (1.96 * max(error for *_, error in known) / 0.02) ** 2
     aim = f"for an interval of ± 0.02, which takes about {about(max(times, 1.0) * found.pages)} pages"
     return Verdict("people", "cannot tell", said, place.shuffle(f"collect more pages of repeated queries, {aim}"))
