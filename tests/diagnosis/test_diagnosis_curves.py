@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from unskew.diagnosis.evidence.estimates import ExaminationCurve, Interventions, interventions
-from unskew.diagnosis.propensities import propensities
 
 from unskew.diagnosis.curves.rates import FEWEST_PAGES, curves, rank_rates
 from unskew.diagnosis.evidence.evidence import Evidence, evidence

@@ -19,6 +19,7 @@ from unskew.diagnosis.curves.ordering import (
 )
 from unskew.diagnosis.evidence.tables import open_tables
 from unskew.errors import DataError
+from unskew.names import Names
 
 QUERIES, PAGES, SHOWN = 40, 30, 4
 
@@ -133,7 +134,7 @@ def ordered_pages(*, noise: float) -> tuple[dict[str, Any], dict[str, Any]]:
 def test_trees_see_a_rank_that_features_tell_by_no_line(noise: float, low: float, high: float) -> None:
     log, documents = ordered_pages(noise=noise)
     with open_tables(log, threads=1) as tables:
-        found = rank_by_features(rows_of_tables(tables, lists_of(tables, documents, None)))
+        found = rank_by_features(rows_of_tables(tables, lists_of(tables, documents, Names())))
     assert found.r2 is not None
     assert low < found.r2 < high
     if noise == 0:

@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from test_diagnosis_curves import RANKLENS, ranklens
-from unskew.diagnosis.evidence.estimates import interventions
 
 from unskew.diagnosis.curves.matrix import click_matrix
 from unskew.diagnosis.diagnosis import diagnose

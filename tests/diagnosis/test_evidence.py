@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from unskew.diagnosis.evidence.estimates import Interventions, interventions
 
 from unskew.diagnosis.evidence import likelihood
 from unskew.diagnosis.evidence.evidence import Evidence, evidence

@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from unskew.diagnosis.propensities import measured_propensities
 
 import unskew
 from unskew.diagnosis.evidence.evidence import measured
