@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from unskew.diagnosis.evidence.estimates import interventions
+from unskew.diagnosis.evidence.evidence import evidence
 from unskew.diagnosis.evidence.tables import open_tables
 
 RANKS = 10
@@ -68,7 +68,7 @@ def main() -> None:
     for seed in range(asked.seeds):
         table = world(seed, asked.pages, asked.queries, asked.shuffled, curve, asked.noise)
         with open_tables(table, threads=1) as tables:
-            found = interventions(tables)
+            found = evidence(tables)
         for method, told in found.curves.items():
             pairs = zip(told.interval[1:], curve[1:] / curve[0], strict=True)
             row = [np.nan if span is None else float(span[0] <= truth <= span[1]) for span, truth in pairs]

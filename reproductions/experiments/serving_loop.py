@@ -32,8 +32,8 @@ import numpy as np
 import torch
 
 import unskew
+from unskew.diagnosis.evidence.evidence import measured
 from unskew.diagnosis.evidence.tables import open_tables
-from unskew.diagnosis.propensities import measured_propensities
 from unskew.serving.explore import BoundedShuffle, PlackettLuce, Policy, SwapRanks, TopOne, as_ranked
 from unskew.tables.lists.scaling import fit_scaler
 from unskew.types import Array, Lists, Log
@@ -103,7 +103,8 @@ class World:
         place.mkdir()
         try:
             with open_tables(log) as tables:
-                path = measured_propensities(tables).write(place)[0]
+                path = place / "propensities.json"
+                measured(tables).write(path)
         except unskew.errors.UnskewError:
             return self.learned(log, "dla")
         return self.learned(log, unskew.methods.IPW(propensity=str(path)))

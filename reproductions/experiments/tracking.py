@@ -20,8 +20,8 @@ import unskew
 from unskew.errors import DataError
 from unskew.simulation.traffic import SCREEN
 from unskew.tables.engine.engine import connect
+from unskew.tracking.display_times import DisplayTimes
 from unskew.tracking.estimators import TrustCurves, estimate
-from unskew.tracking.examination import Examination
 from unskew.tracking.judgments import batch_of
 from unskew.tracking.log_examination import add_examination, learn_examination
 from unskew.tracking.shrinkage import learn_pull, shrunken
@@ -34,8 +34,8 @@ ALPHA, BETA = SCREEN.affine(10)
 BUCKETS = {"all": (0, 10**9), "head": (1000, 10**9), "mid": (20, 1000), "tail": (0, 20)}
 """Pages of a query in the month."""
 EXAMINATIONS = {
-    "ours": Examination(),
-    "own click": Examination(own_click=True, observed=False),
+    "ours": DisplayTimes(),
+    "own click": DisplayTimes(own_click=True, observed=False),
     "true": None,
 }
 """How ê is found: the default; as published, by clicks alone, the result's own included; what happened."""

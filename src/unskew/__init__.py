@@ -11,6 +11,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from unskew import simulation as _behaviours
     from unskew.diagnosis import click_models as _click_models
+    from unskew.examination import Examination as Examination
     from unskew.learning import methods as methods
     from unskew.learning import rankers as rankers
     from unskew.learning.fitting.training import Training as Training
@@ -54,10 +55,10 @@ if TYPE_CHECKING:
     from unskew.tables.lists.letor import write_letor as write_letor
     from unskew.tables.lists.scaling import SCALINGS as SCALINGS
     from unskew.terminal.doctor import doctor as doctor
-    from unskew.tracking.examination import Examination as Examination
+    from unskew.tracking.display_times import DisplayTimes as DisplayTimes
     from unskew.tracking.features import with_tracked as with_tracked
     from unskew.tracking.judgments import judge as judge
-    from unskew.tracking.log_examination import examination as examination
+    from unskew.tracking.log_examination import display_times as display_times
     from unskew.tracking.track import track as track
     from unskew.tracking.windows import Lookup as Lookup
     from unskew.types import ClickBatch as ClickBatch

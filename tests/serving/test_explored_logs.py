@@ -13,7 +13,6 @@ import pytest
 import unskew
 from unskew.diagnosis.evidence.evidence import measured
 from unskew.diagnosis.evidence.tables import open_tables
-from unskew.diagnosis.propensities import measured_propensities
 from unskew.measuring import GainEstimate, Judge, LoggedPages, places
 from unskew.serving.explore import BoundedShuffle, PlackettLuce, Policy, SwapRanks, TeamDraft, TopOne, policy_from
 from unskew.serving.service.impressions import ImpressionLog

@@ -19,7 +19,7 @@ from unskew.simulation import Traffic
 from unskew.simulation.synthetic import make_lists
 from unskew.tables.engine.engine import Engine
 from unskew.terminal.main import app
-from unskew.tracking.examination import Examination, ExaminationModel, load_examination
+from unskew.tracking.display_times import DisplayTimeModel, DisplayTimes, load_examination
 from unskew.tracking.log_examination import add_examination, examination_curves, learn_examination
 from unskew.tracking.traces import FEATURES, TRACE, behaviour_features, with_traces
 from unskew.tracking.track import track
@@ -37,8 +37,8 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def model(log: Path, duckdb: Engine) -> ExaminationModel:
-    return learn_examination(duckdb, duckdb.read_parquet(log), Examination())
+def model(log: Path, duckdb: Engine) -> DisplayTimeModel:
+    return learn_examination(duckdb, duckdb.read_parquet(log), DisplayTimes())
 
 
 def features_by_hand(clicks: list[int], at: int, dwell: int) -> dict[str, float]:
@@ -78,7 +78,7 @@ def test_features_on_both_engines(engine: Engine) -> None:
         assert dict(zip(FEATURES, found.tolist(), strict=True)) == expected
 
 
-def test_it_tells_what_was_examined(log: Path, model: ExaminationModel, duckdb: Engine) -> None:
+def test_it_tells_what_was_examined(log: Path, model: DisplayTimeModel, duckdb: Engine) -> None:
     assert 0.75 < model.facts["auc"] < 0.9
     assert model.facts["calibration_error"] < 0.03
     assert sum(row["impressions"] for row in model.facts["calibration"]) == model.facts["tested_on"]
@@ -91,7 +91,7 @@ def test_it_tells_what_was_examined(log: Path, model: ExaminationModel, duckdb: 
     assert 0 < e[np.isnan(word)].min() <= e[np.isnan(word)].max() < 1.001
 
 
-def test_curves_are_those_of_the_world(log: Path, model: ExaminationModel, duckdb: Engine) -> None:
+def test_curves_are_those_of_the_world(log: Path, model: DisplayTimeModel, duckdb: Engine) -> None:
     rows = add_examination(duckdb, duckdb.read_parquet(log), model)
     curves = examination_curves(duckdb, rows)
     theta = [0.98, 0.90, 0.78, 0.66, 0.56, 0.48, 0.42, 0.37, 0.34, 0.38]
@@ -100,16 +100,16 @@ def test_curves_are_those_of_the_world(log: Path, model: ExaminationModel, duckd
     assert below[1] > below[3] > below[6], "little is looked at far below the last click"
 
 
-def test_the_own_click_is_left_out_unless_asked_for(log: Path, duckdb: Engine, model: ExaminationModel) -> None:
+def test_the_own_click_is_left_out_unless_asked_for(log: Path, duckdb: Engine, model: DisplayTimeModel) -> None:
     clicked, missed = ({"position": 3, "mask": mask, "length": 10, "dwell": 0} for mask in (8, 0))
     traces = [{name: np.array([value]) for name, value in one.items()} for one in (clicked, missed)]
     assert model(traces[0]) == model(traces[1])
-    own = learn_examination(duckdb, duckdb.read_parquet(log), Examination(own_click=True, trees=30))
+    own = learn_examination(duckdb, duckdb.read_parquet(log), DisplayTimes(own_click=True, trees=30))
     assert own(traces[0])[0] > own(traces[1])[0] + 0.2
     assert own.facts["auc"] > model.facts["auc"]
 
 
-def test_saved_and_loaded(model: ExaminationModel, tmp_path: Path) -> None:
+def test_saved_and_loaded(model: DisplayTimeModel, tmp_path: Path) -> None:
     model.save(tmp_path / "model")
     assert sorted(path.name for path in (tmp_path / "model").iterdir()) == ["examination.json", "trees.txt"]
     traces = {name: np.arange(5) + 1 for name in TRACE}
@@ -146,7 +146,7 @@ def test_the_commands(log: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["spark"])  # beside the other tests on Spark
-def test_spark_adds_the_same(name: str, spark: Engine, duckdb: Engine, model: ExaminationModel, log: Path) -> None:
+def test_spark_adds_the_same(name: str, spark: Engine, duckdb: Engine, model: DisplayTimeModel, log: Path) -> None:
     some = pq.read_table(log).slice(0, 600)
     found = [
         engine.to_arrow(add_examination(engine, engine.from_arrow(some), model)).sort_by(
@@ -160,14 +160,14 @@ def test_spark_adds_the_same(name: str, spark: Engine, duckdb: Engine, model: Ex
 def test_errors(log: Path, duckdb: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = duckdb.read_parquet(log)
     with pytest.raises(DataError, match="missing columns: display_time"):
-        learn_examination(duckdb, rows.drop("display_time"), Examination())
+        learn_examination(duckdb, rows.drop("display_time"), DisplayTimes())
     with pytest.raises(
         DataError, match=r"log\.parquet: the pages to train on do not have display times both above 1000000"
     ):
-        learn_examination(duckdb, rows, Examination(seen=1e6), log)
+        learn_examination(duckdb, rows, DisplayTimes(seen=1e6), log)
     with pytest.raises(ConfigError, match="must not exceed seen"):
-        Examination(seen=1.0, unseen=2.0)
+        DisplayTimes(seen=1.0, unseen=2.0)
     monkeypatch.setitem(sys.modules, "lightgbm", None)
     with pytest.raises(MissingExtra, match=r"pip install 'unskew\[trees\]'"):
-        learn_examination(duckdb, rows, Examination())
-    assert json.dumps(Examination().model_dump())
+        learn_examination(duckdb, rows, DisplayTimes())
+    assert json.dumps(DisplayTimes().model_dump())

@@ -27,7 +27,7 @@ from unskew.studies.compare.arms import Point
 from unskew.studies.compare.config import Asked
 from unskew.studies.compare.data import read_data
 from unskew.tracking.features import FEATURES, with_tracked
-from unskew.tracking.log_examination import examination
+from unskew.tracking.log_examination import display_times
 from unskew.tracking.track import track
 from unskew.types import Array, Columns, Lists, Log
 from unskew.workflows.runs.learn import learn
@@ -134,7 +134,7 @@ def draw_world(traffic: Traffic, lists: Lists, engine: SearchEngine, folder: Pat
     later = log.columns["timestamp"][log.offsets[:-1]] >= end
     before = log.take(~later)
     write_log(before, folder / "log.parquet")
-    examination(folder / "log.parquet", folder / "examination", threads=1)
+    display_times(folder / "log.parquet", folder / "examination", threads=1)
     judged, until = folder / "examination", f"{end}Z"
     track(folder / "log.parquet", folder / "store", examination=judged, until=until, refresh="all", threads=1)
     both = with_tracked(lists, folder / "store")

@@ -10,7 +10,6 @@ from unskew.measuring.cmip import Cmip as Cmip
 from unskew.measuring.cmip import cmip_metric as cmip_metric
 from unskew.measuring.counterfactual.evidence import ClickEvidence as ClickEvidence
 from unskew.measuring.counterfactual.evidence import GainEstimate as GainEstimate
-from unskew.measuring.counterfactual.evidence import RankExamination as RankExamination
 from unskew.measuring.counterfactual.examination import examination_of as examination_of
 from unskew.measuring.counterfactual.judge import Judge as Judge
 from unskew.measuring.counterfactual.pages import LoggedPages as LoggedPages

@@ -1,4 +1,4 @@
-"""The commands that track clicks and judge by them: traffic, examination, track, impute, judge."""
+"""The commands that track clicks and judge by them: traffic, display_times, track, impute, judge."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def impute(
     show_facts(impute(**given), as_json)
 
 
-def examination(
+def display_times(
     impressions: Impressions,
     out: Annotated[Path, typer.Option(help="Folder to write: the model, and a report.")],
     connection: EngineOptions,
@@ -96,9 +96,9 @@ def examination(
     from unskew.pages.documents.examination import examination_page
     from unskew.pages.origins import log_origin
     from unskew.pages.page import write_page
-    from unskew.tracking.log_examination import examination
+    from unskew.tracking.log_examination import display_times
 
-    found = examination(**given)
+    found = display_times(**given)
     page = examination_page(found, log_origin(impressions), typed())
     write_page(page, out)
     show_result(found, as_json, lambda _: page)

@@ -13,7 +13,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from unskew.measuring.counterfactual.evidence import GainEstimate, Metric, RankExamination
+from unskew.examination import Examination
+from unskew.measuring.counterfactual.evidence import GainEstimate, Metric
 from unskew.measuring.counterfactual.pages import LoggedPages, discounts, worth
 from unskew.types import Array
 
@@ -31,7 +32,7 @@ class Question:
     at: int = 10
     clip: float = 10.0
     """The largest weight of a click, where weights are clipped."""
-    examination: RankExamination | None = None
+    examination: Examination | None = None
 
     @property
     def unit(self) -> str:

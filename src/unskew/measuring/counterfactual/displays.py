@@ -36,6 +36,7 @@ from functools import cached_property
 
 import numpy as np
 
+from unskew.examination import Examination
 from unskew.measuring.counterfactual.contract import (
     Estimator,
     PlacedPages,
@@ -46,7 +47,7 @@ from unskew.measuring.counterfactual.contract import (
     ratios,
     too_few,
 )
-from unskew.measuring.counterfactual.evidence import GainEstimate, RankExamination
+from unskew.measuring.counterfactual.evidence import GainEstimate
 from unskew.types import Array
 
 LEAST_OVERLAP = 0.5
@@ -161,13 +162,13 @@ class ByDisplay(Estimator):
         return sums
 
     @cached_property
-    def curves(self) -> list[RankExamination]:
+    def curves(self) -> list[Examination]:
         """Examination as given, then some of its draws."""
         given = self.asked.examination
         if given is None:
             return []
         drawn: Array | list[Array] = [] if given.draws is None else given.draws[:MODELS]
-        return [given, *(RankExamination(theta, given.kind) for theta in drawn)]
+        return [given, *(Examination.of(theta, given.source) for theta in drawn)]
 
     def _robust(self, totals: Array) -> tuple[Array, Array]:
         """Values of dr: by examination as given, and for draws of clusters by its draws, one after another."""
@@ -249,7 +250,7 @@ def query_model(part: PlacedPages, theta: Array) -> Array:
 
 def robust_values(
     part: PlacedPages,
-    curve: RankExamination,
+    curve: Examination,
     has: tuple[Array, Array],
     weights: tuple[Array, Array],
     clip: float,

@@ -54,7 +54,7 @@ class Weighted(Estimator):
     def readings(self, totals: Array) -> list[Reading]:
         """Plain, clipped, self-normalised."""
         groups, clip = rank_groups(totals[SHUFFLED]), self.asked.clip
-        kind = "shuffled pages" if self.asked.examination is None else self.asked.examination.kind
+        kind = "shuffled pages" if self.asked.examination is None else self.asked.examination.found_by
         weights = self._weights(totals, groups)
         plain = GainEstimate(
             "ips",
@@ -104,7 +104,7 @@ class Weighted(Estimator):
             return inverse_examination(totals, groups)
         rank = np.minimum(np.arange(RANKS), len(given.theta) - 1)
         if totals.ndim == 1 or given.draws is None:
-            return np.broadcast_to(1 / given.theta[rank], (*totals.shape[:-1], RANKS))
+            return np.broadcast_to(1 / given.values[rank], (*totals.shape[:-1], RANKS))
         drawn: Array = 1 / given.draws[np.arange(len(totals)) % len(given.draws)][:, rank]
         return drawn
 
