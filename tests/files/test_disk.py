@@ -36,7 +36,7 @@ from unskew.files import (
 )
 from unskew.files import writing as swapping
 from unskew.files.scratch import scratch_folder
-from unskew.learning.fitting.checkpoint import write_tensors
+from unskew.learning.fitting.runtime import write_tensors
 from unskew.workflows.runs.folder import claimed
 from unskew.workflows.runs.folder import publish as publish_run
 

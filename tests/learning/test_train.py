@@ -17,15 +17,15 @@ from safetensors import safe_open
 from torch import Tensor, nn
 
 from unskew.errors import ConfigError, RunError
-from unskew.learning.fitting.checkpoint import (
+from unskew.learning.fitting.loop import Fit, Progress, Trainer, fit_side
+from unskew.learning.fitting.runtime import (
     FILE,
+    deferred_interrupt,
     optimizer_tensors,
     read_tensors,
     restore_optimizer,
     write_tensors,
 )
-from unskew.learning.fitting.loop import Fit, Progress, Trainer, fit_side
-from unskew.learning.fitting.runtime import deferred_interrupt
 from unskew.learning.fitting.training import Training, clip_gradient, make_optimizer
 from unskew.learning.methods import (
     DLA,
@@ -690,7 +690,7 @@ def test_a_checkpoint_that_is_half_written_leaves_the_one_before(
         Path(path).write_bytes(before[:100])
         raise Killed
 
-    monkeypatch.setattr("unskew.learning.fitting.checkpoint.save_file", die)
+    monkeypatch.setattr("unskew.learning.fitting.runtime.save_file", die)
     with pytest.raises(Killed):
         trainer.save(tmp_path)
     assert (tmp_path / FILE).read_bytes() == before

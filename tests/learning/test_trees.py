@@ -20,8 +20,8 @@ from tests.helpers.asked import settings
 from unskew.errors import ConfigError, DataError, MissingExtra, RunError
 from unskew.learning.fitting import boosting as trees_fit
 from unskew.learning.fitting.boosting import Boosting, derivatives, positive
-from unskew.learning.fitting.checkpoint import FILE, read_tensors, write_tensors
 from unskew.learning.fitting.loop import Progress
+from unskew.learning.fitting.runtime import FILE, read_tensors, write_tensors
 from unskew.learning.fitting.training import Training
 from unskew.learning.methods import (
     DLA,

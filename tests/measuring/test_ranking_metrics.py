@@ -162,7 +162,7 @@ def test_a_query_without_a_document_that_counts_as_relevant_is_skipped():
 def test_err_scale_follows_the_largest_label():
     assert one_list(err_metric, [5, 0], at=1) == pytest.approx(31 / 32)
     assert one_list(err_metric, [1, 0], at=1) == pytest.approx(1 / 16)
-    with pytest.raises(ConfigError, match="ymax 2 is below the largest label, 5"):
+    with pytest.raises(ConfigError, match="ymax=2: below the largest label, 5"):
         one_list(err_metric, [5, 0], ymax=2)
 
 

@@ -168,7 +168,7 @@ def _counts(
 
 def _clamped(p: Array, eps: float) -> Array:
     if not 0 < eps < 0.5:
-        raise ConfigError(f"eps must lie between 0 and 0.5, not {eps}")
+        raise ConfigError("must lie between 0 and 0.5", argument="eps", value=eps)
     return np.clip(p, eps, 1 - eps)
 
 

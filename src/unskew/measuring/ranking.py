@@ -59,9 +59,9 @@ def check_options(options: Options) -> None:
     known("empty", options.get("empty", "skip"), get_args(Empty))
     at = options.get("at")
     if at is not None and not (isinstance(at, int | np.integer) and at >= 1):
-        raise ConfigError(f"a cut-off must be a whole number from 1, not {at}")
+        raise ConfigError("a cut-off must be a whole number from 1", argument="at", value=at)
     if not options.get("relevant_from", 1) > 0:
-        raise ConfigError(f"relevant_from must be above 0, not {options['relevant_from']}")
+        raise ConfigError("must be above 0", argument="relevant_from", value=options["relevant_from"])
 
 
 class Metric:
@@ -121,7 +121,7 @@ def err_metric(ranked: RankedLists, *, at: int | None = 10, ymax: float | None =
     largest = ranked.labels.max(initial=0)
     ymax = max(4, largest) if ymax is None else ymax
     if not ymax >= largest:
-        raise ConfigError(f"ymax {ymax:g} is below the largest label, {largest:g}")
+        raise ConfigError(f"below the largest label, {largest:g}", argument="ymax", value=ymax)
     head = ranked.head(at)
     stop = np.exp2(head.labels - ymax) - np.exp2(-ymax)  # [N] chance to be satisfied, (2^y - 1) / 2^ymax
     value, going = np.zeros(len(head.sizes)), np.ones(len(head.sizes))
@@ -196,7 +196,7 @@ def arp_legacy_metric(ranked: RankedLists, *, slots: int | None = None) -> Array
     """
     slots = ranked.longest if slots is None else slots
     if slots < ranked.longest:
-        raise ConfigError(f"slots is {slots}, but the longest list has {ranked.longest} documents")
+        raise ConfigError(f"the longest list has {ranked.longest} documents", argument="slots", value=slots)
     return ranked.sums(ranked.rank * ranked.labels) / max(slots, 1)
 
 

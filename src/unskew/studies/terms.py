@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from unskew.learning.explaining import paper, says
+from unskew.learning.descriptions import paper, says
 from unskew.learning.methods import LEARNERS
 from unskew.pages.page import Term
 

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict, Union, get_a
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from unskew.learning.explaining import paper, says
+from unskew.learning.descriptions import paper, says
 
 _SIGNS = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
 _LENGTHS = {"min_length": "at least", "max_length": "at most"}

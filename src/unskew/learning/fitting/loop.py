@@ -17,15 +17,17 @@ from typing import Any, Literal, Protocol
 import torch
 from torch import Tensor, nn
 
-from unskew.errors import Option, RunError
-from unskew.learning.fitting.checkpoint import (
+from unskew.errors import Key, Option, RunError
+from unskew.learning.fitting.runtime import (
     FILE,
+    deferred_interrupt,
     optimizer_tensors,
     read_tensors,
     restore_optimizer,
+    seed_draws,
+    threads,
     write_tensors,
 )
-from unskew.learning.fitting.runtime import deferred_interrupt, seed_draws, threads
 from unskew.learning.fitting.training import Training, clip_gradient, enough, make_optimizer, no_worse
 from unskew.learning.methods.contract import MethodModule
 from unskew.learning.rankers.contract import by_rate
@@ -229,8 +231,8 @@ class Trainer:
         finite = math.isfinite(loss) and all(bool(p.isfinite().all()) for p in self.modules.parameters())
         if not finite:
             raise RunError(
-                f"training diverged by step {self.fit.step}, with a loss of {loss}; "
-                "lower training.learning_rate or clip weights"
+                f"training diverged by step {self.fit.step}, with a loss of {loss}",
+                hint=("lower ", Option(Key("training.learning_rate")), " or clip weights"),
             )
 
     def _collect(self) -> None:

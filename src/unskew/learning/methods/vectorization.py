@@ -26,7 +26,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from unskew.errors import ConfigError
+from unskew.errors import ConfigError, Key
 from unskew.learning.losses import softmax_loss
 from unskew.learning.methods import base_vectors as to
 from unskew.learning.methods.bias_models import BiasConfig, apart, embeddings, list_levels
@@ -51,7 +51,8 @@ class VectorizationMethod(MethodModule):
         self.common = to.CommonVector(d, config.project)
         width = {"gaussian": 2 * d, "factor": sum(self.factors.sizes.values())}.get(config.project)
         if width == 0:
-            raise ConfigError('project = "factor" needs the rank, or a column of few values')
+            what = "needs the rank, or a column of few values"
+            raise ConfigError(what, argument=Key("method.project"), value=config.project)
         if width is not None:
             self.side = Side(config.base, width, later=config.schedule == "two_stage", penalty=config.penalty)
         self.register_buffer("ready", torch.zeros(()))  # 1 once the base model has learned

@@ -23,7 +23,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from unskew.errors import ConfigError
+from unskew.errors import ConfigError, Key, Option
 from unskew.learning.rankers.contract import RankerConfig
 from unskew.tracking.features import FEATURES
 
@@ -184,7 +184,9 @@ class DoublyRobustMLP(RankerConfig):
         """The networks, weights drawn from torch's current random state; outputs `at_zero` start as 0."""
         if features <= self.tracked:
             raise ConfigError(
-                f"{self.name}: {self.tracked} of the features are to be tracked clicks, and there are {features}; "
-                "give features of documents too, and tracked clicks by data.tracked"
+                f"{self.tracked} of the features are to be tracked clicks, and there are {features}",
+                argument=Key("ranker.tracked"),
+                value=self.tracked,
+                hint=("give features of documents too, and tracked clicks by ", Option(Key("data.tracked"))),
             )
         return DoublyRobustTower(features, outputs, at_zero, self)

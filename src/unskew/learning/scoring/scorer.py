@@ -69,7 +69,8 @@ class Card:
         with readable(folder):
             content = read_json(folder / "model.json")
             if content["format"] != FORMAT:
-                raise RunError(f"{folder}: written in format {content['format']}, this version reads {FORMAT}")
+                written = content["format"]
+                raise RunError(f"written in format {written}, this version reads {FORMAT}", path=folder)
             told = {name: content[name] for name in cls.__dataclass_fields__}
             encoding = None if told["encoding"] is None else Encoding.from_dict(told["encoding"])
             card = cls(**told | {"encoding": encoding})
@@ -346,9 +347,9 @@ def readable(folder: Path) -> Iterator[None]:
         yield
     except (ValueError, KeyError, TypeError, OSError, SafetensorError, DataError, ConfigError) as error:
         what = f"{error} is missing" if isinstance(error, KeyError) else error
-        raise RunError(f"{folder}: the model cannot be read: {what}") from error
+        raise RunError(f"the model cannot be read: {what}", path=folder) from error
     except RuntimeError as error:  # weights of other names or shapes than model.json says
-        raise RunError(f"{folder}: the weights do not fit model.json: {error}") from error
+        raise RunError(f"the weights do not fit model.json: {error}", path=folder) from error
 
 
 def _lists(features: Array, offsets: Array) -> Lists:

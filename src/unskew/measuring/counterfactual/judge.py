@@ -43,8 +43,9 @@ class Judge:
         clip: float = 10.0,
         seed: int = 0,
     ) -> None:
-        if at < 1 or clip < 1:
-            raise ConfigError("at and clip must be 1 or more")
+        for name, value in (("at", at), ("clip", clip)):
+            if value < 1:
+                raise ConfigError("must be 1 or more", argument=name, value=value)
         self.asked = Question(metric, at, clip, examination)
         self.seed, self.pages, self.changed = seed, 0, 0
         self.estimators = [kind(self.asked) for kind in ESTIMATORS]
@@ -88,7 +89,7 @@ class Judge:
     def finish(self, level: float = 0.95, *, missing_overlap: float | None = None) -> ClickEvidence:
         """What the pages say; intervals at this level."""
         if not 0 < level < 1:
-            raise ConfigError("level must lie between 0 and 1")
+            raise ConfigError("must lie between 0 and 1", argument="level", value=level)
         if not self.pages:
             raise DataError("there are no pages to judge by")
         estimates, drawn = [], {}

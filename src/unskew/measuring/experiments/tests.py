@@ -190,8 +190,10 @@ def _two_sided(mean: float, error: float, freedom: float, queries: int, dropped:
 
 
 def _interval(values: Array, dropped: int, *, resamples: int, level: float, seed: int) -> Interval:
-    if resamples < 1 or not 0 < level < 1:
-        raise ConfigError(f"resamples must be at least 1 and level between 0 and 1, not {resamples} and {level}")
+    if resamples < 1:
+        raise ConfigError("must be at least 1", argument="resamples", value=resamples)
+    if not 0 < level < 1:
+        raise ConfigError("must lie between 0 and 1", argument="level", value=level)
     n = len(values)
     if n < 2:
         return Interval(_mean(values), nan, nan, level, n, dropped)

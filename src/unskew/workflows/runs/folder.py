@@ -30,7 +30,7 @@ from unskew.files import (
     told_of_disks,
 )
 from unskew.files import publish as put_in_place
-from unskew.learning.fitting.checkpoint import FILE as CHECKPOINT
+from unskew.learning.fitting.runtime import FILE as CHECKPOINT
 from unskew.learning.scoring.scorer import MODEL
 from unskew.types import Lists, Log
 

@@ -35,9 +35,9 @@ from safetensors import SafetensorError
 from unskew.errors import DataError, Option, RunError, Unproven, warn
 from unskew.files import write_json
 from unskew.learning.curves import Curve
-from unskew.learning.fitting.checkpoint import FILE as CHECKPOINT
 from unskew.learning.fitting.distributed import workers_of, world
 from unskew.learning.fitting.loop import Fit, Report
+from unskew.learning.fitting.runtime import FILE as CHECKPOINT
 from unskew.learning.scoring.model import Model
 from unskew.learning.scoring.onnx_graph import CHECKED
 from unskew.learning.scoring.scorer import Scorer
