@@ -11,14 +11,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from unskew.logs.ingest.formats import READERS
-from unskew.logs.ingest.formats.stage import Stage, Staged
+from unskew.logs.ingest.formats.stage import Stage
 from unskew.tables.reading.options import IngestOptions
 
 SAMPLES = Path(__file__).resolve().parents[1] / "samples"
 Rows = list[dict[str, Any]]
 
 
-def stage(folder: Path, reader: str, /, *names: str, **options: Any) -> Staged:
+def stage(folder: Path, reader: str, /, *names: str, **options: Any) -> Stage:
     """Read samples by name into a folder."""
     target = Stage(folder)
     READERS[reader]([SAMPLES / reader / name for name in names], target, IngestOptions(**options))
@@ -68,7 +68,7 @@ def test_ubi_spec(tmp_path: Path) -> None:
     ]
     assert staged.ignored == {"query_without_hits": 1, "other_event": 1, "click_without_query": 1}
     assert (staged.rows_read, staged.rejected) == (8, None)
-    assert staged.notes == ("ordinals count from 1: so say 1 of 1 clicks checked",)
+    assert staged.notes == ["ordinals count from 1: so say 1 of 1 clicks checked"]
 
 
 def test_ubi_as_the_plugin_writes_it(tmp_path: Path) -> None:

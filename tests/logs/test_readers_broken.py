@@ -19,7 +19,7 @@ import pytest
 from unskew.errors import ConfigError, DataError
 from unskew.files import FREE
 from unskew.logs.ingest.formats import READERS
-from unskew.logs.ingest.formats.stage import Stage, Staged
+from unskew.logs.ingest.formats.stage import Stage
 from unskew.tables.reading.options import IngestOptions
 
 PAGE = '{"query_id":"q","user_query":"u","query_response_hit_ids":["a","b"]}'
@@ -35,13 +35,13 @@ GOOD = {
 }
 
 
-def stage(folder: Path, reader: str, /, *paths: Path, **options: Any) -> Staged:
+def stage(folder: Path, reader: str, /, *paths: Path, **options: Any) -> Stage:
     target = Stage(folder / "staged")
     READERS[reader](paths, target, IngestOptions(**options))
     return target.close()
 
 
-def rejected(staged: Staged) -> list[dict[str, Any]]:
+def rejected(staged: Stage) -> list[dict[str, Any]]:
     return [] if staged.rejected is None else pq.read_table(staged.rejected).to_pylist()
 
 

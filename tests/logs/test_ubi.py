@@ -15,7 +15,7 @@ import pytest
 import unskew
 from unskew.errors import DataError
 from unskew.logs.ingest.formats import READERS
-from unskew.logs.ingest.formats.stage import Stage, Staged
+from unskew.logs.ingest.formats.stage import Stage
 from unskew.logs.ingest.formats.ubi import SAMPLE, OrdinalBase
 from unskew.tables.reading.options import IngestOptions
 from unskew_reproductions.experiments.ubi_writer import write_ubi
@@ -24,13 +24,13 @@ Rows = list[dict[str, Any]]
 NOON = datetime(2025, 5, 1, 12, tzinfo=UTC)
 
 
-def read(folder: Path, *paths: Path, **options: Any) -> Staged:
+def read(folder: Path, *paths: Path, **options: Any) -> Stage:
     target = Stage(folder)
     READERS["ubi"](paths, target, IngestOptions(**options))
     return target.close()
 
 
-def joined(staged: Staged) -> Rows:
+def joined(staged: Stage) -> Rows:
     """Impressions with their clicks, as the engine joins them: by page and document, or by position."""
     clicks = [] if staged.clicks is None else pq.read_table(staged.clicks).to_pylist()
     found = []

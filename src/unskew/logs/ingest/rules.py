@@ -1,4 +1,8 @@
-"""The rules applied: which rows of a log stay, which go and why; and the log in numbers."""
+"""Pages that no person made, or that a log cannot hold: found from one aggregation by page, removed by one join.
+
+Every rule is a function from the table of pages to a boolean column; `PAGE_RULES` names them. Only pages that say
+a position twice are looked at row by row.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +20,6 @@ from unskew.tables.reading.options import RULES, IngestOptions, Robots
 
 if TYPE_CHECKING:
     from ibis.expr.types import Table
-
-
-# ---- rules: pages that no person made, or that a log cannot hold; found from one aggregation by page
 
 
 DEEP = 30
@@ -141,7 +142,7 @@ def robots(pages: Table, limits: Robots) -> Table | None:
     return over.select(who).distinct()
 
 
-# ----
+# ---- rules applied ----
 
 
 LONG = 2

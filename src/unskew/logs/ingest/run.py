@@ -39,9 +39,9 @@ from unskew.logs.ingest.rejected import (
     rejected_rows,
 )
 from unskew.logs.ingest.rules import Cleaned, PageFacts, clean, find_pages, log_numbers, rules_table
-from unskew.logs.ingest.source import LogSource, engine_errors, open_memory, open_source
+from unskew.logs.ingest.source import LogSource, open_memory, open_source
 from unskew.names import REQUIRED
-from unskew.tables.engine.engine import Engine
+from unskew.tables.engine.engine import Engine, engine_errors
 from unskew.tables.reading.options import IngestOptions
 
 if TYPE_CHECKING:

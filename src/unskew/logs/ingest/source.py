@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -22,7 +20,7 @@ from unskew.logs.ingest.pages import PageFinding, how_to_find
 from unskew.logs.ingest.text import TextStream
 from unskew.names import REQUIRED
 from unskew.settings import known
-from unskew.tables.engine.engine import Engine, first_line, quiet
+from unskew.tables.engine.engine import Engine, engine_errors, quiet
 from unskew.tables.engine.parquet import alike, plain_name, unified
 from unskew.tables.reading.files import KINDS, all_files, find_files
 from unskew.tables.reading.options import IngestOptions
@@ -30,7 +28,7 @@ from unskew.tables.reading.options import IngestOptions
 if TYPE_CHECKING:
     from ibis.expr.types import Table
 
-    from unskew.logs.ingest.formats.stage import Staged
+    from unskew.logs.ingest.formats.stage import Stage
 
 OF_CLICKS = ("page_id", "doc_id", "position", "timestamp", "dwell_time")
 """Columns that a click event may have, besides serp_*."""
@@ -366,36 +364,20 @@ def _named_format(
         lost=staged.rejected_rows,
         records=staged.rows_read,
         ignored=dict(staged.ignored),
-        notes=staged.notes,
+        notes=tuple(staged.notes),
         base=1,
         sides=_sides(staged, options, engine, scratch),
     )
 
 
-def _sides(staged: Staged, options: IngestOptions, engine: Engine, scratch: Path) -> dict[str, Path]:
+def _sides(staged: Stage, options: IngestOptions, engine: Engine, scratch: Path) -> dict[str, Path]:
     """Folders of the tables beside the log; the fields of items also as a table of features."""
     sides = {name: path for name, path in staged.sides.items() if path is not None}
     if (fields := sides.get("item_fields")) is not None:
-        from unskew.logs.ingest.formats.items import write_items
+        from unskew.logs.ingest.formats.metarank import write_items
 
         sides["items"] = scratch / "items"
         write_items(fields, sides["items"], engine)
         if not options.reader.item_fields:
             del sides["item_fields"]
     return sides
-
-
-@contextmanager
-def engine_errors(place: Any) -> Iterator[None]:
-    """What an engine complains about while it reads is an error of the data, unless it lacks memory."""
-    import duckdb
-
-    try:
-        yield
-    except duckdb.OutOfMemoryException:
-        raise
-    except Exception as error:
-        spark = getattr(sys.modules.get("pyspark.errors"), "PySparkException", duckdb.Error)
-        if not isinstance(error, (duckdb.Error, spark)):  # loading Spark to ask takes a while
-            raise
-        raise DataError(f"cannot be read ({first_line(error)[:500]})", path=printable(place)) from error

@@ -13,6 +13,7 @@ Both engines work in UTC and spill to disk what does not fit into memory. Spark 
 from __future__ import annotations
 
 import os
+import sys
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -272,6 +273,22 @@ def quiet() -> Iterator[None]:
 
 def _place(paths: Paths) -> Path | str:
     return paths if isinstance(paths, str | Path) else ", ".join(str(path) for path in paths[:3])
+
+
+@contextmanager
+def engine_errors(place: Any) -> Iterator[None]:
+    """What an engine complains about while it reads is an error of the data, unless it lacks memory."""
+    import duckdb
+
+    try:
+        yield
+    except duckdb.OutOfMemoryException:
+        raise
+    except Exception as error:
+        spark = getattr(sys.modules.get("pyspark.errors"), "PySparkException", duckdb.Error)
+        if not isinstance(error, (duckdb.Error, spark)):  # loading Spark to ask takes a while
+            raise
+        raise DataError(f"cannot be read ({first_line(error)[:500]})", path=place) from error
 
 
 def first_line(error: BaseException) -> str:

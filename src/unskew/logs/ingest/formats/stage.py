@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -75,28 +74,6 @@ REJECTED = {"file": pa.string(), "row": pa.int64(), "reason": pa.string(), "deta
 """Columns of what was put aside."""
 
 
-@dataclass(frozen=True)
-class Staged:
-    """What a reader left: a folder of part files per kind of row, None where there was no such row."""
-
-    impressions: Path | None
-    clicks: Path | None
-    rejected: Path | None
-    rows_read: int
-    """Records seen: taken, ignored and rejected ones."""
-    records_taken: int = 0
-    """Records that gave at least one row."""
-    impression_rows: int = 0
-    click_rows: int = 0
-    rejected_rows: int = 0
-    sides: Mapping[str, Path | None] = field(default_factory=dict)
-    """Folders of the tables beside the log, by name."""
-    ignored: Mapping[str, int] = field(default_factory=dict)
-    """Records that are well-formed but say nothing about clicks, by kind."""
-    notes: tuple[str, ...] = ()
-    """What the reader found out about the log, for the summary."""
-
-
 class Stage:
     """Takes rows from a reader and writes them to part files; memory stays bounded whatever the input.
 
@@ -109,11 +86,23 @@ class Stage:
     (1, 1, None)
     """
 
+    impressions: Path | None = None
+    """Folder of part files, once closed, where there was such a row; so are the next ones."""
+    clicks: Path | None = None
+    rejected: Path | None = None
+
     def __init__(self, folder: Path | str, *, batch: int = BATCH) -> None:
         self.folder = Path(folder)
-        self.rows_read = self.records_taken = 0
+        self.rows_read = 0
+        """Records seen: taken, ignored and rejected ones."""
+        self.records_taken = 0
+        """Records that gave at least one row."""
         self.ignored: Counter[str] = Counter()
+        """Records that are well-formed but say nothing about clicks, by kind."""
         self.notes: list[str] = []
+        """What the reader found out about the log, for the summary."""
+        self.sides: dict[str, Path | None] = {}
+        """Folders of the tables beside the log, by name, once closed."""
         self._impressions = PartFiles(self.folder / "impressions", TYPES, batch)
         self._clicks = PartFiles(self.folder / "clicks", TYPES, batch)
         self._rejected = PartFiles(self.folder / "rejected", REJECTED, batch)
@@ -166,10 +155,6 @@ class Stage:
         """A record that is well-formed and of no use here; `kind` is a word of ours, never one from the file."""
         self.ignored[kind] += 1
 
-    def note(self, text: str) -> None:
-        """Something found out about the log as a whole."""
-        self.notes.append(text)
-
     def side(self, table: str, **columns: Any) -> None:
         """A row of a table beside the log: `labels` (grades of documents) or `item_fields`."""
         self._take()
@@ -181,21 +166,27 @@ class Stage:
         """Add to the position of every click once its base is known; None empties it where it cannot be known."""
         self._clicks.shift = by
 
-    def close(self) -> Staged:
+    @property
+    def impression_rows(self) -> int:
+        """Rows of results."""
+        return self._impressions.rows
+
+    @property
+    def click_rows(self) -> int:
+        """Rows of clicks."""
+        return self._clicks.rows
+
+    @property
+    def rejected_rows(self) -> int:
+        """Records that could not be used."""
+        return self._rejected.rows
+
+    def close(self) -> Stage:
         """Write what is left and give every part of a kind the same columns."""
-        return Staged(
-            impressions=self._impressions.close(),
-            clicks=self._clicks.close(),
-            rejected=self._rejected.close(),
-            rows_read=self.rows_read,
-            records_taken=self.records_taken,
-            impression_rows=self._impressions.rows,
-            click_rows=self._clicks.rows,
-            rejected_rows=self._rejected.rows,
-            sides={name: self._sides[name].close() for name in sorted(self._sides)},
-            ignored=dict(self.ignored),
-            notes=tuple(self.notes),
-        )
+        self.impressions, self.clicks = self._impressions.close(), self._clicks.close()
+        self.rejected = self._rejected.close()
+        self.sides = {name: self._sides[name].close() for name in sorted(self._sides)}
+        return self
 
 
 class PartFiles:
