@@ -226,7 +226,7 @@ def test_command_and_overwriting(tmp_path: Path) -> None:
     source = tmp_path / "log.parquet"
     write_log(log, source)
     summary = unskew.counts(source, tmp_path / "out", threads=1)
-    assert summary["impressions"] == len(log.row)
+    assert summary.impressions == len(log.row)
     assert in_order(read_counts(tmp_path / "out", log.lists)) == in_order(reduce_log(read_log(source, log.lists)))
     with pytest.raises(RunError, match="never overwritten"):
         unskew.counts(source, tmp_path / "out", threads=1)

@@ -527,8 +527,8 @@ def test_from_files_to_a_model_in_python(tmp_path: Path) -> None:
     assert (made["rows_read"], made["positions_from"]) == (1200, 0)
     split = unskew.split(str(tmp_path / "log"), str(tmp_path / "split"), threads=1)
     counted = unskew.counts(str(tmp_path / "split" / "train"), str(tmp_path / "counts"), threads=1)
-    assert 0 < counted["pages"] < made["pages"]
-    assert sum(split["visits"].values()) > 40
+    assert 0 < counted.pages < made["pages"]
+    assert sum(split.parts.values()) > 40
     (tmp_path / "run.toml").write_text(
         'out = "run"\n[data]\ncounts = "counts"\nfeatures = "features.parquet"\nshards = 2\n'
         '[method]\nname = "dla"\n'

@@ -208,15 +208,15 @@ def test_command(tmp_path: Path) -> None:
         part = pq.read_table(tmp_path / "out" / name)
         assert set(part["page_id"].to_pylist()) == pages
         assert {visits[page] for page in pages} == set(part["visit_id"].to_pylist())
-    assert json.loads((tmp_path / "out" / "summary.json").read_text()) == {**summary, "names": {}}
-    assert summary["split by"] == "visit_id"
+    assert json.loads((tmp_path / "out" / "summary.json").read_text()) == {**summary.to_dict(), "names": {}}
+    assert summary.split_by == "visit_id"
 
 
 def test_command_without_people_splits_by_page_and_says_what_is_missing(tmp_path: Path) -> None:
     table = as_table(make_pages()).drop(["user_id"])
     pq.write_table(table, tmp_path / "log.parquet")
     summary = unskew.split(tmp_path / "log.parquet", tmp_path / "out", threads=1)
-    assert summary["split by"] == "page_id"
+    assert summary.split_by == "page_id"
     assert "visit_id" not in pq.read_table(tmp_path / "out" / "train").column_names
     with pytest.raises(DataError, match="missing columns: cookie"):
         unskew.split(tmp_path / "log.parquet", tmp_path / "other", by=["cookie"], threads=1)

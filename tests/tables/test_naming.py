@@ -59,7 +59,7 @@ def test_errors_name_theirs_once_and_leave_other_words_alone() -> None:
 
 def test_counts_of_a_log_under_their_names(theirs: Path, tmp_path: Path) -> None:
     made = unskew.counts(theirs, tmp_path / "out", columns=OURS_TO_THEIRS)
-    assert (made["impressions"], made["clicks"]) == (60, 15)
+    assert (made.impressions, made.clicks) == (60, 15)
 
 
 def test_the_command_line_takes_their_names(theirs: Path, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from unskew.logs.opening import open_log
 from unskew.logs.pages import add_page_ids
 from unskew.logs.visits import add_visits, find_visits, require
 from unskew.names import Names
+from unskew.results import Result
 from unskew.settings import require_columns, second_count
 from unskew.tables.engine.engine import Engine, connect
 
@@ -27,6 +28,20 @@ BUCKETS = 4096
 """Cells of one histogram while a boundary is searched."""
 CUT = Ours("summary.json", parts("train", "validation", "test"))
 """What lies in a folder of a log that was cut."""
+
+
+@dataclass(frozen=True)
+class SplitLog(Result):
+    """A log that was cut into parts, in numbers."""
+
+    out: str
+    split_by: str
+    """What stays in one part: visit_id, or page_id where there are no visits."""
+    parts: dict[str, int]
+    """Visits, or pages, in train, validation and test."""
+    validation_from: str
+    test_from: str
+    """Where the parts begin, in UTC."""
 
 
 def split(
@@ -41,7 +56,7 @@ def split(
     force: bool = False,
     engine: str = "duckdb",
     **options: Any,
-) -> dict[str, Any]:
+) -> SplitLog:
     """Find visits and split a log by time into OUT/train, OUT/validation and OUT/test; what was found.
 
     Visits are found from the columns `by`; without them those of the log stay, else they come from user_id, and a
@@ -56,10 +71,10 @@ def split(
         split = find_and_split(running, log, second_count("gap", gap), by, validation, test)
         for name, part in split.parts.items():
             running.write_parquet(part, working / name)
-        summary = {"out": str(out), "split by": split.unit, split.unit.replace("_id", "s"): split.units}
-        summary |= {f"{name} from": edge for name, edge in split.boundaries.items()}
-        write_json(working / "summary.json", summary | {"names": Names.of(None, impressions)})
-    return summary
+        starts = {f"{name}_from": edge for name, edge in split.boundaries.items()}
+        found = SplitLog(str(out), split.unit, split.units, **starts)
+        write_json(working / "summary.json", found.to_dict() | {"names": Names.of(None, impressions)})
+    return found
 
 
 def find_and_split(

@@ -120,8 +120,8 @@ def split(
 
     found = split(**given)
     show_facts(found, as_json)
-    unit = str(found["split by"]).replace("_id", "s")
-    if not found[unit]["train"]:
+    if not found.parts["train"]:
+        unit = found.split_by.replace("_id", "s")
         warn(f"train has no {unit}: too few, or too many began in one second; `learn` takes a whole log too")
 
 

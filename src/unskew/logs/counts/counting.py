@@ -21,6 +21,7 @@ from unskew.errors import Column, DataError
 from unskew.files import refuse_existing
 from unskew.logs.counts.folder import COUNTED, write_counts
 from unskew.logs.opening import check_rows, open_log
+from unskew.results import Result
 from unskew.settings import require_columns
 from unskew.tables.engine.engine import Engine, connect
 from unskew.tables.schema import required
@@ -42,6 +43,22 @@ class Rankings:
     """ranking_id, position, other_position (larger), pages with a click on both; where asked for."""
     summary: dict[str, Any]
     """What it is made of, in numbers."""
+
+
+@dataclass(frozen=True)
+class CountedLog(Result):
+    """A log that was reduced to counts, in numbers."""
+
+    out: str
+    impressions: int
+    clicks: float
+    """Or the sum of weights."""
+    slots: int
+    pages: int
+    rankings: int
+    feedback: str | None = None
+    """The column of weights; None where clicks were counted."""
+    absent = ("feedback",)
 
 
 def count_rankings(
@@ -92,7 +109,7 @@ def counts(
     force: bool = False,
     engine: str = "duckdb",
     **options: Any,
-) -> dict[str, Any]:
+) -> CountedLog:
     """Reduce a log to counts in the folder `out`; what was counted. `options` go to `connect`.
 
     `feedback` is a column of weights from 0 to add up in the place of clicks. `columns` says theirs for
@@ -104,7 +121,7 @@ def counts(
     with connect(engine, **options) as running, open_log(running, impressions, columns, needed) as log:
         rankings = count_rankings(running, log, serp=serp, pairs=pairs, feedback=feedback)
         write_counts(running, rankings, out, force=force)
-    return {"out": str(out), **rankings.summary}
+    return CountedLog(str(out), **rankings.summary)
 
 
 def hash_pages(engine: Engine, log: Table, extra: Sequence[str], salt: int) -> Table:
