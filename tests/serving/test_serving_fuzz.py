@@ -23,7 +23,7 @@ pytest.importorskip("uvicorn")
 
 from hostile import GOOD, Answer, InProcess, Server, app_of, make_run, post, running, small
 
-from unskew.serving.requests.tensors import TENSORS
+from unskew.serving.requests.parsing import TENSORS
 from unskew.serving.service.display import Showing
 from unskew.serving.service.impressions import ImpressionLog
 

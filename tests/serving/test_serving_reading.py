@@ -154,7 +154,7 @@ def test_a_table_has_categories() -> None:
         (table([[1.0] * 7]) | {"documents": [{"id": "a"}]}, None, "give documents, or a table"),
         ({"query": "q"}, None, "give documents, or a table"),
         (table([], ["n0"], ids=["a"]), "table.rows", "1 ids, and 0 rows"),
-        (table([], [], ids=["a"]), "documents.0.features", "no store"),
+        (table([], [], ids=["a"]), "table.rows.0", "no store"),
     ],
 )
 def test_a_table_that_is_wrong_says_where(content: dict[str, Any], place: str | None, told: str) -> None:

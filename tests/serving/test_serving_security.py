@@ -223,7 +223,7 @@ def test_an_answer_that_takes_too_long_is_a_503(run: Path, monkeypatch: pytest.M
         right = server.good()
         with monkeypatch.context() as patch:
             patch.setattr("unskew.serving.service.queue.Pace.is_short", lambda *_: False)
-            patch.setattr("unskew.serving.service.answers.check", lambda *_, **__: go.wait(20))
+            patch.setattr("unskew.serving.service.answers.check_work", lambda *_, **__: go.wait(20))
             answer = server.ask(post(BODY))
             assert (answer.status, "too long" in answer.json["error"]) == (503, True)
             assert b"retry-after: 1" in answer.head

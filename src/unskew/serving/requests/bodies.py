@@ -1,14 +1,15 @@
 """What is asked and answered, as JSON: bodies of requests with their examples, and of answers.
 
-Sizes that a server sets (`Limits`) are checked in `answering.py`; those here hold always.
+Sizes that a server sets (`Limits`) are checked in `parsing.py`; those here hold always.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Required
 
-from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import BaseModel, ConfigDict, Field, GetPydanticSchema, WithJsonSchema, model_validator
+from pydantic_core import PydanticCustomError, core_schema
+from typing_extensions import TypedDict
 
 from unskew.errors import DataError
 
@@ -21,8 +22,16 @@ VALUES: dict[str, Any] = {
     ]
 }
 """Schema of features: by name, by place, or none where a store has them."""
-Features = Annotated[dict[str, object] | list[object] | None, WithJsonSchema(VALUES)]
-Rows = Annotated[list[list[object]], WithJsonSchema({"type": "array", "items": {"type": "array", "items": VALUE}})]
+
+
+def _only(*kinds: type, told: str) -> GetPydanticSchema:
+    """Checks the type of a value and takes it as it is: a copy of all features would take longer than the rest."""
+    schema = core_schema.is_instance_schema(kinds, cls_repr=told)
+    return GetPydanticSchema(lambda *_: schema)
+
+
+Features = Annotated[Any, _only(dict, list, type(None), told="an object or a list"), WithJsonSchema(VALUES)]
+Values = Annotated[list[object], _only(list, told="a list"), WithJsonSchema({"type": "array", "items": VALUE})]
 Name = Annotated[str, Field(min_length=1, max_length=512)]
 EXAMPLE: dict[str, Any] = {
     "query": "red shoes",
@@ -53,14 +62,15 @@ class Body(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, use_attribute_docstrings=True)
 
 
-class Document(Body):
-    """A candidate."""
+class Document(TypedDict, total=False):
+    """A candidate; as plain as it came, since there are many."""
 
-    id: Name
+    __pydantic_config__ = ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True)  # type: ignore[misc]
+    id: Required[Name]
     """Its own among those of the request."""
-    features: Features = None
+    features: Features
     """By name, or in the order of training where it had no names; null is missing. Left out: the store's."""
-    text: str | None = Field(None, max_length=1_000_000)
+    text: Annotated[str | None, Field(max_length=1_000_000)]
     """What it says, title and abstract, for a model that reads."""
 
 
@@ -71,7 +81,7 @@ class DocumentTable(Body):
     """Of the documents, in the order of today, which breaks ties."""
     names: list[Name] = Field(default_factory=list, max_length=100_000)
     """Of the columns; left out where the model's features have no names."""
-    rows: Rows = Field(default_factory=list, max_length=100_000)
+    rows: list[Values] = Field(default_factory=list, max_length=100_000)
     """Of each document its features; null is missing. Left out: the store's."""
 
 
@@ -114,7 +124,7 @@ class RankRequest(RankHead):
 
 
 class TensorRequest(RankHead):
-    """A request whose features come as a matrix beside it: see `tensor_bodies.py`."""
+    """A request whose features come as a matrix beside it: see `parsing.py`."""
 
     ids: list[Name] = Field(min_length=1, max_length=100_000)
     """Of the documents, in the order of rows and of today, which breaks ties."""

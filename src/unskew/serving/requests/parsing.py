@@ -1,60 +1,74 @@
-"""Bodies of requests as what is answered: the usual shape is taken by hand, all else checked by `requests.py`.
+"""Bodies of requests as what is answered: JSON or safetensors, counted, checked, and made columns of features.
 
-Checking 100 documents one by one takes about as long as scoring them. So a body whose documents all have an id and
-features, and nothing else, is taken as it is; what is not so is checked whole, and refused with the place.
+A body of safetensors has the features of all documents as one matrix of 32-bit numbers, which need no reading:
+
+    8 bytes      length n of the header
+    n bytes      JSON: {"features": {"dtype": "F32", "shape": [documents, columns], "data_offsets": [0, end]},
+                        "__metadata__": {"unskew": JSON of the request, with ids and names}}
+    the rest     the numbers, row after row, little-endian; NaN is missing
+
+`safetensors.numpy.save({"features": matrix}, metadata={"unskew": ...})` writes it. Here it is taken apart by hand:
+a length that is wrong is an error, and there is nothing else in it that could be followed.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+import gc
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from itertools import chain
+from typing import Any, Literal, TypeVar
 
+import numpy as np
+import orjson
 from pydantic import BaseModel, ValidationError
 
-from unskew.serving.requests.bodies import BadRequest, BatchRequest, RankHead, RankRequest
+from unskew.serving.requests.bodies import BadRequest, BatchRequest, RankHead, RankRequest, TensorRequest
+from unskew.serving.settings import Limits
 from unskew.types import Array
 
-LONGEST, MOST = 512, 100_000
-"""Characters of an id, and documents, as `requests.py` has them."""
 LARGEST = 3e38
 """Past this a number is none of 32 bits."""
-ROWS = (dict, list)
-Row = Mapping[str, object] | Sequence[object]
-"""Features of a document, by name or by place."""
+TENSORS = "application/vnd.safetensors"
+"""The content type."""
+MATRIX, ABOUT, HEAD = "features", "__metadata__", "unskew"
+"""The tensor, and where the request stands."""
+Row = Mapping[str, object] | Sequence[object] | None
+"""Features of a document, by name or by place; None where a store has them."""
+Form = Literal["documents", "table", "tensors"]
+PLACES: Mapping[Form, tuple[str, str, str, str]] = {
+    "documents": ("documents", "documents.{}.id", "documents.{}.features", "documents"),
+    "table": ("table", "table.ids.{}", "table.rows.{}", "table.names"),
+    "tensors": ("ids", "ids.{}", "features.{}", "names"),
+}
+"""Where the documents of a body are, the id and the features of one of them, and the names of columns."""
 Model = TypeVar("Model", bound=BaseModel)
 
 
 @dataclass(frozen=True)
-class Written:
-    """Features of documents as rows of one table."""
+class FeatureColumns:
+    """Features of documents, row after row under the same names; where they differ, as each document has them."""
 
-    names: Sequence[str]
+    names: Sequence[str] = ()
     """Of the columns; none where they go by place."""
-    rows: Sequence[Sequence[object]]
+    values: Sequence[object] | Array = ()
+    """n times D of them, as JSON has them; or a matrix [n, D] of float32, NaN where missing."""
+    width: int = 0
+    """D."""
+    loose: Sequence[Row] = ()
+    """The rows, where documents bring different features, or none."""
 
-    def by_document(self) -> list[Row]:
-        """The same as features of each document."""
-        return [dict(zip(self.names, row, strict=True)) for row in self.rows] if self.names else [*self.rows]
-
-
-class Grid(ABC):
-    """Features of documents as columns that have a type, so that numbers need no reading."""
-
-    names: Sequence[str]
-
-    @abstractmethod
-    def numbers(self, names: Sequence[str]) -> Array:
-        """Some columns, [n, D], or all where they have no names; NaN where missing."""
-
-    @abstractmethod
-    def column(self, name: str) -> Sequence[object]:
-        """One column, as JSON would have it."""
-
-    @abstractmethod
-    def by_document(self) -> list[Row]:
-        """The same as features of each document."""
+    @classmethod
+    def of_rows(cls, rows: Sequence[Row]) -> FeatureColumns:
+        """Those of documents; clients mostly write all of them in one order."""
+        first, kind = rows[0], type(rows[0])
+        if {*map(type, rows)} == {kind} and isinstance(first, Mapping):
+            names = list(first)
+            if names and all(list(row) == names for row in rows):  # type: ignore[arg-type]
+                return cls(names, list(chain.from_iterable(row.values() for row in rows)), len(names))  # type: ignore[union-attr]
+        elif first and isinstance(first, list) and {*map(type, rows)} == {kind} and len({*map(len, rows)}) == 1:  # type: ignore[arg-type]
+            return cls((), list(chain.from_iterable(rows)), len(first))  # type: ignore[arg-type]
+        return cls(loose=rows, width=max(map(len, filter(None, rows)), default=0))
 
 
 @dataclass(frozen=True)
@@ -63,8 +77,8 @@ class AskedRanking:
 
     head: RankHead
     ids: Sequence[str]
-    features: Sequence[Row | None] | Written | Grid
-    """Of each document; None where a store has them."""
+    features: FeatureColumns
+    form: Form = "documents"
     prefix: str = ""
     """Where it is in the body: empty, or requests.3. in a batch."""
     texts: Sequence[str | None] = ()
@@ -73,50 +87,160 @@ class AskedRanking:
     @property
     def documents(self) -> str:
         """Where its documents are."""
-        if isinstance(self.features, Grid):
-            return "id"
-        return f"{self.prefix}{'table' if isinstance(self.features, Written) else 'documents'}"
+        return self.prefix + PLACES[self.form][0]
 
     def id_place(self, at: int) -> str:
         """Where the id of a document is."""
-        if isinstance(self.features, Grid):
-            return f"id.{at}"
-        return f"{self.documents}.ids.{at}" if isinstance(self.features, Written) else f"{self.documents}.{at}.id"
+        return self.prefix + PLACES[self.form][1].format(at)
 
     def place(self, at: int, name: object = None) -> str:
         """Where the features of a document are, or one of them."""
-        if isinstance(self.features, Grid):
-            return f"id.{at}" if name is None else f"{name}.{at}"
-        part = f"rows.{at}" if isinstance(self.features, Written) else f"{at}.features"
-        return f"{self.documents}.{part}" + ("" if name is None else f".{name}")
+        return self.prefix + PLACES[self.form][2].format(at) + ("" if name is None else f".{name}")
 
-    def rows(self) -> Sequence[Row | None]:
-        """Features of each document."""
-        return self.features.by_document() if isinstance(self.features, Written | Grid) else self.features
-
-    @property
-    def width(self) -> int:
-        """Features that a document brings at most."""
-        if isinstance(self.features, Grid):
-            return len(self.features.names)
-        rows = self.features.rows if isinstance(self.features, Written) else self.features
-        return max(map(len, filter(None, rows)), default=0)
+    def names_place(self, at: int) -> str:
+        """Where features are named: once for all documents, or in each of them."""
+        return self.place(at) if self.form == "documents" else self.prefix + PLACES[self.form][3]
 
 
-def read_request(content: object) -> AskedRanking:
-    """The request in a body."""
-    return _plain(content) or _asked(checked(RankRequest, content))
+def parsed(raw: bytes, limits: Limits) -> object:
+    """What a body of JSON says, if it does not say too much."""
+    # millions of empty lists would have the collector look at them again and again
+    paused = len(raw) > 2**20 and gc.isenabled()
+    if paused:
+        gc.disable()
+    try:
+        content = _json(raw, "not JSON")
+    finally:
+        if paused:
+            gc.enable()
+    refuse_many(content, limits)
+    return content
 
 
-def read_batch(content: object) -> list[AskedRanking]:
-    """The requests in a body."""
-    if isinstance(content, dict) and [*content] == ["requests"] and isinstance(content["requests"], list):
-        found = [_plain(each, f"requests.{at}.") for at, each in enumerate(content["requests"])]
-        plain = [each for each in found if each is not None]
-        if plain and len(plain) == len(found):
-            return plain
+def _json(raw: bytes, what: str) -> Any:
+    try:
+        return orjson.loads(raw)
+    except orjson.JSONDecodeError as error:
+        raise BadRequest(f"{what}: {error}", status=400) from error
+
+
+def refuse_many(content: object, limits: Limits) -> None:
+    """Refuse more documents, requests or clicks than are taken, before anything is made of them."""
+    parts = content if isinstance(content, dict) else {}
+    requests = parts.get("requests")
+    total = sum(count for each in requests for _, count in _counts(each)) if isinstance(requests, list) else 0
+    counts = [
+        *((place, count, "documents", limits.documents) for place, count in _counts(parts)),
+        *((name, _count(parts.get(name)), name, getattr(limits, name)) for name in ("requests", "clicks")),
+        ("requests", total, "documents", limits.batch),
+    ]
+    if isinstance(requests, list):
+        counts += [
+            (f"requests.{at}.{place}", count, "documents", limits.documents)
+            for at, each in enumerate(requests[: limits.requests])
+            for place, count in _counts(each)
+        ]
+    for place, count, what, most in counts:
+        if count > most:
+            raise BadRequest(f"{count:,} {what}, at most {most:,} are taken at once", place, 413)
+
+
+def _counts(content: object) -> Iterator[tuple[str, int]]:
+    """How many documents a request has, by the look of it, and where."""
+    parts = content if isinstance(content, dict) else {}
+    table = parts.get("table")
+    yield "documents", _count(parts.get("documents"))
+    yield "table", _count(table.get("ids")) if isinstance(table, dict) else 0
+    yield "ids", _count(parts.get("ids"))
+
+
+def _count(found: object) -> int:
+    return len(found) if isinstance(found, list) else 0
+
+
+def checked(kind: type[Model], content: object) -> Model:
+    """What a body says, or an error with the place of what is wrong."""
+    try:
+        return kind.model_validate(content)
+    except ValidationError as error:
+        first, count = error.errors(include_input=False, include_url=False)[0], error.error_count()
+        more = f" (and {count - 1} more)" if count > 1 else ""
+        told = "not a JSON object" if first["type"] in ("model_type", "dict_type") else first["msg"].lower()
+        raise BadRequest(f"{told}{more}", ".".join(map(str, first["loc"])) or None) from error
+
+
+def read_request(content: object, limits: Limits | None = None) -> AskedRanking:
+    """The request in a body of JSON."""
+    return _asked(checked(RankRequest, content), limits or Limits())
+
+
+def read_batch(content: object, limits: Limits | None = None) -> list[AskedRanking]:
+    """The requests in a body of JSON."""
     whole = checked(BatchRequest, content).requests
-    return [_asked(each, f"requests.{at}.") for at, each in enumerate(whole)]
+    return [_asked(each, limits or Limits(), f"requests.{at}.") for at, each in enumerate(whole)]
+
+
+def read_tensors(raw: bytes, limits: Limits | None = None) -> AskedRanking:
+    """The request in a body of safetensors.
+
+    >>> from safetensors.numpy import save
+    >>> told = {"unskew": '{"query": "q", "ids": ["a"], "names": ["price"]}'}
+    >>> asked = read_tensors(save({"features": np.float32([[1.5]])}, metadata=told))
+    >>> asked.ids, asked.head.query, asked.features.names, asked.features.values.tolist()
+    (['a'], 'q', ['price'], [[1.5]])
+    """
+    limits, (header, data) = limits or Limits(), _parts(raw)
+    about = header.pop(ABOUT, None)
+    matrix = _matrix(header, data)
+    told = about.get(HEAD) if isinstance(about, dict) else None
+    if not isinstance(told, str):
+        raise BadRequest(f"the metadata have no text {HEAD!r}, the request as JSON", ABOUT)
+    content = _json(told.encode(), f"the metadata {HEAD!r} is not JSON")
+    refuse_many(content, limits)
+    head = checked(TensorRequest, content)
+    documents, columns = matrix.shape
+    if len(head.ids) != documents:
+        raise BadRequest(f"{len(head.ids):,} ids, and {documents:,} rows", "ids")
+    if head.names and len(head.names) != columns:
+        raise BadRequest(f"{len(head.names):,} names, and {columns:,} columns", "names")
+    return _fitting(AskedRanking(head, head.ids, FeatureColumns(head.names, matrix, columns), "tensors"), limits)
+
+
+def _asked(request: RankRequest, limits: Limits, prefix: str = "") -> AskedRanking:
+    """A request that was checked, its features as columns."""
+    if request.documents:
+        own = request.documents
+        texts = [each.get("text") for each in own]
+        columns = FeatureColumns.of_rows([each.get("features") for each in own])
+        said = texts if any(text is not None for text in texts) else ()
+        return _fitting(
+            AskedRanking(request, [each["id"] for each in own], columns, "documents", prefix, said), limits
+        )
+    ids, names, rows = request.table.ids, request.table.names, request.table.rows
+    columns = FeatureColumns(loose=[None] * len(ids))
+    if rows or names:
+        if len(rows) != len(ids):
+            raise BadRequest(f"{len(ids):,} ids, and {len(rows):,} rows", f"{prefix}table.rows")
+        width = len(names) or len(rows[0])
+        if {*map(len, rows)} != {width}:
+            wrong = next(at for at, row in enumerate(rows) if len(row) != width)
+            told = f"{len(rows[wrong]):,} values, and {width:,} columns"
+            raise BadRequest(told, f"{prefix}table.rows.{wrong}")
+        columns = FeatureColumns(names, list(chain.from_iterable(rows)), width)
+    return _fitting(AskedRanking(request, ids, columns, "table", prefix), limits)
+
+
+def _fitting(asked: AskedRanking, limits: Limits) -> AskedRanking:
+    """The same, if no id or column is there twice, and documents bring no more than is read."""
+    if (at := repeated(asked.ids)) is not None:
+        raise BadRequest(f"two documents have the id {asked.ids[at][:80]!r}", asked.id_place(at))
+    if (at := repeated(asked.features.names)) is not None:
+        told = f"two columns are called {asked.features.names[at][:80]!r}"
+        raise BadRequest(told, f"{asked.names_place(0)}.{at}")
+    if asked.features.width > limits.features:
+        told = f"{asked.features.width:,} features, at most {limits.features:,} are read"
+        raise BadRequest(told, asked.documents, 413)
+    return asked
 
 
 def repeated(values: Sequence[str]) -> int | None:
@@ -131,96 +255,39 @@ def repeated(values: Sequence[str]) -> int | None:
     return next(at for at, each in enumerate(values) if first[each] != at)
 
 
-def checked(kind: type[Model], content: object) -> Model:
-    """What a body says, or an error with the place of what is wrong."""
-    try:
-        return kind.model_validate(content)
-    except ValidationError as error:
-        first, count = error.errors(include_input=False, include_url=False)[0], error.error_count()
-        more = f" (and {count - 1} more)" if count > 1 else ""
-        told = "not a JSON object" if first["type"] in ("model_type", "dict_type") else first["msg"].lower()
-        raise BadRequest(f"{told}{more}", ".".join(map(str, first["loc"])) or None) from error
+# ---- safetensors
 
 
-def _plain(content: object, prefix: str = "") -> AskedRanking | None:
-    """A request of a usual shape; None where it is another, or wrong."""
-    if type(content) is not dict or ("documents" in content) == ("table" in content):
-        return None
-    rest = content.copy()
-    table = "table" in rest
-    found = _plain_table(rest.pop("table"), prefix) if table else _plain_documents(rest.pop("documents"))
-    if found is None:
-        return None
-    try:
-        return AskedRanking(RankHead.model_validate(rest), *found, prefix)
-    except ValidationError:
-        return None
+def _parts(raw: bytes) -> tuple[dict[str, Any], memoryview]:
+    """The header, and the bytes after it."""
+    length = int.from_bytes(raw[:8], "little")
+    if len(raw) < 8 or length > len(raw) - 8:
+        raise BadRequest("not safetensors: the header is longer than the body", status=400)
+    header = _json(raw[8 : 8 + length], "not safetensors: the header is not JSON")
+    if not isinstance(header, dict):
+        raise BadRequest("not safetensors: the header is no JSON object", status=400)
+    return header, memoryview(raw)[8 + length :]
 
 
-def _plain_documents(documents: object) -> tuple[list[str], list[Row | None]] | None:
-    """Ids and features of documents that have both, and nothing else."""
-    if type(documents) is not list or not 0 < len(documents) <= MOST:
-        return None
-    ids, rows = [], []
-    for each in documents:
-        if type(each) is not dict or len(each) != 2 or "id" not in each or "features" not in each:
-            return None
-        own, row = each["id"], each["features"]
-        if type(own) is not str or not 0 < len(own) <= LONGEST or type(row) not in ROWS:
-            return None
-        ids.append(own)
-        rows.append(row)
-    return ids, rows
-
-
-def _plain_table(table: object, prefix: str) -> tuple[list[str], list[Row | None] | Written] | None:
-    """Ids and features of a table."""
-    if type(table) is not dict or not table.keys() <= {"ids", "names", "rows"}:
-        return None
-    ids, names, rows = table.get("ids"), table.get("names", []), table.get("rows", [])
-    if not ids or not _texts(ids) or not _texts(names) or type(rows) is not list or len(rows) > MOST:
-        return None
-    return (ids, _written(ids, names, rows, prefix)) if set(map(type, rows)) <= {list} else None
-
-
-def _texts(values: object) -> bool:
-    return (
-        type(values) is list
-        and len(values) <= MOST
-        and {*map(type, values)} <= {str}
-        and {*map(bool, values)} <= {True}
-        and max(map(len, values), default=0) <= LONGEST
-    )
-
-
-def _asked(request: RankRequest, prefix: str = "") -> AskedRanking:
-    """A request that was checked."""
-    if request.documents:
-        ids = [document.id for document in request.documents]
-        texts = [document.text for document in request.documents]
-        features = [document.features for document in request.documents]
-        return AskedRanking(request, ids, features, prefix, texts if any(map(_is_said, texts)) else ())
-    table = request.table
-    return AskedRanking(request, table.ids, _written(table.ids, table.names, table.rows, prefix), prefix)
-
-
-def _is_said(text: str | None) -> bool:
-    return text is not None
-
-
-def _written(
-    ids: Sequence[str], names: Sequence[str], rows: Sequence[Sequence[object]], prefix: str
-) -> list[Row | None] | Written:
-    """The features of a table, whose rows are as many and as long as they must be; none where it has no rows."""
-    if not rows and not names:
-        return [None] * len(ids)
-    if (at := repeated(names)) is not None:
-        raise BadRequest(f"two columns are called {names[at][:80]!r}", f"{prefix}table.names.{at}")
-    if len(rows) != len(ids):
-        raise BadRequest(f"{len(ids):,} ids, and {len(rows):,} rows", f"{prefix}table.rows")
-    width = len(names) or len(rows[0])
-    if {*map(len, rows)} != {width}:
-        wrong = next(at for at, row in enumerate(rows) if len(row) != width)
-        told = f"{len(rows[wrong]):,} values, and {width:,} columns"
-        raise BadRequest(told, f"{prefix}table.rows.{wrong}")
-    return Written(names, rows)
+def _matrix(header: dict[str, Any], data: memoryview) -> Array:
+    """The one tensor, of finite numbers."""
+    if [*header] != [MATRIX] or not isinstance(header[MATRIX], dict):
+        raise BadRequest(f"send one tensor, called {MATRIX}", MATRIX)
+    about = header[MATRIX]
+    shape, kind = about.get("shape"), about.get("dtype")
+    if kind != "F32":
+        told = kind[:20] if isinstance(kind, str) else "that"
+        raise BadRequest(f"the type is F32, 32-bit numbers, not {told}", f"{MATRIX}.dtype")
+    if not isinstance(shape, list) or len(shape) != 2 or any(type(each) is not int or each < 1 for each in shape):
+        raise BadRequest("the shape is [documents, columns]", f"{MATRIX}.shape")
+    size = 4 * shape[0] * shape[1]
+    if about.get("data_offsets") != [0, size] or len(data) != size:
+        raise BadRequest(f"{shape[0]:,} x {shape[1]:,} numbers are not {len(data):,} bytes", f"{MATRIX}.shape")
+    matrix: Array = np.frombuffer(data, "<f4").reshape(shape)
+    if matrix.min() >= -LARGEST and matrix.max() <= LARGEST:  # with a gap neither is a number
+        return matrix
+    large = np.abs(matrix) > LARGEST
+    if large.any():
+        row, column = (int(each[0]) for each in np.nonzero(large))
+        raise BadRequest("not a finite number", f"{MATRIX}.{row}.{column}")
+    return matrix

@@ -18,7 +18,7 @@ from unskew.errors import UnskewError
 from unskew.serving.requests.bodies import BadRequest, ModelAnswer
 from unskew.serving.requests.examples import example_request
 from unskew.serving.requests.features import FoundItems, FoundPairs, Moment, read_candidates
-from unskew.serving.requests.parsing import AskedRanking, repeated
+from unskew.serving.requests.parsing import AskedRanking
 from unskew.serving.scoring.reloading import Models
 from unskew.serving.scoring.served import Served
 from unskew.serving.service.display import Noted, Scored, Showing, ShownPage, best_first
@@ -100,9 +100,9 @@ class Answering:
 
     def answer(self, asked: Sequence[AskedRanking], facts: Noted) -> list[dict[str, object]]:
         """An answer for each request, in their order, as `RankAnswer` has it."""
-        logged = self.showing.impressions is not None
-        for request in asked:
-            check(request, self.settings.limits, logged=logged)
+        if self.showing.impressions is not None:
+            for request in asked:
+                check_page(request, self.settings.limits)
         groups: dict[str, list[int]] = {}
         for at, request in enumerate(asked):
             groups.setdefault(self._named(request), []).append(at)
@@ -246,21 +246,13 @@ def check_work(asked: Sequence[AskedRanking], served: Served, limits: Limits) ->
         raise BadRequest(f"{told}; ask why of fewer documents", "why", 413)
 
 
-def check(request: AskedRanking, limits: Limits, *, logged: bool = False) -> None:
-    """Refuse what is too large, ids that are there twice, and pages of no query where they are logged."""
-    if logged and not request.head.query:
+def check_page(request: AskedRanking, limits: Limits) -> None:
+    """Refuse a page that cannot be logged: one of no query, or one that takes too much of the log."""
+    head, count = request.head, len(request.ids)
+    if not head.query:
         told = "this server logs its pages, and one without a query cannot be learned from; name the query"
         raise BadRequest(told, f"{request.prefix}query")
-    head, ids, count = request.head, request.ids, len(request.ids)
-    if count > limits.documents:
-        told = f"{count:,} documents, at most {limits.documents:,} are ranked at once"
-        raise BadRequest(told, request.documents, 413)
     named = len(head.query) + len(head.user or "") + len(head.request_id or "")
-    if logged and (size := min(head.results or count, count) * (named + PLAIN)) > limits.page:
+    if (size := min(head.results or count, count) * (named + PLAIN)) > limits.page:
         told = f"some {size:,} bytes of the log for one page, at most {limits.page:,} are written"
         raise BadRequest(f"{told}; show fewer `results`, or name the query by less", request.documents, 413)
-    if (at := repeated(ids)) is not None:
-        raise BadRequest(f"two documents have the id {ids[at][:80]!r}", request.id_place(at))
-    if request.width > limits.features:
-        told = f"{request.width:,} features, at most {limits.features:,} are read"
-        raise BadRequest(told, request.documents, 413)

@@ -7,7 +7,7 @@
     GET  /healthz        the process lives                   GET /readyz    its models are loaded
     GET  /               a page to try a request             GET /openapi.json
 
-Bodies are read in `bodies.py`, scored in `queueing.py` and answered in `answering.py`.
+Bodies are read in `requests/`, scored by way of `queue.py` and answered in `answers.py`.
 """
 
 from __future__ import annotations
@@ -39,15 +39,21 @@ from unskew.serving.requests.bodies import (
     RankRequest,
     ReadyAnswer,
 )
-from unskew.serving.requests.parsing import AskedRanking, checked, read_batch, read_request
-from unskew.serving.requests.tensors import TENSORS, read_tensors
+from unskew.serving.requests.parsing import (
+    TENSORS,
+    AskedRanking,
+    checked,
+    parsed,
+    read_batch,
+    read_request,
+    read_tensors,
+)
 from unskew.serving.scoring.reloading import Models
 from unskew.serving.service.answers import Answering, Known
 from unskew.serving.service.display import Noted, Showing
 from unskew.serving.service.guard import Guard, page_policy
 from unskew.serving.service.openapi import describe
 from unskew.serving.service.queue import Pace, ScoringQueue
-from unskew.serving.service.streams import content_type, read_body, read_bytes
 from unskew.serving.service.upkeep import Upkeep
 from unskew.serving.settings import Limits, ServeSettings
 from unskew.serving.telemetry import Metrics, log_event
@@ -147,7 +153,7 @@ def _add_ranking(app: FastAPI, answering: Answering, queue: ScoringQueue, metric
         if content_type(request) == TENSORS:
             asked = read_tensors(await read_bytes(request, limits), limits)
         else:
-            asked = read_request(await read_body(request, limits))
+            asked = read_request(await _body(request, limits), limits)
         (answer,) = await answered(request, [asked])
         return _plain(answer)
 
@@ -155,7 +161,7 @@ def _add_ranking(app: FastAPI, answering: Answering, queue: ScoringQueue, metric
     async def rank_batch(request: Request) -> Response:
         """Rank the documents of several queries; one that is wrong refuses all."""
         queue.refuse_if_full()
-        asked = read_batch(await read_body(request, limits))
+        asked = read_batch(await _body(request, limits), limits)
         return _plain({"answers": await answered(request, asked)})
 
 
@@ -175,7 +181,7 @@ def _add_clicks(app: FastAPI, showing: Showing, limits: Limits, metrics: Metrics
     )
     async def clicks(request: Request) -> Response:
         """Tell what was clicked; the page and the document are looked for when the log is read."""
-        asked = checked(ClicksRequest, await read_body(request, limits))
+        asked = checked(ClicksRequest, await _body(request, limits))
         if showing.impressions is None:
             raise BadRequest("this server logs nothing; start it with --log FOLDER", status=409)
         facts = Noted()
@@ -240,6 +246,37 @@ def _add_errors(app: FastAPI) -> None:
         answer = _json(ErrorAnswer(error=f"{str(error.detail).lower()}{known}"), error.status_code)
         answer.headers.update(error.headers or {})
         return answer
+
+
+def content_type(request: Request) -> str:
+    """What a request says of its body."""
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+async def _body(request: Request, limits: Limits) -> object:
+    """What the body of a request says, which is JSON."""
+    if content_type(request) != "application/json":
+        raise BadRequest("send JSON, with content-type: application/json", status=415)
+    return parsed(await read_bytes(request, limits), limits)
+
+
+async def read_bytes(request: Request, limits: Limits) -> bytes:
+    """The body of a request: no more than the limit, in no more than the time."""
+    told = BadRequest(f"the body has more than {limits.body:,} bytes", status=413)
+    length = request.headers.get("content-length", "")
+    if length.isdecimal() and int(length[:20]) > limits.body:
+        raise told
+    parts, size = [], 0
+    try:
+        async with asyncio.timeout(limits.seconds):
+            async for part in request.stream():
+                parts.append(part)
+                size += len(part)
+                if size > limits.body:
+                    raise told
+    except TimeoutError as error:
+        raise BadRequest(f"the body did not arrive within {limits.seconds:g} s", status=408) from error
+    return b"".join(parts)
 
 
 def _json(answer: BaseModel, status: int = 200) -> Response:

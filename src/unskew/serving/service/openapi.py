@@ -12,7 +12,7 @@ from typing import Any
 from fastapi import FastAPI
 from pydantic import BaseModel
 
-from unskew.serving.requests.tensors import TENSORS
+from unskew.serving.requests.parsing import TENSORS
 from unskew.serving.settings import Limits
 
 BOUNDS = {
