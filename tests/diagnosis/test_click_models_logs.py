@@ -268,20 +268,22 @@ def test_models_are_saved_and_read_back(name: str, small: Log, table: pa.Table, 
 def test_comparison_tells_how_sure_it_is(small: Log, lists: unskew.Lists) -> None:
     held = unskew.simulate(lists, "user_browsing", pages=500, seed=9, randomized=0.5, cutoff=8)
     found = models.fit_and_compare(small, ["rcm", "pbm", "ubm", models.UBM(ranks=1)], held_out=held)
-    names = [row.name for row in found.rows]
+    names = [row.name for row in found.models]
     assert names[0] == found.best == "ubm"
     assert set(names) == {"rcm", "pbm", "ubm", "ubm 2"}
     assert found.held_out == 500
     assert found.unseen == int(np.isin(held.row, small.row, invert=True).sum()) > 0
-    worst = found.rows[-1]
+    worst = found.models[-1]
     assert worst.name == "rcm"
     assert worst.standard_error is not None
     assert worst.behind > 2 * worst.standard_error
     assert worst.parameters == 1
     best = found.fitted["ubm"]
-    assert found.rows[0].conditional_perplexity == pytest.approx(best.perplexity(held, given_clicks=True).overall)
-    assert found.rows[0].perplexity_by_rank.keys() == set(range(1, 9))
-    assert found.rows[0].log_likelihood == pytest.approx(best.log_likelihood(held))
+    assert found.models[0].conditional_perplexity == pytest.approx(
+        best.perplexity(held, given_clicks=True).overall
+    )
+    assert found.models[0].perplexity_by_rank.keys() == set(range(1, 9))
+    assert found.models[0].log_likelihood == pytest.approx(best.log_likelihood(held))
     assert found.to_dict()["models"][0]["name"] == "ubm"
 
 
@@ -306,9 +308,9 @@ def test_logs_that_tell_little_say_so() -> None:
     found = models.fit_and_compare(fixed, ["dctr", "pbm", "dbn"], held_out=0.3)
     assert any("at two ranks" in note for note in found.notes)
     assert any("one query" in note for note in found.notes)
-    assert all(row.standard_error is None for row in found.rows)
-    assert all(np.isfinite(row.log_likelihood) for row in found.rows)
-    assert found.level == [row.name for row in found.rows]
+    assert all(row.standard_error is None for row in found.models)
+    assert all(np.isfinite(row.log_likelihood) for row in found.models)
+    assert found.level == [row.name for row in found.models]
 
 
 def test_wrong_wishes_are_told(small: Log) -> None:

@@ -17,6 +17,7 @@ import pytest
 from browser import Browser, browser, installed
 
 import unskew
+from unskew.diagnosis.click_models.comparing import ClickModelComparison, ComparedModel
 from unskew.diagnosis.curves.trust import TrustFit
 from unskew.diagnosis.diagnosis import Diagnosis
 from unskew.diagnosis.evidence.links import RankGraph, RankLink, Swap, SwapPlan
@@ -395,19 +396,15 @@ def test_ten_click_models_can_be_told_apart() -> None:
     plain = {"log_likelihood": -2.0, "behind": 0.0, "standard_error": None, "perplexity": 1.1, "parameters": 3}
     plain |= {"conditional_perplexity": 1.1, "rounds": 6, "seconds": 0.1, "converged": True}
     models = [
-        {"name": name, **plain, "conditional_perplexity_by_rank": {"1": 1.5 + at / 10, "2": 1.2}}
+        ComparedModel(
+            name=name,
+            perplexity_by_rank={},
+            conditional_perplexity_by_rank={1: 1.5 + at / 10, 2: 1.2},
+            **plain,  # type: ignore[arg-type]
+        )
         for at, name in enumerate(names)
     ]
-    told = {
-        "best": "pbm",
-        "level": ["pbm"],
-        "pages": 90,
-        "held_out": 10,
-        "impressions": 100,
-        "unseen": 3,
-        "notes": [],
-    }
-    page = click_models_page({**told, "models": models})
+    page = click_models_page(ClickModelComparison(models, 90, 10, 100, 3, []))
     assert [len(figure.series) for figure in page.figures] == [5, len(names)]
     drawn = inline_svg(page.figures[1].chart, "wide", "f", 540)
     found = r'<path aria-label="([a-z+]+), rank[^>]*stroke="([^"]+)"[^>]*stroke-dasharray="([^"]+)"'

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from pydantic import TypeAdapter
 
 from unskew import __version__
-from unskew.diagnosis.click_models import fit_and_compare, read_pages
+from unskew.diagnosis.click_models import ClickModelComparison, fit_and_compare, read_pages
 from unskew.diagnosis.curves.co_clicks import CoClicks, co_clicks
 from unskew.diagnosis.curves.factors import FactorEffects, factors
 from unskew.diagnosis.curves.labels import read_labels
@@ -53,7 +53,7 @@ class Diagnosis(Result):
     """Which biases there are."""
     conclusion: Conclusion
     """Whether relevance can be recovered, whose assumptions hold, what to do next."""
-    models: Mapping[str, Any] | None = None
+    models: ClickModelComparison | None = None
     """Click models compared, where they were asked for."""
     ordering: RankByFeatures | None = None
     """How far features tell the rank, of a log that has features."""
@@ -114,7 +114,7 @@ def diagnose(
     if models:
         name = engine if isinstance(engine, str) else engine.name
         pages = read_pages(source, columns=columns, engine=name, **options)
-        fitted = fit_and_compare(pages, seed=seed).to_dict()
+        fitted = fit_and_compare(pages, seed=seed)
     return Diagnosis(**found, models=fitted, ordering=ordering, judged=by_label)
 
 

@@ -38,7 +38,7 @@ def click_models(
     from unskew.pages.page import write_page
     from unskew.workflows.inspections.click_models import JUDGE, JUDGMENTS, compare_click_models
 
-    found = compare_click_models(models=model, **given).to_dict()
+    found = compare_click_models(models=model, **given)
     page = click_models_page(found, log_origin(impressions), typed())
     if out is not None:
         write_page(page, out)

@@ -7,8 +7,8 @@ query).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from unskew.diagnosis.click_models.fitted import FittedClickModel, fit_model, pe
 from unskew.diagnosis.click_models.names import CLICK_MODELS, find_model
 from unskew.diagnosis.click_models.pages import AnyLog, ClickPages, grouped, read_pages
 from unskew.errors import ConfigError, Option
+from unskew.results import Result
 from unskew.types import Array
 
 CLEAR = 2.0
@@ -39,8 +40,8 @@ class ComparedModel:
     """Of each click by itself."""
     conditional_perplexity: float
     """Of each click given those above it."""
-    perplexity_by_rank: dict[int, float]
-    conditional_perplexity_by_rank: dict[int, float]
+    perplexity_by_rank: Mapping[int, float | None]
+    conditional_perplexity_by_rank: Mapping[int, float | None]
     parameters: int
     rounds: int
     converged: bool
@@ -49,11 +50,10 @@ class ComparedModel:
 
 
 @dataclass(frozen=True)
-class ClickModelComparison:
+class ClickModelComparison(Result):
     """Click models of one log, best first."""
 
-    rows: list[ComparedModel]
-    fitted: dict[str, FittedClickModel]
+    models: list[ComparedModel]
     pages: int
     """Fitted on."""
     held_out: int
@@ -64,24 +64,23 @@ class ClickModelComparison:
     """Those among them of pairs that were never shown in training: the mean of the prior stands for them."""
     notes: list[str]
     """What to know before believing the table."""
+    fitted: dict[str, Any] = field(default_factory=dict)
+    """Each `FittedClickModel` by its name; not in JSON."""
+    told = ("best", "level")
+    untold = ("fitted",)
 
     @property
     def best(self) -> str:
         """The model with the highest held-out log-likelihood."""
-        return self.rows[0].name
+        return self.models[0].name
 
     @property
     def level(self) -> list[str]:
         """Models that are not clearly worse than the best, which is among them."""
         unsure = (
-            row for row in self.rows if row.standard_error is None or row.behind <= CLEAR * row.standard_error
+            row for row in self.models if row.standard_error is None or row.behind <= CLEAR * row.standard_error
         )
         return [row.name for row in unsure]
-
-    def to_dict(self) -> dict[str, Any]:
-        """All numbers, for JSON."""
-        own = {name: getattr(self, name) for name in ("pages", "held_out", "impressions", "unseen", "notes")}
-        return {"best": self.best, "level": self.level, **own, "models": [asdict(row) for row in self.rows]}
 
 
 def fit_and_compare(
@@ -112,7 +111,7 @@ def fit_and_compare(
     seen = np.append(evidence_of_pairs(pages), [False, False])  # a stranger, and padding
     unseen = float((weight * ~seen[known.pair]).sum())
     return ClickModelComparison(
-        rows=rows,
+        models=rows,
         fitted=fitted,
         pages=round(pages.total),
         held_out=round(held.total),

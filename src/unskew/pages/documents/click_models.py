@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
+from unskew.diagnosis.click_models.comparing import ClickModelComparison, ComparedModel
 from unskew.pages.curves import Point, curves_figure
 from unskew.pages.numbers import number
 from unskew.pages.page import BEST, WORDS_HEADING, Figure, Page, Section, Table, Term
@@ -50,66 +50,66 @@ WORDS = (
 )
 
 
-def click_models_page(found: Mapping[str, Any], origin: str = "", command: str = "") -> Page:
-    """What `fit_and_compare` found, as `to_dict` says it; `origin` and `command` are the page's."""
-    level = [name for name in found["level"] if name != found["best"]]
-    lead = f"{found['best']} explains the {found['held_out']:,} held-out pages best."
+def click_models_page(found: ClickModelComparison, origin: str = "", command: str = "") -> Page:
+    """What `fit_and_compare` found; `origin` and `command` are the page's."""
+    level = [name for name in found.level if name != found.best]
+    lead = f"{found.best} explains the {found.held_out:,} held-out pages best."
     if level:
         lead += f" {listed(level)} {'is' if len(level) == 1 else 'are'} not clearly worse."
-    rows = [_row(model) for model in found["models"]]
+    rows = [_row(model) for model in found.models]
     strangers = (
-        f"{found['unseen']:,} of {found['impressions']:,} held-out impressions are of documents that were never "
+        f"{found.unseen:,} of {found.impressions:,} held-out impressions are of documents that were never "
         "shown in the pages fitted on; the mean of the prior stands for them."
     )
-    slow = [model["name"] for model in found["models"] if not model["converged"]]
+    slow = [model.name for model in found.models if not model.converged]
     stopped = [f"{listed(slow)} had not come to rest after all rounds."] if slow else []
     table = Table(COLUMNS, rows, wide=("seconds", "rounds", "parameters"), marks={(0, 1): BEST}, legend=HOW)
     return Page(
         "Click models",
         lead,
         [
-            Section("Held-out clicks", f"Fitted on {found['pages']:,} pages.", [table]),
-            Section("By rank", figures=_figures(found["models"])),
+            Section("Held-out clicks", f"Fitted on {found.pages:,} pages.", [table]),
+            Section("By rank", figures=_figures(found.models)),
         ],
-        notes=[strangers, *found["notes"], *stopped],
+        notes=[strangers, *found.notes, *stopped],
         origin=origin,
-        terms=_terms(found["models"]),
+        terms=_terms(found.models),
         terms_heading=WORDS_HEADING,
         command=command,
     )
 
 
-def _figures(models: Sequence[Mapping[str, Any]]) -> list[Figure]:
+def _figures(models: Sequence[ComparedModel]) -> list[Figure]:
     """The best models by themselves, where lines lie close, and all of them."""
     few = [_by_rank(f"The best {FEW}", models[:FEW])] if len(models) > FEW else []
     return [*few, _by_rank("All models" if few else "Perplexity by rank", models)]
 
 
-def _terms(models: Sequence[Mapping[str, Any]]) -> list[Term]:
+def _terms(models: Sequence[ComparedModel]) -> list[Term]:
     """The models that the page names, and the words of its table."""
-    named = dict.fromkeys(part for model in models for part in str(model["name"]).split("+"))
+    named = dict.fromkeys(part for model in models for part in model.name.split("+"))
     return [*(Term(name, MODELS[name]) for name in named if name in MODELS), *WORDS]
 
 
-def _row(model: Mapping[str, Any]) -> list[str]:
-    error = model["standard_error"]
+def _row(model: ComparedModel) -> list[str]:
+    error = model.standard_error
     return [
-        model["name"],
-        number(model["log_likelihood"], ".4f"),
-        number(model["behind"], ".4f"),
+        model.name,
+        number(model.log_likelihood, ".4f"),
+        number(model.behind, ".4f"),
         "" if error is None else number(error, ".4f"),
-        number(model["perplexity"], ".4f"),
-        number(model["conditional_perplexity"], ".4f"),
-        f"{model['parameters']:,}",
-        str(model["rounds"]),
-        number(model["seconds"], ".1f"),
+        number(model.perplexity, ".4f"),
+        number(model.conditional_perplexity, ".4f"),
+        f"{model.parameters:,}",
+        str(model.rounds),
+        number(model.seconds, ".1f"),
     ]
 
 
-def _by_rank(title: str, models: Sequence[Mapping[str, Any]]) -> Figure:
+def _by_rank(title: str, models: Sequence[ComparedModel]) -> Figure:
     """Conditional perplexity of models along the ranks, best first."""
     curves: dict[str, list[Point]] = {}
     for model in models:
-        by_rank = model["conditional_perplexity_by_rank"].items()
-        curves[model["name"]] = [(int(rank), value, None, None) for rank, value in by_rank if value is not None]
+        by_rank = model.conditional_perplexity_by_rank.items()
+        curves[model.name] = [(rank, value, None, None) for rank, value in by_rank if value is not None]
     return curves_figure(title, curves, "conditional perplexity", from_zero=False)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from unskew.diagnosis.click_models.comparing import ClickModelComparison
 from unskew.diagnosis.curves.ordering import LITTLE, MUCH
 from unskew.diagnosis.diagnosis import Diagnosis
 from unskew.pages.curves import curves_figure, points_of
@@ -116,9 +117,9 @@ def _seen(found: Diagnosis) -> Section:
     return Section(SEEN, text, figures=[curves_figure("Examination", {curve.found_by: points}, EXAMINATION)])
 
 
-def _models(models: Mapping[str, Any] | None) -> Sequence[Section]:
+def _models(models: ClickModelComparison | None) -> Sequence[Section]:
     """The comparison of click models, its answer first."""
-    if not models or not models.get("models"):
+    if models is None or not models.models:
         return ()
     page = click_models_page(models)
     first, *others = (replace(section, heading=f"Click models: {section.heading}") for section in page.sections)

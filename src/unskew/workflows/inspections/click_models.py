@@ -54,7 +54,7 @@ def compare_click_models(
     held = part if isinstance(part, float) else read_pages(part, columns=columns, **options)
     found = fit_and_compare(pages, models or tuple(CLICK_MODELS), held_out=held, seed=seed)
     if out is not None:
-        judge = next((row.name for row in found.rows if found.fitted[row.name].tells_documents_apart), None)
+        judge = next((row.name for row in found.models if found.fitted[row.name].tells_documents_apart), None)
         whole = None if judge is None else fit_model(judge, found.fitted[judge].model, pages)
         write_comparison(found, whole, Path(out), force=force)
     return found

@@ -44,7 +44,7 @@ def chosen_model(pages: ClickPages, models: Sequence[str], seed: int) -> tuple[F
         name, notes = models[0], list[str]()
     else:
         found = fit_and_compare(pages, models, held_out=0.25, seed=seed)
-        rows = {row.name: row for row in found.rows}
+        rows = {row.name: row for row in found.models}
         sure = SIMPLEST in rows and rows[SIMPLEST].standard_error is not None
         name = SIMPLEST if sure and SIMPLEST in found.level else found.best
         how = "no worse than any other" if name == SIMPLEST else "best"
