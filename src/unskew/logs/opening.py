@@ -2,7 +2,7 @@
 
 Opened, its columns have our names, numbers are numbers and times are times; what is no log, or lacks a column, is
 refused. A log need not come from `unskew ingest`: any Parquet files with the columns will do. `open_log` gives it
-on an engine, whatever its size, `open_table` as a table of Arrow.
+on an engine, whatever its size; a `StoredLog` is in files and gives its rows as Arrow, or joined to lists.
 """
 
 from __future__ import annotations
@@ -276,18 +276,6 @@ def read_log(
     where they are not already. Page ids other than 0, 1, 2, ... are kept as the column `page_id`.
     """
     return StoredLog.open(path, columns, feedback, keep=keep or ()).log(lists, keep)
-
-
-def open_table(
-    path: Path | str,
-    keep: Sequence[str] | None,
-    feedback: str | None = None,
-    *,
-    columns: Mapping[str, str] | None = None,
-    texts: bool = False,
-) -> Any:
-    """The wanted columns of a log in files, as Arrow: see `StoredLog.table`."""
-    return StoredLog.open(path, columns, feedback, keep=keep or ()).table(keep, texts=texts)
 
 
 def columns_of(path: Path | str) -> list[str]:

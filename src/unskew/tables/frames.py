@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from unskew.errors import DataError, printable
 from unskew.names import Names
 from unskew.settings import did_you_mean
-from unskew.tables.engine.parquet import damage_named
+from unskew.tables.engine.parquet import damage_named, plain_type
 from unskew.tables.reading.files import MARK, find_files
 from unskew.tables.reading.options import Texts
 from unskew.tables.reading.text import open_text
@@ -104,7 +104,7 @@ def _refuse(source: object) -> NoReturn:
 def storable(table: Any) -> Any:
     """The table with plain text in the place of views, categories and large text, which not every reader takes."""
     for at, field in enumerate(table.schema):
-        kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+        kind = plain_type(field.type)
         text = pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
         kind = pa.string() if text else kind
         if kind != field.type:

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from unskew.errors import Column, ConfigError, DataError
 from unskew.names import OURS, REQUIRED
+from unskew.tables.engine.parquet import undone
 from unskew.types import Array
 
 NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
@@ -33,8 +34,7 @@ def required(feedback: str | None) -> list[str]:
 
 def to_array(column: Any) -> Array:
     """A column as numpy: numbers and times as such, strings as objects, missing numbers as NaN."""
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
+    column = undone(column)
     values: Array = column.to_numpy(zero_copy_only=False) if isinstance(column, pa.Array) else column.to_numpy()
     return values
 
@@ -90,7 +90,7 @@ def read_feedback(table: Any, name: str | None, path: Path | str) -> Array:
     """
     if name is None:
         return whole_numbers(table, "click", path)
-    if not (pa.types.is_boolean(table[name].type) or is_number(table[name].type)):
+    if not is_number(table[name].type):
         what = f" is of type {table[name].type}"
         raise DataError((Column(name), what), path=path, hint="feedback is a number from 0")
     values = np.nan_to_num(to_array(table[name]).astype(np.float64), nan=0.0, posinf=np.inf, neginf=-np.inf)
@@ -106,8 +106,9 @@ def read_feedback(table: Any, name: str | None, path: Path | str) -> Array:
 
 
 def is_number(kind: Any) -> bool:
-    """Whether an Arrow type is one of numbers."""
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+    """Whether an Arrow type is one of numbers, or of true and false, which are 1 and 0."""
+    kinds = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_decimal)
+    return any(each(kind) for each in kinds)
 
 
 def check_values(position: Array, click: Array, path: Path | str) -> None:

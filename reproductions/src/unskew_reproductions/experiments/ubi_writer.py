@@ -19,7 +19,7 @@ import pyarrow as pa
 from unskew.errors import DataError
 from unskew.files import complete_file
 from unskew.logs.log import log_tables
-from unskew.logs.opening import open_table
+from unskew.logs.opening import StoredLog
 from unskew.names import REQUIRED
 from unskew.settings import require_columns
 from unskew.types import Log
@@ -53,7 +53,7 @@ def _rows(source: Log | pa.Table | Path | str) -> Iterator[Row]:
     if isinstance(source, Log):
         tables = log_tables(source, BATCH)
     else:
-        table = source if isinstance(source, pa.Table) else open_table(Path(source), None, texts=True)
+        table = source if isinstance(source, pa.Table) else StoredLog.open(source).table(texts=True)
         require_columns(REQUIRED, table.column_names, hint="write_ubi takes impressions")
         tables = iter([table.sort_by([("page_id", "ascending"), ("position", "ascending")])])
     for table in tables:

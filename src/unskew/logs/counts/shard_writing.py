@@ -24,7 +24,7 @@ from unskew.logs.log import log_of
 from unskew.logs.presentation import Kind, Presentation, fit_tallies, merge_tallies, tally_columns
 from unskew.names import KEYS, Names
 from unskew.settings import require_columns
-from unskew.tables.engine.parquet import blocks, damage_named, impressions_in, parquet_files
+from unskew.tables.engine.parquet import blocks, damage_named, impressions_in, parquet_files, undone
 from unskew.tables.features.assembly import assemble, candidate_pairs
 from unskew.tables.features.features import lists_of, read_features
 from unskew.tables.features.survey import Survey, merge_surveys, survey
@@ -362,8 +362,7 @@ def pieces(batch: Any, part: Array) -> Iterator[tuple[int, Any]]:
 
 def decoded(batch: Any) -> Any:
     """The batch without dictionaries, which differ between files."""
-    columns = [c.cast(c.type.value_type) if pa.types.is_dictionary(c.type) else c for c in batch.columns]
-    return pa.RecordBatch.from_arrays(columns, batch.schema.names)
+    return pa.RecordBatch.from_arrays([undone(column) for column in batch.columns], batch.schema.names)
 
 
 def _alike(batch: Any, schema: Any, path: Path) -> Any:

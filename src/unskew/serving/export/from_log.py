@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from unskew.errors import DataError
-from unskew.logs.opening import columns_of, open_table
+from unskew.logs.opening import StoredLog
 from unskew.workflows.inspections.propensity import propensity
 
 READERS = 2.0
@@ -28,8 +28,9 @@ READERS = 2.0
 def judged_log(path: Path, columns: Mapping[str, str] | None = None) -> pa.Table:
     """query_id, doc_id, relevance, standard_error, displays and clicks of each pair that was shown."""
     seen = propensity(path, columns=columns).values
-    named = {"query_text"} & set(columns_of(path))
-    table = open_table(path, sorted(named), columns=columns)
+    stored = StoredLog.open(path, columns)
+    named = {"query_text"} & {*stored.present.values()}
+    table = stored.table(sorted(named))
     position = np.asarray(table["position"].to_numpy(), np.int64)
     examined = np.minimum(seen[np.clip(position, 1, len(seen)) - 1], 1.0)
     keys = ["query_id", "doc_id"]

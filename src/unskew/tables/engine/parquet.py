@@ -91,8 +91,17 @@ def schema_of(path: Path | str) -> Any:
     """The columns of a Parquet file; those of dictionaries as their values."""
     with damage_named(path):
         schema = pq.read_schema(path)
-    kinds = [each.type.value_type if pa.types.is_dictionary(each.type) else each.type for each in schema]
-    return pa.schema([each.with_type(kind) for each, kind in zip(schema, kinds, strict=True)])
+    return pa.schema([each.with_type(plain_type(each.type)) for each in schema])
+
+
+def plain_type(kind: Any) -> Any:
+    """An Arrow type, that of its values where it is a dictionary."""
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def undone(column: Any) -> Any:
+    """A column without a dictionary."""
+    return column.cast(plain_type(column.type)) if pa.types.is_dictionary(column.type) else column
 
 
 def alike(files: Sequence[Path | str]) -> list[list[Path | str]]:

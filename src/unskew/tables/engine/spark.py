@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 
 from unskew.errors import ConfigError, DataError, MissingExtra, Option
 from unskew.tables.engine.engine import Engine, first_line
-from unskew.tables.engine.parquet import Paths, parquet_files
+from unskew.tables.engine.parquet import Paths, parquet_files, plain_type
 
 if TYPE_CHECKING:
     from ibis.expr.types import Table
@@ -160,7 +160,7 @@ class SparkEngine(Engine):
 def _signed(schema: pa.Schema) -> pa.Schema:
     """Types that Spark has too: plain values for dictionaries, the next wider signed type for unsigned."""
     wider = {pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64(), pa.uint64(): pa.int64()}
-    plain = [each.type.value_type if pa.types.is_dictionary(each.type) else each.type for each in schema]
+    plain = [plain_type(each.type) for each in schema]
     return pa.schema([each.with_type(wider.get(kind, kind)) for each, kind in zip(schema, plain, strict=True)])
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from unskew.names import KEYS
-from unskew.tables.engine.parquet import blocks, damage_named
+from unskew.tables.engine.parquet import blocks, damage_named, undone
 from unskew.tables.features.values import (
     Feature,
     as_text,
@@ -85,7 +85,7 @@ class FeatureTable:
         """Its keys, and grades where it has them."""
         wanted = [*self.keys, *(["label"] if self.labelled else [])]
         tables = [part.read(wanted) for part in self.parts]
-        plain = [pa.table({name: _undone(table[name]) for name in wanted}) for table in tables]
+        plain = [pa.table({name: undone(table[name]) for name in wanted}) for table in tables]
         return alike(plain)
 
     def values(self) -> Iterator[Array]:
@@ -112,8 +112,3 @@ def alike(tables: Sequence[Any]) -> Any:
                 table.set_column(table.column_names.index(name), name, as_text(table[name])) for table in tables
             ]
     return pa.concat_tables([table.select(names) for table in tables], promote_options="permissive")
-
-
-def _undone(column: Any) -> Any:
-    """Without a dictionary."""
-    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column

@@ -22,6 +22,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from unskew.errors import DataError
+from unskew.tables.engine.parquet import plain_type, undone
+from unskew.tables.schema import is_number
 from unskew.types import Array
 
 ValueKind = Literal["number", "time", "vector", "category"]
@@ -64,26 +66,16 @@ def kind_of_type(name: str, kind: Any, path: Path | str) -> ValueKind | None:
     )
 
 
-def is_number(kind: Any) -> bool:
-    """Whether a column of this Arrow type can be a feature as it is."""
-    is_any = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_decimal)
-    return any(each(kind) for each in is_any)
-
-
 def is_text(kind: Any) -> bool:
     """Whether this is a type of strings, in a dictionary or not."""
-    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    kind = plain_type(kind)
     views = (pa.types.is_string, pa.types.is_large_string, getattr(pa.types, "is_string_view", lambda _: False))
     return any(each(kind) for each in views)
 
 
 def as_text(column: Any) -> Any:
     """A column as plain strings."""
-    return (
-        column.cast(column.type.value_type).cast(pa.string())
-        if pa.types.is_dictionary(column.type)
-        else column.cast(pa.string())
-    )
+    return undone(column).cast(pa.string())
 
 
 def numbers_of(column: Any, feature: Feature, path: Path | str, first: int = 0) -> Array:

@@ -20,7 +20,7 @@ from unskew.errors import ConfigError, DataError, Option
 from unskew.examination import Examination
 from unskew.learning.scoring.model import load
 from unskew.learning.scoring.scorer import Scorer
-from unskew.logs.opening import open_table
+from unskew.logs.opening import StoredLog
 from unskew.names import REQUIRED, Names
 from unskew.settings import known
 from unskew.tables.frames import is_frame
@@ -90,7 +90,7 @@ def log_tables(source: Any, feedback: str | None, columns: Mapping[str, str] | N
             more = [] if feedback is None else [feedback]
             table, path = ingest_table(source, columns=columns, keep=more)[0], "the table"
         else:
-            table, path = open_table(Path(source), [], feedback, columns=columns), str(source)
+            table, path = StoredLog.open(source, columns, feedback).table([]), str(source)
         if feedback is None:
             return open_tables(table)
         click = pa.array((read_feedback(table, feedback, path) > 0).astype(np.int8))
