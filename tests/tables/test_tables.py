@@ -133,7 +133,7 @@ def test_lists_from_a_table(items: Any) -> None:
 
 def test_examination_of_a_table(shown: Any) -> None:
     found = unskew.propensity(pl.from_pandas(shown), columns=COLUMNS, by="swaps")
-    assert found.examination == pytest.approx(THETA, rel=0.35)  # few clicks
+    assert found.values == pytest.approx(THETA, rel=0.35)  # few clicks
 
 
 # ---- runs ----
