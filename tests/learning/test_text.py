@@ -517,7 +517,7 @@ def test_an_unknown_encoder_is_named(log: Log, monkeypatch: pytest.MonkeyPatch, 
 
 
 def test_what_is_missing_is_said(log: Log, tiny: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ConfigError, match=r"ranker\.model: missing"):
+    with pytest.raises(ConfigError, match="ranker=: model: missing"):
         unskew.learn(log, "naive", ranker="cross_encoder")
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(MissingExtra, match=r"transformers is not installed; run: pip install 'unskew\[text\]'"):

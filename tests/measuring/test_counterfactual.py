@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import unskew
 from unskew.errors import DataError
 from unskew.examination import Examination
-from unskew.measuring import Judge, LoggedPages, missing_overlap, places, shown_places
+from unskew.measuring import Judge, LoggedPages, examination_of, missing_overlap, places, shown_places
 from unskew.measuring.counterfactual.sums import MOST, ClusterSums
 
 D = [1 / math.log2(1 + place) for place in range(1, 11)]
@@ -133,7 +133,7 @@ def test_without_examination_or_shuffled_pages_there_is_no_number_but_a_reason()
 
 def test_examination_is_measured_on_shuffled_pages() -> None:
     pages, relevance = drawn_pages(1, queries=40, pages=40_000, shuffled=0.5)
-    found = judged(pages, places(relevance[pages.document], pages))["ips"]
+    found = judged(pages, places(relevance[pages.document], pages), examination=examination_of(pages))["ips"]
     truth = relevance.reshape(-1, 5)
     best = (-np.sort(-truth, axis=1) * D[:5]).sum(axis=1).mean()
     assert found.new == pytest.approx(best, rel=0.03)

@@ -16,7 +16,6 @@ Legend: n documents, D features, L tokens, H width of the encoder, O outputs.
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from typing import Literal
 
 import torch
@@ -31,21 +30,28 @@ from unskew.learning.rankers.networks import MLP, NOTHING, ClickNetworks, alone,
 class TextTower(nn.Module):
     """An encoder and what makes outputs of its vectors and the features, [n, D + L] -> [n, O]."""
 
-    def __init__(self, encoder: TextEncoder, features: int) -> None:
+    def __init__(
+        self,
+        encoder: TextEncoder,
+        features: int,
+        head: nn.Module,
+        *,
+        mixed: bool = False,
+        others: nn.Module | None = None,
+    ) -> None:
+        """The head takes h, with x beside it where it is `mixed`; `others` take x alone, for more outputs."""
         super().__init__()
-        self.encoder, self.features = encoder, features
+        self.encoder, self.features, self.head, self.mixed, self.others = encoder, features, head, mixed, others
 
     def forward(self, documents: Tensor) -> Tensor:
         """Outputs of each document."""
-        return self.outputs(self.encoder(documents[:, self.features :]), documents[:, : self.features])
+        h, x = self.encoder(documents[:, self.features :]), documents[:, : self.features]
+        first: Tensor = self.head(torch.cat([h, x], dim=-1) if self.mixed else h)
+        return first if self.others is None else torch.cat([first, self.others(x)], dim=-1)
 
     def side(self, sizes: tuple[int, ...]) -> nn.Module:
         """A second network on what the encoder reads, as it stands, and on the features."""
         return OnText(self, network(self.encoder.width + self.features, sizes, MLP(), norm=False))
-
-    @abstractmethod
-    def outputs(self, h: Tensor, x: Tensor) -> Tensor:
-        """Outputs [n, O] from vectors [n, H] and features [n, D]."""
 
 
 class OnText(nn.Module):
@@ -63,47 +69,6 @@ class OnText(nn.Module):
         return self.layers(torch.cat([h, documents[:, : tower.features]], dim=-1))  # type: ignore[no-any-return]
 
 
-class CrossEncoderTower(TextTower):
-    """w . h + b."""
-
-    def __init__(self, encoder: TextEncoder, features: int, outputs: int, at_zero: slice) -> None:
-        super().__init__(encoder, features)
-        self.head = network(encoder.width, (outputs,), MLP(), at_zero)
-
-    def outputs(self, h: Tensor, x: Tensor) -> Tensor:
-        """What the text says."""
-        return self.head(h)  # type: ignore[no-any-return]
-
-
-class VanillaMixTower(TextTower):
-    """MLP([h, x])."""
-
-    def __init__(
-        self, encoder: TextEncoder, features: int, outputs: int, at_zero: slice, sizes: tuple[int, ...]
-    ) -> None:
-        super().__init__(encoder, features)
-        self.head = network(encoder.width + features, (*sizes, outputs), MLP(), at_zero)
-
-    def outputs(self, h: Tensor, x: Tensor) -> Tensor:
-        """What text and features say together."""
-        return self.head(torch.cat([h, x], dim=-1))  # type: ignore[no-any-return]
-
-
-class DoublyRobustMixTower(TextTower):
-    """w . h + b, and a network of x for each other output."""
-
-    def __init__(
-        self, encoder: TextEncoder, features: int, outputs: int, at_zero: slice, sizes: tuple[int, ...]
-    ) -> None:
-        super().__init__(encoder, features)
-        self.head = network(encoder.width, (1,), MLP(), alone(0, at_zero, outputs))
-        self.others = ClickNetworks(features, outputs, at_zero, sizes)
-
-    def outputs(self, h: Tensor, x: Tensor) -> Tensor:
-        """What the text says, then what each network of the features says."""
-        return torch.cat([self.head(h), self.others(x)], dim=-1)
-
-
 class CrossEncoder(TextRanker):
     """A cross-encoder: query and document read together."""
 
@@ -111,7 +76,8 @@ class CrossEncoder(TextRanker):
 
     def build(self, features: int, outputs: int, at_zero: slice = NOTHING) -> TextTower:
         """The encoder with a new head; features are not looked at."""
-        return CrossEncoderTower(open_encoder(self), features, outputs, at_zero)
+        encoder = open_encoder(self)
+        return TextTower(encoder, features, network(encoder.width, (outputs,), MLP(), at_zero))
 
 
 class MixedRanker(TextRanker):
@@ -135,7 +101,9 @@ class VanillaMix(MixedRanker):
 
     def build(self, features: int, outputs: int, at_zero: slice = NOTHING) -> TextTower:
         """The encoder with a new network on it."""
-        return VanillaMixTower(self.opened(features), features, outputs, at_zero, self.sizes)
+        encoder = self.opened(features)
+        head = network(encoder.width + features, (*self.sizes, outputs), MLP(), at_zero)
+        return TextTower(encoder, features, head, mixed=True)
 
 
 class DoublyRobustMix(MixedRanker):
@@ -145,4 +113,7 @@ class DoublyRobustMix(MixedRanker):
 
     def build(self, features: int, outputs: int, at_zero: slice = NOTHING) -> TextTower:
         """The encoder with a new head, and new networks."""
-        return DoublyRobustMixTower(self.opened(features), features, outputs, at_zero, self.sizes)
+        encoder = self.opened(features)
+        head = network(encoder.width, (1,), MLP(), alone(0, at_zero, outputs))
+        others = ClickNetworks(features, outputs, at_zero, self.sizes)
+        return TextTower(encoder, features, head, others=others)

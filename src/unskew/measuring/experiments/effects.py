@@ -18,9 +18,8 @@ Legend: C clusters, one entry each.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, inf, sqrt
-from typing import Any
 
 import numpy as np
 from scipy.special import stdtr, stdtrit
@@ -120,17 +119,20 @@ def effect(names: tuple[str, str], new: Sums, control: Sums, ways: Ways, *, seve
     """A policy against the control, `names` of both; `several` comparisons share the level (Bonferroni)."""
     level = 1 - (1 - ways.level) / several
     a, b = new.influence, control.influence
-    error = sqrt(max(float((a**2).sum() + (b**2).sum() - 2 * (a * b).sum()), 0.0))
-    units = int((new.seen | control.seen).sum())
-    freedom = _welch(a, b, new, control)
-    difference, base = new.mean - control.mean, control.mean
-    told = _judged(difference, error, units, freedom, level, ways.planned, several)
-    lift, around = _lift(new.mean, base, float((a**2).sum()), float((b**2).sum()), float((a * b).sum()))
-    half = _quantile(freedom, level) * around if freedom > 0 else inf
-    pages = float((new.pages + control.pages).sum()) / max(units, 1)
-    sizes = _sizes(error * sqrt(units), ways.detect * base, level, ways.planned, pages)
-    lifts = None if lift is None or told["interval"] is None else (lift - half, lift + half)
-    return Effect(names[0], names[1], difference, lift=lift, lift_interval=lifts, **(told | sizes))
+    var_new, var_base, cov = float((a**2).sum()), float((b**2).sum()), float((a * b).sum())
+    found = _Difference(
+        new.mean - control.mean,
+        sqrt(max(var_new + var_base - 2 * cov, 0.0)),
+        int((new.seen | control.seen).sum()),
+        _welch(a, b, new, control),
+        float((new.pages + control.pages).sum()),
+    )
+    told = found.judged(names, ways.detect * control.mean, level, ways.planned, several)
+    lift, around = _lift(new.mean, control.mean, var_new, var_base, cov)
+    if lift is None or told.interval is None:
+        return replace(told, lift=lift)
+    half = _quantile(found.freedom, level) * around
+    return replace(told, lift=lift, lift_interval=(lift - half, lift + half))
 
 
 def preference(names: tuple[str, str], wins: Sums, ways: Ways) -> Effect:
@@ -138,12 +140,9 @@ def preference(names: tuple[str, str], wins: Sums, ways: Ways) -> Effect:
 
     `difference` is that share less 0.5; the sample sizes are for a share that is `detect` away from it.
     """
-    units, difference = int(wins.seen.sum()), wins.mean - 0.5
-    error = sqrt(float((wins.influence**2).sum()))
-    told = _judged(difference, error, units, units - 1, ways.level, ways.planned, 1)
-    pages = float(wins.pages.sum()) / max(units, 1)
-    sizes = _sizes(error * sqrt(units), ways.detect, ways.level, ways.planned, pages)
-    return Effect(names[0], names[1], difference, lift=None, lift_interval=None, **(told | sizes))
+    units, error = int(wins.seen.sum()), sqrt(float((wins.influence**2).sum()))
+    found = _Difference(wins.mean - 0.5, error, units, units - 1, float(wins.pages.sum()))
+    return found.judged(names, ways.detect, ways.level, ways.planned, 1)
 
 
 def share_mismatch(counts: Mapping[str, int], shares: Mapping[str, float]) -> float:
@@ -169,39 +168,46 @@ def page_share_mismatch(pages: Mapping[str, Array], shares: Mapping[str, float])
     return min(1.0, min(found) * len(found))
 
 
-def _judged(
-    difference: float, error: float, units: int, freedom: float, level: float, planned: int, several: int
-) -> dict[str, Any]:
-    """Intervals, p-values, what could have been found, and the verdict."""
-    half = _quantile(freedom, level) * error if freedom > 0 and error > 0 else None
-    radius = seq.sequence_radius(max(units, 1), planned=planned, level=level) * error * sqrt(units)
-    safe = units >= seq.FEWEST and half is not None
-    always = (difference - radius, difference + radius) if safe else None
-    verdict = "cannot tell"
-    if always is not None and (always[0] > 0 or always[1] < 0):
-        verdict = "better" if always[0] > 0 else "worse"
-    p = _two_sided(difference, error, freedom) if half is not None else None
-    running = seq.always_valid_p(difference, error, units, planned=planned) if safe else None
-    return {
-        "interval": None if half is None else (difference - half, difference + half),
-        "always": always,
-        "p": None if p is None else min(1.0, p * several),
-        "always_p": None if running is None else min(1.0, running * several),
-        "smallest": None if half is None else seq.reach(level) * error,
-        "verdict": verdict,
-    }
+@dataclass(frozen=True)
+class _Difference:
+    """A difference with its standard error, over so many clusters and their pages."""
 
+    value: float
+    error: float
+    units: int
+    freedom: float
+    pages: float
 
-def _sizes(deviation: float, wanted: float, level: float, planned: int, pages: float) -> dict[str, Any]:
-    """Clusters and pages that would find a difference."""
-    if not deviation > 0 or not wanted > 0:
-        return dict.fromkeys(("clusters_needed", "clusters_needed_always", "pages_needed"))
-    once = seq.units_needed(deviation, wanted, level=level)
-    return {
-        "clusters_needed": once,
-        "clusters_needed_always": seq.sequential_units_needed(deviation, wanted, planned=planned, level=level),
-        "pages_needed": None if once is None else ceil(once * pages),
-    }
+    def judged(self, names: tuple[str, str], wanted: float, level: float, planned: int, several: int) -> Effect:
+        """Intervals, p-values, the verdict, what could have been found, and what finds a difference `wanted`."""
+        value, error, units = self.value, self.error, self.units
+        half = _quantile(self.freedom, level) * error if self.freedom > 0 and error > 0 else None
+        radius = seq.sequence_radius(max(units, 1), planned=planned, level=level) * error * sqrt(units)
+        safe = units >= seq.FEWEST and half is not None
+        always = (value - radius, value + radius) if safe else None
+        verdict = "cannot tell"
+        if always is not None and (always[0] > 0 or always[1] < 0):
+            verdict = "better" if always[0] > 0 else "worse"
+        running = seq.always_valid_p(value, error, units, planned=planned) if safe else None
+        deviation = error * sqrt(units)
+        findable = deviation > 0 and wanted > 0
+        once = seq.units_needed(deviation, wanted, level=level) if findable else None
+        ever = seq.sequential_units_needed(deviation, wanted, planned=planned, level=level) if findable else None
+        return Effect(
+            *names,
+            value,
+            interval=None if half is None else (value - half, value + half),
+            always=always,
+            p=None if half is None else min(1.0, _two_sided(value, error, self.freedom) * several),
+            always_p=None if running is None else min(1.0, running * several),
+            lift=None,
+            lift_interval=None,
+            smallest=None if half is None else seq.reach(level) * error,
+            clusters_needed=once,
+            clusters_needed_always=ever,
+            pages_needed=None if once is None else ceil(once * (self.pages / max(units, 1))),
+            verdict=verdict,
+        )
 
 
 def _lift(new: float, base: float, var_new: float, var_base: float, cov: float) -> tuple[float | None, float]:
