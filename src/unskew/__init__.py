@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from unskew.learning.scoring.model import Model as Model
     from unskew.learning.scoring.model import load as load
     from unskew.learning.scoring.scorer import Scorer as Scorer
-    from unskew.learning.scoring.scorer import load_scorer as load_scorer
     from unskew.logs.counts.counting import counts as counts
     from unskew.logs.ingest.ingest import ingest as ingest
     from unskew.logs.log import write_log as write_log
@@ -30,18 +29,11 @@ if TYPE_CHECKING:
     from unskew.serving.export import export as export
     from unskew.serving.service.server import serve as serve
     from unskew.serving.store.putting import store as store
-    from unskew.simulation import (
-        BEHAVIOURS as BEHAVIOURS,
-    )
-    from unskew.simulation import (
-        Simulation as Simulation,
-    )
-    from unskew.simulation import (
-        Traffic as Traffic,
-    )
-    from unskew.simulation import (
-        simulate as simulate,
-    )
+    from unskew.simulation import BEHAVIOURS as BEHAVIOURS
+    from unskew.simulation import Simulation as Simulation
+    from unskew.simulation import Traffic as Traffic
+    from unskew.simulation import simulate as simulate
+    from unskew.simulation import traffic as traffic
     from unskew.simulation.synthetic import make_lists as make_lists
     from unskew.studies.compare.compare import compare as compare
     from unskew.studies.demo import demo as demo
@@ -75,7 +67,6 @@ if TYPE_CHECKING:
     from unskew.workflows.inspections.report import report as report
     from unskew.workflows.proofs.experiment import experiment as experiment
     from unskew.workflows.proofs.measure import measure as measure
-    from unskew.workflows.proofs.proof import prove as prove
     from unskew.workflows.proofs.ship import ship as ship
     from unskew.workflows.runs.learn import learn as learn
     from unskew.workflows.runs.run import Run as Run
@@ -103,4 +94,4 @@ else:
         return getattr(module, own) if hasattr(module, own) else importlib.import_module(f"{home}.{own}")
 
     def __dir__():
-        return sorted([*globals(), *__all__])
+        return __all__

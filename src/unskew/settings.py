@@ -166,8 +166,9 @@ def _translated(error: ValidationError, model: type[BaseModel], key: str | None)
 def _place(key: str | None, item: Any) -> str:
     # a value of several possible types has the type that it is not in its place: data.features.str
     parts = [str(part) for part in item["loc"] if not re.search(r"^(str|int|float|bool)$|\[", str(part))]
-    place = ".".join([key, *parts] if key else parts)
-    return place if key is None else Key(place)
+    if key is None:
+        return parts[0] if parts else ""
+    return Key(".".join([key, *parts] if key else parts))
 
 
 def _sentence(model: type[BaseModel], item: Any) -> Words:

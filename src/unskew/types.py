@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -125,12 +124,6 @@ class Lists:
         """Number of features."""
         return int(self.features.shape[1])
 
-    @classmethod
-    def from_table(cls, source: object, **options: Any) -> Lists:
-        """Lists from one or several tables of features: see `unskew.lists_from_table`."""
-        made: Lists = import_module("unskew").lists_from_table(source, **options)
-        return made
-
     def document_ids(self) -> Array:
         """The id of every document, [N]: as read, or the index in its list."""
         if self.doc_ids is not None:
@@ -184,12 +177,6 @@ class Log:
     """The column of the impressions table that `click` came from."""
     summary: Mapping[str, Any] | None = None
     """What `ingest` found in the table that it was made of; None where it comes from elsewhere."""
-
-    @classmethod
-    def from_table(cls, source: object, features: object, **options: Any) -> Log:
-        """A log from a table in memory, by the checks and rules of `ingest`: see `unskew.log_from_table`."""
-        made: Log = import_module("unskew").log_from_table(source, features, **options)
-        return made
 
     def __len__(self) -> int:
         return len(self.query)

@@ -25,7 +25,7 @@ from unskew.simulation import BEHAVIOURS, LOGGERS
 from unskew.studies.compare.config import CompareFile
 from unskew.tables.lists.scaling import SCALINGS
 from unskew.tables.reading.options import RULES, IngestOptions
-from unskew.terminal.describing import settings_of
+from unskew.terminal.catalogue import settings_of
 from unskew.terminal.main import app
 from unskew.workflows.runs.settings import RunFile
 from unskew_reproductions.recipe import Recipe

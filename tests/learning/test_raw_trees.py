@@ -52,7 +52,7 @@ def log() -> Log:
     pairs = {"query_id": page, "doc_id": shown}
     lists = unskew.read_features({"doc_id": np.arange(300), **table}, candidates=pairs)
     rows = pairs | {"page_id": page, "position": np.tile(np.arange(1, 7), 200), "click": clicks}
-    return unskew.Log.from_table(rows, lists)
+    return unskew.log_from_table(rows, lists)
 
 
 def learned(log: Log, kind: str, scaling: str, **more: Any) -> Scorer:

@@ -50,8 +50,8 @@ def test_trees_score_alike_without_torch(method: MethodConfig, log: Log, lists: 
     assert np.ptp(shift) == pytest.approx(0, abs=1e-5)
     np.save(tmp_path / "features.npy", lists.features)
     code = (
-        "import sys, numpy as np, unskew\n"
-        "scorer = unskew.load_scorer(sys.argv[1]); scores = scorer.score(np.load(sys.argv[2]))\n"
+        "import sys, numpy as np; from unskew.learning.scoring.scorer import load_scorer\n"
+        "scores = load_scorer(sys.argv[1]).score(np.load(sys.argv[2]))\n"
         "assert 'torch' not in sys.modules, 'torch was imported'; print(scores.argmax())"
     )
     done = python(code, tmp_path / "model", tmp_path / "features.npy")

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
+from unskew.errors import spelled
 from unskew.logs.ingest.facts import suspicion, warnings_of
 from unskew.logs.ingest.rules import PageFacts
 from unskew.tables.reading.options import IngestOptions
@@ -74,9 +75,9 @@ def test_a_log_of_clicks_alone_is_not_taken_for_torn_pages() -> None:
     clicks = PageFacts(
         None, 0, 0, 40, pages=100, gaps=30, results=150, places=400, clicks=150, single=60, deepest=9
     )  # type: ignore[arg-type]
-    assert "no impressions without clicks" in (suspicion(clicks, 1, NAMES, by_person=True) or "")
+    assert "no impressions without clicks" in spelled(suspicion(clicks, 1, NAMES, by_person=True) or "")
     torn = replace(clicks, clicks=20)
-    assert "serp names a row" in (suspicion(torn, 1, NAMES, by_person=False) or "")
+    assert "serp names a row" in spelled(suspicion(torn, 1, NAMES, by_person=False) or "")
     assert suspicion(replace(torn, single=2, from_one=99), 1, NAMES, by_person=False) is None
 
 

@@ -39,7 +39,7 @@ from unskew.serving.export.distilling import agreement
 from unskew.serving.export.plain import Branch, EngineFeature, Leaf, features_of, plain_trees
 from unskew.tables.features.encoding import EncodingRules
 from unskew.tables.lists.scaling import fit_scaler
-from unskew.terminal.completing import known_names
+from unskew.terminal.completion import known_names
 from unskew.terminal.main import app
 from unskew.types import Log
 from unskew.workflows.runs.data import LogData
@@ -87,7 +87,7 @@ def log() -> Log:
     lists = unskew.read_features({"doc_id": np.arange(180), **table}, candidates=pairs)
     clicks = (rng.random(900) < liked[shown]).astype(int)
     rows = pairs | {"page_id": page, "position": np.tile(np.arange(1, 7), 150), "click": clicks}
-    return unskew.Log.from_table(rows, lists)
+    return unskew.log_from_table(rows, lists)
 
 
 @pytest.fixture(scope="module")

@@ -70,7 +70,7 @@ def frame_of(kind: str, frame: Any) -> Any:
 
 @pytest.mark.parametrize("kind", ["pandas", "polars", "arrow", "dict"])
 def test_a_log_from_any_table(shown: Any, items: Any, kind: str) -> None:
-    log = unskew.Log.from_table(frame_of(kind, shown), frame_of(kind, items), columns=COLUMNS, keep=["device"])
+    log = unskew.log_from_table(frame_of(kind, shown), frame_of(kind, items), columns=COLUMNS, keep=["device"])
     assert (len(log), len(log.row)) == (1500, 7500)
     assert (log.position.min(), log.position.max()) == (1, 5)  # ranks from 0 were found
     assert log.click.sum() == shown["clicked"].sum()
@@ -87,7 +87,7 @@ def test_a_log_from_any_table(shown: Any, items: Any, kind: str) -> None:
 def test_rules_are_those_of_ingest_and_are_told(shown: Any, items: Any) -> None:
     double = pd.concat([shown, shown.iloc[:10]])
     with pytest.warns(UserWarning, match=r"10 of 7,510 rows were left out \(found 10 duplicate events\)") as told:
-        log = unskew.Log.from_table(double, items, columns=COLUMNS)
+        log = unskew.log_from_table(double, items, columns=COLUMNS)
     assert told[0].filename == __file__
     assert len(log.row) == 7500
     assert log.summary is not None
@@ -100,21 +100,21 @@ def test_what_is_wrong_is_told_of_the_table(shown: Any, items: Any) -> None:
     with pytest.raises(
         DataError, match=r"(?s)201 of 7,500 rows are broken.*row 0: page=0.*\nRepair them, or raise"
     ) as told:
-        unskew.Log.from_table(broken, items, columns=COLUMNS)
+        unskew.log_from_table(broken, items, columns=COLUMNS)
     assert ".scratch" not in str(told.value)
     with pytest.raises(ConfigError, match=r"there is no column 'rnak' for position\. Did you mean rank\?"):
-        unskew.Log.from_table(shown, items, columns=COLUMNS | {"position": "rnak"})
+        unskew.log_from_table(shown, items, columns=COLUMNS | {"position": "rnak"})
     with pytest.raises(DataError, match="click"):
-        unskew.Log.from_table(shown.drop(columns="clicked"), items, columns={**COLUMNS, "click": "sku"})
+        unskew.log_from_table(shown.drop(columns="clicked"), items, columns={**COLUMNS, "click": "sku"})
 
 
 def test_documents_without_features_are_an_error_or_left_out(shown: Any, items: Any) -> None:
     fewer = items.iloc[:-1]
     with pytest.warns(UserWarning, match="have no row"), pytest.raises(DataError, match="have no features"):
-        unskew.Log.from_table(shown, fewer, columns=COLUMNS)
+        unskew.log_from_table(shown, fewer, columns=COLUMNS)
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        log = unskew.Log.from_table(shown, fewer, columns=COLUMNS, missing_features="drop")
+        log = unskew.log_from_table(shown, fewer, columns=COLUMNS, missing_features="drop")
     assert "impressions have no features (0 of them of unknown queries)" in " ".join(
         str(one.message) for one in told
     )
@@ -125,7 +125,7 @@ def test_lists_from_a_table(items: Any) -> None:
     pairs = pl.DataFrame(
         {"query_id": [2, 1, 2], "sku": ["s1", "s1", "s2"], "label": [0, 1, 2], "bm25": [1.0, 2.0, None]}
     )
-    lists = unskew.Lists.from_table([pairs, items], columns={"doc_id": "sku"})
+    lists = unskew.lists_from_table([pairs, items], columns={"doc_id": "sku"})
     assert lists.columns is not None
     assert set(lists.columns.names) == {"bm25", "price", "brand"}
     assert sorted(lists.labels.tolist()) == [0, 1, 2]
@@ -146,7 +146,7 @@ def test_learn_from_frames(shown: Any, items: Any, kind: str) -> None:
     run = unskew.learn(frame_of(kind, shown), "dla", features=frame_of(kind, items), columns=COLUMNS, **given)
     assert run.ingested is not None
     assert run.ingested["impressions"] == 7500
-    log = unskew.Log.from_table(shown, items, columns=COLUMNS)
+    log = unskew.log_from_table(shown, items, columns=COLUMNS)
     assert unskew.learn(log, "dla", **given).propensity() == pytest.approx(run.propensity())
     two = pd.DataFrame({"brand": ["acme", "acme"], "price": [0.9, 0.1]})
     assert run.rank(two).tolist() == [1, 0]
@@ -177,8 +177,8 @@ def test_learn_says_what_is_missing(shown: Any, items: Any) -> None:
     with pytest.raises(ConfigError, match="no doc_id and position"):
         unskew.learn(items, features=items, columns={"doc_id": "sku"})
     nameless = {ours: theirs for ours, theirs in COLUMNS.items() if ours != "page_id"}
-    with pytest.raises(DataError, match=r"page_columns=.*goes to unskew\.Log\.from_table"):
+    with pytest.raises(DataError, match=r"page_columns=.*goes to unskew\.log_from_table"):
         unskew.learn(shown.drop(columns="page"), features=items, columns=nameless)
-    log = unskew.Log.from_table(shown, items, columns=COLUMNS)
+    log = unskew.log_from_table(shown, items, columns=COLUMNS)
     with pytest.raises(ConfigError, match="features=: the log has it already"):
         unskew.learn(log, features=items)

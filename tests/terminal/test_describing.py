@@ -14,7 +14,7 @@ from unskew.learning.rankers import RANKERS
 from unskew.settings import Config
 from unskew.simulation import BEHAVIOURS
 from unskew.tables.lists.scaling import SCALINGS
-from unskew.terminal.describing import Described, Setting, catalogue, described
+from unskew.terminal.catalogue import Described, Setting, catalogue, described
 
 
 class Inner(Config):

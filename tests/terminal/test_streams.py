@@ -27,8 +27,8 @@ from unskew.simulation import BEHAVIOURS, LOGGERS
 from unskew.tables.lists.scaling import SCALINGS
 from unskew.tables.reading.files import KINDS
 from unskew.terminal import doctor as doctors
-from unskew.terminal import printing
-from unskew.terminal.completing import known_names, names_of, one_of
+from unskew.terminal import output
+from unskew.terminal.completion import completes, known_names
 from unskew.terminal.flags import flat
 from unskew.terminal.main import COMMANDS, PANELS, app, called, main, told_warnings
 from unskew_reproductions.recipe import recipe_names
@@ -94,7 +94,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def words_of(command: str, folder: Path) -> list[object]:
-    """A small call of each command; the order of COMMANDS is that of what they need."""
+    """A small call of each command, in the order of what they need."""
     log, traffic, again = folder / "log.parquet", folder / "traffic.parquet", folder / "again"
     lists = ("--lists", folder / "log.train.txt")
     given: dict[str, tuple[object, ...]] = {
@@ -103,6 +103,7 @@ def words_of(command: str, folder: Path) -> list[object]:
         "counts": (log, "--out", again / "counts"),
         "simulate": (*SMALL, "--pages", 50, "--out", again / "small.parquet"),
         "traffic": (*SMALL, "--pages", 50, "--out", again / "traffic.parquet"),
+        "twin": (log, "--features", folder / "log.train.txt", "--pages", 50, "--out", again / "twin.parquet"),
         "display-times": (traffic, "--out", again / "model", "--trees", 2),
         "track": (traffic, "--out", again / "store"),
         "diagnose": (log, "--out", again / "diagnosis"),
@@ -138,7 +139,7 @@ def no_json(constant: str) -> None:
 
 def test_every_command_prints_one_json_document_and_nothing_else(world: Path) -> None:
     (world / "again").mkdir()
-    for command in COMMANDS:
+    for command in sorted(COMMANDS, key=lambda each: each.__name__ not in ("simulate", "track", "diagnose")):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of tiny data
             ended = run(*words_of(called(command), world), "--json")
@@ -248,7 +249,7 @@ def test_too_little_memory_is_one_line(
     def full(*_: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr("unskew.terminal.describing.described_all", full)
+    monkeypatch.setattr("unskew.terminal.catalogue.described_all", full)
     monkeypatch.setattr("sys.argv", ["unskew", "methods"])
     with pytest.raises(SystemExit) as ended:
         main()
@@ -259,7 +260,7 @@ def test_too_little_memory_is_one_line(
 def test_a_command_that_takes_long_says_so(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(printing, "EVERY", 0.01)
+    monkeypatch.setattr(output, "EVERY", 0.01)
 
     before: list[str] = []
 
@@ -268,15 +269,15 @@ def test_a_command_that_takes_long_says_so(
         while not before:
             time.sleep(0.01)
             before.extend(capsys.readouterr().err.splitlines())
-        printing.show_facts({"done": 1}, as_json=False)
+        output.show_facts({"done": 1}, as_json=False)
 
     command = flat(slow, progress=True)
     assert list(inspect.signature(command).parameters) == ["quiet"]
     command(quiet=False)
     assert before[0].startswith("unskew: slow: at work for ")
     assert capsys.readouterr().out.split() == ["done", "1"]
-    with printing.working("hushed", quiet=True):
-        assert printing._Work._thread is None
+    with output.working("hushed", quiet=True):
+        assert output._Work._thread is None
 
 
 def test_json_has_no_number_that_is_none() -> None:
@@ -297,9 +298,9 @@ def test_names_are_completed_as_the_tables_have_them() -> None:
     ):
         assert known_names(what) == list(table)
     assert known_names("recipes") == sorted(recipe_names())
-    assert names_of("methods")("tower") == ["tower_dropout"]
-    assert names_of("formats", *KINDS)("c") == ["csv"]
-    assert one_of("kci", "gsq")("g") == ["gsq"]
+    assert completes("methods")("tower") == ["tower_dropout"]
+    assert completes("formats", *KINDS)("c") == ["csv"]
+    assert completes(None, "kci", "gsq")("g") == ["gsq"]
 
 
 def test_a_shell_completes_without_importing_torch() -> None:

@@ -22,8 +22,8 @@ from unskew.errors import (
     Words,
     spelled,
 )
+from unskew.terminal.flags import as_flag, flags_of
 from unskew.terminal.main import app
-from unskew.terminal.translating import as_flag, flags_of
 
 FLAGS = {
     "force": "--force",

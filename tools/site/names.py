@@ -16,7 +16,7 @@ from settings import setting_table
 
 import unskew
 from unskew.sklearn import Ranker
-from unskew.terminal.describing import settings_of
+from unskew.terminal.catalogue import settings_of
 
 LONGEST = 90
 """Letters of a signature on one line."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from markdown_parts import code, prose
 from markdown_parts import settings as settings_table
 
-from unskew.terminal.describing import Described, Setting, catalogue, described
+from unskew.terminal.catalogue import Described, Setting, catalogue, described
 from unskew_reproductions.recipe import Recipe, recipe_names
 
 HEAD = ("key", "what it may be", "default", "")

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from unskew.errors import Column, ConfigError, DataError, Option
 from unskew.files import Ours, complete_folder, parts, write_json
@@ -17,6 +17,7 @@ from unskew.logs.opening import open_log
 from unskew.logs.pages import add_page_ids
 from unskew.logs.visits import add_visits, find_visits, require
 from unskew.names import Names
+from unskew.options import EngineConnection
 from unskew.results import Result
 from unskew.settings import require_columns, second_count
 from unskew.tables.engine.engine import Engine, connect
@@ -45,7 +46,7 @@ class SplitLog(Result):
 
 
 def split(
-    impressions: Path | str,
+    log: Path | str,
     out: Path | str,
     *,
     gap: str = "30m",
@@ -55,25 +56,26 @@ def split(
     columns: Mapping[str, str] | None = None,
     force: bool = False,
     engine: str = "duckdb",
-    **options: Any,
+    **connection: Unpack[EngineConnection],
 ) -> SplitLog:
     """Find visits and split a log by time into OUT/train, OUT/validation and OUT/test; what was found.
 
     Visits are found from the columns `by`; without them those of the log stay, else they come from user_id, and a
-    log with neither is split by page. `columns` says theirs for ours, as for `ingest`. `options` go to `connect`.
+    log with neither is split by page. `columns` says theirs for ours, as for `ingest`. `connection` says
+    how the engine is reached.
     """
-    impressions, out = Path(impressions), Path(out)
+    place, out = Path(log), Path(out)
     with (
         complete_folder(out, force=force, ours=CUT) as working,
-        connect(engine, **options) as running,
-        open_log(running, impressions, columns, ["timestamp", *by]) as log,
+        connect(engine, **connection) as running,
+        open_log(running, place, columns, ["timestamp", *by]) as shown,
     ):
-        split = find_and_split(running, log, second_count("gap", gap), by, validation, test)
+        split = find_and_split(running, shown, second_count("gap", gap), by, validation, test)
         for name, part in split.parts.items():
             running.write_parquet(part, working / name)
         starts = {f"{name}_from": edge for name, edge in split.boundaries.items()}
         found = SplitLog(str(out), split.unit, split.units, **starts)
-        write_json(working / "summary.json", found.to_dict() | {"names": Names.of(None, impressions)})
+        write_json(working / "summary.json", found.to_dict() | {"names": Names.of(None, place)})
     return found
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import date
+
 from unskew.settings import checked, named
 from unskew.simulation.behaviours.behaviour import Behaviour as Behaviour
 from unskew.simulation.behaviours.behaviour import Outcome as Outcome
@@ -49,12 +51,16 @@ def simulate(
     lists: Lists,
     behaviour: Behaviour | str = "position",
     *,
+    pages: int | None = None,
+    clicks: int | None = None,
+    seed: int = 0,
     logger: Logger | str = "svm",
-    **options: object,
+    cutoff: int | None = None,
+    randomized: float = 0.0,
+    drop_clickless: bool = False,
+    truth: bool = False,
 ) -> Log:
-    """Simulate a click log as a `Simulation` with these options, of which it explains each.
-
-    They are pages or clicks, seed, cutoff, drop_clickless, randomized and truth.
+    """Simulate a click log as a `Simulation` with these settings, of which it explains each.
 
     Queries are drawn uniformly with replacement, and a query without documents never. Each page shows the top
     of its list in the order of the logging ranker, and the behaviour clicks.
@@ -66,5 +72,41 @@ def simulate(
     ([1, 0, 0, 1, 0, 0], [1, 2, 3, 1, 2, 3])
     """
     people = named("behaviour", behaviour, BEHAVIOURS) if isinstance(behaviour, str) else behaviour
-    asked = options | {"behaviour": people, "logger": find_logger(logger)}
+    asked = {
+        "behaviour": people,
+        "pages": pages,
+        "clicks": clicks,
+        "seed": seed,
+        "logger": find_logger(logger),
+        "cutoff": cutoff,
+        "randomized": randomized,
+        "drop_clickless": drop_clickless,
+        "truth": truth,
+    }
     return checked(Simulation, asked, None).draw(lists)
+
+
+def traffic(
+    lists: Lists,
+    *,
+    pages: int,
+    days: float = 60.0,
+    start: date | str = "2024-01-01",
+    skew: float = 1.0,
+    shuffled: float = 0.02,
+    random_top: float = 0.02,
+    logger: Logger | str = "svm",
+    seed: int = 0,
+) -> Log:
+    """The log of a simulated search engine, with times and the truth; `Traffic` has further settings."""
+    asked = {
+        "pages": pages,
+        "days": days,
+        "start": start,
+        "skew": skew,
+        "shuffled": shuffled,
+        "random_top": random_top,
+        "logger": find_logger(logger),
+        "seed": seed,
+    }
+    return checked(Traffic, asked, None).draw(lists)

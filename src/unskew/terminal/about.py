@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from unskew.terminal.completing import names_of
+from unskew.terminal.completion import completes
 from unskew.terminal.flags import Json
-from unskew.terminal.printing import show_json
+from unskew.terminal.output import show_json
 
 if TYPE_CHECKING:
-    from unskew.terminal.describing import Described, Setting
+    from unskew.terminal.catalogue import Described, Setting
 
 _INDENT = 20
 
@@ -21,13 +21,13 @@ _INDENT = 20
 def methods(
     name: Annotated[
         str | None,
-        typer.Argument(help="Show the settings of this one.", autocompletion=names_of("methods")),
+        typer.Argument(help="Show the settings of this one.", autocompletion=completes("methods")),
     ] = None,
     as_json: Json = False,
 ) -> None:
     """List the methods, with the paper of each; with a name, its settings."""
     from unskew.learning.methods import LEARNERS
-    from unskew.terminal.describing import described_all
+    from unskew.terminal.catalogue import described_all
 
     _show(described_all(LEARNERS), name, as_json)
 
@@ -35,13 +35,13 @@ def methods(
 def rankers(
     name: Annotated[
         str | None,
-        typer.Argument(help="Show the settings of this one.", autocompletion=names_of("rankers")),
+        typer.Argument(help="Show the settings of this one.", autocompletion=completes("rankers")),
     ] = None,
     as_json: Json = False,
 ) -> None:
     """List the rankers, which score documents; with a name, its settings."""
     from unskew.learning.rankers import RANKERS
-    from unskew.terminal.describing import described_all
+    from unskew.terminal.catalogue import described_all
 
     _show(described_all(RANKERS), name, as_json)
 
@@ -49,13 +49,13 @@ def rankers(
 def behaviours(
     name: Annotated[
         str | None,
-        typer.Argument(help="Show the settings of this one.", autocompletion=names_of("behaviours")),
+        typer.Argument(help="Show the settings of this one.", autocompletion=completes("behaviours")),
     ] = None,
     as_json: Json = False,
 ) -> None:
     """List the behaviours that `simulate` knows; with a name, its settings."""
     from unskew.simulation import BEHAVIOURS
-    from unskew.terminal.describing import described_all
+    from unskew.terminal.catalogue import described_all
 
     _show(described_all(BEHAVIOURS), name, as_json)
 

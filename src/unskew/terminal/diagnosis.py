@@ -1,128 +1,129 @@
-"""The commands that look for bias in a log, and join what was found into a page: diagnose, causes, report."""
+"""The commands that look into a log, compare logs, and join what was found into a page."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from unskew.terminal.completing import one_of
-from unskew.terminal.flags import (
-    Column,
-    DocIds,
-    EngineOptions,
-    Force,
-    Impressions,
-    Json,
-    JsonFile,
-    Seed,
-    passed,
-)
-from unskew.terminal.printing import show_result, tell, typed
+from unskew import options
+from unskew.errors import CANNOT_TELL, NO
+from unskew.terminal.flags import CsvFile, Json, JsonFile
+from unskew.terminal.output import show_facts, show_result, tell, typed
 
 
-def diagnose(
-    impressions: Impressions,
-    connection: EngineOptions,
-    out: Annotated[
-        Path | None, typer.Option(help="Page to write (.html), or a folder for it, JSON and propensities.")
-    ] = None,
-    as_json: JsonFile = None,
-    propensities: Annotated[
-        Path | None, typer.Option(help="Examination by rank for ipw and other learners, .json or .csv.")
-    ] = None,
-    segment: Annotated[
-        list[str] | None,
-        typer.Option(help="Further column to tell results by, as the device, beside serp_*; repeatable."),
-    ] = None,
-    no_serp: Annotated[bool, typer.Option("--no-serp", help="Do not tell results by serp_* columns.")] = False,
-    features: Annotated[
-        list[str] | None,
-        typer.Option(help="Features of documents, as for learn: how far do they tell the rank? Repeatable."),
-    ] = None,
-    labels: Annotated[
-        str | None,
-        typer.Option(help="query_id, doc_id, label (Parquet, CSV) or LETOR file; those in the log are found."),
-    ] = None,
-    models: Annotated[bool, typer.Option("--models", help="Fit and compare click models too.")] = False,
-    seed: Seed = 0,
-    column: Column = None,
-    force: Force = False,
-) -> None:
-    """Say which biases a log has, whether they can be removed and what to do next; the log alone is enough."""
-    given = passed(locals(), "as_json", "segment", "impressions", "no_serp")
+def diagnose(asked: options.DiagnoseArguments, as_json: JsonFile = None) -> None:
+    """Print the verdict in short, or all of it as JSON."""
     from unskew.workflows.inspections.diagnosis import brief, diagnose
 
     file = None if as_json == "-" else as_json
-    found = diagnose(impressions, segments=segment or (), serp=not no_serp, json=file, command=typed(), **given)
-    if out is not None:
-        tell(f"Open {out if out.suffix == '.html' else out / 'report.html'}.")
+    found = diagnose(**asked.given(), json=file, command=typed())
+    if asked.out is not None:
+        tell(f"Open {asked.out if asked.out.suffix == '.html' else asked.out / 'report.html'}.")
     show_result(found.to_dict(), as_json == "-", lambda _: brief(found))
 
 
-def causes(
-    impressions: Impressions,
-    connection: EngineOptions,
-    factor: Annotated[
-        list[str] | None, typer.Option(help="Column that says how a result looks; repeatable. All serp_* if none.")
-    ] = None,
-    relevance: Annotated[
-        str | None, typer.Option(help="Column that stands for relevance; logging_score if there.")
-    ] = None,
-    run: Annotated[Path | None, typer.Option(help="Run folder whose scores stand for relevance.")] = None,
-    lists: Annotated[
-        list[str] | None, typer.Option(help="Features of the log's documents, for --run; repeatable.")
-    ] = None,
-    test: Annotated[
-        str,
-        typer.Option(
-            help="kci, rcit, fastkci, or gsq for discrete columns.",
-            autocompletion=one_of("kci", "rcit", "fastkci", "gsq"),
-        ),
-    ] = "kci",
-    alpha: Annotated[float, typer.Option(help="Level of the tests.")] = 0.05,
-    sample: Annotated[int, typer.Option(min=50, help="Impressions to test on.")] = 1000,
-    repeats: Annotated[int, typer.Option(min=0, help="Other samples, to see how often an edge is found.")] = 0,
-    seconds: Annotated[float, typer.Option(help="Time limit.")] = 300.0,
-    seed: Seed = 0,
-    column: Column = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for graph.json, graph.dot and the report.")] = None,
-    doc_ids: DocIds = False,
-    force: Force = False,
-    as_json: Json = False,
-) -> None:
-    """Find what on a result page causes clicks besides relevance: rank, media, height, whatever the log says."""
-    given = passed(locals(), "as_json", "factor")
+def causes(asked: options.CausesArguments, as_json: Json = False) -> None:
+    """Print the graph, and write its page."""
     from unskew.pages.documents.causes import causes_page
     from unskew.pages.origins import log_origin
     from unskew.pages.page import write_page
     from unskew.workflows.inspections.causes import causes
 
-    graph = causes(factors=factor, **given)
-    page = causes_page(graph, log_origin(impressions), typed())
-    if out is not None:
-        write_page(page, out)
-        tell(f"Open {out / 'report.html'}; graph.json and graph.dot are beside it.")
+    graph = causes(**asked.given())
+    page = causes_page(graph, log_origin(asked.log), typed())
+    if asked.out is not None:
+        write_page(page, asked.out)
+        tell(f"Open {asked.out / 'report.html'}; graph.json and graph.dot are beside it.")
     show_result(graph.to_dict(), as_json, lambda _: page)
 
 
-def report(
-    places: Annotated[
-        list[Path],
-        typer.Argument(
-            help="Folders of runs, comparisons, diagnoses, causes, …", metavar="RUN|COMPARE|DIAGNOSIS…"
-        ),
-    ],
-    out: Annotated[Path, typer.Option(help="HTML file to write.")] = Path("report.html"),
-    title: Annotated[str, typer.Option(help="Of the page.")] = "Report",
-    force: Force = False,
-    as_json: Json = False,
-) -> None:
-    """Join runs, comparisons and diagnoses into one page that opens offline."""
+def click_models(asked: options.ClickModelsArguments, as_json: Json = False) -> None:
+    """Print the table of models, and write its page."""
+    from unskew.pages.documents.click_models import click_models_page
+    from unskew.pages.origins import log_origin
+    from unskew.pages.page import write_page
+    from unskew.workflows.inspections.click_models import JUDGE, JUDGMENTS, compare_click_models
+
+    found = compare_click_models(**asked.given())
+    page = click_models_page(found, log_origin(asked.log), typed())
+    if asked.out is not None:
+        write_page(page, asked.out)
+        tell(
+            f"Open {asked.out / 'report.html'}; judgments are in {asked.out / JUDGMENTS}, the model in "
+            f"{asked.out / JUDGE}."
+        )
+    show_result(found, as_json, lambda _: page)
+
+
+def propensity(asked: options.PropensityArguments, csv: CsvFile = None, as_json: Json = False) -> None:
+    """Print examination and weight by rank, as text, CSV or JSON."""
+    from unskew.files import write_text
+    from unskew.workflows.inspections.propensity import propensity
+
+    found = propensity(**asked.given())
+    if csv == "-":
+        sys.stdout.write(found.csv_text())
+        return
+    if csv is not None:
+        write_text(Path(csv), found.csv_text())
+        tell(f"{len(found.position)} ranks, by {found.found_by}, in {csv}.")
+    if found.note is not None:
+        tell(f"Note: {found.note}.")
+    if as_json:
+        show_facts(found.to_dict(), as_json)
+    elif csv is None:
+        tell(f"By {found.found_by}.")
+        print(f"{'position':>8}  {'examination':>11}  {'weight':>8}")
+        for rank, seen, weight in zip(found.position, found.theta, found.weight, strict=True):
+            print(f"{rank:>8}  {seen:>11.4f}  {weight:>8.3f}")
+
+
+def drift(asked: options.DriftArguments, as_json: Json = False) -> None:
+    """Print what changed; the status says whether it matters."""
+    from unskew.pages.documents.drift import drift_page
+    from unskew.workflows.inspections.drift import drift
+
+    found = drift(**asked.given(), command=typed())
+    if asked.out is not None:
+        tell(f"Open {asked.out}.")
+    show_result(found, as_json, drift_page)
+    if found.changed:
+        raise typer.Exit(NO)
+    if found.propensities == "cannot tell":
+        raise typer.Exit(CANNOT_TELL)
+
+
+def report(asked: options.ReportArguments, as_json: Json = False) -> None:
+    """Say where the page is, and print it."""
     from unskew.pages.page_files import page_dict
     from unskew.workflows.inspections.report import report
 
-    page = report(places, out=out, title=title, command=typed(), force=force)
-    tell(f"Open {out}.")
+    page = report(**asked.given(), command=typed())
+    tell(f"Open {asked.out}.")
     show_result(page_dict(page), as_json, lambda _: page)
+
+
+def experiment(
+    asked: options.ExperimentArguments,
+    out: Annotated[Path | None, typer.Option(help="Page to write (.html).")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite what is there.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Print the verdict, and write its page."""
+    from unskew.files import refuse_existing, write_text
+    from unskew.pages.documents.experiment import experiment_page
+    from unskew.pages.origins import log_origin
+    from unskew.pages.web import html
+    from unskew.workflows.proofs.experiment import experiment
+
+    if out is not None:
+        refuse_existing(out, force=force)
+    found = experiment(**asked.given())
+    page = experiment_page(found, log_origin(asked.log), typed())
+    if out is not None:
+        write_text(out, html(page))
+        tell(f"Open {out}.")
+    show_result(found, as_json, lambda _: page)

@@ -1,132 +1,190 @@
-"""Options that several commands have, and how groups of them reach a command."""
+"""Flags of a command from the options of its verb, and arguments of Python spelled as these flags."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+import shlex
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, fields, is_dataclass
-from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from contextvars import ContextVar
+from functools import partial
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
+from pydantic.fields import FieldInfo
 
-from unskew.terminal.completing import names_of, one_of
-from unskew.terminal.printing import working
+from unskew.errors import Key, Option, Sentence, spelled
+from unskew.options.base import OnEngine, Synthetic, Typed, VerbOptions, flag_of
+from unskew.settings import checked
+from unskew.terminal.completion import completes
+from unskew.terminal.output import working
 
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on standard error.")]
-Force = Annotated[bool, typer.Option("--force", help="Overwrite what is there.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 MAYBE_JSON = "[FILE.json]"
 """What an option is told by that takes a file, or nothing to mean standard output."""
 JsonFile = Annotated[
     str | None, typer.Option("--json", help="Write JSON to a file, or print it.", metavar=MAYBE_JSON)
 ]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Of whatever is drawn.")]
-Impressions = Annotated[Path, typer.Argument(help="Parquet file, or a folder of them.")]
-OutFolder = Annotated[Path | None, typer.Option("--out", help="Folder to write, instead of the usual one.")]
-AnyLists = Annotated[list[str], typer.Option("--lists", help="LETOR file (may be repeated), or synthetic.")]
-LogFile = Annotated[Path, typer.Option("--out", help="Parquet file to write.")]
-Logger = Annotated[
-    str,
-    typer.Option(
-        "--logger",
-        help="What ranked the pages: svm, random, oracle, feature.",
-        autocompletion=names_of("loggers"),
-    ),
-]
-Queries = Annotated[int, typer.Option("--queries", min=1, help="Synthetic lists: queries.")]
-Features = Annotated[int, typer.Option("--features", min=4, help="Synthetic lists: features.")]
-Documents = Annotated[int, typer.Option("--documents", min=2, help="Synthetic lists: documents a query.")]
-DocIds = Annotated[bool, typer.Option("--doc-ids", help="Take document ids from the comments of the files.")]
-Column = Annotated[
-    list[str] | None,
-    typer.Option("--column", help="OURS=THEIRS, as position=rank, where a file has other names; repeatable."),
-]
-Tracked = Annotated[
-    Path | None,
-    typer.Option("--tracked", help="Store of `unskew track` whose clicks are features, as the run had them."),
-]
-Jobs = Annotated[
-    int | None,
-    typer.Option("--jobs", min=1, help="Processes; two where processors and memory allow, unless given."),
+CsvFile = Annotated[
+    str | None, typer.Option("--csv", help="Write CSV to this file, - for standard output.", metavar="FILE")
 ]
 
 
-@dataclass(frozen=True)
-class EngineOptions:
-    """The engine that a log is read with."""
-
-    engine: Annotated[str, typer.Option(help="duckdb or spark.", autocompletion=one_of("duckdb", "spark"))] = (
-        "duckdb"
-    )
-    spark_master: Annotated[str | None, typer.Option(help="local[N], spark://host:port, sc://host:port.")] = None
-    memory: Annotated[str | None, typer.Option(help="Memory for the engine, such as 4GB.")] = None
-    threads: Annotated[int | None, typer.Option(min=1, help="Threads of the engine.")] = None
-    scratch: Annotated[Path | None, typer.Option(help="Folder to spill to, instead of the system's.")] = None
+# ---- from options to flags
 
 
 def flat(command: Callable[..., None], *, progress: bool = False) -> Callable[..., None]:
-    """The command with an option for each field of the groups that it takes.
+    """The command with a flag for each option of the models that it takes, and their sentence as its help.
 
     With `progress`, a command that shows none of its own says now and then that it is at work, and takes --quiet.
     """
     hints = get_type_hints(command, include_extras=True)
-    groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
+    models = {
+        name: kind for name, kind in hints.items() if isinstance(kind, type) and issubclass(kind, VerbOptions)
+    }
     hushed = progress and "quiet" not in hints
 
     def run(**given: Any) -> None:
-        made = {name: kind(**{f.name: given.pop(f.name) for f in fields(kind)}) for name, kind in groups.items()}
+        made = {name: _asked(model, given) for name, model in models.items()}
         with working(command.__name__, quiet=given.pop("quiet")) if hushed else nullcontext():
             command(**given, **made)
 
     parameters = []
     for parameter in inspect.signature(command).parameters.values():
-        group = groups.get(parameter.name)
-        if group is None:
-            parameters.append(parameter.replace(annotation=hints[parameter.name]))
-            continue
-        inside = get_type_hints(group, include_extras=True)
-        parameters += [
-            inspect.Parameter(f.name, parameter.kind, default=f.default, annotation=inside[f.name])
-            for f in fields(group)
-        ]
+        model = models.get(parameter.name)
+        if model is None:
+            parameters.append(_keyword(parameter.name, hints[parameter.name], parameter.default))
+        else:
+            parameters += [_parameter(name, model.model_fields[name]) for name in _in_order(model)]
     if hushed:
-        parameters.append(
-            inspect.Parameter("quiet", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Quiet)
-        )
-    run.__name__, run.__doc__ = command.__name__, command.__doc__
+        parameters.append(_keyword("quiet", Quiet, False))
+    run.__name__ = command.__name__
+    run.__doc__ = next(iter(models.values())).__doc__ if models else command.__doc__
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return run
 
 
-def passed(given: Mapping[str, Any], *but: str) -> dict[str, Any]:
-    """The arguments of a command as its function takes them: groups opened, and none that was not given.
-
-    What `--column` names becomes `columns`.
-    """
-    opened: dict[str, Any] = {}
-    for name, value in given.items():
-        opened |= vars(value) if is_dataclass(value) else {name: value}
-    if "column" in opened:
-        opened["columns"] = renames(opened.pop("column"))
-    return {name: value for name, value in opened.items() if value is not None and name not in but}
+def _in_order(model: type[VerbOptions]) -> list[str]:
+    """Its own options first, then those that it shares with others."""
+    shared = [name for base in (Synthetic, OnEngine) if issubclass(model, base) for name in base.model_fields]
+    return [*(name for name in model.model_fields if name not in shared), *shared]
 
 
-def renames(given: Sequence[str] | None) -> dict[str, str] | None:
-    """Our names to theirs, as `--column` has them; None where it was not given."""
-    pairs = [_pair(text) for text in given or ()]
-    ours = [name for name, _ in pairs]
-    for name in ours:
-        if ours.count(name) > 1:
-            raise typer.BadParameter(f"{name}: named twice", param_hint="--column")
-    return dict(pairs) or None
+def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
-def _pair(text: str) -> tuple[str, str]:
-    """OURS=THEIRS, taken apart."""
-    ours, sign, theirs = (part.strip() for part in text.partition("="))
-    if not sign or not ours or not theirs:
-        raise typer.BadParameter(f"{text}: write it like position=rank", param_hint="--column")
-    return ours, theirs
+def _kind(field: FieldInfo) -> Any:
+    return next((each.kind for each in field.metadata if isinstance(each, Typed)), field.annotation)
+
+
+def _parameter(name: str, field: FieldInfo) -> inspect.Parameter:
+    """An option as typer takes it."""
+    flag, kind = flag_of(field), _kind(field)
+    default = inspect.Parameter.empty if field.is_required() else field.default
+    if not isinstance(default, bool | int | float | str | type) and kind is not field.annotation:
+        default = None  # it is said in several words
+    kind = kind if field.is_required() or default is not None else kind | None
+    bounds = {
+        word: getattr(each, key)
+        for each in field.metadata
+        for key, word in (("ge", "min"), ("le", "max"))
+        if hasattr(each, key)
+    }
+    said = {"help": field.description, "metavar": flag.metavar, **bounds}
+    if flag.known or flag.table:
+        said["autocompletion"] = completes(flag.table, *flag.known)
+    if flag.positional:
+        return _keyword(name, Annotated[kind, typer.Argument(**said)], default)
+    names = flag.names or (f"--{name.replace('_', '-')}",)
+    return _keyword(name, Annotated[kind, typer.Option(*names, **said)], default)
+
+
+def _asked(model: type[VerbOptions], given: dict[str, Any]) -> VerbOptions:
+    """The options of a verb of what was typed, taken out of it and checked."""
+    said = {name: given.pop(name) for name in model.model_fields}
+    read = {name: _read(name, model.model_fields[name], value) for name, value in said.items()}
+    return checked(model, {name: value for name, value in read.items() if value is not None}, None)
+
+
+def _read(name: str, field: FieldInfo, value: Any) -> Any:
+    """What the words behind a flag mean."""
+    if value is None or _kind(field) is field.annotation:
+        return value
+    if name in ("columns", "shares") and isinstance(value, list):
+        return _pairs(value, "position=rank" if name == "columns" else "new=0.1", flag_of(field).names[0]) or None
+    if name == "settings":
+        from unskew.workflows.runs.request import parse_setting
+
+        return dict(map(parse_setting, value)) or None
+    kinds = [get_origin(each) for each in (field.annotation, *get_args(field.annotation))]
+    if _kind(field) is str and tuple in kinds:
+        return [part.strip() for part in value.split(",") if part.strip()]
+    return value or None
+
+
+def _pairs(given: Sequence[str], like: str, flag: str) -> dict[str, Any]:
+    """NAME=VALUE, taken apart, a value of numbers where the example has one."""
+    found: dict[str, Any] = {}
+    for text in given:
+        name, sign, value = (part.strip() for part in text.partition("="))
+        if not sign or not name or not value:
+            raise typer.BadParameter(f"{text}: write it like {like}", param_hint=flag)
+        if name in found:
+            raise typer.BadParameter(f"{name}: named twice", param_hint=flag)
+        found[name] = value
+    return found
+
+
+# ---- from arguments of Python to flags
+
+FLAGS: ContextVar[dict[str, str]] = ContextVar("FLAGS", default={})  # noqa: B039
+"""The flags of the command that runs."""
+KEYS = {
+    "validate_on": "training.validate_on",
+    "learn_from": "training.learn_from",
+    "missing_features": "data.missing_features",
+    "doc_ids": "data.doc_ids",
+}
+"""Arguments of Python that a command line says with --set."""
+
+
+def as_flag(flags: Mapping[str, str], option: Option) -> str:
+    """An argument as the flags of a command spell it; one that it has no flag for stays as it is."""
+    value = option.value
+    if option.name in flags and not isinstance(option.name, Key):
+        flag = flags[option.name]
+        if value is None or value is True:
+            return flag
+        return f"no {flag}" if value is False else " ".join(f"{flag} {word}" for word in _typed(value))
+    key = option.name if isinstance(option.name, Key) else KEYS.get(option.name)
+    if key is None or value is None or "set" not in flags:
+        return str(option)
+    return f"--set {key}={' '.join(_typed(value))}"
+
+
+def _typed(value: object) -> list[str]:
+    """A value as it is typed behind a flag: ["a", "b"] as a,b; of {"a": "b"} each pair as a=b."""
+    if isinstance(value, dict):
+        return [shlex.quote(f"{name}={each}") for name, each in value.items()]
+    if isinstance(value, bool):
+        return [str(value).lower()]
+    return [",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)]
+
+
+def in_flags(sentence: str) -> str:
+    """A sentence of the library in the words of the command that runs."""
+    return spelled(sentence.words, partial(as_flag, FLAGS.get())) if isinstance(sentence, Sentence) else sentence
+
+
+def flags_of(options: Iterable[Any]) -> dict[str, str]:
+    """The flags of a command's options, by what they are called in Python."""
+    flags: dict[str, str] = {}
+    for option in options:
+        if option.param_type_name == "argument":
+            flags[str(option.name)] = option.metavar or str(option.name).upper()
+        for flag in [name for name in option.opts if name[:2] == "--"][:1]:
+            flags |= {flag[2:].replace("-", "_"): flag, str(option.name): flag}
+    return flags

@@ -16,32 +16,36 @@ from typer.core import TyperCommand, TyperGroup
 from unskew import __version__
 from unskew.errors import STATUSES, Notice, UnskewError, printable, spelled
 from unskew.terminal.about import behaviours, doctor, methods, rankers, scalings
-from unskew.terminal.click_models import click_models
-from unskew.terminal.diagnosis import causes, diagnose, report
-from unskew.terminal.experiments import experiment
-from unskew.terminal.flags import MAYBE_JSON, flat
-from unskew.terminal.logs import counts, ingest, simulate, split
-from unskew.terminal.models import export, importance
-from unskew.terminal.planning import plan
-from unskew.terminal.printing import warn
-from unskew.terminal.results import predict, propensity
-from unskew.terminal.runs import learn, measure
-from unskew.terminal.serving import serve
-from unskew.terminal.ship import drift, ship
-from unskew.terminal.store import store
-from unskew.terminal.studies import compare, demo, reproduce
-from unskew.terminal.tracking import display_times, impute, judge, track, traffic
-from unskew.terminal.translating import FLAGS, as_flag, flags_of
+from unskew.terminal.diagnosis import causes, click_models, diagnose, drift, experiment, propensity, report
+from unskew.terminal.flags import FLAGS, MAYBE_JSON, as_flag, flags_of, flat
+from unskew.terminal.logs import (
+    counts,
+    display_times,
+    impute,
+    ingest,
+    judge,
+    simulate,
+    split,
+    track,
+    traffic,
+    twin,
+)
+from unskew.terminal.output import warn
+from unskew.terminal.runs import importance, learn, measure, predict, ship
+from unskew.terminal.serving import export, serve, store
+from unskew.terminal.studies import compare, demo, plan, reproduce
 
 PANELS: dict[str, tuple[Callable[..., None], ...]] = {
-    "Make data": (ingest, split, counts, simulate, traffic, display_times, track),
-    "Learn": (diagnose, causes, click_models, learn, impute),
-    "Measure": (measure, experiment, propensity, importance, judge, ship, drift),
-    "Use": (predict, serve, store, export),
-    "Studies": (demo, plan, compare, reproduce, report),
+    "Begin here": (ingest, diagnose, learn, measure),
+    "Decide and watch": (ship, drift, experiment, plan),
+    "Use a run": (predict, serve, store, export, importance),
+    "Look closer": (propensity, click_models, causes, report),
+    "Track clicks and judge": (display_times, track, judge, impute),
+    "Make and cut logs": (split, counts, simulate, twin, traffic),
+    "Studies": (demo, compare, reproduce),
     "About": (methods, rankers, scalings, behaviours, doctor),
 }
-"""The commands by the stage of the pipeline that they belong to, as the help lists them."""
+"""The commands as the help lists them: first the four that a newcomer needs."""
 COMMANDS = tuple(command for panel in PANELS.values() for command in panel)
 
 

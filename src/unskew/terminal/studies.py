@@ -1,4 +1,4 @@
-"""The commands that learn many times over: demo, compare, reproduce."""
+"""The commands that learn many times over: demo, plan, compare, reproduce."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from unskew import options
 from unskew.errors import RunError
-from unskew.terminal.completing import names_of, one_of
-from unskew.terminal.flags import Force, Jobs, Json, OutFolder, Quiet, Seed, passed
-from unskew.terminal.printing import messages, show, show_json, tell
+from unskew.terminal.flags import Json, Quiet
+from unskew.terminal.output import messages, show, show_json, show_result, tell, typed
 
 if TYPE_CHECKING:
     from unskew.pages.console import Tell
@@ -20,86 +20,65 @@ if TYPE_CHECKING:
     from unskew_reproductions.recipe import Recipe
 
 
-def demo(
-    out: Annotated[Path, typer.Option(help="Folder to write.")] = Path("demo-run"),
-    seed: Seed = 0,
-    queries: Annotated[int, typer.Option(min=20, help="Training queries.")] = 2000,
-    pages: Annotated[int, typer.Option(min=1000, help="Result pages shown.")] = 1_000_000,
-    steps: Annotated[int, typer.Option(min=1, help="Training steps of each method.")] = 800,
-    force: Force = False,
-    quiet: Quiet = False,
-    as_json: Json = False,
-) -> None:
-    """Make a world where clicks mislead, learn with and without debiasing, and show the difference."""
-    given = passed(locals(), "quiet", "as_json")
+def demo(asked: options.DemoArguments, quiet: Quiet = False, as_json: Json = False) -> None:
+    """Show the difference, and say how to serve the result."""
     from unskew.studies.demo import demo, serving_lines
 
     try:
-        done = demo(**given, console=messages(quiet=quiet))
+        done = demo(**asked.given(), console=messages(quiet=quiet))
     except KeyboardInterrupt:
         tell("Interrupted; nothing was written.")
         raise typer.Exit(130) from None
     _show(done.page, done.numbers if as_json else None)
-    _tell_where(out, "results.json", quiet)
-    for line in () if quiet else serving_lines(out):
+    _tell_where(asked.out, "results.json", quiet)
+    for line in () if quiet else serving_lines(asked.out):
         tell(line)
 
 
-def compare(
-    config: Annotated[Path, typer.Argument(help="TOML compare file.", metavar="COMPARE.toml")],
-    out: OutFolder = None,
-    jobs: Jobs = None,
-    force: Force = False,
-    quiet: Quiet = False,
+def plan(
+    asked: options.PlanArguments,
+    out: Annotated[Path | None, typer.Option(help="Page to write (.html).")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite what is there.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Compare methods on simulated clicks or on a real log, and say whether debiasing is worth it."""
-    given = passed(locals(), "quiet", "as_json")
+    """Print what was tried, and write its page."""
+    from unskew.files import refuse_existing, write_text
+    from unskew.pages.web import html
+    from unskew.studies.plan import plan, plan_page
+
+    if out is not None:
+        refuse_existing(out, force=force)
+    found = plan(**asked.given())
+    page = plan_page(found, f"Tried on a twin fitted to {asked.log}; no real user was involved.", typed())
+    if out is not None:
+        write_text(out, html(page))
+        tell(f"Open {out}.")
+    show_result(found, as_json, lambda _: page)
+
+
+def compare(asked: options.CompareArguments, quiet: Quiet = False, as_json: Json = False) -> None:
+    """Show the cells as they end, then the comparison."""
     from unskew.studies.compare.compare import compare
     from unskew.studies.compare.log_table import LogComparison
     from unskew.studies.compare.report import comparison_page, log_page
 
     def run(tell: Tell | None) -> Done:
-        result = compare(**given, tell=tell)
+        result = compare(**asked.given(), tell=tell)
         verdicts, cells = result.verdicts(), result.records()
         found = {"out": result.out, "verdicts": verdicts, "notes": result.notes, "cells": cells}
         page = log_page(result) if isinstance(result, LogComparison) else comparison_page(result)
         return page, result.out, "results.parquet", found
 
-    _study(run, force=force, quiet=quiet, as_json=as_json)
+    _study(run, force=asked.force, quiet=quiet, as_json=as_json)
 
 
 def reproduce(
-    name: Annotated[
-        str | None,
-        typer.Argument(help="Recipe; without one they are listed.", autocompletion=names_of("recipes")),
-    ] = None,
-    data: Annotated[
-        list[Path] | None,
-        typer.Option(help="Folder with data sets; may be repeated. Without it UNSKEW_DATA names one."),
-    ] = None,
-    on: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Data set: yahoo, istella, mq2008, mslr, generated; may be repeated.",
-            autocompletion=one_of("yahoo", "istella", "mq2008", "mslr", "generated"),
-        ),
-    ] = None,
-    out: OutFolder = None,
-    seeds: Annotated[int | None, typer.Option(min=1, help="How many, instead of the recipe's.")] = None,
-    pages: Annotated[int | None, typer.Option(min=1, help="Pages of each log, instead of the recipe's.")] = None,
-    steps: Annotated[int | None, typer.Option(min=1, help="Training steps, instead of the recipe's.")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Tiny: see that it runs, not what comes out.")] = False,
-    queries: Annotated[int | None, typer.Option(min=2, help="Queries of generated lists.")] = None,
-    features: Annotated[int | None, typer.Option(min=4, help="Features of generated lists.")] = None,
-    jobs: Jobs = None,
+    asked: options.ReproduceArguments,
     list_all: Annotated[bool, typer.Option("--list", help="List the recipes.")] = False,
-    force: Force = False,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Try a table or figure of a paper again, and show its numbers beside what comes out."""
-    given = passed(locals(), "quiet", "list_all", "queries", "features", "as_json")
+    """Show the cells as they end, then the paper's numbers beside ours."""
     try:
         from unskew_reproductions import recipes, reproduce
     except ModuleNotFoundError as error:
@@ -107,18 +86,18 @@ def reproduce(
             "recipes come with a clone of the project, not with the wheel; there run: pip install ./reproductions"
         ) from error
 
-    if name is None or list_all:
+    if asked.name is None or list_all:
         _list_recipes(recipes(), as_json)
         return
-    given["size"] = passed({"queries": queries, "features": features})
+    size = {name: each for name in ("queries", "features") if (each := getattr(asked, name)) is not None}
 
     def run(tell: Tell | None) -> Done:
-        result = reproduce(**given, tell=tell)
+        result = reproduce(**asked.given("queries", "features"), size=size, tell=tell)
         claims = [{"claim": each.text, **asdict(each)} for each in result.judged]
         found = {"out": result.out, "lead": result.page.lead, "numbers": result.records, "claims": claims}
         return result.page, result.out, "numbers.parquet", found
 
-    _study(run, force=force, quiet=quiet, as_json=as_json)
+    _study(run, force=asked.force, quiet=quiet, as_json=as_json)
 
 
 def _list_recipes(recipes: Mapping[str, Recipe], as_json: bool) -> None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +25,7 @@ import pyarrow.parquet as pq
 from unskew.errors import ConfigError, DataError, Option
 from unskew.files import complete_file, refuse_existing
 from unskew.logs.opening import under_our_names
+from unskew.options import EngineConnection
 from unskew.settings import known, require_columns
 from unskew.tables.engine.engine import Engine, connect
 from unskew.tables.engine.functions import finite
@@ -61,14 +62,15 @@ def judge(
     shrink: bool = True,
     force: bool = False,
     engine: str = "duckdb",
-    **options: Any,
+    **connection: Unpack[EngineConnection],
 ) -> dict[str, Any]:
     """Estimate the relevance of every query and document that a store has, into a CSV or Parquet file; in numbers.
 
     `estimator` is ipw, affine or doubly_robust, which needs an `imputation` (Parquet or CSV) and is the usual one
     where there is one. `curves` is shuffled (from random slots; `first` is alpha and beta of rank 1), em, or a
     JSON file with alpha, beta and theta. With `shrink` an estimate is pulled towards the imputation by how little
-    was seen, see `shrinkage`. `columns` says theirs for the columns of the imputation. `options` go to `connect`.
+    was seen, see `shrinkage`. `columns` says theirs for the columns of the imputation. `connection` says how
+    the engine is reached.
     """
     out = Path(out)
     chosen = known("estimator", estimator or ("doubly_robust" if imputation else "affine"), ESTIMATORS)
@@ -76,7 +78,7 @@ def judge(
         raise needs_imputation("estimator", chosen)
     known("out", out.suffix, WRITERS)
     refuse_existing(out, force=force)
-    with connect(engine, **options) as running:
+    with connect(engine, **connection) as running:
         opened = open_tracking(store)
         table = read_window(running, opened, window)
         if table is None:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import pyarrow as pa
 
 from unskew.errors import DataError
 from unskew.files import refuse_existing
 from unskew.logs.opening import open_log
+from unskew.options import EngineConnection
 from unskew.settings import checked, require_columns
 from unskew.tables.engine.engine import Engine, connect
 from unskew.tables.engine.functions import finite
@@ -30,36 +31,37 @@ KEYS = [f"trace_{name}" for name in TRACE]
 
 
 def display_times(
-    impressions: Path | str,
+    log: Path | str,
     out: Path | str,
     *,
+    seen: float = 5.0,
+    unseen: float = 1.0,
+    own_click: bool = False,
+    trees: int = 100,
+    seed: int = 0,
     columns: Mapping[str, str] | None = None,
     force: bool = False,
     engine: str = "duckdb",
-    settings: DisplayTimes | None = None,
-    spark_master: str | None = None,
-    memory: str | int | None = None,
-    threads: int | None = None,
-    scratch: Path | str | None = None,
-    **learned: object,
+    **connection: Unpack[EngineConnection],
 ) -> dict[str, Any]:
     """Learn examination from a log with display times, into the folder `out`; what was measured.
 
-    `settings`, or single fields of it by name, say how; `columns` says theirs for ours, as for `ingest`.
+    A result that was displayed for more than `seen` seconds was examined, one for less than `unseen` was not.
+    `columns` says theirs for ours, as for `ingest`; `connection` says how the engine is reached.
     """
     from unskew.tracking.display_times import EXAMINATION
 
-    asked = checked(DisplayTimes, (settings or DisplayTimes()).model_dump() | learned, None)
+    said = {"seen": seen, "unseen": unseen, "own_click": own_click, "trees": trees, "seed": seed}
+    asked = checked(DisplayTimes, said, None)
     refuse_existing(Path(out), force=force, ours=EXAMINATION)
-    place = Path(impressions)
-    options: dict[str, Any] = {"spark_master": spark_master, "memory": memory, "threads": threads}
+    place = Path(log)
     needed = [*NEEDED, "display_time"]
     with (
-        connect(engine, scratch=scratch, **options) as running,
-        open_log(running, place, columns, needed) as log,
+        connect(engine, **connection) as running,
+        open_log(running, place, columns, needed) as shown,
     ):
-        model = learn_examination(running, log, asked, place)
-        model.facts |= examination_curves(running, add_examination(running, log, model))
+        model = learn_examination(running, shown, asked, place)
+        model.facts |= examination_curves(running, add_examination(running, shown, model))
     model.save(out, force=force)
     return {"out": str(out), **model.facts}
 

@@ -14,11 +14,12 @@ import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from unskew.errors import ConfigError, LimitError, Option
 from unskew.logs.opening import open_log
 from unskew.names import REQUIRED
+from unskew.options import EngineConnection
 from unskew.settings import known
 from unskew.tables.engine.engine import Engine, connect
 from unskew.tracking.delivery import (
@@ -45,7 +46,7 @@ STRANGE = ("display_time_missing", "display_time_negative", "dwell_time_negative
 
 
 def track(
-    impressions: Path | str,
+    log: Path | str,
     out: Path | str,
     *,
     examination: Path | str | None = None,
@@ -54,7 +55,7 @@ def track(
     max_rejected: float = 0.01,
     columns: Mapping[str, str] | None = None,
     engine: str = "duckdb",
-    **options: Any,
+    **connection: Unpack[EngineConnection],
 ) -> dict[str, Any]:
     """Count a log into the store `out`; what was counted, and what was not and why.
 
@@ -63,16 +64,16 @@ def track(
     pages from it on do not count yet, and windows end there. Without it they end with the last hour that has a
     page, and pages from after the present hour do not count. `refresh` is which windows to write: those that are
     due, all, or none. A delivery of which more than the share `max_rejected` is broken is refused as a whole.
-    `columns` says theirs for ours, as for `ingest`. `options` go to `connect`.
+    `columns` says theirs for ours, as for `ingest`; `connection` says how the engine is reached.
     """
     known("refresh", refresh, REFRESH)
     end = None if until is None else hour_of(until)
     model = None if examination is None else load_examination(examination)
-    place = Path(impressions)
+    place = Path(log)
     needed = [*REQUIRED, "timestamp"]
     # the log is opened before there is a store, so that a wrong name leaves none
-    with connect(engine, **options) as running, open_log(running, place, columns, needed) as log:
-        judged = log if model is None else add_examination(running, log, model)
+    with connect(engine, **connection) as running, open_log(running, place, columns, needed) as shown:
+        judged = shown if model is None else add_examination(running, shown, model)
         with writing(Path(out)) as store:
             counts = deliver(running, store, judged, end, refresh, max_rejected, place)
     windows = {name: _told(window.since, window.until) for name, window in store.manifest.windows.items()}

@@ -15,12 +15,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from unskew.errors import Column, DataError
 from unskew.files import refuse_existing
 from unskew.logs.counts.folder import COUNTED, write_counts
 from unskew.logs.opening import check_rows, open_log
+from unskew.options import EngineConnection
 from unskew.results import Result
 from unskew.settings import require_columns
 from unskew.tables.engine.engine import Engine, connect
@@ -99,7 +100,7 @@ def count_rankings(
 
 
 def counts(
-    impressions: Path | str,
+    log: Path | str,
     out: Path | str,
     *,
     serp: Sequence[str] = (),
@@ -108,18 +109,18 @@ def counts(
     columns: Mapping[str, str] | None = None,
     force: bool = False,
     engine: str = "duckdb",
-    **options: Any,
+    **connection: Unpack[EngineConnection],
 ) -> CountedLog:
-    """Reduce a log to counts in the folder `out`; what was counted. `options` go to `connect`.
+    """Reduce a log to counts in the folder `out`; what was counted. `connection` says how the engine is reached.
 
     `feedback` is a column of weights from 0 to add up in the place of clicks. `columns` says theirs for
     ours, as for `ingest`.
     """
-    impressions, out = Path(impressions), Path(out)
+    place, out = Path(log), Path(out)
     refuse_existing(out, force=force, ours=COUNTED)  # before minutes of counting
     needed = [*required(feedback), *serp]
-    with connect(engine, **options) as running, open_log(running, impressions, columns, needed) as log:
-        rankings = count_rankings(running, log, serp=serp, pairs=pairs, feedback=feedback)
+    with connect(engine, **connection) as running, open_log(running, place, columns, needed) as shown:
+        rankings = count_rankings(running, shown, serp=serp, pairs=pairs, feedback=feedback)
         write_counts(running, rankings, out, force=force)
     return CountedLog(str(out), **rankings.summary)
 

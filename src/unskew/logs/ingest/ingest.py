@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from unskew.errors import ConfigError
+from unskew.options import EngineConnection
 from unskew.settings import checked, read_toml
 from unskew.tables.reading.options import IngestOptions
 
@@ -48,7 +49,7 @@ def ingest(
     max_removed: float | None = None,
     force: bool = False,
     engine: str = "duckdb",
-    **connection: Any,
+    **connection: Unpack[EngineConnection],
 ) -> dict[str, Any]:
     """Read a click log into impressions in the folder `out`, whole or not at all; its summary.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from unskew.diagnosis.causal.discovery import Discovery, Pool, discover
 from unskew.diagnosis.causal.graph import CLICK, POSITION, RELEVANCE, CausalGraph
@@ -15,6 +15,7 @@ from unskew.files import Ours, complete_folder, refuse_existing, write_json, wri
 from unskew.learning.scoring.model import load
 from unskew.logs.opening import open_log
 from unskew.names import REQUIRED
+from unskew.options import EngineConnection
 from unskew.pages.page import PAGE_FILES
 from unskew.settings import checked
 from unskew.tables.engine.engine import connect
@@ -31,57 +32,59 @@ NO_RELEVANCE = "nothing stands for relevance, so what it causes is not told apar
 
 
 def causes(
-    impressions: Log | Path | str,
+    log: Log | Path | str,
     *,
     factors: Sequence[str] | None = None,
     columns: Mapping[str, str] | None = None,
     relevance: str | None = None,
     run: Path | str | None = None,
-    lists: Sequence[str] | None = None,
+    features: Sequence[str] | None = None,
+    test: str = "kci",
+    alpha: float = 0.05,
+    sample: int = 1000,
+    repeats: int = 0,
+    seconds: float | None = 300.0,
+    seed: int = 0,
     doc_ids: bool = False,
     out: Path | str | None = None,
     force: bool = False,
     engine: str = "duckdb",
-    spark_master: str | None = None,
-    memory: str | None = None,
-    threads: int | None = None,
-    scratch: Path | None = None,
-    **options: object,
+    **connection: Unpack[EngineConnection],
 ) -> CausalGraph:
     """Find what on a result page causes clicks, from a log in memory or on disk, of any size.
 
     `factors` are the `serp_*` columns to look at, all unless given; the position always is. `columns` says theirs
     for ours where a file has other names. Relevance is what a
-    column says (`relevance`, or `logging_score` where the log has it), or the score of a `run` for the `lists` of
-    the log. `options` are fields of `Discovery`: test, alpha, sample, repeats, seconds, seed. With `out` a folder
-    is written: `graph.json` and `graph.dot`.
+    column says (`relevance`, or `logging_score` where the log has it), or the score of a `run` for the `features`
+    of its documents. `test`, `alpha`, `sample`, `repeats`, `seconds` and `seed` are of `Discovery`. With `out` a
+    folder is written: `graph.json` and `graph.dot`. `connection` says how the engine is reached.
     """
-    asked = checked(Discovery, dict(options), None)
-    if (run is None) != (lists is None) or (run is not None and relevance is not None):
+    said = {"test": test, "alpha": alpha, "sample": sample, "repeats": repeats, "seconds": seconds, "seed": seed}
+    asked = checked(Discovery, said, None)
+    if (run is None) != (features is None) or (run is not None and relevance is not None):
         raise ConfigError(
-            ("give ", Option("run"), " with ", Option("lists"), ", or ", Option("relevance"), ", or neither")
+            ("give ", Option("run"), " with ", Option("features"), ", or ", Option("relevance"), ", or neither")
         )
     if out is not None:
         refuse_existing(Path(out), force=force, ours=CAUSES)
-    if isinstance(impressions, Log):
-        found, extra = _of_log(impressions, factors, relevance, asked)
+    if isinstance(log, Log):
+        found, extra = _of_log(log, factors, relevance, asked)
     else:
-        place = Path(impressions)
-        options_of: dict[str, Any] = {"spark_master": spark_master, "memory": memory, "threads": threads}
+        place = Path(log)
         needed = [*REQUIRED, *(factors or ())]
         with (
-            connect(engine, scratch=scratch, **options_of) as opened,
-            open_log(opened, place, columns, needed) as log,
+            connect(engine, **connection) as opened,
+            open_log(opened, place, columns, needed) as shown,
         ):
-            names = shown_columns(log.columns, factors)
-            score = relevance or (USUAL if USUAL in log.columns and run is None else None)
+            names = shown_columns(shown.columns, factors)
+            score = relevance or (USUAL if USUAL in shown.columns and run is None else None)
             wanted = [*names, *([] if score is None else [score])]
-            table, extra = sample_table(opened, log, wanted, asked.pool, seed=asked.seed, place=place)
+            table, extra = sample_table(opened, shown, wanted, asked.pool, seed=asked.seed, place=place)
         found = to_columns(table, [POSITION, *names, CLICK])
         if score is not None:
             found[RELEVANCE] = to_columns(table, [score])[score]
         elif run is not None:
-            found[RELEVANCE] = _scores(table, Path(run), [str(path) for path in lists or ()], doc_ids, place)
+            found[RELEVANCE] = _scores(table, Path(run), [str(path) for path in features or ()], doc_ids, place)
     graph = _with_note(discover(Pool.of(found, extra), asked))
     if out is not None:
         write_graph(graph, Path(out), force=force)

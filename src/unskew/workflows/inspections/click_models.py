@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Unpack
 
 import pyarrow.csv as pacsv
 
@@ -20,6 +20,7 @@ from unskew.diagnosis.click_models.names import find_model
 from unskew.diagnosis.click_models.saving import FILE, PAIRS, write_model
 from unskew.errors import ConfigError
 from unskew.files import Ours, complete_folder, refuse_existing, write_json
+from unskew.options import EngineConnection
 from unskew.pages.page import PAGE_FILES
 from unskew.settings import no_such
 
@@ -29,7 +30,7 @@ COMPARED = Ours(COMPARISON, (JUDGMENTS, f"{JUDGE}/{FILE}", f"{JUDGE}/{PAIRS}", *
 
 
 def compare_click_models(
-    impressions: Path | str,
+    log: Path | str,
     *,
     models: Sequence[str] | None = None,
     held_out: str = "0.2",
@@ -37,21 +38,23 @@ def compare_click_models(
     columns: Mapping[str, str] | None = None,
     out: Path | str | None = None,
     force: bool = False,
-    **options: Any,
+    engine: str = "duckdb",
+    **connection: Unpack[EngineConnection],
 ) -> ClickModelComparison:
     """Fit click models to a log, compare them on held-out pages, and write what was found into a folder `out`.
 
     `models` are names, joined by + for mixtures, all ten unless given. `held_out` is a share of the pages, or
     another log. The best model that tells documents apart is fitted to the whole log; the folder gets it, its
-    `judgments.csv` and `comparison.json`. `options` go to the engine.
+    `judgments.csv` and `comparison.json`. `connection` says how the engine is
+    reached.
     """
     for name in models or ():
         find_model(name)  # before minutes of reading
     part = share_or_log(held_out)
     if out is not None:
         refuse_existing(Path(out), force=force, ours=COMPARED)
-    pages = read_pages(impressions, columns=columns, **options)
-    held = part if isinstance(part, float) else read_pages(part, columns=columns, **options)
+    pages = read_pages(log, columns=columns, engine=engine, **connection)
+    held = part if isinstance(part, float) else read_pages(part, columns=columns, engine=engine, **connection)
     found = fit_and_compare(pages, models or tuple(CLICK_MODELS), held_out=held, seed=seed)
     if out is not None:
         judge = next((row.name for row in found.models if found.fitted[row.name].tells_documents_apart), None)

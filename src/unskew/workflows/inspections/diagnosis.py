@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from unskew.diagnosis.diagnosis import Diagnosis
 from unskew.diagnosis.diagnosis import diagnose as find
@@ -14,10 +14,12 @@ from unskew.errors import ConfigError, DataError, located
 from unskew.files import Ours, complete_folder, refuse_existing, write_json, write_text
 from unskew.logs.log import TABLE
 from unskew.names import KEYS, Names
+from unskew.options import EngineConnection
 from unskew.pages.documents.diagnosis import TOP, diagnosis_page
 from unskew.pages.origins import log_origin
 from unskew.pages.page import PAGE_FILES, Page, write_page
 from unskew.pages.web import html
+from unskew.tables.engine.engine import Engine
 
 FILE = "diagnosis.json"
 NAME = "propensities"
@@ -28,43 +30,63 @@ DIAGNOSED = Ours(FILE, (f"{NAME}.json", f"{NAME}.csv", *PAGE_FILES))
 
 
 def diagnose(
-    source: Any,
+    log: Any,
     *,
     out: Path | str | None = None,
     json: Path | str | None = None,
     propensities: Path | str | None = None,
+    segments: Sequence[str] = (),
+    serp: bool = True,
+    features: Any = None,
+    labels: Any = None,
+    models: bool = False,
+    seed: int = 0,
+    columns: Mapping[str, str] | None = None,
     command: str = "",
     force: bool = False,
-    **options: Any,
+    engine: Engine | str = "duckdb",
+    **connection: Unpack[EngineConnection],
 ) -> Diagnosis:
     """Say which biases a log has and whether they can be removed, and write what was found.
 
     `out` is a page (.html), or a folder for the page, `diagnosis.json` and propensities; `json` and `propensities`
-    (.json or .csv) are files. `options`: segments, serp, features, labels, models, columns, seed and those of the
-    engine.
+    (.json or .csv) are files. Results are told apart by serp_* columns, unless `serp` is off, and by the columns
+    of `segments`. `features`, as `learn` takes them, show how far they tell the rank; `labels` are a table or file
+    of query_id, doc_id and label; `models` fits click models too. `columns` says theirs for ours;
+    `connection` says how the engine is reached.
     """
     files = [Path(each) for each in (out, json, propensities) if each is not None]
     for path in files:
         refuse_existing(path, force=force, ours=None if path.suffix in FILES else DIAGNOSED)
     if propensities is not None and Path(propensities).suffix not in (".json", ".csv"):
         raise ConfigError("give a name that ends in .json or .csv", argument="propensities", value=propensities)
-    found = find(source, **_named(source, options), **options)
+    found = find(
+        log,
+        segments=segments,
+        serp=serp,
+        features=features,
+        labels=labels,
+        models=models,
+        columns=columns,
+        feature_columns=None if features is None or columns else _renamed(log),
+        engine=engine,
+        seed=seed,
+        **connection,
+    )
     if json is not None:
         write_json(Path(json), found)
     if out is not None:
-        origin = log_origin(source) if isinstance(source, str | Path) else ""
+        origin = log_origin(log) if isinstance(log, str | Path) else ""
         _write(found, Path(out), diagnosis_page(found, origin, command), force)
     if propensities is not None:
-        with located(source if isinstance(source, str | Path) else TABLE):
+        with located(log if isinstance(log, str | Path) else TABLE):
             found.propensities().write(Path(propensities))
     return found
 
 
-def _named(source: Any, options: Mapping[str, Any]) -> dict[str, Any]:
+def _renamed(log: Any) -> Mapping[str, str] | None:
     """What queries and documents are called in features, where `ingest` has renamed those of the log."""
-    if not isinstance(source, str | Path) or options.get("features") is None or options.get("columns"):
-        return {}
-    return {"feature_columns": Names.of(None, source).only(KEYS)}
+    return Names.of(None, log).only(KEYS) if isinstance(log, str | Path) else None
 
 
 def _write(found: Diagnosis, out: Path, page: Page, force: bool) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from unskew.measuring.experiments import effects as judged
 from unskew.measuring.experiments.experiment import Experiment
 from unskew.measuring.experiments.interleaving import sign_test
 from unskew.measuring.experiments.sequential import FEWEST, PLANNED
+from unskew.options import EngineConnection
 from unskew.settings import known
 from unskew.tables.engine.engine import connect
 from unskew.types import Array, Log
@@ -38,14 +39,15 @@ def experiment(
     level: float = 0.95,
     columns: Mapping[str, str] | None = None,
     engine: str = "duckdb",
-    **options: Any,
+    **connection: Unpack[EngineConnection],
 ) -> Experiment:
     """Judge an A/B or interleaved log: files, a table in memory, or a `Log`.
 
     `by` is the column of policies: `team` where there is one, else `policy_id`. `control` is the policy to hold
     the others against, the one shown most unless given. `shares` say how policies should have been dealt out,
     equally unless given. `planned` clusters are where the interval that may be looked at every day is narrowest;
-    `detect` is the relative difference that sample sizes are told for. `options` go to the engine.
+    `detect` is the relative difference that sample sizes are told for. `connection` says how the engine
+    is reached.
     """
     if not 0.5 < level < 1 or detect <= 0 or planned < FEWEST:
         raise ConfigError(
@@ -60,7 +62,7 @@ def experiment(
         )
     ways = judged.Ways(level, planned, detect)
     needed, place = ["page_id", "position", "click"], str(place_of(log))
-    with connect(engine, **options) as running, open_log(running, log, columns, needed) as shown:
+    with connect(engine, **connection) as running, open_log(running, log, columns, needed) as shown:
         by = by or ("team" if "team" in shown.columns else "policy_id")
         name = cluster_of(shown, cluster, place)
         pages = PolicyPages(running, shown, by, name, metric, place)

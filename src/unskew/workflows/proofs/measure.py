@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from unskew.errors import ConfigError, Option
 from unskew.files import Ours
@@ -13,10 +13,12 @@ from unskew.measuring import DEFAULT_METRICS
 from unskew.measuring.counterfactual.evidence import Metric
 from unskew.measuring.measurement import Compared, Measurement
 from unskew.names import Names
+from unskew.options import EngineConnection
 from unskew.pages.documents.summaries import measure_page
 from unskew.pages.origins import log_origin
 from unskew.pages.page import PAGE_FILES
 from unskew.pages.page_files import page_place, write_found
+from unskew.tables.engine.engine import Engine
 from unskew.types import Lists, Log
 from unskew.workflows.inputs.rankings import ShownRanking, model_of, open_ranking
 from unskew.workflows.proofs.proof import Examined, prove
@@ -29,7 +31,7 @@ def measure(
     run: Any,
     lists: Lists | Path | str | Sequence[Path | str] | None = None,
     *,
-    metrics: Sequence[str] = DEFAULT_METRICS,
+    metrics: Sequence[str] | None = None,
     empty: str = "skip",
     against: Any = None,
     log: Log | Path | str | None = None,
@@ -48,7 +50,8 @@ def measure(
     out: Path | str | None = None,
     command: str = "",
     force: bool = False,
-    **engine: Any,
+    engine: Engine | str = "duckdb",
+    **connection: Unpack[EngineConnection],
 ) -> Measurement:
     """How good a ranking is: by the clicks of a log, without labels, by labelled lists, or by both.
 
@@ -56,7 +59,7 @@ def measure(
     and score, LightGBM files on features by name, or "shown", the order that people saw.
 
     With a `log` there is a verdict: better, worse or cannot tell, from several estimates that assume different
-    things (`unskew.prove`). `features` are those of its documents, `propensities` a file or a run that tells
+    things. `features` are those of its documents, `propensities` a file or a run that tells
     examination by rank, in the place of the log itself; `by` is DCG@at or expected clicks.
 
     With `lists` there are ranking metrics; `empty` says what a query without a relevant document counts: skip,
@@ -65,7 +68,7 @@ def measure(
     columns, such as installs, that pages are measured by besides clicks.
 
     `tracked` is a tracking store whose clicks are features; `columns` says theirs for ours. `out` is a page
-    (.html), or a folder for it; `engine` are options for logs in files: engine, memory, threads, scratch.
+    (.html), or a folder for it; `connection` says how the engine of logs in files is reached.
     """
     if lists is None and log is None:
         raise ConfigError(
@@ -81,11 +84,24 @@ def measure(
     if lists is not None:
         from unskew.workflows.proofs.measure_lists import ListsAsked, measure_lists  # loads torch
 
-        asked = ListsAsked(metrics, empty, outcomes, by_frequency, buckets, named, doc_ids, tracked)
+        asked = ListsAsked(
+            metrics or DEFAULT_METRICS, empty, outcomes, by_frequency, buckets, named, doc_ids, tracked
+        )
         found, judged = measure_lists(asked, new, other, lists, log)
     if judged is not None:
-        proof = {"examination": propensities, "metric": by, "at": at, "level": level, "seed": seed}
-        evidence = prove(new, other or ShownRanking(), log=judged, columns=named, **proof, **engine)
+        evidence = prove(
+            new,
+            other or ShownRanking(),
+            log=judged,
+            columns=named,
+            propensities=propensities,
+            by=by,
+            at=at,
+            level=level,
+            seed=seed,
+            engine=engine,
+            **connection,
+        )
         found = replace(found, evidence=evidence)
     if place is not None:
         page = measure_page(found, log_origin(log) if isinstance(log, str | Path) else "", command)

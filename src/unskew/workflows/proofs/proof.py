@@ -18,7 +18,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -36,6 +36,7 @@ from unskew.measuring import (
 )
 from unskew.measuring.counterfactual.evidence import Metric
 from unskew.measuring.counterfactual.examination import from_shuffled, from_swaps
+from unskew.options import EngineConnection
 from unskew.tables.engine.engine import Engine, connect
 from unskew.types import Array, Lists, Log
 from unskew.workflows.inputs.rankings import Ranking, ShownRanking, model_of, open_ranking
@@ -79,14 +80,14 @@ MOST_LOST = 0.2
 
 
 def prove(
-    ranking: Any,
+    run: Any,
     against: Any = "shown",
     *,
     log: Log | Path | str,
     features: Any = None,
-    examination: Examined = None,
+    propensities: Examined = None,
     columns: Mapping[str, str] | None = None,
-    metric: Metric = "dcg",
+    by: Metric = "dcg",
     at: int = 10,
     level: float = 0.95,
     seed: int = 0,
@@ -95,28 +96,28 @@ def prove(
     group: str | None = None,
     watch: Watch | None = None,
     engine: Engine | str = "duckdb",
-    **options: Any,
+    **connection: Unpack[EngineConnection],
 ) -> ClickEvidence:
     """Whether a ranking is better than another by the clicks of a log: estimates with intervals, and a verdict.
 
     Rankings are whatever `open_ranking` takes. `features` are those of the log's documents, where the log is in
-    files and a ranking is a model. `metric` is DCG@at by relevance, or expected clicks. `watch` is called with the
-    pages of each part, both places of their results and their `group`, a column. `engine` and `options` (memory,
-    threads, scratch) say how files are read.
+    files and a ranking is a model. `by` is DCG@at by relevance, or expected clicks. `watch` is called with the
+    pages of each part, both places of their results and their `group`, a column. `connection` says how the engine
+    is reached.
     """
     if not 0 < level < 1:
         raise ConfigError("between 0 and 1, such as 0.95", argument="level", value=level)
     if at < 1:
         raise ConfigError("at least 1", argument="at", value=at)
     opened = {"features": features, "columns": columns, "doc_ids": doc_ids, "tracked": tracked}
-    new, other = open_ranking(ranking, **opened), open_ranking(against, **opened)
+    new, other = open_ranking(run, **opened), open_ranking(against, **opened)
     if isinstance(new, ShownRanking) and isinstance(other, ShownRanking):
         raise ConfigError("what was shown against what was shown: name a ranking")
-    known, making = known_examination(examination), partial(Judge, metric=metric, at=at, seed=seed)
+    known, making = known_examination(propensities), partial(Judge, metric=by, at=at, seed=seed)
     if isinstance(log, Log):
         part = _part(log, new, other, group)
         return _judged(making(examination=known or examination_of(part.pages)), [part], at, level, watch)
-    with _engine(engine, options) as running:
+    with _engine(engine, connection) as running:
         stored = StoredLog.open(log, columns, shared=True)
         joined = join_log(running, stored, new, other, group=group, features=features)
         _tell_lost(joined.left_out, joined.pages or 0, joined.unscored, joined.impressions, str(log))

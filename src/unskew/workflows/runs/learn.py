@@ -28,7 +28,7 @@ from unskew.workflows.runs.sources import TableReader, kept_columns, on_disk, op
 
 
 def learn(
-    source: Any,
+    log: Any,
     method: str | Learner | Auto | None = None,
     *,
     features: Any = None,
@@ -69,12 +69,12 @@ def learn(
     """
     said: dict[str, Any] = {"method": method, "ranker": ranker, "scaling": scaling, "factors": factors}
     said |= {"training": training, "options": options, "settings": told(missing_features, encoding)}
-    if isinstance(source, str | Path) and on_disk(features, validation, test):
+    if isinstance(log, str | Path) and on_disk(features, validation, test):
         files = {"features": features, "validation": validation, "test": test}
-        request = ask(source, columns=columns, feedback=feedback, **files, **said)
+        request = ask(log, columns=columns, feedback=feedback, **files, **said)
         return learn_request(request, request.place(out), force=force, report=report)
     reader = TableReader(Names.of(columns), feedback, kept_columns(factors, method), missing_features or "error")
-    given = reader.given(source, features, validation, test)
+    given = reader.given(log, features, validation, test)
     request = ask(None, validation=given.validation, **said)
     data = split(given.log, given.validation, request.settings)
     done = _learned(request, data, given.test, None if out is None else Path(out), force, report)

@@ -233,7 +233,7 @@ class TableReader:
             return shown_in(table, self.names, keep=keep, feedback=self.feedback)
         except UnskewError as error:
             if error.speaks_of(*OF_INGEST):
-                more = "what is said of reading goes to unskew.Log.from_table, which learn takes"
+                more = "what is said of reading goes to unskew.log_from_table, which learn takes"
                 error.hint = (*parts_of(error.hint), "; " * bool(error.hint), more)
             raise
 

@@ -162,10 +162,10 @@ def _written(
 
 
 def twin_to(
+    log: Path,
     out: Path,
-    like: Path,
-    lists: Sequence[str] = (),
     *,
+    features: Sequence[str] | None = None,
     pages: int | None = None,
     randomized: float | None = None,
     seed: int = 0,
@@ -175,9 +175,9 @@ def twin_to(
     command: str = "",
     force: bool = False,
 ) -> SimulatedLog:
-    """Fit a twin to the log `like` and simulate from it into a Parquet file; what was written, in numbers.
+    """Fit a twin to a log and simulate from it into a Parquet file; what was written, in numbers.
 
-    `lists` are features of the log's documents. Beside the log lie the twin's relevance and grades
+    `features` are those of the log's documents. Beside the log lie the twin's relevance and grades
     (.truth.parquet) and what was fitted (.twin.json); `report` is a page that puts twin and log side by side.
     """
     if out.suffix != ".parquet":
@@ -185,19 +185,19 @@ def twin_to(
     beside = {"truth": out.with_suffix(".truth.parquet"), "fitted": out.with_suffix(".twin.json")}
     for path in (out, *beside.values(), *([] if report is None else [report])):
         refuse_existing(path, force=force)
-    made = twin(like, features=list(lists) or None, doc_ids=doc_ids, columns=columns, seed=seed)
-    log, told = made.simulate(pages, randomized=randomized, seed=seed), made.report()
+    made = twin(log, features=features, doc_ids=doc_ids, columns=columns, seed=seed)
+    drawn, told = made.simulate(pages, randomized=randomized, seed=seed), made.report()
     out.parent.mkdir(parents=True, exist_ok=True)
-    write_log(log, out, simulated=f"a twin of {like}, click model {made.model.name}")
+    write_log(drawn, out, simulated=f"a twin of {log}, click model {made.model.name}")
     with complete_file(beside["truth"]) as ready:
         pq.write_table(truth_table(made), ready)
     write_json(beside["fitted"], told)
     if report is not None:
-        write_text(report, html(twin_page(told, f"A twin fitted to {like}.", command)))
+        write_text(report, html(twin_page(told, f"A twin fitted to {log}.", command)))
     files = {name: str(path) for name, path in beside.items()}
     fitted: dict[str, Any] = {"click_model": told.model, "examination_from": told.examination_from}
     fitted |= {"ranks_off": told.ranks_off, "notes": told.notes}
-    return SimulatedLog.of(out, log, shown_scores(log), **files, **fitted)
+    return SimulatedLog.of(out, drawn, shown_scores(drawn), **files, **fitted)
 
 
 def shown_scores(log: Log) -> Array:

@@ -19,7 +19,7 @@ TABLES = {
     "scalings": ("tables/lists/scaling.py", ("SCALINGS",)),
     "behaviours": ("simulation/__init__.py", ("BEHAVIOURS",)),
     "loggers": ("simulation/logger.py", ("LOGGERS",)),
-    "click_models": ("diagnosis/models/names.py", ("CLICK_MODELS",)),
+    "click_models": ("diagnosis/click_models/names.py", ("CLICK_MODELS",)),
     "exports": ("serving/export/__init__.py", ("TARGETS",)),
     "formats": ("logs/ingest/formats/__init__.py", ("READERS",)),
 }
@@ -57,19 +57,11 @@ def _keys(tree: ast.Module, table: str) -> Iterator[str]:
             yield from (str(key.value) for key in value.keys if isinstance(key, ast.Constant))
 
 
-def names_of(what: str, *more: str) -> Names:
+def completes(table: str | None, *more: str) -> Names:
     """Completes the names of a table, and more."""
 
     def complete(incomplete: str) -> list[str]:
-        return [name for name in (*more, *known_names(what)) if name.startswith(incomplete)]
-
-    return complete
-
-
-def one_of(*names: str) -> Names:
-    """Completes these names."""
-
-    def complete(incomplete: str) -> list[str]:
+        names = (*more, *(known_names(table) if table else ()))
         return [name for name in names if name.startswith(incomplete)]
 
     return complete

@@ -1,0 +1,141 @@
+"""VerbOptions of what learns, measures and uses a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from unskew.options.base import (
+    COLUMNS,
+    DOC_IDS,
+    FORCE,
+    SEED,
+    TRACKED,
+    Columns,
+    Files,
+    Names,
+    OnEngine,
+    Place,
+    Text,
+    Typed,
+    VerbOptions,
+    argument,
+    option,
+)
+
+
+class LearnArguments(VerbOptions):
+    """Learn a ranker from a log, or as a run file says; an interrupted run goes on where it stopped."""
+
+    log: Place = argument("Log to learn from, or a TOML run file.", metavar="LOG|RUN.toml")
+    method: Text = option(
+        None,
+        "Method with its defaults; `unskew methods` lists them. dla unless given; auto chooses one.",
+        known=("auto",),
+        table="methods",
+    )
+    features: Files = option(
+        None, "Features of documents: a table (Parquet, CSV) or LETOR file; repeatable, and joined."
+    )
+    ranker: Text = option(None, "What scores documents: mlp unless given.", table="rankers")
+    scaling: str | None = option(None, "How features are scaled: standard unless given.", table="scalings")
+    validation: Files = option(None, "Labelled lists, or a log, to choose weights by; repeatable.")
+    test: Files = option(None, "Labelled lists, or a log, to measure the result on; repeatable.")
+    columns: Columns = COLUMNS
+    feedback: str | None = option(None, "Column to learn from in the place of click, such as purchases.")
+    factors: Names = option((), "Column that bias depends on besides the rank; repeatable.", flag="--factor")
+    seed: int | None = option(None, "Seed of all that is drawn at random; 0.", ge=0)
+    steps: int | None = option(None, "Training steps, rounds of trees; enough of them unless given.", ge=1)
+    settings: Annotated[Mapping[str, Any] | None, Typed(list[str])] = option(
+        None, "KEY=VALUE of a run file, as training.batch=256; repeatable.", flag="--set", metavar="KEY=VALUE"
+    )
+    out: Place = option(None, "Folder to write, instead of the usual one.")
+    force: bool = FORCE
+
+
+class MeasureArguments(OnEngine):
+    """Say whether a ranking is better than what was shown, or than another: by clicks, by labels, or by both."""
+
+    run: Place = argument("Run folder, table of scores, or LightGBM file.", metavar="RUN|SCORES|MODEL.txt")
+    lists: Files = option(None, "Labelled lists, LETOR or a table; repeatable. None are needed.")
+    metrics: Annotated[tuple[str, ...] | None, Typed(list[str])] = option(
+        None, "On the lists, such as ndcg@10; may be repeated.", flag="--metric"
+    )
+    empty: str = option(
+        "skip",
+        "What a query without a relevant document counts: skip, zero, one.",
+        known=("skip", "zero", "one"),
+    )
+    against: Place = option(None, "What to hold it against: shown, another run, scores, a LightGBM file.")
+    log: Place = option(None, "Log whose clicks judge, best one that it did not learn from.")
+    features: Files = option(
+        None, "Features of the log's documents, where the run does not know them; repeatable."
+    )
+    propensities: Place = option(None, "Examination by rank: a file, or a run; found in the log unless given.")
+    by: str = option("dcg", "What clicks judge: dcg, or expected clicks.", known=("dcg", "clicks"))
+    at: int = option(10, "Results of a page that count for dcg.", ge=1)
+    level: float = option(0.95, "Of intervals.")
+    outcomes: Names = option(
+        (), "Column of the log to measure pages by, such as install; repeatable.", flag="--outcome"
+    )
+    by_frequency: Place = option(None, "Log that says how often queries are asked: head, middle and tail apart.")
+    buckets: int | None = option(None, "How many buckets of queries by frequency, in the place of three.", ge=1)
+    columns: Columns = COLUMNS
+    doc_ids: bool = DOC_IDS
+    tracked: Place = TRACKED
+    seed: int = SEED
+    out: Place = option(None, "Page to write (.html), or a folder for it and JSON.")
+    force: bool = FORCE
+
+
+class ShipArguments(OnEngine):
+    """Say whether a ranking may replace what was shown, and who is seen more and less. Exits 0, 4 or 5."""
+
+    run: Place = argument("Run folder, scores (query_id, doc_id, score) or LightGBM file.", metavar="RUN|SCORES")
+    log: Place = option(..., "Log to judge by, which the run did not learn from.")
+    against: Text = option("shown", "shown, or another run or table of scores.")
+    features: Files = option(None, "Features of the log's documents; those of the run unless given. Repeatable.")
+    risk: float = option(0.05, "Chance of shipping what gains nothing.")
+    at_least: float = option(0.0, "Smallest gain that is worth it, as a share: 0.01 is 1 %.")
+    bound: str = option(
+        "auto",
+        "bernstein, bootstrap, or auto: the first where it says enough.",
+        known=("auto", "bernstein", "bootstrap"),
+    )
+    group: str | None = option(None, "Column of the log or its features to tell exposure by, as the brand.")
+    propensities: Place = option(None, "Examination by rank: .json or .csv of `unskew diagnose`, or a run.")
+    seed: int = SEED
+    columns: Columns = COLUMNS
+    doc_ids: bool = DOC_IDS
+    tracked: Place = TRACKED
+    out: Place = option(None, "Page to write, .html.")
+    force: bool = FORCE
+
+
+class ImportanceArguments(VerbOptions):
+    """Say what a run looks at, by feature: gains of trees, weights, and what clicks of a log say."""
+
+    run: Place = argument("Run folder.")
+    log: Place = option(None, "Log that the run did not learn from, to shuffle each feature on its pages.")
+    features: Files = option(None, "Features of its documents, tables or LETOR files; repeatable.")
+    columns: Columns = COLUMNS
+    tracked: Place = TRACKED
+    doc_ids: bool = DOC_IDS
+    repeats: int = option(5, "How often each feature is shuffled.", ge=1)
+    pages: int = option(20_000, "Most distinct pages, drawn at random of more.", ge=1)
+    seed: int = SEED
+
+
+class PredictArguments(VerbOptions):
+    """Score and rank the documents of queries with a run."""
+
+    run: Place = argument("Run folder.")
+    features: Files = option(..., "Features as of training: table (Parquet, CSV) or LETOR file; repeatable.")
+    candidates: Files = option(
+        None, "Table with query_id and doc_id, as a log, where no features have both; repeatable."
+    )
+    columns: Columns = COLUMNS
+    out: Text = option(None, "File to write, .parquet or .csv; without it, or by -, CSV is printed.")
+    doc_ids: bool = DOC_IDS
+    tracked: Place = TRACKED
+    force: bool = FORCE

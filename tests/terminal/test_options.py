@@ -1,0 +1,76 @@
+"""A verb's options are declared once: its function, its command and the reference say the same."""
+
+from __future__ import annotations
+
+import inspect
+from typing import get_type_hints
+
+import pytest
+
+import unskew
+from unskew.options import VERBS, EngineConnection, VerbOptions
+from unskew.options.base import OnEngine, flag_of
+from unskew.workflows.inspections.click_models import compare_click_models
+from unskew.workflows.twins.simulate import simulate_to, traffic_to, twin_to
+
+FUNCTIONS = {
+    name: getattr(unskew, name)
+    for name in VERBS
+    if name not in ("reproduce", "simulate", "traffic", "twin", "click_models")
+} | {"simulate": simulate_to, "traffic": traffic_to, "twin": twin_to, "click_models": compare_click_models}
+"""What each command calls; of logs that are simulated, the function that writes a file."""
+APART = {"command", "console", "json", "tell", "report"}
+"""What functions are handed besides options: what was typed, and whom to tell."""
+MORE = {
+    "learn": {"missing_features", "encoding", "training", "options"},
+    "ship": {"by", "at"},
+    "serve": {"explore"},
+    "compare": {"base"},
+}
+"""Arguments of Python that the command line says in a file, or not at all."""
+
+
+def arguments(name: str) -> dict[str, inspect.Parameter]:
+    """The keywords of a function, those of its engine included."""
+    found = dict(inspect.signature(FUNCTIONS[name]).parameters)
+    last = found.popitem()[1] if any(each.kind is each.VAR_KEYWORD for each in found.values()) else None
+    hints = get_type_hints(FUNCTIONS[name]) if last is not None and "Unpack" in str(last.annotation) else {}
+    if last is not None:
+        inner = getattr(hints.get(last.name), "__args__", (None,))[0]
+        more = getattr(inner, "__annotations__", {}) if inner is not None else {}
+        found |= {each: inspect.Parameter(each, inspect.Parameter.KEYWORD_ONLY, default=None) for each in more}
+    return {key: each for key, each in found.items() if key not in APART}
+
+
+@pytest.mark.parametrize("name", sorted(set(FUNCTIONS) - {"simulate", "traffic", "export", "learn", "serve"}))
+def test_a_function_takes_the_options_of_its_verb(name: str) -> None:
+    fields, taken = VERBS[name].model_fields, arguments(name)
+    assert set(fields) - APART == set(taken) - MORE.get(name, set())
+    for key, field in fields.items():
+        if name == "report" and key == "out":  # a page that Python is handed need not be written
+            continue
+        if key in taken and not field.is_required() and field.default is not None:
+            default = taken[key].default
+            assert str(default) == str(field.default) or default == field.default, key
+
+
+@pytest.mark.parametrize("name", sorted(FUNCTIONS))
+def test_what_a_verb_works_on_comes_first_under_one_name(name: str) -> None:
+    first = next(iter(inspect.signature(FUNCTIONS[name]).parameters))
+    positional = [key for key, field in VERBS[name].model_fields.items() if flag_of(field).positional]
+    kinds = {"log", "run", "runs", "lists", "source", "store", "place", "places", "config", "old", "out"}
+    assert (positional or [first])[0] == first or first == "out"
+    assert first in kinds
+
+
+@pytest.mark.parametrize("name", sorted(VERBS))
+def test_every_option_has_a_sentence(name: str) -> None:
+    assert (VERBS[name].__doc__ or "").strip()
+    assert all(
+        str(field.description or "").strip().endswith((".", "…")) for field in VERBS[name].model_fields.values()
+    )
+
+
+def test_the_engine_is_reached_in_one_way() -> None:
+    assert {"engine", *EngineConnection.__annotations__} == set(OnEngine.model_fields)
+    assert issubclass(OnEngine, VerbOptions)
