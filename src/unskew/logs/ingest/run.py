@@ -171,6 +171,7 @@ class _Ingest:
             self.notes.append(note)
         if finding is not None:
             rows = finding.add_ids(rows.drop(DETAIL), self.engine)
+            rows = rows if self.source.stored else self._stored(rows)
             self.notes.append(finding.note(self.options))
         if self.source.clicks is not None:
             before = self.rows
@@ -239,6 +240,9 @@ class _Ingest:
             return reasons_of(())
         return reasons_of(self.engine.to_arrow(rejected_rows(tables, folders, self.engine)).to_batches())
 
+    def _stored(self, rows: Table) -> Table:
+        return self.engine.keep(rows)
+
     def _write(self, rows: Table, base: int) -> Table:
         return self.engine.keep(self._ours(rows, base))
 
@@ -264,6 +268,10 @@ class _FolderRun(_Ingest):
 
     def _put_aside(self, tables: Sequence[Table]) -> Reasons:
         return put_aside(tables, self.source.rejected, self.engine, self.working)
+
+    def _stored(self, rows: Table) -> Table:
+        rows = rows.mutate(**{REASON: rows[REASON].cast("string")})
+        return self.engine.store(rows, self.working / ".scratch" / "pages")
 
     def _write(self, rows: Table, base: int) -> Table:
         """Where nothing was renamed, changed or removed, files are copied as they are, which is much faster."""

@@ -42,6 +42,8 @@ class LogSource:
     clicks: Table | None = None
     parsed: bool = False
     """Whether the columns were text, so that further ones may be numbers."""
+    stored: bool = False
+    """Whether the impressions were costly to make, and are kept."""
     rejected: tuple[Path, ...] = ()
     """Folders of rows that could not be parsed."""
     lost: int = 0
@@ -152,7 +154,8 @@ def _opened(raw: _Raw, engine: Engine, options: IngestOptions, scratch: Path | N
     maybe = () if stream is None else stream.maybe
     impressions, finding = _impressions(shown, options, engine, joined or event is not None, raw.columns, maybe)
     same = event is None and not joined and _same_columns(raw.table, impressions)
-    if stream is not None or _has_text_times(shown, options):
+    stored = stream is not None or _has_text_times(shown, options)
+    if stored:
         impressions = _stored(impressions, engine, options, stream, scratch)
     if stream is not None and event is not None:
         clicked, others = engine.read_parquet(stream.clicks).drop(*stream.unseen, event), stream.others
@@ -161,6 +164,7 @@ def _opened(raw: _Raw, engine: Engine, options: IngestOptions, scratch: Path | N
         impressions=impressions,
         clicks=None if clicked is None else _clicks(clicked, options, engine, finding),
         parsed=raw.parsed,
+        stored=stored,
         rejected=raw.rejected,
         lost=raw.lost,
         notes=raw.notes,
