@@ -3,7 +3,7 @@
     python reproductions/experiments/verdicts.py --seeds 300 309
     python reproductions/experiments/verdicts.py --seeds 0 4 --worlds tuning --only individual "individual 2"
 
-Thresholds of `diagnosis/verdict.py` were set while looking at the worlds of TUNING; those of SHOWN have other
+Thresholds of `diagnosis/verdicts/verdict.py` were set while looking at the worlds of TUNING; those of SHOWN have other
 curves, strengths, lists, pages, shares of shuffled ones, logging rankers and seeds, and were looked at once.
 A verdict is right where it says what is true of the world; where the log of a world cannot tell, "cannot tell" is
 right. One that is wrong says "present" for "absent" or the reverse; one that only fails to tell is counted by
@@ -19,11 +19,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from common import machine
 
-from unskew.diagnosis.curves.co_clicks import together
+from unskew.diagnosis.curves.co_clicks import co_clicks
 from unskew.diagnosis.curves.factors import factors
 from unskew.diagnosis.curves.matrix import click_matrix
 from unskew.diagnosis.curves.trust import trust
-from unskew.diagnosis.evidence.links import identify
+from unskew.diagnosis.evidence.evidence import evidence
 from unskew.diagnosis.evidence.tables import open_tables
 from unskew.diagnosis.verdicts.conclusion import conclude
 from unskew.diagnosis.verdicts.verdict import BIASES, verdicts
@@ -271,15 +271,15 @@ def found(world: World, seed: int) -> tuple[dict[str, str], str]:
         log = replace(log, randomized=None)
     segments = ["serp_coin", *(["serp_media"] if "serp_media" in log.columns else [])]
     with open_tables(log, segments=segments) as tables:
-        graph = identify(tables)
+        seen = evidence(tables)
         said = verdicts(
-            graph,
+            seen,
             click_matrix(tables),
             trust(tables),
             factors(tables),
-            together(tables),
+            co_clicks(tables),
         )
-    return {one.key: one.state for one in said}, conclude(said, graph).recoverable
+    return {one.key: one.state for one in said}, conclude(said, seen).recoverable
 
 
 def main() -> None:

@@ -81,7 +81,7 @@ class SwapRanks(Policy):
         """The settings that such a file holds: its swaps, and a depth that reaches them unless one is given."""
         plan = read_json(Path(path)).get("swap_plan")
         if not plan:
-            hint = "its `identifiability` says why; a log whose ranks are linked needs none"
+            hint = "its `evidence.graph` says why; a log whose ranks are linked needs none"
             raise DataError("the diagnosis has no swap_plan", path=path, hint=hint)
         try:
             deepest = max(max(int(rank) for rank in swap["ranks"]) for swap in plan)
