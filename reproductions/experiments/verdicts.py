@@ -3,7 +3,7 @@
     python reproductions/experiments/verdicts.py --seeds 300 309
     python reproductions/experiments/verdicts.py --seeds 0 4 --worlds tuning --only individual "individual 2"
 
-Thresholds of `diagnosis/verdicts/verdict.py` were set while looking at the worlds of TUNING; those of SHOWN have other
+Thresholds of `diagnosis/verdicts` were set while looking at the worlds of TUNING; those of SHOWN have other
 curves, strengths, lists, pages, shares of shuffled ones, logging rankers and seeds, and were looked at once.
 A verdict is right where it says what is true of the world; where the log of a world cannot tell, "cannot tell" is
 right. One that is wrong says "present" for "absent" or the reverse; one that only fails to tell is counted by
