@@ -162,10 +162,6 @@ class UnskewError(Exception):
     def _parts(self) -> tuple[Part, ...]:
         return (*parts_of(self.message), *parts_of(self.hint))
 
-    def retell(self, text: str) -> None:
-        """Say it in other words."""
-        self.message, self.argument, self.hint, self.path, self.line = text, None, None, None, None
-
 
 class DataError(UnskewError):
     """A file, a table or an array is not what it should be.

@@ -17,7 +17,7 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import unskew
 from unskew.sklearn import Ranker
-from unskew.sklearn.shown import ShownRows
+from unskew.sklearn.ranker import ShownRows
 from unskew.types import Array
 
 torch.set_num_threads(1)

@@ -25,8 +25,7 @@ from unskew.serving.store.store import Rows
 from unskew.tables.engine.engine import connect
 from unskew.tables.engine.parquet import parquet_files
 from unskew.tables.features.assembly import assemble
-from unskew.tables.features.table_parts import FeatureTable, alike
-from unskew.tables.features.tables import Notes, open_tables
+from unskew.tables.features.tables import FeatureTable, Notes, alike, open_tables
 from unskew.tables.schema import refuse_missing
 from unskew.tracking.features import FEATURES, click_features
 from unskew.tracking.store import TrackingStore, open_tracking

@@ -19,8 +19,7 @@ from unskew.names import KEYS, NO_NAMES, Names
 from unskew.settings import require_columns
 from unskew.tables.engine.engine import connect
 from unskew.tables.engine.parquet import impressions_in
-from unskew.tables.features.table_parts import FeatureTable, alike
-from unskew.tables.features.tables import Notes, feature_files
+from unskew.tables.features.tables import FeatureTable, Notes, alike, feature_files
 from unskew.tables.frames import arrow_table, ids_of, is_frame, read_table, renamed
 from unskew.tables.joining import encode, match
 from unskew.tables.lists.svmlight import HIGHEST_GRADE
