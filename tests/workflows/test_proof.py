@@ -270,15 +270,15 @@ def test_examination_from_a_file_a_run_and_numbers(world: World, tmp_path: Path)
     (tmp_path / "seen.json").write_text(json.dumps([2.0, 1.0, 0.5]))
     found = known_examination(tmp_path / "seen.json")
     assert found is not None
-    assert (found.theta.tolist(), found.kind) == ([1.0, 0.5, 0.25], "file")
+    assert (list(found.theta), found.source) == ([1.0, 0.5, 0.25], str(tmp_path / "seen.json"))
     run = unskew.learn(world.log, "dla", ranker="linear", steps=2)
     of_run = known_examination(run)
     assert of_run is not None
-    assert of_run.kind == "run dla"
+    assert of_run.source == "run dla"
     with pytest.raises(DataError, match="naive learns no examination by rank"):
         known_examination(unskew.learn(world.log, "naive", ranker="linear", steps=1))
     plain = replace(world.log, randomized=None)
-    assert "(from file)" in prove(world.path("scores.parquet"), log=plain, examination=[1, 0.5])["ips"].assumes
+    assert "(from numbers)" in prove(world.path("scores.parquet"), log=plain, examination=[1, 0.5])["ips"].assumes
     assert "(from swaps)" in prove(world.path("scores.parquet"), log=plain)["ips"].assumes
     assert "(from shuffled)" in prove(world.path("scores.parquet"), log=world.log)["ips"].assumes
 

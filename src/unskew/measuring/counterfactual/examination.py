@@ -61,8 +61,10 @@ def _told(sums: SwapSums, source: str, seed: int) -> Examination | None:
 
 
 def _buckets(pages: LoggedPages) -> Array:
-    """The bucket of every impression's query."""
-    by_page: Array = (bucket_of(pages.query.astype(np.uint64)) % np.uint64(BUCKETS)).astype(np.int64)
+    """The bucket of every impression's query: one for each, or by a hash where there are more queries."""
+    by_page: Array = np.unique(pages.query, return_inverse=True)[1]  # however queries are numbered
+    if by_page.max(initial=0) >= BUCKETS:
+        by_page = (bucket_of(pages.query.astype(np.uint64)) % np.uint64(BUCKETS)).astype(np.int64)
     return by_page[pages.page]
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from unskew.learning.scoring.scorer import list_chunks
 from unskew.names import Names
@@ -63,3 +65,11 @@ def ranks(scores: Array, offsets: Array) -> Array:
     found = np.empty(len(scores), np.int32)
     found[np.lexsort((-scores, of))] = np.arange(len(scores)) - offsets[of] + 1
     return found
+
+
+def write_blocks(blocks: Iterator[Any], target: Any, writer: type[Any] = pq.ParquetWriter) -> None:
+    """Write tables of one kind, one after another, to a file."""
+    first = next(blocks)
+    with writer(target, first.schema) as opened:
+        for block in chain([first], blocks):
+            opened.write_table(block)

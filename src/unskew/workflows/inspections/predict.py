@@ -8,8 +8,7 @@ Features from files are laid out on disk once and mapped into memory, so a table
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +23,7 @@ from unskew.names import Names
 from unskew.results import Result
 from unskew.settings import known
 from unskew.workflows.inputs.lists import tracked_lists
-from unskew.workflows.inputs.scores import documents, score_blocks
+from unskew.workflows.inputs.scores import documents, score_blocks, write_blocks
 
 if TYPE_CHECKING:
     from unskew.workflows.runs.run import Run
@@ -76,40 +75,16 @@ def predict(
     blocks = score_blocks(model, tracked_lists(model, lists, tracked), names)
     if place is None:
         return Predictions(None, len(lists), len(lists.features), pa.concat_tables(blocks))
-    with writing(place) as write:
-        for block in blocks:
-            write(block)
+    _write(blocks, place)
     return Predictions(place, len(lists), len(lists.features))
 
 
-@contextmanager
-def writing(place: str) -> Iterator[Callable[[Any], None]]:
-    """A function that writes tables one after another; a file appears whole or not at all."""
-    writers: list[Any] = []
-
-    def open_at(target: Any) -> Callable[[Any], None]:
-        def write(table: Any) -> None:
-            if not writers:
-                csv = place == STANDARD or place.endswith(".csv")
-                made = pacsv.CSVWriter if csv else pq.ParquetWriter
-                writers.append(made(target, table.schema))
-            writers[0].write_table(table)
-
-        return write
-
-    try:
-        if place == STANDARD:
-            sys.stdout.flush()
-            yield open_at(getattr(sys.stdout, "buffer", sys.stdout))
-        else:
-            Path(place).parent.mkdir(parents=True, exist_ok=True)
-            with complete_file(Path(place)) as ready:
-                yield open_at(ready)
-                _close(writers)
-    finally:
-        _close(writers)
-
-
-def _close(writers: list[Any]) -> None:
-    while writers:
-        writers.pop().close()
+def _write(blocks: Iterator[Any], place: str) -> None:
+    """Write scores to a file, whole or not at all, or to standard output."""
+    if place == STANDARD:
+        sys.stdout.flush()
+        write_blocks(blocks, getattr(sys.stdout, "buffer", sys.stdout), pacsv.CSVWriter)
+        return
+    Path(place).parent.mkdir(parents=True, exist_ok=True)
+    with complete_file(Path(place)) as ready:
+        write_blocks(blocks, ready, pacsv.CSVWriter if place.endswith(".csv") else pq.ParquetWriter)

@@ -71,21 +71,9 @@ def fingerprint(*parts: Log | Lists | None, labels: bool = False) -> str:
 
 def versions() -> dict[str, str]:
     """What the result may depend on; packages that are not installed are left out."""
-    packages = (
-        "unskew",
-        "torch",
-        "numpy",
-        "scipy",
-        "scikit-learn",
-        "pyarrow",
-        "lightgbm",
-        "xgboost-cpu",
-        "xgboost",
-        "transformers",
-        "tokenizers",
-    )
+    packages = "unskew torch numpy scipy scikit-learn pyarrow lightgbm xgboost-cpu xgboost transformers tokenizers"
     found = {"python": platform.python_version()}
-    for name in packages:
+    for name in packages.split():
         with contextlib.suppress(PackageNotFoundError):
             found[name] = version(name)
     return found
