@@ -37,6 +37,7 @@ FOR_ALL = {"errors", "examination", "files", "names", "options", "results", "set
 ROOMS: dict[str, tuple[str, ...]] = {
     "logs": (".", "counts", "ingest"),
     "tables": ("engine", "reading", ".", "lists", "features"),
+    "serving": (".", "explore", "store", "scoring", "requests", "service", "export"),
     "pages": (".", "documents"),
     "workflows": ("inputs", "proofs", "runs", "inspections", "twins"),
     "learning": (".", "rankers", "methods", "scoring", "fitting"),
@@ -47,7 +48,6 @@ ROOMS: dict[str, tuple[str, ...]] = {
 CROWDED = {
     "diagnosis/click_models": 13,
     "learning/methods": 26,
-    "serving/export": 13,
     "terminal": 13,
 }
 """Rooms that may hold more files than a dozen."""

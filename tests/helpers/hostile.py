@@ -21,7 +21,7 @@ import uvicorn
 from unskew.learning.methods import METHODS, Context
 from unskew.learning.rankers import Linear
 from unskew.learning.scoring.model import build
-from unskew.serving.scoring.reloading import Models
+from unskew.serving.scoring.models import Models
 from unskew.serving.service.app import make_app
 from unskew.serving.service.display import Showing
 from unskew.serving.service.guard import Guard

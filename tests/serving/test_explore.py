@@ -30,10 +30,10 @@ from unskew.serving.explore import (
     policy_from,
 )
 from unskew.serving.explore.plackett_luce import arrival_chances, capped_chances
+from unskew.serving.explore.policies import ExploreSettings
 from unskew.serving.explore.policy import RankedRequest
 from unskew.serving.explore.swaps import SwappedRanks
 from unskew.serving.service.server import ServePlan
-from unskew.serving.settings import ExploreSettings
 from unskew.settings import table_of
 
 SCORES = np.array([0.3, 2.0, -0.5, 1.1, 0.9, -1.5])

@@ -109,7 +109,7 @@ def test_grades_of_a_log_follow_relevance_and_not_rank(log: Log, place: Path, tm
     told = unskew.export(place, "quepid", tmp_path / "quepid.csv", confidence=0.0)
     found = rows_of(tmp_path / "quepid.csv.confidence.csv")
     assert told["judgments"] == len(found) == len(np.unique(log.row))
-    seen = unskew.propensity(place).examination
+    seen = unskew.propensity(place).values
     one = found[17]
     documents, queries = log.lists.document_ids(), np.repeat(log.lists.query_ids, log.lists.sizes)
     row = int(np.flatnonzero((documents.astype(str) == one["docid"]) & (queries.astype(str) == one["query"]))[0])
@@ -159,7 +159,7 @@ def column(data: Path, end: str) -> np.ndarray[Any, Any]:
 
 
 def test_each_row_has_its_weight_and_start(log: Log, place: Path, data: Path) -> None:
-    seen = unskew.propensity(place).examination
+    seen = unskew.propensity(place).values
     expected = [1 / seen[rank - 1] if click else 1.0 for rank, click in zip(log.position, log.click, strict=True)]
     np.testing.assert_allclose(column(data, "weight"), expected, rtol=1e-6)
     np.testing.assert_allclose(np.exp(column(data, "init")), seen[log.position - 1], rtol=1e-6)

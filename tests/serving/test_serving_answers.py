@@ -21,7 +21,7 @@ from unskew.learning.scoring.model import build
 from unskew.serving.explore import Decision
 from unskew.serving.requests.bodies import BadRequest, RankAnswer, RankedDocument
 from unskew.serving.requests.parsing import AskedRanking, read_request
-from unskew.serving.scoring.reloading import Models
+from unskew.serving.scoring.models import Models
 from unskew.serving.service.answers import Answering
 from unskew.serving.service.display import Noted, Showing
 from unskew.serving.settings import ServeSettings

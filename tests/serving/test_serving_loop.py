@@ -17,10 +17,11 @@ from starlette.testclient import TestClient
 
 import unskew
 from unskew.diagnosis.diagnosis import Diagnosis
-from unskew.serving.scoring.reloading import Models
+from unskew.serving.explore.policies import ExploreSettings
+from unskew.serving.scoring.models import Models
 from unskew.serving.service.app import make_app
 from unskew.serving.service.server import ServePlan
-from unskew.serving.settings import ExploreSettings, ServeSettings
+from unskew.serving.settings import ServeSettings
 from unskew.types import Lists
 from unskew.workflows.proofs.ship import Shipping
 from unskew_reproductions.experiments.visitors import Visitors

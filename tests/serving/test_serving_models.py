@@ -20,7 +20,7 @@ from unskew.learning.rankers import Linear
 from unskew.learning.scoring.model import build
 from unskew.serving.explore import TeamDraft
 from unskew.serving.requests.parsing import read_request
-from unskew.serving.scoring.reloading import Models
+from unskew.serving.scoring.models import Models
 from unskew.serving.service.answers import Answering
 from unskew.serving.service.display import Noted, Showing
 from unskew.serving.settings import ServeSettings

@@ -21,7 +21,7 @@ from unskew.learning.scoring.model import build
 from unskew.serving.requests.bodies import BadRequest
 from unskew.serving.requests.features import read_candidates
 from unskew.serving.requests.parsing import read_request, read_tensors
-from unskew.serving.scoring.reloading import Models
+from unskew.serving.scoring.models import Models
 from unskew.serving.service.app import make_app
 from unskew.serving.settings import Limits
 from unskew.tables.features.encoding import fit_encoding

@@ -21,11 +21,10 @@ from unskew.learning.rankers import CrossEncoder, DoublyRobustMix, Ranker, Vanil
 from unskew.learning.scoring import onnx_graph
 from unskew.learning.scoring.model import Model, build, load
 from unskew.serving.requests.bodies import BadRequest
-from unskew.serving.requests.examples import example_request
 from unskew.serving.requests.parsing import read_request
-from unskew.serving.scoring.reloading import Models
+from unskew.serving.scoring.models import Models
 from unskew.serving.scoring.served import Served
-from unskew.serving.service.answers import Answering
+from unskew.serving.service.answers import Answering, example_request
 from unskew.serving.service.display import Noted
 from unskew.serving.settings import ServeSettings
 from unskew.serving.store import Version

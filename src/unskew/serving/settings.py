@@ -1,15 +1,10 @@
-"""What a server allows and does: sizes, times, who may ask, and what is explored."""
+"""What a server allows and does: sizes, times, and who may ask."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 from pydantic import Field
 
 from unskew.settings import Config
-
-if TYPE_CHECKING:
-    from unskew.serving.explore import Policy
 
 
 class Limits(Config):
@@ -59,29 +54,3 @@ class ServeSettings(Config):
     """Processor threads of one scoring."""
     shadows: tuple[str, ...] = ()
     """Models that are scored and logged with every request, and not shown."""
-
-
-class ExploreSettings(Config):
-    """What is left to chance, and how much of it."""
-
-    policy: str
-    """Its name in `unskew.serving.explore`."""
-    share: float | None = Field(None, ge=0, le=1)
-    """Share of the traffic that takes part; 0.05 unless given, 1 for `swaps` and `team_draft`."""
-    cap: int | None = Field(None, ge=0)
-    """Ranks that a result moves at most."""
-    depth: int | None = Field(None, ge=1)
-    """First results that take part."""
-    temperature: float | None = Field(None, gt=0)
-    """Of `plackett_luce`."""
-    swap_plan: str | None = None
-    """File of `unskew diagnose --json`, for `swaps`."""
-    against: str | None = None
-    """The model that the first one is interleaved with, for `team_draft`."""
-
-    def build(self, first: str) -> Policy:
-        """The policy; `first` is the name of the model that is shown otherwise."""
-        from unskew.serving.explore import policy_from
-
-        given = self.model_dump(exclude={"policy"}, exclude_none=True)
-        return policy_from(self.policy, served=first, **given)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from unskew.serving.explore.cost import PolicyCost, chance_matrix, policy_cost
-from unskew.serving.explore.named import POLICIES, policy_from
 from unskew.serving.explore.plackett_luce import PlackettLuce
+from unskew.serving.explore.policies import POLICIES, policy_from
 from unskew.serving.explore.policy import Decision, Policy, as_ranked
 from unskew.serving.explore.shuffle import BoundedShuffle
 from unskew.serving.explore.swaps import SwapRanks

@@ -25,7 +25,8 @@ from unskew.files import complete_file, refuse_existing, write_json
 from unskew.learning.scoring.scorer import Scorer, load_scorer
 from unskew.logs.opening import StoredLog
 from unskew.names import Names
-from unskew.serving.export import engines, judgments, lightgbm, propensities
+from unskew.serving.export import engines, judgments, propensities
+from unskew.serving.export import plain as lightgbm
 from unskew.serving.export.options import ENGINES, JUDGED, ExportOptions
 from unskew.serving.export.plain import features_of
 from unskew.settings import known, no_such

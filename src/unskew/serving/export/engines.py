@@ -19,8 +19,9 @@ from typing import Any
 from unskew.errors import ConfigError
 from unskew.files import Ours, complete_folder, refuse_existing, write_json
 from unskew.learning.scoring.scorer import Scorer
-from unskew.serving.export import lightgbm, opensearch, solr, vespa
-from unskew.serving.export.distilling import distill
+from unskew.serving.export import opensearch, solr, vespa
+from unskew.serving.export import plain as lightgbm
+from unskew.serving.export.distillation import distill
 from unskew.serving.export.networks import Layer, PlainWeights, plain_layers, plain_weights, scored_network
 from unskew.serving.export.plain import EngineFeature, Node, features_of, plain_trees
 from unskew.types import Lists

@@ -1,7 +1,7 @@
 """`unskew export SOURCE --to quepid` (or workbench): relevance from clicks as the grades that tools read.
 
 SOURCE is a table (CSV or Parquet) of query_id, doc_id, relevance and standard_error, as `unskew judge` and `unskew
-click-models` write it, or a log (`from_log.py`). A column `query`, where there is one, says what was asked, else
+click-models` write it, or a log (`judged_log`). A column `query`, where there is one, says what was asked, else
 the query goes by its id.
 
 | to          | what is written                                                                                 |
@@ -23,7 +23,7 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +34,53 @@ import pyarrow.parquet as pq
 
 from unskew.errors import DataError
 from unskew.files import complete_file, refuse_existing, write_json
-from unskew.serving.export.from_log import judged_log
+from unskew.logs.opening import StoredLog
 from unskew.serving.export.options import ExportOptions
 from unskew.settings import known, require_columns
+from unskew.workflows.inspections.propensity import propensity
+
+PRIOR = 2.0
+"""Readers who are added to those of a pair, and click like the mean."""
+
+
+def judged_log(path: Path, columns: Mapping[str, str] | None = None) -> pa.Table:
+    """Judgments of a log by the examination that its own shuffled pages or swaps show: a row for each pair shown.
+
+    With C clicks on a document for a query, and E = sum of examination over the ranks where it was shown, its
+    relevance (the click rate at rank 1) is the mean of a Beta distribution, its error the spread, with K = PRIOR
+    and m = sum of C / sum of E:
+
+        r = (C + K m) / (E + K),    standard error  sqrt(r (1 - r) / (E + K + 1))
+    """
+    seen = propensity(path, columns=columns).values
+    stored = StoredLog.open(path, columns)
+    named = {"query_text"} & {*stored.present.values()}
+    table = stored.table(sorted(named))
+    position = np.asarray(table["position"].to_numpy(), np.int64)
+    examined = np.minimum(seen[np.clip(position, 1, len(seen)) - 1], 1.0)
+    keys = ["query_id", "doc_id"]
+    counted = table.select(keys).append_column("examined", pa.array(examined))
+    counted = counted.append_column("click", table["click"].cast(pa.float64()))
+    asked = [("examined", "sum"), ("click", "sum"), ("click", "count")]
+    if named:
+        counted = counted.append_column("query", table["query_text"])
+        asked.append(("query", "min"))
+    sums = counted.group_by(keys).aggregate(asked).sort_by([(key, "ascending") for key in keys])
+    clicks, looked = sums["click_sum"].to_numpy(), sums["examined_sum"].to_numpy()
+    if not clicks.sum() > 0:
+        raise DataError("has no click", path=path, hint="give a log with clicks")
+    mean = min(clicks.sum() / looked.sum(), 1.0)
+    relevance = np.minimum((clicks + PRIOR * mean) / (looked + PRIOR), 1.0)
+    made = {
+        "query_id": sums["query_id"],
+        "doc_id": sums["doc_id"],
+        "relevance": relevance,
+        "standard_error": np.sqrt(relevance * (1 - relevance) / (looked + PRIOR + 1)),
+        "displays": sums["click_count"],
+        "clicks": clicks.astype(np.int64),
+    }
+    return pa.table(made | ({"query": sums["query_min"]} if named else {}))
+
 
 GRADES = 4
 """As Quepid has them by default: 0 to 3."""

@@ -22,17 +22,41 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
 from unskew.errors import ConfigError
+from unskew.files import complete_file, refuse_existing, write_json
 from unskew.learning.boosters import Forest
 from unskew.learning.scoring.raw_trees import MONOTONE, WHY_NOT, TreeColumn, text_names, weighted_trees
 from unskew.learning.scoring.scorer import Scorer
 from unskew.tables.features.encoding import Encoding
 from unskew.tables.features.fields import CategoryField, NumberField
 from unskew.tables.lists.scaling import Scaler
+
+GIVEN = {"missing": "NaN", "true and false": "1 and 0", "dates and times": "days since 1970-01-01 UTC"}
+"""How values are given to exported models."""
+
+
+def beside(out: Path) -> Path:
+    """Where the features of a model that is one file are told."""
+    return out.with_name(f"{out.name}.features.json")
+
+
+def write_trees(scorer: Scorer, out: Path, *, force: bool = False) -> dict[str, Any]:
+    """Write the trees of a model; in numbers."""
+    for place in (out, beside(out)):
+        refuse_existing(place, force=force)
+    made = scorer.raw_trees()
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with complete_file(out) as ready:
+        ready.write_text(made.text, encoding="utf-8")
+    write_json(beside(out), {**GIVEN, "features": made.features})
+    trees = made.text.count("\nTree=")
+    return {"out": str(out), "features in": str(beside(out)), "trees": trees, "features": len(made.features)}
+
 
 LARGEST = float(np.finfo(np.float32).max)
 _OTHER = re.compile(r"[^A-Za-z0-9_]")

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from operator import itemgetter
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -22,7 +22,8 @@ from unskew.errors import DataError, UnskewError
 from unskew.learning.scoring.scorer import Scorer
 from unskew.serving.requests.bodies import BadRequest
 from unskew.serving.requests.parsing import LARGEST, AskedRanking
-from unskew.serving.store.store import Version
+from unskew.serving.store.layout import StoredPairs
+from unskew.serving.store.store import View
 from unskew.tables.features.encoding import refuse_absent
 from unskew.types import Array, Columns, Lists, ListTexts
 
@@ -32,50 +33,8 @@ ABSENT: Final = object()
 """In the place of a value that a document does not bring."""
 Cells = list[object] | Array
 """Values row after row, or a matrix [n, D] of float32."""
-
-
-class FoundItems(Protocol):
-    """Items that a store was asked for."""
-
-    def named(self) -> Sequence[Mapping[str, object] | None]:
-        """Features by name of each; None for one that is unknown."""
-        ...
-
-
-class FoundPairs(Protocol):
-    """Tracked clicks that a store was asked for."""
-
-    @property
-    def names(self) -> Sequence[str]:
-        """Of the features."""
-        ...
-
-    @property
-    def values(self) -> Array:
-        """[n, D]; zeros for a document that is not known."""
-        ...
-
-    @property
-    def known(self) -> Array:
-        """[n] bool."""
-        ...
-
-
-class Moment(Protocol):
-    """A store as it is at one moment."""
-
-    @property
-    def version(self) -> Version:
-        """The generation of each part."""
-        ...
-
-    def get_items(self, ids: Sequence[str]) -> FoundItems:
-        """Features of items."""
-        ...
-
-    def get_clicks(self, query: str, ids: Sequence[str]) -> FoundPairs:
-        """Tracked clicks of a query's documents."""
-        ...
+Look = Callable[[], View]
+"""Gives the store as it is at the moment of an answer; not called where nothing is to be looked up."""
 
 
 class FeatureBlock(NamedTuple):
@@ -92,16 +51,16 @@ class FeatureBlock(NamedTuple):
 
 
 def read_candidates(
-    scorer: Scorer, asked: Sequence[AskedRanking], store: Moment | None
+    scorer: Scorer, asked: Sequence[AskedRanking], look: Look | None
 ) -> tuple[Lists, Array | None]:
     """The documents of requests as lists, and which have known clicks; None where there is no store."""
-    blocks = [_block(scorer, request, store) for request in asked]
+    blocks = [_block(scorer, request, look) for request in asked]
     matrix, columns = _joined(scorer, blocks)
     offsets = np.cumsum([0, *(len(request.ids) for request in asked)])
     labels, queries = np.zeros(len(matrix), np.int16), np.arange(len(asked))
     texts = _said(asked) if scorer.reads else None
     lists = Lists(matrix, offsets, labels, queries, name="documents", columns=columns, texts=texts)
-    return lists, None if store is None else np.concatenate([block.seen for block in blocks]).astype(bool)
+    return lists, None if look is None else np.concatenate([block.seen for block in blocks]).astype(bool)
 
 
 def _said(asked: Sequence[AskedRanking]) -> ListTexts:
@@ -135,25 +94,25 @@ def _joined(scorer: Scorer, blocks: Sequence[FeatureBlock]) -> tuple[Array, Colu
     return matrix, Columns(names, categories)
 
 
-def _block(scorer: Scorer, asked: AskedRanking, store: Moment | None) -> FeatureBlock:
+def _block(scorer: Scorer, asked: AskedRanking, look: Look | None) -> FeatureBlock:
     """The features of a request, those that it lacks from the store."""
     count, width = len(asked.ids), scorer.features
     if scorer.reads and not width:
         return FeatureBlock(np.zeros((count, 0), np.float32), False, {}, [True] * count)
     named = _named(scorer, asked)
-    tracked = [] if store is None else tracked_in(scorer)
+    tracked = [] if look is None else tracked_in(scorer)
     found = _by_name(scorer.names or (), asked) if named else _by_place(scorer, asked, len(tracked))
     cells, whole = found
     seen: Sequence[bool] = [True] * count
     names = scorer.names or ["" for _ in range(width - len(tracked))] + tracked
-    if store is not None and tracked:
+    if look is not None and tracked:
         with _answering():
-            clicks = store.get_clicks(asked.head.query, asked.ids)
+            clicks = look().get_clicks(asked.head.query, asked.ids)
         seen = clicks.known.tolist()
         _fill_clicks(cells, names, tracked, clicks)
     if isinstance(cells, list) and not whole:
-        if store is not None:
-            _fill_items(cells, names, asked, store)
+        if look is not None:
+            _fill_items(cells, names, asked, look)
         _refuse_absent(cells, scorer.names, asked)
     return _typed(scorer, asked, cells, named, seen)
 
@@ -226,7 +185,7 @@ def _by_place(scorer: Scorer, asked: AskedRanking, tracked: int) -> tuple[Cells,
     return list(chain.from_iterable([*(row or ()), *[ABSENT] * (width - len(row or ()))] for row in rows)), False
 
 
-def _fill_clicks(cells: Cells, names: Sequence[str], tracked: Sequence[str], clicks: FoundPairs) -> None:
+def _fill_clicks(cells: Cells, names: Sequence[str], tracked: Sequence[str], clicks: StoredPairs) -> None:
     """Put tracked clicks where they are absent."""
     if not isinstance(cells, list):
         return
@@ -236,14 +195,14 @@ def _fill_clicks(cells: Cells, names: Sequence[str], tracked: Sequence[str], cli
         cells[column] = [new if old is ABSENT else old for old, new in zip(cells[column], kept, strict=True)]
 
 
-def _fill_items(cells: list[object], names: Sequence[str], asked: AskedRanking, store: Moment) -> None:
+def _fill_items(cells: list[object], names: Sequence[str], asked: AskedRanking, look: Look) -> None:
     """Put what the store has of documents where it is absent."""
     if not _absent(cells):
         return
     width = len(names)
     lacking = [at for at in range(len(asked.ids)) if _absent(cells[at * width : (at + 1) * width])]
     with _answering():
-        found = store.get_items([asked.ids[at] for at in lacking]).named()
+        found = look().get_items([asked.ids[at] for at in lacking]).named()
     kept = dict(zip(lacking, found, strict=True))
     if bare := [at for at, one in kept.items() if one is None and _brings_nothing(asked, at)]:
         told = ", ".join(asked.ids[at] for at in bare[:5])

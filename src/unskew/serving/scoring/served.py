@@ -24,8 +24,8 @@ from unskew.learning.scoring.onnx_file import GRAPH, available
 from unskew.learning.scoring.scorer import MODEL, Card, Scorer, below, read_numbers, readable, unchanged
 from unskew.serving.scoring.method_scores import Outputs, method_score, scorer_of
 from unskew.serving.scoring.networks import NetworkGraph
+from unskew.serving.scoring.reader import TextReader
 from unskew.serving.scoring.reasons import reasons_of
-from unskew.serving.scoring.texts import TextReader
 from unskew.tables.lists.scaling import Scaler
 from unskew.types import Array, Lists
 

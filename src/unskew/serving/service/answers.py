@@ -10,70 +10,66 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from typing import Protocol
+from functools import cache
+from typing import Any
 
 import numpy as np
 
 from unskew.errors import UnskewError
+from unskew.learning.scoring.scorer import Scorer
 from unskew.serving.requests.bodies import BadRequest, ModelAnswer
-from unskew.serving.requests.examples import example_request
-from unskew.serving.requests.features import FoundItems, FoundPairs, Moment, read_candidates
+from unskew.serving.requests.features import Look, read_candidates
 from unskew.serving.requests.parsing import AskedRanking
-from unskew.serving.scoring.reloading import Models
+from unskew.serving.scoring.models import Models
 from unskew.serving.scoring.served import Served
 from unskew.serving.service.display import Noted, Scored, Showing, ShownPage, best_first
 from unskew.serving.settings import Limits, ServeSettings
-from unskew.serving.store.store import Version
+from unskew.serving.store.store import Store
+from unskew.tables.features.fields import CategoryField, NumberField
 from unskew.types import Array, Lists
+
+DOCUMENTS = ("a", "b", "c", "d")
+
+
+def example_request(scorer: Scorer) -> dict[str, Any]:
+    """A body for `POST /v1/rank`: a few documents with the features that the model takes."""
+    if scorer.reads:
+        texts = ("about something else", "an answer to the question", "what everybody clicks", "a short one")
+        said = [{"id": each, "text": text} for each, text in zip(DOCUMENTS, texts, strict=True)]
+        own = [{"features": _features(scorer, at)} if scorer.features else {} for at in range(len(said))]
+        return {"query": "a question", "documents": [one | more for one, more in zip(said, own, strict=True)]}
+    return {
+        "query": "a query",
+        "documents": [{"id": each, "features": _features(scorer, at)} for at, each in enumerate(DOCUMENTS)],
+    }
+
+
+def _features(scorer: Scorer, document: int) -> dict[str, object] | list[float]:
+    """Of one document: by name where training had names."""
+    fields = () if scorer.card.encoding is None else scorer.card.encoding.fields
+    if not fields:
+        return [_wave(document, at) for at in range(scorer.features)]
+    return {field.name: _value(field, document, at) for at, field in enumerate(fields)}
+
+
+def _value(field: NumberField | CategoryField, document: int, at: int) -> object:
+    """A value that training may have had; of a category the frequent ones in turn."""
+    if isinstance(field, CategoryField):
+        return field.values[(document + at) % len(field.values)] if field.values else None
+    return float(f"{field.mean + (2 * _wave(document, at) - 1) * field.spread:.3g}")
+
+
+def _wave(document: int, at: int) -> float:
+    """From 0 to 1, another for each document.
+
+    >>> [_wave(document, 1) for document in range(4)]
+    [0.6, 0.7, 0.8, 0.9]
+    """
+    return 7 * (2 * document + 1) * (at + 3) % 11 / 10
+
 
 PLAIN = 300
 """Bytes that a result takes in the log, besides the names of its page."""
-
-
-class Known(Protocol):
-    """A store."""
-
-    def view(self) -> Moment:
-        """As it is now."""
-        ...
-
-    def close(self) -> None:
-        """Let go of it."""
-        ...
-
-
-class StoreMoment:
-    """A store as it is when it is first looked into, for all that one answer needs of it; who needs nothing does
-    not wait for it.
-    """
-
-    def __init__(self, store: Known) -> None:
-        self._store = store
-        self._view: Moment | None = None
-
-    def _now(self) -> Moment:
-        if self._view is None:
-            self._view = self._store.view()
-        return self._view
-
-    @property
-    def version(self) -> Version:
-        """What it sees."""
-        return self._now().version
-
-    def seen(self) -> dict[str, str] | None:
-        """The generation of each part; None where nothing was looked up."""
-        if self._view is None:
-            return None
-        return {name: each for name, each in self.version._asdict().items() if each is not None}
-
-    def get_items(self, ids: Sequence[str]) -> FoundItems:
-        """Features of items."""
-        return self._now().get_items(ids)
-
-    def get_clicks(self, query: str, ids: Sequence[str]) -> FoundPairs:
-        """Tracked clicks of a query's documents."""
-        return self._now().get_clicks(query, ids)
 
 
 @dataclass(frozen=True)
@@ -81,7 +77,7 @@ class AskedTogether:
     """Requests for one model."""
 
     requests: Sequence[AskedRanking]
-    store: Moment | None
+    look: Look | None
 
 
 @dataclass(frozen=True)
@@ -90,7 +86,7 @@ class Answering:
 
     models: Models
     settings: ServeSettings
-    store: Known | None = None
+    store: Store | None = None
     showing: Showing = field(default_factory=Showing)
 
     @property
@@ -106,13 +102,13 @@ class Answering:
         groups: dict[str, list[int]] = {}
         for at, request in enumerate(asked):
             groups.setdefault(self._named(request), []).append(at)
-        scored, moment = dict[int, Scored](), None if self.store is None else StoreMoment(self.store)
+        scored, look = dict[int, Scored](), None if self.store is None else cache(self.store.view)
         for name, places in groups.items():
-            own = AskedTogether([asked[at] for at in places], moment)
+            own = AskedTogether([asked[at] for at in places], look)
             scored |= zip(places, self._group(name, own, facts), strict=True)
         facts.documents = sum(len(request.ids) for request in asked)
         found = [scored[at] for at in range(len(asked))]
-        explored, seen = self.showing.policy is not None, None if moment is None else moment.seen()
+        explored, seen = self.showing.policy is not None, _seen(look)
         return [
             answered(one, page, explored=explored, store=seen)
             for one, page in zip(found, self.showing.decide(found, facts), strict=True)
@@ -152,7 +148,7 @@ class Answering:
         return [replace(one, other=other) for one, other in zip(found, others[against], strict=True)]
 
     def _scored(self, served: Served, asked: AskedTogether) -> tuple[Lists, Array | None, Array]:
-        lists, seen = read_candidates(served.scorer, asked.requests, asked.store)
+        lists, seen = read_candidates(served.scorer, asked.requests, asked.look)
         try:
             scores = served.score(lists, seen=seen)
         except BadRequest:
@@ -207,6 +203,13 @@ class Answering:
             shadow=name in self.settings.shadows,
             trouble=None if model.trouble is None else "the newest folder cannot be served; see the log",
         )
+
+
+def _seen(look: Look | None) -> dict[str, str] | None:
+    """The generation of each part of the store; None where nothing was looked up."""
+    if look is None or not look.cache_info().currsize:  # type: ignore[attr-defined]
+        return None
+    return {name: each for name, each in look().version._asdict().items() if each is not None}
 
 
 def answered(one: Scored, page: ShownPage, *, explored: bool, store: dict[str, str] | None) -> dict[str, object]:

@@ -48,14 +48,15 @@ from unskew.serving.requests.parsing import (
     read_request,
     read_tensors,
 )
-from unskew.serving.scoring.reloading import Models
-from unskew.serving.service.answers import Answering, Known
+from unskew.serving.scoring.models import Models
+from unskew.serving.service.answers import Answering
 from unskew.serving.service.display import Noted, Showing
 from unskew.serving.service.guard import Guard, page_policy
 from unskew.serving.service.openapi import describe
 from unskew.serving.service.queue import Pace, ScoringQueue
 from unskew.serving.service.upkeep import Upkeep
 from unskew.serving.settings import Limits, ServeSettings
+from unskew.serving.store.store import Store
 from unskew.serving.telemetry import Metrics, log_event
 from unskew.settings import known
 
@@ -93,7 +94,7 @@ ERRORS: dict[int | str, dict[str, Any]] = {
 
 def make_app(
     models: Models,
-    store: Known | None = None,
+    store: Store | None = None,
     showing: Showing | None = None,
     settings: ServeSettings | None = None,
 ) -> FastAPI:

@@ -9,57 +9,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from unskew.errors import UnskewError
-from unskew.serving.explore.policy import Decision, as_ranked
+from unskew.serving.explore.policy import Decision, Policy, as_ranked
 from unskew.serving.requests.bodies import Click
 from unskew.serving.requests.parsing import AskedRanking
 from unskew.serving.scoring.served import Served
+from unskew.serving.service.impressions import ImpressionLog
 from unskew.serving.telemetry import log_event
 from unskew.types import Array
-
-
-class Explores(Protocol):
-    """What explores."""
-
-    def rank(
-        self, order: Array, scores: Array, *, request_id: str, seed: int = 0, other: Array | None = None
-    ) -> Decision:
-        """What is shown for the order that scores ask for; `other` is that of a second model."""
-        ...
-
-
-class Impressions(Protocol):
-    """Where pages and clicks are written, for the next model to learn from."""
-
-    def shown(
-        self,
-        page_id: str,
-        query_id: str,
-        doc_ids: Sequence[str],
-        decision: Decision,
-        *,
-        results: int | None = None,
-        scores: Array | None = None,
-        user_id: str | None = None,
-    ) -> None:
-        """Write a page."""
-        ...
-
-    def clicked(self, page_id: str, doc_id: str, *, dwell_time: float | None = None) -> None:
-        """Write a click."""
-        ...
-
-    def end_old(self) -> None:
-        """Let a file that is old be read."""
-        ...
-
-    def close(self) -> None:
-        """End the file that is open."""
-        ...
 
 
 @dataclass
@@ -108,8 +69,8 @@ class ShownPage(NamedTuple):
 class Showing:
     """How pages are made and where they are written."""
 
-    policy: Explores | None = None
-    impressions: Impressions | None = None
+    policy: Policy | None = None
+    impressions: ImpressionLog | None = None
     seed: int = 0
     against: str | None = None
     """The model that the first one is interleaved with; None unless the policy takes two."""

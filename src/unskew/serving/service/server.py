@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
 from pydantic import Field, model_validator
 
 from unskew.errors import ConfigError, StoreError, optional
-from unskew.serving.scoring.reloading import Models
-from unskew.serving.settings import ExploreSettings, Limits, ServeSettings
+from unskew.serving.explore.policies import ExploreSettings
+from unskew.serving.scoring.models import Models
+from unskew.serving.settings import Limits, ServeSettings
 from unskew.settings import Config, checked, did_you_mean, read_toml
 
 if TYPE_CHECKING:

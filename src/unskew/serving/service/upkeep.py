@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, suppress
 from fastapi import FastAPI
 
 from unskew.errors import UnskewError
-from unskew.serving.scoring.reloading import Following
+from unskew.serving.scoring.models import Following
 from unskew.serving.service.answers import Answering
 from unskew.serving.service.queue import ScoringQueue
 from unskew.serving.telemetry import Metrics, log_event

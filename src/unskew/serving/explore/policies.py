@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from pydantic import Field
+
 from unskew.errors import ConfigError, Key, Option
 from unskew.serving.explore.plackett_luce import PlackettLuce
 from unskew.serving.explore.policy import Policy
@@ -12,7 +14,7 @@ from unskew.serving.explore.shuffle import BoundedShuffle
 from unskew.serving.explore.swaps import SwapRanks
 from unskew.serving.explore.team_draft import TeamDraft
 from unskew.serving.explore.top_one import TopOne
-from unskew.settings import checked, known
+from unskew.settings import Config, checked, known
 
 POLICIES: dict[str, type[Policy]] = {
     "top_one": TopOne,
@@ -82,3 +84,27 @@ def _told(policy: type[Policy], settings: Mapping[str, object]) -> Policy:
         if error.argument is not None and error.argument.split(".")[0] == "swaps":
             error.argument = Key(error.argument.replace("swaps", "swap_plan", 1))
         raise
+
+
+class ExploreSettings(Config):
+    """What is left to chance, and how much of it."""
+
+    policy: str
+    """Its name, of POLICIES."""
+    share: float | None = Field(None, ge=0, le=1)
+    """Share of the traffic that takes part; 0.05 unless given, 1 for `swaps` and `team_draft`."""
+    cap: int | None = Field(None, ge=0)
+    """Ranks that a result moves at most."""
+    depth: int | None = Field(None, ge=1)
+    """First results that take part."""
+    temperature: float | None = Field(None, gt=0)
+    """Of `plackett_luce`."""
+    swap_plan: str | None = None
+    """File of `unskew diagnose --json`, for `swaps`."""
+    against: str | None = None
+    """The model that the first one is interleaved with, for `team_draft`."""
+
+    def build(self, first: str) -> Policy:
+        """The policy; `first` is the name of the model that is shown otherwise."""
+        given = self.model_dump(exclude={"policy"}, exclude_none=True)
+        return policy_from(self.policy, served=first, **given)
