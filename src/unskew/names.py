@@ -128,6 +128,7 @@ class Names(dict[str, str]):
     def told(self) -> Iterator[None]:
         """Errors that speak of one of our columns name theirs with it.
 
+        >>> from unskew.errors import Column
         >>> with Names({"position": "rank"}).told():
         ...     raise DataError((Column("position"), " is of type string"))
         Traceback (most recent call last):
