@@ -75,23 +75,28 @@ if TYPE_CHECKING:
     behaviours = _behaviours  # a type checker exports an import only under its own name
     click_models = _click_models
 else:
-    import ast
-    import importlib
+    _HOMES = {}
 
     def _homes():
-        for node in ast.walk(ast.parse(__loader__.get_source(__name__))):
-            if isinstance(node, ast.ImportFrom) and node.module.split(".")[0] == "unskew":
-                yield from ((alias.asname.lstrip("_"), (node.module, alias.name)) for alias in node.names)
+        """Where each public name lies; read when one is first asked for, since many who import use none."""
+        import ast
 
-    _HOMES = dict(_homes())
-    __all__ = sorted(_HOMES)
+        for node in () if _HOMES else ast.walk(ast.parse(__loader__.get_source(__name__))):
+            if isinstance(node, ast.ImportFrom) and node.module.split(".")[0] == "unskew":
+                _HOMES.update({alias.asname.lstrip("_"): (node.module, alias.name) for alias in node.names})
+        return _HOMES
 
     def __getattr__(name):
-        if name not in _HOMES:
+        import importlib
+
+        homes = _homes() if name[:2] != "__" or name == "__all__" else {}
+        if name == "__all__":
+            return sorted(homes)
+        if name not in homes:
             raise AttributeError(f"module 'unskew' has no attribute {name!r}")
-        home, own = _HOMES[name]
+        home, own = homes[name]
         module = importlib.import_module(home)
         return getattr(module, own) if hasattr(module, own) else importlib.import_module(f"{home}.{own}")
 
     def __dir__():
-        return __all__
+        return sorted(_homes())

@@ -39,7 +39,7 @@ from unskew.serving.export.distillation import agreement
 from unskew.serving.export.plain import Branch, EngineFeature, Leaf, features_of, plain_trees
 from unskew.tables.features.encoding import EncodingRules
 from unskew.tables.lists.scaling import fit_scaler
-from unskew.terminal.completion import known_names
+from unskew.terminal.flags import known_names
 from unskew.terminal.main import app
 from unskew.types import Log
 from unskew.workflows.runs.data import LogData

@@ -8,8 +8,8 @@ from typing import get_type_hints
 import pytest
 
 import unskew
-from unskew.options import VERBS, EngineConnection, VerbOptions
-from unskew.options.base import OnEngine, flag_of
+from unskew.options import VERBS
+from unskew.options.base import EngineConnection, OnEngine, VerbOptions, flag_of
 from unskew.workflows.inspections.click_models import compare_click_models
 from unskew.workflows.twins.simulate import simulate_to, traffic_to, twin_to
 

@@ -28,8 +28,7 @@ from unskew.tables.lists.scaling import SCALINGS
 from unskew.tables.reading.files import KINDS
 from unskew.terminal import doctor as doctors
 from unskew.terminal import output
-from unskew.terminal.completion import completes, known_names
-from unskew.terminal.flags import flat
+from unskew.terminal.flags import completes, flat, known_names
 from unskew.terminal.main import COMMANDS, PANELS, app, called, main, told_warnings
 from unskew_reproductions.recipe import recipe_names
 

@@ -278,7 +278,7 @@ def test_examination_from_a_file_a_run_and_numbers(world: World, tmp_path: Path)
     with pytest.raises(DataError, match="naive learns no examination by rank"):
         known_examination(unskew.learn(world.log, "naive", ranker="linear", steps=1))
     plain = replace(world.log, randomized=None)
-    assert "(from numbers)" in prove(world.path("scores.parquet"), log=plain, examination=[1, 0.5])["ips"].assumes
+    assert "(from numbers)" in prove(world.path("scores.parquet"), log=plain, propensities=[1, 0.5])["ips"].assumes
     assert "(from swaps)" in prove(world.path("scores.parquet"), log=plain)["ips"].assumes
     assert "(from shuffled)" in prove(world.path("scores.parquet"), log=world.log)["ips"].assumes
 

@@ -17,7 +17,7 @@ from unskew.logs.opening import open_log
 from unskew.logs.pages import add_page_ids
 from unskew.logs.visits import add_visits, find_visits, require
 from unskew.names import Names
-from unskew.options import EngineConnection
+from unskew.options.base import EngineConnection
 from unskew.results import Result
 from unskew.settings import require_columns, second_count
 from unskew.tables.engine.engine import Engine, connect

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from unskew.terminal.completion import completes
-from unskew.terminal.flags import Json
+from unskew.terminal.flags import Json, completes
 from unskew.terminal.output import show_json
 
 if TYPE_CHECKING:

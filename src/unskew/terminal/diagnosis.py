@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from unskew import options
 from unskew.errors import CANNOT_TELL, NO
+from unskew.options import diagnosis as options
 from unskew.terminal.flags import CsvFile, Json, JsonFile
 from unskew.terminal.output import show_facts, show_result, tell, typed
 

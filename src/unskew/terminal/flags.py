@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from contextvars import ContextVar
 from functools import partial
+from importlib.resources import files
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
@@ -16,8 +18,70 @@ from pydantic.fields import FieldInfo
 from unskew.errors import Key, Option, Sentence, spelled
 from unskew.options.base import OnEngine, Synthetic, Typed, VerbOptions, flag_of
 from unskew.settings import checked
-from unskew.terminal.completion import completes
 from unskew.terminal.output import working
+
+# ---- names that a shell completes behind a flag
+# The tables are dicts in the sources, whose keys are read from the syntax tree: importing them takes seconds,
+# and a shell asks at every tab.
+
+Names = Callable[[str], list[str]]
+"""From what was typed to the names that begin with it."""
+
+TABLES = {
+    "methods": ("learning/methods/__init__.py", ("METHODS", "PACKAGES")),
+    "rankers": ("learning/rankers/__init__.py", ("RANKERS",)),
+    "scalings": ("tables/lists/scaling.py", ("SCALINGS",)),
+    "behaviours": ("simulation/__init__.py", ("BEHAVIOURS",)),
+    "loggers": ("simulation/logger.py", ("LOGGERS",)),
+    "click_models": ("diagnosis/click_models/names.py", ("CLICK_MODELS",)),
+    "exports": ("serving/export/__init__.py", ("TARGETS",)),
+    "formats": ("logs/ingest/formats/__init__.py", ("READERS",)),
+}
+"""Where each table of names stands."""
+
+
+def known_names(what: str) -> list[str]:
+    """The names of a table, in its order; recipes are the files in their folder.
+
+    >>> known_names("scalings")[:3]
+    ['none', 'standard', 'minmax']
+    """
+    if what == "recipes":
+        return _recipes()
+    path, tables = TABLES[what]
+    tree = ast.parse(files("unskew").joinpath(path).read_text(encoding="utf-8"))
+    return [name for table in tables for name in _keys(tree, table)]
+
+
+def _recipes() -> list[str]:
+    """The files of recipes, where they are installed."""
+    try:
+        found = [each.name for each in files("unskew_reproductions").joinpath("recipes").iterdir()]
+    except ModuleNotFoundError:
+        return []
+    return sorted(name[: -len(".toml")] for name in found if name.endswith(".toml") and name[0] != "_")
+
+
+def _keys(tree: ast.Module, table: str) -> Iterator[str]:
+    """The keys of the dict that is assigned to a name, where they are written out."""
+    for node in tree.body:
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        named = any(isinstance(target, ast.Name) and target.id == table for target in targets)
+        if named and isinstance(value := getattr(node, "value", None), ast.Dict):
+            yield from (str(key.value) for key in value.keys if isinstance(key, ast.Constant))
+
+
+def completes(table: str | None, *more: str) -> Names:
+    """Completes the names of a table, and more."""
+
+    def complete(incomplete: str) -> list[str]:
+        names = (*more, *(known_names(table) if table else ()))
+        return [name for name in names if name.startswith(incomplete)]
+
+    return complete
+
+
+# ---- flags that are not options of verbs
 
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on standard error.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from unskew import options
+from unskew.options import logs as options
 from unskew.terminal.flags import Json, in_flags
 from unskew.terminal.output import show_facts, show_result, typed, warn
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from unskew import options
+from unskew.options import runs as options
 from unskew.terminal.flags import CsvFile, Json, Quiet
 from unskew.terminal.output import messages, show_facts, show_result, tell, typed
 

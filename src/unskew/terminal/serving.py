@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from unskew import options
 from unskew.errors import ConfigError, Option
+from unskew.options import serving as options
 from unskew.settings import listed
 from unskew.terminal.flags import Json, Quiet
 from unskew.terminal.output import show_facts, tell, warn

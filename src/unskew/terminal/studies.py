@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from unskew import options
 from unskew.errors import RunError
+from unskew.options import studies as options
 from unskew.terminal.flags import Json, Quiet
 from unskew.terminal.output import messages, show, show_json, show_result, tell, typed
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from unskew.errors import ConfigError, LimitError, Option
 from unskew.logs.opening import open_log
 from unskew.names import REQUIRED
-from unskew.options import EngineConnection
+from unskew.options.base import EngineConnection
 from unskew.settings import known
 from unskew.tables.engine.engine import Engine, connect
 from unskew.tracking.delivery import (

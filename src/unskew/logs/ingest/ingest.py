@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from unskew.errors import ConfigError
-from unskew.options import EngineConnection
+from unskew.options.base import EngineConnection
 from unskew.settings import checked, read_toml
 from unskew.tables.reading.options import IngestOptions
 

@@ -15,7 +15,7 @@ from unskew.files import Ours, complete_folder, refuse_existing, write_json, wri
 from unskew.learning.scoring.model import load
 from unskew.logs.opening import open_log
 from unskew.names import REQUIRED
-from unskew.options import EngineConnection
+from unskew.options.base import EngineConnection
 from unskew.pages.page import PAGE_FILES
 from unskew.settings import checked
 from unskew.tables.engine.engine import connect

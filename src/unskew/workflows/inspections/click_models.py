@@ -20,7 +20,7 @@ from unskew.diagnosis.click_models.names import find_model
 from unskew.diagnosis.click_models.saving import FILE, PAIRS, write_model
 from unskew.errors import ConfigError
 from unskew.files import Ours, complete_folder, refuse_existing, write_json
-from unskew.options import EngineConnection
+from unskew.options.base import EngineConnection
 from unskew.pages.page import PAGE_FILES
 from unskew.settings import no_such
 

@@ -14,7 +14,7 @@ from unskew.errors import ConfigError, DataError, located
 from unskew.files import Ours, complete_folder, refuse_existing, write_json, write_text
 from unskew.logs.log import TABLE
 from unskew.names import KEYS, Names
-from unskew.options import EngineConnection
+from unskew.options.base import EngineConnection
 from unskew.pages.documents.diagnosis import TOP, diagnosis_page
 from unskew.pages.origins import log_origin
 from unskew.pages.page import PAGE_FILES, Page, write_page

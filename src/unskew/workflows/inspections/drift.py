@@ -9,7 +9,7 @@ from typing import Any, Unpack
 from unskew.diagnosis.drift.drift import Drift
 from unskew.diagnosis.drift.drift import drift as compare
 from unskew.logs.opening import StoredLog
-from unskew.options import EngineConnection
+from unskew.options.base import EngineConnection
 from unskew.pages.documents.drift import drift_page
 from unskew.pages.page_files import page_place, write_found
 from unskew.settings import no_such

@@ -18,7 +18,7 @@ from unskew.measuring.experiments import effects as judged
 from unskew.measuring.experiments.experiment import Experiment
 from unskew.measuring.experiments.interleaving import sign_test
 from unskew.measuring.experiments.sequential import FEWEST, PLANNED
-from unskew.options import EngineConnection
+from unskew.options.base import EngineConnection
 from unskew.settings import known
 from unskew.tables.engine.engine import connect
 from unskew.types import Array, Log

@@ -13,7 +13,7 @@ from unskew.measuring import DEFAULT_METRICS
 from unskew.measuring.counterfactual.evidence import Metric
 from unskew.measuring.measurement import Compared, Measurement
 from unskew.names import Names
-from unskew.options import EngineConnection
+from unskew.options.base import EngineConnection
 from unskew.pages.documents.summaries import measure_page
 from unskew.pages.origins import log_origin
 from unskew.pages.page import PAGE_FILES

@@ -36,7 +36,7 @@ from unskew.measuring import (
 )
 from unskew.measuring.counterfactual.evidence import Metric
 from unskew.measuring.counterfactual.examination import from_shuffled, from_swaps
-from unskew.options import EngineConnection
+from unskew.options.base import EngineConnection
 from unskew.tables.engine.engine import Engine, connect
 from unskew.types import Array, Lists, Log
 from unskew.workflows.inputs.rankings import Ranking, ShownRanking, model_of, open_ranking

@@ -12,7 +12,7 @@ from typing import Any, Unpack
 from unskew.errors import ConfigError
 from unskew.measuring.counterfactual.evidence import Metric
 from unskew.measuring.shipping import BOUNDS, Bound, Shipping, Watched, decided
-from unskew.options import EngineConnection
+from unskew.options.base import EngineConnection
 from unskew.pages.documents.proof import ship_page
 from unskew.pages.page_files import page_place, write_found
 from unskew.tables.engine.engine import Engine
