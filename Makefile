@@ -5,13 +5,17 @@ VENV := .venv
 BIN := $(VENV)/bin
 DEMO := demo-run
 
-.PHONY: demo test check docs dist style types habits faults bench clean
+.PHONY: demo test test-quick check docs dist style types habits faults bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/unskew demo --out $(DEMO) --force
 
 test: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -n auto --durations=10
+
+# the tests that a change concerns, in a minute and a half
+test-quick: $(VENV)/.installed-dev
+	$(BIN)/python tools/quick_tests.py
 
 check: $(VENV)/.installed-dev
 	+$(MAKE) --no-print-directory --jobs 2 style types habits

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import tomllib
@@ -11,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer.main
+import typer.testing
 
 from unskew.tables.engine.engine import Engine, connect
 
@@ -23,6 +26,9 @@ os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSeria
 ROOT = Path(__file__).resolve().parent
 PACKAGES = [str(ROOT / "src"), str(ROOT / "reproductions" / "src")]
 os.environ["PYTHONPATH"] = os.pathsep.join([*PACKAGES, *filter(None, [os.environ.get("PYTHONPATH")])])
+
+# the commands are built once for all tests, not for each of some thousand calls
+typer.main.get_command = typer.testing._get_command = functools.cache(typer.main.get_command)
 
 collect_ignore = ["tests/helpers/stopped_jobs.py"]  # a script beside stops.py, which has no tests
 SMALL = {

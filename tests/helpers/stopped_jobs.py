@@ -13,6 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
+import typer
+import vl_convert
 from stops import Job
 
 import unskew
@@ -21,6 +23,8 @@ from unskew.terminal import main as terminal
 from unskew.tracking.store import open_tracking
 
 torch.set_num_threads(1)
+terminal.app = typer.main.get_command(terminal.app)  # made once here, not in every process that is forked
+vl_convert.vegalite_to_svg = lambda chart: '<svg viewBox="0 0 1 1"></svg>'  # drawing takes longer than all else
 LOG, LISTS = "log.parquet", "lists.txt"
 
 

@@ -83,14 +83,14 @@ def contents(out: Path) -> tuple[Any, ...]:
 
 
 @pytest.mark.slow
-def test_killed_at_50_moments_it_loses_and_doubles_nothing(tmp_path: Path) -> None:
+def test_killed_at_25_moments_it_loses_and_doubles_nothing(tmp_path: Path) -> None:
     paths = write_hours(tmp_path)
     whole = tmp_path / "whole"
     assert run(paths, whole) == 0, whole.with_suffix(".error")
     operations = int(whole.with_suffix(".operations").read_text())
     expected = contents(whole)
     assert len(expected[2]) == 100 + (HOURS - 1) * 90
-    moments = random.Random(0).sample(range(operations), 50)
+    moments = random.Random(0).sample(range(operations), 25)
     for number, moment in enumerate(moments):
         out = tmp_path / f"store-{number}"
         assert run(paths, out, moment) == signal.SIGKILL, moment

@@ -167,7 +167,7 @@ def styled(chart: Any, width: int) -> Any:
         .configure_legend(
             orient="bottom",
             direction="horizontal",
-            columns=max(1, width // (_SYMBOL + _LETTER * _longest(chart.to_dict()))),
+            columns=max(1, width // (_SYMBOL + _LETTER * _longest(chart.to_dict(validate=False)))),
             labelFontSize=12,
             labelColor=INK.light,
             labelLimit=width - 110,
@@ -193,7 +193,7 @@ def _longest(spec: Any) -> int:
 
 def write_svg(chart: Any, path: Path) -> None:
     """The chart as SVG, on white paper, and on dark paper where a browser shows it so."""
-    drawn = vl_convert.vegalite_to_svg(chart.to_json())
+    drawn = vl_convert.vegalite_to_svg(chart.to_json(validate=False))
     dark = f"<style>@media screen and (prefers-color-scheme: dark){{{dark_figures()}}}</style>"
     path.write_text(drawn.replace(">", f">{dark}", 1), encoding="utf-8")
 
@@ -214,7 +214,7 @@ def inline_svg(chart: Any, kind: str, name: str, width: int | None) -> str:
     bare.title = alt.Undefined
     if width is not None:
         bare = bare.properties(width=width, autosize=alt.AutoSizeParams(type="fit-x", contains="padding"))
-    drawn = vl_convert.vegalite_to_svg(styled(bare, width or WIDTH).to_json())
+    drawn = vl_convert.vegalite_to_svg(styled(bare, width or WIDTH).to_json(validate=False))
     box = re.search(r'viewBox="([^"]+)"', drawn)
     assert box is not None
     wide = box[1].split()[2]

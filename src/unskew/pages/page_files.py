@@ -60,7 +60,7 @@ def _section_dict(section: Section) -> dict[str, Any]:
 
 def _bare(chart: Any) -> dict[str, Any]:
     """A chart without the style that it gets where it is drawn."""
-    return {key: value for key, value in chart.to_dict().items() if key != "config"}
+    return {key: value for key, value in chart.to_dict(validate=False).items() if key != "config"}
 
 
 def page_of(kept: Mapping[str, Any]) -> Page:
