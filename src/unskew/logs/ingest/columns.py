@@ -148,9 +148,14 @@ def detail(table: Table, options: IngestOptions, *, made_id: bool = False) -> An
     whole: Any = ibis.literal("")
     for name in names:
         named = f"{' ' if name != names[0] else ''}{options.source(name)}="
-        said = ibis.literal(named) + left(table[name].cast("string"), RAW)
+        said = ibis.literal(named) + left(_as_text(table[name]), RAW)
         whole = whole + said.fill_null(named if name in REQUIRED else "")
     return left(whole, RAW)
+
+
+def _as_text(column: Any) -> Any:
+    """A value as text; a time without its zone, which only one of the engines would write."""
+    return (column.cast("timestamp") if column.type().is_timestamp() else column).cast("string")
 
 
 def numbers_as_such(table: Table, engine: Engine) -> tuple[Table, list[str]]:
