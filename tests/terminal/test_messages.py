@@ -618,7 +618,7 @@ SITUATIONS: dict[str, tuple[list[str], int, list[str]]] = {
     "one model to interleave": (
         ["serve", "run", "--log", "OUT", "--explore", "team_draft", "--against", "new"],
         1,
-        ["--against: 'new' is no second model. Give its run after the first."],
+        ["--against new: no second model is called so. Give its run after the first."],
     ),
     "no plan to swap by": (
         ["serve", "run", "--log", "OUT", "--explore", "swaps"],
@@ -650,7 +650,11 @@ SITUATIONS: dict[str, tuple[list[str], int, list[str]]] = {
         1,
         ["--to sorl: unknown name. Did you mean solr?"],
     ),
-    "an export to nowhere": (["export", "log.parquet", "--to", "quepid"], 1, ["say where to write: --out"]),
+    "an export to nowhere": (
+        ["export", "log.parquet", "--to", "quepid"],
+        1,
+        ["--out: say where to write, for"],
+    ),
     "an engine for a log": (
         ["export", "log.parquet", "--to", "solr", "--out", "OUT"],
         1,

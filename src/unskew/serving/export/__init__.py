@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from unskew.errors import ConfigError, UnskewError
+from unskew.errors import ConfigError, Option, UnskewError
 from unskew.files import complete_file, refuse_existing, write_json
 from unskew.learning.scoring.scorer import Scorer, load_scorer
 from unskew.logs.opening import StoredLog
@@ -43,7 +43,7 @@ def export(run: Source, to: str, out: Path | str | None = None, **options: Any) 
     asked = ExportOptions(**options)
     asked.check(to)
     if out is None and to != "onnx":
-        raise ConfigError(f"say where to write: --out, for --to {to}")
+        raise ConfigError(("say where to write, for ", Option("to", to)), argument="out")
     return write(run, to, None if out is None else Path(out), asked)
 
 

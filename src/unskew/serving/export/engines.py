@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from unskew.errors import ConfigError
+from unskew.errors import ConfigError, Option
 from unskew.files import Ours, complete_folder, refuse_existing, write_json
 from unskew.learning.scoring.scorer import Scorer
 from unskew.serving.export import opensearch, solr, vespa
@@ -95,7 +95,10 @@ def formed(scorer: Scorer, to: str, lists: Callable[[], Lists] | None) -> tuple[
             raise
         if lists is None:
             raise ConfigError(
-                f"{to} cannot run this model: {why}. Or let trees learn its scores from documents: --lists FILES"
+                (
+                    f"{to} cannot run this model: {why}. Or let trees learn its scores from documents: ",
+                    Option("lists"),
+                )
             ) from why
         found = distill(scorer, lists())
         facts = {"model": "distilled into trees", "why": str(why), "trees": len(found.trees)}

@@ -32,7 +32,7 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
-from unskew.errors import DataError
+from unskew.errors import DataError, Option
 from unskew.files import complete_file, refuse_existing, write_json
 from unskew.logs.opening import StoredLog
 from unskew.serving.export.options import ExportOptions
@@ -208,7 +208,7 @@ def write_judgments(source: Path, to: str, out: Path, options: ExportOptions) ->
     rows, facts = graded(read_judgments(source, options), options)
     if not rows:
         why = ", ".join(f"{name}: {count:,}" for name, count in facts.items() if count)
-        raise DataError(f"no judgment is left ({why})", path=source, hint="--confidence 0 writes all")
+        raise DataError(f"no judgment is left ({why})", path=source, hint=(Option("confidence", 0), " writes all"))
     out.parent.mkdir(parents=True, exist_ok=True)
     if out.suffix == ".json" and to == "workbench":
         write_json(out, workbench(source.stem, rows))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from unskew.errors import ConfigError
+from unskew.errors import ConfigError, Option
 from unskew.types import Lists
 
 ENGINES = ("solr", "opensearch", "elasticsearch", "vespa")
@@ -42,12 +42,12 @@ class ExportOptions:
         for each in fields(self):
             targets = USED.get(each.name)
             if targets is not None and to not in targets and getattr(self, each.name) != each.default:
-                flag = f"--{each.name}".replace("_", "-").replace("columns", "column")
-                raise ConfigError(f"{flag} is for --to {', '.join(targets)}, not for {to}")
+                told = f" {', '.join(targets)}, not for {to}"
+                raise ConfigError((Option(each.name), " is for ", Option("to"), told))
         if not 0 <= self.confidence <= 1:
-            raise ConfigError(f"--confidence {self.confidence}: from 0 to 1")
+            raise ConfigError("from 0 to 1", argument="confidence", value=self.confidence)
         if self.top is not None and not self.top > 0:
-            raise ConfigError(f"--top {self.top}: a relevance above 0")
+            raise ConfigError("a relevance above 0", argument="top", value=self.top)
 
 
 USED: Mapping[str, tuple[str, ...]] = {

@@ -12,11 +12,11 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from unskew.errors import ConfigError, StoreError, optional
+from unskew.errors import ConfigError, Option, StoreError, optional
 from unskew.serving.explore.policies import ExploreSettings
 from unskew.serving.scoring.models import Models
 from unskew.serving.settings import Limits, ServeSettings
@@ -49,20 +49,19 @@ class ServePlan(Config):
     seed: int = Field(0, ge=0)
     """Of what is explored."""
 
-    @model_validator(mode="after")
-    def _fits(self) -> Self:
+    def check(self) -> None:
+        """Refuse what does not go together."""
         if self.log is not None and Path(self.log).is_file():
-            raise ValueError(f"--log: {self.log} is a file; name a folder")
+            raise ConfigError("it is a file; name a folder", argument="log", value=self.log)
         if self.explore is None:
-            return self
+            return
         if self.log is None:
-            raise ValueError("--explore needs --log FOLDER: chance that is not written down teaches nothing")
-        if (against := self.explore.against) is not None:
-            others = list(self.models)[1:]
-            if against not in others:
-                hint = did_you_mean(against, others) if others else "Give its run after the first."
-                raise ValueError(f"--against: {against!r} is no second model. {hint}")
-        return self
+            told = " FOLDER: chance that is not written down teaches nothing"
+            raise ConfigError((Option("explore"), " needs ", Option("log"), told))
+        against, others = self.explore.against, list(self.models)[1:]
+        if against is not None and against not in others:
+            hint = did_you_mean(against, others) if others else "Give its run after the first."
+            raise ConfigError(f"no second model is called so. {hint}", argument="against", value=against)
 
     def policy(self) -> Policy | None:
         """What explores."""
@@ -115,8 +114,8 @@ def read_limits(path: Path) -> Limits:
     try:
         return checked(Limits, read_toml(path), "")
     except ConfigError as error:
-        told = str(error)
-        raise ConfigError(told if told.startswith(str(path)) else f"{path}: {told}") from None
+        error.path = error.path or path
+        raise
 
 
 class Told(TypedDict, total=False):
@@ -147,13 +146,16 @@ def plan_of(runs: Sequence[Path | str], **told: Unpack[Told]) -> ServePlan:
     }
     for name, path in (("token_file", told.get("token_file")), ("log", told.get("log"))):
         content[name] = None if path is None else str(Path(path).resolve())
-    return checked(ServePlan, content, "")
+    plan = checked(ServePlan, content, "")
+    plan.check()
+    return plan
 
 
 def named(runs: Sequence[Path], names: Sequence[str]) -> dict[str, str]:
     """Folders by name: the names given, then those of the folders."""
     if len(names) > len(runs):
-        raise ConfigError(f"--name: {len(names)} names, and {len(runs)} run{'s' * (len(runs) > 1)}")
+        told = f"{len(names)} names, and {len(runs)} run{'s' * (len(runs) > 1)}"
+        raise ConfigError(told, argument="names")
     found: dict[str, str] = {}
     for at, run in enumerate(runs):
         name = names[at] if at < len(names) else Path(os.path.abspath(run)).name
@@ -208,8 +210,9 @@ def listen(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), family=family, backlog=2048)
     except (OSError, UnicodeError) as error:
         said = error.strerror if isinstance(error, OSError) else error
-        hint = "; take another with --port, or 0 for any" if getattr(error, "errno", 0) == errno.EADDRINUSE else ""
-        raise ConfigError(f"cannot listen at {host}:{port}: {said}{hint}") from error
+        busy = getattr(error, "errno", 0) == errno.EADDRINUSE
+        hint = ("take another with ", Option("port"), ", or 0 for any") if busy else None
+        raise ConfigError(f"cannot listen at {host}:{port}: {said}", hint=hint) from error
 
 
 def serve(
