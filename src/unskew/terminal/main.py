@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 import warnings
@@ -15,6 +16,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from unskew import __version__
 from unskew.errors import STATUSES, Notice, UnskewError, printable, spelled
+from unskew.options import VERBS
 from unskew.terminal.about import behaviours, doctor, methods, rankers, scalings
 from unskew.terminal.diagnosis import causes, click_models, diagnose, drift, experiment, propensity, report
 from unskew.terminal.flags import FLAGS, MAYBE_JSON, as_flag, flags_of, flat
@@ -54,17 +56,43 @@ def called(command: Callable[..., None]) -> str:
     return command.__name__.replace("_", "-")
 
 
+def about(command: Callable[..., None]) -> str:
+    """What a command does: the sentence of its options, or its own."""
+    return inspect.cleandoc(VERBS.get(command.__name__, command).__doc__ or "")
+
+
+class Commands(dict[str, Any]):
+    """The commands by what is typed for them, each made of its options when it is first asked for."""
+
+    def __getitem__(self, name: str) -> Any:
+        made = super().__getitem__(name)
+        if made is None:
+            made = self[name] = _made(name)
+        return made
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """A command, or the default."""
+        return self[name] if name in self else default  # noqa: SIM401  (dict's own would not make it)
+
+    def items(self) -> Any:
+        """Every command with what is typed for it."""
+        return [(name, self[name]) for name in self]
+
+
 class Panels(TyperGroup):
     """All commands; the help lists them by stage."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = Commands({called(command): None for command in COMMANDS})
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """A section for each panel, the second columns under each other."""
         longest = max(map(len, self.commands))
         for panel, commands in PANELS.items():
-            names = [called(command) for command in commands]
-            about = [str(self.commands[name].help).split("\n\n")[0] for name in names]
+            told = [(called(each).ljust(longest), about(each).split("\n\n")[0]) for each in commands]
             with formatter.section(panel):
-                formatter.write_dl([(name.ljust(longest), text) for name, text in zip(names, about, strict=True)])
+                formatter.write_dl(told)
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         """What commands end with."""
@@ -105,9 +133,12 @@ class Command(TyperCommand):
             raise
 
 
-for panel, commands in PANELS.items():
-    for command in commands:
-        app.command(cls=Command)(flat(command, progress=panel != "About"))
+def _made(name: str) -> Any:
+    """The command of a name, as click runs it."""
+    panel, command = next((panel, each) for panel in PANELS for each in PANELS[panel] if called(each) == name)
+    alone = typer.Typer(add_completion=False, rich_markup_mode=None)
+    alone.command(name, cls=Command)(flat(command, progress=panel != "About"))
+    return typer.main.get_command(alone)
 
 
 @contextmanager
