@@ -279,8 +279,9 @@ def test_examination_from_a_file_a_run_and_numbers(world: World, tmp_path: Path)
         known_examination(unskew.learn(world.log, "naive", ranker="linear", steps=1))
     plain = replace(world.log, randomized=None)
     assert "(from numbers)" in prove(world.path("scores.parquet"), log=plain, propensities=[1, 0.5])["ips"].assumes
-    assert "(from swaps)" in prove(world.path("scores.parquet"), log=plain)["ips"].assumes
-    assert "(from shuffled)" in prove(world.path("scores.parquet"), log=world.log)["ips"].assumes
+    swapped = prove(world.path("scores.parquet"), log=plain)["ips"].assumes
+    assert "(from documents shown at several ranks)" in swapped
+    assert "(from shuffled pages)" in prove(world.path("scores.parquet"), log=world.log)["ips"].assumes
 
 
 # ---- measure ----

@@ -105,6 +105,8 @@ def prove(
     pages of each part, both places of their results and their `group`, a column. `connection` says how the engine
     is reached.
     """
+    if unknown := sorted(set(connection) - set(EngineConnection.__annotations__)):
+        raise TypeError(f"prove() got an unexpected keyword argument {unknown[0]!r}")
     if not 0 < level < 1:
         raise ConfigError("between 0 and 1, such as 0.95", argument="level", value=level)
     if at < 1:
