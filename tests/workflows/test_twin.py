@@ -163,7 +163,7 @@ def test_grades_by_hand() -> None:
 
 def test_files_of_a_twin_can_be_learned_from(log: Log, lists: Lists, tmp_path: Path) -> None:
     unskew.write_log(log.take(np.arange(1500)), tmp_path / "log.parquet")
-    facts = twin_to(tmp_path / "twin.parquet", tmp_path / "log.parquet", pages=800, report=tmp_path / "page.html")
+    facts = twin_to(tmp_path / "log.parquet", tmp_path / "twin.parquet", pages=800, report=tmp_path / "page.html")
     assert facts.pages == 800
     truth = pq.read_table(tmp_path / "twin.truth.parquet")
     assert truth.column_names == ["query_id", "doc_id", "relevance", "label"]
