@@ -53,6 +53,15 @@ def test_the_tree_names_every_room_and_no_other() -> None:
     assert [name for name, purpose in tree.items() if not purpose] == [], "named without a line that says what for"
 
 
+def test_paths_that_the_architecture_names_are_there() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`((?:\w+/)+(?:\w+\.py)?)`", text.split("## One log")[1]))
+    assert len(named) > 20
+    assert [
+        name for name in named if not any((place / name).exists() for place in (SOURCE, ROOT / "src", ROOT))
+    ] == []
+
+
 def test_faults_quote_the_code_as_it_is_and_name_tests_that_exist() -> None:
     """Where this fails, the code that a fault of tests/faults quotes has changed: quote it anew."""
     script = runpy.run_path(str(ROOT / "tests" / "faults" / "run.py"))

@@ -122,6 +122,18 @@ def test_no_room_has_more_than_a_dozen_files() -> None:
     assert {room: count for room, count in counts.items() if count > CROWDED.get(room, 12)} == {}
 
 
+@pytest.mark.parametrize("path", MODULES, ids=module_id)
+def test_files_and_bodies_are_short(path: Path) -> None:
+    """A file of at most 400 lines, a function body of at most 46."""
+    text = path.read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 400
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            body = node.body[1:] if ast.get_docstring(node) else node.body
+            lines = (body[-1].end_lineno or 0) - body[0].lineno + 1 if body else 0
+            assert lines <= 46, f"{path}:{node.lineno} {node.name} has a body of {lines} lines"
+
+
 def test_the_root_holds_what_every_stage_may_import_and_nothing_else() -> None:
     assert {path.stem for path in SOURCE.glob("*.py")} <= FOR_ALL | {"__init__", "__main__"}
 

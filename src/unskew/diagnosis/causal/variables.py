@@ -4,7 +4,7 @@
 |--------------------------------------------|-------------------------------------------------------------------|
 | of text, of booleans                       | one column of zeros and ones per category                         |
 | of more than 20 categories                 | the 19 commonest, the others in one                               |
-| of up to 100 whole numbers                 | its order, as Bradley-Terry scores (`clicks/ordinal`)             |
+| of up to 100 whole numbers                 | its order, as Bradley-Terry scores                                |
 | of other numbers                           | itself                                                            |
 | with one value, or missing for most        | nothing: left out                                                 |
 | equal to the click, or to another column   | nothing: left out                                                 |

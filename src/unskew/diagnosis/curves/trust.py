@@ -2,7 +2,7 @@
 
     P(c | k) = α_k Y + β_k
 
-Over pairs, Cov(c_k, c_j) = α_k α_j Var(Y) for two displays, and E[c_k] = α_k E[Y] + β_k (`clicks/tracking/trust`).
+Over pairs, Cov(c_k, c_j) = α_k α_j Var(Y) for two displays, and E[c_k] = α_k E[Y] + β_k (`tracking/trust`).
 How much a click at k tells, relative to rank 1:
 
     ρ_k = (α_k / E[c_k]) / (α_1 / E[c_1])
