@@ -1,9 +1,9 @@
 """`unskew plan`: how many shuffled pages, which method, how long; tried on a twin of the log.
 
-For each share of shuffled pages and each number of pages, logs are drawn from the twin. On each of them it is asked,
-without labels, whether the best order of the results is better than the one shown: how often that is found, and which
-gain would be found 8 times in 10. Where features are given, methods learn on each log, and are measured by the twin's
-grades on queries that they have not seen.
+For each share of shuffled pages and each number of pages, logs are drawn from the twin. On each of them it is
+asked, without labels, whether the best order of the results is better than the one shown: how often that is found,
+and which gain would be found 8 times in 10. Where features are given, methods learn on each log, and are measured
+by the twin's grades on queries that they have not seen.
 """
 
 from __future__ import annotations
