@@ -18,7 +18,7 @@ import numpy as np
 
 import unskew
 from unskew.errors import DataError
-from unskew.simulation.traffic import SCREEN
+from unskew.simulation.search_engine import SCREEN
 from unskew.tables.engine.engine import connect
 from unskew.tracking.display_times import DisplayTimes
 from unskew.tracking.estimators import TrustCurves, estimate

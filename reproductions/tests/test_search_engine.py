@@ -11,7 +11,7 @@ from scipy.stats import ttest_rel
 
 import unskew
 from unskew.errors import ConfigError
-from unskew.simulation.traffic import SCREEN
+from unskew.simulation.search_engine import SCREEN
 from unskew.tracking.features import FEATURES
 from unskew.types import Array
 from unskew_reproductions.data import choose_sources

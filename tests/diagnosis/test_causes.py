@@ -386,7 +386,11 @@ def test_a_run_can_stand_for_relevance(tmp_path: Path, log: Log) -> None:
     write_log(log, tmp_path / "log.parquet")
     unskew.write_letor(log.lists, tmp_path / "lists.txt")
     graph = unskew.causes(
-        tmp_path / "log.parquet", run=tmp_path / "run", lists=[str(tmp_path / "lists.txt")], sample=200, factors=[]
+        tmp_path / "log.parquet",
+        run=tmp_path / "run",
+        features=[str(tmp_path / "lists.txt")],
+        sample=200,
+        factors=[],
     )
     assert graph.variables == ("relevance", "position", "click")
     assert graph.has("relevance", "position")
@@ -401,7 +405,7 @@ def test_without_relevance_it_is_said(log: Log) -> None:
 def test_errors_name_what_was_given(tmp_path: Path, log: Log) -> None:
     with pytest.raises(DataError, match="no column serp_colour; it has"):
         unskew.causes(log, factors=["serp_colour"])
-    with pytest.raises(ConfigError, match="give run= with lists="):
+    with pytest.raises(ConfigError, match="give run= with features="):
         unskew.causes(log, run="run")
     with pytest.raises(ConfigError, match="alpha"):
         unskew.causes(log, alpha=2.0)

@@ -459,9 +459,9 @@ def test_a_user_who_never_clicks_does_not_hang(goal: dict[str, int]) -> None:
     [
         ({}, "give pages= or clicks="),
         ({"pages": 1, "clicks": 1}, "give pages= or clicks="),
-        ({"pages": -1}, "pages: input should be greater than or equal to 0, not -1"),
-        ({"pages": 1, "randomized": 1.5}, "randomized: input should be less than or equal to 1, not 1.5"),
-        ({"pages": 1, "cutoff": -1}, "cutoff: input should be greater than or equal to 0"),
+        ({"pages": -1}, "pages=: input should be greater than or equal to 0, not -1"),
+        ({"pages": 1, "randomized": 1.5}, "randomized=: input should be less than or equal to 1, not 1.5"),
+        ({"pages": 1, "cutoff": -1}, "cutoff=: input should be greater than or equal to 0"),
         ({"pages": 1, "behaviour": "positon"}, "Did you mean position"),
         ({"pages": 1, "logger": "svn"}, "Did you mean svm"),
         ({"pages": 1, "logger": "feature"}, "logger.column: missing"),

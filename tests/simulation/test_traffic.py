@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-import unskew.simulation.traffic as traffic_module
+import unskew.simulation.search_engine as traffic_module
 from unskew.errors import ConfigError, DataError
 from unskew.logs.log import write_log
 from unskew.logs.opening import read_log

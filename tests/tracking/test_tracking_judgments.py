@@ -17,8 +17,8 @@ from typer.testing import CliRunner
 from unskew.errors import ConfigError, DataError
 from unskew.logs.log import write_log
 from unskew.simulation import Traffic
+from unskew.simulation.search_engine import SCREEN
 from unskew.simulation.synthetic import make_lists
-from unskew.simulation.traffic import SCREEN
 from unskew.tables.engine.engine import Engine
 from unskew.terminal.main import app
 from unskew.tracking.judgments import judge, read_imputation, with_imputation

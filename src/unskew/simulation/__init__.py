@@ -28,9 +28,9 @@ from unskew.simulation.logger import ScoresLogger as ScoresLogger
 from unskew.simulation.logger import SvmLogger as SvmLogger
 from unskew.simulation.logger import find_logger
 from unskew.simulation.logger import logging_scores as logging_scores
+from unskew.simulation.search_engine import Traffic as Traffic
 from unskew.simulation.simulation import LogOptions as LogOptions
 from unskew.simulation.simulation import Simulation as Simulation
-from unskew.simulation.traffic import Traffic as Traffic
 from unskew.types import Lists, Log
 
 BEHAVIOURS: dict[str, type[Behaviour]] = {
