@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from unskew.simulation import BEHAVIOURS as BEHAVIOURS
     from unskew.simulation import Simulation as Simulation
     from unskew.simulation import Traffic as Traffic
-    from unskew.simulation import search_engine as traffic
     from unskew.simulation import simulate as simulate
+    from unskew.simulation import traffic as traffic
     from unskew.simulation.synthetic import make_lists as make_lists
     from unskew.studies.compare.compare import compare as compare
     from unskew.studies.demo import demo as demo
