@@ -22,46 +22,21 @@ class Metrics:
     """Counts of a server."""
 
     def __init__(self) -> None:
-        self.registry = registry = CollectorRegistry()
-        self.requests = Counter("unskew_requests", "Requests answered.", ["path", "status"], registry=registry)
-        self.seconds = Histogram(
-            "unskew_request_seconds", "From head to answer.", ["path"], buckets=TIMES, registry=registry
-        )
-        self.documents = Counter("unskew_documents", "Documents ranked.", registry=registry)
-        self.reloads = Counter(
-            "unskew_reloads",
-            "Folders that changed, by whether they were taken up.",
-            ["model", "done"],
-            registry=registry,
-        )
-        self.model = Gauge(
-            "unskew_model",
-            "Processes that answer with this version.",
-            ["model", "version"],
-            registry=registry,
-            multiprocess_mode="livesum",
-        )
-        self.open = Gauge(
-            "unskew_open_requests",
-            "Requests that are being answered.",
-            registry=registry,
-            multiprocess_mode="livesum",
-        )
-        self.waiting = Gauge(
-            "unskew_waiting_requests",
-            "Those of them that wait to be scored.",
-            registry=registry,
-            multiprocess_mode="livesum",
-        )
-        self.logged = Counter(
-            "unskew_logged",
-            "Pages and clicks for the log, by whether it took them.",
-            ["what", "done"],
-            registry=registry,
-        )
-        self.store = Gauge(
-            "unskew_store", "1 while the store answers.", registry=registry, multiprocess_mode="livemin"
-        )
+        self.registry = CollectorRegistry()
+        own: dict[str, Any] = {"registry": self.registry}
+        living = own | {"multiprocess_mode": "livesum"}
+        self.requests = Counter("unskew_requests", "Requests answered.", ["path", "status"], **own)
+        self.seconds = Histogram("unskew_request_seconds", "From head to answer.", ["path"], buckets=TIMES, **own)
+        self.documents = Counter("unskew_documents", "Documents ranked.", **own)
+        told = "Folders that changed, by whether they were taken up."
+        self.reloads = Counter("unskew_reloads", told, ["model", "done"], **own)
+        told = "Processes that answer with this version."
+        self.model = Gauge("unskew_model", told, ["model", "version"], **living)
+        self.open = Gauge("unskew_open_requests", "Requests that are being answered.", **living)
+        self.waiting = Gauge("unskew_waiting_requests", "Those of them that wait to be scored.", **living)
+        told = "Pages and clicks for the log, by whether it took them."
+        self.logged = Counter("unskew_logged", told, ["what", "done"], **own)
+        self.store = Gauge("unskew_store", "1 while the store answers.", multiprocess_mode="livemin", **own)
         self._answering: dict[str, str] = {}
 
     def answers(self, versions: Mapping[str, str]) -> None:
