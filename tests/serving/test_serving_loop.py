@@ -74,8 +74,8 @@ class Loop:
         pages = log.columns["page_id"].astype(str)[log.offsets[:-1]]
         kept = np.array([int(page[-1]) % 2 == 0 for page in pages])
         found = unskew.diagnose(log.take(~kept))
-        (self.place / f"found{number}").mkdir()
-        curve = found.propensities().write(self.place / f"found{number}")[0]
+        curve = self.place / f"found{number}.csv"
+        found.propensities().write(curve)
         run = unskew.learn(log.take(~kept), unskew.methods.IPW(propensity=str(curve)), ranker=SMALL, steps=200)
         told = unskew.ship(run, log.take(kept), against=unskew.load(self.live))
         if told.status == 0:
