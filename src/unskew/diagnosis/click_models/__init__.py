@@ -31,6 +31,8 @@ from unskew.diagnosis.click_models.features import FeatureClickModel as FeatureC
 from unskew.diagnosis.click_models.features import fit_with_features as fit_with_features
 from unskew.diagnosis.click_models.fitted import FittedClickModel as FittedClickModel
 from unskew.diagnosis.click_models.fitted import fit_model
+from unskew.diagnosis.click_models.fitted import load_model as load_model
+from unskew.diagnosis.click_models.fitted import save_model as save_model
 from unskew.diagnosis.click_models.mixture import ModelMixture as ModelMixture
 from unskew.diagnosis.click_models.names import CLICK_MODELS as CLICK_MODELS
 from unskew.diagnosis.click_models.names import find_model
@@ -40,8 +42,6 @@ from unskew.diagnosis.click_models.pages import read_pages as read_pages
 from unskew.diagnosis.click_models.rates import DCTR as DCTR
 from unskew.diagnosis.click_models.rates import RCM as RCM
 from unskew.diagnosis.click_models.rates import RCTR as RCTR
-from unskew.diagnosis.click_models.saving import load_model as load_model
-from unskew.diagnosis.click_models.saving import save_model as save_model
 
 
 def fit(log: AnyLog, model: ClickModel | str = "pbm", **options: Any) -> FittedClickModel:

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -69,12 +70,9 @@ class CellIndex:
 class ExaminedModel(ClickModel):
     """A model of examination under conditions that the page and the clicks above tell."""
 
+    kinds: ClassVar[tuple[str, ...]] = ("attractiveness", "examination")
     examination: Prior = RANK_PRIOR
     """Of the chance that a result is examined."""
-
-    def priors(self) -> dict[str, Prior]:
-        """As given."""
-        return {"attractiveness": self.attractiveness, "examination": self.examination}
 
     @abstractmethod
     def condition(self, pages: ClickPages) -> tuple[Array, int]:

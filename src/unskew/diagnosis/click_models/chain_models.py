@@ -39,10 +39,6 @@ Counted = dict[str, tuple[Array, Array]]
 class Chain(ChainModel):
     """A chain with attraction and parameters that hold for all pages."""
 
-    def priors(self) -> dict[str, Prior]:
-        """Of attraction, and of what else there is."""
-        return {"attractiveness": self.attractiveness}
-
     def start(self, pages: ClickPages) -> Parameters:
         """All pairs alike."""
         return {"attractiveness": np.full(pages.bound, 0.3)}
@@ -71,13 +67,10 @@ class CascadeModel(Chain):
 class DCM(Chain):
     """Dependent click model: after a click users go on with a chance that depends on the rank."""
 
+    kinds: ClassVar[tuple[str, ...]] = ("attractiveness", "continuation")
     by_rank: ClassVar[bool] = True
     continuation: Prior = RANK_PRIOR
     """Of the chance to go on after a click."""
-
-    def priors(self) -> dict[str, Prior]:
-        """Of attraction and continuation."""
-        return {"attractiveness": self.attractiveness, "continuation": self.continuation}
 
     def start(self, pages: ClickPages) -> Parameters:
         """Half go on."""
@@ -98,17 +91,13 @@ class DCM(Chain):
 class DBN(Chain):
     """Dynamic Bayesian network: users go on until a clicked document satisfies them or they lose patience."""
 
+    kinds: ClassVar[tuple[str, ...]] = ("attractiveness", "satisfaction", "continuation")
     of_pairs: ClassVar[tuple[str, ...]] = ("attractiveness", "satisfaction")
     hidden: ClassVar[tuple[str, ...]] = ("satisfaction",)
     satisfaction: Prior = Prior()
     """Of the chance that a clicked document satisfies."""
     continuation: Prior = RANK_PRIOR
     """Of the chance that who is not satisfied goes on."""
-
-    def priors(self) -> dict[str, Prior]:
-        """Of attraction, satisfaction and continuation."""
-        satisfied = {"attractiveness": self.attractiveness, "satisfaction": self.satisfaction}
-        return satisfied | {"continuation": self.continuation}
 
     def start(self, pages: ClickPages) -> Parameters:
         """Half are satisfied, most go on."""
@@ -144,12 +133,9 @@ class DBN(Chain):
 class SDBN(DBN):
     """Simplified dynamic Bayesian network: who is not satisfied always goes on."""
 
+    kinds: ClassVar[tuple[str, ...]] = ("attractiveness", "satisfaction")
     closed_form: bool = False
     """Take nobody to have read on after the last click, as published: two ratios, and no rounds."""
-
-    def priors(self) -> dict[str, Prior]:
-        """Of attraction and satisfaction."""
-        return {"attractiveness": self.attractiveness, "satisfaction": self.satisfaction}
 
     def start(self, pages: ClickPages) -> Parameters:
         """Half are satisfied."""
@@ -182,12 +168,9 @@ class SDBN(DBN):
 class CCM(Chain):
     """Click chain model: after a click users go on the less, the more relevant it was."""
 
+    kinds: ClassVar[tuple[str, ...]] = ("attractiveness", "continuation")
     continuation: Prior = RANK_PRIOR
     """Of the chances to go on: after a skip, after a click that was not relevant, and after one that was."""
-
-    def priors(self) -> dict[str, Prior]:
-        """Of attraction and continuation."""
-        return {"attractiveness": self.attractiveness, "continuation": self.continuation}
 
     def start(self, pages: ClickPages) -> Parameters:
         """α1, α2, α3."""

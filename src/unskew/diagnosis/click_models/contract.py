@@ -38,6 +38,9 @@ class Prepared(Protocol):
 class ClickModel(Config, ABC):
     """Settings of a click model; `unskew.click_models.fit` fits it."""
 
+    kinds: ClassVar[tuple[str, ...]] = ("attractiveness",)
+    """Kinds of parameters."""
+
     of_pairs: ClassVar[tuple[str, ...]] = ("attractiveness",)
     """Kinds of parameters that every pair has one of; their product is its relevance."""
 
@@ -53,9 +56,9 @@ class ClickModel(Config, ABC):
     tolerance: Annotated[float, Field(ge=0)] = 1e-6
     """Ends when three rounds gain less than this share of the penalised log-likelihood."""
 
-    @abstractmethod
     def priors(self) -> dict[str, Prior]:
-        """The kinds of parameters, and what is assumed of each."""
+        """The kinds of parameters, and what is assumed of each, which a field of the same name says."""
+        return {name: getattr(self, name) for name in self.kinds}
 
     @abstractmethod
     def prepared(self, pages: ClickPages) -> Prepared:

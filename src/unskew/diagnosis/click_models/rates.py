@@ -107,10 +107,6 @@ class DCTR(Rates):
 
     rate: ClassVar[str] = "attractiveness"
 
-    def priors(self) -> dict[str, Prior]:
-        """As given."""
-        return {self.rate: self.attractiveness}
-
     def groups(self, pages: ClickPages) -> tuple[Array, int]:
         """By pair."""
         return pages.pair, pages.bound

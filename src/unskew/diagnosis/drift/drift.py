@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from scipy.special import stdtr
@@ -36,6 +36,7 @@ from unskew.diagnosis.evidence.evidence import MEASURED, fitted
 from unskew.diagnosis.evidence.sums import RANKS
 from unskew.diagnosis.evidence.tables import BUCKETS, LogTables, bucket_of, open_tables
 from unskew.errors import ConfigError
+from unskew.results import Result
 from unskew.tables.engine.engine import Engine, connect
 from unskew.types import Array, Log
 
@@ -55,13 +56,14 @@ FEWEST = 50
 
 
 @dataclass(frozen=True)
-class Drift:
+class Drift(Result):
     """What changed from one log to another."""
 
     old: Mapping[str, Any]
     """The old log in numbers."""
     new: Mapping[str, Any]
     findings: tuple[DriftFinding, ...]
+    told: ClassVar = ("sentence", "propensities", "changed")
 
     def __getitem__(self, name: str) -> DriftFinding:
         """The finding of this name."""
@@ -88,17 +90,6 @@ class Drift:
             "cannot tell": "Whether propensities still hold cannot be told.",
         }
         return f"{what} {told[self.propensities]}"
-
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return {
-            "sentence": self.sentence,
-            "propensities": self.propensities,
-            "changed": list(self.changed),
-            "old": dict(self.old),
-            "new": dict(self.new),
-            "findings": [asdict(each) for each in self.findings],
-        }
 
 
 def drift(

@@ -29,7 +29,7 @@ from unskew.diagnosis.evidence.equality import equal_documents
 from unskew.diagnosis.evidence.likelihood import ENOUGH, WIDEST
 from unskew.diagnosis.evidence.pairs import RANKS, SwapPairs, fit_within, rank_design, read_pairs
 from unskew.results import Result
-from unskew.types import Array
+from unskew.types import Array, Lists
 
 if TYPE_CHECKING:
     from unskew.diagnosis.evidence.tables import LogTables
@@ -120,11 +120,11 @@ def rank_graph(
     )  # fmt: skip
 
 
-def linked_by_features(tables: LogTables, features: Any) -> tuple[tuple[int, ...], ...]:
+def linked_by_features(tables: LogTables, lists: Lists) -> tuple[tuple[int, ...], ...]:
     """Ranks that documents, or documents of equal features (`equal_documents`), link with each other."""
     rates, _, _ = _traffic(tables)
     shown = [k + 1 for k in np.flatnonzero(np.isfinite(rates)).tolist()]
-    pairs = _widened(read_pairs(tables, equal=equal_documents(features)), len(rates))
+    pairs = _widened(read_pairs(tables, equal=equal_documents(lists)), len(rates))
     if pairs.clicks.sum() < ENOUGH:
         return tuple((k,) for k in shown)
     return _parts(fit_within(pairs, np.zeros((len(rates), 0))).information, shown)

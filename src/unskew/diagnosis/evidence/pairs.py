@@ -22,14 +22,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 from scipy.special import chdtrc
 
+from unskew.diagnosis.evidence.equality import merged
 from unskew.diagnosis.evidence.likelihood import maximum
 from unskew.tables.joining import encode
 from unskew.types import Array
 
 if TYPE_CHECKING:
-    from unskew.diagnosis.evidence.equality import EqualDocuments
     from unskew.diagnosis.evidence.tables import LogTables
 
 RANKS = 20
@@ -106,7 +107,7 @@ def read_pairs(
     values: tuple[str, ...] = (),
     *,
     shuffled: bool = False,
-    equal: EqualDocuments | None = None,
+    equal: pa.Table | None = None,
 ) -> SwapPairs:
     """Pairs of a log that were seen at several ranks, or under several values of the column `by`.
 
@@ -144,7 +145,7 @@ def read_pairs(
 
 
 def fetch_cells(
-    tables: LogTables, by: str | None = None, *, shuffled: bool = False, equal: EqualDocuments | None = None
+    tables: LogTables, by: str | None = None, *, shuffled: bool = False, equal: pa.Table | None = None
 ) -> tuple[Any, float]:
     """Cells of pairs that have more than one, as Arrow in a fixed order, and the share of queries."""
     cells, share = tables.sample(MOST_CELLS)
@@ -152,7 +153,7 @@ def fetch_cells(
     if shuffled:
         cells = cells.filter(cells.shuffled)
     if equal is not None:
-        cells = equal.merge(tables.engine, cells)
+        cells = merged(tables.engine, cells, equal)
     keys = ["query_id", "doc_id", "position", *([by] if by else [])]
     cells = cells.group_by(keys).agg(impressions=cells.impressions.sum(), clicks=cells.clicks.sum())
     several = cells.group_by(["query_id", "doc_id"]).agg(seen=cells.count())
