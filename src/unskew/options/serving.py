@@ -86,10 +86,10 @@ class ExportArguments(VerbOptions):
     candidates: Files = option(
         None, "Log or table with query_id and doc_id, where --lists are features of items alone."
     )
-    name: str | None = option(None, "What the model is called in the engine.")
+    name: str = option("unskew", "What the model is called in the engine.")
     rows: Place = option(None, "Log whose rows get weights, in files beside OUT that LightGBM and XGBoost read.")
     max_weight: float | None = option(None, "Clip weights at this value.", ge=1)
-    confidence: float | None = option(None, "Leave out grades that are less likely right; 0.5 unless given.")
+    confidence: float = option(0.5, "Leave out grades that are less likely right.")
     top: float | None = option(None, "Relevance where grades end; its 95th percentile unless given.")
     columns: Columns = COLUMNS
     force: bool = FORCE

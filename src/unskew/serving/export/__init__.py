@@ -37,10 +37,24 @@ from unskew.workflows.runs.run import Run
 Source = Run | Scorer | Path | str
 
 
-def export(run: Source, to: str, out: Path | str | None = None, **options: Any) -> dict[str, Any]:
-    """Write a model, or judgments, in another form, one of TARGETS; in numbers. `options`: see `ExportOptions`."""
+def export(
+    run: Source,
+    to: str,
+    out: Path | str | None = None,
+    *,
+    lists: Any = None,
+    candidates: Any = None,
+    name: str = "unskew",
+    rows: Path | str | None = None,
+    max_weight: float | None = None,
+    confidence: float = 0.5,
+    top: float | None = None,
+    columns: Mapping[str, str] | None = None,
+    force: bool = False,
+) -> dict[str, Any]:
+    """Write a model, or judgments, in another form, one of TARGETS; in numbers. `ExportOptions` explains each."""
     write = TARGETS[known("to", to, TARGETS)]
-    asked = ExportOptions(**options)
+    asked = ExportOptions(lists, candidates, name, rows, max_weight, columns, confidence, top, force)
     asked.check(to)
     if out is None and to != "onnx":
         raise ConfigError(("say where to write, for ", Option("to", to)), argument="out")
