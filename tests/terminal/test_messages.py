@@ -625,7 +625,11 @@ SITUATIONS: dict[str, tuple[list[str], int, list[str]]] = {
         1,
         ["swaps needs --swap-plan", "unskew diagnose LOG --json FILE"],
     ),
-    "a log of pages in a file": (["serve", "run", "--log", "shop.csv"], 1, ["--log:", "shop.csv is a file"]),
+    "a log of pages in a file": (
+        ["serve", "run", "--log", "shop.csv"],
+        1,
+        ["--log ", "shop.csv: it is a file; name a folder"],
+    ),
     "a store to serve that is none": (["serve", "run", "--store", "raw"], 1, ["raw is no store of features"]),
     "a limit that nobody knows": (
         ["serve", "run", "--limits", "caps"],

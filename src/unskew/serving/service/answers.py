@@ -28,6 +28,8 @@ from unskew.serving.store.store import Store
 from unskew.tables.features.fields import CategoryField, NumberField
 from unskew.types import Array, Lists
 
+PLAIN = 300
+"""Bytes that a result takes in the log, besides the names of its page."""
 DOCUMENTS = ("a", "b", "c", "d")
 
 
@@ -66,10 +68,6 @@ def _wave(document: int, at: int) -> float:
     [0.6, 0.7, 0.8, 0.9]
     """
     return 7 * (2 * document + 1) * (at + 3) % 11 / 10
-
-
-PLAIN = 300
-"""Bytes that a result takes in the log, besides the names of its page."""
 
 
 @dataclass(frozen=True)
