@@ -16,7 +16,7 @@ from common import machine
 
 import unskew
 from unskew.diagnosis.causal.graph import tier
-from unskew.simulation.behaviours.page import random_page
+from unskew_reproductions.experiments.random_page import random_page
 
 
 def weaker(page):

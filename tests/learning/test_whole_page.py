@@ -12,9 +12,10 @@ from unskew.errors import DataError
 from unskew.logs.log import write_log
 from unskew.logs.opening import read_log
 from unskew.simulation import Shown, WholePage, simulate
-from unskew.simulation.behaviours.page import COLUMNS, random_page
+from unskew.simulation.behaviours.page import COLUMNS
 from unskew.simulation.synthetic import make_lists
 from unskew.types import Array, Lists, Log
+from unskew_reproductions.experiments.random_page import random_page
 
 ALONE = {"by_feature": 0.0, "by_relevance": 0.0, "by_rank": 0.0, "tall": 0.0, "grows": 0.0}
 
