@@ -24,7 +24,7 @@ LONGEST = 90
 
 def names_page() -> str:
     """Functions first, then classes, then tables and modules of names."""
-    found = {name: getattr(unskew, name) for name in vars(unskew)["__all__"]} | {"sklearn.Ranker": Ranker}
+    found = {name: getattr(unskew, name) for name in dir(unskew)} | {"sklearn.Ranker": Ranker}
     functions = {name: each for name, each in found.items() if inspect.isfunction(each)}
     classes = {name: each for name, each in found.items() if inspect.isclass(each)}
     rest = {name: each for name, each in found.items() if name not in functions and name not in classes}
