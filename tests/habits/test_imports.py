@@ -47,7 +47,6 @@ ROOMS: dict[str, tuple[str, ...]] = {
 """Rooms of a stage in order, `.` for the files beside them: a room imports from itself and those before it."""
 CROWDED = {
     "learning/methods": 26,
-    "terminal": 13,
 }
 """Rooms that may hold more files than a dozen."""
 
