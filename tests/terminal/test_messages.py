@@ -510,7 +510,7 @@ SITUATIONS: dict[str, tuple[list[str], int, list[str]]] = {
     "propensities of a log that tells none": (
         ["diagnose", "log.parquet", "--propensities", "OUT.json"],
         1,
-        ["log.parquet: the log tells no examination: 0 clicks"],
+        ["log.parquet: the log tells no examination: no document was shown at two ranks"],
     ),
     "propensities in a file of another kind": (
         ["diagnose", "log.parquet", "--propensities", "OUT.txt"],
