@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from unskew.examination import Examination
 from unskew.learning.factors import BiasTower
 from unskew.learning.methods import IPW, METHODS, Context, MethodConfig, Naive
 from unskew.learning.methods.skeletons import LevelConfig, Levelled, shown_mean
@@ -194,7 +195,9 @@ def test_a_log_without_a_click_has_a_level_that_is_finite() -> None:
 @pytest.mark.parametrize("name", METHODS)
 def test_a_linear_ranker_has_no_opinion_before_it_learns(name: str, log: Log) -> None:
     """What is drawn would stay in the score for hundreds of steps."""
-    method = METHODS[name]().build(Context(6, LogData(log).facts(), propensities=np.ones(6)))
+    method = METHODS[name]().build(
+        Context(6, LogData(log).facts(), propensities=Examination.of(np.ones(6), "numbers"))
+    )
     tower = Linear().build(4, method.outputs, method.at_zero)
     assert (tower(torch.randn(5, 4)) == 0).all()
 

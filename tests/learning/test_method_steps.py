@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from unskew.examination import Examination
 from unskew.learning.bias import randomized_propensity
 from unskew.learning.methods import (
     DLA,
@@ -242,7 +243,7 @@ def test_shuffled_lists_without_a_shuffled_rank_1_say_nothing_of_it() -> None:
     assert randomized_propensity(pinned).theta == pytest.approx([1, 1 / 3], rel=0.01)
 
 
-MEASURED = np.array([0.8, 0.4, 0.1])
+MEASURED = Examination.of(np.array([0.8, 0.4, 0.1]), "numbers")
 FACTS = Facts(pages=5, impressions=15, clicks=9, queries=2, clickless=1, by_rank=np.full((2, 3), 5.0))
 
 
@@ -262,7 +263,7 @@ def test_propensities_are_those_measured_on_the_log_or_given(
 @pytest.mark.parametrize("theta", [(1.0, 0.5, 0.125), (1.0, 1.0, 1.0)])
 def test_doubly_robust_takes_the_propensities_of_ipw(theta: tuple[float, ...]) -> None:
     """On pages that were seen enough its labels are clicks over propensity: its ranker has the gradient of ipw."""
-    context = Context(3, FACTS, propensities=np.array(theta))
+    context = Context(3, FACTS, propensities=Examination.of(np.array(theta), "numbers"))
     gradients: list[Array] = []
     for config in (IPW(), DoublyRobust(clip=1e-6)):
         method, relevance = config.build(context), torch.tensor(SCORES).unsqueeze(-1)
