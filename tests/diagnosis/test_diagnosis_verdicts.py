@@ -191,6 +191,7 @@ def test_the_conclusion_names_methods_and_says_which_ranks_are_linked() -> None:
     assert apart.why.startswith("ranks 1 to 6 are linked with each other, ranks 7 and 8 with none: ")
     assert apart.next[0].text.startswith("swap neighbouring results on 900 pages")
     assert concluded(UNSEEN).recoverable == "no"
+    assert set(holds(concluded(UNSEEN)).values()) == {None, False}
     assert concluded(replace(UNSEEN, coverage=SHOWN)).recoverable == "cannot tell"
 
 
