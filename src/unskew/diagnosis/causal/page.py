@@ -1,6 +1,15 @@
 """A causal graph that is looked for while a ranker learns, and the weights that it asks for.
 
-Legend: B rows, K results of a page, V variables of the page.
+Weights take a cause out: impressions as they would be if relevance did not shape what the page shows ("Whole Page
+Unbiased Learning to Ranking", Section 3.2). For every variable x that relevance r and clicks share, with its other
+parents m,
+
+    w = Π p(x | m) / p(x | r, m),        p(x | m) = mean over r' of p(x | r', m)
+
+Differences from the paper: its formula for a variable with other parents is printed upside down. The product is
+clipped and divided by its mean, since ratios of densities have no bounds.
+
+Legend: X variables that relevance and clicks share, B rows, K results of a page, V variables of the page.
 """
 
 from __future__ import annotations
@@ -20,8 +29,6 @@ from unskew.diagnosis.causal.graph import CLICK, RELEVANCE, CausalGraph, graph_o
 from unskew.diagnosis.causal.independence import library
 from unskew.diagnosis.causal.influence import Influence, Variable, spread
 from unskew.errors import DataError
-
-# ---- Weights that take a cause out: impressions as they would be if relevance did not shape what the page shows
 
 
 def confounding_weights(log_target: Tensor, log_source: Tensor, *, shown: Tensor, clip: float) -> Tensor:
@@ -46,9 +53,6 @@ def effective_share(weights: Tensor, *, shown: Tensor) -> Tensor:
     """
     total = (shown * weights).sum()
     return total.square() / (shown.sum() * (shown * weights.square()).sum()).clamp(min=1e-12)
-
-
-# ----
 
 
 RECENT = 16

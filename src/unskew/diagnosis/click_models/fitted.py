@@ -24,9 +24,6 @@ from unskew.files import Ours, complete_folder, read_json, write_json
 from unskew.settings import require_columns
 from unskew.types import Array, Log
 
-# ---- Fitted click models on disk: `model.json` with settings and shared parameters, `pairs.parquet` with the rest
-
-
 FILE, PAIRS = "model.json", "pairs.parquet"
 SAVED = Ours(FILE, (PAIRS,))
 """What lies in the folder of a click model."""
@@ -93,9 +90,6 @@ def _assembled(content: dict[str, Any], table: Any, place: Path) -> FittedClickM
 def is_of_pairs(name: str) -> bool:
     """Whether every pair has a parameter of this kind; within a mixture its name begins with a number."""
     return name.split()[-1] in ("attractiveness", "satisfaction")
-
-
-# ----
 
 
 SURE = 1e-6

@@ -14,7 +14,11 @@ The test: residuals R of every level and rank after the best fit of rank 1, with
 which is compared with X of clicks drawn from that fit (parametric bootstrap). `advice` for d, the width of vectors
 in vectorization, counts singular values that stand out of those of drawn matrices.
 
-Legend: P pairs, K ranks, L levels.
+With T_p the clicks of a pair, n_pk its displays and θ the curve of all, a pair is worth T_p / Σ_k n_pk θ_k, and at
+rank k n_pk θ_k times that is expected of it. Pairs stand level after level (`LevelSums`), so that sums of levels are
+products of slices, and a draw of all clicks takes a few passes over the table.
+
+Legend: P pairs, K ranks, L levels, C cells with displays.
 """
 
 from __future__ import annotations
@@ -32,9 +36,6 @@ if TYPE_CHECKING:
     from ibis.expr.types import Table
 
     from unskew.diagnosis.evidence.tables import LogTables
-
-
-# ---- Clicks of levels by rank against what one curve lets expect: the sums behind the click matrix
 
 
 @dataclass(frozen=True)
@@ -124,9 +125,6 @@ def _totals(clicks: Array) -> Array:
     """Clicks of every pair, [P]."""
     totals: Array = clicks @ np.ones(clicks.shape[1])
     return totals
-
-
-# ----
 
 
 DRAWS = 199

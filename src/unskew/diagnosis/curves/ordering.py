@@ -32,9 +32,6 @@ if TYPE_CHECKING:
     from unskew.diagnosis.evidence.tables import LogTables
 
 
-# ---- Features of what a log shows, on some of its pages
-
-
 MOST_PAGES = 5000
 """Pages that are looked at, drawn at random."""
 
@@ -92,9 +89,6 @@ def filled(lists: Lists, rows: Array) -> Array:
     """Features of some documents as numbers without gaps, [N, D]."""
     encoded = fit_encoding(lists).apply(lists)
     return np.asarray(encoded.features[rows], float)
-
-
-# ----
 
 
 LEAST_QUERIES = 20
