@@ -6,7 +6,7 @@ Reference: Chen et al., "Scalar is Not Enough: Vectorization-based Unbiased Lear
     stage 1: list softmax loss of z on clicks                           (Eq. 9)
     stage 2: base model o | x ~ N(mu(x), diag exp v(x)), by likelihood  (Eq. 10)
     rank by  r(x_i) . b                                                 (Eq. 3)
-    b by the base model (Eq. 8), or as `project` says                   (base_vectors.py)
+    b by the base model (Eq. 8), or as `project` says; before it is there, the mean of o
 
 Differences from the paper: l, which starts at the click rates, is ours: without it a constant of r must say
 through o which ranks are clicked more, and o may turn its sign on the way. r starts at 0 and o around 1, as a
@@ -14,8 +14,7 @@ random r misleads o, whose steps are larger. `levels = false` is as published: n
 ||W||^2 / 2 joins means, as in the published code, which trains both stages together from step 500 of 15,000 on
 (`schedule = "joint"`). In two stages the base model learns beside stage 1 too, gradients and clipping apart, so
 that validation ranks as the model will; then it goes on alone, and where labels choose, so do they among its
-weights. v is kept within [-10, 10]. Several factors add up, or go into a network together (`bias = "tower"`).
-Before there is a base model, b is the mean of o.
+weights. v is kept within [-10, 10]. Factors add up, or share a network (`bias = "tower"`).
 """
 
 from __future__ import annotations

@@ -188,8 +188,8 @@ def ask(
     from_file = place is not None and place.suffix == ".toml"
     given = {} if place is None else {"log": str(place)}
     asked = _Content(read_toml(place) if place is not None and from_file else {"data": given})
-    asked.name("method", method, LEARNERS)
-    asked.name("ranker", ranker, RANKERS)
+    asked.name("method", method)
+    asked.name("ranker", ranker)
     if place is not None and not from_file and not columns and features is not None:
         columns = Names.of(None, place).only(KEYS)  # what tables of features are likely to call them, too
     held = None if isinstance(validation, Lists | Log) else validation
@@ -224,7 +224,7 @@ class _Content:
         self.kinds: dict[str, dict[str, type[Any]]] = {"method": {**LEARNERS}, "ranker": {**RANKERS}}
         """What names stand for; a config that was given stands for its own."""
 
-    def name(self, key: str, given: str | Learner | Auto | Ranker | None, kinds: Mapping[str, type[Any]]) -> None:
+    def name(self, key: str, given: str | Learner | Auto | Ranker | None) -> None:
         """Another method or ranker, by its name or as a config.
 
         Where the method is a package, the file's ranker and the training settings that packages do not take are
@@ -236,7 +236,7 @@ class _Content:
             table: Table = {"name": given}
         else:
             table = {"name": given.name, **given.model_dump(mode="json", exclude_unset=True)}
-            self.kinds[key] |= {given.name: kinds.get(given.name, type(given))}
+            self.kinds[key] |= {given.name: type(given)}
         self.tables[key] = table
         self.said[f"{key}.name"] = Option(key)
         if key == "ranker":
