@@ -15,8 +15,8 @@ which is compared with X of clicks drawn from that fit (parametric bootstrap). `
 in vectorization, counts singular values that stand out of those of drawn matrices.
 
 With T_p the clicks of a pair, n_pk its displays and θ the curve of all, a pair is worth T_p / Σ_k n_pk θ_k, and at
-rank k n_pk θ_k times that is expected of it. Pairs stand level after level (`LevelSums`), so that sums of levels are
-products of slices, and a draw of all clicks takes a few passes over the table.
+rank k n_pk θ_k times that is expected of it. Pairs stand level after level (`LevelSums`), so that sums of levels
+are products of slices, and a draw of all clicks takes a few passes over the table.
 
 Legend: P pairs, K ranks, L levels, C cells with displays.
 """
