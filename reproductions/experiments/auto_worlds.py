@@ -24,8 +24,9 @@ from unskew.errors import UnskewError
 from unskew.measuring import ndcg_metric
 from unskew.workflows.runs.auto import candidates, choose, with_method
 from unskew.workflows.runs.data import split
+from unskew.workflows.runs.request import ask
 from unskew.workflows.runs.run import run
-from unskew.workflows.runs.settings import Auto, settings
+from unskew.workflows.runs.settings import Auto
 
 TEST_QUERIES = 500
 
@@ -34,7 +35,7 @@ def measured(seed: int, steps: int, before: dict | None) -> dict:
     """nDCG@10 of every candidate on test lists of a world (or as an earlier run found it), and what auto takes."""
     world, began = World(seed), time.process_time()
     test = world.test.take(np.arange(TEST_QUERIES))
-    asked = settings(Auto(), "linear", None, None, {"steps": steps, "threads": 1}, None)
+    asked = ask(None, method=Auto(), ranker="linear", options={"steps": steps, "threads": 1}).settings
     data = split(world.train, None, asked)
     found, lacking = (dict(before["ndcg"]), before["lacking"]) if before else ({}, {})
     for label, method in () if before else candidates(Auto()).items():

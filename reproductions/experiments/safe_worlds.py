@@ -28,7 +28,7 @@ from scipy.stats import ttest_1samp
 
 import unskew
 from unskew.errors import DataError
-from unskew.learning.bias import MEASURES, Measured
+from unskew.learning.bias import MEASURES, Measurement
 from unskew.learning.methods import IPW, DoublyRobust
 from unskew.measuring import ndcg_metric
 from unskew.types import Array
@@ -46,7 +46,7 @@ def graded(world: World, scores: Array) -> Array:
 
 def propensity(world: World) -> str | tuple[float, ...]:
     """What somebody would take."""
-    measured: tuple[Measured, ...] = ("randomized", "swaps")
+    measured: tuple[Measurement, ...] = ("randomized", "swaps")
     for how in measured:
         try:
             with warnings.catch_warnings():

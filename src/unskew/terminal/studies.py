@@ -59,15 +59,13 @@ def plan(
 def compare(asked: options.CompareArguments, quiet: Quiet = False, as_json: Json = False) -> None:
     """Show the cells as they end, then the comparison."""
     from unskew.studies.compare.compare import compare
-    from unskew.studies.compare.log_table import LogComparison
-    from unskew.studies.compare.report import comparison_page, log_page
+    from unskew.studies.compare.report import comparison_page
 
     def run(tell: Tell | None) -> Done:
         result = compare(**asked.given(), tell=tell)
         verdicts, cells = result.verdicts(), result.records()
         found = {"out": result.out, "verdicts": verdicts, "notes": result.notes, "cells": cells}
-        page = log_page(result) if isinstance(result, LogComparison) else comparison_page(result)
-        return page, result.out, "results.parquet", found
+        return comparison_page(result), result.out, "results.parquet", found
 
     _study(run, force=asked.force, quiet=quiet, as_json=as_json)
 
