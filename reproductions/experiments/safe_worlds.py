@@ -83,9 +83,9 @@ def rows(world: World, names: list[str]) -> Iterator[dict[str, Any]]:
                 "safe": safe,
                 "gain": round(float(gain.mean()), 5),
                 "p": float(ttest_1samp(gain, 0).pvalue) if gain.any() else 1.0,
-                "reach": told["reach"],
-                "by": told["by"],
-                "agreement": told["agreement"],
+                "reach": told.reach,
+                "by": told.by,
+                "agreement": told.agreement,
                 "seconds": round(taken, 2),
             }
 
