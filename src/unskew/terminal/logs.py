@@ -10,7 +10,7 @@ from unskew.terminal.output import show_facts, show_result, typed, warn
 def ingest(asked: options.IngestArguments, as_json: Json = False) -> None:
     """Print what was read, after warnings of what its reader should not miss."""
     from unskew.logs.ingest.ingest import ingest
-    from unskew.pages.documents.summaries import ingest_page
+    from unskew.pages.ingested import ingest_page
 
     made = ingest(**asked.given())
     for warning in made["warnings"]:

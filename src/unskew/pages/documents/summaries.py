@@ -1,102 +1,19 @@
-"""Summaries as pages: an ingested log, a run that ended, and what was measured of one."""
+"""Summaries as pages: a run that ended, and what was measured of one."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 from unskew.learning.curves import Curve
 from unskew.measuring.cmip import Cmip
 from unskew.measuring.measurement import Bucket, Compared, Measurement, Paired
 from unskew.measuring.ranking import RankingReport
-from unskew.pages.console import bar_lines
 from unskew.pages.documents.proof import proof_page
 from unskew.pages.numbers import number, p_value
 from unskew.pages.page import Page, Section, Table
 
 _CHOSEN = {"labels": "nDCG@10", "nDCG of clicks": "nDCG@10 of held-out clicks"}
-
-
-def ingest_page(out: Path, made: Mapping[str, Any]) -> Page:
-    """The summary of an ingested log."""
-    without = made["pages_without_clicks"]
-    lines = [
-        f"{made['pages']:,} pages, {made['queries']:,} queries, {made['documents']:,} documents",
-        f"{made['clicks']:,} clicks ({made['click_rate']:.2%}), {without:.1%} of pages without one",
-    ]
-    if made["positions_from"] is not None:
-        how = "found" if made["positions_detected"] else "given"
-        lines.append(f"positions count from {made['positions_from']} in the source ({how}), from 1 here")
-    if made["time"] is not None:
-        lines.append(f"from {made['time']['first']} to {made['time']['last']}")
-    lines += [*(f"warning: {warning}" for warning in made["warnings"]), *made["notes"]]
-    lines += [f"{count:,} rows of {name} beside the log, in {out / name}" for name, count in made["sides"].items()]
-    lines += [f"{count:,} {kind.replace('_', ' ')} passed over" for kind, count in made["ignored"].items()]
-    ranks = made["by_position"]
-    said = [f"{row['click_rate']:.4f}  {row['clicks']:,}/{row['impressions']:,}" for row in ranks]
-    bars = bar_lines({row["position"]: row["click_rate"] for row in ranks}, said)
-    lost = made["rejected"]
-    reasons = sorted(lost["reasons"].items(), key=lambda item: -item[1])
-    broken = "\n\n".join(f"{count:,} {reason.replace('_', ' ')}" for reason, count in reasons)
-    title = f"{made['impressions']:,} impressions from {made['rows_read']:,} rows read, in {out}"
-    aside = f"{lost['rows']:,} broken rows ({lost['share']:.2%}), see rejected.parquet"
-    return Page(
-        title,
-        sections=[
-            Section("The log", "\n\n".join(lines)),
-            Section("Click rate by position", code=bars),
-            Section("Rules", tables=[_rules(made["rules"])]),
-            *_further(made["source_columns"]),
-            Section(aside, broken or "Every row could be read."),
-        ],
-    )
-
-
-ADVICE = {
-    "bias factor": "bias factor? --keep {name}",
-    "gives the click away": "gives the click away",
-    "begins again": "positions begin again: --page-number {name}",
-    "shuffled": "shuffled pages? --column randomized={name}",
-    "names things": "an id",
-    "says nothing": "says nothing",
-    "not a factor": "no factor as it is",
-}
-
-
-def _further(columns: Mapping[str, Mapping[str, Any]]) -> list[Section]:
-    """What the columns that are not ours could be for."""
-    rows = [
-        [
-            name,
-            about["kind"],
-            f"{about['values']:,}",
-            f"{about['missing']:.1%}",
-            f"by {about['differs']}",
-            ADVICE[about["advice"]].format(name=name),
-        ]
-        for name, about in columns.items()
-    ]
-    table = Table(
-        ("column", "kind", "values", "missing", "differs", "advice"), rows, text=("kind", "differs", "advice")
-    )
-    text = (
-        "Found from a sample of rows. What is kept can be a bias factor: `unskew learn --factor NAME`. It must be "
-        "known before the click. What gives the click away must be neither a factor nor a feature."
-    )
-    return [Section("Further columns of the source", text, [table])] if rows else []
-
-
-def _rules(rules: Mapping[str, Mapping[str, Any]]) -> Table:
-    rows = []
-    for name, rule in rules.items():
-        if rule["asked"]:
-            done = "" if not rule["rows"] else "removed" if rule["on"] else "kept"
-            rows.append([name, f"{rule['rows']:,}", f"{rule['share']:.2%}", done])
-        else:
-            rows.append([name, "–", "–", "nothing to ask"])
-    return Table(("rule", "rows", "share", ""), rows, text=("",))
 
 
 PAGES = (
