@@ -8,6 +8,7 @@ from typing import get_type_hints
 import pytest
 
 import unskew
+from unskew.learning.fitting.training import Training, TrainingKeywords
 from unskew.options import VERBS
 from unskew.options.base import EngineConnection, OnEngine, VerbOptions, flag_of
 from unskew.workflows.inspections.click_models import compare_click_models
@@ -74,3 +75,9 @@ def test_every_option_has_a_sentence(name: str) -> None:
 def test_the_engine_is_reached_in_one_way() -> None:
     assert {"engine", *EngineConnection.__annotations__} == set(OnEngine.model_fields)
     assert issubclass(OnEngine, VerbOptions)
+
+
+def test_learn_takes_its_options_and_every_field_of_a_training() -> None:
+    assert set(TrainingKeywords.__annotations__) == set(Training.model_fields)
+    taken = {*inspect.signature(unskew.learn).parameters, *TrainingKeywords.__annotations__}
+    assert set(VERBS["learn"].model_fields) - taken == {"settings"}  # any key, which Python says by its objects

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypedDict
 
 import torch
 from pydantic import Field
@@ -35,6 +35,29 @@ NOISE = 0.25
 """Share of all that rounds have gained that a round may lose and still count as no worse."""
 UNCHOSEN = 1000
 """Steps where nothing is held out that could say when to stop."""
+
+
+class TrainingKeywords(TypedDict, total=False):
+    """The fields of `Training`, as keywords of `learn`."""
+
+    steps: int | None
+    batch: int
+    optimizer: Literal["adagrad", "adam", "adamw", "sgd"]
+    learning_rate: float
+    bias_learning_rate: float | None
+    weight_decay: float | None
+    clip: float | None
+    schedule: Literal["constant", "linear", "cosine"]
+    warmup: int
+    learn_from: LearnFrom
+    validate_on: Literal["labels", "clicks", "nothing"]
+    validate_every: int
+    patience: int | None
+    checkpoint_every: int
+    seed: int
+    threads: int | None
+    device: str
+    workers: int | None
 
 
 class Training(Config):

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from unskew.errors import located
 from unskew.learning.fitting.distributed import process_group
 from unskew.learning.fitting.loop import Report
-from unskew.learning.fitting.training import Training
+from unskew.learning.fitting.training import Training, TrainingKeywords
 from unskew.learning.methods import Learner
 from unskew.learning.rankers import Ranker
 from unskew.names import Names
@@ -45,7 +45,7 @@ def learn(
     out: Path | str | None = None,
     force: bool = False,
     report: Report | None = None,
-    **options: Any,
+    **options: Unpack[TrainingKeywords],
 ) -> Run:
     """Learn a ranker from clicks: of a log in memory or on disk, of a data frame, or as a run file says.
 
