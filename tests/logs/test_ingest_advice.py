@@ -14,7 +14,7 @@ import pytest
 
 from unskew.logs.ingest.advice import advice_warnings, column_advice, gives_away, parquet_sample
 from unskew.logs.ingest.text import TextStream
-from unskew.pages.documents.summaries import ADVICE
+from unskew.pages.ingested import ADVICE
 from unskew.tables.reading.options import IngestOptions
 
 NAMES = {"page_id": "page_key", "position": "rank", "click": "clicked", "query_id": "q", "doc_id": "sku"}
