@@ -247,8 +247,8 @@ class _Ingest:
         return self.engine.keep(self._ours(rows, base))
 
     def _side(self, name: str, folder: Path) -> int:
-        """Put a table beside the log in its place; its rows."""
-        raise NotImplementedError
+        """Put a table beside the log in its place; its rows. Only formats in files have such tables."""
+        raise AssertionError(f"a table in memory has no {name} beside it")
 
 
 class _FolderRun(_Ingest):

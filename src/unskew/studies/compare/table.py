@@ -9,6 +9,7 @@ queries and seeds as drawn at random; p-values are Holm's, over the methods of a
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,7 +29,7 @@ WAYS = {"clicks": "held-out clicks", "labels": "labelled validation lists"}
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(ABC):
     """Everything that was found."""
 
     out: Path
@@ -48,13 +49,13 @@ class Comparison:
         """Cells without a result."""
         return [finding for finding in self.findings if not finding.finished]
 
+    @abstractmethod
     def verdicts(self) -> dict[str, str]:
         """Whether to debias, and with what, in plain words: by behaviour, or of the log."""
-        raise NotImplementedError
 
+    @abstractmethod
     def selected(self, cell: Cell) -> dict[str, bool]:
         """Whether the cell's settings were chosen, by the way of choosing."""
-        raise NotImplementedError
 
     def records(self) -> list[dict[str, Any]]:
         """One plain row for each cell."""
