@@ -94,7 +94,7 @@ def shuffle_more(shuffled: int, error: float, wanted: float, what: str, place: P
     times = (error / wanted) ** 2
     if times <= 1:
         return place.shuffle("collect more pages, some of them shuffled: this is near the line")
-    aim = f"for a standard error of {wanted:g} of {what} (now {error:.2g})"
+    aim = f"to tell {what} with a standard error of {wanted:g} (now {error:.2g})"
     if not shuffled:
         many = f"{times:.{0 if times >= 10 else 1}f}"
         return place.shuffle(f"collect {many} times as many pages, or shuffle some, {aim}")

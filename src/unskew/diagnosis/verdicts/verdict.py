@@ -175,7 +175,7 @@ def _documents(found: TrustFit, place: Place) -> Verdict:
         return Verdict("documents", "present", said, CURE)
     if value + 1.96 * error < 0.05:
         return Verdict("documents", "absent", said, NextStep("one curve for all documents will do"))
-    more = shuffle_more(found.shuffled_pages, error, 0.0125, "that variance", place)
+    more = shuffle_more(found.shuffled_pages, error, 0.0125, "how far documents differ in their curves", place)
     return Verdict("documents", "cannot tell", said, more)
 
 
@@ -196,7 +196,7 @@ def _trust(found: TrustFit, matrix: RateMatrix, documents: Verdict, place: Place
         return _trusted(said, documents, place)
     if slope + 1.96 * error < 0.15:
         return Verdict("trust", "absent", said, NextStep("examination times relevance will do"))
-    more = shuffle_more(found.shuffled_pages, error, 0.04, "that growth", place)
+    more = shuffle_more(found.shuffled_pages, error, 0.04, "what a click at the top is worth", place)
     return Verdict("trust", "cannot tell", said, more)
 
 
