@@ -243,7 +243,7 @@ def once(step: str, side: int, log: Path) -> None:
     import duckdb  # noqa: F401
     import ibis
 
-    import unskew.logs.counts.counting
+    import unskew.logs.counts.rankings
     import unskew.logs.ingest.run  # noqa: F401
 
     ibis.duckdb.connect().disconnect()

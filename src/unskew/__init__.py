@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from unskew.learning.scoring.model import Model as Model
     from unskew.learning.scoring.model import load as load
     from unskew.learning.scoring.scorer import Scorer as Scorer
-    from unskew.logs.counts.counting import counts as counts
+    from unskew.logs.counts.rankings import counts as counts
     from unskew.logs.ingest.ingest import ingest as ingest
     from unskew.logs.log import write_log as write_log
-    from unskew.logs.opening import read_log as read_log
+    from unskew.logs.reader import read_log as read_log
     from unskew.logs.split import split as split
     from unskew.measuring import measure_ranking as measure_ranking
     from unskew.measuring.experiments.interleaving import team_draft as team_draft

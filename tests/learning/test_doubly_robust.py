@@ -19,7 +19,7 @@ from unskew.learning.rankers.networks import WithSide, penalty_of
 from unskew.learning.scoring.model import build_tower
 from unskew.logs.counts.batches import Batches
 from unskew.logs.counts.reduction import by_query, reduce_log
-from unskew.logs.counts.shard_writing import ShardSource
+from unskew.logs.counts.shard_writer import ShardSource
 from unskew.logs.counts.shards import open_shards
 from unskew.logs.log import write_log
 from unskew.measuring import ndcg_metric

@@ -17,10 +17,10 @@ from unskew.learning.methods import METHODS, MethodConfig
 from unskew.logs.counts.batches import Batches
 from unskew.logs.counts.folder import read_counts
 from unskew.logs.counts.reduction import Facts, reduce_log
-from unskew.logs.counts.shard_writing import ShardSource
+from unskew.logs.counts.shard_writer import ShardSource
 from unskew.logs.counts.shards import open_shards
 from unskew.logs.log import write_log
-from unskew.logs.opening import read_log
+from unskew.logs.reader import read_log
 from unskew.simulation import PositionBias, simulate
 from unskew.simulation.synthetic import make_lists
 from unskew.types import Array, Log

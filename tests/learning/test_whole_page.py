@@ -10,7 +10,7 @@ import pytest
 
 from unskew.errors import DataError
 from unskew.logs.log import write_log
-from unskew.logs.opening import read_log
+from unskew.logs.reader import read_log
 from unskew.simulation import Shown, WholePage, simulate
 from unskew.simulation.behaviours.page import COLUMNS
 from unskew.simulation.synthetic import make_lists

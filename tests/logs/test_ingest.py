@@ -23,7 +23,7 @@ from unskew.errors import ConfigError, DataError, RunError, UnskewError
 from unskew.logs.ingest.ingest import ingest_options
 from unskew.logs.ingest.rejected import TooManyRejected
 from unskew.logs.ingest.run import ingest
-from unskew.logs.opening import read_log
+from unskew.logs.reader import read_log
 from unskew.tables.engine.engine import Engine, connect
 from unskew.tables.engine.functions import micros_since_1970
 from unskew.tables.reading.options import IngestOptions

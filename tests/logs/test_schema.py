@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from unskew.errors import DataError
 from unskew.logs.log import write_log
-from unskew.logs.opening import read_log
+from unskew.logs.reader import read_log
 from unskew.names import REQUIRED
 from unskew.simulation import simulate
 from unskew.simulation.synthetic import make_lists

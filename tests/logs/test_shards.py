@@ -26,10 +26,10 @@ import torch
 import unskew
 from unskew.errors import ConfigError, DataError
 from unskew.learning.fitting.loop import Progress
-from unskew.logs.counts import shard_writing
+from unskew.logs.counts import shard_writer
 from unskew.logs.counts.batches import ShardedBatches
 from unskew.logs.counts.reduction import Counts, reduce_log
-from unskew.logs.counts.shard_writing import ShardSource
+from unskew.logs.counts.shard_writer import ShardSource
 from unskew.logs.counts.shards import Shards, open_shards, shards_for
 from unskew.logs.presentation import fit_presentation
 from unskew.tables.lists.inputs import Vectors
@@ -112,7 +112,7 @@ def test_unchanged_shards_are_reused(folder: Path, monkeypatch: pytest.MonkeyPat
     first = open_shards(source(folder), cache=tmp_path)
     assert sorted(path.name for path in (tmp_path / "entries").iterdir()) == [first.key]
     assert not (first.folder / "spill").exists()
-    monkeypatch.setattr(shard_writing, "split_table", None)  # would fail if it were called
+    monkeypatch.setattr(shard_writer, "split_table", None)  # would fail if it were called
     assert open_shards(source(folder), cache=tmp_path).key == first.key
     with pytest.raises(TypeError):
         open_shards(source(folder, shards=5), cache=tmp_path)
@@ -335,8 +335,8 @@ def test_trees_need_the_log_in_memory(folder: Path, tmp_path: Path) -> None:
 
 def test_counts_in_the_place_of_a_log(folder: Path, tmp_path: Path) -> None:
     pytest.importorskip("ibis")
-    from unskew.logs.counts.counting import count_rankings
     from unskew.logs.counts.folder import write_counts
+    from unskew.logs.counts.rankings import count_rankings
     from unskew.tables.engine.engine import connect
 
     with connect("duckdb") as engine:
@@ -357,18 +357,18 @@ MEASURE = """
 import sys
 from pathlib import Path
 import pyarrow as pa
-from unskew.logs.counts import shard_writing
+from unskew.logs.counts import shard_writer
 from unskew.tables.lists.inputs import Vectors
 from unskew.tables.engine import parquet
 from unskew.logs.counts.shards import open_shards
 from unskew.logs.counts.batches import ShardedBatches
-from unskew.logs.counts.shard_writing import ShardSource
+from unskew.logs.counts.shard_writer import ShardSource
 
 def peak():  # not getrusage, which begins at the peak of the process that started this one
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM"))
 
-shard_writing.BUFFERED, parquet.READ_AT_ONCE = 2**22, 2**18  # small beside the shards
+shard_writer.BUFFERED, parquet.READ_AT_ONCE = 2**22, 2**18  # small beside the shards
 folder, shards = sys.argv[1], int(sys.argv[2])
 made = ShardSource(log=f"{folder}/log.parquet", counts=None, lists=(f"{folder}/features.parquet",), shards=shards)
 opened = open_shards(made, cache=f"{folder}/cache-{shards}")

@@ -12,7 +12,7 @@ import pytest
 import unskew.simulation.search_engine as traffic_module
 from unskew.errors import ConfigError, DataError
 from unskew.logs.log import write_log
-from unskew.logs.opening import read_log
+from unskew.logs.reader import read_log
 from unskew.simulation import RandomLogger, Traffic, TrustBias
 from unskew.simulation.synthetic import make_lists
 from unskew.types import Lists, Log

@@ -21,7 +21,7 @@ import pytest
 from unskew import make_lists, read_letor, simulate, write_letor, write_log
 from unskew.errors import DataError
 from unskew.logs.counts.batches import ShardedBatches
-from unskew.logs.counts.shard_writing import ABOUT, ShardSource
+from unskew.logs.counts.shard_writer import ABOUT, ShardSource
 from unskew.logs.counts.shards import Shards, open_shards
 from unskew.simulation import PositionBias
 from unskew.tables.lists.inputs import Vectors

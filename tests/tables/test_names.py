@@ -23,7 +23,7 @@ from rich.console import Console
 import unskew
 from unskew.errors import ConfigError, DataError, RunError
 from unskew.files import complete_file, complete_folder, write_json
-from unskew.logs.counts.counting import count_rankings
+from unskew.logs.counts.rankings import count_rankings
 from unskew.logs.ingest.run import ingest
 from unskew.pages.console import print_page
 from unskew.pages.page import Page, Section, Table, markdown

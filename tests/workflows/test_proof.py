@@ -14,7 +14,7 @@ import pytest
 
 import unskew
 from unskew.errors import ConfigError, DataError
-from unskew.logs.opening import StoredLog
+from unskew.logs.reader import StoredLog
 from unskew.measuring import ClickEvidence, LoggedPages
 from unskew.measuring.counterfactual.displays import ByDisplay
 from unskew.measuring.counterfactual.judge import some_queries

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from unskew.errors import Column, ConfigError, DataError, Option
 from unskew.files import Ours, complete_folder, parts, write_json
-from unskew.logs.opening import open_log
 from unskew.logs.pages import add_page_ids
+from unskew.logs.reader import open_log
 from unskew.logs.visits import add_visits, find_visits, require
 from unskew.names import Names
 from unskew.options.base import EngineConnection

@@ -31,7 +31,7 @@ def split(asked: options.SplitArguments, as_json: Json = False) -> None:
 
 def counts(asked: options.CountsArguments, as_json: Json = False) -> None:
     """Print what was counted."""
-    from unskew.logs.counts.counting import counts
+    from unskew.logs.counts.rankings import counts
 
     show_facts(counts(**asked.given()), as_json)
 

@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 
 from unskew.errors import ConfigError, DataError, Option
 from unskew.files import complete_file, refuse_existing
-from unskew.logs.opening import under_our_names
+from unskew.logs.reader import under_our_names
 from unskew.options.base import EngineConnection
 from unskew.settings import known, require_columns
 from unskew.tables.engine.engine import Engine, connect

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from unskew.errors import DataError
 from unskew.files import refuse_existing
-from unskew.logs.opening import open_log
+from unskew.logs.reader import open_log
 from unskew.options.base import EngineConnection
 from unskew.settings import checked, require_columns
 from unskew.tables.engine.engine import Engine, connect

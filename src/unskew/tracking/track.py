@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from unskew.errors import ConfigError, LimitError, Option
-from unskew.logs.opening import open_log
+from unskew.logs.reader import open_log
 from unskew.names import REQUIRED
 from unskew.options.base import EngineConnection
 from unskew.settings import known

@@ -19,7 +19,7 @@ import pyarrow as pa
 from unskew.errors import DataError
 from unskew.files import complete_file
 from unskew.logs.log import log_tables
-from unskew.logs.opening import StoredLog
+from unskew.logs.reader import StoredLog
 from unskew.names import REQUIRED
 from unskew.settings import require_columns
 from unskew.types import Log

@@ -20,9 +20,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from unskew.errors import ConfigError, DataError
-from unskew.logs.counts.counting import count_rankings
+from unskew.logs.counts.rankings import count_rankings
 from unskew.logs.log import page_starts
-from unskew.logs.opening import open_log
+from unskew.logs.reader import open_log
 from unskew.names import REQUIRED
 from unskew.tables.engine.engine import Engine, connect
 from unskew.tables.joining import encodable, encode

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from unskew.diagnosis.evidence.segments import choose_segments
-from unskew.logs.opening import check_rows, open_log, place_of
+from unskew.logs.reader import check_rows, open_log, place_of
 from unskew.names import REQUIRED
 from unskew.tables.engine.engine import Engine, connect
 from unskew.types import Log

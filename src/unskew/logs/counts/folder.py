@@ -28,7 +28,7 @@ from unskew.tables.schema import to_array
 from unskew.types import Array, Lists
 
 if TYPE_CHECKING:
-    from unskew.logs.counts.counting import Rankings
+    from unskew.logs.counts.rankings import Rankings
     from unskew.tables.engine.engine import Engine
 
 

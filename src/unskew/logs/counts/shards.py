@@ -34,7 +34,7 @@ from safetensors.numpy import load_file
 from unskew.errors import DataError
 from unskew.files import Scratch, read_json
 from unskew.logs.counts.reduction import Counts
-from unskew.logs.counts.shard_writing import (
+from unskew.logs.counts.shard_writer import (
     ABOUT,
     FACTS,
     NARROW,

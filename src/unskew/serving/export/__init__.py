@@ -23,7 +23,7 @@ from typing import Any
 from unskew.errors import ConfigError, Option, UnskewError
 from unskew.files import complete_file, refuse_existing, write_json
 from unskew.learning.scoring.scorer import Scorer, load_scorer
-from unskew.logs.opening import StoredLog
+from unskew.logs.reader import StoredLog
 from unskew.names import Names
 from unskew.serving.export import engines, judgments, propensities
 from unskew.serving.export import plain as lightgbm

@@ -34,7 +34,7 @@ import pyarrow.parquet as pq
 
 from unskew.errors import DataError, Option
 from unskew.files import complete_file, refuse_existing, write_json
-from unskew.logs.opening import StoredLog
+from unskew.logs.reader import StoredLog
 from unskew.serving.export.options import ExportOptions
 from unskew.settings import known, require_columns
 from unskew.workflows.inspections.propensity import propensity

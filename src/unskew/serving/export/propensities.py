@@ -29,7 +29,7 @@ import numpy as np
 from unskew.errors import DataError
 from unskew.examination import Examination
 from unskew.files import complete_file, refuse_existing, write_text
-from unskew.logs.opening import StoredLog
+from unskew.logs.reader import StoredLog
 from unskew.serving.export.options import ExportOptions
 from unskew.types import Array
 from unskew.workflows.inspections.propensity import propensity

@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from unskew.errors import ConfigError, DataError, Option
 from unskew.files import restore
 from unskew.learning.scoring.scorer import Scorer, load_scorer
-from unskew.logs.opening import StoredLog, under_our_names
+from unskew.logs.reader import StoredLog, under_our_names
 from unskew.names import NO_NAMES, OURS, Names, guess_columns
 from unskew.settings import no_such, read_toml, require_columns
 from unskew.tables.engine.engine import Engine

@@ -13,7 +13,7 @@ from unskew.diagnosis.causal.sampling import sample_log, sample_table, shown_col
 from unskew.errors import ConfigError, DataError, Option
 from unskew.files import Ours, complete_folder, refuse_existing, write_json, write_text
 from unskew.learning.scoring.model import load
-from unskew.logs.opening import open_log
+from unskew.logs.reader import open_log
 from unskew.names import REQUIRED
 from unskew.options.base import EngineConnection
 from unskew.pages.page import PAGE_FILES

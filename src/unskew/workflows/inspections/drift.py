@@ -8,7 +8,7 @@ from typing import Any, Unpack
 
 from unskew.diagnosis.drift.drift import Drift
 from unskew.diagnosis.drift.drift import drift as compare
-from unskew.logs.opening import StoredLog
+from unskew.logs.reader import StoredLog
 from unskew.options.base import EngineConnection
 from unskew.pages.documents.drift import drift_page
 from unskew.pages.page_files import page_place, write_found

@@ -28,7 +28,7 @@ from unskew.errors import ConfigError, Option
 from unskew.files import complete_file
 from unskew.learning.scoring.feature_weights import gains, linear_weights
 from unskew.learning.scoring.scorer import Scorer, load_scorer
-from unskew.logs.opening import StoredLog
+from unskew.logs.reader import StoredLog
 from unskew.measuring import LoggedPages, places
 from unskew.names import Names
 from unskew.results import Result, plain

@@ -20,7 +20,7 @@ from unskew.errors import ConfigError, DataError, Option
 from unskew.examination import Examination
 from unskew.learning.scoring.model import load
 from unskew.learning.scoring.scorer import Scorer
-from unskew.logs.opening import StoredLog
+from unskew.logs.reader import StoredLog
 from unskew.names import REQUIRED, Names
 from unskew.settings import known
 from unskew.tables.frames import is_frame

@@ -13,7 +13,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from unskew.errors import ConfigError, DataError, Option
-from unskew.logs.opening import open_log, place_of
+from unskew.logs.reader import open_log, place_of
 from unskew.measuring.experiments import effects as judged
 from unskew.measuring.experiments.experiment import Experiment
 from unskew.measuring.experiments.interleaving import sign_test

@@ -23,7 +23,7 @@ import numpy as np
 
 from unskew.errors import DataError
 from unskew.logs.log import page_starts, reading_order
-from unskew.logs.opening import StoredLog, check_rows, open_log
+from unskew.logs.reader import StoredLog, check_rows, open_log
 from unskew.measuring import LoggedPages
 from unskew.measuring.counterfactual.pages import FEW_QUERIES
 from unskew.tables.engine.engine import Engine

@@ -12,7 +12,7 @@ import numpy as np
 
 from unskew.errors import ConfigError, DataError, Option
 from unskew.learning.scoring.model import Model
-from unskew.logs.opening import StoredLog, open_log
+from unskew.logs.reader import StoredLog, open_log
 from unskew.measuring import (
     Empty,
     PageNdcg,

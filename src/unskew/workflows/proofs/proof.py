@@ -25,7 +25,7 @@ import numpy as np
 from unskew.errors import ConfigError, DataError, located
 from unskew.examination import Examination
 from unskew.learning.scoring.scorer import Scorer, load_scorer
-from unskew.logs.opening import StoredLog
+from unskew.logs.reader import StoredLog
 from unskew.measuring import (
     ClickEvidence,
     Judge,

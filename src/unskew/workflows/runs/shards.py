@@ -18,7 +18,7 @@ from unskew.learning.methods.contract import Context, Learner, MethodConfig
 from unskew.learning.scoring.model import Model
 from unskew.logs.counts.batches import Batches, ShardedBatches
 from unskew.logs.counts.reduction import Counts, Facts
-from unskew.logs.counts.shard_writing import FACTS, ShardSource
+from unskew.logs.counts.shard_writer import FACTS, ShardSource
 from unskew.logs.counts.shards import Shards, open_shards, shards_for
 from unskew.names import NOT_FEATURES
 from unskew.settings import byte_count

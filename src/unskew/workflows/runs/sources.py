@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from unskew.errors import ConfigError, Key, Option, UnskewError, parts_of, warn
-from unskew.logs.opening import StoredLog
+from unskew.logs.reader import StoredLog
 from unskew.names import KEYS, NOT_FEATURES, Names
 from unskew.tables.features.features import lists_for, pairs_of, several
 from unskew.tables.features.tables import is_table, table_columns

@@ -32,7 +32,7 @@ from unskew.diagnosis.click_models.pages import ClickPages, pages_of_log
 from unskew.diagnosis.evidence.evidence import chosen_curve
 from unskew.diagnosis.evidence.tables import open_tables
 from unskew.errors import ConfigError, DataError
-from unskew.logs.opening import StoredLog
+from unskew.logs.reader import StoredLog
 from unskew.measuring.portrait import Portrait, TwinReport, off, portrait
 from unskew.tables.joining import encode
 from unskew.types import Array, Lists, Log

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from unskew.errors import Column, DataError
 from unskew.files import refuse_existing
 from unskew.logs.counts.folder import COUNTED, write_counts
-from unskew.logs.opening import check_rows, open_log
+from unskew.logs.reader import check_rows, open_log
 from unskew.options.base import EngineConnection
 from unskew.results import Result
 from unskew.settings import require_columns

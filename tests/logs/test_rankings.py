@@ -12,11 +12,11 @@ import pytest
 
 import unskew
 from unskew.errors import DataError, RunError
-from unskew.logs.counts.counting import count_rankings
 from unskew.logs.counts.folder import read_counts, write_counts
+from unskew.logs.counts.rankings import count_rankings
 from unskew.logs.counts.reduction import Counts, reduce_log
 from unskew.logs.log import write_log
-from unskew.logs.opening import read_log
+from unskew.logs.reader import read_log
 from unskew.tables.engine.engine import Engine, connect
 from unskew.types import Lists, Log
 
