@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from unskew.errors import DataError
+from unskew.names import NO_NAMES, Names
 from unskew.tables.frames import arrow_table, is_frame
 
 ROWS: dict[str, list[Any]] = {"sku": ["a", "b", "c"], "price": [1.5, None, 2.0], "brand": ["x", None, "y"]}
@@ -44,7 +45,7 @@ def test_all_are_one_table(kind: str, tmp_path: Path) -> None:
         "parquet": tmp_path / "items.parquet",
         "folder": tmp_path / "parts",
     }[kind]
-    found = arrow_table(source, {"doc_id": "sku"})
+    found = arrow_table(source, Names({"doc_id": "sku"}))
     assert found.to_pydict() == {"doc_id": ROWS["sku"], "price": ROWS["price"], "brand": ROWS["brand"]}
     assert is_frame(source) == (kind in ("dict", "arrow", "reader", "pandas", "polars"))
 
@@ -63,7 +64,7 @@ def test_columns_of_text_have_the_type_of_all_their_values(tmp_path: Path) -> No
 def test_ids_are_whole_numbers_or_text(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("sku,query_id,page_id,price\n12345678901234567890,NA,7,12345678901234567890\n1e5,nan,8,1\n")
-    found = arrow_table(path, {"doc_id": "sku"})
+    found = arrow_table(path, Names({"doc_id": "sku"}))
     assert found["doc_id"].to_pylist() == ["12345678901234567890", "1e5"]
     assert found["query_id"].to_pylist() == ["NA", "nan"]
     assert found["page_id"].to_pylist() == [7, 8]
@@ -78,8 +79,12 @@ def test_a_matrix_is_a_column_of_lists() -> None:
 @pytest.mark.parametrize(
     ("source", "columns", "message"),
     [
-        (ROWS, {"doc_id": "skuu"}, r"dict: there is no column skuu\. Did you mean sku\? Known: brand, price, sku"),
-        (ROWS, {"brand": "sku"}, r"both brand and sku would be brand; rename or remove the column brand"),
+        (
+            ROWS,
+            Names({"doc_id": "skuu"}),
+            r"dict: there is no column skuu\. Did you mean sku\? Known: brand, price, sku",
+        ),
+        (ROWS, Names({"brand": "sku"}), r"both brand and sku would be brand; rename or remove the column brand"),
         (7, None, "cannot take a table from int; give a data frame of pandas or polars"),
         ([1, 2], None, "cannot take a table from list"),
         ({"a": [1, "x"]}, None, "dict: cannot be read as a table"),
@@ -88,7 +93,7 @@ def test_a_matrix_is_a_column_of_lists() -> None:
 )
 def test_what_is_wrong_is_named(source: Any, columns: Any, message: str) -> None:
     with pytest.raises(DataError, match=message):
-        arrow_table(source, columns)
+        arrow_table(source, columns or NO_NAMES)
 
 
 @pytest.mark.parametrize(
@@ -106,5 +111,5 @@ def test_a_broken_csv_is_refused_with_its_place(text: bytes, message: str, tmp_p
 
 
 def test_two_names_may_be_exchanged() -> None:
-    found = arrow_table({"doc_id": [1], "sku": ["a"]}, {"doc_id": "sku", "sku": "doc_id"})
+    found = arrow_table({"doc_id": [1], "sku": ["a"]}, Names({"doc_id": "sku", "sku": "doc_id"}))
     assert found.to_pydict() == {"sku": [1], "doc_id": ["a"]}

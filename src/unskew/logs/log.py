@@ -20,7 +20,7 @@ from unskew.errors import DataError, Words
 from unskew.files import complete_file
 from unskew.names import REQUIRED
 from unskew.tables.engine.parquet import impressions_in
-from unskew.tables.joining import SAME_LISTS, Missing, encodable, encode, find_rows, join_lists
+from unskew.tables.joins import SAME_LISTS, Missing, encodable, encode, find_rows, join_lists
 from unskew.tables.schema import (
     check_pages,
     check_values,

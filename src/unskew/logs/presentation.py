@@ -26,7 +26,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from unskew.errors import ConfigError, DataError
 from unskew.settings import Config, did_you_mean
-from unskew.tables.joining import encode
+from unskew.tables.joins import encode
 from unskew.tables.lists.scaling import round_digits
 from unskew.types import Array
 

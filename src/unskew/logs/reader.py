@@ -24,7 +24,7 @@ from unskew.tables.engine.engine import Engine
 from unskew.tables.engine.functions import as_utc
 from unskew.tables.engine.parquet import alike, impressions_in, parquet_files, read_unified, row_of, unified
 from unskew.tables.frames import arrow_table, is_frame, storable
-from unskew.tables.joining import SAME_LISTS
+from unskew.tables.joins import SAME_LISTS
 from unskew.tables.reading.recognition import refuse_other, require_log
 from unskew.tables.schema import required
 from unskew.types import Lists, Log

@@ -7,9 +7,9 @@ that; else it stays text.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from unskew.errors import DataError, printable
-from unskew.names import Names
+from unskew.names import NO_NAMES, Names
 from unskew.settings import did_you_mean
 from unskew.tables.engine.parquet import damage_named, plain_type
 from unskew.tables.reading.files import MARK, find_files
@@ -41,64 +41,53 @@ def is_frame(source: object) -> bool:
     return isinstance(source, Mapping) or hasattr(source, "__arrow_c_stream__")
 
 
-def arrow_table(source: object, columns: Mapping[str, str] | None = None) -> Any:
-    """Any table as one of Arrow, with `columns` {ours: theirs} renamed.
+def arrow_table(source: object, names: Names = NO_NAMES) -> Any:
+    """Any table as one of Arrow, under our names.
 
-    >>> arrow_table({"sku": ["a", "b"], "price": [1.5, 2.0]}, {"doc_id": "sku"}).column_names
+    >>> arrow_table({"sku": ["a", "b"], "price": [1.5, 2.0]}, Names({"doc_id": "sku"})).column_names
     ['doc_id', 'price']
     """
     if isinstance(source, str | Path):
-        return renamed(read_table(Path(source), ids_of(Names.of(columns))), columns, source)
-    return renamed(_in_memory(source), columns, type(source).__name__)
+        return renamed(read_table(Path(source), names), names, source)
+    return renamed(_in_memory(source), names, type(source).__name__)
 
 
-def renamed(table: Any, columns: Mapping[str, str] | None, path: Path | str | None = None) -> Any:
+def renamed(table: Any, names: Names, path: Path | str | None = None) -> Any:
     """The table with our names in the place of theirs."""
-    names = dict(zip(table.column_names, table.column_names, strict=True))
-    for ours, theirs in (columns or {}).items():
-        if theirs not in names:
-            raise DataError(f"there is no column {theirs}. {did_you_mean(theirs, names)}", path=path)
-        if ours != theirs and ours in names and ours not in (columns or {}).values():
+    named = {name: name for name in table.column_names}
+    for ours, theirs in names.items():
+        if theirs not in named:
+            raise DataError(f"there is no column {theirs}. {did_you_mean(theirs, named)}", path=path)
+        if ours != theirs and ours in named and ours not in names.values():
             hint = f"rename or remove the column {ours}"
             raise DataError(f"both {ours} and {theirs} would be {ours}", path=path, hint=hint)
-        names[theirs] = ours
-    return table.rename_columns(list(names.values()))
+        named[theirs] = ours
+    return table.rename_columns(list(named.values()))
 
 
 def _in_memory(source: object) -> Any:
-    """What is no file."""
+    place = type(source).__name__
     try:
         if isinstance(source, Mapping):
-            table = pa.table({str(name): _array(values) for name, values in source.items()})
+            matrices = {name for name, each in source.items() if isinstance(each, np.ndarray) and each.ndim == 2}
+            columns = {name: list(each) if name in matrices else each for name, each in source.items()}
+            table = pa.table({str(name): pa.array(each) for name, each in columns.items()})
         elif isinstance(source, pa.RecordBatchReader):
             table = source.read_all()
         elif hasattr(source, "__arrow_c_stream__"):
             table = pa.table(source)
         else:
-            _refuse(source)
+            hint = (
+                "give a data frame of pandas or polars, an Arrow table, a dict of columns, or the path of a file"
+            )
+            raise DataError(f"cannot take a table from {place}", hint=hint)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, ValueError, TypeError) as error:
-        what = f"cannot be read as a table ({str(error)[:200]})"
-        raise DataError(
-            what, path=type(source).__name__, hint="give each column one type and one length"
-        ) from None
+        hint = "give each column one type and one length"
+        raise DataError(f"cannot be read as a table ({str(error)[:200]})", path=place, hint=hint) from None
     keep = [name for name in table.column_names if not name.startswith(INDEX)]
     if twice := sorted({name for name in keep if keep.count(name) > 1}):
-        raise DataError(f"two columns are called {twice[0]}", path=type(source).__name__)
+        raise DataError(f"two columns are called {twice[0]}", path=place)
     return table.select(keep)
-
-
-def _array(values: object) -> Any:
-    """A column of a dict; a matrix [n, d] is one of lists."""
-    matrix = isinstance(values, np.ndarray) and values.ndim == 2
-    return pa.array(list(values) if matrix else values)  # type: ignore[call-overload]
-
-
-def _refuse(source: object) -> NoReturn:
-    raise DataError(
-        f"cannot take a table from {type(source).__name__}",
-        hint="give a data frame of pandas or polars, an Arrow table, a dict of columns, or the path of a CSV or "
-        "Parquet file",
-    )
 
 
 def storable(table: Any) -> Any:
@@ -115,16 +104,17 @@ def storable(table: Any) -> Any:
 # ---- files ----
 
 
-def ids_of(names: Names) -> set[str]:
-    """What columns of ids are called, ours or theirs."""
-    return {*IDS, *map(names.theirs, IDS)}
-
-
-def read_table(path: Path, ids: Collection[str] = IDS) -> Any:
-    """A CSV, TSV or Parquet file, or a folder of them, as one table; `ids` are whole numbers or text."""
+def read_table(path: Path, names: Names = NO_NAMES) -> Any:
+    """A CSV, TSV or Parquet file, or a folder of them, as one table under its own names."""
     parts = []
     for file, kind in find_files([path]).items():
-        parts.append(read_csv(file, kind, ids) if kind in TEXT_FILES else _parquet(file, kind))
+        if kind not in (*TEXT_FILES, "parquet"):
+            raise DataError(f"{kind} is not read here", path=file, hint="write it as CSV or Parquet")
+        if kind in TEXT_FILES:
+            parts.append(read_csv(file, kind, names))
+        else:
+            with damage_named(file):
+                parts.append(pq.read_table(file))
         if set(parts[-1].column_names) != set(parts[0].column_names):
             raise DataError("has other columns than the first file", path=file, hint="write all parts alike")
     try:
@@ -134,21 +124,14 @@ def read_table(path: Path, ids: Collection[str] = IDS) -> Any:
         raise DataError(f"a column has two types ({str(error)[:200]})", path=path, hint=hint) from error
 
 
-def _parquet(path: Path, kind: str) -> Any:
-    if kind != "parquet":
-        raise DataError(f"{kind} is not read here", path=path, hint="write it as CSV or Parquet")
-    with damage_named(path):
-        return pq.read_table(path)
-
-
-def read_csv(path: Path, kind: str = "csv", ids: Collection[str] = IDS) -> Any:
+def read_csv(path: Path, kind: str = "csv", names: Names = NO_NAMES) -> Any:
     """A CSV or TSV file, plain or compressed, with columns of the type that all of their values have."""
     broken: list[tuple[int, str, str]] = []
     with open_text(path, kind, Texts()) as opened:
-        names = opened.columns()
-        schema, batches = pa.schema([(name, pa.string()) for name in names]), []
-        for batch, _ in opened.batches(names, lambda *told: broken.append(told)):
-            batches.append(batch.select(names).cast(schema))
+        present = opened.columns()
+        schema, batches = pa.schema([(name, pa.string()) for name in present]), []
+        for batch, _ in opened.batches(present, lambda *told: broken.append(told)):
+            batches.append(batch.select(present).cast(schema))
             if broken:
                 break
     if broken:
@@ -156,13 +139,14 @@ def read_csv(path: Path, kind: str = "csv", ids: Collection[str] = IDS) -> Any:
         what = f"{reason.replace('_', ' ')}: {printable(text)[:200]}"
         raise DataError(what, path=path, line=row, hint="repair or remove the row")
     table = pa.Table.from_batches(batches, schema)
-    for name in names:
+    for name in present:
         if pc.any(pc.match_substring(table[name], MARK)).as_py():
             raise DataError(f"{name} has bytes that are no UTF-8", path=path, hint="write the file as UTF-8")
-    if names:
-        filled = np.logical_or.reduce([np.asarray(pc.is_valid(table[name])) for name in names])
+    if present:
+        filled = np.logical_or.reduce([np.asarray(pc.is_valid(table[name])) for name in present])
         table = table if filled.all() else table.filter(pa.array(filled))  # without empty lines
-    return pa.table({name: typed(table[name], of_id=name in ids) for name in names})
+    ids = {*IDS, *map(names.theirs, IDS)}
+    return pa.table({name: typed(table[name], of_id=name in ids) for name in present})
 
 
 def typed(column: Any, *, of_id: bool = False) -> Any:

@@ -23,7 +23,7 @@ import numpy as np
 
 from unskew.errors import DataError, Option
 from unskew.tables.engine.engine import Engine, connect
-from unskew.tables.joining import find_rows
+from unskew.tables.joins import find_rows
 from unskew.tables.schema import to_array
 from unskew.tracking.delivery import MILLI, SUMS
 from unskew.tracking.store import TrackingStore, open_tracking

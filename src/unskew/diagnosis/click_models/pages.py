@@ -25,7 +25,7 @@ from unskew.logs.log import page_starts
 from unskew.logs.reader import open_log
 from unskew.names import REQUIRED
 from unskew.tables.engine.engine import Engine, connect
-from unskew.tables.joining import encodable, encode
+from unskew.tables.joins import encodable, encode
 from unskew.types import Array, Lists, Log
 
 if TYPE_CHECKING:

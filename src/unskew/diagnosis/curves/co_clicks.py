@@ -25,7 +25,7 @@ from unskew.diagnosis.curves.trust import GROUPS, jackknife
 from unskew.diagnosis.evidence.pairs import FEW_QUERIES
 from unskew.diagnosis.evidence.tables import TURNS
 from unskew.results import Result
-from unskew.tables.joining import encode
+from unskew.tables.joins import encode
 from unskew.types import Array
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from unskew.names import NO_NAMES, Names
 from unskew.settings import require_columns
 from unskew.tables.features.tables import is_table
 from unskew.tables.frames import arrow_table
-from unskew.tables.joining import encodable
+from unskew.tables.joins import encodable
 from unskew.tables.lists.letor import read_letor
 from unskew.types import Lists
 

@@ -25,7 +25,7 @@ from unskew.names import Names
 from unskew.results import Result
 from unskew.tables.features.encoding import fit_encoding
 from unskew.tables.features.features import lists_for, pairs_of
-from unskew.tables.joining import encode, find_rows
+from unskew.tables.joins import encode, find_rows
 from unskew.types import Array, Lists, Log
 
 if TYPE_CHECKING:

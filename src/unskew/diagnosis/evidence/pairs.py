@@ -27,7 +27,7 @@ from scipy.special import chdtrc
 
 from unskew.diagnosis.evidence.equality import merged
 from unskew.diagnosis.evidence.likelihood import maximum
-from unskew.tables.joining import encode
+from unskew.tables.joins import encode
 from unskew.types import Array
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from unskew.logs.counts.reduction import Counts, encoded_columns, lay_out, same_
 from unskew.logs.log import in_order, page_codes
 from unskew.logs.presentation import Presentation
 from unskew.settings import require_columns
-from unskew.tables.joining import join_lists, match
+from unskew.tables.joins import join_lists, match
 from unskew.tables.schema import to_array
 from unskew.types import Array, Lists
 

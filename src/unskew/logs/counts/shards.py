@@ -45,7 +45,7 @@ from unskew.logs.counts.shard_writer import (
     write_shards,
 )
 from unskew.logs.presentation import Presentation
-from unskew.names import KEYS
+from unskew.names import KEYS, Names
 from unskew.tables.engine.parquet import count_values
 from unskew.tables.features.encoding import Encoding
 from unskew.tables.features.survey import Survey, encoded_range
@@ -200,7 +200,7 @@ def _where_written(root: Path, key: str, source: ShardSource) -> Path:
 
 def _feature_bytes(source: ShardSource, slots: int) -> int:
     """About how many bytes the features of all documents take, as they are; of text files, their size."""
-    columns = [table_columns(path, source.names) for path in source.lists]
+    columns = [table_columns(path, Names(source.names)) for path in source.lists]
     if not any({*KEYS} <= each for each in columns):  # of items or queries: for each document that is shown
         return 4 * slots * sum(map(len, columns))
     files = {path: kind for each in source.lists for path, kind in feature_files(each).items()}

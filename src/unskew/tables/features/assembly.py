@@ -20,8 +20,8 @@ from unskew.settings import require_columns
 from unskew.tables.engine.engine import connect
 from unskew.tables.engine.parquet import impressions_in
 from unskew.tables.features.tables import FeatureTable, Notes, alike, feature_files
-from unskew.tables.frames import arrow_table, ids_of, is_frame, read_table, renamed
-from unskew.tables.joining import encode, match
+from unskew.tables.frames import arrow_table, is_frame, read_table, renamed
+from unskew.tables.joins import encode, match
 from unskew.tables.lists.svmlight import HIGHEST_GRADE
 from unskew.tables.schema import refuse_missing, to_array
 from unskew.types import Array
@@ -112,7 +112,7 @@ def candidate_pairs(source: Any, names: Names = NO_NAMES) -> Any:
 def _pairs_of(source: Any, names: Names) -> Any:
     path = type(source).__name__ if is_frame(source) else source
     if is_frame(source) or set(feature_files(impressions_in(source)).values()) != {"parquet"}:
-        table = arrow_table(source) if is_frame(source) else read_table(Path(source), ids_of(names))
+        table = arrow_table(source) if is_frame(source) else read_table(Path(source), names)
         theirs = _their_keys(names, table.column_names, path)
         found = renamed(table.select(list(theirs.values())), theirs, path).group_by(list(KEYS)).aggregate([])
     else:
@@ -127,10 +127,10 @@ def _pairs_of(source: Any, names: Names) -> Any:
     return found
 
 
-def _their_keys(names: Names, present: Sequence[str], path: Path | str) -> dict[str, str]:
+def _their_keys(names: Names, present: Sequence[str], path: Path | str) -> Names:
     """What query_id and doc_id are called in a table with these columns."""
     own = names.within(present)
-    theirs = {key: own.theirs(key) for key in KEYS}
+    theirs = Names({key: own.theirs(key) for key in KEYS})
     require_columns(theirs.values(), present, path=path, hint="candidates have query_id and doc_id")
     return theirs
 

@@ -32,7 +32,7 @@ from unskew.tables.features.fields import CategoryField
 from unskew.tables.features.tables import Notes, Source, Taken, feature_files, is_table, open_tables
 from unskew.tables.features.values import Feature, kind_of_type, numbers_of, text_values, vector_width
 from unskew.tables.frames import arrow_table, is_frame
-from unskew.tables.joining import encode
+from unskew.tables.joins import encode
 from unskew.tables.lists.letor import read_letor
 from unskew.tables.lists.store import parsed_files
 from unskew.tables.schema import refuse_missing

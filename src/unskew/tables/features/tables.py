@@ -28,7 +28,7 @@ from unskew.tables.features.values import (
     text_values,
     vector_width,
 )
-from unskew.tables.frames import TEXT_FILES, arrow_table, ids_of, is_frame, read_csv, renamed
+from unskew.tables.frames import TEXT_FILES, arrow_table, is_frame, read_csv, renamed
 from unskew.tables.lists.svmlight import MOST_FEATURES
 from unskew.tables.reading.files import all_files, kind_of
 from unskew.tables.reading.options import Texts
@@ -103,7 +103,7 @@ def open_tables(
     return found
 
 
-def table_columns(source: Source, columns: Mapping[str, str] | None = None) -> set[str]:
+def table_columns(source: Source, names: Names) -> set[str]:
     """The columns of a table on disk under our names, without reading its rows."""
     path, kind = next(iter(feature_files(source).items()))
     if kind in TEXT_FILES:
@@ -111,7 +111,7 @@ def table_columns(source: Source, columns: Mapping[str, str] | None = None) -> s
     else:
         with damage_named(path):
             present = pq.read_schema(path).names
-    return {Names.of(columns).ours(name) for name in present}
+    return {names.ours(name) for name in present}
 
 
 def _parts(source: Source, names: Names) -> Iterator[TablePart]:
@@ -120,7 +120,7 @@ def _parts(source: Source, names: Names) -> Iterator[TablePart]:
         return
     for path, kind in feature_files(source).items():
         if kind in TEXT_FILES:
-            yield _in_memory(read_csv(path, kind, ids_of(names)), path, names)
+            yield _in_memory(read_csv(path, kind, names), path, names)
             continue
         with damage_named(path):
             schema = pq.read_schema(path)

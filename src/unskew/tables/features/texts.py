@@ -24,7 +24,7 @@ from unskew.tables.engine.engine import connect
 from unskew.tables.engine.parquet import damage_named, parquet_files
 from unskew.tables.features.tables import feature_files
 from unskew.tables.frames import TEXT_FILES
-from unskew.tables.joining import encode, find_rows
+from unskew.tables.joins import encode, find_rows
 from unskew.tables.schema import refuse_missing, to_array
 from unskew.types import Array, Lists, ListTexts
 

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from unskew.errors import ConfigError, DataError
 from unskew.files import WRITERS, PathLike, complete_file
-from unskew.tables.joining import encodable
+from unskew.tables.joins import encodable
 from unskew.tables.lists.datasets import find_files, preset_named
 from unskew.tables.lists.store import GrowingMatrix, parsed_files
 from unskew.tables.lists.svmlight import (

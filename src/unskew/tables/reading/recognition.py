@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 from unskew.errors import DataError, Option, RunError, Words
 from unskew.files import restore
-from unskew.names import REQUIRED, guess_columns
+from unskew.names import NO_NAMES, REQUIRED, Names, guess_columns
 from unskew.settings import no_such
 from unskew.tables.engine.parquet import impressions_in
 
@@ -132,13 +132,13 @@ def _raw(path: Path, what: str, present: Sequence[str]) -> DataError:
     return DataError(what, path=path, hint=f"ingest it first: {ingest_command(path, present)}")
 
 
-def ingest_command(path: Path | str, present: Sequence[str], columns: Mapping[str, str] | None = None) -> str:
+def ingest_command(path: Path | str, present: Sequence[str], names: Names = NO_NAMES) -> str:
     """The command that ingests a raw log, with its columns as they may be meant.
 
     >>> ingest_command("shop.csv", ["page_id", "term", "doc_id", "rank", "click"])
     'unskew ingest shop.csv --out shop_log --column query_id=term --column position=rank'
     """
-    guess = guess_columns(present) | dict(columns or {})
+    guess = guess_columns(present) | names
     ends = re.compile(r"\.(csv|tsv|txt|jsonl?|ndjson|parquet|gz|bz2|xz|zst)$")
     stem = Path(path).resolve().name
     while ends.search(stem):
@@ -153,19 +153,19 @@ def ingest_command(path: Path | str, present: Sequence[str], columns: Mapping[st
 
 
 def require_log(
-    names: Iterable[str], present: Collection[str], path: Path | str, columns: Mapping[str, str] | None = None
+    wanted: Iterable[str], present: Collection[str], path: Path | str, names: Names = NO_NAMES
 ) -> None:
     """The columns that a log must have are there; else what the table may be, and what to do."""
-    missing = [name for name in names if name not in present]
+    missing = [name for name in wanted if name not in present]
     if not missing:
         return
-    raw = [(columns or {}).get(name, name) for name in present]
+    raw = [names.theirs(name) for name in present]
     there = ", ".join(raw[:20])[:500] or "none"
     guess = guess_columns(list(present))
     what = f"missing columns: {', '.join(missing)}; there are {there}"
     if {"query_id", "doc_id"} <= {*present} and not {*SHOWN} & ({*present} | {*guess}):
         raise DataError(f"this is a table of features, not a log: {what}", path=path, hint="name the log")
-    first = f"ingest it first: {ingest_command(path, raw, columns)}"
+    first = f"ingest it first: {ingest_command(path, raw, names)}"
     hint: Words = first
     if all(name in guess for name in missing):
         meant = Option("columns", {name: guess[name] for name in missing})

@@ -29,7 +29,7 @@ from unskew.names import NO_NAMES, OURS, Names, guess_columns
 from unskew.settings import no_such, read_toml, require_columns
 from unskew.tables.engine.engine import Engine
 from unskew.tables.frames import arrow_table, is_frame
-from unskew.tables.joining import find_rows
+from unskew.tables.joins import find_rows
 from unskew.tables.reading.files import kind_of
 from unskew.tables.schema import to_array
 from unskew.types import Array, Lists, Log

@@ -19,7 +19,7 @@ from unskew.options.base import EngineConnection
 from unskew.pages.page import PAGE_FILES
 from unskew.settings import checked
 from unskew.tables.engine.engine import connect
-from unskew.tables.joining import join_lists
+from unskew.tables.joins import join_lists
 from unskew.types import Array, Log
 from unskew.workflows.inputs.lists import read_lists
 

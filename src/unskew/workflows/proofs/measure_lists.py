@@ -26,7 +26,7 @@ from unskew.measuring.measurement import Bucket, Compared, Measurement, Paired
 from unskew.names import Names
 from unskew.settings import known
 from unskew.tables.engine.engine import connect
-from unskew.tables.joining import encodable, match
+from unskew.tables.joins import encodable, match
 from unskew.tables.schema import to_array
 from unskew.tracking.features import with_tracked
 from unskew.types import Array, Lists, Log

@@ -13,7 +13,7 @@ from unskew.errors import ConfigError, DataError, Option
 from unskew.measuring.experiments.effects import Sums
 from unskew.settings import did_you_mean, require_columns
 from unskew.tables.engine.engine import Engine
-from unskew.tables.joining import encode
+from unskew.tables.joins import encode
 from unskew.types import Array
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from unskew.tables.features.features import lists_for, pairs_of, several
 from unskew.tables.features.tables import is_table, table_columns
 from unskew.tables.features.texts import read_texts
 from unskew.tables.frames import arrow_table, is_frame
-from unskew.tables.joining import SAME_LISTS
+from unskew.tables.joins import SAME_LISTS
 from unskew.tracking.features import tracked_until, with_tracked
 from unskew.types import Lists, Log
 from unskew.workflows.inputs.frames import MissingFeatures, joined, shown_in
@@ -100,7 +100,7 @@ class RunFiles:
 
     def with_features(self, place: tuple[Path, ...]) -> tuple[Path, ...]:
         """Tables of grades alone, with the features of items and queries that the log's documents have too."""
-        names, features = self.files.columns, self.within(self.files.features)
+        names, features = Names(self.files.columns), self.within(self.files.features)
         if not all(is_table(path) for path in (*place, *features)):
             return place
         if any(table_columns(path, names) - {*NOT_FEATURES} for path in place):

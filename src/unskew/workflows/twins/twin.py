@@ -34,7 +34,7 @@ from unskew.diagnosis.evidence.tables import open_tables
 from unskew.errors import ConfigError, DataError
 from unskew.logs.reader import StoredLog
 from unskew.measuring.portrait import Portrait, TwinReport, off, portrait
-from unskew.tables.joining import encode
+from unskew.tables.joins import encode
 from unskew.types import Array, Lists, Log
 from unskew.workflows.inputs.lists import read_lists
 from unskew.workflows.twins.fitting import (

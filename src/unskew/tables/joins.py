@@ -41,50 +41,34 @@ def join_lists(table: Any, lists: Lists, path: Path | str, hint: Words = SAME_LI
 def find_rows(table: Any, lists: Lists) -> tuple[Array, Array]:
     """As `join_lists`, with -1 where there is no such query or document."""
     query = match(table["query_id"], lists.query_ids)
-    return query, (positional_rows if lists.doc_ids is None else named_rows)(table, lists, query)
-
-
-def match(column: Any, ids: Array) -> Array:
-    """Index of each value among the distinct ids, [N] int64, -1 for none; 7 and "7" are the same id."""
-    if pa.types.is_integer(column.type) and ids.dtype.kind in "iu":
-        return whole_match(to_array(column).astype(np.int64, copy=False), ids)
-    codes, values = encode(column)
-    texts = [encodable(side).cast(pa.string()) for side in (values, ids)]
-    found: Array = pc.index_in(texts[0], value_set=texts[1]).fill_null(-1).to_numpy(zero_copy_only=False)
-    return found.astype(np.int64)[codes]
-
-
-def whole_match(values: Array, ids: Array) -> Array:
-    """Index of each integer among the distinct ids, [N] int64, -1 for none; by table where they lie close."""
-    low, high = (int(ids.min()), int(ids.max())) if len(ids) else (0, -1)
-    if high - low > 4 * len(ids) + 1_000_000:
-        found = pc.index_in(pa.array(values), value_set=pa.array(ids, pa.int64())).fill_null(-1)
-        return np.asarray(found.to_numpy(zero_copy_only=False), np.int64)
-    table = np.full(high - low + 2, -1, np.int64)  # the last entry stands for everything outside
-    table[ids - low] = np.arange(len(ids))
-    return table[np.where((values >= low) & (values <= high), values - low, high - low + 1)]
-
-
-def positional_rows(table: Any, lists: Lists, query: Array) -> Array:
-    """Rows of documents whose id is their index in the list; -1 where there is none."""
-    longest = int(lists.sizes.max(initial=0))
-    if pa.types.is_integer(table["doc_id"].type):
-        index = to_array(table["doc_id"])
-    else:
-        index = match(table["doc_id"], np.arange(longest))
-    known = (query >= 0) & (index >= 0)
-    known &= index < lists.sizes[query]
-    return np.where(known, lists.offsets[query] + index, -1)
-
-
-def named_rows(table: Any, lists: Lists, query: Array) -> Array:
-    """Rows of documents by (query, document id); -1 where there is none."""
-    assert lists.doc_ids is not None
+    if lists.doc_ids is None:  # an id is the index in its list
+        index = match(table["doc_id"], np.arange(int(lists.sizes.max(initial=0))))
+        known = (query >= 0) & (index >= 0) & (index < lists.sizes[query])
+        return query, np.where(known, lists.offsets[query] + index, -1)
     codes, names = encode(encodable(lists.doc_ids))
     document = match(table["doc_id"], names)
     of_row = np.repeat(np.arange(len(lists)), lists.sizes) * len(names) + codes
     wanted = np.where((query >= 0) & (document >= 0), query * len(names) + document, -1)
-    found: Array = pc.index_in(pa.array(wanted), value_set=pa.array(of_row)).fill_null(-1).to_numpy()
+    return query, _places(pa.array(wanted), pa.array(of_row))
+
+
+def match(column: Any, ids: Array) -> Array:
+    """Index of each value among the distinct ids, [N] int64, -1 for none; 7 and "7" are the same id."""
+    if not (pa.types.is_integer(column.type) and ids.dtype.kind in "iu"):
+        codes, values = encode(column)
+        return _places(*(encodable(side).cast(pa.string()) for side in (values, ids)))[codes]
+    values = to_array(column).astype(np.int64, copy=False)
+    low, high = (int(ids.min()), int(ids.max())) if len(ids) else (0, -1)
+    if high - low > 4 * len(ids) + 1_000_000:
+        return _places(pa.array(values), pa.array(ids, pa.int64()))
+    table = np.full(high - low + 2, -1, np.int64)  # ids lie close; the last entry stands for everything outside
+    table[ids - low] = np.arange(len(ids))
+    return table[np.where((values >= low) & (values <= high), values - low, high - low + 1)]
+
+
+def _places(values: Any, among: Any) -> Array:
+    """Index of each value of an Arrow array among others, [N] int64, -1 for none."""
+    found: Array = pc.index_in(values, value_set=among).fill_null(-1).to_numpy(zero_copy_only=False)
     return found.astype(np.int64)
 
 
