@@ -15,7 +15,7 @@ from unskew.measuring import (
     places,
     shown_places,
 )
-from unskew.measuring.counterfactual.verdict import Outlook, conclude
+from unskew.measuring.counterfactual.evidence import conclude
 
 GROUNDS = {
     "direct": "random",
@@ -50,8 +50,8 @@ def told(name, difference, error=0.1, *, other=1.0, unit="DCG", pages=100):
 
 def concluded(*pairs, level=0.95):
     drawn = {one.name: draws for one, draws in pairs}
-    outlook = Outlook(variance=0.5, level=2.0)
-    return conclude([one for one, _ in pairs], drawn, pages=100, changed=50, outlook=outlook, level=level)
+    ones = [one for one, _ in pairs]
+    return conclude(ones, drawn, pages=100, changed=50, outlook=(0.5, 2.0), level=level)
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,7 @@ import unskew
 from unskew.errors import CANNOT_TELL, NO, ConfigError, DataError
 from unskew.logs.log import write_log
 from unskew.measuring import LoggedPages
-from unskew.measuring.counterfactual.bounds import RandomGains, bernstein_bound
-from unskew.measuring.exposure import ExposureSums, familiarity_of
+from unskew.measuring.shipping import ExposureSums, RandomGains, bernstein_bound, familiarity_of
 from unskew.simulation import FeatureLogger, PositionBias, simulate
 from unskew.simulation.synthetic import make_lists
 from unskew.types import Array, Lists, Log
@@ -67,7 +66,7 @@ def test_gains_of_random_slots_by_cluster() -> None:
     shown, turned = np.array([1, 2, 3] * 2), np.array([3, 2, 1] * 2)
     found.add(pages(), turned, shown)
     # clicks at 2 and 3, now at 2 and 1: 1 + 1 / log2 3 - (1 / 2 + 1 / log2 3)
-    assert found.sums().tolist() == [[pytest.approx(0.5), pytest.approx(0.5 + 1 / math.log2(3)), 1.0]]
+    assert found.held.sums.tolist() == [[pytest.approx(0.5), pytest.approx(0.5 + 1 / math.log2(3)), 1.0]]
     assert found.most == pytest.approx(0.5)
     assert found.lower(0.05) == -math.inf  # one cluster
     none = RandomGains()

@@ -13,7 +13,6 @@ from unskew.measuring.counterfactual.evidence import GainEstimate as GainEstimat
 from unskew.measuring.counterfactual.examination import examination_of as examination_of
 from unskew.measuring.counterfactual.judge import Judge as Judge
 from unskew.measuring.counterfactual.pages import LoggedPages as LoggedPages
-from unskew.measuring.counterfactual.pages import missing_overlap as missing_overlap
 from unskew.measuring.counterfactual.pages import places as places
 from unskew.measuring.counterfactual.pages import shown_places as shown_places
 from unskew.measuring.experiments.tests import Interval as Interval

@@ -65,14 +65,7 @@ class PlacedPages:
     @cached_property
     def clusters(self) -> tuple[Array, Array]:
         """Numbers of the clusters [c], and which of them each page belongs to [P]."""
-        ids, place = np.unique(self.pages.cluster, return_inverse=True)
-        return ids, place
-
-    @cached_property
-    def cluster(self) -> Array:
-        """The cluster of each impression, [N], from 0."""
-        of_impression: Array = self.clusters[1][self.pages.page]
-        return of_impression
+        return np.unique(self.pages.cluster, return_inverse=True)
 
     @cached_property
     def gains(self) -> tuple[Array, Array]:
@@ -88,18 +81,18 @@ class PlacedPages:
             return self.gains
         return replace(self, asked=replace(self.asked, metric="dcg")).gains
 
-    def by_cluster(self, values: Array) -> Array:
-        """Values [N] added up, [c]."""
-        return np.bincount(self.cluster, weights=values, minlength=len(self.clusters[0]))
-
     def by_page(self, values: Array) -> Array:
-        """Values [P] added up, [c]."""
+        """Values [P] added up by cluster, [c]."""
         return np.bincount(self.clusters[1], weights=values, minlength=len(self.clusters[0]))
+
+    def by_cluster(self, values: Array) -> Array:
+        """Values [N] added up by cluster, [c]."""
+        return self.by_page(self.pages.per_page(values))
 
     def by_rank(self, values: Array) -> Array:
         """Values [N] added up by cluster and rank shown, [c, RANKS]."""
         count = len(self.clusters[0])
-        cell = self.cluster * RANKS + np.minimum(self.pages.position, RANKS) - 1
+        cell = self.clusters[1][self.pages.page] * RANKS + np.minimum(self.pages.position, RANKS) - 1
         return np.bincount(cell, weights=values, minlength=count * RANKS).reshape(count, RANKS)
 
 
@@ -111,8 +104,8 @@ class Reading:
     """With a reason where there is no number."""
     values: Callable[[Array], tuple[Array, Array]]
     """Of the new and of the other ranking, [...] each."""
-    count: Callable[[Array], Array]
-    """How much a cluster or all of them have to say, [...]."""
+    count: int
+    """The sum that says how much a cluster has to say."""
 
 
 class Estimator(ABC):
@@ -138,11 +131,6 @@ def dense(codes: Array) -> Array:
     if codes.max(initial=0) <= 4 * len(codes) + 1000:
         return codes
     return np.unique(codes, return_inverse=True)[1]
-
-
-def column(number: int) -> Callable[[Array], Array]:
-    """One of the sums."""
-    return lambda sums: sums[..., number]
 
 
 def ratios(new: int, other: int, pages: int) -> Callable[[Array], tuple[Array, Array]]:

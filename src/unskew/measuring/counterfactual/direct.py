@@ -24,18 +24,19 @@ pages only, where Gamma is known.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from unskew.measuring.counterfactual.contract import (
     Estimator,
     PlacedPages,
     Reading,
-    column,
     effective_size,
     ratios,
     too_few,
 )
-from unskew.measuring.counterfactual.evidence import GainEstimate, Grounds
+from unskew.measuring.counterfactual.evidence import GainEstimate
 from unskew.types import Array
 
 NEW, OTHER, CLICKS, SLOTS, PAGES, WEIGHT, SQUARES = range(7)
@@ -44,83 +45,41 @@ NEW, OTHER, CLICKS, SLOTS, PAGES, WEIGHT, SQUARES = range(7)
 class Direct(Estimator):
     """Means over random slots."""
 
-    name, lacking = "direct", "no page is marked as shuffled"
-    grounds: Grounds = "random"
-
-    @property
-    def assumes(self) -> str:
-        """What must be true."""
-        if self.asked.metric == "dcg":
-            return "Slots marked as random were filled at random; nothing else."
-        return "Pages marked as random were shuffled, and a click depends on its own document and rank only."
-
-    @property
-    def unit(self) -> str:
-        """What a value counts."""
-        return self.asked.unit
-
-    def counted(self, part: PlacedPages) -> Array:
-        """The slots that count, [N] bool."""
-        random = part.pages.shuffled
-        if self.asked.metric == "dcg":
-            return random
-        whole: Array = (part.pages.per_page(~random) == 0)[part.pages.page]
-        return whole
-
-    def gains(self, part: PlacedPages) -> tuple[Array, Array]:
-        """What a click counts for, [N] each."""
-        if self.asked.metric == "dcg":
-            return part.gains
-        slots, index = part.pages.sizes[part.pages.page], part.pages.index
-        new, other = (np.where(place == 0, 1.0, (place == index) * slots) for place in (part.new, part.other))
-        return new, other
-
     def add(self, part: PlacedPages) -> Array:
         """Values of both, clicks, slots and pages."""
-        counted = self.counted(part)
-        click = np.where(counted, part.pages.click, 0.0)
-        pages = part.by_page(part.pages.per_page(counted) > 0)
-        new, other = (part.by_cluster(click * gain) for gain in self.gains(part))
-        return np.stack([new, other, part.by_cluster(click), part.by_cluster(counted), pages], axis=1)
+        pages = part.pages
+        if self.asked.metric == "dcg":
+            return slot_sums(part, pages.shuffled, part.gains)
+        slots = pages.sizes[pages.page]
+        new, other = (
+            np.where(place == 0, 1.0, (place == pages.index) * slots) for place in (part.new, part.other)
+        )
+        return slot_sums(part, whole_pages(part)[pages.page], (new, other))
 
     def readings(self, totals: Array) -> list[Reading]:
         """The mean over pages."""
-        about = GainEstimate(
-            self.name,
-            self.assumes,
-            self.grounds,
-            self.unit,
-            effective=float(totals[SLOTS]),
-            overlap=1.0,
-            pages=int(totals[PAGES]),
-            reason=too_few(totals[CLICKS], " on such slots") if totals[PAGES] else self.lacking,
-        )
-        return [Reading(about, ratios(NEW, OTHER, PAGES), column(PAGES))]
+        assumes = "Slots marked as random were filled at random; nothing else."
+        if self.asked.metric == "clicks":
+            assumes = (
+                "Pages marked as random were shuffled, and a click depends on its own document and rank only."
+            )
+        about = GainEstimate("direct", assumes, "random", self.asked.unit, effective=float(totals[SLOTS]))
+        return [page_mean(about, totals, " on such slots", "no page is marked as shuffled")]
 
 
-class RawClicks(Direct):
+class RawClicks(Estimator):
     """Means over the slots that were not random."""
 
-    name, lacking = "clicks", "all pages are shuffled"
-    grounds: Grounds = "shown"
+    def add(self, part: PlacedPages) -> Array:
+        """As of random slots, by discounts whatever is asked: clicks know no other place than their own."""
+        return slot_sums(part, ~part.pages.shuffled, part.discounts)
 
-    @property
-    def assumes(self) -> str:
-        """What must be true."""
-        return "Nothing, but the order shown is favoured: a gain counts, a loss does not."
-
-    @property
-    def unit(self) -> str:
-        """What a value counts."""
-        return f"DCG@{self.asked.at} by clicks"
-
-    def counted(self, part: PlacedPages) -> Array:
-        """Slots that were not filled at random."""
-        return ~part.pages.shuffled
-
-    def gains(self, part: PlacedPages) -> tuple[Array, Array]:
-        """Discounts, whatever is asked: clicks as they are know no other place than their own."""
-        return part.discounts
+    def readings(self, totals: Array) -> list[Reading]:
+        """The mean over pages."""
+        assumes = "Nothing, but the order shown is favoured: a gain counts, a loss does not."
+        unit = f"DCG@{self.asked.at} by clicks"
+        about = GainEstimate("clicks", assumes, "shown", unit, effective=float(totals[SLOTS]))
+        return [page_mean(about, totals, " on such slots", "all pages are shuffled")]
 
 
 class Slates(Estimator):
@@ -128,8 +87,7 @@ class Slates(Estimator):
 
     def add(self, part: PlacedPages) -> Array:
         """Values, clicks, slots, pages and weights."""
-        pages = part.pages
-        whole = pages.per_page(~pages.shuffled) == 0
+        pages, whole = part.pages, whole_pages(part)
         clicks = np.where(whole, pages.per_page(pages.click), 0.0)
         new, other = (np.where(whole, slate_weights(part, place), 0.0) for place in (part.new, part.other))
         columns = [new * clicks, other * clicks, clicks, whole * pages.sizes, whole, new, new**2]
@@ -137,17 +95,31 @@ class Slates(Estimator):
 
     def readings(self, totals: Array) -> list[Reading]:
         """The pseudo-inverse estimate."""
-        about = GainEstimate(
-            "pseudo-inverse",
-            "Pages were shuffled, and their clicks are a sum over documents at ranks.",
-            "random",
-            "clicks a page",
-            effective=effective_size(totals[WEIGHT], totals[SQUARES]),
-            overlap=1.0,
-            pages=int(totals[PAGES]),
-            reason=too_few(totals[CLICKS], " on such pages") if totals[PAGES] else "no page is wholly shuffled",
-        )
-        return [Reading(about, ratios(NEW, OTHER, PAGES), column(PAGES))]
+        assumes = "Pages were shuffled, and their clicks are a sum over documents at ranks."
+        effective = effective_size(totals[WEIGHT], totals[SQUARES])
+        about = GainEstimate("pseudo-inverse", assumes, "random", "clicks a page", effective=effective)
+        return [page_mean(about, totals, " on such pages", "no page is wholly shuffled")]
+
+
+def whole_pages(part: PlacedPages) -> Array:
+    """Pages all of whose slots were filled at random, [P] bool."""
+    whole: Array = part.pages.per_page(~part.pages.shuffled) == 0
+    return whole
+
+
+def slot_sums(part: PlacedPages, counted: Array, gains: tuple[Array, Array]) -> Array:
+    """Values of both by what a click counts for, clicks, slots and pages, of slots that count; [c, 5]."""
+    click = np.where(counted, part.pages.click, 0.0)
+    pages = part.by_page(part.pages.per_page(counted) > 0)
+    new, other = (part.by_cluster(click * gain) for gain in gains)
+    return np.stack([new, other, part.by_cluster(click), part.by_cluster(counted), pages], axis=1)
+
+
+def page_mean(about: GainEstimate, totals: Array, where: str, lacking: str) -> Reading:
+    """A mean over pages, with the reason where these have no number."""
+    reason = too_few(totals[CLICKS], where) if totals[PAGES] else lacking
+    about = replace(about, overlap=1.0, pages=int(totals[PAGES]), reason=reason)
+    return Reading(about, ratios(NEW, OTHER, PAGES), PAGES)
 
 
 def slate_weights(part: PlacedPages, place: Array) -> Array:
@@ -155,5 +127,4 @@ def slate_weights(part: PlacedPages, place: Array) -> Array:
     pages = part.pages
     matches = pages.per_page(place == pages.index)
     weight = (pages.sizes - 1) * matches - (pages.sizes - 2)
-    random = pages.per_page(place == 0) > 0
-    return np.where(random, 1.0, weight)
+    return np.where(pages.per_page(place == 0) > 0, 1.0, weight)

@@ -31,7 +31,8 @@ Legend: P pages, N impressions; a cell is a document of a query at a rank.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -41,7 +42,6 @@ from unskew.measuring.counterfactual.contract import (
     Estimator,
     PlacedPages,
     Reading,
-    column,
     dense,
     effective_size,
     ratios,
@@ -61,64 +61,51 @@ MODELS = 4
 """Draws of examination that dr is computed with, so that its interval knows of them."""
 
 
-@dataclass(frozen=True)
 class Displays:
     """Displays of documents by rank, and where a ranking puts them."""
 
-    cell: Array
-    """[N], document and rank shown."""
-    used: Array
-    """[N] bool, displays that count."""
-    chance: Array | None
-    """[N], logged, where it is."""
-    cells: int
+    def __init__(self, part: PlacedPages) -> None:
+        pages = self.pages = part.pages
+        self.chance = pages.propensity
+        """[N], logged, where it is."""
+        # pages may begin further down
+        self.start = (pages.position - pages.index)[pages.offsets[:-1]][pages.page]
+        self.width = int((pages.index + self.start).max(initial=0)) + 1
+        self.document = dense(pages.document)
+        self.cell = self.document * self.width + pages.index + self.start
+        """[N], document and rank shown."""
+        self.used = np.ones(len(self.document), bool)
+        """[N], displays that count."""
+        if self.chance is not None:
+            self.used = (pages.per_page(self.chance < 1) > 0)[pages.page]
+        self.cells = (int(self.document.max(initial=0)) + 1) * self.width
+        self.shown = np.bincount(self.cell[self.used], minlength=self.cells)
+        """Displays by cell."""
 
-    def count(self, cell: Array, where: Array) -> Array:
-        """Displays by cell, [cells]."""
-        return np.bincount(cell[where], minlength=self.cells)
+    def target(self, place: Array) -> Array:
+        """The cells that a ranking puts results to, [N]; at random counts as shown."""
+        rank = np.where(place > 0, place, self.pages.index) + self.start
+        cell: Array = self.document * self.width + np.minimum(rank, self.width - 1)
+        return cell
 
-    def covers(self, target: Array) -> Array:
+    def covers(self, place: Array) -> Array:
         """Whether the log may have the result at its place [N], bool."""
-        if self.chance is not None:
-            return self.used
-        found: Array = self.used & (self.count(self.cell, self.used)[target] > 0)
-        return found
+        return self.used if self.chance is not None else self.used & (self.shown[self.target(place)] > 0)
 
-    def weights(self, target: Array, where: Array, logged: Array) -> Array:
-        """w of every display [N], over the places that count `where`; 1 where the order is the `logged` one."""
+    def weights(self, place: Array, where: Array) -> Array:
+        """w of every display [N], over the places that count `where`.
+
+        It is 1 where the ranking is what was shown and no choice of its own: at random, or the order shown on
+        every page. The usual order of a log with random pages is a choice: chances of pages that take no part say
+        how often it comes.
+        """
+        target = self.target(place)
         if self.chance is not None:
+            logged = (place == 0) | bool((place == self.pages.index).all())
             hit = where & (target == self.cell)
             return np.where(hit, np.where(logged, 1.0, 1 / self.chance), 0.0)
-        wanted = self.count(target, where) / np.maximum(self.count(self.cell, self.used), 1)
+        wanted = np.bincount(target[where], minlength=self.cells) / np.maximum(self.shown, 1)
         return np.where(self.used, wanted[self.cell], 0.0)
-
-
-def displays_of(part: PlacedPages) -> tuple[Displays, Array, Array]:
-    """Displays as cells, and the cells that both rankings put them to, [N] each; at random counts as shown."""
-    pages = part.pages
-    start = (pages.position - part.pages.index)[pages.offsets[:-1]][pages.page]  # pages that begin further down
-    width = int((part.pages.index + start).max(initial=0)) + 1
-    document = dense(pages.document)
-    new, other = (
-        document * width + np.minimum(np.where(place > 0, place, part.pages.index) + start, width - 1)
-        for place in (part.new, part.other)
-    )
-    used = np.ones(len(document), bool)
-    if pages.propensity is not None:
-        used = (pages.per_page(pages.propensity < 1) > 0)[pages.page]
-    cells = (int(document.max(initial=0)) + 1) * width
-    cell = document * width + part.pages.index + start
-    return Displays(cell, used, pages.propensity, cells), new, other
-
-
-def logged_order(part: PlacedPages, place: Array) -> Array:
-    """Where a ranking is what was shown and no choice of its own, [N] bool.
-
-    It is at random, or the order shown on every page. The usual order of a log with random pages is a choice:
-    chances of pages that take no part say how often it comes.
-    """
-    logged: Array = (place == 0) | bool((place == part.pages.index).all())
-    return logged
 
 
 class ByDisplay(Estimator):
@@ -128,12 +115,10 @@ class ByDisplay(Estimator):
 
     def add(self, part: PlacedPages) -> Array:
         """Values, pages, weights, what is covered, and the doubly robust values."""
-        pages = part.pages
-        shown, new, other = displays_of(part)
-        has_new, has_other = shown.covers(new), shown.covers(other)
-        both = has_new & has_other
-        logged = [logged_order(part, place) for place in (part.new, part.other)]
-        by_new, by_other = (shown.weights(new, both, logged[0]), shown.weights(other, both, logged[1]))
+        pages, shown, places = part.pages, Displays(part), (part.new, part.other)
+        has = [shown.covers(place) for place in places]
+        both = has[0] & has[1]
+        by_new, by_other = (shown.weights(place, both) for place in places)
         moved = np.where(shown.used, np.abs(np.subtract(*part.discounts)), 0.0)
         sums = [
             part.by_cluster(pages.click * by_new),
@@ -144,22 +129,17 @@ class ByDisplay(Estimator):
             part.by_cluster(moved * both),
             part.by_cluster(moved),
             part.by_cluster(pages.click * (by_new > 0)),
-            *self._mass(part, shown, by_new, by_other),
         ]
-        weights = (shown.weights(new, has_new, logged[0]), shown.weights(other, has_other, logged[1]))
-        for curve in self.curves:
-            values = robust_values(part, curve, (has_new, has_other), weights, self.asked.clip)
-            sums += [part.by_cluster(np.where(shown.used, value, 0.0)) for value in values]
-        return np.stack(sums, axis=1)
-
-    def _mass(self, part: PlacedPages, shown: Displays, *weights: Array) -> list[Array]:
-        """For both rankings what they show, by discounts, what weights add up to, and squares; [C] each."""
+        # for both rankings what they show, by discounts, what weights add up to, and squares
         counted = np.where(shown.used, float(shown.chance is not None), 0.0)
-        sums = []
-        for discount, weight in zip(part.discounts, weights, strict=True):
+        for discount, weight in zip(part.discounts, (by_new, by_other), strict=True):
             wanted, found = discount * counted, discount * counted * weight
             sums += [part.by_cluster(each) for each in (wanted, found, found**2)]
-        return sums
+        weights = [shown.weights(place, where) for place, where in zip(places, has, strict=True)]
+        for curve in self.curves:
+            values = robust_values(part, curve, has, weights)
+            sums += [part.by_cluster(np.where(shown.used, value, 0.0)) for value in values]
+        return np.stack(sums, axis=1)
 
     @cached_property
     def curves(self) -> list[Examination]:
@@ -181,15 +161,16 @@ class ByDisplay(Estimator):
 
     def readings(self, totals: Array) -> list[Reading]:
         """Item-position and doubly robust."""
+        overlap = _overlap(totals)
         shown = GainEstimate(
             "item-position",
             "A click depends on its own document and rank only, and documents moved by chance.",
             "display",
             "clicks a page",
             effective=effective_size(totals[WEIGHT], totals[SQUARES]),
-            overlap=_overlap(totals),
+            overlap=overlap,
             pages=int(totals[PAGES]),
-            reason=_lacks(totals),
+            reason=_lacks(totals, overlap),
         )
         robust = replace(
             shown,
@@ -198,10 +179,7 @@ class ByDisplay(Estimator):
             grounds="examination",
             reason="" if self.asked.examination else "examination is not known: give it",
         )
-        return [
-            Reading(shown, ratios(NEW, OTHER, PAGES), column(MOVED)),
-            Reading(robust, self._robust, column(PAGES)),
-        ]
+        return [Reading(shown, ratios(NEW, OTHER, PAGES), MOVED), Reading(robust, self._robust, PAGES)]
 
 
 def _overlap(totals: Array) -> float:
@@ -211,21 +189,14 @@ def _overlap(totals: Array) -> float:
     return float(totals[COVERED] / totals[MOVED]) if totals[MOVED] > 0 else 1.0
 
 
-def _untried(totals: Array) -> bool:
-    """Whether chances are logged, and leave out much of what one of the rankings shows."""
-    for wanted, found, squares in totals[MASS:ROBUST].reshape(2, 3):
-        if found + ERRORS * np.sqrt(squares) < wanted and found < LEAST_WEIGHT * wanted:
-            return True
-    return False
-
-
-def _lacks(totals: Array) -> str:
+def _lacks(totals: Array, overlap: float) -> str:
     if not totals[PAGES]:
         return "on no page was the order left to chance"
-    if _untried(totals):
-        return f"only {_overlap(totals):.0%} of what it would show has a chance worth the name in this log"
-    if not totals[MASS] and _overlap(totals) < LEAST_OVERLAP:
-        return f"only {_overlap(totals):.0%} of what moves was ever shown where it would move to"
+    for wanted, found, squares in totals[MASS:ROBUST].reshape(2, 3):
+        if found + ERRORS * np.sqrt(squares) < wanted and found < LEAST_WEIGHT * wanted:
+            return f"only {overlap:.0%} of what it would show has a chance worth the name in this log"
+    if not totals[MASS] and overlap < LEAST_OVERLAP:
+        return f"only {overlap:.0%} of what moves was ever shown where it would move to"
     return too_few(totals[CLICKS])
 
 
@@ -236,35 +207,27 @@ def query_model(part: PlacedPages, theta: Array) -> Array:
     """
     pages = part.pages
     document, query = dense(pages.document), dense(pages.query)
-    click, seen = (
-        np.bincount(document, weights=each)[document] - each for each in (pages.click, theta)
-    )  # without this page
-    of_query = []
-    for each in (pages.click, theta):
-        own = pages.per_page(each)
-        of_query.append((np.bincount(query, weights=own)[query] - own)[pages.page])
-    mean = of_query[0] / np.maximum(of_query[1], 1e-9)
+    both, own = (pages.click, theta), [pages.per_page(each) for each in (pages.click, theta)]
+    # of all pages but this one
+    click, seen = (np.bincount(document, weights=each)[document] - each for each in both)
+    clicks, looks = ((np.bincount(query, weights=each)[query] - each)[pages.page] for each in own)
+    mean = clicks / np.maximum(looks, 1e-9)
     relevance: Array = (click + PRIOR * mean) / (seen + PRIOR)
     return relevance
 
 
 def robust_values(
-    part: PlacedPages,
-    curve: Examination,
-    has: tuple[Array, Array],
-    weights: tuple[Array, Array],
-    clip: float,
+    part: PlacedPages, curve: Examination, has: Sequence[Array], weights: Sequence[Array]
 ) -> list[Array]:
     """What each result adds to the values of both rankings, [N] each; `has`: whether the log has its place."""
     pages = part.pages
-    start = pages.position - part.pages.index
     theta, document = curve.at(pages.position), dense(pages.document)
     relevance = query_model(part, theta)
     rest = pages.click - relevance * theta
     examined = (np.bincount(document, weights=theta) / np.maximum(np.bincount(document), 1))[document]
     found = []
     for place, seen, weight in zip((part.new, part.other), has, weights, strict=True):
-        there = curve.at(np.where(place > 0, place, part.pages.index) + start)
-        lacking = there * rest / np.maximum(examined, 1 / clip)
+        there = curve.at(np.where(place > 0, place, pages.index) + pages.position - pages.index)
+        lacking = there * rest / np.maximum(examined, 1 / part.asked.clip)
         found.append(relevance * there + weight * rest + np.where(seen, 0.0, lacking))
     return found

@@ -19,11 +19,10 @@ from unskew.examination import Examination
 from unskew.measuring.counterfactual.contract import Estimator, PlacedPages, Question, Reading
 from unskew.measuring.counterfactual.direct import Direct, RawClicks, Slates
 from unskew.measuring.counterfactual.displays import ByDisplay
-from unskew.measuring.counterfactual.evidence import ClickEvidence, GainEstimate, Metric
+from unskew.measuring.counterfactual.evidence import ClickEvidence, GainEstimate, Metric, conclude
 from unskew.measuring.counterfactual.pages import LoggedPages
 from unskew.measuring.counterfactual.sums import FEWEST, ClusterSums, interval_of
 from unskew.measuring.counterfactual.swapped import Swapped
-from unskew.measuring.counterfactual.verdict import Outlook, conclude
 from unskew.measuring.counterfactual.weighted import Weighted
 from unskew.types import Array
 
@@ -51,7 +50,7 @@ class Judge:
         self.estimators = [kind(self.asked) for kind in ESTIMATORS]
         self.sums = ClusterSums()
         self.ends: Array = np.zeros(1, int)
-        self.outlook = np.zeros(2)
+        self.outlook = np.zeros(2)  # sums over pages: variance of the difference, value of the other ranking
         self.looked_at = [0] * len(self.estimators)
 
     def add(self, pages: LoggedPages, new: Array, other: Array) -> None:
@@ -66,7 +65,9 @@ class Judge:
         self.ends = np.cumsum([0, *(sums.shape[1] for sums in found)])
         self.sums.add(part.clusters[0], np.concatenate(found, axis=1))
         self.pages += len(pages)
-        self.outlook += _of_shuffled(part)
+        # on a shuffled page each result would have the mean click rate of the page
+        rate, (new_gain, old_gain) = pages.per_page(pages.click) / np.maximum(pages.sizes, 1), part.discounts
+        self.outlook += [(rate * pages.per_page(each)).sum() for each in ((new_gain - old_gain) ** 2, old_gain)]
         self.changed += int((pages.per_page(part.new != part.other) > 0).sum())
 
     def _sums(self, number: int, part: PlacedPages) -> Array:
@@ -106,7 +107,7 @@ class Judge:
             drawn,
             pages=self.pages,
             changed=self.changed,
-            outlook=Outlook(*(self.outlook / self.pages).tolist()),
+            outlook=(self.outlook[0] / self.pages, self.outlook[1] / self.pages),
             level=level,
             missing=missing_overlap,
         )
@@ -124,20 +125,9 @@ def some_queries(pages: LoggedPages, most: int) -> Array:
     return chosen
 
 
-def _of_shuffled(part: PlacedPages) -> Array:
-    """Variance of the difference, and value of the other ranking, on pages as shuffled ones; sums over pages, [2].
-
-    Each result of a shuffled page has the mean click rate of the page.
-    """
-    rate = part.pages.per_page(part.pages.click) / np.maximum(part.pages.sizes, 1)
-    new, other = part.discounts
-    square, value = part.pages.per_page((new - other) ** 2), part.pages.per_page(other)
-    return np.array([(rate * square).sum(), (rate * value).sum()])
-
-
 def estimate(reading: Reading, sums: Array, draws: Array, level: float) -> tuple[GainEstimate, Array]:
     """One estimate with its interval, and the difference in every draw, [R]."""
-    clusters = int((reading.count(sums) > 0).sum())
+    clusters = int((sums[:, reading.count] > 0).sum())
     if reading.about.reason:
         nothing = replace(reading.about, clusters=clusters, effective=None, overlap=None)
         return nothing, np.full(len(draws), np.nan)

@@ -53,7 +53,12 @@ class LoggedPages:
         few queries. Parts of one log need to be told, since each has few queries of its own.
         """
         shuffled = np.zeros(len(log.row), bool) if log.randomized is None else np.asarray(log.randomized, bool)
-        propensity = log.columns.get("propensity")
+        chances = log.columns.get("propensity")
+        if chances is not None and not ((chances > 0) & (chances <= 1)).all():
+            raise DataError(
+                "column propensity must be the chance that the slot showed its result, above 0 and at most 1",
+                hint="leave the column out, or give every impression its chance",
+            )
         return cls(
             offsets=log.offsets,
             position=log.position.astype(np.int64),
@@ -62,7 +67,7 @@ class LoggedPages:
             query=log.query,
             document=log.row,
             cluster=clusters_of(log, cluster or usual_cluster(log)),
-            propensity=None if propensity is None else _checked_chances(propensity),
+            propensity=None if chances is None else chances.astype(np.float64),
         )
 
     def __len__(self) -> int:
@@ -168,24 +173,6 @@ def worth(place: Array, pages: LoggedPages, ladder: Array) -> Array:
     return of_place
 
 
-def missing_overlap(scores: Array, pages: LoggedPages, at: int = 10) -> tuple[int, int]:
-    """Of the first `at` that a ranking [N] would pick from all documents shown for a query: not on the page; all.
-
-    A page of n results counts with the first min(at, n). Add up over parts; the ratio is the share that clicks on
-    these pages say nothing of.
-    """
-    first = np.unique(pages.document, return_index=True)[1]
-    query = pages.query[pages.page][first]
-    order = np.lexsort((pages.document[first], -np.asarray(scores)[first], query))
-    starts = np.flatnonzero(np.diff(query[order], prepend=-1) != 0)
-    rank = np.arange(len(order)) - np.repeat(starts, np.diff([*starts, len(order)]))
-    picked = np.full(int(pages.document.max(initial=0)) + 1, np.iinfo(np.int64).max)
-    picked[pages.document[first][order]] = rank
-    wanted = np.minimum(pages.sizes, at)
-    found = int((picked[pages.document] < wanted[pages.page]).sum())
-    return int(wanted.sum()) - found, int(wanted.sum())
-
-
 def usual_cluster(log: Log) -> Clusters:
     """What to draw again, by what the log has."""
     if "visit_id" in log.columns:
@@ -195,14 +182,13 @@ def usual_cluster(log: Log) -> Clusters:
 
 def clusters_of(log: Log, kind: Clusters) -> Array:
     """The cluster of every page, [P] int64; a name has the same number in every part of a log."""
-    if kind == "visit":
-        if "visit_id" not in log.columns:
-            raise DataError("the log names no visits", hint="`unskew split` finds them, or draw queries again")
-        return stable_codes(log.columns["visit_id"][log.offsets[:-1]])
     if kind == "query":
         return stable_codes(np.asarray(log.lists.query_ids)[log.query])
-    if "page_id" in log.columns:
-        return stable_codes(log.columns["page_id"][log.offsets[:-1]])
+    named = log.columns.get(f"{kind}_id")
+    if named is not None:
+        return stable_codes(named[log.offsets[:-1]])
+    if kind == "visit":
+        raise DataError("the log names no visits", hint="`unskew split` finds them, or draw queries again")
     return np.arange(len(log), dtype=np.int64)
 
 
@@ -222,38 +208,20 @@ def stable_codes(names: Array) -> Array:
 def _ranked(keys: Array, pages: LoggedPages) -> Array:
     """Places [N] by ascending key within each page, ties by document."""
     width = int(pages.sizes.max(initial=0))
-    place = np.empty(len(keys), np.int64)
     if width * len(pages) > 4 * len(keys) + 1000:  # padding would cost more than it saves
-        order = np.lexsort((pages.document, keys, pages.page))
-        place[order] = np.arange(len(keys)) - pages.offsets[pages.page] + 1
+        place = np.empty(len(keys), np.int64)
+        place[np.lexsort((pages.document, keys, pages.page))] = pages.index
         return place
     inside = np.arange(width) < pages.sizes[:, None]  # [P, K]
     padded, document = np.full(inside.shape, np.inf), np.full(inside.shape, np.iinfo(np.int64).max)
     padded[inside], document[inside] = np.minimum(keys, np.finfo(float).max), pages.document
-    order = _sorted(padded, document)
+    order = np.argsort(padded, axis=1, kind="stable")
+    ordered = np.take_along_axis(padded, order, axis=1)
+    tied = np.flatnonzero((ordered[:, 1:] == ordered[:, :-1]).any(axis=1))
+    if len(tied):  # only rows with ties are sorted by document
+        by_document = np.argsort(document[tied], axis=1, kind="stable")
+        again = np.argsort(np.take_along_axis(padded[tied], by_document, axis=1), axis=1, kind="stable")
+        order[tied] = np.take_along_axis(by_document, again, axis=1)
     table = np.empty(inside.shape, np.int64)
     np.put_along_axis(table, order, np.broadcast_to(np.arange(1, width + 1), order.shape), axis=1)
-    place[:] = table[inside]
-    return place
-
-
-def _sorted(keys: Array, document: Array) -> Array:
-    """Columns of [P, K] by ascending key, ties by document; only rows with ties are sorted by it."""
-    order: Array = np.argsort(keys, axis=1, kind="stable")
-    ordered = np.take_along_axis(keys, order, axis=1)
-    tied = np.flatnonzero((ordered[:, 1:] == ordered[:, :-1]).any(axis=1))
-    if len(tied):
-        by_document = np.argsort(document[tied], axis=1, kind="stable")
-        again = np.argsort(np.take_along_axis(keys[tied], by_document, axis=1), axis=1, kind="stable")
-        order[tied] = np.take_along_axis(by_document, again, axis=1)
-    return order
-
-
-def _checked_chances(propensity: Array) -> Array:
-    chances = np.asarray(propensity, np.float64)
-    if not ((chances > 0) & (chances <= 1)).all():
-        raise DataError(
-            "column propensity must be the chance that the slot showed its result, above 0 and at most 1",
-            hint="leave the column out, or give every impression its chance",
-        )
-    return chances
+    return table[inside]

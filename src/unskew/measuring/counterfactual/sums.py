@@ -37,41 +37,25 @@ class ClusterSums:
         """What to call clusters [n] int when they are added: as they are, or by bucket once they are many."""
         named: Array = clusters.astype(np.int64).view(np.uint64)
         if not self.folded and len(np.union1d(self.ids, named)) > MOST:
-            self.folded = True
             old, held = self.ids, self.sums
-            self.ids, self.sums = np.zeros(0, np.uint64), np.zeros((0, held.shape[1]))
-            self._merge(bucket_of(old), held)
+            self.ids, self.sums, self.folded = np.zeros(0, np.uint64), np.zeros((0, 0)), True
+            self.add(bucket_of(old), held)
         return bucket_of(named) if self.folded else named
 
     def add(self, ids: Array, sums: Array) -> None:
         """Add the sums [c, F] of clusters [c], as `number` calls them."""
-        if not self.sums.shape[1]:
-            self.sums = np.zeros((0, sums.shape[1]))
-        self._merge(ids, sums)
-
-    def _merge(self, ids: Array, sums: Array) -> None:
-        every = np.concatenate([self.ids, ids])
-        self.ids, place = np.unique(every, return_inverse=True)
-        order = np.argsort(place, kind="stable")
-        starts = np.flatnonzero(np.diff(place[order], prepend=-1) != 0)
-        stacked = np.concatenate([self.sums, sums])[order]
-        self.sums = np.add.reduceat(stacked, starts) if len(starts) else stacked
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    @property
-    def totals(self) -> Array:
-        """[F]."""
-        totals: Array = self.sums.sum(axis=0)
-        return totals
+        before, held = self.ids, self.sums
+        self.ids, place = np.unique(np.concatenate([before, ids.astype(np.uint64)]), return_inverse=True)
+        self.sums = np.zeros((len(self.ids), sums.shape[1]))
+        if len(before):
+            self.sums[place[: len(before)]] = held
+        np.add.at(self.sums, place[len(before) :], sums)
 
     def draw(self, seed: int, draws: int = DRAWS) -> Array:
         """Totals of clusters drawn again with replacement, [R, F]; the same for the same seed."""
-        count = len(self)
-        rng = np.random.default_rng(seed)
-        taken = rng.multinomial(count, np.full(count, 1 / count), size=draws).astype(np.float64)
-        drawn: Array = taken @ self.sums
+        count = len(self.ids)
+        taken = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), size=draws)
+        drawn: Array = taken.astype(np.float64) @ self.sums
         return drawn
 
 
@@ -81,11 +65,9 @@ def interval_of(value: float, drawn: Array, clusters: int, level: float) -> tupl
     >>> interval_of(1.0, np.array([0.5, 1.5] * 50), 101, 0.95)     # 1 -+ 1.984 x 0.5025 x sqrt(1.01)
     (-0.0019..., 2.0019...)
     """
-    fine = drawn[np.isfinite(drawn)]
-    if clusters < FEWEST or len(fine) < 0.9 * len(drawn):
+    if clusters < FEWEST or np.isfinite(drawn).mean() < 0.9:
         return None
-    error = standard_error(fine, clusters)
-    reach = float(stdtrit(clusters - 1, 0.5 + level / 2)) * error
+    reach = float(stdtrit(clusters - 1, 0.5 + level / 2)) * standard_error(drawn, clusters)
     return value - reach, value + reach
 
 

@@ -25,7 +25,6 @@ from unskew.measuring.counterfactual.contract import (
     Estimator,
     PlacedPages,
     Reading,
-    column,
     dense,
     effective_size,
     too_few,
@@ -71,7 +70,7 @@ class Swapped(Estimator):
             pages=int(totals[PAGES]),
             reason=reason,
         )
-        return [Reading(about, _shares, column(CLICKS))]
+        return [Reading(about, _shares, CLICKS)]
 
 
 def distinct_rankings(part: PlacedPages) -> tuple[Array, Array, Array]:

@@ -31,39 +31,45 @@ from unskew.measuring.counterfactual.evidence import GainEstimate
 from unskew.types import Array
 
 NEW, OTHER, CLICKS = (slice(k * RANKS, (k + 1) * RANKS) for k in range(3))
-PAGES = 3 * RANKS
+PAGES, ALL_CLICKS = 3 * RANKS, 3 * RANKS + 1
 
 
 class Weighted(Estimator):
     """Clicks weighted by examination."""
 
     def add(self, part: PlacedPages) -> Array:
-        """Sums by rank, and pages."""
+        """Sums by rank, pages, and clicks."""
         click = part.pages.click
-        new, other = (part.by_rank(click * gain) for gain in part.gains)
+        ranks = [part.by_rank(click * weight) for weight in (*part.gains, np.ones(len(click)))]
         pages = part.by_page(np.ones(len(part.pages)))
-        return np.concatenate([new, other, part.by_rank(click), pages[:, None]], axis=1)
+        return np.column_stack([*ranks, pages, part.by_cluster(click)])
 
     def readings(self, totals: Array) -> list[Reading]:
         """Plain, clipped, self-normalised."""
         clip, weights, given = self.asked.clip, self._weights(totals), self.asked.examination
         source = "" if given is None else f" (from {given.found_by})"
+        reason = too_few(totals[ALL_CLICKS])
+        if given is None:
+            dcg = self.asked.metric == "dcg"
+            unknown = "examination is not known: give it, or mark shuffled pages"
+            reason = unknown if dcg else "expected clicks at other ranks need examination: give it, or ask for dcg"
+        kept, total = ((totals[CLICKS] * np.minimum(weights, most)).sum() for most in (clip, np.inf))
         plain = GainEstimate(
             "ips",
             f"A click is examination by rank{source} times relevance.",
             "examination",
             self.asked.unit,
-            effective=_effective(totals, weights),
+            effective=effective_size(total, (totals[CLICKS] * weights**2).sum()),
             overlap=1.0,
             pages=int(totals[PAGES]),
-            reason=self._lacks(totals),
+            reason=reason,
         )
         clipped = replace(
             plain,
             name="clipped",
             assumes=f"As ips; no click counts more than {clip:g} times, which favours the order shown.",
-            effective=_effective(totals, np.minimum(weights, clip)),
-            overlap=_kept(totals, weights, clip),
+            effective=effective_size(kept, (totals[CLICKS] * np.minimum(weights, clip) ** 2).sum()),
+            overlap=float(kept / total) if total > 0 else None,
         )
         normalised = replace(
             plain,
@@ -71,12 +77,11 @@ class Weighted(Estimator):
             assumes="As ips; counts what a click is worth, so the level of examination does not matter.",
             unit=f"{self.asked.unit}, per corrected click",
         )
-        readings = (
-            (plain, self._values),
-            (clipped, partial(self._values, clip=clip)),
-            (normalised, partial(self._values, per_click=True)),
-        )
-        return [Reading(about, read, lambda sums: sums[..., CLICKS].sum(axis=-1)) for about, read in readings]
+        return [
+            Reading(plain, self._values, ALL_CLICKS),
+            Reading(clipped, partial(self._values, clip=clip), ALL_CLICKS),
+            Reading(normalised, partial(self._values, per_click=True), ALL_CLICKS),
+        ]
 
     def _values(self, sums: Array, *, clip: float = np.inf, per_click: bool = False) -> tuple[Array, Array]:
         """Weighted clicks at the places of both rankings, by page, or by weighted click."""
@@ -96,20 +101,3 @@ class Weighted(Estimator):
             return np.broadcast_to(1 / given.values[rank], (*totals.shape[:-1], RANKS))
         drawn: Array = 1 / given.draws[np.arange(len(totals)) % len(given.draws)][:, rank]
         return drawn
-
-    def _lacks(self, totals: Array) -> str:
-        if self.asked.examination is None and self.asked.metric == "clicks":
-            return "expected clicks at other ranks need examination: give it, or ask for dcg"
-        if self.asked.examination is None:
-            return "examination is not known: give it, or mark shuffled pages"
-        return too_few(totals[CLICKS].sum())
-
-
-def _effective(totals: Array, weights: Array) -> float | None:
-    return effective_size((totals[CLICKS] * weights).sum(), (totals[CLICKS] * weights**2).sum())
-
-
-def _kept(totals: Array, weights: Array, clip: float) -> float | None:
-    """Share of the corrected clicks that clipping leaves."""
-    total = (totals[CLICKS] * weights).sum()
-    return float((totals[CLICKS] * np.minimum(weights, clip)).sum() / total) if total > 0 else None

@@ -9,8 +9,7 @@ from typing import Any
 import altair as alt
 
 from unskew.measuring.counterfactual.evidence import ClickEvidence, GainEstimate
-from unskew.measuring.exposure import GroupExposure
-from unskew.measuring.shipping import Shipping
+from unskew.measuring.shipping import GroupExposure, Shipping
 from unskew.pages.colours import MUTED, NAIVE, SERIES
 from unskew.pages.figures import WIDTH
 from unskew.pages.numbers import number
