@@ -16,8 +16,8 @@ import unskew
 from unskew.errors import ConfigError, DataError
 from unskew.tables.features.encoding import Encoding, EncodingRules, fit_encoding
 from unskew.tables.features.features import table_lists
-from unskew.tables.features.survey import encoded_range, merge_surveys, survey
-from unskew.tables.lists.scaling import fit_scaler, fitted_scaler, measure_range
+from unskew.tables.lists.scaling import fit_scaler, fitted_scaler
+from unskew.tables.lists.survey import merge_surveys, survey
 from unskew.types import Columns, Lists
 
 NAN = float("nan")
@@ -177,8 +177,8 @@ def test_a_survey_of_parts_is_that_of_the_whole(raw: Lists) -> None:
     encoding = fit_encoding(raw, RULES)
     encoded = encoding.apply(raw)
     for kind in ("standard", "minmax"):
-        one = fitted_scaler(kind, encoded_range(encoding, again), encoding.columns)
-        other = fitted_scaler(kind, measure_range((encoded,), encoded.dim), encoding.columns)
+        one = fitted_scaler(kind, encoding.surveyed(again), encoding.columns)
+        other = fitted_scaler(kind, survey(encoded), encoding.columns)
         for name in one.statistics:
             np.testing.assert_allclose(one.statistics[name], other.statistics[name], rtol=1e-6)
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from unskew.errors import ConfigError, DataError
-from unskew.tables.lists import scaling
+from unskew.tables.lists import survey
 from unskew.tables.lists.letor import read_letor
 from unskew.tables.lists.scaling import SCALINGS, Scaler, fit_scaler, round_digits
 from unskew.types import Lists
@@ -108,7 +108,7 @@ def test_blocks_do_not_matter(kind: str, monkeypatch: pytest.MonkeyPatch) -> Non
     lists = make(matrix, [5, 0, 30, 1, 4, 0, 20], rng.random((60, 7)) < 0.7)
     whole = fit_scaler(kind, lists, lists)
     expected = whole.apply(lists).features
-    monkeypatch.setattr(scaling, "BLOCK_VALUES", 7 * 8)
+    monkeypatch.setattr(survey, "BLOCK_VALUES", 7 * 8)
     parts = fit_scaler(kind, lists, lists)
     for name, values in whole.arrays().items():
         np.testing.assert_allclose(parts.arrays()[name], values, rtol=1e-12)

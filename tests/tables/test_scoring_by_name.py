@@ -151,7 +151,7 @@ def test_what_cannot_be_scored_is_told(runs: dict[str, unskew.Run]) -> None:
         DataError, match=r"missing features: brand \(did you mean brend for brand\?\); there are brend,"
     ):
         model.score({"brend": ["acme"], "stock": [True], "price": [1.0]})
-    with pytest.raises(DataError, match="brand is a category, and the features of these documents have no names"):
+    with pytest.raises(DataError, match="brand is a category, and these features have no names"):
         model.score(np.ones((2, 3)))
     with pytest.raises(DataError, match="row 0: price is infinite"):
         model.score({name: values[:1] for name, values in TABLE.items()} | {"price": [np.inf]})

@@ -27,10 +27,10 @@ from unskew.settings import require_columns
 from unskew.tables.engine.parquet import blocks, damage_named, impressions_in, parquet_files, undone
 from unskew.tables.features.assembly import assemble, candidate_pairs
 from unskew.tables.features.features import lists_of, read_features
-from unskew.tables.features.survey import Survey, merge_surveys, survey
 from unskew.tables.features.tables import FeatureTable, Notes, TablePart, feature_files, is_table, open_tables
 from unskew.tables.joins import Missing, encodable, encode, find_rows
 from unskew.tables.lists.letor import read_letor
+from unskew.tables.lists.survey import Survey, merge_surveys, survey
 from unskew.tables.schema import required, to_array
 from unskew.types import Array, Columns, Lists
 

@@ -48,11 +48,11 @@ from unskew.logs.presentation import Presentation
 from unskew.names import KEYS, Names
 from unskew.tables.engine.parquet import count_values
 from unskew.tables.features.encoding import Encoding
-from unskew.tables.features.survey import Survey, encoded_range
 from unskew.tables.features.tables import feature_files, is_table, table_columns
 from unskew.tables.lists.letor import read_letor
-from unskew.tables.lists.scaling import SCALINGS, Range, Scaler, fit_scaler, fitted_scaler
+from unskew.tables.lists.scaling import SCALINGS, Scaler, fit_scaler, fitted_scaler
 from unskew.tables.lists.store import UnwritableCache, cache_root, content_digest, entry_key, fetch_entry
+from unskew.tables.lists.survey import Survey
 from unskew.types import Array, Columns, Lists
 
 ANEW = "delete its folder, and run again"
@@ -91,13 +91,12 @@ class Shards:
     @property
     def dim(self) -> int:
         """Number of features."""
-        return len(self.range.low)
+        return len(self.encoded.low)
 
     @property
-    def range(self) -> Range:
-        """Lowest, highest, mean and deviation of every feature, encoded where an encoding is set."""
-        encoded = self.encoding is not None and self.encoding.fields
-        return encoded_range(self.encoding, self.survey) if self.encoding and encoded else self.survey.range()
+    def encoded(self) -> Survey:
+        """The training documents in numbers, encoded where an encoding is set."""
+        return self.survey if self.encoding is None else self.encoding.surveyed(self.survey)
 
     @property
     def pages(self) -> Array:
@@ -142,9 +141,13 @@ class Shards:
         """As `clicks.scaling.fit_scaler` on all training documents, from the numbers kept."""
         if not SCALINGS[kind].all_sets:
             columns = self.columns if self.encoding is None else self.encoding.columns
-            return fitted_scaler(kind, self.range, columns)
+            return fitted_scaler(kind, self.encoded, columns)
         ends = Lists(
-            np.stack(self.range[:2]), np.array([0, 2]), np.zeros(2, np.int16), np.array([0]), name=self.name
+            np.stack([self.encoded.low, self.encoded.high]),
+            np.array([0, 2]),
+            np.zeros(2, np.int16),
+            np.array([0]),
+            name=self.name,
         )
         return fit_scaler(kind, ends, *others)
 

@@ -26,7 +26,7 @@ from pydantic import Field, TypeAdapter
 from unskew.errors import DataError
 from unskew.settings import Config
 from unskew.tables.features.fields import CategoryField, Gaps, NumberField
-from unskew.tables.features.survey import Survey, row_blocks, survey
+from unskew.tables.lists.survey import Survey, row_blocks, survey
 from unskew.types import Array, Columns, Lists
 
 _FIELDS = TypeAdapter(tuple[NumberField | CategoryField, ...])
@@ -97,12 +97,14 @@ class Encoding:
     def apply(self, lists: Lists) -> Lists:
         """The lists with encoded features, finite ones; those that are so already, and memory maps, stay."""
         if not self.fields:
-            _refuse_gaps(lists)
+            if (gap := first_gap(lists)) is not None:
+                what = f"document {gap[0]}: feature {gap[1] + 1} is missing or not finite"
+                raise DataError(what, path=lists.name, hint="fill it: training had no gaps")
             return lists
         if not self.identity and lists.columns == self.columns:
             return lists
         places = self.places(lists)
-        if self.identity and places == list(range(lists.dim)) and not has_gaps(lists):
+        if self.identity and places == list(range(lists.dim)) and first_gap(lists) is None:
             return lists if lists.columns == self.columns else replace(lists, columns=self.columns)
         out = np.empty((len(lists.features), len(self.columns.names)), np.float32)
         values = [field.mapping(lists, at) for field, at in zip(self.fields, places, strict=True)]
@@ -129,11 +131,12 @@ class Encoding:
         columns = np.asarray(lists.features[rows])[:, places]
         for index, mapping in enumerate(values):
             if mapping is not None:
-                columns[:, index] = np.append(mapping, np.nan)[codes(columns[:, index])]
+                known = np.where(np.isnan(columns[:, index]), -1, columns[:, index]).astype(np.int64)
+                columns[:, index] = np.append(mapping, np.nan)[known]  # the last one where missing
         missing = np.isnan(columns)
-        gaps = missing.any(0)
         self._refuse(lists, rows, columns, missing)
-        unused |= {self.fields[at].name: None for at in np.flatnonzero(gaps) if not self.fields[at].gaps}
+        gaps = np.flatnonzero(missing.any(0))
+        unused |= {self.fields[at].name: None for at in gaps if not self.fields[at].gaps}
         own, means, flagged = self._numbers
         first = self.starts[own]
         out[:, first] = np.where(missing[:, own], means, columns[:, own])
@@ -170,9 +173,7 @@ class Encoding:
         names = self.names or ()
         if lists.columns is None:
             if self.categories:
-                what = (
-                    f"{self.categories[0].name} is a category, and the features of these documents have no names"
-                )
+                what = f"{self.categories[0].name} is a category, and these features have no names"
                 raise DataError(what, path=lists.name, hint="give a table with named columns")
             if lists.dim != len(names):
                 what = f"the model was trained on {len(names)} features, these documents have {lists.dim}"
@@ -183,6 +184,21 @@ class Encoding:
         there = {name: at for at, name in enumerate(lists.columns.names)}
         refuse_absent(names, there, lists.name)
         return [there[name] for name in names]
+
+    def surveyed(self, found: Survey) -> Survey:
+        """What the documents of a survey have once they are encoded."""
+        if not self.fields:
+            return found
+        own, flags = self.origins, np.isin(self.columns.names, self.columns.flags)
+        filled = (found.present > 0)[own] & ~flags
+        return Survey(
+            rows=found.rows,
+            present=np.full(len(own), found.rows),
+            low=np.where(filled, found.low[own], 0.0),
+            high=np.where(filled, found.high[own], flags),
+            mean=np.where(flags, 0.0, found.mean[own]),
+            square=np.where(flags, 0.0, found.square[own]),
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """For model.json."""
@@ -217,67 +233,47 @@ def fit_encoding(lists: Lists, rules: EncodingRules | None = None) -> Encoding:
     >>> encoded.features.tolist()
     [[1.0, 0.0, 1.0, 0.0], [2.0, 1.0, 1.0, 0.0], [3.0, 0.0, 0.0, 1.0]]
     """
-    rules = rules or EncodingRules()
-    if lists.columns is not None:
-        return encoding_of(survey(lists), lists.columns, rules)
-    if not has_gaps(lists):
-        return Encoding(missing_values=rules.missing_values)
-    return encoding_of(survey(lists), Columns(tuple(f"feature {at + 1}" for at in range(lists.dim))), rules)
+    rules, columns = rules or EncodingRules(), lists.columns
+    if columns is None:
+        if first_gap(lists) is None:
+            return Encoding(missing_values=rules.missing_values)
+        columns = Columns(tuple(f"feature {at + 1}" for at in range(lists.dim)))
+    return encoding_of(survey(lists), columns, rules)
 
 
 def encoding_of(found: Survey, columns: Columns, rules: EncodingRules) -> Encoding:
     """The encoding of features of which this is known."""
-    rows = max(found.rows, 1)
-    marked, fields = rules.missing_values == "indicator", list[NumberField | CategoryField]()
+    rows, marked = max(found.rows, 1), rules.missing_values == "indicator"
+    fields: list[NumberField | CategoryField] = []
     for at, (name, gaps) in enumerate(zip(columns.names, found.gaps.tolist(), strict=True)):
         if name in found.counts:
             fields.append(_category(name, columns.categories[name], found, gaps, rules))
-        else:
-            missing, spread = 1 - found.present[at] / rows, np.sqrt(found.square[at] / rows)
-            numbers = {
-                "mean": float(np.float32(found.mean[at])),
-                "spread": float(spread),
-                "missing": float(missing),
-            }
-            fields.append(NumberField(name, gaps=gaps, marked=marked, **numbers))
+            continue
+        spread, missing = np.sqrt(found.square[at] / rows), 1 - found.present[at] / rows
+        mean = float(np.float32(found.mean[at]))
+        fields.append(NumberField(name, mean, gaps, marked, spread=float(spread), missing=float(missing)))
     return Encoding(tuple(fields), rules.missing_values)
 
 
 def _category(name: str, values: Sequence[str], found: Survey, gaps: bool, rules: EncodingRules) -> CategoryField:
+    """The values with a column of their own, the most frequent first, and what the others become."""
     counts, marked = found.counts[name], rules.missing_values == "indicator"
-    frequent = _frequent(values, counts, rules)
-    rare = len(frequent) < int((counts > 0).sum())
-    places = {value: at for at, value in enumerate(values)}
-    own = [int(counts[places[value]]) for value in frequent]
-    others = [int(counts.sum()) - sum(own)] if rare else []
-    missing = [found.rows - int(counts.sum())] if gaps and marked else []
-    shares = tuple(count / max(found.rows, 1) for count in [*own, *others, *missing])
-    return CategoryField(name, frequent, rare=rare, gaps=gaps, marked=marked, shares=shares)
-
-
-def _frequent(values: Sequence[str], counts: Array, rules: EncodingRules) -> tuple[str, ...]:
-    """The values with a column of their own, the most frequent first."""
     least = max(rules.least_share * counts.sum(), 1)
     order = sorted(np.flatnonzero(counts >= least).tolist(), key=lambda at: (-counts[at], values[at]))
-    return tuple(values[at] for at in order[: rules.most_categories])
+    frequent = order[: rules.most_categories]
+    rare = len(frequent) < int((counts > 0).sum())
+    marks = [int(counts[at]) for at in frequent]
+    marks += [int(counts.sum()) - sum(marks)] if rare else []
+    marks += [found.rows - int(counts.sum())] if gaps and marked else []
+    shares = tuple(count / max(found.rows, 1) for count in marks)
+    return CategoryField(name, tuple(values[at] for at in frequent), rare, gaps, marked, shares)
 
 
-def codes(column: Array) -> Array:
-    """Indices [n] of a category's values, -1 where missing."""
-    return np.where(np.isnan(column), -1, column).astype(np.int64)
-
-
-def has_gaps(lists: Lists) -> bool:
-    """Whether a feature is not a finite number."""
-    blocks = row_blocks(*lists.features.shape)
-    return any(not np.isfinite(np.asarray(lists.features[rows])).all() for rows in blocks)
-
-
-def _refuse_gaps(lists: Lists) -> None:
-    """Features without names have no gaps, since training had none."""
+def first_gap(lists: Lists) -> tuple[int, int] | None:
+    """The first document and feature that is not a finite number."""
     for rows in row_blocks(*lists.features.shape):
         broken = ~np.isfinite(np.asarray(lists.features[rows]))
         if broken.any():
-            row, feature = np.argwhere(broken)[0]
-            what = f"document {rows.start + row}: feature {feature + 1} is missing or not finite"
-            raise DataError(what, path=lists.name, hint="fill it: training had no gaps")
+            row, feature = np.argwhere(broken)[0].tolist()
+            return rows.start + row, feature
+    return None

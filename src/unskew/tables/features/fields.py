@@ -45,12 +45,16 @@ class NumberField:
     def mapping(self, lists: Lists, at: int) -> Array | None:
         """None where the lists have numbers too; else their values as numbers, [U]."""
         texts = _categories(lists, at)
-        try:
-            return None if texts is None else np.array([float(text) for text in texts], np.float32)
-        except ValueError:
-            wrong = next(text for text in texts or () if not _is_number(text))
-            what = f"{self.name} is text here, such as {wrong!r}, and was a number in training"
-            raise DataError(what, path=lists.name, hint="make it a number") from None
+        if texts is None:
+            return None
+        numbers = np.empty(len(texts), np.float32)
+        for place, text in enumerate(texts):
+            try:
+                numbers[place] = float(text)
+            except ValueError:
+                what = f"{self.name} is text here, such as {text!r}, and was a number in training"
+                raise DataError(what, path=lists.name, hint="make it a number") from None
+        return numbers
 
 
 @dataclass(frozen=True)
@@ -82,23 +86,15 @@ class CategoryField:
         """The column of each value that the lists have, [U]; V for rare and unseen ones."""
         texts = _categories(lists, at)
         if texts is None:
-            raise DataError(
-                f"{self.name} is a number here, and was a category in training",
-                path=lists.name,
-                hint="make it text",
-            )
+            what = f"{self.name} is a number here, and was a category in training"
+            raise DataError(what, path=lists.name, hint="make it text")
         places = {value: place for place, value in enumerate(self.values)}
         return np.array([places.get(text, len(places)) for text in texts], np.float32)
 
     def fill(self, column: Array, missing: Array, out: Array) -> None:
         """Write the encoded columns [n, E] of places [n]."""
         out[:] = 0.0
-        width, known = len(self.values), ~missing
-        if self.rare:
-            known &= column <= width
-        else:
-            known &= column < width
-        rows = np.flatnonzero(known)
+        rows = np.flatnonzero(~missing & (column < len(self.values) + self.rare))
         out[rows, column[rows].astype(np.int64)] = 1.0
         if self.gaps and self.marked:
             out[missing, -1] = 1.0
@@ -107,11 +103,3 @@ class CategoryField:
 def _categories(lists: Lists, at: int) -> tuple[str, ...] | None:
     """The values of a feature of lists, None where it is a number."""
     return None if lists.columns is None else lists.columns.categories.get(lists.columns.names[at])
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

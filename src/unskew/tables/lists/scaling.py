@@ -20,18 +20,18 @@ are fitted on the first set alone. Legend: N documents, Q queries, D features.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from unskew.errors import DataError
 from unskew.settings import known
+from unskew.tables.lists.survey import Survey, row_blocks, survey
 from unskew.types import Array, Columns, Lists
 
-BLOCK_VALUES = 2**22
-"""Matrix entries held as float64 at once."""
 DIGITS = 6
 
 
@@ -46,21 +46,12 @@ class Block(NamedTuple):
     """[n, D] bool, or None where every entry is present."""
 
 
-class Range(NamedTuple):
-    """Statistics of each feature, [D] float64 each."""
-
-    low: Array
-    high: Array
-    mean: Array
-    deviation: Array
-
-
 @dataclass(frozen=True)
 class Scaling:
     """One way to scale: which statistics it keeps, and what it does with a block."""
 
     transform: Callable[[Block, Mapping[str, Array]], Array]
-    statistics: Callable[[Range], dict[str, Array]] | None = None
+    statistics: Callable[[Survey], dict[str, Array]] | None = None
     """What is kept of the statistics; None where nothing is fitted."""
     all_sets: bool = False
     """Fitted on every set rather than on the training set alone."""
@@ -85,22 +76,16 @@ def _query_minmax(block: Block, _: Mapping[str, Array]) -> Array:
     return scaled
 
 
-def _ultra(block: Block, statistics: Mapping[str, Array]) -> Array:
-    return _two_sided(block, block.values - statistics["low"], statistics["high"] - statistics["low"])
-
-
-def _ultra_log(block: Block, statistics: Mapping[str, Array]) -> Array:
-    above = np.maximum(block.values - statistics["low"], 0.0)  # new data may lie below the fitted minimum
-    spread = statistics["high"] - statistics["low"]
-    return _two_sided(block, np.log10(1.0 + above), np.log10(1.0 + spread))
-
-
-def _two_sided(block: Block, above: Array, spread: Array) -> Array:
-    """2 above / spread - 1 for entries that are present; `above` itself where a feature is constant."""
+def _ultra(block: Block, statistics: Mapping[str, Array], g: Callable[[Array], Array] = lambda x: x) -> Array:
+    """2 g(v - min) / g(max - min) - 1 for entries that are present; g(v - min) where a feature is constant."""
+    above, spread = g(block.values - statistics["low"]), g(statistics["high"] - statistics["low"])
     varies = spread > 0
-    scaled = np.where(varies, 2.0 * above / np.where(varies, spread, 1.0) - 1.0, above)
-    scaled = round_digits(scaled)
+    scaled = round_digits(np.where(varies, 2.0 * above / np.where(varies, spread, 1.0) - 1.0, above))
     return scaled if block.present is None else np.where(block.present, scaled, 0.0)
+
+
+def _log(values: Array) -> Array:
+    return np.log10(1.0 + np.maximum(values, 0.0))  # new data may lie below the fitted minimum
 
 
 def round_digits(values: Array, digits: int = DIGITS) -> Array:
@@ -119,18 +104,18 @@ def round_digits(values: Array, digits: int = DIGITS) -> Array:
     return rounded
 
 
-def _standard_statistics(fitted: Range) -> dict[str, Array]:
+def _standard_statistics(fitted: Survey) -> dict[str, Array]:
     constant = fitted.low == fitted.high  # the deviation of a constant is not exactly 0 in floating point
     shift = np.where(constant, fitted.low, fitted.mean)
     return {"shift": shift, "scale": np.where(constant | (fitted.deviation == 0), 1.0, fitted.deviation)}
 
 
-def _minmax_statistics(fitted: Range) -> dict[str, Array]:
+def _minmax_statistics(fitted: Survey) -> dict[str, Array]:
     spread = fitted.high - fitted.low
     return {"shift": fitted.low, "scale": np.where(spread == 0, 1.0, spread)}
 
 
-def _range_statistics(fitted: Range) -> dict[str, Array]:
+def _range_statistics(fitted: Survey) -> dict[str, Array]:
     return {"low": fitted.low, "high": fitted.high}
 
 
@@ -141,7 +126,7 @@ SCALINGS: Mapping[str, Scaling] = {
     "log1p": Scaling(lambda block, _: np.sign(block.values) * np.log1p(np.abs(block.values))),
     "query_minmax": Scaling(_query_minmax, by_query=True),
     "ultra": Scaling(_ultra, _range_statistics, all_sets=True),
-    "ultra_log": Scaling(_ultra_log, _range_statistics, all_sets=True),
+    "ultra_log": Scaling(partial(_ultra, g=_log), _range_statistics, all_sets=True),
 }
 """Every kind of scaling by name."""
 
@@ -180,15 +165,15 @@ class Scaler:
         if scaling.by_query and offsets is None:
             offsets = np.array([0, len(features)], np.int64)
         edges = offsets if scaling.by_query else None
-        for start, stop in _row_blocks(len(features), self.width, edges):
-            inside = None
+        for rows in row_blocks(len(features), self.width, edges):
+            inside = bits = None
             if edges is not None:
-                inside = edges[np.searchsorted(edges, start) : np.searchsorted(edges, stop, "right")] - start
-            bits = None
+                first, last = np.searchsorted(edges, rows.start), np.searchsorted(edges, rows.stop, "right")
+                inside = edges[first:last] - rows.start
             if present is not None:
-                bits = np.unpackbits(present[start:stop], axis=1, count=self.width).astype(bool)
-            block = Block(np.asarray(features[start:stop], np.float64), inside, bits)
-            out[start:stop] = scaling.transform(block, self.statistics)
+                bits = np.unpackbits(present[rows], axis=1, count=self.width).astype(bool)
+            block = Block(np.asarray(features[rows], np.float64), inside, bits)
+            out[rows] = scaling.transform(block, self.statistics)
         return out
 
     def apply(self, lists: Lists, *, out: Array | None = None) -> Lists:
@@ -206,7 +191,7 @@ class Scaler:
     def from_arrays(cls, kind: str, arrays: Mapping[str, Array]) -> Scaler:
         """The scaler that `arrays` was called on."""
         scaling = _scaling(kind)
-        names = {"width"} | set(scaling.statistics(Range(*np.zeros((4, 1)))) if scaling.statistics else ())
+        names = {"width"} | set(scaling.statistics(Survey(0, *np.zeros((5, 1)))) if scaling.statistics else ())
         if set(arrays) != names:
             missing, extra = sorted(names - set(arrays)), sorted(set(arrays) - names)
             raise DataError(f"arrays of a {kind} scaler: missing {missing}, unexpected {extra}")
@@ -238,10 +223,10 @@ def fit_scaler(kind: str, lists: Lists, *others: Lists) -> Scaler:
     if not len(lists.features):
         raise DataError("no documents to fit a scaler on", path=lists.name)
     sets = (lists, *others) if scaling.all_sets else (lists,)
-    return fitted_scaler(kind, measure_range(sets, lists.dim), lists.columns)
+    return fitted_scaler(kind, survey(*sets), lists.columns)
 
 
-def fitted_scaler(kind: str, fitted: Range, columns: Columns | None = None) -> Scaler:
+def fitted_scaler(kind: str, fitted: Survey, columns: Columns | None = None) -> Scaler:
     """A scaler from the statistics of each feature."""
     scaling = _scaling(kind)
     statistics = {} if scaling.statistics is None else scaling.statistics(fitted)
@@ -252,37 +237,6 @@ def fitted_scaler(kind: str, fitted: Range, columns: Columns | None = None) -> S
             "scale": np.where(flags, 1.0, statistics["scale"]),
         }
     return Scaler(kind, len(fitted.low), statistics)
-
-
-def measure_range(sets: Sequence[Lists], width: int) -> Range:
-    """Statistics over all rows of all sets, block by block."""
-    parts = []
-    for lists in sets:
-        for start, stop in _row_blocks(len(lists.features), width):
-            block = np.asarray(lists.features[start:stop], np.float64)
-            parts.append((len(block), Range(block.min(0), block.max(0), block.mean(0), block.std(0))))
-    return merge_ranges(parts)
-
-
-def merge_ranges(parts: Sequence[tuple[int, Range]]) -> Range:
-    """Statistics of all rows from those of parts with so many rows each."""
-    shares = np.array([[rows] for rows, _ in parts]) / sum(rows for rows, _ in parts)
-    low, high, means, deviations = (np.stack(each) for each in zip(*(part for _, part in parts), strict=True))
-    mean = (shares * means).sum(0)
-    square = (shares * (deviations**2 + (means - mean) ** 2)).sum(0)
-    return Range(low.min(0), high.max(0), mean, np.sqrt(square))
-
-
-def _row_blocks(rows: int, width: int, edges: Array | None = None) -> Iterator[tuple[int, int]]:
-    """Ranges of rows of a bounded size; with edges, each ends on an edge even if that makes it larger."""
-    step, start = max(1, BLOCK_VALUES // max(1, width)), 0
-    while start < rows:
-        stop = min(rows, start + step)
-        if edges is not None:
-            last = int(edges[np.searchsorted(edges, stop, "right") - 1])
-            stop = last if last > start else int(edges[np.searchsorted(edges, stop)])
-        yield start, stop
-        start = stop
 
 
 def _scaling(kind: str) -> Scaling:
