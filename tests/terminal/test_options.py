@@ -11,6 +11,7 @@ import unskew
 from unskew.learning.fitting.training import Training, TrainingKeywords
 from unskew.options import VERBS
 from unskew.options.base import EngineConnection, OnEngine, VerbOptions, flag_of
+from unskew.simulation import Simulation, SimulationKeywords, Traffic, TrafficKeywords
 from unskew.workflows.inspections.click_models import compare_click_models
 from unskew.workflows.twins.simulate import simulate_to, traffic_to, twin_to
 
@@ -81,3 +82,10 @@ def test_learn_takes_its_options_and_every_field_of_a_training() -> None:
     assert set(TrainingKeywords.__annotations__) == set(Training.model_fields)
     taken = {*inspect.signature(unskew.learn).parameters, *TrainingKeywords.__annotations__}
     assert set(VERBS["learn"].model_fields) - taken == {"settings"}  # any key, which Python says by its objects
+
+
+def test_who_simulates_takes_every_field_of_a_simulation() -> None:
+    assert {*SimulationKeywords.__annotations__, "behaviour", "logger"} == set(Simulation.model_fields)
+    assert {*TrafficKeywords.__annotations__, "logger"} == set(Traffic.model_fields)
+    for name in ("simulate", "traffic"):
+        assert set(VERBS[name].model_fields) <= set(arguments(name))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date
+from typing import Unpack
 
 from unskew.settings import checked, named
 from unskew.simulation.behaviours.behaviour import Behaviour as Behaviour
@@ -29,8 +29,10 @@ from unskew.simulation.logger import SvmLogger as SvmLogger
 from unskew.simulation.logger import find_logger
 from unskew.simulation.logger import logging_scores as logging_scores
 from unskew.simulation.search_engine import Traffic as Traffic
+from unskew.simulation.search_engine import TrafficKeywords as TrafficKeywords
 from unskew.simulation.simulation import LogOptions as LogOptions
 from unskew.simulation.simulation import Simulation as Simulation
+from unskew.simulation.simulation import SimulationKeywords as SimulationKeywords
 from unskew.types import Lists, Log
 
 BEHAVIOURS: dict[str, type[Behaviour]] = {
@@ -51,16 +53,10 @@ def simulate(
     lists: Lists,
     behaviour: Behaviour | str = "position",
     *,
-    pages: int | None = None,
-    clicks: int | None = None,
-    seed: int = 0,
     logger: Logger | str = "svm",
-    cutoff: int | None = None,
-    randomized: float = 0.0,
-    drop_clickless: bool = False,
-    truth: bool = False,
+    **options: Unpack[SimulationKeywords],
 ) -> Log:
-    """Simulate a click log as a `Simulation` with these settings, of which it explains each.
+    """Simulate a click log; `options` are fields of `Simulation`, which explains each; give `pages` or `clicks`.
 
     Queries are drawn uniformly with replacement, and a query without documents never. Each page shows the top
     of its list in the order of the logging ranker, and the behaviour clicks.
@@ -72,41 +68,9 @@ def simulate(
     ([1, 0, 0, 1, 0, 0], [1, 2, 3, 1, 2, 3])
     """
     people = named("behaviour", behaviour, BEHAVIOURS) if isinstance(behaviour, str) else behaviour
-    asked = {
-        "behaviour": people,
-        "pages": pages,
-        "clicks": clicks,
-        "seed": seed,
-        "logger": find_logger(logger),
-        "cutoff": cutoff,
-        "randomized": randomized,
-        "drop_clickless": drop_clickless,
-        "truth": truth,
-    }
-    return checked(Simulation, asked, None).draw(lists)
+    return checked(Simulation, {**options, "behaviour": people, "logger": find_logger(logger)}, None).draw(lists)
 
 
-def traffic(
-    lists: Lists,
-    *,
-    pages: int,
-    days: float = 60.0,
-    start: date | str = "2024-01-01",
-    skew: float = 1.0,
-    shuffled: float = 0.02,
-    random_top: float = 0.02,
-    logger: Logger | str = "svm",
-    seed: int = 0,
-) -> Log:
-    """The log of a simulated search engine, with times and the truth; `Traffic` has further settings."""
-    asked = {
-        "pages": pages,
-        "days": days,
-        "start": start,
-        "skew": skew,
-        "shuffled": shuffled,
-        "random_top": random_top,
-        "logger": find_logger(logger),
-        "seed": seed,
-    }
-    return checked(Traffic, asked, None).draw(lists)
+def traffic(lists: Lists, *, logger: Logger | str = "svm", **options: Unpack[TrafficKeywords]) -> Log:
+    """The log of a simulated search engine, with times and the truth; `options` are fields of `Traffic`."""
+    return checked(Traffic, {**options, "logger": find_logger(logger)}, None).draw(lists)

@@ -84,7 +84,8 @@ class SvmLogger(Logger):
 
         rng = np.random.default_rng(seed)
         sample = sample_queries(lists, self.share, rng)
-        mean, scale = moments(sample.features)
+        mean, spread = (measure(sample.features, axis=0, dtype=float) for measure in (np.mean, np.std))
+        scale = np.where(spread > 1e-12, spread, 1.0)
         better, worse = sample_pairs(sample, self.pairs, rng)
         sign = np.where(np.arange(len(better)) % 2, 1, -1)  # both classes, in equal parts
         difference = (sample.features[better] - sample.features[worse]) / scale
@@ -94,16 +95,13 @@ class SvmLogger(Logger):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # near the optimum is good enough for a logger
             model.fit(difference * sign[:, None], sign)
-        return self._with_favourite(lists, LinearRanker(mean, scale, model.coef_[0]))
-
-    def _with_favourite(self, lists: Lists, ranker: LinearRanker) -> LinearRanker:
+        ranker = LinearRanker(mean, scale, model.coef_[0])
         if lists.confounder is None or self.favourite == 0:
             return ranker
         column = np.asarray(lists.features[:, lists.confounder], float)
-        spread = ranker.scores(lists).std() or 1.0
-        weights = ranker.weights / spread
-        weights[lists.confounder] += self.favourite * ranker.scale[lists.confounder] / (column.std() or 1.0)
-        return LinearRanker(ranker.mean, ranker.scale, weights)
+        weights = ranker.weights / (ranker.scores(lists).std() or 1.0)
+        weights[lists.confounder] += self.favourite * scale[lists.confounder] / (column.std() or 1.0)
+        return LinearRanker(mean, scale, weights)
 
 
 class RandomLogger(Logger):
@@ -181,9 +179,7 @@ def logging_scores(lists: Lists, logger: Logger | str = "svm", seed: int = 0) ->
 
 def find_logger(logger: Logger | str) -> Logger:
     """The configuration of this name, with its defaults."""
-    if isinstance(logger, Logger):
-        return logger
-    return named("logger", logger, LOGGERS)
+    return logger if isinstance(logger, Logger) else named("logger", logger, LOGGERS)
 
 
 def sample_queries(lists: Lists, share: float, rng: np.random.Generator) -> Lists:
@@ -214,9 +210,3 @@ def sample_pairs(lists: Lists, most: int, rng: np.random.Generator) -> tuple[Arr
     winners, losers = np.concatenate(better), np.concatenate(worse)
     keep = rng.permutation(len(winners))[:most]
     return winners[keep], losers[keep]
-
-
-def moments(features: Array) -> tuple[Array, Array]:
-    """Mean and standard deviation of every column, [D] float64; 1 where a column is constant."""
-    mean, scale = np.mean(features, axis=0, dtype=float), np.std(features, axis=0, dtype=float)
-    return mean, np.where(scale > 1e-12, scale, 1.0)

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import date
-from typing import Annotated
+from typing import Annotated, TypedDict
 
 import numpy as np
 from pydantic import Field, SerializeAsAny
@@ -39,6 +39,25 @@ SCREEN = TrustBias(
     irrelevant=tuple(0.3 / k for k in range(1, 11)),
 )
 """A first page whose end is looked at a little more often than the ranks above it."""
+
+
+class TrafficKeywords(TypedDict, total=False):
+    """The fields of `Traffic` but who ranks, as keywords."""
+
+    pages: int
+    days: float
+    start: date | str
+    skew: float
+    trust: TrustBias
+    reading: float
+    jitter: float
+    shuffled: float
+    random_top: float
+    cutoff: int
+    timed: float
+    blurred: float
+    mistaken: float
+    seed: int
 
 
 class Traffic(Config):
@@ -90,17 +109,6 @@ class Traffic(Config):
         return Log(lists, log.query, log.offsets, log.row, log.position, log.click, randomized, columns)
 
 
-def query_shares(queries: int, skew: float, rng: np.random.Generator) -> Array:
-    """Probability of each query, [Q]: the r-th most popular one has r^-s, and which it is, is drawn.
-
-    >>> sorted(query_shares(3, 1.0, np.random.default_rng(0)).round(3).tolist())
-    [0.182, 0.273, 0.545]
-    """
-    weights = np.arange(1, queries + 1, dtype=float) ** -skew
-    shares: Array = rng.permutation(weights / weights.sum())
-    return shares
-
-
 class _Pages:
     """The pages of a traffic, chunk after chunk; every kind of chance has a stream of its own."""
 
@@ -113,8 +121,14 @@ class _Pages:
         (self.query, self.time, self.order, self.kind, self.top, self.look, self.mind, self.screen, self.dwell) = (
             np.random.default_rng(each) for each in seeds
         )
-        self.filled, self.shares = filled, query_shares(len(filled), traffic.skew, self.query)
-        self.table, self.spread = score_table(lists, logging_scores(lists, traffic.logger, traffic.seed))
+        # the r-th most popular query has r^-s, and which it is, is drawn
+        popular = np.arange(1, len(filled) + 1, dtype=float) ** -traffic.skew
+        self.filled, self.shares = filled, self.query.permutation(popular / popular.sum())
+        scores = logging_scores(lists, traffic.logger, traffic.seed)
+        self.spread = float(np.std(scores)) or 1.0
+        self.table = np.full((len(lists), int(lists.sizes.max())), -np.inf)
+        """Scores by query and place in the list, [Q, M]; -inf where there is no document."""
+        self.table[np.arange(self.table.shape[1]) < lists.sizes[:, None]] = scores
         self.ranks = min(traffic.cutoff, self.table.shape[1])
         self.times = timestamps(traffic, self.time)
 
@@ -129,13 +143,15 @@ class _Pages:
         query = self.filled[np.searchsorted(np.cumsum(self.shares)[:-1], self.query.random(pages), side="right")]
         shown, randomized = self._shown(query)
         clicks, found, examined = self._people(shown)
+        # seconds on the document after a click: a minute where it is relevant, else some seconds
+        dwelt = np.where(found, 60.0, 8.0) * np.exp(0.8 * self.dwell.standard_normal(clicks.shape))
         theta = np.broadcast_to(self.traffic.trust.examination(self.ranks), clicks.shape)
         outcome = Outcome(clicks, theta, self.traffic.trust.relevance(shown))
         extra = {
             "randomized": randomized,
             "timestamp": np.broadcast_to(times[:, None], clicks.shape),
             "display_time": self._displayed(examined),
-            "dwell_time": self._dwelt(clicks, found),
+            "dwell_time": np.where(clicks, dwelt, np.nan),
             "true_examined": examined,
         }
         return Chunk(query, np.zeros(pages, bool), shown, outcome), extra
@@ -183,18 +199,6 @@ class _Pages:
         seconds = np.where(examined ^ turned, long, 0.999 * chance[..., 1])
         seconds = np.where(blurred, 1 + 4 * chance[..., 1], seconds)
         return np.where(reported, seconds, np.nan)
-
-    def _dwelt(self, clicks: Array, found: Array) -> Array:
-        """Seconds on the document after a click, [S, K]: a minute where it is relevant, else some seconds."""
-        drawn = np.where(found, 60.0, 8.0) * np.exp(0.8 * self.dwell.standard_normal(clicks.shape))
-        return np.where(clicks, drawn, np.nan)
-
-
-def score_table(lists: Lists, scores: Array) -> tuple[Array, float]:
-    """Scores by query and place in the list, [Q, M], -inf where there is no document; their usual spread."""
-    table = np.full((len(lists), int(lists.sizes.max())), -np.inf)
-    table[np.arange(table.shape[1]) < lists.sizes[:, None]] = scores
-    return table, float(np.std(scores)) or 1.0
 
 
 def timestamps(traffic: Traffic, rng: np.random.Generator) -> Array:

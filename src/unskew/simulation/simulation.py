@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Self, TypedDict
 
 import numpy as np
 from pydantic import Field, SerializeAsAny, model_validator
@@ -47,6 +47,18 @@ class LogOptions(Config):
         return self
 
 
+class SimulationKeywords(TypedDict, total=False):
+    """The fields of `Simulation` but who clicks and who ranks, as keywords."""
+
+    pages: int | None
+    clicks: int | None
+    randomized: float
+    cutoff: int | None
+    drop_clickless: bool
+    truth: bool
+    seed: int
+
+
 class Simulation(LogOptions):
     """All that a simulated log depends on besides its lists."""
 
@@ -62,28 +74,13 @@ class Simulation(LogOptions):
     def draw(self, lists: Lists) -> Log:
         """Show the lists and log the clicks."""
         usual = None if self.behaviour.whole_list else 10
-        table = lay_out(
-            lists,
-            logging_scores(lists, self.logger, self.seed),
-            usual if self.cutoff is None else self.cutoff or None,
-        )
+        cutoff = usual if self.cutoff is None else self.cutoff or None
         behaviour = self.behaviour.prepare(lists)
+        table = lay_out(lists, logging_scores(lists, self.logger, self.seed), cutoff)
         table = replace(table, terms=behaviour.document_terms(lists))
         source = PageStream(table, behaviour, self.seed, self.randomized)
-        target = self.pages if self.pages is not None else self.clicks or 0
-        goal = Goal(target, counts_clicks=self.pages is None, drop_clickless=self.drop_clickless)
-        parts = [flat(chunk, self.truth) for chunk in collect(source, goal)]
+        parts = [flat(chunk, self.truth) for chunk in collect(source, self)]
         return assemble(lists, parts, with_randomized=self.randomized > 0)
-
-
-def shuffle(pages: Shown, shuffled: Array, rng: np.random.Generator) -> None:
-    """Bring the results of pages [S] into a uniformly random order, in place."""
-    some = np.flatnonzero(shuffled)
-    if len(some):
-        keys = rng.random((len(some), pages.where.shape[1]))
-        order = np.argsort(np.where(pages.where[some], keys, 2.0), axis=1)  # padding stays at the end
-        for table in (pages.rows, pages.labels):
-            table[some] = np.take_along_axis(table[some], order, axis=1)
 
 
 def lay_out(lists: Lists, scores: Array, cutoff: int | None) -> Shown:
@@ -139,11 +136,8 @@ class PageStream:
             raise DataError("no query has a document", path=table.lists.name, hint="give lists with documents")
         streams = np.random.SeedSequence(seed).spawn(4)
         self.query_rng, self.flag_rng, self.order_rng, self.click_rng = map(np.random.default_rng, streams)
-
-    @property
-    def most(self) -> int:
+        self.most = max(1, DRAWN_CELLS // int(table.rows.shape[1]))
         """Pages to draw at a time."""
-        return max(1, DRAWN_CELLS // int(self.table.rows.shape[1]))
 
     def draw(self, pages: int) -> Chunk:
         """The next pages."""
@@ -152,60 +146,45 @@ class PageStream:
         if self.randomized > 0:
             shuffled = self.flag_rng.random(pages) < self.randomized
         shown = self.table.take(query)
-        shuffle(shown, shuffled, self.order_rng)
+        some = np.flatnonzero(shuffled)
+        if len(some):
+            keys = self.order_rng.random((len(some), shown.where.shape[1]))
+            order = np.argsort(np.where(shown.where[some], keys, 2.0), axis=1)  # padding stays at the end
+            for table in (shown.rows, shown.labels):
+                table[some] = np.take_along_axis(table[some], order, axis=1)
         return Chunk(query, shuffled, shown, self.behaviour.draw(shown, self.click_rng))
 
 
-@dataclass
-class Goal:
-    """How long the log should be, and how far it has come."""
-
-    target: int
-    counts_clicks: bool
-    drop_clickless: bool
-    reached: int = 0
-    drawn: int = 0
-
-    def ask(self, most: int) -> int:
-        """Pages to draw next: what is probably missing, with a little to spare."""
-        missing = self.target - self.reached
-        if self.counts_clicks or self.drop_clickless:
-            rate = max(self.reached / self.drawn, 1e-3) if self.drawn else 1.0
-            missing = int(1.05 * missing / rate) + 64
-        return min(missing, most)
-
-    def accept(self, chunk: Chunk) -> Chunk:
-        """The pages that belong to the log; the rest of the chunk is not needed."""
-        self.drawn += len(chunk.query)
-        if not (self.counts_clicks or self.drop_clickless):
-            self.reached += len(chunk.query)
-            return chunk
-        found = np.count_nonzero(chunk.outcome.clicks, axis=1)
-        kept = np.flatnonzero(found > 0) if self.drop_clickless else np.arange(len(found))
-        counted = self.reached + np.cumsum(found[kept] if self.counts_clicks else np.ones(len(kept), int))
-        kept = kept[: int(np.searchsorted(counted, self.target)) + 1]
-        self.reached = int(counted[len(kept) - 1]) if len(kept) else self.reached
-        return chunk.take(kept)
-
-    def give_up_if_hopeless(self, name: str) -> None:
-        """Stop rather than draw for ever."""
-        if self.drawn >= PATIENCE and self.reached < self.drawn * SCARCE:
-            what = "clicks" if self.counts_clicks else "pages with a click"
+def collect(source: PageStream, asked: Simulation) -> Iterator[Chunk]:
+    """Pages until there are as many of them, or of clicks, as asked for; one empty chunk where that is none."""
+    by_clicks, target = asked.pages is None, (asked.clicks if asked.pages is None else asked.pages) or 0
+    reached = drawn = 0
+    if not target:
+        yield source.draw(0)
+    while reached < target:
+        missing = target - reached
+        if not (by_clicks or asked.drop_clickless):
+            chunk = source.draw(min(missing, source.most))
+            reached += len(chunk.query)
+            yield chunk
+            continue
+        # as many pages as are probably missing, with a little to spare
+        rate = max(reached / drawn, 1e-3) if drawn else 1.0
+        chunk = source.draw(min(int(1.05 * missing / rate) + 64, source.most))
+        drawn += len(chunk.query)
+        clicks = np.count_nonzero(chunk.outcome.clicks, axis=1)
+        kept = np.flatnonzero(clicks > 0) if asked.drop_clickless else np.arange(len(clicks))
+        counted = reached + np.cumsum(clicks[kept] if by_clicks else np.ones(len(kept), int))
+        kept = kept[: int(np.searchsorted(counted, target)) + 1]
+        reached = int(counted[len(kept) - 1]) if len(kept) else reached
+        yield chunk.take(kept)
+        if drawn >= PATIENCE and reached < min(target, drawn * SCARCE):  # it would draw for ever
+            what = "clicks" if by_clicks else "pages with a click"
             raise DataError(
-                f"{self.drawn} simulated pages gave {self.reached} {what} of the {self.target} asked for",
-                path=name,
+                f"{drawn} simulated pages gave {reached} {what} of the {target} asked for",
+                path=source.table.lists.name,
                 hint="use a behaviour that clicks more often, or ask for pages and keep those without clicks",
             )
-
-
-def collect(source: PageStream, goal: Goal) -> Iterator[Chunk]:
-    """Draw until the goal is reached; nothing at all where there is none."""
-    if not goal.target:
-        yield source.draw(0)
-    while goal.reached < goal.target:
-        yield goal.accept(source.draw(goal.ask(source.most)))
-        if goal.reached < goal.target:
-            goal.give_up_if_hopeless(source.table.lists.name)
 
 
 def flat(chunk: Chunk, truth: bool) -> dict[str, Array]:

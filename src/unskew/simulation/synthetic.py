@@ -41,6 +41,8 @@ CALIBRATION = (1000, 24)
 """Queries, and documents of each, from which a world takes its scales and thresholds."""
 BLOCK = 65_536
 """Documents drawn at a time."""
+SPREAD = 0.4
+"""Standard deviation of the logarithm of a list's length."""
 
 
 def make_lists(
@@ -64,7 +66,11 @@ def make_lists(
     >>> len(lists), lists.dim, lists.labels.dtype, lists.confounder is not None
     (3, 5, dtype('int16'), True)
     """
-    check_arguments(queries, features, documents, noise, grades)
+    low, high = documents if isinstance(documents, tuple) else (documents, documents)
+    if queries < 1 or features < 4 or not 1 <= low <= high:
+        raise ConfigError(f"cannot make {queries} queries with {features} features and {documents} documents each")
+    if noise < 0 or len(grades) < 2 or min(grades) < 0 or not np.isclose(sum(grades), 1):
+        raise ConfigError(f"noise must not be negative, and the shares of the grades {grades} must sum to 1")
     return draw_lists(make_world(world, features, confounder, noise, grades), queries, documents, seed, noise)[0]
 
 
@@ -73,7 +79,11 @@ def draw_lists(
 ) -> tuple[Lists, Array]:
     """Lists of a world, and the true utility of every document, [N] float32."""
     rng = np.random.default_rng([seed, 1])
-    sizes = list_sizes(queries, documents, rng)
+    if isinstance(documents, tuple):
+        sizes = rng.integers(documents[0], documents[1], size=queries, endpoint=True)
+    else:  # log-normal around the mean, and at least 2
+        drawn = documents * np.exp(SPREAD * rng.standard_normal(queries) - SPREAD**2 / 2)
+        sizes = np.maximum(np.rint(drawn), 2).astype(np.int64)
     features, utility = draw_documents(world, sizes, rng)
     noisy = utility + noise * rng.standard_normal(len(utility), dtype=np.float32)
     lists = Lists(
@@ -85,27 +95,6 @@ def draw_lists(
         name="synthetic",
     )
     return lists, utility
-
-
-def check_arguments(
-    queries: int, features: int, documents: int | tuple[int, int], noise: float, grades: tuple[float, ...]
-) -> None:
-    """Refuse what cannot be made."""
-    low, high = documents if isinstance(documents, tuple) else (documents, documents)
-    if queries < 1 or features < 4 or not 1 <= low <= high:
-        raise ConfigError(f"cannot make {queries} queries with {features} features and {documents} documents each")
-    if noise < 0 or len(grades) < 2 or min(grades) < 0 or not np.isclose(sum(grades), 1):
-        raise ConfigError(f"noise must not be negative, and the shares of the grades {grades} must sum to 1")
-
-
-def list_sizes(queries: int, documents: int | tuple[int, int], rng: np.random.Generator) -> Array:
-    """Lengths of the lists, [Q]: uniform in a range, or log-normal around a mean, then at least 2."""
-    if isinstance(documents, tuple):
-        return rng.integers(documents[0], documents[1], size=queries, endpoint=True)
-    spread = 0.4
-    drawn = documents * np.exp(spread * rng.standard_normal(queries) - spread**2 / 2)
-    sizes: Array = np.maximum(np.rint(drawn), 2).astype(np.int64)
-    return sizes
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -20,7 +20,16 @@ from unskew.pages.origins import behaviour_words
 from unskew.pages.web import html
 from unskew.results import Result
 from unskew.settings import checked, known, read_toml, table_of
-from unskew.simulation import BEHAVIOURS, LOGGERS, ScoresLogger, Simulation, Traffic, logging_scores
+from unskew.simulation import (
+    BEHAVIOURS,
+    LOGGERS,
+    ScoresLogger,
+    Simulation,
+    SimulationKeywords,
+    Traffic,
+    TrafficKeywords,
+    logging_scores,
+)
 from unskew.simulation.synthetic import make_lists
 from unskew.tables.lists.letor import write_letor
 from unskew.types import Array, Lists, Log
@@ -93,7 +102,7 @@ def simulate_to(
     documents: int = 24,
     doc_ids: bool = False,
     force: bool = False,
-    **options: Any,
+    **options: Unpack[SimulationKeywords],
 ) -> SimulatedLog:
     """Simulate a log into a Parquet file; what was written, in numbers. `options` are fields of `Simulation`.
 
@@ -101,7 +110,7 @@ def simulate_to(
     validation and test. `config` is a TOML file with settings of [behaviour] and [logger].
     """
     people = configured(config, behaviour=(behaviour, BEHAVIOURS), logger=(logger, LOGGERS))
-    asked = checked(Simulation, people | options, None)
+    asked = checked(Simulation, {**people, **options}, None)
     return _written(out, asked, lists, (queries, features, documents), doc_ids, force)
 
 
@@ -116,13 +125,13 @@ def traffic_to(
     documents: int = 24,
     doc_ids: bool = False,
     force: bool = False,
-    **options: Any,
+    **options: Unpack[TrafficKeywords],
 ) -> SimulatedLog:
     """Simulate the traffic of a search engine into a Parquet file, as `simulate_to`; `options` are of `Traffic`.
 
     With `truth` the log has the columns true_examined, true_examination and true_relevance.
     """
-    asked = checked(Traffic, options | configured(None, logger=(logger, LOGGERS)), None)
+    asked = checked(Traffic, {**options, **configured(None, logger=(logger, LOGGERS))}, None)
     hidden = () if truth else ("true_examined", "true_examination", "true_relevance")
     return _written(out, asked, lists, (queries, features, documents), doc_ids, force, hidden)
 
