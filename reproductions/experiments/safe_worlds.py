@@ -28,8 +28,9 @@ from scipy.stats import ttest_1samp
 
 import unskew
 from unskew.errors import DataError
-from unskew.learning.bias import MEASURES, Measurement
 from unskew.learning.methods import IPW, DoublyRobust
+from unskew.learning.methods.contract import Measurement
+from unskew.learning.methods.propensities import MEASURES
 from unskew.measuring import ndcg_metric
 from unskew.types import Array
 

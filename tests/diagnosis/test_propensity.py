@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 import unskew
 from unskew.errors import ConfigError, DataError, UnskewError
-from unskew.learning.bias import MEASURES
+from unskew.learning.methods.propensities import MEASURES
 from unskew.terminal.main import app
 from unskew.types import Array
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from unskew.examination import Examination
 from unskew.learning.factors import BiasTower
 from unskew.learning.methods import IPW, METHODS, Context, MethodConfig, Naive
-from unskew.learning.methods.skeletons import LevelConfig, Levelled, shown_mean
+from unskew.learning.methods.bases import LevelConfig, Levelled, shown_mean
 from unskew.learning.rankers import MLP, Linear
 from unskew.logs.counts.batches import Batches
 from unskew.logs.counts.reduction import Facts, reduce_log

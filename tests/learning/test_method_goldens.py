@@ -887,7 +887,7 @@ def test_bernoulli_drops_with_probability_t_and_does_not_rescale(monkeypatch: py
     method = LBDBer(drop=0.25, **RELEASED).build(Context(3)).train()
     seen: list[Tensor] = []
     monkeypatch.setattr(
-        "unskew.learning.methods.lbd.softmax_loss", lambda z, *_, **__: seen.append(z) or torch.zeros(())
+        "unskew.learning.methods.contract.softmax_loss", lambda z, *_, **__: seen.append(z) or torch.zeros(())
     )
     torch.manual_seed(0)
     for _ in range(2000):

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from unskew.examination import Examination
-from unskew.learning.bias import randomized_propensity
 from unskew.learning.methods import (
     DLA,
     IPW,
@@ -24,6 +23,7 @@ from unskew.learning.methods import (
     PairDebias,
     RegressionEM,
 )
+from unskew.learning.methods.propensities import randomized_propensity
 from unskew.logs.counts.reduction import Facts
 from unskew.tables.lists.inputs import Vectors
 from unskew.types import Array, ClickBatch, Lists, Log
@@ -66,16 +66,14 @@ def lsoft(rows: list[list[float]], labels: list[list[float]]) -> float:
 
 
 @pytest.mark.parametrize("limit", [None, 1.2])
-@pytest.mark.parametrize("link", ["softmax", "sigmoid"])
-def test_dla_weighs_by_its_link_and_clips(link: str, limit: float | None) -> None:
-    """w = p_1 / p_k of each list, p = exp(z) or sig(z - mean z), and at most the limit; both losses."""
+def test_dla_weighs_and_clips(limit: float | None) -> None:
+    """w = p_1 / p_k of each list, p = exp(z), and at most the limit; both losses."""
     e, s = [0.5, 0.1, -0.6], [[2.0, 1.0, 0.5], [0.5, 1.0, -0.5], [1.0, -1.0, 0.0]]
-    method = DLA(link=link, max_weight=limit).build(Context(3))  # type: ignore[arg-type]
+    method = DLA(max_weight=limit).build(Context(3))
     method.bias.tables["position"].data.copy_(torch.tensor(e))
 
     def weights(z: list[float]) -> list[float]:
-        p = [math.exp(x) if link == "softmax" else sig(x - sum(z) / 3) for x in z]
-        return [min(p[0] / x, limit or math.inf) for x in p]
+        return [min(math.exp(z[0] - x), limit or math.inf) for x in z]
 
     by_e = [[c * w for c, w in zip(row, weights(e), strict=True)] for row in CLICKS]
     by_s = [[c * w for c, w in zip(row, weights(z), strict=True)] for row, z in zip(CLICKS, s, strict=True)]

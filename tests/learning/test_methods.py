@@ -14,8 +14,7 @@ from scipy.stats import spearmanr
 from torch import Tensor, nn
 
 from unskew.errors import ConfigError, DataError
-from unskew.learning.bias import at_rank, oracle_propensity, randomized_propensity
-from unskew.learning.factors import BiasTable, BiasTower, Factors
+from unskew.learning.factors import BiasTable, BiasTower, Factors, at_rank
 from unskew.learning.fitting.loop import Fit, Trainer, fit_side
 from unskew.learning.fitting.training import Training
 from unskew.learning.methods import (
@@ -42,9 +41,10 @@ from unskew.learning.methods import (
     Unlimited,
     Vectorization,
 )
-from unskew.learning.methods.bias_models import Biased
+from unskew.learning.methods.bases import Biased
 from unskew.learning.methods.dla import dual_weights
 from unskew.learning.methods.pair_debias import ratio_update
+from unskew.learning.methods.propensities import oracle_propensity, randomized_propensity
 from unskew.learning.methods.regression_em import posteriors
 from unskew.learning.rankers import MLP, Linear
 from unskew.learning.rankers.networks import WithSide
@@ -73,7 +73,6 @@ VARIANTS: dict[str, MethodConfig] = {
     "ipw-pairwise": IPW(loss="pairwise"),
     "ipw-safe": IPW(safe=True),
     "doubly_robust-safe": DoublyRobust(safe=True),
-    "dla-sigmoid": DLA(link="sigmoid"),
     "dla-elu": DLA(elu=True),
     "dla-tower": DLA(bias="tower"),
     "dla-clipped": DLA(max_weight=2.0),
@@ -431,7 +430,7 @@ def test_click_scores_are_score_and_examination(variant: str, log: Log) -> None:
     constant = torch.full((*batch.where.shape, columns(method)), 0.3)
     if config.serp:
         pytest.skip("its click rate depends on more than the rank")
-    if config.name == "pair_debias" or getattr(config, "link", None) == "sigmoid":
+    if config.name == "pair_debias":
         pytest.skip("its ratios are weights, no factor of the click rate")
     if isinstance(config, Additive):
         clicks = method.logits(constant, batch)
@@ -439,7 +438,7 @@ def test_click_scores_are_score_and_examination(variant: str, log: Log) -> None:
         clicks = method.click_scores(constant, batch)
     else:
         pytest.skip("its click rate is no product of relevance and rank")
-    ratios = method.ratios() if isinstance(method, Biased) else method.propensity()
+    ratios = method.ratios(method.factors.ranks()) if isinstance(method, Biased) else method.propensity()
     expected = torch.zeros(K) if ratios is None else ratios.log()
     got = (clicks - clicks[:, :1])[batch.where]
     torch.testing.assert_close(got, at_rank(expected, batch.position)[batch.where], rtol=1e-4, atol=1e-5)
@@ -567,8 +566,6 @@ def test_dla_weights() -> None:
     e, s = torch.tensor([[0.5, 0.2, -0.1]]), torch.tensor(SCORES)
     where = torch.ones(1, 3, dtype=torch.bool)
     assert dual_weights(e, where)[0].tolist() == pytest.approx([1, 1.349859, 1.822119], abs=1e-6)
-    sigmoid = dual_weights(e, where, link="sigmoid")[0].tolist()
-    assert sigmoid == pytest.approx([1, 1.148885, 1.349859], abs=1e-6)
     w_r = dual_weights(s, where.expand(2, 3))
     assert w_r[0].tolist() == pytest.approx([1, 0.367879, 2.718282], abs=1e-6)
     assert w_r[1].tolist() == pytest.approx([1, 2.718282, 0.367879], abs=1e-6)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 import torch
@@ -15,7 +13,6 @@ from unskew.learning.methods import (
     DLA,
     METHODS,
     Additive,
-    Context,
     GradientReversal,
     MethodConfig,
     PairDebias,
@@ -37,7 +34,6 @@ ERROR = 0.1
 """What examination may be off by, relative to the truth; the log alone is off by 0.02."""
 VARIANTS: dict[str, MethodConfig] = {
     **{name: config() for name, config in METHODS.items()},
-    "dla-sigmoid": DLA(link="sigmoid"),
     "dla-elu": DLA(elu=True),
     "dla-tower": DLA(bias="tower"),
     "additive-softmax": Additive(loss="softmax"),
@@ -83,16 +79,6 @@ def test_examination_is_right_or_not_claimed(variant: str, log: Log) -> None:
         return
     assert named[0].values == pytest.approx(propensity.tolist(), abs=1e-5)
     assert np.abs(propensity / (np.array(CURVE) / CURVE[0]) - 1).max() < ERROR
-
-
-def test_the_sigmoid_link_reports_the_curve_that_its_weights_use() -> None:
-    method = DLA(link="sigmoid").build(Context(3))
-    with torch.no_grad():
-        method.bias.tables["position"].copy_(torch.tensor([0.5, 0.2, -0.1]))
-    sig = [1 / (1 + math.exp(-(e - 0.2))) for e in (0.5, 0.2, -0.1)]
-    assert method.propensity() is None
-    (curve,) = method.curves()
-    assert curve.values == pytest.approx([p / sig[0] for p in sig], abs=1e-6)
 
 
 def test_a_run_is_summed_up_with_the_right_label() -> None:

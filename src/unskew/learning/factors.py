@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-from unskew.learning.bias import at_rank
 from unskew.learning.curves import POSITION
 from unskew.logs.presentation import NO_COLUMNS, Presentation
 from unskew.types import ClickBatch
@@ -28,6 +28,34 @@ PAGE_NUMBER = "page_number"
 """The factor that `page_size` adds, and the usual name of such a column."""
 Values = Mapping[str, Tensor]
 """What each factor is, of equal shapes: codes from 0, or numbers around 0."""
+
+
+def at_rank(values: Tensor, position: Tensor) -> Tensor:
+    """values[P] looked up at 1-based ranks [B, K]; padding (0) reads rank 1, ranks past the end the last.
+
+    >>> at_rank(torch.tensor([1.0, 0.5]), torch.tensor([[1, 2, 3, 0]])).tolist()
+    [[1.0, 0.5, 0.5, 1.0]]
+    """
+    return values[(position - 1).clamp(0, len(values) - 1)]
+
+
+def sums_at(values: Tensor, codes: Tensor, where: Tensor, size: int) -> Tensor:
+    """Sum of values [B, K] at every code from 0, [size]; codes past the end count as the last one.
+
+    >>> sums_at(torch.tensor([[1.0, 2.0]]), torch.tensor([[0, 2]]), torch.tensor([[True, True]]), 2).tolist()
+    [1.0, 2.0]
+    """
+    flat = torch.where(where, values, 0.0).flatten()
+    return flat.new_zeros(size).index_add_(0, codes.clamp(0, size - 1).flatten(), flat)
+
+
+def seen_at(values: Tensor, batch: ClickBatch) -> Tensor:
+    """sum_k n_k values_k of each result, n_k the pages that showed it at rank k, [B, K]."""
+    if batch.shown_at is None:  # a row of a ranking shows it at one rank
+        return batch.impressions * at_rank(values, batch.position)
+    ranks = torch.arange(1, batch.shown_at.shape[-1] + 1, device=values.device)
+    seen = batch.shown_at @ at_rank(values, ranks)  # [B, S]
+    return F.pad(seen, (0, batch.where.shape[1] - seen.shape[1]))
 
 
 @dataclass(frozen=True)

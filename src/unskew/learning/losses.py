@@ -39,6 +39,15 @@ def log1mexp(x: Tensor) -> Tensor:
     )
 
 
+def log_odds(log_p: Tensor) -> Tensor:
+    """The logit of a probability, log p - log(1 - p), from its logarithm.
+
+    >>> round(log_odds(torch.tensor(math.log(0.2))).sigmoid().item(), 6)
+    0.2
+    """
+    return log_p - log1mexp(log_p)
+
+
 def list_log_softmax(scores: Tensor, where: Tensor) -> Tensor:
     """Log softmax over the results of each list, 0 where padded.
 

@@ -18,18 +18,20 @@ from typing import Literal
 from torch import Tensor
 
 from unskew.learning.curves import EXAMINATION, ODDS
-from unskew.learning.methods.bias_models import ListBiasConfig, LogitBias
-from unskew.learning.methods.skeletons import ClickLogits, LossConfig
+from unskew.learning.methods.bases import ClickLogits, ListBiasConfig, LogitBias, LossConfig
+from unskew.learning.methods.contract import Context
 from unskew.types import ClickBatch
 
 
 class AdditiveMethod(ClickLogits, LogitBias):
     """Cross-entropy of f + e."""
 
-    @property
-    def meaning(self) -> str:
-        """Odds of a click; under the list loss log click = f + e, so examination."""
-        return ODDS if self.loss == "sigmoid" else EXAMINATION
+    list_meaning = EXAMINATION
+    """What e is under the list loss, where log click = f + e."""
+
+    def __init__(self, config: AdditiveConfig, context: Context) -> None:
+        super().__init__(config, context)
+        self.meaning = ODDS if self.loss == "sigmoid" else self.list_meaning
 
     def logits(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """z of each shown result, [B, K]."""
@@ -41,11 +43,6 @@ class AdditiveConfig(ListBiasConfig, LossConfig):
 
     loss: Literal["sigmoid", "softmax"] = "sigmoid"
     """Clicks of every result shown, or which result of a page is clicked."""
-
-    @property
-    def list_wise(self) -> bool:
-        """Under the list loss."""
-        return self.loss == "softmax"
 
 
 class Additive(AdditiveConfig):

@@ -24,8 +24,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from unskew.learning.bias import at_rank, sums_at
 from unskew.learning.curves import Curve, trust_curves
+from unskew.learning.factors import at_rank, sums_at
 from unskew.learning.losses import softmax_loss
 from unskew.learning.methods.contract import Context, ImpressionConfig, MethodModule
 from unskew.types import ClickBatch

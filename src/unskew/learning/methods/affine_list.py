@@ -18,24 +18,21 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from unskew.learning.bias import at_rank
 from unskew.learning.curves import Curve
-from unskew.learning.methods.contract import Context, ListConfig
-from unskew.learning.methods.skeletons import ClickLogits
+from unskew.learning.factors import at_rank
+from unskew.learning.methods.contract import Context, ListConfig, MethodModule
 from unskew.types import ClickBatch
 
 
-class AffineListMethod(ClickLogits):
+class AffineListMethod(MethodModule):
     """Softmax loss of a f + b."""
-
-    loss = "softmax"
 
     def __init__(self, config: AffineList, context: Context) -> None:
         super().__init__(config, context)
         self.stretch = nn.Parameter(torch.zeros(context.positions))  # log a
         self.shift = nn.Parameter(torch.ones(context.positions))  # b
 
-    def logits(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
+    def click_scores(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """a_k f + b_k."""
         log_a, b = (at_rank(values, batch.position) for values in (self.stretch, self.shift))
         return log_a.exp() * self.score(relevance, batch.where) + b

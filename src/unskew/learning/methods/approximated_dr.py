@@ -30,8 +30,8 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from unskew.learning.losses import page_count, sigmoid_loss
-from unskew.learning.methods.contract import Context, ImpressionConfig, LearnFrom
-from unskew.learning.methods.skeletons import LevelConfig, Levelled
+from unskew.learning.methods.bases import LevelConfig, Levelled
+from unskew.learning.methods.contract import Context, LearnFrom
 from unskew.types import ClickBatch
 
 
@@ -74,7 +74,7 @@ def published_loss(y: Tensor, batch: ClickBatch, floor: float) -> Tensor:
 class ApproximatedDRMethod(Levelled):
     """Cross-entropy of imputation and affine estimate, and a loss of the coefficient between them."""
 
-    outputs = 3
+    outputs, linear = 3, False
     at_zero = slice(2, 3)
     config: ApproximatedDR
 
@@ -82,11 +82,6 @@ class ApproximatedDRMethod(Levelled):
         super().__init__(config, context)
         self.levels = nn.Parameter(context.click_rates().mean().logit().repeat(2))  # l and m
         self.register_buffer("centre", torch.zeros(2))
-
-    @property
-    def fits_levels(self) -> bool:
-        """A probability has a level."""
-        return True
 
     def parts(self, logits: Tensor, z: Tensor) -> Tensor:
         """y from i and a, less their means, [..., 2], and z."""
@@ -105,28 +100,22 @@ class ApproximatedDRMethod(Levelled):
             )
         return total
 
-    def score_weights(self) -> Tensor | None:
-        """None: y is not linear in the outputs."""
-        return None
-
     def score(self, relevance: Tensor, where: Tensor) -> Tensor:
         """y, an estimate of relevance that may leave [0, 1]."""
         centre = self.centre if self.config.centred else torch.zeros_like(self.centre)
         return self.parts(relevance[..., :2] - centre, relevance[..., 2]).where(where, 0.0)
 
-    def click_probability(self, relevance: Tensor, batch: ClickBatch) -> Tensor | None:
+    def click_probability(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """y within [floor, 1 - floor], as for a result shown first."""
         y = self.parts(self.from_mean(relevance[..., :2], batch), relevance[..., 2])
         return y.clamp(self.config.floor, 1 - self.config.floor)
 
     def click_scores(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """log y."""
-        found = self.click_probability(relevance, batch)
-        assert found is not None
-        return found.log()
+        return self.click_probability(relevance, batch).log()
 
 
-class ApproximatedDR(LevelConfig, ImpressionConfig):
+class ApproximatedDR(LevelConfig):
     """Combine what a text says with what was clicked before."""
 
     module = ApproximatedDRMethod

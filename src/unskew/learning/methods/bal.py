@@ -29,8 +29,8 @@ from unskew.diagnosis.causal.graph import CLICK, POSITION, RELEVANCE, CausalGrap
 from unskew.diagnosis.causal.influence import HIDDEN, WIDTH, PageEncoding, page_variables
 from unskew.diagnosis.causal.page import PageCauses, Seen, names_of
 from unskew.learning.losses import page_count
-from unskew.learning.methods.contract import Context, ImpressionConfig
-from unskew.learning.methods.skeletons import ClickLogits, LevelConfig
+from unskew.learning.methods.bases import ClickLogits, LevelConfig
+from unskew.learning.methods.contract import Context
 from unskew.types import ClickBatch
 
 
@@ -85,7 +85,7 @@ class BALMethod(ClickLogits):
         return self.causes.notes()
 
 
-class BALConfig(LevelConfig, ImpressionConfig):
+class BALConfig(LevelConfig):
     """What all variants may be told."""
 
     module = BALMethod

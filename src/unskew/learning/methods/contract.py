@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from unskew.errors import ConfigError
 from unskew.examination import Examination
-from unskew.learning.bias import Measurement
 from unskew.learning.curves import EXAMINATION, Curve
+from unskew.learning.losses import softmax_loss
 from unskew.logs.counts.reduction import Counts, Facts, Reduction, by_query, reduce_log
 from unskew.logs.presentation import NO_COLUMNS, Presentation
 from unskew.settings import Config
@@ -20,6 +20,8 @@ from unskew.types import ClickBatch, Log
 
 Choice = Literal["labels", "clicks", "nothing"]
 """What weights are chosen by: labelled lists, held-out clicks, or the last step."""
+Measurement = Literal["randomized", "swaps", "oracle"]
+"""How propensities can be measured on a log."""
 LearnFrom = Literal["everything", "displayed", "randomized"]
 """Which impressions are learned from: all, those in view, or those that were shown first at random."""
 
@@ -190,20 +192,23 @@ class MethodModule(nn.Module):
     at_zero: slice = slice(0, 0)
     """Outputs that a network gives as 0 before it is trained."""
     side: Side | None = None
+    fits_levels = False
+    """Whether the loss fits how often anything is clicked, which then has parameters of its own."""
+    linear = True
+    """Whether the score is linear in the outputs."""
 
     def __init__(self, config: MethodConfig, context: Context) -> None:
         """What it learns starts from the config and from what is known of the log."""
         super().__init__()
         self.config, self.positions = config, context.positions
 
-    @property
-    def fits_levels(self) -> bool:
-        """Whether the loss fits how often anything is clicked, which then has parameters of its own."""
-        return False
+    def forward(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
+        """The loss of a batch: here the list softmax loss of what it takes for the log of click rates."""
+        return softmax_loss(self.click_scores(relevance, batch), batch.clicks, where=batch.where)
 
     def score_weights(self) -> Tensor | None:
         """w [outputs] where the score is relevance . w + constant; None where it is not linear."""
-        return torch.eye(self.outputs)[0]
+        return torch.eye(self.outputs)[0] if self.linear else None
 
     def score(self, relevance: Tensor, where: Tensor) -> Tensor:
         """What serving ranks by, [B, K]: the first relevance output, 0 where padded."""

@@ -27,7 +27,7 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
-from unskew.learning.curves import ODDS, RATE
+from unskew.learning.curves import RATE
 from unskew.learning.losses import LOSSES
 from unskew.learning.methods.additive import AdditiveConfig, AdditiveMethod
 from unskew.learning.methods.contract import Context
@@ -54,19 +54,11 @@ class Reverse(torch.autograd.Function):
         return -gradients[0]
 
 
-class HeldBackMethod(AdditiveMethod):
-    """An additive model whose bias is held back on purpose, so that it is no examination."""
-
-    @property
-    def meaning(self) -> str:
-        """Odds of a click, or under the list loss a rate."""
-        return ODDS if self.loss == "sigmoid" else RATE
-
-
-class GradientReversalMethod(HeldBackMethod):
+class GradientReversalMethod(AdditiveMethod):
     """Cross-entropy of f + e, and of a head behind a reversed gradient."""
 
     config: GradientReversal
+    list_meaning = RATE  # what is held back on purpose is no examination
 
     def __init__(self, config: GradientReversal, context: Context) -> None:
         super().__init__(config, context)
@@ -93,17 +85,17 @@ class GradientReversal(AdditiveConfig):
     """Weight of the adversarial loss."""
 
 
-class TowerDropoutMethod(HeldBackMethod):
+class TowerDropoutMethod(AdditiveMethod):
     """Cross-entropy of f + dropout(e)."""
 
     config: TowerDropout
+    list_meaning = RATE
 
     def logits(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """z of each shown result, [B, K]."""
         kept = F.dropout(torch.ones_like(batch.packed, dtype=relevance.dtype), self.config.rate, self.training)
-        level = self.log_seen(
-            self.here(self.factors.ranks())
-        ).mean()  # never dropped, or relevance would stand in for it
+        # the level is never dropped, or relevance would stand in for it
+        level = self.by_rank(self.bias).mean()
         z = relevance[..., 0] + level + (self.e(batch) - level) * batch.pad(kept)
         return z.where(batch.where, 0.0)
 

@@ -22,29 +22,20 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
-from unskew.learning.curves import EXAMINATION
 from unskew.learning.factors import Values
 from unskew.learning.losses import softmax_loss
-from unskew.learning.methods.bias_models import ListBiasConfig, LogitBias
+from unskew.learning.methods.bases import ListBiasConfig, LogitBias
 from unskew.learning.methods.contract import ListConfig
 from unskew.types import ClickBatch
 
-Link = Literal["softmax", "sigmoid"]
-SIGMOID_WEIGHTS = "what the sigmoid link takes for examination"
 
-
-def dual_weights(
-    logits: Tensor, where: Tensor, *, link: Link = "softmax", max_weight: float | None = None
-) -> Tensor:
-    """p_1 / p_k of each list, in log space: p = softmax(logits), or sigmoid(logits - their mean).
+def dual_weights(logits: Tensor, where: Tensor, *, max_weight: float | None = None) -> Tensor:
+    """p_1 / p_k of each list with p = softmax(logits), in log space.
 
     >>> e = torch.tensor([[0.5, 0.2, -0.1]])
     >>> [round(w, 6) for w in dual_weights(e, torch.ones_like(e, dtype=torch.bool))[0].tolist()]
     [1.0, 1.349859, 1.822119]
     """
-    if link == "sigmoid":
-        valid = where.sum(-1, keepdim=True).clamp(min=1)
-        logits = F.logsigmoid(logits - torch.where(where, logits, 0.0).sum(-1, keepdim=True) / valid)
     ratio = (logits[..., :1] - logits).clamp(max=50.0).exp()  # sums of these times a score stay finite in float32
     ratio = ratio if max_weight is None else ratio.clamp(max=max_weight)
     return torch.where(where, ratio, 0.0)
@@ -60,22 +51,11 @@ class DLAMethod(LogitBias):
         e = super().log_seen(values)
         return F.elu(e) if self.config.elu else e
 
-    @property
-    def meaning(self) -> str:
-        """Examination; the sigmoid link takes another curve for it in its weights, and finds neither."""
-        return EXAMINATION if self.config.link == "softmax" else SIGMOID_WEIGHTS
-
-    def ratios(self, values: Values | None = None) -> Tensor:
-        """p / p_1, as the weights of a page with all of these values take it."""
-        e = super().ratios(values).log().unsqueeze(0)
-        return 1 / dual_weights(e, torch.ones_like(e, dtype=torch.bool), link=self.config.link).squeeze(0)
-
     def forward(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """Lr + Le; no gradient crosses from one to the other."""
-        s, e = relevance[..., 0], self.e(batch)
-        options = {"link": self.config.link, "max_weight": self.config.max_weight}
-        w_e = dual_weights(e.detach(), batch.where, **options)  # type: ignore[arg-type]
-        w_r = dual_weights(s.detach(), batch.where, **options)  # type: ignore[arg-type]
+        s, e, limit = relevance[..., 0], self.e(batch), self.config.max_weight
+        w_e = dual_weights(e.detach(), batch.where, max_weight=limit)
+        w_r = dual_weights(s.detach(), batch.where, max_weight=limit)
         ranking = softmax_loss(s, batch.clicks, where=batch.where, weights=w_e)
         return ranking + softmax_loss(e, batch.clicks, where=batch.where, weights=w_r)
 
@@ -85,8 +65,6 @@ class DLA(ListBiasConfig, ListConfig):
 
     module = DLAMethod
     name: Literal["dla"] = "dla"
-    link: Link = "softmax"
-    """How logits become probabilities in the weights."""
     max_weight: Annotated[float, Field(ge=1)] | None = 30.0
     """Clip both weights at this value; none clips nothing, as published, and on steep curves ranks hardly better
     than naive. Chosen among none, 30, 10, 5 and 3 at severities 0.5 and 2: see EXPERIMENTS.md."""

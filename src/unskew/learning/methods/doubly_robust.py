@@ -34,11 +34,10 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
-from unskew.learning.bias import seen_at
-from unskew.learning.losses import page_count, softmax_loss
+from unskew.learning.factors import seen_at
+from unskew.learning.losses import log_odds, page_count, sigmoid_loss, softmax_loss
 from unskew.learning.methods.contract import Context, ImpressionConfig, Side
 from unskew.learning.methods.propensities import KnownPropensity, Propensities
-from unskew.learning.methods.skeletons import log_probability_loss
 from unskew.types import ClickBatch
 
 
@@ -74,6 +73,7 @@ class DoublyRobustMethod(KnownPropensity):
         pages = 1 if context.facts is None else max(context.facts.pages, 1)
         self.register_buffer("tau", torch.tensor(min(1.0, config.clip / pages**0.5)))
         self.level = nn.Parameter(context.click_rates()[0].logit())
+        self.linear = False  # log R is not linear in the outputs
         self.side, self.at_zero = Side(config.regression, 1, later=False, penalty=config.penalty), slice(0, 1)
 
     def forward(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
@@ -86,13 +86,9 @@ class DoublyRobustMethod(KnownPropensity):
         score = relevance[..., 0] + F.logsigmoid(logit).detach() + torch.where(where, copies, 1.0).log()
         ranking = softmax_loss(score, label, where=where, weights=copies) + self.imitation(relevance, batch)
         if self.config.fit == "likelihood":
-            return ranking + log_probability_loss(log_rate(logit, seen, n), batch)
+            return ranking + sigmoid_loss(log_odds(log_rate(logit, seen, n)), c, where=where, impressions=n)
         each = (c * F.softplus(-logit) + (seen - c) * F.softplus(logit)) / clipped(seen, n, self.tau)
         return ranking + torch.where(where, each, 0.0).sum() / page_count(where, n)
-
-    def score_weights(self) -> Tensor | None:
-        """None: log R is not linear in the outputs."""
-        return None
 
     def score(self, relevance: Tensor, where: Tensor) -> Tensor:
         """log R + f, as far as it is safe."""

@@ -27,15 +27,15 @@ from torch import Tensor, nn
 
 from unskew.learning.curves import ODDS
 from unskew.learning.factors import Values
-from unskew.learning.methods.bias_models import BiasConfig, Biased, apart, bias_model
-from unskew.learning.methods.contract import Context, ImpressionConfig
-from unskew.learning.methods.skeletons import ClickLogits, LevelConfig
+from unskew.learning.methods.bases import BiasConfig, Biased, ClickLogits, LevelConfig, apart
+from unskew.learning.methods.contract import Context
 from unskew.types import ClickBatch
 
 
 class EDotMethod(ClickLogits, Biased):
     """Cross-entropy of r . v."""
 
+    meaning = f"{ODDS} without relevance"  # to documents of other relevance ranks do other things
     start = 1.0
     """What v starts around."""
 
@@ -49,7 +49,7 @@ class EDotMethod(ClickLogits, Biased):
             own = (v if index == 0 else torch.zeros_like(v)).expand(len(level), -1)
             starts[name] = torch.cat([own, level.unsqueeze(-1)], dim=-1)
         middle = torch.cat([v, context.click_rates().mean().logit()[None]])
-        self.bias = bias_model(config, self.factors, starts, middle)
+        self.bias = config.model(self.factors, starts, middle)
         self.centre = torch.zeros(config.dimension)
 
     def parts(self, values: Values) -> tuple[Tensor, Tensor]:
@@ -78,18 +78,13 @@ class EDotMethod(ClickLogits, Biased):
         """z as if every document were shown at the canonical rank."""
         return self.z(relevance, self.served()).where(where, 0.0)
 
-    @property
-    def meaning(self) -> str:
-        """What ranks do to a document of relevance 0; to others they do other things."""
-        return f"{ODDS} without relevance"
-
     def log_seen(self, values: Values) -> Tensor:
         """z without relevance."""
         nothing = next(self.parameters()).new_zeros(self.outputs)
         return self.z(nothing, values)
 
 
-class EmbeddingConfig(BiasConfig, LevelConfig, ImpressionConfig):
+class EmbeddingConfig(BiasConfig, LevelConfig):
     """What models of relevance and rank embeddings may be told."""
 
     dimension: int = Field(8, ge=1)

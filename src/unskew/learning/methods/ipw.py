@@ -22,12 +22,12 @@ from typing import Annotated, Literal
 from pydantic import Field
 from torch import Tensor, nn
 
-from unskew.learning.bias import at_rank
+from unskew.learning.factors import at_rank
 from unskew.learning.losses import LOSSES, softmax_loss
+from unskew.learning.methods.bases import LossConfig
 from unskew.learning.methods.contract import Context
 from unskew.learning.methods.naive import NaiveMethod
 from unskew.learning.methods.propensities import KnownPropensity, Propensities
-from unskew.learning.methods.skeletons import LossConfig
 from unskew.types import ClickBatch
 
 
@@ -53,11 +53,6 @@ class IPWMethod(NaiveMethod, KnownPropensity):
             rate = (context.click_rates() / self.theta).mean().clamp(1e-4, 0.9)
             self.level = nn.Parameter(rate.logit())
 
-    def forward(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
-        """The weighted loss of scores against clicks."""
-        scores = self.logits(self.from_mean(relevance, batch), batch)
-        return self.ranking_loss(scores, batch) + self.imitation(relevance, batch)
-
     def logits(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """The first output, whatever serving makes of it, and the level where there is one."""
         score = relevance[..., 0].where(batch.where, 0.0)
@@ -67,15 +62,15 @@ class IPWMethod(NaiveMethod, KnownPropensity):
         """The first output, as far as it is safe."""
         return self.guarded(relevance[..., 0], relevance, where)
 
-    def ranking_loss(self, scores: Tensor, batch: ClickBatch) -> Tensor:
+    def forward(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """The loss of scores against weighted clicks."""
-        weights = at_rank(inverse_propensity(self.theta, self.config.max_weight), batch.position)
+        scores, where, n = self.logits(self.from_mean(relevance, batch), batch), batch.where, batch.impressions
+        w = at_rank(inverse_propensity(self.theta, self.config.max_weight), batch.position)
         if self.config.loss == "softmax" and not self.config.self_normalized:
-            n = batch.impressions
-            return softmax_loss(
-                scores, batch.clicks, where=batch.where, weights=weights, impressions=n, normalize="pages"
-            )
-        return LOSSES[self.config.loss].function(scores, batch, weights)
+            loss = softmax_loss(scores, batch.clicks, where=where, weights=w, impressions=n, normalize="pages")
+        else:
+            loss = LOSSES[self.config.loss].function(scores, batch, w)
+        return loss + self.imitation(relevance, batch)
 
     def click_scores(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """Relevance times propensity, in log space."""

@@ -28,8 +28,8 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from unskew.learning.factors import BiasTable, Values
-from unskew.learning.losses import lipschitz_penalty, published_penalty, softmax_loss
-from unskew.learning.methods.bias_models import Biased, FactorConfig
+from unskew.learning.losses import lipschitz_penalty, published_penalty
+from unskew.learning.methods.bases import Biased, FactorConfig
 from unskew.learning.methods.contract import Context, ListConfig
 from unskew.types import ClickBatch
 
@@ -45,6 +45,8 @@ class LBDMethod(Biased):
         self.input_gradient, self.boosted = (True, 1) if config.strength else (False, None)
         self.level = None if config.observation == "free" else BiasTable(self.factors)  # b
         self.at_zero = slice(0, 0) if self.level is None else slice(1, 1 + self.positions)  # h
+        # nothing is seen by rank alone where there is no level
+        self.meaning = "" if self.level is None else "observation before the document"
 
     def parts(self, relevance: Tensor, batch: ClickBatch) -> tuple[Tensor, Tensor]:
         """r [B, K] and log o at every rank [B, K, P]; drawn in training if Gaussian."""
@@ -68,7 +70,7 @@ class LBDMethod(Biased):
     def forward(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """The click loss and the penalty."""
         relevance = relevance.where(batch.where.unsqueeze(-1), 0.0)
-        loss = softmax_loss(self.click_scores(relevance, batch), batch.clicks, where=batch.where)
+        loss = super().forward(relevance, batch)
         on = self.config.strength and self.training and len(batch.documents)
         return loss + self.config.strength * self.roughness(relevance, batch) if on else loss
 
@@ -85,11 +87,6 @@ class LBDMethod(Biased):
         """r + log o' at its own rank."""
         r, log_o = self.parts(relevance, batch)
         return r + self.observed(log_o, batch)
-
-    @property
-    def meaning(self) -> str:
-        """What comes before the document, where there is a level; nothing is seen by rank alone."""
-        return "" if self.level is None else "observation before the document"
 
     def log_seen(self, values: Values) -> Tensor:
         """log o' where h = 0."""

@@ -22,9 +22,8 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from unskew.learning.curves import ODDS
-from unskew.learning.methods.bias_models import BiasConfig, LogitBias
+from unskew.learning.methods.bases import BiasConfig, LevelConfig, Levelled, LogitBias
 from unskew.learning.methods.contract import Context
-from unskew.learning.methods.skeletons import LevelConfig, Levelled
 from unskew.logs.counts.reduction import Reduction
 from unskew.types import ClickBatch
 
@@ -50,24 +49,15 @@ def mixture_loss(logits: Tensor, clicks: Tensor, *, where: Tensor, temperature: 
 
 
 class MixEMMethod(Levelled, LogitBias):
-    """The expected loss under the mixture."""
+    """The expected loss under the mixture; the odds of a click are those of the models that have e."""
 
     config: MixEM
+    meaning = ODDS
 
     def __init__(self, config: MixEM, context: Context) -> None:
         super().__init__(config, context)
         usual = context.click_rates().mean().logit()
         self.offsets = nn.Parameter(torch.stack([usual, torch.zeros(()), usual]))
-
-    @property
-    def fits_levels(self) -> bool:
-        """All four models do."""
-        return True
-
-    @property
-    def meaning(self) -> str:
-        """Odds of a click, under the models that have e."""
-        return ODDS
 
     def logits(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """z of each of the four models, [4, B, K]."""

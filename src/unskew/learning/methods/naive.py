@@ -17,8 +17,8 @@ from typing import ClassVar, Literal
 
 from torch import Tensor, nn
 
+from unskew.learning.methods.bases import ClickLogits, LossConfig
 from unskew.learning.methods.contract import Context
-from unskew.learning.methods.skeletons import ClickLogits, LossConfig
 from unskew.logs.counts.reduction import Counts, Reduction, label_table
 from unskew.logs.presentation import NO_COLUMNS, Presentation
 from unskew.types import ClickBatch, Log

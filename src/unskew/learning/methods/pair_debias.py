@@ -26,8 +26,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from unskew.learning.bias import at_rank, sums_at
 from unskew.learning.curves import Curve
+from unskew.learning.factors import at_rank, sums_at
 from unskew.learning.losses import lambda_gains, pair_counts, pair_losses
 from unskew.learning.methods.contract import Context, MethodConfig, MethodModule
 from unskew.logs.counts.reduction import Reduction
@@ -87,11 +87,8 @@ class PairDebiasMethod(MethodModule):
 
     def curves(self) -> tuple[Curve, ...]:
         """t+ and t-."""
-        ratios = (
-            ("pair ratio of clicked results", self.clicked),
-            ("pair ratio of skipped results", self.unclicked),
-        )
-        return tuple(Curve.of(what, ratio.tolist()) for what, ratio in ratios)
+        ratios = {"clicked": self.clicked, "skipped": self.unclicked}
+        return tuple(Curve.of(f"pair ratio of {side} results", t.tolist()) for side, t in ratios.items())
 
 
 class PairDebias(MethodConfig):

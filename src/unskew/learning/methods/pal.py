@@ -19,13 +19,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from unskew.learning.factors import Values
-from unskew.learning.methods.bias_models import BiasConfig, Biased, log_product, seen_model
-from unskew.learning.methods.contract import Context, ImpressionConfig
-from unskew.learning.methods.skeletons import ClickProbabilities, LevelConfig
+from unskew.learning.losses import log_odds
+from unskew.learning.methods.bases import BiasConfig, Biased, ClickLogits, LevelConfig, log_product, seen_model
+from unskew.learning.methods.contract import Context
 from unskew.types import ClickBatch
 
 
-class PALMethod(ClickProbabilities, Biased):
+class PALMethod(ClickLogits, Biased):
     """Cross-entropy of a product of two probabilities."""
 
     def __init__(self, config: PAL, context: Context) -> None:
@@ -36,13 +36,13 @@ class PALMethod(ClickProbabilities, Biased):
         """log sig(e) at these values of the factors."""
         return log_product(self.seen.parts(values))
 
-    def log_click(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
-        """log sig(e) + log sig(f + l)."""
+    def logits(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
+        """The logit of sig(e) sig(f + l)."""
         f = self.score(relevance, batch.where) + self.level
-        return self.log_seen(self.factors.of(batch)) + F.logsigmoid(f)
+        return log_odds(self.log_seen(self.factors.of(batch)) + F.logsigmoid(f))
 
 
-class PAL(BiasConfig, LevelConfig, ImpressionConfig):
+class PAL(BiasConfig, LevelConfig):
     """Multiply the probability of being seen with that of being clicked once seen."""
 
     module = PALMethod

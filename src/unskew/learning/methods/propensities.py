@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Self
 
@@ -10,14 +11,61 @@ import torch
 from pydantic import Field, field_validator
 from torch import Tensor
 
-from unskew.errors import DataError
+from unskew.errors import DataError, Option
 from unskew.examination import Examination
-from unskew.learning.bias import MEASURES, Measurement, at_rank
-from unskew.learning.methods.contract import Context, MethodConfig, MethodModule
+from unskew.learning.factors import at_rank
+from unskew.learning.methods.contract import Context, Measurement, MethodConfig, MethodModule
 from unskew.learning.methods.safety import UNLIMITED, guarded, imitation_loss
-from unskew.types import ClickBatch
+from unskew.types import ClickBatch, Log
 
 FILES = (".json", ".csv")
+
+
+def randomized_propensity(log: Log) -> Examination:
+    """Examination from slots that were shuffled, as `diagnose` measures it.
+
+    In a shuffled list every rank holds the same mix of documents, so clicks at rank k over clicks at rank 1 of the
+    lists that reach rank k estimate theta_k / theta_1.
+    """
+    if log.randomized is None or not log.randomized.any():
+        raise DataError(
+            "the log has no randomized pages",
+            hint='mark shuffled pages, or take propensity = "swaps", numbers, or the method dla',
+        )
+    return diagnosed(log, "shuffled")
+
+
+def swapped_propensity(log: Log) -> Examination:
+    """Examination from documents that the log shows at several ranks, as `diagnose` has it."""
+    return diagnosed(log, "swaps")
+
+
+def diagnosed(log: Log, source: str) -> Examination:
+    """Examination by rank of a log, as good as it can be told, as far down as ranks hang together."""
+    from unskew.diagnosis.evidence.evidence import best_guess  # these take long to import
+    from unskew.diagnosis.evidence.tables import open_tables
+
+    with open_tables(log, threads=1) as tables:
+        return best_guess(tables, source)
+
+
+def oracle_propensity(log: Log) -> Examination:
+    """Examination as the simulator knew it: the mean of `true_examination` at each rank."""
+    if "true_examination" not in log.columns:
+        raise DataError(
+            "the log does not say the true examination", hint=("simulate with ", Option("truth", True))
+        )
+    shown = np.bincount(log.position)[1:]
+    total = np.bincount(log.position, weights=log.columns["true_examination"])[1:]
+    return Examination.of(total / np.maximum(shown, 1), "the simulator")
+
+
+MEASURES: dict[Measurement, Callable[[Log], Examination]] = {
+    "randomized": randomized_propensity,
+    "swaps": swapped_propensity,
+    "oracle": oracle_propensity,
+}
+"""What measures propensities on a log, by name."""
 
 
 class Propensities(MethodConfig):
@@ -76,7 +124,7 @@ class KnownPropensity(MethodModule):
     def __init__(self, config: Propensities, context: Context) -> None:
         super().__init__(config, context)
         self.register_buffer("theta", config.theta(context))
-        self.safe = config.safe
+        self.safe, self.linear = config.safe, not config.safe  # what is clipped is not linear
         if config.safe:
             self.outputs = 2
             self.register_buffer("reach", torch.tensor(UNLIMITED))
@@ -88,10 +136,6 @@ class KnownPropensity(MethodModule):
     def propensity(self) -> Tensor:
         """The propensities used, relative to rank 1."""
         return self.theta
-
-    def score_weights(self) -> Tensor | None:
-        """None where it is safe: what is clipped is not linear."""
-        return None if self.safe else super().score_weights()
 
     def imitation(self, relevance: Tensor, batch: ClickBatch) -> Tensor | float:
         """The loss that m learns by; nothing where the method is not safe."""

@@ -29,12 +29,10 @@ import torch.nn.functional as F
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from unskew.learning.bias import sums_at
-from unskew.learning.factors import BiasTable, Values
-from unskew.learning.losses import log1mexp, sigmoid_loss
-from unskew.learning.methods.bias_models import BiasConfig, Biased, log_product, seen_model
-from unskew.learning.methods.contract import Context, ImpressionConfig
-from unskew.learning.methods.skeletons import ClickProbabilities, LevelConfig
+from unskew.learning.factors import BiasTable, Values, sums_at
+from unskew.learning.losses import log_odds, sigmoid_loss
+from unskew.learning.methods.bases import BiasConfig, Biased, ClickLogits, LevelConfig, log_product, seen_model
+from unskew.learning.methods.contract import Context
 from unskew.logs.counts.reduction import Reduction
 from unskew.types import ClickBatch
 
@@ -49,19 +47,7 @@ def posteriors(e: Tensor, r: Tensor) -> tuple[Tensor, Tensor]:
     return torch.sigmoid(e - F.softplus(r)), torch.sigmoid(r - F.softplus(e))
 
 
-def logit_of_product(logits: Sequence[Tensor]) -> Tensor:
-    """The logit of the product of their probabilities.
-
-    >>> round(logit_of_product([torch.tensor(0.5).logit(), torch.tensor(0.4).logit()]).sigmoid().item(), 6)
-    0.2
-    """
-    if len(logits) == 1:
-        return logits[0]
-    log_p = log_product(logits)
-    return log_p - log1mexp(log_p)
-
-
-class RegressionEMMethod(ClickProbabilities, Biased):
+class RegressionEMMethod(ClickLogits, Biased):
     """Cross-entropy to the posteriors of the E-step; theta moves by its M-step or by gradient."""
 
     config: RegressionEM
@@ -82,7 +68,7 @@ class RegressionEMMethod(ClickProbabilities, Biased):
         parts = self.examination.parts(self.factors.of(batch))
         c, n = batch.clicks, batch.impressions
         with torch.no_grad():
-            r_target = c + (n - c) * posteriors(logit_of_product(parts), r)[1]
+            r_target = c + (n - c) * posteriors(log_odds(log_product(parts)), r)[1]
             targets = [c + (n - c) * seen for seen in self.examined(parts, r)]
             if self.config.labels == "sampled":
                 drawn = torch.rand(len(batch.packed), device=r.device)  # one per result, so padding draws nothing
@@ -98,7 +84,7 @@ class RegressionEMMethod(ClickProbabilities, Biased):
     def examined(self, parts: Sequence[Tensor], r: Tensor) -> list[Tensor]:
         """P(E_f = 1 | no click) of each factor: the others stand with relevance on the other side."""
         others = [[*parts[:f], *parts[f + 1 :]] for f in range(len(parts))]
-        return [posteriors(e, logit_of_product([r, *rest]))[0] for e, rest in zip(parts, others, strict=True)]
+        return [posteriors(e, log_odds(log_product([r, *rest])))[0] for e, rest in zip(parts, others, strict=True)]
 
     @torch.no_grad()
     def update(self, targets: Sequence[Tensor], batch: ClickBatch) -> None:
@@ -113,12 +99,13 @@ class RegressionEMMethod(ClickProbabilities, Biased):
             moved = (1 - step) * theta + step * total / torch.where(shown > 0, shown, 1.0)
             table.copy_(torch.where(shown > 0, moved, theta).clamp(1e-6, 1 - 1e-6).logit())
 
-    def log_click(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
-        """log(theta_k g)."""
-        return self.log_seen(self.factors.of(batch)) + F.logsigmoid(relevance[..., 0] + self.offset)
+    def logits(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
+        """The logit of theta_k g."""
+        r = relevance[..., 0].where(batch.where, 0.0) + self.offset
+        return log_odds(self.log_seen(self.factors.of(batch)) + F.logsigmoid(r))
 
 
-class RegressionEM(BiasConfig, LevelConfig, ImpressionConfig):
+class RegressionEM(BiasConfig, LevelConfig):
     """Fit examination and relevance probabilities by EM."""
 
     module = RegressionEMMethod

@@ -29,7 +29,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from unskew.learning.bias import seen_at
+from unskew.learning.factors import seen_at
 from unskew.types import ClickBatch
 
 UNLIMITED = 1e9

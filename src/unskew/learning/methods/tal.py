@@ -20,9 +20,9 @@ from torch import Tensor
 
 from unskew.learning.curves import ALPHA, POSITION, Curve, trust_curves
 from unskew.learning.factors import Values
-from unskew.learning.methods.bias_models import BiasConfig, Biased, bias_model, log_product, seen_model
-from unskew.learning.methods.contract import Context, ImpressionConfig
-from unskew.learning.methods.skeletons import ClickProbabilities, LevelConfig
+from unskew.learning.losses import log_odds
+from unskew.learning.methods.bases import BiasConfig, Biased, ClickLogits, LevelConfig, log_product, seen_model
+from unskew.learning.methods.contract import Context
 from unskew.types import ClickBatch
 
 
@@ -39,28 +39,24 @@ def shared_start(level: Tensor) -> tuple[Tensor, Tensor]:
     return (p / 4).logit(), (0.75 * p / (1 - p / 4)).logit()
 
 
-class TALMethod(ClickProbabilities, Biased):
+class TALMethod(ClickLogits, Biased):
     """Cross-entropy of the trust-bias click probability."""
+
+    meaning = ALPHA  # clicks do not tell how much of it is examination
 
     def __init__(self, config: TAL, context: Context) -> None:
         super().__init__(config, context)
         self.relevant, level = seen_model(config, context, self.factors)
         trusted, level.data = shared_start(level.data)
         self.level = level
-        doubt = trusted.expand(context.positions)
-        self.trusted = bias_model(config, self.factors, self.factors.shares(doubt), trusted)
+        self.trusted = config.model(self.factors, self.factors.shares(trusted.expand(self.positions)), trusted)
 
-    def log_click(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
-        """log P(c = 1) = log z+ + log(g + (1 - g) sig(v))."""
+    def logits(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
+        """The logit of P(c = 1), with log P(c = 1) = log z+ + log(g + (1 - g) sig(v))."""
         values = self.factors.of(batch)
         f, v = self.score(relevance, batch.where) + self.level, self.trusted(values)
         either = torch.logaddexp(F.logsigmoid(f), F.logsigmoid(-f) + F.logsigmoid(v))
-        return log_product(self.relevant.parts(values)) + either
-
-    @property
-    def meaning(self) -> str:
-        """alpha: clicks do not tell how much of it is examination."""
-        return ALPHA
+        return log_odds(log_product(self.relevant.parts(values)) + either)
 
     def log_seen(self, values: Values) -> Tensor:
         """log alpha = log z+ (1 - sig(v))."""
@@ -80,7 +76,7 @@ class TALMethod(ClickProbabilities, Biased):
         return (*own, *(curve for curve in super().curves() if curve.factor != POSITION))
 
 
-class TAL(BiasConfig, LevelConfig, ImpressionConfig):
+class TAL(BiasConfig, LevelConfig):
     """Let high ranks be clicked for being high, too."""
 
     module = TALMethod

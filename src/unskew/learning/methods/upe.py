@@ -27,7 +27,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from unskew.learning.bias import at_rank
+from unskew.learning.factors import at_rank
 from unskew.learning.losses import list_log_softmax, softmax_loss
 from unskew.learning.methods.contract import Context, ListConfig, MethodModule, Side
 from unskew.learning.methods.dla import dual_weights

@@ -26,16 +26,16 @@ from pydantic import Field
 from torch import Tensor
 
 from unskew.errors import ConfigError, Key
-from unskew.learning.losses import softmax_loss
 from unskew.learning.methods import base_vectors as to
-from unskew.learning.methods.bias_models import BiasConfig, apart, embeddings, list_levels
-from unskew.learning.methods.contract import Context, ListConfig, MethodModule, Side
+from unskew.learning.methods.bases import BiasConfig, Biased, apart
+from unskew.learning.methods.contract import Context, ListConfig, Side
 from unskew.types import ClickBatch
 
 
-class VectorizationMethod(MethodModule):
+class VectorizationMethod(Biased):
     """Softmax loss of r . o, and what is projected on."""
 
+    meaning = ""  # a vector is no examination
     config: Vectorization
     ready: Tensor
     step: Tensor
@@ -43,9 +43,13 @@ class VectorizationMethod(MethodModule):
     def __init__(self, config: Vectorization, context: Context) -> None:
         super().__init__(config, context)
         self.outputs = d = config.dimension
-        self.factors = config.factors_in(context)
-        self.observation = embeddings(config, self.factors, apart(d) if config.levels else torch.ones(d))
-        self.level = list_levels(config, context, self.factors) if config.levels else None
+        start, rates = apart(d) if config.levels else torch.ones(d), context.click_rates().log()
+        sizes = self.factors.sizes.items()  # the vectors of the first factor start here, those of others at 0
+        starts = {name: (at == 0) * start.expand(n, -1) for at, (name, n) in enumerate(sizes)}
+        self.observation = config.model(self.factors, starts, start)
+        self.level = None  # l
+        if config.levels:
+            self.level = config.model(self.factors, self.factors.shares(rates), rates.mean())
         self.at_zero = slice(0, d if config.levels else 0)
         self.common = to.CommonVector(d, config.project)
         width = {"gaussian": 2 * d, "factor": sum(self.factors.sizes.values())}.get(config.project)
@@ -70,24 +74,20 @@ class VectorizationMethod(MethodModule):
     def forward(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """The click loss and, once o may move, the base loss."""
         relevance = relevance.where(batch.where.unsqueeze(-1), 0.0)
-        loss = softmax_loss(self.click_scores(relevance, batch), batch.clicks, where=batch.where)
+        loss = super().forward(relevance, batch)
         if self.side is not None and not self.frozen:
             loss = loss + self.side_loss(relevance, batch)
         if self.training:
-            self.note(relevance[..., : self.outputs], batch)
+            self.ready.fill_(float(self.side is not None and not self.frozen))
+            shown = torch.where(batch.where, batch.impressions, 0.0)
+            self.common.follow(relevance[..., : self.outputs], self.embedding(batch), shown)
+            self.step += 1
         return loss
 
     @property
     def frozen(self) -> bool:
         """Whether o is held at ones, in the first steps of the joint schedule."""
         return self.config.schedule == "joint" and bool(self.step < self.config.freeze)
-
-    @torch.no_grad()
-    def note(self, r: Tensor, batch: ClickBatch) -> None:
-        """Count the step, and follow what is shown."""
-        self.ready.fill_(float(self.side is not None and not self.frozen))
-        self.common.follow(r, self.embedding(batch), torch.where(batch.where, batch.impressions, 0.0))
-        self.step += 1
 
     def side_loss(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """Stage 2: how likely o, or the factors, of the documents shown are; o held constant."""

@@ -10,12 +10,12 @@ import numpy as np
 import torch
 
 from unskew.errors import ConfigError, DataError, Option, Words, warn
-from unskew.learning.bias import MEASURES
 from unskew.learning.fitting.distributed import row_parts
 from unskew.learning.fitting.loop import Draws
 from unskew.learning.fitting.training import Training
 from unskew.learning.methods import LEARNERS
 from unskew.learning.methods.contract import Choice, Context, Learner, LearnFrom, MethodConfig
+from unskew.learning.methods.propensities import MEASURES
 from unskew.learning.scoring.model import Model
 from unskew.logs.counts.batches import Batches
 from unskew.logs.counts.reduction import Facts, reduce_log

@@ -1,4 +1,4 @@
-"""What methods with a model of bias share: its factors, tables or towers of them, and what is reported.
+"""What methods share: a loss by name, levels, click logits, and a model of bias by factors with what is reported.
 
 Naming a factor adds it to the rank. A logit of bias is a sum over factors, a probability of being seen a product:
 
@@ -21,11 +21,108 @@ import torch.nn.functional as F
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from unskew.learning.bias import at_rank
 from unskew.learning.curves import EXAMINATION, POSITION, Curve
-from unskew.learning.factors import PAGE_NUMBER, Bias, BiasTable, BiasTower, Factors, Values
-from unskew.learning.methods.contract import Context, MethodConfig, MethodModule
+from unskew.learning.factors import PAGE_NUMBER, Bias, BiasTable, BiasTower, Factors, Values, at_rank
+from unskew.learning.losses import LOSSES, LossName
+from unskew.learning.methods.contract import Context, ImpressionConfig, MethodConfig, MethodModule
+from unskew.logs.counts.reduction import Reduction
 from unskew.types import ClickBatch
+
+# ---- levels, and clicks from logits ----
+
+
+class LevelConfig(ImpressionConfig):
+    """Base of the configs whose loss fits how often anything is clicked."""
+
+    centred: bool = True
+    """Count relevance from its mean over what is shown, which the level takes up: the same model, but weights that
+    move every document at once no longer stand in the way of those that tell documents apart. Read where the loss
+    fits levels. Chosen on generated lists of 140, shown on fresh seeds of them: see EXPERIMENTS.md."""
+
+
+class LossConfig(LevelConfig):
+    """Base of the configs that choose a ranking loss."""
+
+    loss: LossName = "softmax"
+    """Which ranking loss to use."""
+
+    @property
+    def reduction(self) -> Reduction:
+        """What the chosen loss can take."""
+        return LOSSES[self.loss].reduction
+
+    @property
+    def needs_clickless(self) -> bool:
+        """Only the pointwise loss reads them."""
+        return self.loss == "sigmoid"
+
+    @property
+    def takes_weights(self) -> bool:
+        """List softmax losses are linear in the clicks; the others count, or compare, them."""
+        return self.loss in ("softmax", "softmax_list")
+
+
+class Levelled(MethodModule):
+    """A method whose loss fits levels, with relevance counted from its mean.
+
+    In training that is the mean of the batch; afterwards a running mean stands in, as in batch normalisation.
+    """
+
+    config: LevelConfig
+    fits_levels = True
+    centre: Tensor
+
+    def __init__(self, config: LevelConfig, context: Context) -> None:
+        super().__init__(config, context)
+        self.register_buffer("centre", torch.zeros(1))
+
+    def from_mean(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
+        """Relevance outputs [B, K, outputs] less their mean over what is shown, where that is asked for."""
+        if not (self.fits_levels and self.config.centred):
+            return relevance
+        if not self.training:
+            return relevance - self.centre
+        mean = shown_mean(relevance, batch)
+        with torch.no_grad():
+            self.centre.lerp_(mean, 0.1)
+        return relevance - mean
+
+
+def shown_mean(relevance: Tensor, batch: ClickBatch) -> Tensor:
+    """Mean of each relevance output over impressions, [outputs]."""
+    shown = torch.where(batch.where, batch.impressions, 0.0).unsqueeze(-1)
+    total = (shown * relevance.where(shown > 0, 0.0)).sum((0, 1))
+    return total / shown.sum().clamp(min=1e-12)
+
+
+class ClickLogits(Levelled):
+    """A method whose `logits` are those of clicks: P(click) = sig(z), or a list softmax of z, as its loss says."""
+
+    def __init__(self, config: LevelConfig, context: Context) -> None:
+        self.loss: LossName = config.loss if isinstance(config, LossConfig) else "sigmoid"
+        self.fits_levels = self.loss == "sigmoid"  # which one of a page is clicked has no level
+        super().__init__(config, context)
+
+    def logits(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
+        """z of each shown result, [B, K]."""
+        raise TypeError(f"{type(self).__name__} has no click logits")
+
+    def forward(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
+        """The loss of the click logits."""
+        return LOSSES[self.loss].function(self.logits(self.from_mean(relevance, batch), batch), batch, None)
+
+    def click_probability(self, relevance: Tensor, batch: ClickBatch) -> Tensor | None:
+        """sig(z) under the pointwise loss."""
+        z = self.logits(self.from_mean(relevance, batch), batch)
+        return z.sigmoid() if self.loss == "sigmoid" else None
+
+    def click_scores(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
+        """log sig(z) under the pointwise loss, else z itself."""
+        z = self.logits(self.from_mean(relevance, batch), batch)
+        return F.logsigmoid(z) if self.loss == "sigmoid" else z
+
+
+# ---- bias by factors ----
 
 
 class FactorConfig(MethodConfig):
@@ -53,10 +150,6 @@ class FactorConfig(MethodConfig):
         """The factors that are columns of the log."""
         return self.factors
 
-    def factors_in(self, context: Context) -> Factors:
-        """What bias depends on, in a log."""
-        return Factors(context.positions, context.presentation, self.position, self.page_size)
-
 
 class BiasConfig(FactorConfig):
     """Base of the configs that choose what models bias."""
@@ -69,44 +162,40 @@ class BiasConfig(FactorConfig):
         """A network takes numbers as they are."""
         return 0 if self.bias == "tower" else super().bins
 
+    def model(self, factors: Factors, starts: dict[str, Tensor], level: Tensor) -> Bias:
+        """A table or a tower that starts here; at `level` where no factor becomes codes."""
+        if self.bias == "tower":
+            return BiasTower(factors, starts, level, sizes=(16, 16) if level.ndim else (8, 4))
+        return BiasTable(factors, starts)
+
 
 class ListBiasConfig(BiasConfig):
     """Base of the configs whose loss may see only which result of a page is clicked."""
 
     @property
-    def list_wise(self) -> bool:
-        """Whether it does."""
-        return True
-
-    @property
     def compared(self) -> tuple[str, ...]:
         """What is the same for a whole page cancels, unless a tower lets it interact with the rank."""
-        return self.factors if self.list_wise and self.bias == "table" else ()
+        return self.factors if self.takes_weights and self.bias == "table" else ()
 
 
 class Biased(MethodModule):
     """A method whose bias depends on factors, and which reports the ratios of `log_seen`."""
 
-    def __init__(self, config: MethodConfig, context: Context) -> None:
-        super().__init__(config, context)
-        if isinstance(config, FactorConfig):
-            self.factors = config.factors_in(context)
-        else:
-            self.factors = Factors(context.positions)
+    meaning = EXAMINATION
+    """What the ratios are; nothing is reported where it is empty."""
 
-    @property
-    def meaning(self) -> str:
-        """What the ratios are."""
-        return EXAMINATION
+    def __init__(self, config: FactorConfig, context: Context) -> None:
+        super().__init__(config, context)
+        self.factors = Factors(context.positions, context.presentation, config.position, config.page_size)
 
     def log_seen(self, values: Values) -> Tensor:
         """The log of what is reported, up to a constant, at these values of the factors."""
         raise TypeError(f"{type(self).__name__} does not say what is seen")
 
-    def ratios(self, values: Values | None = None) -> Tensor:
-        """What is reported relative to the first of these values; by rank, [P], where none are given."""
+    def ratios(self, values: Values) -> Tensor:
+        """What is reported relative to the first of these values."""
         with torch.no_grad():
-            log = self.log_seen(self.here(self.factors.ranks() if values is None else values))
+            log = self.log_seen(self.here(values))
         return (log - log[0]).exp()
 
     def by_rank(self, model: Bias, batch: ClickBatch | None = None) -> Tensor:
@@ -124,16 +213,14 @@ class Biased(MethodModule):
 
     def propensity(self) -> Tensor | None:
         """The ratios by rank, where they are examination and bias depends on the rank."""
-        return self.ratios() if self.meaning == EXAMINATION and self.factors.rank else None
+        return self.ratios(self.factors.ranks()) if self.meaning == EXAMINATION and self.factors.rank else None
 
     def curves(self) -> tuple[Curve, ...]:
         """The ratios by rank, and by the values of every other factor; none where they mean nothing."""
         factors, found = self.factors, []
-        if not self.meaning:
-            return ()
-        if factors.rank:
-            found.append(Curve.of(self.meaning, self.ratios().tolist()))
-        for name in (*factors.sizes, *factors.numbers):
+        if self.meaning and factors.rank:
+            found.append(Curve.of(self.meaning, self.ratios(factors.ranks()).tolist()))
+        for name in (*factors.sizes, *factors.numbers) if self.meaning else ():
             if name != POSITION:
                 values, names = factors.each(name)
                 found.append(Curve.of(self.meaning, self.ratios(values).tolist(), name, names))
@@ -143,10 +230,10 @@ class Biased(MethodModule):
 class LogitBias(Biased):
     """A method with one logit e of bias: by default log click = score + e."""
 
-    def __init__(self, config: MethodConfig, context: Context) -> None:
+    def __init__(self, config: BiasConfig, context: Context) -> None:
         super().__init__(config, context)
         start = context.click_rates().logit() if self.fits_levels else torch.zeros(context.positions)
-        self.bias = bias_model(config, self.factors, self.factors.shares(start), start.mean())
+        self.bias = config.model(self.factors, self.factors.shares(start), start.mean())
 
     def e(self, batch: ClickBatch) -> Tensor:
         """e of each shown result, [B, K]."""
@@ -162,47 +249,27 @@ class LogitBias(Biased):
         return relevance[..., 0] + self.e(batch)
 
 
-def bias_model(config: MethodConfig, factors: Factors, starts: dict[str, Tensor], level: Tensor) -> Bias:
-    """A table, or a tower where the config says so, that starts here; at `level` where no factor becomes codes."""
-    if isinstance(config, BiasConfig) and config.bias == "tower":
-        return BiasTower(factors, starts, level, sizes=(16, 16) if level.ndim else (8, 4))
-    return BiasTable(factors, starts)
-
-
 def apart(dimension: int, around: float = 1.0) -> Tensor:
     """Where embeddings of bias start, [d]: apart, so that the coordinates of r, which start at 0, part too."""
     return around + 0.3 * torch.randn(dimension)
 
 
-def embeddings(config: MethodConfig, factors: Factors, start: Tensor) -> Bias:
-    """Vectors [d] by factor: those of the first start here, the others at 0."""
-    sizes = factors.sizes.items()
-    starts = {name: (at == 0) * start.expand(n, -1) for at, (name, n) in enumerate(sizes)}
-    return bias_model(config, factors, starts, start)
-
-
-def list_levels(config: MethodConfig, context: Context, factors: Factors) -> Bias:
-    """A level of clicks by factor that starts at the click rates, for a loss that sees ratios of them."""
-    rates = context.click_rates().log()
-    return bias_model(config, factors, factors.shares(rates), rates.mean())
-
-
 def seen_model(
-    config: MethodConfig, context: Context, factors: Factors, top: float = 0.9, *, trained: bool = True
+    config: BiasConfig, context: Context, factors: Factors, top: float = 0.9, *, trained: bool = True
 ) -> tuple[Bias, nn.Parameter]:
     """Logits of being seen, and one of being clicked once seen: together they start at the click rates.
 
     The value of each factor that is clicked most is seen with probability `top`. A table that is not `trained` by
     gradient has buffers.
     """
-    rates, tower = context.click_rates(), isinstance(config, BiasConfig) and config.bias == "tower"
+    rates, tower = context.click_rates(), config.bias == "tower"
     starts = {}
     for index, (name, part) in enumerate(factors.shares(rates.log()).items()):
         share = part - part.max()
         starts[name] = share if tower and index else (top * share.exp()).clamp(1e-3, top).logit()
     once_seen = (rates.max() / top ** (1 if tower else len(starts))).clamp(max=0.9).logit()
     usual = torch.tensor(top).logit()
-    model = bias_model(config, factors, starts, usual) if trained else BiasTable(factors, starts, trained=False)
+    model = config.model(factors, starts, usual) if trained else BiasTable(factors, starts, trained=False)
     return model, nn.Parameter(torch.zeros(()) if context.facts is None else once_seen)
 
 
