@@ -19,7 +19,7 @@ from unskew.errors import ConfigError, DataError
 from unskew.learning.curves import EXAMINATION, Curve
 from unskew.learning.factors import BiasTable, BiasTower, Factors
 from unskew.learning.fitting.loop import Trainer
-from unskew.learning.fitting.training import Training
+from unskew.learning.fitting.training import Training, by_rate
 from unskew.learning.losses import log_odds
 from unskew.learning.methods import (
     DLA,
@@ -37,7 +37,6 @@ from unskew.learning.methods import (
 )
 from unskew.learning.methods.bases import log_product
 from unskew.learning.rankers import Linear
-from unskew.learning.rankers.contract import by_rate
 from unskew.learning.scoring.model import Model, build
 from unskew.logs.counts.batches import Batches
 from unskew.logs.presentation import fit_presentation

@@ -20,9 +20,9 @@ from safetensors.torch import load_file
 
 import unskew
 from unskew.errors import ConfigError, DataError, MissingExtra, RunError
+from unskew.learning.fitting.training import by_rate
 from unskew.learning.methods import IPW, METHODS, PAL, TAL, ApproximatedDR, MethodConfig, Naive
 from unskew.learning.rankers import CrossEncoder, DoublyRobustMix, VanillaMix
-from unskew.learning.rankers.contract import by_rate
 from unskew.learning.rankers.encoder import TextEncoder, buckets, encoders, open_encoder
 from unskew.learning.rankers.pretraining import masked, pretrain
 from unskew.learning.scoring.model import Model, load

@@ -5,7 +5,6 @@ Legend: n documents, D features, O outputs: one booster for each.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,41 +24,11 @@ def package(name: Package) -> Any:
     return optional(name, "trees")
 
 
-class TreeFormat(ABC):
-    """What the two packages do differently with a booster."""
-
-    ending: str
-    """How its files end."""
-
-    @abstractmethod
-    def grown(self, booster: Any, rows: Array, first: int, count: int, threads: int = 0) -> Array:
-        """The sum of `count` trees from number `first` on, [n]."""
-
-    @abstractmethod
-    def shapley(self, booster: Any, rows: Array, count: int, threads: int = 0) -> Array:
-        """What each feature adds to the first trees, [n, D], and their mean, [n, D + 1] in all."""
-
-    @abstractmethod
-    def gains(self, booster: Any, count: int, width: int) -> Array:
-        """What splits by each feature gained in the first trees, [D]."""
-
-    @abstractmethod
-    def text(self, booster: Any, count: int) -> str:
-        """The package's own text of the first trees."""
-
-    @abstractmethod
-    def opened(self, text: str, path: Path | None = None, *, known: bool = True) -> Any:
-        """The booster of a text, after a check of it; another process reads a file first that is not `known`."""
-
-    @abstractmethod
-    def size(self, booster: Any) -> tuple[int, int]:
-        """Trees and features of a booster."""
-
-
-class LightGBMFormat(TreeFormat):
+class LightGBMFormat:
     """LightGBM's text."""
 
     ending = "txt"
+    """How its files end."""
 
     def grown(self, booster: Any, rows: Array, first: int, count: int, threads: int = 0) -> Array:
         """The sum of `count` trees from number `first` on, [n]."""
@@ -68,11 +37,11 @@ class LightGBMFormat(TreeFormat):
         )
 
     def shapley(self, booster: Any, rows: Array, count: int, threads: int = 0) -> Array:
-        """By TreeSHAP."""
+        """What each feature adds to the first trees, [n, D], and their mean, [n, D + 1] in all: by TreeSHAP."""
         return np.asarray(booster.predict(rows, num_iteration=count, pred_contrib=True, num_threads=threads))
 
     def gains(self, booster: Any, count: int, width: int) -> Array:
-        """Total gain by feature."""
+        """What splits by each feature gained in the first trees, [D]."""
         return np.asarray(booster.feature_importance("gain", iteration=count), np.float64)
 
     def text(self, booster: Any, count: int) -> str:
@@ -80,7 +49,7 @@ class LightGBMFormat(TreeFormat):
         return str(booster.model_to_string(num_iteration=count))
 
     def opened(self, text: str, path: Path | None = None, *, known: bool = True) -> Any:
-        """The booster of a LightGBM model text."""
+        """The booster of a text, after a check of it; another process reads a file first that is not `known`."""
         library = package("lightgbm")
         check_lightgbm(text, path)
         if path is not None and not known:
@@ -95,7 +64,7 @@ class LightGBMFormat(TreeFormat):
         return booster.current_iteration(), booster.num_feature()
 
 
-class XGBoostFormat(TreeFormat):
+class XGBoostFormat:
     """XGBoost's JSON."""
 
     ending = "json"
@@ -138,6 +107,7 @@ class XGBoostFormat(TreeFormat):
         return booster.num_boosted_rounds(), booster.num_features()
 
 
+TreeFormat = LightGBMFormat | XGBoostFormat
 TREE_FORMATS: dict[Package, TreeFormat] = {"lightgbm": LightGBMFormat(), "xgboost": XGBoostFormat()}
 """How each package keeps its trees."""
 

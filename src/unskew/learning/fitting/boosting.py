@@ -38,9 +38,8 @@ from unskew.errors import DataError
 from unskew.learning.boosters import TREE_FORMATS, package
 from unskew.learning.fitting.loop import Draws, Trainer
 from unskew.learning.fitting.runtime import seed_draws
-from unskew.learning.fitting.training import Training
+from unskew.learning.fitting.training import Training, by_rate
 from unskew.learning.methods.contract import MethodModule
-from unskew.learning.rankers.contract import by_rate
 from unskew.learning.rankers.networks import WithSide, penalty_of
 from unskew.learning.rankers.trees import Trees, tree_rankers
 from unskew.logs.counts.batches import Batches

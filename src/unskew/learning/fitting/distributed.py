@@ -17,7 +17,7 @@ import inspect
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -154,16 +154,11 @@ def row_parts(whole: Batches, workers: int) -> Parts:
 
 def moved(batch: ClickBatch, device: torch.device) -> ClickBatch:
     """The batch on a device, with the documents that it shows."""
-    names = ("packed", "position", "clicks", "impressions", "where")
-    return ClickBatch(
-        input=Vectors(batch.documents.to(device)),
-        rows=torch.arange(len(batch.rows), device=device),
-        **{name: getattr(batch, name).to(device) for name in names},
-        pairs=None if batch.pairs is None else batch.pairs.to(device),
-        shown_at=None if batch.shown_at is None else batch.shown_at.to(device),
-        stands_for=None if batch.stands_for is None else batch.stands_for.to(device),
-        serp={name: value.to(device) for name, value in batch.serp.items()},
-    )
+    held = {each.name: getattr(batch, each.name) for each in fields(batch)}
+    own = {name: value.to(device) for name, value in held.items() if isinstance(value, Tensor)}
+    own["rows"] = torch.arange(len(batch.rows), device=device)
+    serp = {name: value.to(device) for name, value in batch.serp.items()}
+    return replace(batch, input=Vectors(batch.documents.to(device)), serp=serp, **own)
 
 
 # ---- training ----

@@ -28,9 +28,8 @@ from unskew.learning.fitting.runtime import (
     threads,
     write_tensors,
 )
-from unskew.learning.fitting.training import Training, clip_gradient, enough, make_optimizer, no_worse
+from unskew.learning.fitting.training import Training, by_rate, clip_gradient, enough, make_optimizer, no_worse
 from unskew.learning.methods.contract import MethodModule
-from unskew.learning.rankers.contract import by_rate
 from unskew.learning.rankers.networks import WithSide, penalty_of
 from unskew.learning.scoring.scorer import below
 from unskew.types import ClickBatch

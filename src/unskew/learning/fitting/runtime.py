@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors import safe_open
+from safetensors.torch import save_file
 from torch import Tensor
 
 from unskew.files import complete_file
@@ -90,9 +91,8 @@ def write_tensors(path: Path, tensors: dict[str, Tensor], note: dict[str, Any]) 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The tensors and the note of a file."""
-    with path.open("rb") as file:  # 8 bytes of length, then a JSON header that holds the metadata
-        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
-    return load_file(path), json.loads(header["__metadata__"]["unskew"])
+    with safe_open(path, "pt") as file:
+        return {name: file.get_tensor(name) for name in file.keys()}, json.loads(file.metadata()["unskew"])  # noqa: SIM118
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:

@@ -191,6 +191,16 @@ def decay_for(queries: int) -> float:
     return 0.1 / math.sqrt(max(queries, 1))
 
 
+def by_rate(module: nn.Module) -> dict[float, list[nn.Parameter]]:
+    """Parameters by the factor on their step size: 1, or the `rate_factor` of a part of the module."""
+    parts = [part for part in module.modules() if hasattr(part, "rate_factor")]
+    factors = {id(weight): float(part.rate_factor) for part in parts for weight in part.parameters()}  # type: ignore[arg-type]
+    found: dict[float, list[nn.Parameter]] = {}
+    for weight in module.parameters():
+        found.setdefault(factors.get(id(weight), 1.0), []).append(weight)
+    return found
+
+
 def make_optimizer(
     config: Training, groups: Iterable[tuple[list[nn.Parameter], float, float]]
 ) -> torch.optim.Optimizer:

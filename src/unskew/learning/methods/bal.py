@@ -17,7 +17,7 @@ steps is the warm start, where the paper pretrains; the weights are repaired as 
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -89,6 +89,7 @@ class BALConfig(LevelConfig):
     """What all variants may be told."""
 
     module = BALMethod
+    bins: ClassVar[int] = 0  # numbers go in as they are
     factors: Annotated[tuple[str, ...], Field(strict=False)] = ()
     """Columns of the log that say how a result looks, such as serp_media; the rank is always one."""
     clip: Annotated[float, Field(ge=1)] = 10.0
@@ -106,11 +107,6 @@ class BALConfig(LevelConfig):
     def serp(self) -> tuple[str, ...]:
         """The columns."""
         return self.factors
-
-    @property
-    def bins(self) -> int:
-        """Numbers go in as they are."""
-        return 0
 
     @abstractmethod
     def known(self, names: tuple[str, ...]) -> CausalGraph | None:

@@ -155,12 +155,9 @@ class ImpressionConfig(MethodConfig):
 
 
 class ListConfig(MethodConfig):
-    """Base of the configs whose loss is a list softmax of clicks."""
+    """Base of the configs whose loss is a list softmax of clicks, which is linear in them."""
 
-    @property
-    def takes_weights(self) -> bool:
-        """It is linear in the clicks."""
-        return True
+    takes_weights: ClassVar[bool] = True
 
 
 @dataclass(frozen=True)

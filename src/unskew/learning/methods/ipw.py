@@ -53,11 +53,6 @@ class IPWMethod(NaiveMethod, KnownPropensity):
             rate = (context.click_rates() / self.theta).mean().clamp(1e-4, 0.9)
             self.level = nn.Parameter(rate.logit())
 
-    def logits(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
-        """The first output, whatever serving makes of it, and the level where there is one."""
-        score = relevance[..., 0].where(batch.where, 0.0)
-        return score if self.level is None else score + self.level
-
     def score(self, relevance: Tensor, where: Tensor) -> Tensor:
         """The first output, as far as it is safe."""
         return self.guarded(relevance[..., 0], relevance, where)

@@ -14,7 +14,7 @@ pages without a click count (the public implementation gives them no weight: `cl
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -28,21 +28,16 @@ from unskew.logs.counts.reduction import Reduction
 from unskew.types import ClickBatch
 
 
-def page_losses(logits: Tensor, clicks: Tensor, *, where: Tensor) -> Tensor:
-    """l_a of each page, [A, B], from logits [A, B, K]."""
-    loss = clicks * F.softplus(-logits) + (1 - clicks) * F.softplus(logits)
-    return torch.where(where, loss, 0.0).sum(-1)
-
-
 def mixture_loss(logits: Tensor, clicks: Tensor, *, where: Tensor, temperature: float = 1.0) -> Tensor:
-    """sum_a p_a l_a of each page, [B].
+    """sum_a p_a l_a of each page, [B], from logits [A, B, K].
 
     >>> z = torch.tensor([[[0.6, 0.8]], [[0.9, 0.2]]])  # two models, one page, two results
     >>> c = torch.tensor([[1.0, 0.0]])
     >>> round(mixture_loss(z, c, where=torch.ones_like(c, dtype=torch.bool)).item(), 6)
     1.31987
     """
-    losses = page_losses(logits, clicks, where=where)
+    each = clicks * F.softplus(-logits) + (1 - clicks) * F.softplus(logits)
+    losses = torch.where(where, each, 0.0).sum(-1)  # [A, B] l_a
     with torch.no_grad():
         share = torch.softmax(-losses / temperature, dim=0)
     return (share * losses).sum(0)
@@ -84,15 +79,11 @@ class MixEM(BiasConfig, LevelConfig):
 
     module = MixEMMethod
     name: Literal["mixem"] = "mixem"
+    reduction: ClassVar[Reduction] = "pages"  # the assignment is not linear in the clicks
     temperature: float = Field(1.0, gt=0)
     """T: how sharply pages are assigned to models."""
     clickless: bool = True
     """Count pages without a click."""
-
-    @property
-    def reduction(self) -> Reduction:
-        """The assignment is not linear in the clicks."""
-        return "pages"
 
     @property
     def needs_clickless(self) -> bool:

@@ -33,7 +33,7 @@ class NaiveMethod(ClickLogits):
 
     def logits(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
         """The score, and the level where there is one."""
-        score = self.score(relevance, batch.where)
+        score = relevance[..., 0].where(batch.where, 0.0)
         return score if self.level is None else score + self.level
 
 
@@ -48,6 +48,7 @@ class Labeled(LossConfig):
     """Learn from grades; the only method that reads them."""
 
     target: ClassVar[Literal["clicks", "labels"]] = "labels"
+    reduction: ClassVar[Reduction] = "pages"  # grades come one row per query, and are not counts
     module = NaiveMethod
 
     name: Literal["labeled"] = "labeled"
@@ -55,11 +56,6 @@ class Labeled(LossConfig):
     """Which ranking loss to use; cross-entropy would need probabilities, which grades are not."""
     documents: Literal["shown", "all"] = "shown"
     """Grades of the documents that were shown, as published, or of every candidate."""
-
-    @property
-    def reduction(self) -> Reduction:
-        """None: grades come one row per query, and are not counts."""
-        return "pages"
 
     def table(self, log: Log, presentation: Presentation = NO_COLUMNS) -> Counts:
         """Grades in the place of clicks, one row per query."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Self
 
@@ -13,7 +14,6 @@ from torch import Tensor
 
 from unskew.errors import DataError, Option
 from unskew.examination import Examination
-from unskew.learning.factors import at_rank
 from unskew.learning.methods.contract import Context, Measurement, MethodConfig, MethodModule
 from unskew.learning.methods.safety import UNLIMITED, guarded, imitation_loss
 from unskew.types import ClickBatch, Log
@@ -33,11 +33,6 @@ def randomized_propensity(log: Log) -> Examination:
             hint='mark shuffled pages, or take propensity = "swaps", numbers, or the method dla',
         )
     return diagnosed(log, "shuffled")
-
-
-def swapped_propensity(log: Log) -> Examination:
-    """Examination from documents that the log shows at several ranks, as `diagnose` has it."""
-    return diagnosed(log, "swaps")
 
 
 def diagnosed(log: Log, source: str) -> Examination:
@@ -62,7 +57,7 @@ def oracle_propensity(log: Log) -> Examination:
 
 MEASURES: dict[Measurement, Callable[[Log], Examination]] = {
     "randomized": randomized_propensity,
-    "swaps": swapped_propensity,
+    "swaps": partial(diagnosed, source="swaps"),
     "oracle": oracle_propensity,
 }
 """What measures propensities on a log, by name."""
@@ -128,10 +123,6 @@ class KnownPropensity(MethodModule):
         if config.safe:
             self.outputs = 2
             self.register_buffer("reach", torch.tensor(UNLIMITED))
-
-    def click_scores(self, relevance: Tensor, batch: ClickBatch) -> Tensor:
-        """Relevance times propensity, in log space."""
-        return relevance[..., 0] + at_rank(self.theta.log(), batch.position)
 
     def propensity(self) -> Tensor:
         """The propensities used, relative to rank 1."""

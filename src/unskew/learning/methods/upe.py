@@ -20,7 +20,7 @@ there is. Confounder, propensity and ranker are learned together, gradients kept
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -125,6 +125,7 @@ class UPE(ListConfig):
 
     module = UPEMethod
     name: Literal["upe"] = "upe"
+    averages: ClassVar[tuple[str, ...]] = (SCORE,)
     max_weight: Annotated[float, Field(ge=1)] | None = None
     """Clip both weights at this value; none clips nothing."""
     confounder: Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(strict=False)] = (32,)
@@ -133,8 +134,3 @@ class UPE(ListConfig):
     """How what the logging ranker knew enters examination: by a factor that clicks say, or as published."""
     width: int = Field(16, ge=1)
     """Length of its embedding of a document."""
-
-    @property
-    def averages(self) -> tuple[str, ...]:
-        """The scores that pages were ordered by, where the log has them."""
-        return (SCORE,)

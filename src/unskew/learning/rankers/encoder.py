@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from unskew.errors import ConfigError, DataError, Key, MissingExtra
-from unskew.learning.rankers.contract import RankerConfig
+from unskew.learning.rankers.networks import RankerConfig
 from unskew.tables.lists.inputs import Tokens
 from unskew.types import Array, Lists
 
@@ -38,7 +38,6 @@ ROUND = 100
 class TextRanker(RankerConfig):
     """An encoder of transformers, and how it is used."""
 
-    fitted_by: ClassVar[Literal["steps"]] = "steps"
     reads: ClassVar[bool] = True
     model: str
     """The encoder with its tokenizer: a folder, or a name on the Hugging Face hub."""
@@ -88,10 +87,11 @@ class TextEncoder(nn.Module):
         self.model, self.tokenizer, self.config = model, tokenizer, config
         self.rate_factor = config.encoder_rate
         self.known: dict[bytes, Tensor] = {}
-        self.still = [*_lowest(model, config.frozen)]
+        depth: int | None = getattr(model.config, "num_hidden_layers", None)
+        self.still = [*_lowest(model, config.frozen, depth)]
         for part in self.still:
             part.requires_grad_(False)
-        self.constant = config.frozen == _depth(model)
+        self.constant = config.frozen == depth
         """Whether no layer is trained, so that texts may be remembered while the rest is."""
 
     @property
@@ -259,17 +259,10 @@ def encoders(ranker: nn.Module) -> list[TextEncoder]:
     return [module for module in ranker.modules() if isinstance(module, TextEncoder)]
 
 
-def _depth(model: nn.Module) -> int | None:
-    """Layers of an encoder."""
-    depth: int | None = getattr(model.config, "num_hidden_layers", None)
-    return depth
-
-
-def _lowest(model: nn.Module, count: int) -> Iterator[nn.Module]:
-    """The embeddings and the first layers of an encoder."""
+def _lowest(model: nn.Module, count: int, depth: int | None) -> Iterator[nn.Module]:
+    """The embeddings and the first layers of an encoder that has so many."""
     if not count:
         return
-    depth = _depth(model)
     stacks = [part for part in model.modules() if isinstance(part, nn.ModuleList) and len(part) == depth]
     if not stacks or count > len(stacks[0]):
         raise ConfigError(f"{count} layers, but the encoder has {depth}", argument=Key("ranker.frozen"))

@@ -15,16 +15,17 @@ Legend: n documents, D features, T tracked ones, O outputs, S those of a second 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import ClassVar, Literal
+from pathlib import Path
+from typing import ClassVar, Literal, Self
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 
 from unskew.errors import ConfigError, Key, Option
-from unskew.learning.rankers.contract import RankerConfig
+from unskew.settings import Config
 from unskew.tracking.features import FEATURES
 
 NOTHING = slice(0, 0)
@@ -40,11 +41,29 @@ ACTIVATIONS: dict[Activation, Callable[[], nn.Module]] = {
 """What stands between layers."""
 
 
+class RankerConfig(Config):
+    """Base of all that `ranker =` may name."""
+
+    name: str
+
+    fitted_by: ClassVar[Literal["steps", "rounds"]] = "steps"
+    """What training counts: optimiser steps, or rounds of boosting."""
+    reads: ClassVar[bool] = False
+    """Whether it reads what queries and documents say."""
+
+    def usual_training(self, steps: int | None) -> Mapping[str, int]:
+        """Training settings that suit the ranker better than the usual ones, where none were given."""
+        return {}
+
+    def located(self, folder: Path) -> Self:
+        """The same with relative paths taken from this folder; most name no files."""
+        return self
+
+
 class MLP(RankerConfig):
     """A feed-forward ranker."""
 
     name: Literal["mlp"] = "mlp"
-    fitted_by: ClassVar[Literal["steps"]] = "steps"
     sizes: tuple[int, ...] = Field((64, 32), strict=False)
     """Units of the hidden layers. 512, 256 and 128 are published; they take ten times as long and, with
     few queries, learn the logged ranks by heart, which ruins what is learned of examination. Chosen over worlds of
@@ -69,7 +88,6 @@ class Linear(RankerConfig):
     """A linear ranker: scores are a weighted sum of the (normalised) features."""
 
     name: Literal["linear"] = "linear"
-    fitted_by: ClassVar[Literal["steps"]] = "steps"
     input_norm: bool = False
     """Normalise each document's feature vector first, as published."""
 
@@ -172,7 +190,6 @@ class DoublyRobustMLP(RankerConfig):
     """Features for the first output, tracked clicks for each other."""
 
     name: Literal["doubly_robust_mlp"] = "doubly_robust_mlp"
-    fitted_by: ClassVar[Literal["steps"]] = "steps"
     tracked: int = Field(len(FEATURES), ge=1)
     """How many of the features, the last ones, are tracked clicks; as many as `data.tracked` adds."""
     imputation: tuple[int, ...] = Field((64, 32), strict=False)

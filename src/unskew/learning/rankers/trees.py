@@ -16,7 +16,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from unskew.learning.boosters import Forest, package
-from unskew.learning.rankers.contract import RankerConfig
+from unskew.learning.rankers.networks import RankerConfig
 from unskew.settings import Config
 
 

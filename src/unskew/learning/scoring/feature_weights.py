@@ -1,11 +1,9 @@
-"""What rankers look at, from inside: gains of trees and weights of linear rankers, by feature.
+"""What linear rankers look at, by feature.
 
 Legend: D features as they are, E encoded ones, O relevance outputs.
 """
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,17 +12,8 @@ from unskew.tables.features.encoding import Encoding
 from unskew.tables.features.fields import NumberField
 from unskew.types import Array
 
-if TYPE_CHECKING:
-    pass
-
 LINEAR_SCALINGS = ("none", "standard", "minmax")
 """Those that multiply each feature by one number."""
-
-
-def gains(scorer: Scorer) -> Array | None:
-    """What the splits by each encoded feature gained, [E]; None where there are no trees."""
-    forest = scorer.forest()
-    return None if forest is None else forest.gains(scorer.card.features)
 
 
 def linear_weights(scorer: Scorer) -> Array | None:
@@ -32,7 +21,7 @@ def linear_weights(scorer: Scorer) -> Array | None:
 
     None where the ranker is not linear, or where the scaling is not or the spread is not known.
     """
-    weights, encoding = _linear(scorer), scorer.card.encoding
+    weights, encoding = scorer.feature_weights(), scorer.card.encoding
     if weights is None or scorer.scaler.kind not in LINEAR_SCALINGS:
         return None
     if encoding is None or not encoding.fields:
@@ -49,20 +38,3 @@ def _moved(encoding: Encoding, at: int, weights: Array) -> float:
         return float(np.hypot(own[0] * field.spread, flag * np.sqrt(field.missing * (1 - field.missing))))
     shares = np.array(field.shares)
     return float(np.sqrt(max((shares * own**2).sum() - (shares * own).sum() ** 2, 0.0)))
-
-
-def _linear(scorer: Scorer) -> Array | None:
-    """The weight of each encoded feature in the score, [E]; None where it is not linear in them."""
-    ranker = scorer.card.ranker or {}
-    if ranker.get("name") != "linear" or ranker.get("input_norm"):
-        return None
-    from unskew.learning.scoring.model import Model  # with torch, which trees do without
-
-    model = scorer
-    if not isinstance(model, Model):
-        return None
-    outputs, layer = model.method.score_weights(), getattr(model.ranker, "0", None)
-    if outputs is None or layer is None:
-        return None
-    weights: Array = (outputs.detach().cpu() @ layer.weight.detach().cpu()).double().numpy()
-    return weights

@@ -113,10 +113,18 @@ class Model(Scorer):
             return trees.forest(self.method.score_weights())
         return None
 
+    def feature_weights(self) -> Array | None:
+        """Those of a linear ranker whose method has a score that is linear too."""
+        ranker, outputs = self.card.ranker or {}, self.method.score_weights()
+        layer = getattr(self.ranker, "0", None)
+        if ranker.get("name") != "linear" or ranker.get("input_norm") or outputs is None or layer is None:
+            return None
+        found: Array = (outputs.detach().cpu() @ layer.weight.detach().cpu()).double().numpy()
+        return found
+
     def write_files(self, folder: Path) -> None:
         """Write trees in the text of their package, and the tokenizer of a ranker that reads."""
-        parts = [self.forest(), *encoders(self.ranker)]
-        for part in parts:
+        for part in (self.forest(), *encoders(self.ranker)):
             if part is not None:
                 part.write(folder)
 
@@ -154,8 +162,11 @@ def build_tower(ranker: Ranker, features: int, module: MethodModule) -> nn.Modul
             )
         )
     tower: nn.Module
-    if isinstance(ranker, Trees) and module.boosted is not None:
-        tower = beside_trees(ranker, features, module)
+    if isinstance(ranker, Trees) and module.boosted is not None:  # a network gives the other outputs
+        boosted, zero = module.boosted, module.at_zero
+        shifted = slice(max(zero.start - boosted, 0), max(zero.stop - boosted, 0))
+        beside = network(features, (*ranker.beside, module.outputs - boosted), MLP(), shifted)
+        tower = WithSide(ranker.build(features, boosted), beside)
     else:
         tower = ranker.build(features, module.outputs, module.at_zero)
     if module.side is None:
@@ -165,30 +176,11 @@ def build_tower(ranker: Ranker, features: int, module: MethodModule) -> nn.Modul
     return WithSide(tower, side, later=module.side.later, penalty=module.side.penalty)
 
 
-def beside_trees(trees: Trees, features: int, module: MethodModule) -> WithSide:
-    """Trees that give the first outputs, and a network for the others."""
-    boosted = module.boosted or 0
-    width, zero = module.outputs - boosted, module.at_zero
-    shifted = slice(max(zero.start - boosted, 0), max(zero.stop - boosted, 0))
-    beside = network(features, (*trees.beside, width), MLP(), shifted)
-    return WithSide(trees.build(features, boosted), beside)
-
-
 def load(folder: Path | str) -> Scorer:
     """Read a model back from a folder that `save` or a run wrote, with its click model where it has one."""
     folder = Path(folder)
     card = Card.read(folder)
     return load_scorer(folder) if card.ranker is None else load_model(folder, card)
-
-
-def check_size(ranker: Ranker, features: int, held: int) -> None:
-    """Refuse a network that is said to be larger than its weights, before there is memory for it."""
-    if not isinstance(ranker, MLP | Linear):
-        return
-    widths = [features, *(ranker.sizes if isinstance(ranker, MLP) else (1,))]
-    wanted = sum(one * other for one, other in pairwise(widths))
-    if wanted > held:
-        raise ConfigError(f"model.json asks for {wanted:,} weights, and there are {held:,}")
 
 
 def load_model(folder: Path, card: Card) -> Model:
@@ -204,7 +196,12 @@ def load_model(folder: Path, card: Card) -> Model:
         ranker = ranker.kept_in(folder) if isinstance(ranker, TextRanker) else ranker
         scaler = Scaler.from_arrays(card.scaling, scaling)
         context = Context(positions=card.positions, presentation=Presentation.from_dict(card.presentation))
-        check_size(ranker, card.features, sum(value.numel() for value in tensors.values()))
+        if isinstance(ranker, MLP | Linear):  # refused before there is memory for a larger network
+            widths = [card.features, *(ranker.sizes if isinstance(ranker, MLP) else (1,))]
+            wanted = sum(one * other for one, other in pairwise(widths))
+            held = sum(value.numel() for value in tensors.values())
+            if wanted > held:
+                raise ConfigError(f"model.json asks for {wanted:,} weights, and there are {held:,}")
         model = build(method, ranker, scaler, card.features, context)
         model.ranker.load_state_dict(below(tensors, "ranker."))
         model.method.load_state_dict(below(tensors, "method."))

@@ -90,7 +90,8 @@ def _write_encoder(encoder: TextEncoder, codes: Array, folder: Path) -> str | No
     if not (folder / FOLDER / TOKENIZER).exists():
         return "its tokenizer has no tokenizer.json; learn with a fast one to serve it"
     own = encoder.tokenizer
-    reading = TextInputs(encoder.longest, "token_type_ids" in own.model_input_names, own.truncation_side == "left")
+    types, left = "token_type_ids" in own.model_input_names, own.truncation_side == "left"
+    reading = TextInputs(longest=encoder.longest, types=types, left=left)
     try:
         _check_tokens(encoder, reading, folder / FOLDER)
     except Exception as error:  # whatever the packages raise, which share no base

@@ -66,13 +66,17 @@ def raw_trees(forest: Forest, encoding: Encoding | None, scaler: Scaler) -> RawT
         fields = tuple(NumberField(f"feature_{at + 1}", 0.0, False, False) for at in range(scaler.width))
         encoding = Encoding(fields)
     splits = [TreeColumn(encoding, scaler, at) for at in range(scaler.width)]
-    blocks: list[dict[str, str]] = []
     constant, trees = weighted_trees(forest)
-    for weight, tree in trees:
-        blocks.append(_rewritten(tree, splits, weight, constant if not blocks else 0.0))
+    added = [constant, *[0.0] * len(trees)]  # the first tree has the constant in its leaves
+    blocks = [_rewritten(tree, splits, weight, more) for (weight, tree), more in zip(trees, added, strict=False)]
     blocks = blocks or [{"num_leaves": "1", "num_cat": "0", "leaf_value": repr(constant), "is_linear": "0"}]
-    names = text_names([field.name for field in encoding.fields])
-    return RawTrees(_text(blocks, names), _told(encoding, names))
+    names, told = text_names([field.name for field in encoding.fields]), list[dict[str, Any]]()
+    for field, name in zip(encoding.fields, names, strict=True):
+        told.append({"name": field.name, "in_text": name})
+        if isinstance(field, CategoryField):
+            codes = {value: code for code, value in enumerate(field.values)}
+            told[-1] |= {"codes": codes, "other": len(codes)}
+    return RawTrees(_text(blocks, names), told)
 
 
 def text_names(names: Sequence[str]) -> list[str]:
@@ -89,17 +93,6 @@ def text_names(names: Sequence[str]) -> list[str]:
             unique, number = f"{plain}_{number}", number + 1
         taken.append(unique)
     return taken
-
-
-def _told(encoding: Encoding, names: Sequence[str]) -> list[dict[str, Any]]:
-    told: list[dict[str, Any]] = []
-    for field, name in zip(encoding.fields, names, strict=True):
-        about: dict[str, Any] = {"name": field.name, "in_text": name}
-        if isinstance(field, CategoryField):
-            about["codes"] = {value: code for code, value in enumerate(field.values)}
-            about["other"] = len(field.values)
-        told.append(about)
-    return told
 
 
 # ---- one split ----
@@ -122,32 +115,23 @@ class TreeColumn:
         """Raw values [T] as trees see them, float32."""
         return self.scaler.transform(values[:, None])[:, 0]
 
-    def split(self, threshold: float) -> tuple[int, float, int | None, bool]:
-        """Decision and threshold of a raw split, the category that it is of, and whether its sides change."""
+    def split(self, threshold: float) -> tuple[int, float, int | None]:
+        """Decision and threshold of a raw split; and the category that it is of, where its sides change places."""
         if self.place == 0 and isinstance(self.field, NumberField):
             mean = float(self.scaled(np.array([self.field.mean], np.float32))[0])
             if threshold not in self.found:
                 self.found[threshold] = self.raw(threshold)
-            return NAN | (LEFT if mean <= threshold else 0), self.found[threshold], None, False
+            return NAN | (LEFT if mean <= threshold else 0), self.found[threshold], None
         off, on = (float(each) <= threshold for each in self.scaled(np.array([0.0, 1.0], np.float32)))
         if off == on:  # a split that all documents pass on one side
-            return NAN | (LEFT if off else 0), ALWAYS if off else -ALWAYS, None, False
-        kind = self.kind()
-        if kind == "missing":
-            return NAN, ALWAYS, None, False
-        if kind == "other":
-            assert isinstance(self.field, CategoryField)
-            return NAN | LEFT, len(self.field.values) - 0.5, None, False
-        return CATEGORY, 0.0, self.place, True
-
-    def kind(self) -> str:
-        """Which of the columns of its feature this is."""
-        if isinstance(self.field, NumberField):
-            return "missing"
-        known = len(self.field.values)
-        if self.place < known:
-            return "value"
-        return "other" if self.field.rare and self.place == known else "missing"
+            return NAN | (LEFT if off else 0), ALWAYS if off else -ALWAYS, None
+        if isinstance(self.field, CategoryField):
+            known = len(self.field.values)
+            if self.place < known:
+                return CATEGORY, 0.0, self.place
+            if self.field.rare and self.place == known:  # all other values
+                return NAN | LEFT, known - 0.5, None
+        return NAN, ALWAYS, None  # whether it is missing
 
     def raw(self, threshold: float) -> float:
         """The largest number that goes left: rounded to a 32-bit float and scaled, it is <= threshold."""
@@ -203,53 +187,32 @@ def _rewritten(tree: dict[str, str], splits: Sequence[TreeColumn], weight: float
     left, right = tree["left_child"].split(), tree["right_child"].split()
     decisions, sets = [], list[int]()
     for node, (column, threshold) in enumerate(zip(split, thresholds, strict=True)):
-        decision, thresholds[node], category, swapped = column.split(threshold)
+        decision, thresholds[node], category = column.split(threshold)
         decisions.append(decision)
         if category is not None:
             thresholds[node] = len(sets)
             sets.append(category)
-        if swapped:
             left[node], right[node] = right[node], left[node]
-    return (
-        tree
-        | {
-            "num_cat": str(len(sets)),
-            "split_feature": " ".join(str(column.origin) for column in split),
-            "threshold": " ".join(map(repr, thresholds)),
-            "decision_type": " ".join(map(str, decisions)),
-            "left_child": " ".join(left),
-            "right_child": " ".join(right),
-        }
-        | _bits(sets)
-    )
-
-
-def _bits(sets: Sequence[int]) -> dict[str, str]:
-    """Sets of one category each, as LightGBM writes them: words of 32 bits."""
-    if not sets:
-        return {}
-    words = [[0] * (code // 32) + [1 << code % 32] for code in sets]
-    ends = np.cumsum([0, *map(len, words)])
-    return {
-        "cat_boundaries": " ".join(map(str, ends)),
-        "cat_threshold": " ".join(str(word) for each in words for word in each),
+    tree |= {
+        "num_cat": str(len(sets)),
+        "split_feature": " ".join(str(column.origin) for column in split),
+        "threshold": " ".join(map(repr, thresholds)),
+        "decision_type": " ".join(map(str, decisions)),
+        "left_child": " ".join(left),
+        "right_child": " ".join(right),
     }
-
-
-ORDER = (
-    "num_leaves", "num_cat", "split_feature", "split_gain", "threshold", "decision_type",
-    "left_child", "right_child", "leaf_value", "leaf_weight", "leaf_count",
-    "internal_value", "internal_weight", "internal_count", "cat_boundaries", "cat_threshold",
-    "is_linear", "shrinkage",
-)  # fmt: skip
+    if sets:  # of one category each, as LightGBM writes them: words of 32 bits
+        words = [[0] * (code // 32) + [1 << code % 32] for code in sets]
+        tree["cat_boundaries"] = " ".join(map(str, np.cumsum([0, *map(len, words)])))
+        tree["cat_threshold"] = " ".join(str(word) for each in words for word in each)
+    return tree
 
 
 def _text(trees: Sequence[dict[str, str]], names: Sequence[str]) -> str:
     """A LightGBM model of these trees."""
     blocks = []
     for number, tree in enumerate(trees):
-        fields = {"shrinkage": "1"} | tree
-        lines = [f"{name}={fields[name]}" for name in ORDER if name in fields]
+        lines = [f"{name}={value}" for name, value in ({"shrinkage": "1"} | tree).items()]
         blocks.append("\n".join([f"Tree={number}", *lines, "", "", ""]))
     head = [
         "tree",

@@ -10,6 +10,7 @@ Legend: Q queries, N documents, n of them in a block, D features, O relevance ou
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -143,6 +144,10 @@ class Scorer(ABC):
         """The trees of the ranker, where it has any."""
         return None
 
+    def feature_weights(self) -> Array | None:
+        """The weight of each encoded feature in the score; None where it is not linear in them."""
+        return None
+
     def lightgbm_forest(self) -> Forest:
         """The trees of LightGBM whose sum is the score."""
         forest = self.forest()
@@ -176,21 +181,10 @@ class Scorer(ABC):
         name, in any order, and others are passed over. It is one list, unless it has a column query_id. Missing
         values are prepared as in training, or refused where the rule says so.
         """
-        if isinstance(documents, Lists):
-            return self._score(documents)
-        if (table := self._table(documents)) is not None:
-            lists, rows = table
-            scores = np.zeros(len(rows), np.float32)
-            scores[rows] = self._score(lists)
-            return scores
-        documents = np.asarray(documents, dtype=np.float32)
-        if documents.ndim == 3:
-            rows, width, dim = documents.shape
-            flat = self._score(_lists(documents.reshape(-1, dim), np.arange(rows + 1) * width))
-            return flat.reshape(rows, width)
-        if documents.ndim != 2:
-            raise DataError(f"features must have shape [n, D] or [B, K, D], not {documents.shape}")
-        return self._score(_lists(documents, np.array([0, len(documents)])))
+        lists, rows, shape = self._listed(documents)
+        scores = np.zeros(len(rows), np.float32)
+        scores[rows] = self._score(lists)
+        return scores.reshape(shape)
 
     def score_texts(self, query: str, documents: Sequence[str], features: Array | None = None) -> Array:
         """Scores of documents by what they say, "title abstract" each, and by features [n, D] if there are any."""
@@ -201,27 +195,31 @@ class Scorer(ABC):
     def rank(self, documents: object) -> Array:
         """The order to show one list [n, D] in: indices of its documents, best first; ties keep their order.
 
-        Of a table with query_id: rows query after query, those of a query best first.
+        Of lists [B, K, D] that of each. Of a table with query_id: rows query after query, those of a query best
+        first.
         """
-        if isinstance(documents, Lists):
-            return self._ranked(documents)
-        if (table := self._table(documents)) is not None:
-            lists, rows = table
-            return rows[self._ranked(lists)]
-        order: Array = np.argsort(-self.score(documents), kind="stable")
-        return order
+        lists, rows, shape = self._listed(documents)
+        found: Array = rows[np.lexsort((-self._score(lists), np.repeat(np.arange(len(lists)), lists.sizes)))]
+        return found if len(shape) == 1 else found.reshape(shape) % shape[1]
 
-    def _ranked(self, lists: Lists) -> Array:
-        """Rows of lists, query after query, best first."""
-        order: Array = np.lexsort((-self._score(lists), np.repeat(np.arange(len(lists)), lists.sizes)))
-        return order
+    def _listed(self, documents: object) -> tuple[Lists, Array, tuple[int, ...]]:
+        """Documents of any form as lists, the row that each had, and the shape that their scores have."""
+        if not isinstance(documents, Lists):
+            from unskew.tables.features.features import table_lists
+            from unskew.tables.frames import is_frame  # with all that reads tables, which serving does without
 
-    def _table(self, documents: object) -> tuple[Lists, Array] | None:
-        """A table as lists, and the row of each document; None where it is no table."""
-        from unskew.tables.features.features import table_lists
-        from unskew.tables.frames import is_frame  # with all that reads tables, which serving does without
-
-        return table_lists(documents, self.card.encoding or Encoding()) if is_frame(documents) else None
+            if is_frame(documents):
+                lists, rows = table_lists(documents, self.card.encoding or Encoding())
+                return lists, rows, rows.shape
+            given = np.asarray(documents, dtype=np.float32)
+            if given.ndim not in (2, 3):
+                raise DataError(f"features must have shape [n, D] or [B, K, D], not {given.shape}")
+            *outer, size, dim = given.shape
+            count = math.prod(outer)
+            lists = _lists(given.reshape(count * size, dim), np.arange(count + 1) * size)
+            return lists, np.arange(count * size), (*outer, size)
+        rows = np.arange(len(documents.features))
+        return documents, rows, rows.shape
 
     def save(self, folder: Path | str, *, force: bool = False) -> None:
         """Write a model folder; it appears whole or not at all, and with force the old one stays until then."""
@@ -277,15 +275,6 @@ class TreeScorer(Scorer):
         """Write the trees in use."""
         self.trees.write(folder)
 
-    @classmethod
-    def read(cls, folder: Path, card: Card) -> TreeScorer:
-        """The trees in a folder."""
-        assert card.trees is not None
-        known, numbers = unchanged(folder), read_numbers(folder)
-        own, weights = below(numbers, "ranker."), numbers[LINEAR]
-        trees = Forest.read(folder, card.trees, own, features=card.features, known=known, weights=weights)
-        return cls(card, Scaler.from_arrays(card.scaling, below(numbers, "scaler.")), trees)
-
 
 def load_scorer(folder: Path | str) -> Scorer:
     """Open a model folder to score with: without torch where trees alone score."""
@@ -296,7 +285,10 @@ def load_scorer(folder: Path | str) -> Scorer:
 
         return load_model(folder, card)
     with readable(folder):
-        return TreeScorer.read(folder, card)
+        known, numbers = unchanged(folder), read_numbers(folder)
+        own, weights = below(numbers, "ranker."), numbers[LINEAR]
+        trees = Forest.read(folder, card.trees, own, features=card.features, known=known, weights=weights)
+        return TreeScorer(card, Scaler.from_arrays(card.scaling, below(numbers, "scaler.")), trees)
 
 
 def read_numbers(folder: Path) -> dict[str, Array]:

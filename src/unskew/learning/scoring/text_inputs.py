@@ -8,14 +8,15 @@ Legend: n texts, L tokens, H width of the encoder.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import Field
 
 from unskew.errors import DataError, optional
 from unskew.files import read_json, write_json
+from unskew.settings import Config
 from unskew.types import Array
 
 TOKENIZER, READING = "tokenizer.json", "reading.json"
@@ -26,11 +27,10 @@ LARGEST = 2**28
 """Bytes of a tokenizer that are read."""
 
 
-@dataclass(frozen=True)
-class TextInputs:
+class TextInputs(Config):
     """How an encoder reads."""
 
-    longest: int
+    longest: int = Field(ge=1, le=MOST_TOKENS)
     """Most tokens of a query with its document."""
     types: bool
     """Whether query and document have types of their own."""
@@ -40,17 +40,11 @@ class TextInputs:
     @classmethod
     def read(cls, folder: Path) -> TextInputs:
         """As the folder of the tokenizer says."""
-        found = read_json(folder / READING)
-        made = cls(**found)
-        if type(made.longest) is not int or {type(made.types), type(made.left)} != {bool}:
-            raise DataError(f"{READING}: not as it was written")
-        if not 1 <= made.longest <= MOST_TOKENS:
-            raise DataError(f"{READING}: {made.longest} tokens")
-        return made
+        return cls(**read_json(folder / READING))
 
     def write(self, folder: Path) -> None:
         """Write it beside the tokenizer."""
-        write_json(folder / READING, asdict(self))
+        write_json(folder / READING, self.model_dump())
 
     def tokenizer(self, folder: Path) -> Any:
         """The tokenizer of the folder, which cuts as training did."""

@@ -26,7 +26,7 @@ import numpy as np
 
 from unskew.errors import ConfigError, Option
 from unskew.files import complete_file
-from unskew.learning.scoring.feature_weights import gains, linear_weights
+from unskew.learning.scoring.feature_weights import linear_weights
 from unskew.learning.scoring.scorer import Scorer, load_scorer
 from unskew.logs.reader import StoredLog
 from unskew.measuring import LoggedPages, places
@@ -103,7 +103,9 @@ def importance(
     """
     scorer = run.model if isinstance(run, Run) else run if isinstance(run, Scorer) else load_scorer(run)
     names = scorer.names or tuple(f"feature {at + 1}" for at in range(scorer.features))
-    found = Importances(names, gain=_by_feature(scorer, gains(scorer)), weight=linear_weights(scorer))
+    forest = scorer.forest()
+    gains = None if forest is None else forest.gains(scorer.card.features)
+    found = Importances(names, gain=_by_feature(scorer, gains), weight=linear_weights(scorer))
     if log is None:
         if features is not None:
             raise ConfigError((Option("features"), " are those of a log: give ", Option("log"), " too"))
