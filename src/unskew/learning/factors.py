@@ -13,7 +13,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import torch
@@ -70,14 +71,14 @@ class Factors:
     """Whether bias depends on the rank."""
     page_size: int | None = None
     """Results of a page of results; None where there is one page alone."""
-    sizes: dict[str, int] = field(init=False)
-    """How many codes each factor has that becomes codes."""
 
-    def __post_init__(self) -> None:
+    @cached_property
+    def sizes(self) -> dict[str, int]:
+        """How many codes each factor has that becomes codes."""
         ranks = min(self.positions, self.page_size or self.positions)
         own = {POSITION: ranks} if self.rank else {}
         own |= {} if self.page_size is None else {PAGE_NUMBER: -(-self.positions // self.page_size)}
-        object.__setattr__(self, "sizes", own | self.presentation.sizes)
+        return own | self.presentation.sizes
 
     @property
     def numbers(self) -> tuple[str, ...]:
@@ -163,7 +164,7 @@ class BiasTable(nn.Module):
 
     def parts(self, values: Values) -> list[Tensor]:
         """What each factor gives, of the shape of the values, or [..., W]."""
-        return [at_rank(table, values[name] + 1) for name, table in self.tables.items()]
+        return [at_rank(table, values[name].to(table.device) + 1) for name, table in self.tables.items()]
 
     def forward(self, values: Values) -> Tensor:
         """The sum over factors."""
@@ -207,7 +208,8 @@ class BiasTower(nn.Module):
         if self.codes is not None:
             first = first + self.codes(values)
         if self.numbers:
-            first = first + torch.stack([values[name] for name in self.numbers], dim=-1) @ self.weights
+            numbers = torch.stack([values[name].to(first) for name in self.numbers], dim=-1)
+            first = first + numbers @ self.weights
         output: Tensor = self.layers(first)
         output = output if self.level.ndim else output.squeeze(-1)
         return output + (self.level if self.start is None else self.start(values))

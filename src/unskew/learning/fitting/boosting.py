@@ -117,8 +117,11 @@ class Boosting(Trainer):
         self.modules.train()
         loss, gradient, curvature = self.differentiate(step)
         self.grow(gradient, curvature, step)
-        for number in range(self.trees.bias_steps if self.learned else 0):
-            self.bias_step(step, number)
+        steps, chunks = self.trees.bias_steps if self.learned else 0, self.chunks(step)
+        for number in range(steps):  # of the method's parameters, and of a network beside the trees
+            index = chunks[(step * steps + number) % len(chunks)]
+            relevance, batch = self.relevance(index, self.outputs.float())
+            self.update(self.method(relevance, batch) + penalty_of(self.ranker), step)
         return loss, len(self.outputs)
 
     def begin(self, batches: Batches) -> None:
@@ -215,13 +218,6 @@ class Boosting(Trainer):
                 grown = TREE_FORMATS["lightgbm"].grown(booster, self.features, before, added, ranker.threads)
                 self.outputs[:, output] += torch.from_numpy(grown).to(self.outputs)
             ranker.kept[output] = booster.current_iteration()
-
-    def bias_step(self, step: int, number: int) -> None:
-        """One optimiser step of the method's parameters, and of a network beside the trees, on one chunk."""
-        chunks = self.chunks(step)
-        index = chunks[(step * self.trees.bias_steps + number) % len(chunks)]
-        relevance, batch = self.relevance(index, self.outputs.float())
-        self.update(self.method(relevance, batch) + penalty_of(self.ranker), step)
 
     def state(self) -> dict[str, Tensor]:
         """What the Trainer keeps, the trees as the bytes of their text, and the outputs."""

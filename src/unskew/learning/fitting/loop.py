@@ -18,16 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from unskew.errors import Key, Option, RunError
-from unskew.learning.fitting.runtime import (
-    FILE,
-    deferred_interrupt,
-    optimizer_tensors,
-    read_tensors,
-    restore_optimizer,
-    seed_draws,
-    threads,
-    write_tensors,
-)
+from unskew.learning.fitting import runtime
 from unskew.learning.fitting.training import Training, by_rate, clip_gradient, enough, make_optimizer, no_worse
 from unskew.learning.methods.contract import MethodModule
 from unskew.learning.rankers.networks import WithSide, penalty_of
@@ -118,7 +109,7 @@ class Trainer:
     ) -> Fit:
         """Train to the last step, to the end of patience, or to Ctrl-C; the best weights are in place after."""
         if self.fit.status == "running":
-            with torch.random.fork_rng(), threads(self.threads), self.interrupts() as interrupted:
+            with torch.random.fork_rng(), runtime.threads(self.threads), self.interrupts() as interrupted:
                 while self.fit.status == "running":
                     self._advance(batches, validate, report)
                     if interrupted() and self.fit.status == "running":
@@ -137,7 +128,7 @@ class Trainer:
 
     def interrupts(self) -> AbstractContextManager[Callable[[], bool]]:
         """Whether Ctrl-C was pressed, to be asked after each step."""
-        return deferred_interrupt()
+        return runtime.deferred_interrupt()
 
     def _advance(self, batches: Draws, validate: Validate | None, report: Report | None) -> None:
         """One step and, where due, a validation and a report."""
@@ -168,7 +159,7 @@ class Trainer:
 
     def step(self, batches: Draws, step: int) -> tuple[Tensor, int]:
         """One optimiser step; the loss and the number of documents behind it."""
-        seed_draws(self.config.seed * 1_000_003 + step, self.device)
+        runtime.seed_draws(self.config.seed * 1_000_003 + step, self.device)
         batch = batches.at(step)
         if self.method.input_gradient:
             batch.documents.requires_grad_(True)
@@ -262,14 +253,16 @@ class Trainer:
         """What a checkpoint holds besides its place: weights, best weights and optimiser state."""
         tensors = {f"now.{name}": value for name, value in self.modules.state_dict().items()}
         tensors |= {f"best.{name}": value for name, value in self.best_weights.items()}
-        tensors |= {f"optimizer.{name}": value for name, value in optimizer_tensors(self.optimizer).items()}
+        tensors |= {
+            f"optimizer.{name}": value for name, value in runtime.optimizer_tensors(self.optimizer).items()
+        }
         return tensors
 
     def save(self, folder: Path) -> None:
         """Write a checkpoint."""
         self._collect()
         place = {"fit": vars(self.fit), "bad": self._bad, "window": self._window, "identity": self._identity()}
-        write_tensors(folder / FILE, self.state(), place)
+        runtime.write_tensors(folder / runtime.FILE, self.state(), place)
 
     def resume(self, folder: Path | None) -> bool:
         """Take up a checkpoint; False where there is none. More steps may be asked for than it had."""
@@ -280,9 +273,9 @@ class Trainer:
 
     def saved(self, folder: Path | None) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
         """The checkpoint in a folder, after a check that it is one of this run; None where there is none."""
-        if folder is None or not (folder / FILE).exists():
+        if folder is None or not (folder / runtime.FILE).exists():
             return None
-        tensors, place = read_tensors(folder / FILE)
+        tensors, place = runtime.read_tensors(folder / runtime.FILE)
         now, then = self._identity(), place["identity"]
         changed = sorted(key for key in now | then if now.get(key) != then.get(key))
         if changed:
@@ -297,7 +290,7 @@ class Trainer:
         """Go on where a checkpoint was written."""
         self.modules.load_state_dict(below(tensors, "now."))
         self.best_weights = below(tensors, "best.")
-        restore_optimizer(self.optimizer, below(tensors, "optimizer."))
+        runtime.restore_optimizer(self.optimizer, below(tensors, "optimizer."))
         self.fit, self._bad, self._window = Fit(**place["fit"]), place["bad"], place["window"]
         ended = self.fit.status == "stopped early" or (self.config.in_rounds and self.fit.status == "finished")
         if not ended:

@@ -15,7 +15,7 @@ chosen: docs/records/defaults.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated, Literal, TypedDict
 
 import torch
@@ -206,15 +206,11 @@ def make_optimizer(
 ) -> torch.optim.Optimizer:
     """The optimiser that the config names, over groups of parameters with their step size and weight decay."""
     rows = [{"params": own, "lr": rate, "base": rate, "weight_decay": decay} for own, rate, decay in groups if own]
-    match config.optimizer:
-        case "adagrad":
-            return torch.optim.Adagrad(rows, initial_accumulator_value=0.1, fused=True)
-        case "adam":
-            return torch.optim.Adam(rows, fused=True)
-        case "adamw":
-            return torch.optim.AdamW(rows, fused=True)
-        case "sgd":
-            return torch.optim.SGD(rows, fused=True)
+    if config.optimizer == "adagrad":
+        return torch.optim.Adagrad(rows, initial_accumulator_value=0.1, fused=True)
+    kinds: dict[str, Callable[..., torch.optim.Optimizer]]
+    kinds = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}
+    return kinds[config.optimizer](rows, fused=True)
 
 
 def clip_gradient(parameters: Iterable[nn.Parameter], norm: float) -> None:

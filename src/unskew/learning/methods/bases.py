@@ -12,7 +12,6 @@ Legend: B rows, K results of a page, P ranks, W width of an output.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from typing import Annotated, Literal, Self
 
@@ -195,21 +194,16 @@ class Biased(MethodModule):
     def ratios(self, values: Values) -> Tensor:
         """What is reported relative to the first of these values."""
         with torch.no_grad():
-            log = self.log_seen(self.here(values))
+            log = self.log_seen(values)
         return (log - log[0]).exp()
 
     def by_rank(self, model: Bias, batch: ClickBatch | None = None) -> Tensor:
         """The model at every rank: [P] at the reference of columns, [B, K, P] at those of a batch."""
-        found: Tensor = model(self.here(self.factors.ranks()))
+        found: Tensor = model(self.factors.ranks())
         if batch is None or not self.factors.presentation.names:
             return found
         own: Tensor = model(self.factors.of(batch))
         return found + (own - at_rank(found, batch.position)).unsqueeze(-1)
-
-    def here(self, values: Values) -> Values:
-        """The values on the device of the method."""
-        device = next(itertools.chain(self.parameters(), self.buffers())).device
-        return {name: value.to(device) for name, value in values.items()}
 
     def propensity(self) -> Tensor | None:
         """The ratios by rank, where they are examination and bias depends on the rank."""

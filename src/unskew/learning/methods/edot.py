@@ -68,7 +68,7 @@ class EDotMethod(ClickLogits, Biased):
 
     def served(self) -> Values:
         """The canonical rank, and the reference of other factors, [1] each."""
-        return self.here(self.factors.reference(1) | self.factors.at(torch.tensor([self.canonical])))
+        return self.factors.reference(1) | self.factors.at(torch.tensor([self.canonical]))
 
     def score_weights(self) -> Tensor | None:
         """v at the canonical rank."""

@@ -64,7 +64,7 @@ class TALMethod(ClickLogits, Biased):
 
     def affine(self) -> tuple[Tensor, Tensor]:
         """alpha_k = z+ - z- and beta_k = z- by rank, up to the scale that g takes up."""
-        values = self.here(self.factors.ranks())
+        values = self.factors.ranks()
         with torch.no_grad():
             plus, trust = log_product(self.relevant.parts(values)).exp(), self.trusted(values).sigmoid()
         return plus * (1 - trust), plus * trust

@@ -1,8 +1,12 @@
 """What scores documents; `RANKERS` lists them."""
 
-from unskew.learning.rankers.networks import MLP, DoublyRobustMLP, Linear
-from unskew.learning.rankers.text_rankers import CrossEncoder, DoublyRobustMix, VanillaMix
-from unskew.learning.rankers.trees import Trees
+from unskew.learning.rankers.networks import MLP as MLP
+from unskew.learning.rankers.networks import DoublyRobustMLP as DoublyRobustMLP
+from unskew.learning.rankers.networks import Linear as Linear
+from unskew.learning.rankers.text_rankers import CrossEncoder as CrossEncoder
+from unskew.learning.rankers.text_rankers import DoublyRobustMix as DoublyRobustMix
+from unskew.learning.rankers.text_rankers import VanillaMix as VanillaMix
+from unskew.learning.rankers.trees import Trees as Trees
 
 Ranker = MLP | Linear | Trees | DoublyRobustMLP | CrossEncoder | VanillaMix | DoublyRobustMix
 RANKERS: dict[str, type[Ranker]] = {
@@ -15,15 +19,3 @@ RANKERS: dict[str, type[Ranker]] = {
     "doubly_robust_mix": DoublyRobustMix,
 }
 """Rankers that can be asked for by name."""
-
-__all__ = [
-    "MLP",
-    "RANKERS",
-    "CrossEncoder",
-    "DoublyRobustMLP",
-    "DoublyRobustMix",
-    "Linear",
-    "Ranker",
-    "Trees",
-    "VanillaMix",
-]

@@ -153,14 +153,8 @@ def build(method: MethodConfig, ranker: Ranker, scaler: Scaler, features: int, c
 def build_tower(ranker: Ranker, features: int, module: MethodModule) -> nn.Module:
     """The ranker as a method needs it: its outputs, and a second network where it wants one."""
     if isinstance(ranker, CrossEncoder) and module.input_gradient:
-        name = module.config.name
-        raise ConfigError(
-            (
-                f"{name} differentiates by features, which text is not; ",
-                Option(Key("method.strength"), 0),
-                " turns it off",
-            )
-        )
+        what = f"{module.config.name} differentiates by features, which text is not"
+        raise ConfigError(what, hint=(Option(Key("method.strength"), 0), " turns it off"))
     tower: nn.Module
     if isinstance(ranker, Trees) and module.boosted is not None:  # a network gives the other outputs
         boosted, zero = module.boosted, module.at_zero

@@ -24,20 +24,8 @@ from unskew.learning.rankers.encoder import FOLDER, TextEncoder, encoders
 from unskew.learning.rankers.networks import WithSide
 from unskew.learning.rankers.text_rankers import TextTower
 from unskew.learning.rankers.trees import tree_rankers
-from unskew.learning.scoring.onnx_file import (
-    CODES,
-    ENCODER,
-    GRAPH,
-    INPUT,
-    LARGEST,
-    NETWORK,
-    OPSET,
-    OUTPUT,
-    READER,
-    available,
-    checked_model,
-    opened,
-)
+from unskew.learning.scoring import onnx_file as onnx
+from unskew.learning.scoring.onnx_file import CODES, ENCODER, GRAPH, INPUT, LARGEST, OUTPUT, available
 from unskew.learning.scoring.text_inputs import TOKENIZER, TextInputs
 from unskew.types import Array
 
@@ -169,7 +157,7 @@ def graph_of(module: nn.Module, rows: Array, given: str = INPUT, output: str = O
             input_names=[given],
             output_names=[output],
             dynamic_axes={given: {0: "n", 1: "tokens"} if given == CODES else axes, output: axes},
-            opset_version=OPSET,
+            opset_version=onnx.OPSET,
         )
     return made.getvalue()
 
@@ -181,10 +169,10 @@ def _tensor(module: nn.Module, rows: Array) -> Tensor:
 @torch.no_grad()
 def check_graph(model: bytes, module: nn.Module, rows: Array, given: str = INPUT) -> None:
     """Refuse a graph that does not say what a module says of these rows."""
-    checked_model(model, given, READER if given == CODES else NETWORK)
+    onnx.checked_model(model, given, onnx.READER if given == CODES else onnx.NETWORK)
     module.eval()
     expected = module(_tensor(module, rows)).cpu().float().numpy()
-    (found,) = opened(model)({given: rows})
+    (found,) = onnx.opened(model)({given: rows})
     apart = np.abs(found - expected).max(initial=0.0)
     spread, size = float(expected.std(0).max(initial=0.0)), float(np.abs(expected).max(initial=0.0))
     if not apart <= TOLERANCE * spread + ROUNDING * size:  # true of NaN too

@@ -26,18 +26,21 @@ import numpy as np
 
 from unskew.errors import ConfigError, Option
 from unskew.files import complete_file
-from unskew.learning.scoring.feature_weights import linear_weights
 from unskew.learning.scoring.scorer import Scorer, load_scorer
 from unskew.logs.reader import StoredLog
 from unskew.measuring import LoggedPages, places
 from unskew.names import Names
 from unskew.results import Result, plain
+from unskew.tables.features.encoding import Encoding
+from unskew.tables.features.fields import NumberField
 from unskew.types import Array, Lists, ListTexts, Log
 from unskew.workflows.inputs.lists import read_lists, texts_for, tracked_lists
 from unskew.workflows.runs.run import Run
 
 MOST_PAGES = 20_000
 """Pages that are asked, drawn at random of more."""
+LINEAR_SCALINGS = ("none", "standard", "minmax")
+"""Those that multiply each feature by one number."""
 
 
 @dataclass(frozen=True)
@@ -135,6 +138,30 @@ def _read(
     stored = StoredLog.open(log, names, shared=True)
     lists = read_lists(files, doc_ids, texts, columns=names, candidates=[stored.path], taken=scorer.taken)
     return stored.log(tracked_lists(scorer, lists, tracked))
+
+
+def linear_weights(scorer: Scorer) -> Array | None:
+    """How much each feature moves the score of a linear ranker, [D]: the spread of what it adds in training.
+
+    None where the ranker is not linear, or where the scaling is not or the spread is not known.
+    """
+    weights, encoding = scorer.feature_weights(), scorer.card.encoding
+    if weights is None or scorer.scaler.kind not in LINEAR_SCALINGS:
+        return None
+    if encoding is None or not encoding.fields:
+        return np.abs(weights) if scorer.scaler.kind == "standard" else None  # a spread of 1 each
+    per_unit = weights / scorer.scaler.statistics.get("scale", np.ones(len(weights)))
+    return np.array([_moved(encoding, at, per_unit) for at in range(len(encoding.fields))])
+
+
+def _moved(encoding: Encoding, at: int, weights: Array) -> float:
+    """The standard deviation of what one feature adds to the score."""
+    field, own = encoding.fields[at], weights[encoding.origins == at]
+    if isinstance(field, NumberField):  # filled with the mean, it has no covariance with being missing
+        flag = own[1] if len(own) > 1 else 0.0
+        return float(np.hypot(own[0] * field.spread, flag * np.sqrt(field.missing * (1 - field.missing))))
+    shares = np.array(field.shares)
+    return float(np.sqrt(max((shares * own**2).sum() - (shares * own).sum() ** 2, 0.0)))
 
 
 def _by_feature(scorer: Scorer, values: Array | None) -> Array | None:
