@@ -176,31 +176,31 @@ def _duckdb():  # type: ignore[no-untyped-def]
 
 def our_ingest(log: Path, out: Path) -> None:
     """What `unskew ingest` does."""
-    from unskew.logs.ingest.run import ingest
+    from unskew.logs.ingest.ingest import ingest_files
     from unskew.tables.engine.engine import connect
 
     with connect(threads=THREADS) as engine:
-        ingest(log, out / "ingest", engine)
+        ingest_files(log, out / "ingest", engine)
 
 
 def our_rewrite(log: Path, out: Path) -> None:
     """What `unskew ingest --column ...` does."""
-    from unskew.logs.ingest.run import ingest
+    from unskew.logs.ingest.ingest import ingest_files
     from unskew.tables.engine.engine import connect
     from unskew.tables.reading.options import IngestOptions
 
     with connect(threads=THREADS) as engine:
-        ingest(theirs(log), out / "ingest", engine, IngestOptions(columns=THEIRS))
+        ingest_files(theirs(log), out / "ingest", engine, IngestOptions(columns=THEIRS))
 
 
 def our_finding(log: Path, out: Path) -> None:
     """What `unskew ingest --page-gap 30m --column ...` does."""
-    from unskew.logs.ingest.run import ingest
+    from unskew.logs.ingest.ingest import ingest_files
     from unskew.tables.engine.engine import connect
     from unskew.tables.reading.options import IngestOptions
 
     with connect(threads=THREADS) as engine:
-        ingest(theirs(log), out / "ingest", engine, IngestOptions(columns=THEIRS, pages={"gap": "30m"}))
+        ingest_files(theirs(log), out / "ingest", engine, IngestOptions(columns=THEIRS, pages={"gap": "30m"}))
 
 
 def our_pages(log: Path, out: Path) -> None:
@@ -244,7 +244,7 @@ def once(step: str, side: int, log: Path) -> None:
     import ibis
 
     import unskew.logs.counts.rankings
-    import unskew.logs.ingest.run  # noqa: F401
+    import unskew.logs.ingest.ingest  # noqa: F401
 
     ibis.duckdb.connect().disconnect()
     out = Path(tempfile.mkdtemp(dir=log.parent))

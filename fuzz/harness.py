@@ -70,8 +70,9 @@ def run(reader: str) -> None:
             READERS[reader]([path], target, OPTIONS)
         except UnskewError:
             return
-        staged = target.close()
-        known = staged.records_taken + sum(staged.ignored.values()) + staged.rejected_rows
+        staged = target
+        staged.close()
+        known = staged.records_taken + sum(staged.ignored.values()) + staged.rows("rejected")
         assert known == staged.rows_read, f"{known} of {staged.rows_read} records are accounted for"
 
     atheris.Setup(sys.argv, one_input)

@@ -40,7 +40,7 @@ def prepare(events: Path, out: Path, plan: Plan) -> Data:
         unskew.read_log(path, lists, keep=["visit_id"])
         for path in (impressions, *(out / "parts" / part for part in ("train", "validation", "test")))
     )
-    return Data(whole, train, validation, test, names, {"ingest": summary, "split": split.to_dict()})
+    return Data(whole, train, validation, test, names, {"ingest": summary.to_dict(), "split": split.to_dict()})
 
 
 def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:

@@ -101,7 +101,7 @@ def read(options, work: str):
     """The log with its lists, the annotated lists and their buckets."""
     folder = Path(work) / "log"
     made = unskew.ingest(options.folder, folder, format="baidu")
-    if not made["sides"].get("labels"):
+    if not made.sides.get("labels"):
         raise SystemExit(f"{options.folder} has no annotations: add the file of expert labels")
     lists, (test, bucket) = unskew.read_texts(folder / "impressions"), annotated(folder / "labels")
     if options.model is None:

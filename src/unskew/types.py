@@ -175,8 +175,8 @@ class Log:
     """[N] each: further columns of the impressions table (serp_*, propensity, true_examination, ...)."""
     feedback: str = "click"
     """The column of the impressions table that `click` came from."""
-    summary: Mapping[str, Any] | None = None
-    """What `ingest` found in the table that it was made of; None where it comes from elsewhere."""
+    summary: Any = None
+    """The `IngestedLog` of the table that it was made of; None where it comes from elsewhere."""
 
     def __len__(self) -> int:
         return len(self.query)

@@ -11,8 +11,8 @@ from unskew.errors import RunError
 from unskew.files import Ours, complete_folder
 from unskew.learning.scoring.onnx_file import available
 from unskew.learning.scoring.scorer import MODEL
-from unskew.logs.counts.folder import COUNTED
-from unskew.logs.ingest.run import INGESTED
+from unskew.logs.counts.rankings import COUNTED
+from unskew.logs.ingest.ingest import INGESTED
 from unskew.logs.split import CUT
 from unskew.studies.compare.compare import COMPARISON
 from unskew.studies.demo import DEMO

@@ -102,7 +102,7 @@ def test_runs_on_made_up_events(example: dict[str, ModuleType], tmp_path: Path) 
 def test_movies_of_the_sample(example: dict[str, ModuleType], tmp_path: Path) -> None:
     stage = Stage(tmp_path / "stage")
     READERS["metarank"]([SAMPLE], stage, IngestOptions())
-    movies = example["ranklens_movies"].read_movies(stage.close().sides["item_fields"])
+    movies = example["ranklens_movies"].read_movies(stage.close()["item_fields"])
     assert movies["m1"]["genres"] == ["drama", "comedy"]
     assert movies["m1"]["vote_avg"] == [6.5]
     made = example["ranklens_movies"].features([movies["m1"], {}, {"vote_cnt": [9.0], "budget": [1.0]}], common=1)

@@ -15,7 +15,7 @@ import unskew
 from unskew.errors import ConfigError, DataError
 from unskew.learning.methods import METHODS, MethodConfig
 from unskew.logs.counts.batches import Batches
-from unskew.logs.counts.folder import read_counts
+from unskew.logs.counts.rankings import read_counts
 from unskew.logs.counts.reduction import Facts, reduce_log
 from unskew.logs.counts.shard_writer import ShardSource
 from unskew.logs.counts.shards import open_shards

@@ -20,9 +20,9 @@ from typer.testing import CliRunner
 
 import unskew
 from unskew.errors import ConfigError, DataError, RunError, UnskewError
-from unskew.logs.ingest.ingest import ingest_options
+from unskew.logs.ingest.ingest import ingest_files, ingest_options
 from unskew.logs.ingest.rejected import TooManyRejected
-from unskew.logs.ingest.run import ingest
+from unskew.logs.ingest.summary import IngestedLog, TimeSpan
 from unskew.logs.reader import read_log
 from unskew.tables.engine.engine import Engine, connect
 from unskew.tables.engine.functions import micros_since_1970
@@ -30,7 +30,7 @@ from unskew.tables.reading.options import IngestOptions
 from unskew.terminal.main import app
 from unskew.types import Lists
 
-Ingest = Callable[..., dict[str, Any]]
+Ingest = Callable[..., IngestedLog]
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def run(engine: Engine, tmp_path: Path) -> Ingest:
         source: Any, *, kind: str | None = None, clicks: Any = (), force: bool = False, **options: Any
     ) -> Any:
         given = IngestOptions.model_validate(options)
-        return ingest(source, tmp_path / "out", engine, given, kind=kind, clicks=clicks, force=force)
+        return ingest_files(source, tmp_path / "out", engine, given, kind=kind, clicks=clicks, force=force)
 
     return call
 
@@ -113,11 +113,11 @@ def test_every_text_format_gives_what_parquet_gives(run: Ingest, tmp_path: Path,
     found = run(path)
     expected = [{**row, "timestamp": None} for row in table.to_pylist()]
     assert [{**row, "timestamp": None} for row in written(tmp_path)] == expected
-    assert (found["rows_read"], found["pages"], found["queries"], found["documents"]) == (12, 4, 2, 3)
-    assert found["clicks"] == 2
-    assert found["pages_without_clicks"] == 0.5
-    assert [row["click_rate"] for row in found["by_position"]] == [0.5, 0, 0]
-    assert json.loads((tmp_path / "out" / "summary.json").read_text()) == found
+    assert (found.rows_read, found.pages, found.queries, found.documents) == (12, 4, 2, 3)
+    assert found.clicks == 2
+    assert found.pages_without_clicks == 0.5
+    assert [row.click_rate for row in found.by_position] == [0.5, 0, 0]
+    assert json.loads((tmp_path / "out" / "summary.json").read_text()) == found.to_dict()
     assert rejected(tmp_path) == []
 
 
@@ -129,9 +129,9 @@ def test_parquet_in_a_folder_and_by_a_pattern(run: Ingest, tmp_path: Path) -> No
     pq.write_table(table.slice(6), folder / "y.parquet")
     (folder / "notes.txt").write_text("not data")
     (folder / "loop").symlink_to(folder)
-    assert run(folder)["impressions"] == 12
+    assert run(folder).impressions == 12
     assert written(tmp_path) == table.to_pylist()
-    assert run(str(tmp_path / "in" / "*" / "y*.parquet"), force=True)["impressions"] == 6
+    assert run(str(tmp_path / "in" / "*" / "y*.parquet"), force=True).impressions == 6
 
 
 def test_a_clean_log_of_our_types_is_copied_and_another_is_written_anew(run: Ingest, tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_a_clean_log_of_our_types_is_copied_and_another_is_written_anew(run: Ing
     run(path)
     assert (tmp_path / "out" / "impressions" / "part-00000.parquet").read_bytes() == path.read_bytes()
     pq.write_table(table.append_column("foo", [["x"] * 12]), path)
-    assert run(path, force=True)["columns"] == table.column_names
+    assert run(path, force=True).columns == table.column_names
     assert written(tmp_path) == table.to_pylist()
 
 
@@ -154,7 +154,7 @@ def test_columns_are_renamed_kept_and_dropped(run: Ingest, tmp_path: Path) -> No
     path = tmp_path / "log.csv"
     path.write_bytes(csv_bytes(table))
     found = run(path, columns={"page_id": "sid", "doc_id": "doc", "position": "rank"}, keep=["market"])
-    assert set(found["columns"]) == {*log().column_names, "serp_width", "serp_kind", "market"}
+    assert set(found.columns) == {*log().column_names, "serp_width", "serp_kind", "market"}
     assert {(row["serp_width"], row["serp_kind"], row["market"]) for row in written(tmp_path)} == {(7, "x", "de")}
 
 
@@ -173,7 +173,7 @@ def test_nested_fields_of_json_are_named_by_pointers(run: Ingest, tmp_path: Path
 def test_the_base_of_positions(run: Ingest, tmp_path: Path, base: int, asked: int | None, found: int) -> None:
     pq.write_table(log(base=base), tmp_path / "log.parquet")
     made = run(tmp_path / "log.parquet", positions={"base": asked})
-    assert (made["positions_from"], made["positions_detected"]) == (found, asked is None)
+    assert (made.positions_from, made.positions_detected) == (found, asked is None)
     assert [row["position"] for row in written(tmp_path)][:3] == [base - found + 1 + k for k in range(3)]
 
 
@@ -181,9 +181,9 @@ def test_a_stray_zero_does_not_move_the_base(run: Ingest, tmp_path: Path) -> Non
     stray = log(pages=1).slice(0, 1).set_column(3, "position", [pa.array([0], pa.int64())])
     pq.write_table(pa.concat_tables([log(pages=40), stray]), tmp_path / "log.parquet")
     made = run(tmp_path / "log.parquet")
-    assert made["positions_from"] == 1
-    assert made["rejected"]["reasons"] == {"position_below_1": 1}
-    assert made["impressions"] == 120
+    assert made.positions_from == 1
+    assert made.rejected.reasons == {"position_below_1": 1}
+    assert made.impressions == 120
 
 
 def timed(texts: list[Any]) -> list[dict[str, Any]]:
@@ -214,7 +214,7 @@ def test_times_of_every_kind(run: Ingest, tmp_path: Path) -> None:
     path.write_text("\n".join(json.dumps(row) for row in timed(texts)))
     made = run(path, time={"zone": "Europe/Berlin"}, rules={"off": ["robots"]})
     assert {row["timestamp"] for row in written(tmp_path)} == {noon}
-    assert made["time"] == {"first": "2024-07-01T12:00:00Z", "last": "2024-07-01T12:00:00Z"}
+    assert made.time == TimeSpan("2024-07-01T12:00:00Z", "2024-07-01T12:00:00Z")
 
 
 def test_times_without_a_zone_in_parquet_and_in_a_format_of_their_own(run: Ingest, tmp_path: Path) -> None:
@@ -225,7 +225,7 @@ def test_times_without_a_zone_in_parquet_and_in_a_format_of_their_own(run: Inges
     (tmp_path / "log.csv").write_bytes(csv_bytes(pa.Table.from_pylist(timed(["01.02.2024 12:00", "gestern"]))))
     made = run(tmp_path / "log.csv", time={"format": "%d.%m.%Y %H:%M"}, max_rejected=0.5, force=True)
     assert [row["timestamp"] for row in written(tmp_path)] == [datetime(2024, 2, 1, 12, tzinfo=UTC)]
-    assert made["rejected"]["reasons"] == {"unreadable_timestamp": 1}
+    assert made.rejected.reasons == {"unreadable_timestamp": 1}
 
 
 @pytest.mark.parametrize("scale", [1, 1_000, 1_000_000, 1_000_000_000])
@@ -262,7 +262,7 @@ def test_empty_fields_at_the_end_of_a_row_are_not_counted(run: Ingest, tmp_path:
         ("d", 0, "y"),
         ("g", 0, "z"),
     ]
-    assert made["rejected"]["reasons"] == {"wrong_number_of_fields": 2}
+    assert made.rejected.reasons == {"wrong_number_of_fields": 2}
     assert [row["row"] for row in rejected(tmp_path)] == [6, 7]
 
 
@@ -282,7 +282,7 @@ def test_broken_rows_are_named_with_their_place(run: Ingest, tmp_path: Path) -> 
     )
     made = run(path, max_rejected=1)
     assert [(row["doc_id"], row["click"]) for row in written(tmp_path)] == [("a", 1), ("b", 0)]
-    assert made["rows_read"] == 8
+    assert made.rows_read == 8
     assert {row["file"] for row in rejected(tmp_path)} == {str(path)}
     assert sorted((row["row"], row["reason"]) for row in rejected(tmp_path)) == [
         (5, "wrong_number_of_fields"),
@@ -341,15 +341,15 @@ def test_events_in_one_file(run: Ingest, tmp_path: Path) -> None:
         "clicks_without_impression",
         "duplicate_events",
     ]
-    assert {name: rule.get("rows") for name, rule in made["rules"].items() if rule.get("rows")} == {
+    assert {name: rule.rows for name, rule in made.rules.items() if rule.rows} == {
         "duplicate_events": 1,
         "clicks_without_impression": 1,
         "clicks_before_query": 1,
     }
-    assert made["ignored"] == {"other_event": 1}
+    assert made.ignored == {"other_event": 1}
     made = run(path, force=True, rules={"off": ["clicks_before_query"]})
     assert [(row["doc_id"], row["click"]) for row in written(tmp_path)] == [("a", 1), ("b", 1)]
-    assert made["rules"]["clicks_before_query"]["rows"] == 1
+    assert made.rules["clicks_before_query"].rows == 1
 
 
 def test_clicks_bring_what_they_alone_know(run: Ingest, tmp_path: Path) -> None:
@@ -365,11 +365,11 @@ def test_clicks_bring_what_they_alone_know(run: Ingest, tmp_path: Path) -> None:
         ("a", 1, None, None, 5),  # by its position, and its click before the page does no harm
         ("b", 1, 7.5, 3, 5),  # what the page says of its width stands
     ]
-    assert made["rejected"]["rows"] == 0
-    assert made["rules"]["clicks_before_query"]["rows"] == 0
+    assert made.rejected.rows == 0
+    assert made.rules["clicks_before_query"].rows == 0
     path.write_text("\n".join(json.dumps(row) for row in [*rows[:2], {"event": "click", "page_id": "p"}]))
     made = run(path, force=True, max_rejected=1)
-    assert made["rejected"]["reasons"] == {"missing_doc_id": 1}
+    assert made.rejected.reasons == {"missing_doc_id": 1}
 
 
 def test_a_format_with_a_reader_of_its_own(run: Ingest, tmp_path: Path) -> None:
@@ -382,9 +382,9 @@ def test_a_format_with_a_reader_of_its_own(run: Ingest, tmp_path: Path) -> None:
         (1, "7", 0),
         (2, "5", 0),
     ]
-    assert made["rows_read"] == 5
-    assert made["rejected"]["rows"] == 1
-    assert made["rules"]["clicks_without_impression"]["rows"] == 1
+    assert made.rows_read == 5
+    assert made.rejected.rows == 1
+    assert made.rules["clicks_without_impression"].rows == 1
     with pytest.raises(ConfigError, match="Did you mean yandex"):
         run(tmp_path / "log", kind="yandx", force=True)
 
@@ -404,7 +404,7 @@ def test_a_missing_page_can_be_made_of_other_columns(run: Ingest, tmp_path: Path
     with pytest.raises(DataError, match=r"no page_id, and no timestamp to find pages by; there are user_id, "):
         run(tmp_path / "log.parquet")
     made = run(tmp_path / "log.parquet", page=["user_id", "query_id"])
-    assert made["pages"] == 4
+    assert made.pages == 4
     assert written(tmp_path)[0]["page_id"] == "p0|q0"
 
 
@@ -434,7 +434,7 @@ def test_an_ingested_log_is_read_and_ingested_again(run: Ingest, tmp_path: Path,
     )
     read = read_log(tmp_path / "out", lists)
     assert (len(read), int(read.click.sum())) == (4, 2)
-    assert ingest(tmp_path / "out", tmp_path / "again", engine)["impressions"] == 12
+    assert ingest_files(tmp_path / "out", tmp_path / "again", engine).impressions == 12
 
 
 @pytest.mark.parametrize(
@@ -524,10 +524,10 @@ def test_from_files_to_a_model_in_python(tmp_path: Path) -> None:
     pq.write_table(pa.Table.from_pylist(features), tmp_path / "features.parquet")
     columns = {"doc_id": "product", "position": "rank"}
     made = unskew.ingest(tmp_path / "raw.parquet", tmp_path / "log", columns=columns, threads=1)
-    assert (made["rows_read"], made["positions_from"]) == (1200, 0)
+    assert (made.rows_read, made.positions_from) == (1200, 0)
     split = unskew.split(str(tmp_path / "log"), str(tmp_path / "split"), threads=1)
     counted = unskew.counts(str(tmp_path / "split" / "train"), str(tmp_path / "counts"), threads=1)
-    assert 0 < counted.pages < made["pages"]
+    assert 0 < counted.pages < made.pages
     assert sum(split.parts.values()) > 40
     (tmp_path / "run.toml").write_text(
         'out = "run"\n[data]\ncounts = "counts"\nfeatures = "features.parquet"\nshards = 2\n'
@@ -560,7 +560,7 @@ def test_a_click_at_the_moment_of_its_page_is_one(run: Ingest, tmp_path: Path) -
     path.write_text("\n".join(json.dumps(row) for row in [*rows, *clicks]))
     made = run(path)
     assert [(row["doc_id"], row["click"]) for row in written(tmp_path)] == [("a", 1), ("b", 0)]
-    assert made["rules"]["clicks_before_query"]["rows"] == 1
+    assert made.rules["clicks_before_query"].rows == 1
 
 
 def test_the_earliest_click_on_a_result_is_taken(run: Ingest, tmp_path: Path) -> None:

@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from unskew.logs.ingest.advice import advice_warnings, column_advice, gives_away, parquet_sample
+from unskew.logs.ingest.advice import column_advice, gives_away, parquet_sample
+from unskew.logs.ingest.summary import column_warnings
 from unskew.logs.ingest.text import TextStream
 from unskew.pages.ingested import ADVICE
 from unskew.tables.reading.options import IngestOptions
@@ -91,11 +92,11 @@ def test_what_columns_could_be_for(rows: list[dict[str, Any]], tmp_path: Path, k
     else:
         sample = TextStream({path: kind}, options, tmp_path).sample
     found = column_advice(sample, options)
-    assert {name: (each["kind"], each["differs"], each["advice"]) for name, each in found.items()} == EXPECTED
-    assert found["device"]["values"] == 3
-    assert found["click_time"]["missing"] == pytest.approx(1 - np.mean([row["clicked"] for row in rows]), abs=1e-4)
-    assert {each["advice"] for each in found.values()} <= set(ADVICE)
-    again, leak = sorted(advice_warnings(found, options), reverse=True)
+    assert {name: (each.kind, each.differs, each.advice) for name, each in found.items()} == EXPECTED
+    assert found["device"].values == 3
+    assert found["click_time"].missing == pytest.approx(1 - np.mean([row["clicked"] for row in rows]), abs=1e-4)
+    assert {each.advice for each in found.values()} <= set(ADVICE)
+    again, leak = sorted(column_warnings(found, options), reverse=True)
     assert again == (
         "rank begins again on every page_number: further results pass for first ones; count on with "
         'page_number="page_number"'
@@ -114,7 +115,7 @@ def test_ranks_that_go_on_do_not_begin_again(rows: list[dict[str, Any]], tmp_pat
     pq.write_table(pa.Table.from_pylist(further), tmp_path / "log.parquet")
     options = IngestOptions(columns=NAMES)
     found = column_advice(parquet_sample([tmp_path / "log.parquet"], options), options)
-    assert found["page_number"]["advice"] == "bias factor"
+    assert found["page_number"].advice == "bias factor"
 
 
 @pytest.mark.parametrize(("share", "away"), [(0.5, False), (0.9, False), (1.0, True)])

@@ -20,7 +20,8 @@ from hypothesis import strategies as st
 from unskew.errors import DataError, UnskewError
 from unskew.files import FREE
 from unskew.logs.ingest.columns import ROW as NUMBER
-from unskew.logs.ingest.run import ingest
+from unskew.logs.ingest.ingest import ingest_files
+from unskew.logs.ingest.summary import IngestedLog
 from unskew.logs.ingest.text import TextStream
 from unskew.tables.engine.engine import Engine, connect
 from unskew.tables.reading import text as text_files
@@ -44,17 +45,17 @@ def reasons(out: Path) -> list[str]:
     return sorted(found)
 
 
-def run(engine: Engine, tmp_path: Path, name: str, data: bytes, options: IngestOptions = ALL) -> dict[str, Any]:
+def run(engine: Engine, tmp_path: Path, name: str, data: bytes, options: IngestOptions = ALL) -> IngestedLog:
     (tmp_path / name).write_bytes(data)
-    return ingest(tmp_path / name, tmp_path / "out", engine, options, force=True)
+    return ingest_files(tmp_path / name, tmp_path / "out", engine, options, force=True)
 
 
 def test_a_line_of_100_megabytes(engine: Engine, tmp_path: Path) -> None:
     made = run(engine, tmp_path, "log.jsonl", LINE + b'{"page_id": "' + b"x" * 100_000_000 + b'"}\n' + LINE)
-    assert made["rejected"]["reasons"] == {"line_too_long": 1}
+    assert made.rejected.reasons == {"line_too_long": 1}
     assert pq.read_table(tmp_path / "out" / "impressions").num_rows == 1
     assert pq.read_table(tmp_path / "out" / "rejected.parquet")["row"].to_pylist() in ([2, 3], [3, 2])
-    assert made["rules"]["duplicate_events"]["rows"] == 1  # the line after it was read
+    assert made.rules["duplicate_events"].rows == 1  # the line after it was read
     with pytest.raises(DataError, match=r"longer than|does not end"):
         run(engine, tmp_path, "log.csv", HEADER + b"x" * 100_000_000 + b"\n")
     with pytest.raises(DataError, match="does not end"):
@@ -90,15 +91,15 @@ def test_a_quote_that_is_not_closed_loses_no_line(
     engine: Engine, tmp_path: Path, data: bytes, reason: str, lines: int, left: int
 ) -> None:
     made = run(engine, tmp_path, "log.csv", HEADER + data)
-    assert made["rejected"]["reasons"] == {reason: lines}
-    assert (made["impressions"], made["rows_read"]) == (left, lines + left)
+    assert made.rejected.reasons == {reason: lines}
+    assert (made.impressions, made.rows_read) == (left, lines + left)
 
 
 def test_quotes_around_several_lines(engine: Engine, tmp_path: Path) -> None:
     header = HEADER.strip() + b",title,note\n"
     good = b'p,q,a,1,0,"one, or\nmore, or\n\n""less""",x\n' * 1 + b'p,q,b,2,0,t,"a\nb, c"\n'
     made = run(engine, tmp_path, "log.csv", header + good)
-    assert (made["impressions"], made["rejected"]["rows"]) == (2, 0)
+    assert (made.impressions, made.rejected.rows) == (2, 0)
     titles = pq.read_table(tmp_path / "out" / "impressions")["title"].to_pylist()
     assert sorted(titles) == ['one, or\nmore, or\n\n"less"', "t"]
     # in a column that is not read, rows could vanish unseen
@@ -118,12 +119,12 @@ def test_keys_that_come_late(engine: Engine, tmp_path: Path, monkeypatch: pytest
     late[-1] |= {"timestamp": "2024-01-01", "serp_x": 3, "market": "de"}
     data = "\n".join(json.dumps(each) for each in late).encode()
     made = run(engine, tmp_path, "log.jsonl", data, IngestOptions(keep=("market",)))
-    assert made["columns"] == ["page_id", "query_id", "doc_id", "position", "click", "timestamp", "market"]
-    assert made["notes"] == ["not read, since they begin after the first 4 MB: serp_x; name them in `keep`"]
+    assert made.columns == ["page_id", "query_id", "doc_id", "position", "click", "timestamp", "market"]
+    assert made.notes == ["not read, since they begin after the first 4 MB: serp_x; name them in `keep`"]
     made = run(engine, tmp_path, "log.jsonl", data, IngestOptions(keep=("serp_x",)))
     table = pq.read_table(tmp_path / "out" / "impressions").sort_by("position").to_pylist()
     assert [each["serp_x"] for each in table] == [None] * 7 + [3]
-    assert made["notes"] == []
+    assert made.notes == []
 
 
 def test_ten_thousand_columns(engine: Engine, tmp_path: Path) -> None:
@@ -131,7 +132,7 @@ def test_ten_thousand_columns(engine: Engine, tmp_path: Path) -> None:
     values = b",".join([b"1"] * 10_000)
     data = HEADER.strip() + b"," + names + b"\n" + ROW.strip() + b"," + values + b"\n"
     made = run(engine, tmp_path, "log.csv", data)
-    assert made["columns"] == ["page_id", "query_id", "doc_id", "position", "click"]
+    assert made.columns == ["page_id", "query_id", "doc_id", "position", "click"]
     with pytest.raises(DataError, match=r"missing columns.{0,700}$"):
         run(engine, tmp_path, "log.csv", names + b",click\n" + values + b",1\n")
 
@@ -139,15 +140,15 @@ def test_ten_thousand_columns(engine: Engine, tmp_path: Path) -> None:
 def test_json_nested_very_deep(engine: Engine, tmp_path: Path) -> None:
     deep = b'{"page_id": ' + b'{"a":' * 100_000 + b"1" + b"}" * 100_001 + b"\n"
     made = run(engine, tmp_path, "log.jsonl", LINE + deep + b"[" * 1_000_000 + b"\n")
-    assert made["rejected"]["rows"] == 2
+    assert made.rejected.rows == 2
     assert len(reasons(tmp_path / "out")) == 2
 
 
 def test_nul_bytes_and_bytes_that_are_no_text(engine: Engine, tmp_path: Path) -> None:
     made = run(engine, tmp_path, "log.csv", HEADER + ROW + b"p,q,\x00,2,0\n" + b"p,q,\xed\xa0\x80,3,0\n\xff\n")
-    assert made["rejected"]["reasons"] == {"not_utf8": 2}
-    assert made["impressions"] == 2
-    assert run(engine, tmp_path, "bom.csv", b"\xef\xbb\xbf" + HEADER + ROW)["impressions"] == 1
+    assert made.rejected.reasons == {"not_utf8": 2}
+    assert made.impressions == 2
+    assert run(engine, tmp_path, "bom.csv", b"\xef\xbb\xbf" + HEADER + ROW).impressions == 1
 
 
 def test_a_bomb_is_not_unpacked(engine: Engine, tmp_path: Path) -> None:
@@ -155,7 +156,7 @@ def test_a_bomb_is_not_unpacked(engine: Engine, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="grows past"):
         run(engine, tmp_path, "log.jsonl.gz", bomb)
     meant = IngestOptions.model_validate({"max_rejected": 1, "files": {"max_expansion": 2000}})
-    assert run(engine, tmp_path, "log.jsonl.gz", bomb, meant)["impressions"] == 1
+    assert run(engine, tmp_path, "log.jsonl.gz", bomb, meant).impressions == 1
 
 
 @pytest.mark.parametrize("name", ["log.csv.gz", "log.jsonl.zst", "log.csv.xz", "log.csv.bz2"])
@@ -181,8 +182,8 @@ def test_folders_that_lead_back_and_names_on_two_lines(engine: Engine, tmp_path:
     (folder / "a\nb.csv").write_bytes(HEADER + ROW + b"p,q\n")
     os.mkfifo(folder / "pipe.csv")
     assert len(find_files([str(folder / "**" / "*.csv")])) == 1
-    made = ingest(folder, tmp_path / "out", engine, ALL)
-    assert made["impressions"] == 1
+    made = ingest_files(folder, tmp_path / "out", engine, ALL)
+    assert made.impressions == 1
     table = pq.read_table(tmp_path / "out" / "rejected.parquet")
     assert table["file"].to_pylist() == [str(folder / "a\\nb.csv")]
     with pytest.raises(DataError, match="not a file"):
@@ -224,8 +225,8 @@ def never_crashes(engine: Engine, tmp_path: Path, name: str, data: bytes) -> Non
     except UnskewError:
         return
     rows = pq.read_table(tmp_path / "out" / "impressions")
-    assert len(rows) == made["impressions"] > 0
-    assert made["rows_read"] >= made["impressions"] + made["rejected"]["rows"]
+    assert len(rows) == made.impressions > 0
+    assert made.rows_read >= made.impressions + made.rejected.rows
 
 
 @SETTINGS

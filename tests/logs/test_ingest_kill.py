@@ -27,7 +27,7 @@ def die(*_, **__):
     os.kill(os.getpid(), signal.SIGKILL)
 
 from unskew.files import writing as disk
-from unskew.logs.ingest import rejected, run as module
+from unskew.logs.ingest import ingest as module, rejected
 from unskew.tables.engine.engine import DuckEngine, connect
 
 real, rename = disk.publish, Path.rename
@@ -55,7 +55,7 @@ elif moment == "between two renames":
 elif moment == "published":
     disk.publish = lambda working, place, **given: (real(working, place, **given), place == out and die())
 with connect("duckdb", threads=1) as engine:
-    module.ingest(source, out, engine, force=True)
+    module.ingest_files(source, out, engine, force=True)
 """
 
 

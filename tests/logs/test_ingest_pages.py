@@ -17,8 +17,9 @@ from typer.testing import CliRunner
 from tests.helpers.shop_log import NAMES as ALL_NAMES
 from tests.helpers.shop_log import NOON, SIZE, Rows, shop_log
 from unskew.errors import DataError
+from unskew.logs.ingest.ingest import ingest_files
 from unskew.logs.ingest.rejected import TooManyRemoved
-from unskew.logs.ingest.run import ingest
+from unskew.logs.ingest.summary import IngestedLog
 from unskew.logs.pages import add_page_ids
 from unskew.tables.engine.engine import Engine, connect
 from unskew.tables.reading.options import IngestOptions
@@ -54,11 +55,9 @@ def write(path: Path, rows: Rows, but: Sequence[str] = ()) -> Path:
     return path
 
 
-def read_in(
-    engine: Engine, source: Any, out: Path, clicks: Any = (), **options: Any
-) -> tuple[dict[str, Any], Rows]:
+def read_in(engine: Engine, source: Any, out: Path, clicks: Any = (), **options: Any) -> tuple[IngestedLog, Rows]:
     options = {"columns": NAMES, **options}
-    made = ingest(source, out, engine, IngestOptions.model_validate(options), clicks=clicks, force=True)
+    made = ingest_files(source, out, engine, IngestOptions.model_validate(options), clicks=clicks, force=True)
     rows: Rows = pq.read_table(out / "impressions").to_pylist()
     return made, rows
 
@@ -79,18 +78,18 @@ def same_pages(found: Rows, truth: Rows) -> bool:
 def test_pages_of_a_shop_are_found_in_one_go(engine: Engine, shop: Rows, tmp_path: Path, ending: str) -> None:
     made, rows = read_in(engine, write(tmp_path / f"log{ending}", shop, BARE), tmp_path / "out")
     assert same_pages(rows, shop)
-    assert made["pages"] == len({row["truth"] for row in shop})
-    assert (made["positions_from"], made["impressions"]) == (0, len(shop))
+    assert made.pages == len({row["truth"] for row in shop})
+    assert (made.positions_from, made.impressions) == (0, len(shop))
     assert max(row["position"] for row in rows) == 2 * SIZE  # leafing on keeps the rank
-    assert any("one cookie and search, until a pause of more than 30 min" in note for note in made["notes"])
-    assert made["warnings"] == []
+    assert any("one cookie and search, until a pause of more than 30 min" in note for note in made.notes)
+    assert made.warnings == []
 
 
 def test_what_rules_remove_of_found_pages_is_told_in_words(engine: Engine, shop: Rows, tmp_path: Path) -> None:
     twice = [*shop, *shop[:50]]
     made, rows = read_in(engine, write(tmp_path / "log.csv", twice, BARE), tmp_path / "out")
     assert same_pages(rows, shop)
-    assert made["rules"]["duplicate_events"]["rows"] == 50
+    assert made.rules["duplicate_events"].rows == 50
     gone = pq.read_table(tmp_path / "out" / "rejected.parquet")["detail"].to_pylist()
     assert all("search=" in detail and "cookie=c" in detail for detail in gone)
 
@@ -120,9 +119,9 @@ def test_clicks_without_a_page_go_to_the_page_that_showed_it_last(engine: Engine
         nth = {page: sum(query == other and page > before for other, before in starts) for query, page in starts}
         found = {(row["query_id"], nth[row["page_id"]], row["doc_id"]) for row in rows if row["click"]}
         assert found == expected
-        rules = made["rules"]
-        assert rules["clicks_without_impression"]["rows"] == 2  # long after the page, and never shown
-        assert rules["clicks_before_query"]["rows"] == 1
+        rules = made.rules
+        assert rules["clicks_without_impression"].rows == 2  # long after the page, and never shown
+        assert rules["clicks_before_query"].rows == 1
 
 
 def test_what_is_missing_is_said(engine: Engine, shop: Rows, tmp_path: Path) -> None:
@@ -142,7 +141,7 @@ def test_what_is_missing_is_said(engine: Engine, shop: Rows, tmp_path: Path) -> 
         read_in(engine, path, tmp_path / "out", columns=nobody, pages={"by": ["cooky"]})
     rows = [{**row, "cookie": "" if at % 200 == 0 else row["cookie"]} for at, row in enumerate(shop)]
     made, _ = read_in(engine, write(tmp_path / "log.csv", rows, BARE), tmp_path / "out")
-    assert made["rejected"]["reasons"] == {"missing_user_id": len(shop[::200])}
+    assert made.rejected.reasons == {"missing_user_id": len(shop[::200])}
 
 
 def test_an_id_of_rows_is_said_to_be_one_and_can_be_passed_over(
@@ -154,10 +153,10 @@ def test_an_id_of_rows_is_said_to_be_one_and_can_be_passed_over(
     with pytest.raises(TooManyRemoved, match=f"robots(.|\n)*{said}|{said}(.|\n)*robots"):
         read_in(engine, path, tmp_path / "out")
     made, _ = read_in(engine, path, tmp_path / "out", rules={"off": ["robots"]})
-    assert said in made["warnings"][0]
+    assert said in made.warnings[0]
     made, found = read_in(engine, path, tmp_path / "out", pages={"gap": "30m"})
     assert same_pages(found, shop)
-    assert made["warnings"] == []
+    assert made.warnings == []
 
 
 def test_an_id_of_visits_is_refused_and_a_log_is_never_eaten(engine: Engine, shop: Rows, tmp_path: Path) -> None:
@@ -178,7 +177,7 @@ def test_ranks_that_begin_again_are_counted_on(engine: Engine, shop: Rows, tmp_p
     path = write(tmp_path / "log.csv", rows, ["truth"])
     made, found = read_in(engine, path, tmp_path / "out", positions={"page_number": "page_number"})
     assert same_pages(found, shop)
-    assert f"rank was counted on by {SIZE} for every page_number" in made["notes"]
+    assert f"rank was counted on by {SIZE} for every page_number" in made.notes
     assert "page_number" not in found[0]
     offset = [{**row, "page_number": (row["page_number"] - 1) * SIZE} for row in rows]
     path = write(tmp_path / "log.csv", offset, ["truth"])

@@ -14,9 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from unskew.errors import spelled
+from unskew.logs.ingest.ingest import ingest_files
 from unskew.logs.ingest.rejected import CAUSES, TooManyRemoved, over_limits
 from unskew.logs.ingest.rules import PageFacts
-from unskew.logs.ingest.run import ingest
+from unskew.logs.ingest.summary import IngestedLog
 from unskew.tables.engine.engine import Engine, connect
 from unskew.tables.reading.options import RULES, IngestOptions
 
@@ -65,10 +66,10 @@ CASES: dict[str, tuple[Rows, int]] = {
 """Rows that break a rule and no other, and how many of them go."""
 
 
-def run(engine: Engine, tmp_path: Path, rows: Rows, **rules: Any) -> tuple[dict[str, Any], pa.Table, pa.Table]:
+def run(engine: Engine, tmp_path: Path, rows: Rows, **rules: Any) -> tuple[IngestedLog, pa.Table, pa.Table]:
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "log.parquet")
     options = IngestOptions.model_validate({"rules": rules, "max_removed": 1})
-    made = ingest(tmp_path / "log.parquet", tmp_path / "out", engine, options, force=True)
+    made = ingest_files(tmp_path / "log.parquet", tmp_path / "out", engine, options, force=True)
     out = tmp_path / "out"
     return made, pq.read_table(out / "impressions"), pq.read_table(out / "rejected.parquet")
 
@@ -76,7 +77,7 @@ def run(engine: Engine, tmp_path: Path, rows: Rows, **rules: Any) -> tuple[dict[
 def test_good_pages_break_no_rule(engine: Engine, tmp_path: Path) -> None:
     made, rows, gone = run(engine, tmp_path, GOOD)
     assert (len(rows), len(gone)) == (len(GOOD), 0)
-    assert {name: rule.get("rows") for name, rule in made["rules"].items() if rule["asked"]} == {
+    assert {name: rule.rows for name, rule in made.rules.items() if rule.asked} == {
         name: 0 for name in RULES if not name.startswith("clicks_")
     }
 
@@ -88,10 +89,10 @@ def test_a_rule_removes_what_breaks_it_and_nothing_else(engine: Engine, tmp_path
     assert len(rows) == len(GOOD) + len(bad) - count
     assert gone["reason"].to_pylist() == [name] * count
     assert {str(tmp_path / "log.parquet")} == set(gone["file"].to_pylist())
-    assert made["rules"][name]["rows"] == count
-    assert sum(rule.get("rows", 0) for rule in made["rules"].values()) == count
-    assert made["impressions"] == len(rows)
-    assert made["rejected"]["rows"] == 0  # rules do not count as broken
+    assert made.rules[name].rows == count
+    assert sum(rule.rows or 0 for rule in made.rules.values()) == count
+    assert made.impressions == len(rows)
+    assert made.rejected.rows == 0  # rules do not count as broken
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -99,8 +100,8 @@ def test_a_rule_that_is_off_counts_but_keeps(engine: Engine, tmp_path: Path, nam
     bad, count = CASES[name]
     made, rows, gone = run(engine, tmp_path, [*GOOD, *bad], off=[name])
     assert (len(rows), len(gone)) == (len(GOOD) + len(bad), 0)
-    assert made["rules"][name]["rows"] == count
-    assert made["rules"][name]["on"] is False
+    assert made.rules[name].rows == count
+    assert made.rules[name].on is False
 
 
 def test_of_duplicates_the_clicked_one_stays(engine: Engine, tmp_path: Path) -> None:
@@ -114,26 +115,26 @@ def test_of_duplicates_the_clicked_one_stays(engine: Engine, tmp_path: Path) -> 
 
 def test_robots_are_counted_by_the_minute(engine: Engine, tmp_path: Path) -> None:
     for rows, robots in ((busy(25, 0), 1000), (busy(25, 0, minutes=5), 0), (busy(20, 30), 0)):
-        assert run(engine, tmp_path, [*GOOD, *rows])[0]["rules"]["robots"]["rows"] == robots
+        assert run(engine, tmp_path, [*GOOD, *rows])[0].rules["robots"].rows == robots
     limits = {"clicks_per_minute": 5, "queries_per_minute": 100}
-    assert run(engine, tmp_path, [*GOOD, *busy(3, 6)], robots=limits)[0]["rules"]["robots"]["rows"] == 120
+    assert run(engine, tmp_path, [*GOOD, *busy(3, 6)], robots=limits)[0].rules["robots"].rows == 120
 
 
 def test_people_without_a_name_are_not_one_person(engine: Engine, tmp_path: Path) -> None:
     nobody = [{**row, "user_id": None} for row in busy(30, 31)]
-    assert run(engine, tmp_path, [*GOOD, *nobody])[0]["rules"]["robots"]["rows"] == 0
+    assert run(engine, tmp_path, [*GOOD, *nobody])[0].rules["robots"].rows == 0
 
 
 def test_robots_cannot_be_asked_for_without_times(engine: Engine, tmp_path: Path) -> None:
     rows = [{key: value for key, value in row.items() if key != "timestamp"} for row in GOOD]
-    assert run(engine, tmp_path, rows)[0]["rules"]["robots"]["asked"] is False
+    assert run(engine, tmp_path, rows)[0].rules["robots"].asked is False
 
 
 def test_the_first_rule_that_fits_is_the_reason(engine: Engine, tmp_path: Path) -> None:
     both = page("x", (1, 2, 5), (1, 1, 1))
     made, _, gone = run(engine, tmp_path, [*GOOD, *both])
     assert set(gone["reason"].to_pylist()) == {"gaps_in_positions"}
-    assert made["rules"]["everything_clicked"]["rows"] == 3
+    assert made.rules["everything_clicked"].rows == 3
     _, _, gone = run(engine, tmp_path, [*GOOD, *both], off=["gaps_in_positions"])
     assert set(gone["reason"].to_pylist()) == {"everything_clicked"}
 
@@ -141,8 +142,8 @@ def test_the_first_rule_that_fits_is_the_reason(engine: Engine, tmp_path: Path) 
 def test_duplicates_among_deep_positions_are_found(engine: Engine, tmp_path: Path) -> None:
     deep = page("x", range(1, 50), [0] * 49)
     made, rows, _ = run(engine, tmp_path, [*GOOD, *deep, deep[-1], {**deep[-2], "doc_id": "other"}])
-    assert made["rules"]["duplicate_events"]["rows"] == 1
-    assert made["rules"]["two_documents_at_one_position"]["rows"] == 50
+    assert made.rules["duplicate_events"].rows == 1
+    assert made.rules["two_documents_at_one_position"].rows == 50
     assert len(rows) == len(GOOD)
 
 
@@ -153,25 +154,25 @@ def test_a_limit_is_what_a_person_may_do(engine: Engine, tmp_path: Path) -> None
         ({"clicks_per_minute": 100, "queries_per_minute": 5}, busy(5, 6), busy(6, 0)),
         ({"clicks_per_minute": 100, "queries_per_minute": 5}, busy(10, 0, minutes=2), busy(12, 0, minutes=2)),
     ):
-        assert run(engine, tmp_path, [*GOOD, *stay], robots=limits)[0]["rules"]["robots"]["rows"] == 0
-        assert run(engine, tmp_path, [*GOOD, *go], robots=limits)[0]["rules"]["robots"]["rows"] == len(go)
+        assert run(engine, tmp_path, [*GOOD, *stay], robots=limits)[0].rules["robots"].rows == 0
+        assert run(engine, tmp_path, [*GOOD, *go], robots=limits)[0].rules["robots"].rows == len(go)
 
 
 def test_robots_are_counted_by_visit_where_there_are_visits(engine: Engine, tmp_path: Path) -> None:
     """People behind one name, such as a proxy, are told apart by their visits; a robot's other visits stay."""
     apart = [{**row, "visit_id": row["page_id"]} for row in [*GOOD, *busy(30, 0)]]
-    assert run(engine, tmp_path, apart)[0]["rules"]["robots"]["rows"] == 0
+    assert run(engine, tmp_path, apart)[0].rules["robots"].rows == 0
     later = [{**row, "page_id": f"later{row['page_id']}", "visit_id": "late"} for row in busy(1, 0)]
     one = [{**row, "visit_id": "busy"} for row in busy(30, 0)]
     calm = [{**row, "visit_id": row["page_id"]} for row in GOOD]
-    assert run(engine, tmp_path, [*calm, *one, *later])[0]["rules"]["robots"]["rows"] == 30 * 40
+    assert run(engine, tmp_path, [*calm, *one, *later])[0].rules["robots"].rows == 30 * 40
 
 
 def test_a_position_that_is_there_twice_fills_no_gap(engine: Engine, tmp_path: Path) -> None:
     gap = [*page("x", (1, 2, 5)), {**page("x", (2,), (0,))[0], "doc_id": "other"}]
     made, rows, gone = run(engine, tmp_path, [*GOOD, *gap], off=["two_documents_at_one_position"])
     assert set(gone["reason"].to_pylist()) == {"gaps_in_positions"}
-    assert made["rules"]["gaps_in_positions"]["rows"] == 4
+    assert made.rules["gaps_in_positions"].rows == 4
     assert len(rows) == len(GOOD)
 
 
@@ -188,7 +189,7 @@ def test_a_page_may_lack_one_result_and_a_tenth_of_its_places(engine: Engine, tm
     ranks = [rank for rank in range(1, 41) if rank % 10 != 5]
     few, many = page("x", ranks, [0] * 36), page("y", [*ranks[:-2], 40], [0] * 35)
     made, _, gone = run(engine, tmp_path, [*GOOD, *few, *many, *page("z", (1, 3), (0, 0))])
-    assert made["rules"]["gaps_in_positions"]["rows"] == 35
+    assert made.rules["gaps_in_positions"].rows == 35
     assert all("page_id=y" in detail for detail in gone["detail"].to_pylist())
 
 
@@ -198,18 +199,18 @@ def test_a_broken_row_takes_no_page_along(engine: Engine, tmp_path: Path) -> Non
     broken = [{**row, "doc_id": None} if row["position"] in (3, 5, 6) else row for row in rows]
     pq.write_table(pa.Table.from_pylist(broken), tmp_path / "log.parquet")
     options = IngestOptions(max_rejected=0.5)
-    made = ingest(tmp_path / "log.parquet", tmp_path / "out", engine, options)
-    assert (made["pages"], made["impressions"]) == (20, 120)
-    assert made["rejected"]["reasons"] == {"missing_doc_id": 60}
-    assert made["rules"]["gaps_in_positions"]["rows"] == 0
+    made = ingest_files(tmp_path / "log.parquet", tmp_path / "out", engine, options)
+    assert (made.pages, made.impressions) == (20, 120)
+    assert made.rejected.reasons == {"missing_doc_id": 60}
+    assert made.rules["gaps_in_positions"].rows == 0
 
 
 def test_holes_in_most_pages_are_a_trait_of_the_log(engine: Engine, tmp_path: Path) -> None:
     ads = [row for at in range(30) for row in page(f"p{at}", (1, 2, 4, 5, 7, 8, 10), [0] * 7)]
     made, rows, _ = run(engine, tmp_path, [*ads, *page("g")])
     assert len(rows) == len(ads) + 3
-    assert made["rules"]["gaps_in_positions"]["on"] is False
-    assert made["notes"] == [
+    assert made.rules["gaps_in_positions"].on is False
+    assert made.notes == [
         "97% of the pages have holes between their positions: taken for places of something else, and kept"
     ]
 
@@ -221,7 +222,7 @@ def limited(engine: Engine, tmp_path: Path, rows: Rows, **options: Any) -> str |
     """What is said where rules remove too much."""
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "log.parquet")
     try:
-        ingest(tmp_path / "log.parquet", tmp_path / "out", engine, IngestOptions(**options), force=True)
+        ingest_files(tmp_path / "log.parquet", tmp_path / "out", engine, IngestOptions(**options), force=True)
     except TooManyRemoved as error:
         assert not (tmp_path / "out").exists()
         return str(error)
@@ -300,4 +301,4 @@ def test_click_events_have_a_share_of_their_own(engine: Engine, tmp_path: Path) 
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "log.parquet")
     pq.write_table(pa.Table.from_pylist(clicks), tmp_path / "clicks.parquet")
     with pytest.raises(TooManyRemoved, match="clicks_without_impression"):
-        ingest(tmp_path / "log.parquet", tmp_path / "out", engine, clicks=[tmp_path / "clicks.parquet"])
+        ingest_files(tmp_path / "log.parquet", tmp_path / "out", engine, clicks=[tmp_path / "clicks.parquet"])

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.helpers.shop_log import NAMES, shop_log
-from unskew.logs.ingest.run import ingest
+from unskew.logs.ingest.ingest import ingest_files
 from unskew.tables.engine.engine import Engine
 from unskew.tables.reading.options import IngestOptions
 
@@ -46,9 +46,9 @@ def test_both_engines_give_the_same(name: str, duckdb: Engine, spark: Engine, tm
     ubi = str(Path(__file__).resolve().parents[1] / "samples" / "ubi" / "[eq]*.ndjson")
     made = {
         engine.name: [
-            ingest(tmp_path / "log.csv", tmp_path / engine.name / "log", engine, options),
-            ingest(ubi, tmp_path / engine.name / "ubi", engine, kind="ubi"),
-            ingest(
+            ingest_files(tmp_path / "log.csv", tmp_path / engine.name / "log", engine, options),
+            ingest_files(ubi, tmp_path / engine.name / "ubi", engine, kind="ubi"),
+            ingest_files(
                 tmp_path / "shop.parquet",
                 tmp_path / engine.name / "shop",
                 engine,
@@ -60,8 +60,8 @@ def test_both_engines_give_the_same(name: str, duckdb: Engine, spark: Engine, tm
     }
     assert made["spark"] == made["duckdb"]
     log, clicked, found = made["duckdb"]
-    assert (log["pages"], log["rejected"]["rows"], clicked["clicks"]) == (2, 2, 3)
-    assert found["clicks"] >= 0.9 * len(clicks)
+    assert (log.pages, log.rejected.rows, clicked.clicks) == (2, 2, 3)
+    assert found.clicks >= 0.9 * len(clicks)
     for part, keys in (
         ("log/impressions", ["page_id", "position"]),
         ("log/rejected.parquet", ["row"]),

@@ -97,13 +97,13 @@ def test_a_source_is_opened_three_times_and_a_row_written_twice(
     source.write_text(text_of(rows, kind))
     with listening() as opened:
         made = ingest(source, tmp_path / "out", **options)
-    assert made["impressions"] == len(ROWS)
-    assert made["clicks"] == PAGES
+    assert made.impressions == len(ROWS)
+    assert made.clicks == PAGES
     assert opened.count(str(source)) <= 3
     assert opened.count(str(clicks)) <= 3
     assert sum(written.values()) <= 2 * len(ROWS)
     assert written == {"typed": len(ROWS), "impressions": len(ROWS)}
-    assert made["source_columns"]["device"]["values"] == 2
+    assert made.source_columns["device"].values == 2
 
 
 def test_events_are_written_once_and_results_twice(tmp_path: Path, written: dict[str, int]) -> None:
@@ -111,7 +111,7 @@ def test_events_are_written_once_and_results_twice(tmp_path: Path, written: dict
     clicked = [{**row, "event": "click"} for row in without([row for row in ROWS if row["click"]], "click")]
     (tmp_path / "log.csv").write_text(text_of(shown + clicked, "csv"))
     made = ingest(tmp_path / "log.csv", tmp_path / "out")
-    assert (made["impressions"], made["clicks"]) == (len(ROWS), PAGES)
+    assert (made.impressions, made.clicks) == (len(ROWS), PAGES)
     assert written == {"arrow": PAGES, "typed": len(ROWS), "impressions": len(ROWS)}
 
 
@@ -125,8 +125,8 @@ def test_a_table_in_memory_does_not_travel_through_files(
         table, summary = ingest_table(columns)
     assert [name for name in opened if name.endswith((".parquet", ".json"))] == []
     assert written == {}
-    assert len(table) == summary["impressions"] == len(ROWS)
-    assert summary["source_columns"]["device"]["values"] == 2
+    assert len(table) == summary.impressions == len(ROWS)
+    assert summary.source_columns["device"].values == 2
 
 
 def test_what_is_broken_in_a_table_is_told_by_its_row() -> None:

@@ -7,15 +7,16 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
 import unskew
 from unskew.errors import DataError, RunError
-from unskew.logs.counts.folder import read_counts, write_counts
-from unskew.logs.counts.rankings import count_rankings
+from unskew.logs.counts.rankings import count_rankings, counts_of, read_counts
 from unskew.logs.counts.reduction import Counts, reduce_log
 from unskew.logs.log import write_log
+from unskew.logs.presentation import NO_COLUMNS, fit_presentation
 from unskew.logs.reader import read_log
 from unskew.tables.engine.engine import Engine, connect
 from unskew.types import Lists, Log
@@ -92,10 +93,11 @@ def test_equals_the_reduction_in_memory(
     log = make_log(names=names)
     source = shuffled(log, tmp_path, text=names)
     rankings = count_rankings(engine, engine.read_parquet(source), serp=serp, pairs=True)
-    write_counts(engine, rankings, tmp_path / "counts")
+    rankings.write(engine, tmp_path / "counts")
+    fitted = fit_presentation(log.columns, serp)
     for reduction in ("counts", "pairs"):
-        found = read_counts(tmp_path / "counts", log.lists, reduction, serp=serp)  # type: ignore[arg-type]
-        expected = reduce_log(log, reduction, serp=serp)  # type: ignore[arg-type]
+        found = read_counts(tmp_path / "counts", log.lists, reduction, presentation=fitted)  # type: ignore[arg-type]
+        expected = reduce_log(log, reduction, presentation=fitted)  # type: ignore[arg-type]
         assert in_order(found) == in_order(expected)
     assert rankings.summary["impressions"] == len(log.row)
     assert rankings.summary["clicks"] == int(log.click.sum())
@@ -105,7 +107,7 @@ def test_equals_the_reduction_in_memory(
 def test_types_and_names_on_disk(engine: Engine, tmp_path: Path) -> None:
     log = make_log(60)
     source = shuffled(log, tmp_path, text=True)
-    write_counts(engine, count_rankings(engine, engine.read_parquet(source), pairs=True), tmp_path / "counts")
+    count_rankings(engine, engine.read_parquet(source), pairs=True).write(engine, tmp_path / "counts")
     slots, pairs = (pq.read_table(tmp_path / "counts" / part) for part in ("slots", "pairs"))
     kinds = dict(zip(slots.schema.names, slots.schema.types, strict=True))
     assert kinds["position"] == pa.int32()
@@ -121,10 +123,13 @@ def test_random_pages_are_kept_apart(engine: Engine, tmp_path: Path) -> None:
     log = make_log()
     assert log.randomized is not None
     source = shuffled(log, tmp_path, text=False)
-    write_counts(engine, count_rankings(engine, engine.read_parquet(source)), tmp_path / "counts")
+    count_rankings(engine, engine.read_parquet(source)).write(engine, tmp_path / "counts")
     random = log.randomized[log.offsets[:-1]]
+    slots = pq.read_table(tmp_path / "counts" / "slots")
+    marked = slots.filter(slots["randomized"])["ranking_id"].combine_chunks()
     for wanted in (True, False):
-        found = read_counts(tmp_path / "counts", log.lists, randomized=wanted)
+        own = slots.filter(pc.equal(pc.is_in(slots["ranking_id"], marked), wanted))
+        found = counts_of(own, log.lists, tmp_path / "counts", "counts", NO_COLUMNS)
         expected = reduce_log(log.take(random == wanted))
         width = found.row.shape[1]
         assert width == expected.row.shape[1]
@@ -191,7 +196,7 @@ def test_a_collision_tries_another_hash(monkeypatch: pytest.MonkeyPatch, tmp_pat
         monkeypatch.setattr(engine, "set_hash", weak)
         log = make_log(50)
         source = shuffled(log, tmp_path, text=False)
-        write_counts(engine, count_rankings(engine, engine.read_parquet(source)), tmp_path / "counts")
+        count_rankings(engine, engine.read_parquet(source)).write(engine, tmp_path / "counts")
         assert len(salts) == 2
         assert in_order(read_counts(tmp_path / "counts", log.lists)) == in_order(reduce_log(log))
 
@@ -247,7 +252,7 @@ def test_missing_columns_and_unknown_documents(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
     unskew.counts(source, tmp_path / "out", threads=1)
     with pytest.raises(DataError, match="count again with them"):
-        read_counts(tmp_path / "out", log.lists, serp=["serp_kind"])
+        read_counts(tmp_path / "out", log.lists, presentation=fit_presentation(log.columns, ["serp_kind"]))
     with pytest.raises(DataError, match="no such folder"):
         read_counts(tmp_path / "out", log.lists, "pairs")
     with pytest.raises(DataError, match="have no features"):

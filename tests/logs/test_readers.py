@@ -22,7 +22,8 @@ def stage(folder: Path, reader: str, /, *names: str, **options: Any) -> Stage:
     """Read samples by name into a folder."""
     target = Stage(folder)
     READERS[reader]([SAMPLES / reader / name for name in names], target, IngestOptions(**options))
-    return target.close()
+    target.close()
+    return target
 
 
 def rows(folder: Path | None) -> Rows:
@@ -41,7 +42,7 @@ def at(hour: int, minute: int, second: int) -> datetime:
 
 def test_ubi_spec(tmp_path: Path) -> None:
     staged = stage(tmp_path, "ubi", "events.ndjson", "queries.ndjson")
-    impressions = rows(staged.impressions)
+    impressions = rows(staged.folders.get("impressions"))
     assert impressions[1] == {
         "page_id": "q-1",
         "user_id": "c-1",
@@ -60,32 +61,33 @@ def test_ubi_spec(tmp_path: Path) -> None:
         ("q-2", "h1", 1, 1.0, at(10, 0, 30)),  # 12:00:30 in a zone two hours ahead
         ("q-2", "h2", 2, 1.0, at(10, 0, 30)),
     ]
-    clicks = rows(staged.clicks)
-    assert pick(clicks, "page_id", "doc_id", "position", "serp_x", "serp_y", "visit_id", "timestamp") == [
+    clicks = rows(staged.folders.get("clicks"))
+    assert pick(clicks, "page_id", "doc_id", "ordinal", "serp_x", "serp_y", "visit_id", "timestamp") == [
         ("q-1", "s2", 2, None, None, "v-1", at(10, 0, 5)),
         ("q-1", "s1", None, 120.5, 640.0, "v-1", at(10, 0, 9)),
         ("q-2", None, 1, None, None, None, at(10, 0, 40)),
     ]
     assert staged.ignored == {"query_without_hits": 1, "other_event": 1, "click_without_query": 1}
-    assert (staged.rows_read, staged.rejected) == (8, None)
-    assert staged.notes == ["ordinals count from 1: so say 1 of 1 clicks checked"]
+    assert (staged.rows_read, staged.folders.get("rejected")) == (8, None)
 
 
 def test_ubi_as_the_plugin_writes_it(tmp_path: Path) -> None:
     staged = stage(tmp_path, "ubi", "plugin.ndjson")
-    assert pick(rows(staged.impressions), "page_id", "doc_id", "position", "propensity", "policy_id") == [
+    assert pick(
+        rows(staged.folders.get("impressions")), "page_id", "doc_id", "position", "propensity", "policy_id"
+    ) == [
         ("p-1", "l1", 1, 0.5, "ltr"),
         ("p-1", "l2", 2, 0.25, "ltr"),
         ("p-2", "d1", 1, None, None),
         ("p-2", "d2", 2, None, None),
         ("p-2", "d3", 3, None, None),
     ]
-    assert rows(staged.impressions)[0]["timestamp"] == at(10, 0, 0)
-    # ordinals 0, 2 and rank 1 count from 0, so they are the first, the third and the second result
-    assert pick(rows(staged.clicks), "page_id", "doc_id", "position", "serp_x") == [
-        ("p-1", "l1", 1, 10.0),
-        ("p-2", "d3", 3, None),
-        ("p-2", None, 2, None),
+    assert rows(staged.folders.get("impressions"))[0]["timestamp"] == at(10, 0, 0)
+    # ordinals 0 and 2, and rank 1: they count from 0, and are made ranks when all of the log is there
+    assert pick(rows(staged.folders.get("clicks")), "page_id", "doc_id", "ordinal", "serp_x") == [
+        ("p-1", "l1", 0, 10.0),
+        ("p-2", "d3", 2, None),
+        ("p-2", None, 1, None),
     ]
     assert staged.ignored == {"bulk_action": 2}
 
@@ -93,19 +95,22 @@ def test_ubi_as_the_plugin_writes_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["answer.json", "array.json"])
 def test_ubi_values_that_go_over_several_lines(tmp_path: Path, name: str) -> None:
     staged = stage(tmp_path, "ubi", name, time={"zone": "Europe/Paris"})
-    shown, clicked = pick(rows(staged.impressions), "page_id", "doc_id"), rows(staged.clicks)
+    shown, clicked = (
+        pick(rows(staged.folders.get("impressions")), "page_id", "doc_id"),
+        rows(staged.folders.get("clicks")),
+    )
     expected = {"answer.json": [("a-1", "11"), ("a-1", "12")], "array.json": [("b-1", "x")]}
     assert shown == expected[name]
     assert pick(clicked, "page_id", "doc_id") == [shown[-1]]
     if name == "answer.json":
-        assert rows(staged.impressions)[0]["timestamp"] == at(9, 0, 0)  # ten o'clock in Paris
-        assert rows(staged.impressions)[0]["query_text"] == 'braces } ] in " a text'
+        assert rows(staged.folders.get("impressions"))[0]["timestamp"] == at(9, 0, 0)  # ten o'clock in Paris
+        assert rows(staged.folders.get("impressions"))[0]["query_text"] == 'braces } ] in " a text'
     assert staged.rows_read == 2
 
 
 def test_baidu(tmp_path: Path) -> None:
     staged = stage(tmp_path, "baidu", "part-00000.tsv", "annotations.txt")
-    first, second, third = rows(staged.impressions)
+    first, second, third = rows(staged.folders.get("impressions"))
     assert first == {
         "page_id": "41-1",
         "query_id": "12 7 903",
@@ -143,7 +148,7 @@ def test_baidu(tmp_path: Path) -> None:
         ("58-4", "44", 1, 0, 0.0),
     ]
     # two queries share the qid 9; their texts tell them apart and are those of the pages
-    assert rows(staged.sides["labels"]) == [
+    assert rows(staged.folders["labels"]) == [
         {
             "query_id": "12 7 903",
             "query_text": "12 7 903",
@@ -164,18 +169,18 @@ def test_baidu(tmp_path: Path) -> None:
         },
     ]
     assert (staged.rows_read, staged.records_taken, staged.ignored) == (7, 5, {"query_line": 2})
-    assert (staged.rejected, staged.clicks) == (None, None)
+    assert (staged.folders.get("rejected"), staged.folders.get("clicks")) == (None, None)
 
 
 def test_tiangong(tmp_path: Path) -> None:
     staged = stage(tmp_path, "tiangong", "sessions.xml", "human_labels.txt")
     names = ("page_id", "visit_id", "query_id", "query_text", "doc_id", "position", "title", "serp_media_type")
-    assert pick(rows(staged.impressions), *names) == [
+    assert pick(rows(staged.folders.get("impressions")), *names) == [
         ("7-1", "7", "q12", "天气", "d1", 1, "one & all", "30000201"),
         ("7-1", "7", "q12", "天气", "d2", 2, "two", "-1"),
         ("7-2", "7", "q13", "天气 预报", "d3", 1, "three", "0"),
     ]
-    assert rows(staged.clicks) == [
+    assert rows(staged.folders.get("clicks")) == [
         {
             "page_id": "7-1",
             "visit_id": "7",
@@ -184,16 +189,16 @@ def test_tiangong(tmp_path: Path) -> None:
             "timestamp": datetime(2015, 4, 1, 4, 10, 14, tzinfo=UTC),
         }
     ]
-    assert pick(rows(staged.sides["labels"]), "visit_id", "query_id", "doc_id", "label") == [
+    assert pick(rows(staged.folders["labels"]), "visit_id", "query_id", "doc_id", "label") == [
         ("7", "q13", "d3", 4),
         ("7", "q13", "d1", 0),
     ]
-    assert (staged.rows_read, staged.rejected) == (4, None)
+    assert (staged.rows_read, staged.folders.get("rejected")) == (4, None)
 
 
 def test_yandex(tmp_path: Path) -> None:
     staged = stage(tmp_path, "yandex", "log.tsv", "labels.tsv")
-    shown = rows(staged.impressions)
+    shown = rows(staged.folders.get("impressions"))
     assert len(shown) == 30
     assert shown[10] == {
         "page_id": "10-3",
@@ -203,31 +208,31 @@ def test_yandex(tmp_path: Path) -> None:
         "position": 1,
         "time_offset": 30,
     }
-    assert pick(rows(staged.clicks), "page_id", "doc_id", "time_offset") == [
+    assert pick(rows(staged.folders.get("clicks")), "page_id", "doc_id", "time_offset") == [
         ("10-1", "103", 12),
         ("10-3", "103", 35),  # shown by both pages: the latest one counts
         ("10-1", "102", 39),  # only the first page showed it
         ("10-3", "999", 41),  # never shown: left to the rule for clicks without an impression
         ("12-0", "101", 5),  # a session without a page
     ]
-    labels = pick(rows(staged.sides["labels"]), "query_id", "doc_id", "label")
+    labels = pick(rows(staged.folders["labels"]), "query_id", "doc_id", "label")
     assert labels == [("8_1", "101", 1), ("8_2", "110", 0)]
-    assert (staged.rows_read, staged.rejected) == (10, None)
+    assert (staged.rows_read, staged.folders.get("rejected")) == (10, None)
 
 
 def test_metarank(tmp_path: Path) -> None:
     staged = stage(tmp_path, "metarank", "events.jsonl", reader={"randomized": True})
     names = ("page_id", "visit_id", "user_id", "query_id", "doc_id", "position", "logging_score", "randomized")
-    assert pick(rows(staged.impressions), *names) == [
+    assert pick(rows(staged.folders.get("impressions")), *names) == [
         ("r1", "v1", "u1", "all", "m1", 1, 0.5, True),
         ("r1", "v1", "u1", "all", "m2", 2, 0.25, True),
         ("r1", "v1", "u1", "all", "m3", 3, None, True),
         ("r2", None, None, "cats", "m3", 1, None, True),
     ]
-    assert pick(rows(staged.clicks), "page_id", "doc_id", "timestamp") == [
+    assert pick(rows(staged.folders.get("clicks")), "page_id", "doc_id", "timestamp") == [
         ("r1", "m2", datetime(2021, 11, 15, 16, 30, 39, tzinfo=UTC))
     ]
-    assert pick(rows(staged.sides["item_fields"]), "doc_id", "name", "number", "text", "place") == [
+    assert pick(rows(staged.folders["item_fields"]), "doc_id", "name", "number", "text", "place") == [
         ("m1", "title", None, "A film", None),
         ("m1", "vote_avg", 6.5, None, None),
         ("m1", "genres", None, "drama", 0),
@@ -236,7 +241,7 @@ def test_metarank(tmp_path: Path) -> None:
     ]
     assert staged.ignored == {"other_interaction": 1, "click_without_ranking": 1, "user_event": 1}
     plain = stage(tmp_path / "plain", "metarank", "events.jsonl")
-    assert "randomized" not in rows(plain.impressions)[0]
+    assert "randomized" not in rows(plain.folders.get("impressions"))[0]
 
 
 @pytest.mark.slow
@@ -246,10 +251,11 @@ def test_ranklens_real_data_has_the_click_rates_that_it_is_known_for(tmp_path: P
         pytest.skip("no RankLens data")
     target = Stage(tmp_path)
     READERS["metarank"]([path], target, IngestOptions())
-    staged = target.close()
-    assert (staged.impression_rows, staged.click_rows, staged.rejected_rows) == (9_800 * 24, 46_125, 0)
-    shown = pq.read_table(staged.impressions, columns=["page_id", "doc_id", "position"]).to_pydict()
-    clicked = pq.read_table(staged.clicks, columns=["page_id", "doc_id"]).to_pydict()
+    staged = target
+    staged.close()
+    assert (staged.rows("impressions"), staged.rows("clicks"), staged.rows("rejected")) == (9_800 * 24, 46_125, 0)
+    shown = pq.read_table(staged.folders.get("impressions"), columns=["page_id", "doc_id", "position"]).to_pydict()
+    clicked = pq.read_table(staged.folders.get("clicks"), columns=["page_id", "doc_id"]).to_pydict()
     clicks = set(zip(clicked["page_id"], clicked["doc_id"], strict=True))
     pages = zip(shown["page_id"], shown["doc_id"], strict=True)
     hit = np.array([page in clicks for page in pages]).reshape(9_800, 24)

@@ -38,11 +38,14 @@ GOOD = {
 def stage(folder: Path, reader: str, /, *paths: Path, **options: Any) -> Stage:
     target = Stage(folder / "staged")
     READERS[reader](paths, target, IngestOptions(**options))
-    return target.close()
+    target.close()
+    return target
 
 
 def rejected(staged: Stage) -> list[dict[str, Any]]:
-    return [] if staged.rejected is None else pq.read_table(staged.rejected).to_pylist()
+    return (
+        [] if staged.folders.get("rejected") is None else pq.read_table(staged.folders.get("rejected")).to_pylist()
+    )
 
 
 HEAD = b'{"query_id":"q","query_response_hit_ids":["a"],'
@@ -137,7 +140,7 @@ def test_a_broken_record_is_rejected_with_its_reason_and_line(
     clean = tmp_path / "clean"
     clean.mkdir()
     (clean / "log").write_bytes(good + b"\n" + GOOD[reader].encode())
-    assert staged.impression_rows == stage(clean, reader, clean / "log").impression_rows > 1
+    assert staged.rows("impressions") == stage(clean, reader, clean / "log").rows("impressions") > 1
 
 
 @pytest.mark.parametrize("reader", READERS)
@@ -155,7 +158,7 @@ def test_a_line_without_end_is_rejected_and_not_held(tmp_path: Path, reader: str
     assert [one["reason"] for one in rejected(staged)] == ["line_too_long"]
     assert len(rejected(staged)[0]["detail"]) == 1000
     assert peak < 35 * 2**20
-    assert staged.impression_rows == 2 * stage_of_good(tmp_path / "one", reader)
+    assert staged.rows("impressions") == 2 * stage_of_good(tmp_path / "one", reader)
 
 
 def test_an_element_without_end_is_rejected_and_not_held(tmp_path: Path) -> None:
@@ -170,14 +173,14 @@ def test_an_element_without_end_is_rejected_and_not_held(tmp_path: Path) -> None
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert [(one["row"], one["reason"]) for one in rejected(staged)] == [(2, "line_too_long")]
-    assert (staged.impression_rows, staged.click_rows) == (2, 1)
+    assert (staged.rows("impressions"), staged.rows("clicks")) == (2, 1)
     assert peak < 35 * 2**20
 
 
 def stage_of_good(folder: Path, reader: str) -> int:
     folder.mkdir()
     (folder / "log").write_text(GOOD[reader])
-    return stage(folder, reader, folder / "log").impression_rows
+    return stage(folder, reader, folder / "log").rows("impressions")
 
 
 def test_results_after_a_broken_query_line_belong_to_no_page(tmp_path: Path) -> None:
@@ -185,7 +188,7 @@ def test_results_after_a_broken_query_line_belong_to_no_page(tmp_path: Path) -> 
     staged = stage(tmp_path, "baidu", tmp_path / "log")
     found = [(one["row"], one["reason"]) for one in rejected(staged)]
     assert found == [(3, "missing_query"), (4, "no_query_line")]
-    assert pq.read_table(staged.impressions)["page_id"].to_pylist() == ["7-1", "9-5"]
+    assert pq.read_table(staged.folders.get("impressions"))["page_id"].to_pylist() == ["7-1", "9-5"]
 
 
 def test_pages_after_a_broken_session_tag_belong_to_no_session(tmp_path: Path) -> None:
@@ -206,7 +209,7 @@ def test_elements_of_an_array_are_rejected_by_their_number(tmp_path: Path) -> No
         (5, "not_json", '{"x": tru}'),
         (6, "not_json", "tail"),
     ]
-    assert (staged.impression_rows, staged.click_rows, staged.rows_read) == (2, 1, 6)
+    assert (staged.rows("impressions"), staged.rows("clicks"), staged.rows_read) == (2, 1, 6)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 64])
@@ -216,7 +219,7 @@ def test_elements_may_be_cut_anywhere(tmp_path: Path, size: int, monkeypatch: py
     page = '{"query_id": "\\\\\\"}{", "user_query": "é]", "query_response_hit_ids": ["a", "b"]}'
     path.write_text("[\n" + page + ',\n{"a": 1}]')
     staged = stage(tmp_path, "ubi", path)
-    assert pq.read_table(staged.impressions)["page_id"].to_pylist() == ['\\"}{'] * 2
+    assert pq.read_table(staged.folders.get("impressions"))["page_id"].to_pylist() == ['\\"}{'] * 2
     assert [one["reason"] for one in rejected(staged)] == ["neither_query_nor_event"]
 
 
@@ -230,7 +233,7 @@ def test_brackets_that_do_not_match_are_an_error(tmp_path: Path, text: str) -> N
 def test_one_long_line_may_be_an_array(tmp_path: Path) -> None:
     (tmp_path / "log.json").write_text("[" + ",".join([PAGE] * 50) + "]")
     staged = stage(tmp_path, "ubi", tmp_path / "log.json", reader={"longest_line": 1000})
-    assert (staged.impression_rows, staged.rows_read, staged.rejected) == (100, 50, None)
+    assert (staged.rows("impressions"), staged.rows_read, staged.folders.get("rejected")) == (100, 50, None)
 
 
 COMPRESSORS = {".gz": gzip.compress, ".xz": lzma.compress, ".bz2": bz2.compress}
@@ -251,7 +254,7 @@ def test_compressed_files(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"log.tsv{suffix}"
     whole = compress(GOOD["yandex"].encode() + b"\n")
     path.write_bytes(whole + (whole if suffix in COMPRESSORS else b""))  # several streams in one file
-    assert stage(tmp_path, "yandex", path).impression_rows == (4 if suffix in COMPRESSORS else 2)
+    assert stage(tmp_path, "yandex", path).rows("impressions") == (4 if suffix in COMPRESSORS else 2)
     path.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(DataError, match="cut short or damaged"):
         stage(tmp_path / "cut", "yandex", path)
@@ -271,7 +274,7 @@ def test_a_stream_may_not_expand_without_end(tmp_path: Path, suffix: str) -> Non
 def test_an_xz_header_may_not_ask_for_endless_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "log.xz"
     path.write_bytes(lzma.compress(b"x", filters=[{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 2**24}]))
-    assert stage(tmp_path, "yandex", path).rejected_rows == 1
+    assert stage(tmp_path, "yandex", path).rows("rejected") == 1
     monkeypatch.setattr("unskew.files.reading.XZ_MEMORY", 2**23)
     with pytest.raises(DataError, match="cut short or damaged"):
         stage(tmp_path, "yandex", path)
@@ -292,14 +295,19 @@ def test_a_missing_file_is_an_error_and_an_empty_one_is_not(tmp_path: Path) -> N
     (tmp_path / "empty").touch()
     for reader in READERS:
         staged = stage(tmp_path, reader, tmp_path / "empty")
-        assert (staged.impressions, staged.clicks, staged.rejected, staged.rows_read) == (None, None, None, 0)
+        assert (
+            staged.folders.get("impressions"),
+            staged.folders.get("clicks"),
+            staged.folders.get("rejected"),
+            staged.rows_read,
+        ) == (None, None, None, 0)
 
 
 def test_a_file_may_begin_with_a_byte_order_mark_and_end_lines_as_windows_does(tmp_path: Path) -> None:
     (tmp_path / "log").write_bytes(b"\xef\xbb\xbf" + GOOD["yandex"].encode() + b"\r\n1\t4\tC\t5\r\n")
     staged = stage(tmp_path, "yandex", tmp_path / "log")
-    assert pq.read_table(staged.impressions)["doc_id"].to_pylist() == ["4", "5"]
-    assert pq.read_table(staged.clicks)["doc_id"].to_pylist() == ["5"]
+    assert pq.read_table(staged.folders.get("impressions"))["doc_id"].to_pylist() == ["4", "5"]
+    assert pq.read_table(staged.folders.get("clicks"))["doc_id"].to_pylist() == ["5"]
 
 
 def test_options_are_checked() -> None:
@@ -321,22 +329,21 @@ def test_parts_of_a_stage_have_one_schema_and_bounded_size(tmp_path: Path) -> No
     target = Stage(tmp_path, batch=2)
     for at in range(5):
         more: dict[str, Any] = {"policy_id": "p", "serp_x": 1.0} if at == 4 else {}
-        target.impression(page_id="s", query_id="q", doc_id=str(at), position=at + 1, **more)
-        target.click(page_id="s", position=at)
-    target.shift_clicks(1)
+        target.add("impressions", page_id="s", query_id="q", doc_id=str(at), position=at + 1, **more)
+        target.add("clicks", page_id="s", position=at)
     staged = target.close()
     parts = sorted((tmp_path / "impressions").iterdir())
     assert [len(pq.read_table(part)) for part in parts] == [2, 2, 1]
     assert len({tuple(pq.read_schema(part).names) for part in parts}) == 1
-    assert pq.read_table(staged.impressions)["policy_id"].to_pylist() == [None] * 4 + ["p"]
-    assert pq.read_table(staged.clicks)["position"].to_pylist() == [1, 2, 3, 4, 5]
+    assert pq.read_table(staged["impressions"])["policy_id"].to_pylist() == [None] * 4 + ["p"]
+    assert pq.read_table(staged["clicks"])["position"].to_pylist() == [0, 1, 2, 3, 4]
 
 
 def test_a_batch_heavy_with_text_is_written_early(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("unskew.logs.ingest.formats.stage.HEAVIEST", 1000)
     target = Stage(tmp_path)
     for at in range(4):
-        target.impression(page_id="s", query_id="q", doc_id=str(at), position=at + 1, title="t" * 600)
+        target.add("impressions", page_id="s", query_id="q", doc_id=str(at), position=at + 1, title="t" * 600)
     target.close()
     assert len(list((tmp_path / "impressions").iterdir())) == 2
 
@@ -350,8 +357,8 @@ def test_empty_cells_at_the_end_of_a_line_are_not_counted(tmp_path: Path) -> Non
         (tmp_path / reader).write_text(text)
         staged = stage(tmp_path / f"of {reader}", reader, tmp_path / reader)
         assert rejected(staged) == []
-        assert staged.impression_rows == rows
-        assert staged.sides["labels"] is not None
+        assert staged.rows("impressions") == rows
+        assert staged.folders["labels"] is not None
 
 
 MOMENT = 1_717_200_000_500_000
@@ -373,6 +380,6 @@ def test_every_reader_has_the_same_clock(tmp_path: Path, when: float | str) -> N
     for reader, text in pages.items():
         (tmp_path / reader).write_text(text)
         staged = stage(tmp_path / f"of {reader}", reader, tmp_path / reader)
-        assert staged.impressions is not None
-        moments = pq.read_table(staged.impressions)["timestamp"].cast(pa.int64()).to_pylist()
+        assert staged.folders.get("impressions") is not None
+        moments = pq.read_table(staged.folders.get("impressions"))["timestamp"].cast(pa.int64()).to_pylist()
         assert moments == [MOMENT], reader

@@ -38,9 +38,10 @@ def check(reader: str, data: bytes, suffix: str = "") -> None:
             READERS[reader]([path], target, options)
         except UnskewError:
             return
-        staged = target.close()
-        assert staged.records_taken + sum(staged.ignored.values()) + staged.rejected_rows == staged.rows_read
-        assert staged.impression_rows + staged.click_rows <= 10_000 * staged.rows_read
+        staged = target
+        staged.close()
+        assert staged.records_taken + sum(staged.ignored.values()) + staged.rows("rejected") == staged.rows_read
+        assert staged.rows("impressions") + staged.rows("clicks") <= 10_000 * staged.rows_read
 
 
 def check_text(kind: str, data: bytes) -> None:

@@ -335,13 +335,12 @@ def test_trees_need_the_log_in_memory(folder: Path, tmp_path: Path) -> None:
 
 def test_counts_in_the_place_of_a_log(folder: Path, tmp_path: Path) -> None:
     pytest.importorskip("ibis")
-    from unskew.logs.counts.folder import write_counts
     from unskew.logs.counts.rankings import count_rankings
     from unskew.tables.engine.engine import connect
 
     with connect("duckdb") as engine:
         table = engine.read_parquet(folder / "log")
-        write_counts(engine, count_rankings(engine, table, pairs=True), tmp_path / "counts")
+        count_rankings(engine, table, pairs=True).write(engine, tmp_path / "counts")
     for reduction in ("counts", "pairs"):
         logged = open_shards(source(folder, held_out=True, reduction=reduction))
         counted = open_shards(

@@ -16,7 +16,8 @@ import unskew
 from unskew.errors import DataError
 from unskew.logs.ingest.formats import READERS
 from unskew.logs.ingest.formats.stage import Stage
-from unskew.logs.ingest.formats.ubi import SAMPLE, OrdinalBase
+from unskew.logs.ingest.formats.ubi import ranked_clicks
+from unskew.tables.engine.engine import connect
 from unskew.tables.reading.options import IngestOptions
 from unskew_reproductions.experiments.ubi_writer import write_ubi
 
@@ -27,14 +28,23 @@ NOON = datetime(2025, 5, 1, 12, tzinfo=UTC)
 def read(folder: Path, *paths: Path, **options: Any) -> Stage:
     target = Stage(folder)
     READERS["ubi"](paths, target, IngestOptions(**options))
-    return target.close()
+    target.close()
+    return target
+
+
+def ranked(staged: Stage, base: int | None = None) -> tuple[Rows, str]:
+    """Clicks with their ranks, in the order of the events, and what ordinals count from."""
+    with connect("duckdb", threads=1) as engine:
+        shown, clicked = (engine.read_parquet(staged.folders[name]) for name in ("impressions", "clicks"))
+        found, note = ranked_clicks(shown, clicked, base, engine)
+        return engine.rows(found), note
 
 
 def joined(staged: Stage) -> Rows:
     """Impressions with their clicks, as the engine joins them: by page and document, or by position."""
-    clicks = [] if staged.clicks is None else pq.read_table(staged.clicks).to_pylist()
+    clicks = ranked(staged)[0]
     found = []
-    for row in pq.read_table(staged.impressions).to_pylist():
+    for row in pq.read_table(staged.folders.get("impressions")).to_pylist():
         own = [
             one
             for one in clicks
@@ -80,8 +90,8 @@ def test_a_round_trip_gives_the_same_impressions(tmp_path: Path, parquet: bool) 
     write_ubi(tmp_path / "log.parquet" if parquet else table, tmp_path / "out")
     staged = read(tmp_path / "staged", tmp_path / "out" / "events.ndjson", tmp_path / "out" / "queries.ndjson")
     assert joined(staged) == IMPRESSIONS
-    assert staged.rejected is None
-    assert staged.click_rows == sum(row["click"] for row in IMPRESSIONS)
+    assert staged.folders.get("rejected") is None
+    assert staged.rows("clicks") == sum(row["click"] for row in IMPRESSIONS)
     first = json.loads((tmp_path / "out" / "queries.ndjson").read_text().splitlines()[1])
     assert first["query_attributes"]["policy_id"] == "bm25"
     assert first["query_attributes"]["propensity"] == 0.125
@@ -103,7 +113,7 @@ def test_a_simulated_log_can_be_written(tmp_path: Path) -> None:
     found = joined(staged)
     assert [row["click"] for row in found] == log.click.astype(bool).tolist()
     assert [row["position"] for row in found] == log.position.tolist()
-    assert staged.notes[0].startswith("ordinals count from 1: so say")
+    assert ranked(staged)[1].startswith("ordinals count from 1: so say")
 
 
 def test_what_cannot_be_written_is_an_error_and_leaves_nothing(tmp_path: Path) -> None:
@@ -125,12 +135,10 @@ def click(at: int, ordinal: int, doc: str | None) -> str:
     return json.dumps({"action_name": "click", "query_id": f"q{at}", "event_attributes": attributes})
 
 
-def positions(folder: Path, lines: list[str], **options: Any) -> tuple[list[int | None], str]:
+def positions(folder: Path, lines: list[str], base: int | None = None) -> tuple[list[int | None], str]:
     (folder / "log").write_text("\n".join(lines))
-    staged = read(folder / "staged", folder / "log", **options)
-    table = pq.read_table(staged.clicks)
-    found = table["position"].to_pylist() if "position" in table.column_names else [None] * len(table)
-    return found, staged.notes[0]
+    clicks, note = ranked(read(folder / "staged", folder / "log"), base)
+    return [click.get("position") for click in clicks], note
 
 
 @pytest.mark.parametrize(
@@ -154,38 +162,19 @@ def test_the_log_tells_what_ordinals_count_from(
     assert note in said
 
 
-def test_a_document_that_a_page_shows_twice_says_nothing_of_ordinals() -> None:
+def test_a_document_that_a_page_shows_twice_says_nothing_of_ordinals(tmp_path: Path) -> None:
     """Ordinal 2 of b, a, a is a document a, from 0 as from 1."""
-    base = OrdinalBase()
-    base.page("q", ["b", "a", "a"])
-    base.click("q", "a", 2)
-    assert base.decide()[0] is None
-    base.click("q", "b", 1)
-    assert base.decide()[0] == 1
+    hits = json.dumps({"query_id": "q0", "user_query": "u", "query_response_hit_ids": ["b", "a", "a"]})
+    assert positions(tmp_path, [hits, click(0, 2, "a")])[0] == [None]
+    assert positions(tmp_path, [hits, click(0, 2, "a"), click(0, 1, "b")])[0] == [2, 1]
 
 
 def test_ordinals_that_matter_and_tell_nothing_are_an_error_unless_the_base_is_given(tmp_path: Path) -> None:
     lines = [page(0), click(0, 1, None)]
     with pytest.raises(DataError, match=r"1 clicks have an ordinal and no object_id, .*; say which"):
         positions(tmp_path, lines)
-    assert positions(tmp_path, lines, positions={"base": 0}) == ([2], "ordinals count from 0 as told")
-    assert positions(tmp_path, lines, positions={"base": 1}) == ([1], "ordinals count from 1 as told")
-
-
-def test_evidence_is_a_sample_of_bounded_size_that_keeps_pages_with_their_clicks() -> None:
-    base = OrdinalBase()
-    for at in range(3 * SAMPLE):
-        base.page(f"q{at}", ["a", "b"])
-    for at in range(3 * SAMPLE):
-        base.click(f"q{at}", "b", 1)
-    assert len(base._pages) <= SAMPLE
-    assert len(base._clicks) <= SAMPLE
-    assert base.decide()[0] == 0
-    assert "of" in base.decide()[1]
-    endless = OrdinalBase()
-    for at in range(2 * SAMPLE):
-        endless.click("q", f"d{at}", 1)
-    assert endless._kept <= SAMPLE
+    assert positions(tmp_path, lines, 0) == ([2], "ordinals count from 0 as told")
+    assert positions(tmp_path, lines, 1) == ([1], "ordinals count from 1 as told")
 
 
 def test_other_names_of_the_fields(tmp_path: Path) -> None:
@@ -198,15 +187,15 @@ def test_other_names_of_the_fields(tmp_path: Path) -> None:
     ]
     (tmp_path / "log").write_text("\n".join(lines))
     staged = read(tmp_path / "staged", tmp_path / "log", events={"click": ("view",)})
-    shown = pq.read_table(staged.impressions).to_pylist()
+    shown = pq.read_table(staged.folders.get("impressions")).to_pylist()
     assert [(row["page_id"], row["query_id"], row["doc_id"], row["policy_id"]) for row in shown] == [
         ("p", "u", "a", "x"),
         ("p", "u", "b", "x"),
         ("o", "all", "a", None),
     ]
-    assert pq.read_table(staged.clicks)["doc_id"].to_pylist() == ["b"]
+    assert pq.read_table(staged.folders.get("clicks"))["doc_id"].to_pylist() == ["b"]
     second = read(tmp_path / "second", tmp_path / "log")
-    assert pq.read_table(second.clicks)["position"].to_pylist() == [2]
+    assert pq.read_table(second.folders.get("clicks"))["ordinal"].to_pylist() == [2]
 
 
 def test_impression_events_without_hit_ids_are_noted(tmp_path: Path) -> None:

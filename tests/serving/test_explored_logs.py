@@ -54,7 +54,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for name in POLICIES:
             serve(log, name, visitors)
     summary = unskew.ingest(made / "served", made / "log")
-    assert not summary.get("rejected_rows")
+    assert not summary.rejected.rows
     return made / "log"
 
 

@@ -36,7 +36,7 @@ def test_ingest_reads_it_without_a_mapping(tmp_path: Path) -> None:
     summary = unskew.ingest(tmp_path / "served", tmp_path / "log")
     rows = pq.read_table(tmp_path / "log" / "impressions").to_pylist()
     assert len(rows) == 36
-    assert not summary.get("rejected_rows")
+    assert not summary.rejected.rows
     for row in rows:
         made, docs = decisions[row["page_id"]]
         slot = row["position"] - 1

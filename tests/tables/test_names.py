@@ -24,7 +24,7 @@ import unskew
 from unskew.errors import ConfigError, DataError, RunError
 from unskew.files import complete_file, complete_folder, write_json
 from unskew.logs.counts.rankings import count_rankings
-from unskew.logs.ingest.run import ingest
+from unskew.logs.ingest.ingest import ingest_files
 from unskew.pages.console import print_page
 from unskew.pages.page import Page, Section, Table, markdown
 from unskew.pages.web import html
@@ -88,8 +88,8 @@ def test_ids_and_columns_of_any_name_are_ingested_and_counted(engine: Engine, tm
     column = f"serp_{name}"
     table = log_of({column: [name] * 4}).set_column(1, "query_id", pa.array([name] * 4))
     pq.write_table(table, tmp_path / "in.parquet")
-    made = ingest(tmp_path / "in.parquet", tmp_path / "log", engine, IngestOptions())
-    assert made["impressions"] == 4
+    made = ingest_files(tmp_path / "in.parquet", tmp_path / "log", engine, IngestOptions())
+    assert made.impressions == 4
     read = pq.read_table(tmp_path / "log" / "impressions")
     assert read["query_id"].to_pylist() == [name] * 4
     assert column in read.column_names

@@ -75,7 +75,7 @@ def test_a_log_from_any_table(shown: Any, items: Any, kind: str) -> None:
     assert (log.position.min(), log.position.max()) == (1, 5)  # ranks from 0 were found
     assert log.click.sum() == shown["clicked"].sum()
     assert log.summary is not None
-    assert (log.summary["positions_from"], log.summary["rows_read"]) == (0, 7500)
+    assert (log.summary.positions_from, log.summary.rows_read) == (0, 7500)
     assert set(log.columns["device"]) == {"phone", "desk"}
     assert log.lists.columns is not None
     assert log.lists.columns.names == ("price", "brand")
@@ -91,7 +91,7 @@ def test_rules_are_those_of_ingest_and_are_told(shown: Any, items: Any) -> None:
     assert told[0].filename == __file__
     assert len(log.row) == 7500
     assert log.summary is not None
-    assert log.summary["rules"]["duplicate_events"]["rows"] == 10
+    assert log.summary.rules["duplicate_events"].rows == 10
 
 
 def test_what_is_wrong_is_told_of_the_table(shown: Any, items: Any) -> None:
@@ -132,8 +132,26 @@ def test_lists_from_a_table(items: Any) -> None:
 
 
 def test_examination_of_a_table(shown: Any) -> None:
-    found = unskew.propensity(pl.from_pandas(shown), columns=COLUMNS, by="swaps")
+    found = unskew.propensity(pl.from_pandas(from_one(shown)), columns=COLUMNS, by="swaps")
     assert found.values == pytest.approx(THETA, rel=0.35)  # few clicks
+
+
+def from_one(shown: Any) -> Any:
+    """The frame with ranks from 1."""
+    return shown.assign(rank=shown["rank"] + 1)
+
+
+def test_examination_and_diagnosis_read_a_frame_in_one_way(shown: Any) -> None:
+    """As it is: rows that `ingest` would remove count in both, and what only `ingest` repairs both refuse."""
+    robots = from_one(shown).assign(clicked=1).assign(page=lambda rows: rows["page"].astype(str) + " again")
+    both = pd.concat([from_one(shown).assign(page=shown["page"].astype(str)), robots])
+    told = unskew.diagnose(both, columns=COLUMNS, threads=1)
+    assert told.log["impressions"] == 2 * len(shown)
+    seen = unskew.propensity(both, columns=COLUMNS)
+    assert seen.values == pytest.approx(told.propensities().values)
+    for verb in (unskew.diagnose, unskew.propensity):
+        with pytest.raises(DataError, match=r"there is a rank \(position\) 0"):
+            verb(shown, columns=COLUMNS)
 
 
 # ---- runs ----
@@ -145,7 +163,7 @@ def test_learn_from_frames(shown: Any, items: Any, kind: str) -> None:
     given: dict[str, Any] = {"ranker": "linear", "steps": 60, "seed": 1}
     run = unskew.learn(frame_of(kind, shown), "dla", features=frame_of(kind, items), columns=COLUMNS, **given)
     assert run.ingested is not None
-    assert run.ingested["impressions"] == 7500
+    assert run.ingested.impressions == 7500
     log = unskew.log_from_table(shown, items, columns=COLUMNS)
     assert unskew.learn(log, "dla", **given).propensity() == pytest.approx(run.propensity())
     two = pd.DataFrame({"brand": ["acme", "acme"], "price": [0.9, 0.1]})

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from unskew.errors import Column, DataError, Words, located
 from unskew.logs.log import TABLE, featured, log_of, log_tables
-from unskew.names import NOT_FEATURES, OURS, REQUIRED, TEXT, Names
+from unskew.names import NO_NAMES, NOT_FEATURES, OURS, REQUIRED, TEXT, Names
 from unskew.settings import require_columns
 from unskew.tables.engine.engine import Engine
 from unskew.tables.engine.functions import as_utc
@@ -45,30 +45,31 @@ TIMES = (
 def open_log(
     engine: Engine,
     source: AnyLog,
-    columns: Mapping[str, str] | None = None,
+    names: Names = NO_NAMES,
     needed: Sequence[str] = tuple(REQUIRED),
     *,
     shared: bool = False,
 ) -> Iterator[Table]:
     """A log on an engine, with the columns that are needed; errors inside the `with` name it and their columns.
 
-    `columns` says theirs for ours, {"position": "rank"}; where it is `shared` with other tables, the log may have
-    our names too.
+    Where the names are `shared` with other tables, the log may have ours too.
     """
     if isinstance(source, StoredLog):
-        source, columns = source.place, source.names
-    names, place = Names.of(columns), place_of(source)
+        source, names = source.place, source.names
+    place, files = place_of(source), []
     with names.told(), located(place):
         if isinstance(source, str | Path):
             refuse_other(source)
             files = parquet_files(str(source) if "://" in str(source) else impressions_in(source))
-            table, names = _renamed(_read_all(engine, files), names, source, shared)
-            require_log(needed, table.columns, source, names)
+            table = _read_all(engine, files)
         else:
-            files, table = [], _in_memory(engine, source)
-            if not isinstance(source, Log):
-                table, names = _renamed(table, names, place, shared)
-            require_columns(needed, table.columns, path=place)
+            table = _in_memory(engine, source)
+        if not isinstance(source, Log):
+            names = _resolved(names, table.columns, place, shared)
+            table = _select(table, names)
+        if files:
+            require_log(needed, table.columns, source, names)
+        require_columns(needed, table.columns, path=place)
         typing = _Typing(engine, place, files, names)
         yield typing.timed(typing.counted(table))
 
@@ -101,16 +102,27 @@ def check_rows(engine: Engine, log: Table, *, weighted: bool = False) -> None:
         raise DataError((f"{many:,} rows have a ", Column("click"), " that is not 0 or 1"), hint="repair them")
 
 
-def under_our_names(
-    table: Table, columns: Mapping[str, str] | None, path: Path | str, known: Collection[str] = OURS
-) -> Table:
+def weights(engine: Engine, log: Table, feedback: str) -> tuple[Table, bool]:
+    """The log with feedback in the place of click, 0 where missing, and whether it is more than 0 and 1."""
+    import ibis
+
+    kind = log[feedback].type()
+    if not (kind.is_numeric() or kind.is_boolean()):
+        raise DataError((Column(feedback), f" is of type {kind}"), hint="feedback is a number from 0")
+    weight = log[feedback].cast("float64").fill_null(0.0)
+    weight = ibis.ifelse(weight.isnan(), 0.0, weight)
+    asked = {"wrong": (weight < 0) | weight.isinf(), "other": ~weight.isin([0.0, 1.0])}
+    found = engine.rows(log.agg(**{name: which.cast("int64").sum() for name, which in asked.items()}))[0]
+    if found["wrong"]:
+        what = (f"{found['wrong']:,} rows have a ", Column(feedback), " that is no weight")
+        raise DataError(what, hint="feedback is a number from 0; clip or repair it")
+    weighted = bool(found["other"])
+    return log.mutate(click=weight.cast("float64" if weighted else "int64")), weighted
+
+
+def under_our_names(table: Table, names: Names, path: Path | str, known: Collection[str] = OURS) -> Table:
     """The table with their columns renamed to ours; a column of theirs that has one of our names gives way."""
-    return _select(table, Names.of(columns).check(table.columns, path, known))
-
-
-def _renamed(table: Table, names: Names, path: Path | str, shared: bool) -> tuple[Table, Names]:
-    found = (_resolved if shared else Names.check)(names, table.columns, path)
-    return _select(table, found), found
+    return _select(table, names.check(table.columns, path, known))
 
 
 def _select(table: Table, names: Names) -> Table:
@@ -118,8 +130,10 @@ def _select(table: Table, names: Names) -> Table:
     return table.select(**{ours: table[theirs] for theirs, ours in read.items()}) if names else table
 
 
-def _resolved(names: Names, present: Sequence[str], path: Path | str) -> Names:
-    """Of names that several tables are opened with, those of a log; it lacks none but what features may have."""
+def _resolved(names: Names, present: Sequence[str], path: Path | str, shared: bool) -> Names:
+    """The names of a log with these columns; where several tables share them, it may lack what features have."""
+    if not shared:
+        return names.check(present, path)
     names.only({*names} - {*NOT_FEATURES, *present}).check(present, path)
     return names.within(present)
 
@@ -143,11 +157,15 @@ def _read_all(engine: Engine, files: Sequence[Path | str]) -> Table:
     """Parquet files as one table: columns of any of them, in types that hold all."""
     import ibis
 
-    groups = alike(files)
-    tables = [engine.read_parquet(group) for group in groups]
-    if len(groups) == 1:
+    tables = [engine.read_parquet(group) for group in alike(files)]
+    if len(tables) == 1:
         return tables[0]
-    kinds = dict(ibis.Schema.from_pyarrow(unified(files)).items())
+    return united(tables, dict(ibis.Schema.from_pyarrow(unified(files)).items()))
+
+
+def united(tables: Sequence[Table], kinds: Mapping[str, Any]) -> Table:
+    """Tables as one, with these columns in these types; empty cells where a table lacks one."""
+    import ibis
 
     def column(table: Table, name: str) -> Any:
         return (table[name] if name in table.columns else ibis.null()).cast(kinds[name])
@@ -213,7 +231,7 @@ class StoredLog:
     def open(
         cls,
         path: Path | str,
-        columns: Mapping[str, str] | None = None,
+        names: Names = NO_NAMES,
         feedback: str | None = None,
         *,
         keep: Sequence[str] = (),
@@ -221,9 +239,9 @@ class StoredLog:
     ) -> StoredLog:
         """Refuse what is no log, or lacks a column that is needed or to be kept; see `open_log` for `shared`."""
         if "://" in str(path):  # only an engine reads it
-            return cls(path, Names.of(columns), {}, feedback)
+            return cls(path, names, {}, feedback)
         present = columns_of(path)
-        names = (_resolved if shared else Names.check)(Names.of(columns), present, path)
+        names = _resolved(names, present, path, shared)
         read = names.renamed(present)
         require_log([*required(feedback), *keep], list(read.values()), path, names)
         return cls(path, names, read, feedback)
@@ -275,7 +293,7 @@ def read_log(
     Impressions are sorted by page and position
     where they are not already. Page ids other than 0, 1, 2, ... are kept as the column `page_id`.
     """
-    return StoredLog.open(path, columns, feedback, keep=keep or ()).log(lists, keep)
+    return StoredLog.open(path, Names.of(columns), feedback, keep=keep or ()).log(lists, keep)
 
 
 def columns_of(path: Path | str) -> list[str]:

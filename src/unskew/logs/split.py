@@ -68,7 +68,7 @@ def split(
     with (
         complete_folder(out, force=force, ours=CUT) as working,
         connect(engine, **connection) as running,
-        open_log(running, place, columns, ["timestamp", *by]) as shown,
+        open_log(running, place, Names.of(columns), ["timestamp", *by]) as shown,
     ):
         split = find_and_split(running, shown, second_count("gap", gap), by, validation, test)
         for name, part in split.parts.items():

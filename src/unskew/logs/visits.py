@@ -7,6 +7,7 @@ than a gap.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -61,6 +62,15 @@ def person_name(table: Table, by: Sequence[str]) -> Column:
     if len(texts) > 1:
         texts = [text.replace("~", "~0").replace("/", "~1") for text in texts]
     return reduce(lambda left, right: left + "/" + right, texts)
+
+
+def clock(second: int) -> str:
+    """A second since 1970 as text, in UTC.
+
+    >>> clock(0)
+    '1970-01-01T00:00:00Z'
+    """
+    return datetime.fromtimestamp(second, UTC).isoformat().replace("+00:00", "Z")
 
 
 def require(table: Table, names: Sequence[str]) -> None:

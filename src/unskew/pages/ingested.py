@@ -4,42 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
+from unskew.logs.ingest.advice import SourceColumn
+from unskew.logs.ingest.summary import IngestedLog, RuleCount
 from unskew.pages.console import bar_lines
 from unskew.pages.page import Page, Section, Table
 
 
-def ingest_page(out: Path, made: Mapping[str, Any]) -> Page:
+def ingest_page(out: Path, made: IngestedLog) -> Page:
     """The summary of an ingested log."""
-    without = made["pages_without_clicks"]
+    without = made.pages_without_clicks
     lines = [
-        f"{made['pages']:,} pages, {made['queries']:,} queries, {made['documents']:,} documents",
-        f"{made['clicks']:,} clicks ({made['click_rate']:.2%}), {without:.1%} of pages without one",
+        f"{made.pages:,} pages, {made.queries:,} queries, {made.documents:,} documents",
+        f"{made.clicks:,} clicks ({made.click_rate:.2%}), {without:.1%} of pages without one",
     ]
-    if made["positions_from"] is not None:
-        how = "found" if made["positions_detected"] else "given"
-        lines.append(f"positions count from {made['positions_from']} in the source ({how}), from 1 here")
-    if made["time"] is not None:
-        lines.append(f"from {made['time']['first']} to {made['time']['last']}")
-    lines += [*(f"warning: {warning}" for warning in made["warnings"]), *made["notes"]]
-    lines += [f"{count:,} rows of {name} beside the log, in {out / name}" for name, count in made["sides"].items()]
-    lines += [f"{count:,} {kind.replace('_', ' ')} passed over" for kind, count in made["ignored"].items()]
-    ranks = made["by_position"]
-    said = [f"{row['click_rate']:.4f}  {row['clicks']:,}/{row['impressions']:,}" for row in ranks]
-    bars = bar_lines({row["position"]: row["click_rate"] for row in ranks}, said)
-    lost = made["rejected"]
-    reasons = sorted(lost["reasons"].items(), key=lambda item: -item[1])
+    if made.positions_from is not None:
+        how = "found" if made.positions_detected else "given"
+        lines.append(f"positions count from {made.positions_from} in the source ({how}), from 1 here")
+    if made.time is not None:
+        lines.append(f"from {made.time.first} to {made.time.last}")
+    lines += [*(f"warning: {warning}" for warning in made.warnings), *made.notes]
+    lines += [f"{count:,} rows of {name} beside the log, in {out / name}" for name, count in made.sides.items()]
+    lines += [f"{count:,} {kind.replace('_', ' ')} passed over" for kind, count in made.ignored.items()]
+    ranks = made.by_position
+    said = [f"{row.click_rate:.4f}  {row.clicks:,}/{row.impressions:,}" for row in ranks]
+    bars = bar_lines({row.position: row.click_rate for row in ranks}, said)
+    lost = made.rejected
+    reasons = sorted(lost.reasons.items(), key=lambda item: -item[1])
     broken = "\n\n".join(f"{count:,} {reason.replace('_', ' ')}" for reason, count in reasons)
-    title = f"{made['impressions']:,} impressions from {made['rows_read']:,} rows read, in {out}"
-    aside = f"{lost['rows']:,} broken rows ({lost['share']:.2%}), see rejected.parquet"
+    title = f"{made.impressions:,} impressions from {made.rows_read:,} rows read, in {out}"
+    aside = f"{lost.rows:,} broken rows ({lost.share:.2%}), see rejected.parquet"
     return Page(
         title,
         sections=[
             Section("The log", "\n\n".join(lines)),
             Section("Click rate by position", code=bars),
-            Section("Rules", tables=[_rules(made["rules"])]),
-            *_further(made["source_columns"]),
+            Section("Rules", tables=[_rules(made.rules)]),
+            *_further(made.source_columns),
             Section(aside, broken or "Every row could be read."),
         ],
     )
@@ -56,16 +57,16 @@ ADVICE = {
 }
 
 
-def _further(columns: Mapping[str, Mapping[str, Any]]) -> list[Section]:
+def _further(columns: Mapping[str, SourceColumn]) -> list[Section]:
     """What the columns that are not ours could be for."""
     rows = [
         [
             name,
-            about["kind"],
-            f"{about['values']:,}",
-            f"{about['missing']:.1%}",
-            f"by {about['differs']}",
-            ADVICE[about["advice"]].format(name=name),
+            about.kind,
+            f"{about.values:,}",
+            f"{about.missing:.1%}",
+            f"by {about.differs}",
+            ADVICE[about.advice].format(name=name),
         ]
         for name, about in columns.items()
     ]
@@ -79,12 +80,12 @@ def _further(columns: Mapping[str, Mapping[str, Any]]) -> list[Section]:
     return [Section("Further columns of the source", text, [table])] if rows else []
 
 
-def _rules(rules: Mapping[str, Mapping[str, Any]]) -> Table:
+def _rules(rules: Mapping[str, RuleCount]) -> Table:
     rows = []
     for name, rule in rules.items():
-        if rule["asked"]:
-            done = "" if not rule["rows"] else "removed" if rule["on"] else "kept"
-            rows.append([name, f"{rule['rows']:,}", f"{rule['share']:.2%}", done])
+        if rule.asked:
+            done = "" if not rule.rows else "removed" if rule.on else "kept"
+            rows.append([name, f"{rule.rows:,}", f"{rule.share:.2%}", done])
         else:
             rows.append([name, "–", "–", "nothing to ask"])
     return Table(("rule", "rows", "share", ""), rows, text=("",))

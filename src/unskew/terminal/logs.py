@@ -13,7 +13,7 @@ def ingest(asked: options.IngestArguments, as_json: Json = False) -> None:
     from unskew.pages.ingested import ingest_page
 
     made = ingest(**asked.given())
-    for warning in made["warnings"]:
+    for warning in made.warnings:
         warn(in_flags(warning))
     show_result(made, as_json, lambda made: ingest_page(asked.out, made))
 

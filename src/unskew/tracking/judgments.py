@@ -25,6 +25,7 @@ import pyarrow.parquet as pq
 from unskew.errors import ConfigError, DataError, Option
 from unskew.files import complete_file, refuse_existing
 from unskew.logs.reader import under_our_names
+from unskew.names import Names
 from unskew.options.base import EngineConnection
 from unskew.settings import known, require_columns
 from unskew.tables.engine.engine import Engine, connect
@@ -130,7 +131,7 @@ def read_imputation(engine: Engine, path: Path, window: Table, columns: Mapping[
     else:
         read = engine.read_parquet(path)
     wanted = ("query_id", "doc_id", "relevance")
-    read = under_our_names(read, columns, path, wanted)
+    read = under_our_names(read, Names.of(columns), path, wanted)
     require_columns(wanted, read.columns, path=path)
     ids = {name: read[name].cast(window[name].type()) for name in ("query_id", "doc_id")}
     guesses = read.select(**ids, imputation=finite(read.relevance, engine.name))

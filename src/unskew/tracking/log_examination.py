@@ -14,6 +14,7 @@ import pyarrow as pa
 from unskew.errors import DataError
 from unskew.files import refuse_existing
 from unskew.logs.reader import open_log
+from unskew.names import Names
 from unskew.options.base import EngineConnection
 from unskew.settings import checked, require_columns
 from unskew.tables.engine.engine import Engine, connect
@@ -58,7 +59,7 @@ def display_times(
     needed = [*NEEDED, "display_time"]
     with (
         connect(engine, **connection) as running,
-        open_log(running, place, columns, needed) as shown,
+        open_log(running, place, Names.of(columns), needed) as shown,
     ):
         model = learn_examination(running, shown, asked, place)
         model.facts |= examination_curves(running, add_examination(running, shown, model))

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from unskew.errors import ConfigError, LimitError, Option
 from unskew.logs.reader import open_log
-from unskew.names import REQUIRED
+from unskew.names import REQUIRED, Names
 from unskew.options.base import EngineConnection
 from unskew.settings import known
 from unskew.tables.engine.engine import Engine, connect
@@ -72,7 +72,7 @@ def track(
     place = Path(log)
     needed = [*REQUIRED, "timestamp"]
     # the log is opened before there is a store, so that a wrong name leaves none
-    with connect(engine, **connection) as running, open_log(running, place, columns, needed) as shown:
+    with connect(engine, **connection) as running, open_log(running, place, Names.of(columns), needed) as shown:
         judged = shown if model is None else add_examination(running, shown, model)
         with writing(Path(out)) as store:
             counts = deliver(running, store, judged, end, refresh, max_rejected, place)

@@ -23,7 +23,7 @@ from unskew.errors import ConfigError, DataError
 from unskew.logs.counts.rankings import count_rankings
 from unskew.logs.log import page_starts
 from unskew.logs.reader import open_log
-from unskew.names import REQUIRED
+from unskew.names import REQUIRED, Names
 from unskew.tables.engine.engine import Engine, connect
 from unskew.tables.joins import encodable, encode
 from unskew.types import Array, Lists, Log
@@ -147,7 +147,7 @@ def read_pages(
         return log
     if isinstance(log, Log):
         return pages_of_log(log)
-    with connect(engine, **options) as running, open_log(running, log, columns) as shown:
+    with connect(engine, **options) as running, open_log(running, log, Names.of(columns)) as shown:
         return reduced_pages(running, shown)
 
 

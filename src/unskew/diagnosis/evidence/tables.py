@@ -19,9 +19,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from unskew.diagnosis.evidence.segments import choose_segments
-from unskew.logs.reader import check_rows, open_log, place_of
-from unskew.names import REQUIRED
+from unskew.logs.reader import check_rows, open_log, place_of, weights
+from unskew.names import Names
 from unskew.tables.engine.engine import Engine, connect
+from unskew.tables.schema import required
 from unskew.types import Log
 
 if TYPE_CHECKING:
@@ -143,19 +144,23 @@ def open_tables(
     columns: Mapping[str, str] | None = None,
     segments: Sequence[str] = (),
     serp: bool = False,
+    feedback: str | None = None,
     engine: Engine | str = "duckdb",
     **options: Any,
 ) -> LogTables:
     """A log (Parquet files, a table in memory, a `Log`) as tables to diagnose; use it in a `with`.
 
     `columns` says theirs for ours, {"position": "rank"}; `segments` are columns to tell results by, such as the
-    device, to which `serp` adds all serp_* columns. `engine` is duckdb, spark, or one that is open; `options` go
-    to `connect`.
+    device, to which `serp` adds all serp_* columns. With `feedback`, a result with any of it counts as clicked.
+    `engine` is duckdb, spark, or one that is open; `options` go to `connect`.
     """
     opened = connect(engine, **options) if isinstance(engine, str) else engine
     try:
-        with open_log(opened, source, columns, [*REQUIRED, *segments]) as given:
+        with open_log(opened, source, Names.of(columns), [*required(feedback), *segments]) as given:
             place = str(place_of(source))
+            if feedback is not None:
+                weighed, _ = weights(opened, given, feedback)
+                given = weighed.mutate(click=(weighed.click > 0).cast("int64"))
             check_rows(opened, given)
             chosen = choose_segments(opened, given, segments, serp=serp)
             shown = _typed(given, chosen.columns)

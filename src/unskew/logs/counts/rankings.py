@@ -1,6 +1,6 @@
 """The exact reduction on the engine: a log of any size becomes counts that one machine trains on.
 
-The same reduction as `counts.reduce_log`, as two group-bys and a join:
+The same reduction as `reduce_log`, as two group-bys and a join:
 
     pages     one row per result page: a hash of its (query, position, document, presentation)
     slots     one row per (hash, query, position, document, presentation): impressions and clicks
@@ -8,30 +8,50 @@ The same reduction as `counts.reduce_log`, as two group-bys and a join:
 A ranking is named after the smallest page_id that showed it. The hash only finds candidates: where all pages
 under one hash are the same, every slot was shown once on each of them, and this is checked on the result. Should
 two rankings ever collide, another hash is tried, so the counts are exact. Values are checked first, in one pass.
+
+What is written, and training reads:
+
+    slots/        Parquet, one row per slot: ranking_id, query_id, position, doc_id, serp_*, impressions, clicks
+    pairs/        Parquet, pages with two clicks: ranking_id, position, other_position, pages; where asked for
+    summary.json  what it was made from, in numbers
+
+Legend: N slots, G rankings in the folder, R rows of Counts, K results of the longest page.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Unpack
+
+import numpy as np
+import pyarrow.parquet as pq
 
 from unskew.errors import Column, DataError
-from unskew.files import refuse_existing
-from unskew.logs.counts.folder import COUNTED, write_counts
-from unskew.logs.reader import check_rows, open_log
+from unskew.files import Ours, complete_folder, parts, refuse_existing, restore, write_json
+from unskew.logs.counts.reduction import Counts, lay_out, same_page, with_pairs
+from unskew.logs.log import in_order, page_codes
+from unskew.logs.presentation import NO_COLUMNS, Presentation
+from unskew.logs.reader import check_rows, open_log, weights
+from unskew.names import Names
 from unskew.options.base import EngineConnection
 from unskew.results import Result
 from unskew.settings import require_columns
 from unskew.tables.engine.engine import Engine, connect
-from unskew.tables.schema import required
+from unskew.tables.joins import join_lists, match
+from unskew.tables.schema import required, to_array
+from unskew.types import Array, Lists
 
 if TYPE_CHECKING:
     from ibis.expr.types import Table
 
 SLOT = ("query_id", "position", "doc_id")
+COUNTED_SLOT = ("ranking_id", *SLOT, "impressions", "clicks")
+"""Columns of slots in a folder, besides the presentation."""
 RANKING = "page_hash"
+COUNTED = Ours("summary.json", parts("slots", "pairs"))
+"""What lies in a folder of counts."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +64,14 @@ class Rankings:
     """ranking_id, position, other_position (larger), pages with a click on both; where asked for."""
     summary: dict[str, Any]
     """What it is made of, in numbers."""
+
+    def write(self, engine: Engine, folder: Path, *, force: bool = False) -> None:
+        """Write the counts; the folder appears whole or not at all."""
+        with complete_folder(folder, force=force, ours=COUNTED) as working:
+            engine.write_parquet(self.slots, working / "slots")
+            if self.pairs is not None:
+                engine.write_parquet(self.pairs, working / "pairs")
+            write_json(working / "summary.json", self.summary)
 
 
 @dataclass(frozen=True)
@@ -78,24 +106,29 @@ def count_rankings(
     require_columns([*required(feedback), *serp], impressions.columns)
     extra = [*serp, *(["randomized"] if "randomized" in impressions.columns else [])]
     log = impressions.select(*required(feedback), *extra)
-    weighted = feedback is not None and add_up(engine, log, feedback, pairs)
+    weighted = False
     if feedback is not None:
-        log = log.mutate(click=weight_of(log, feedback).cast("float64" if weighted else "int64"))
+        log, weighted = weights(engine, log, feedback)
+        if weighted and pairs:
+            raise DataError(("pairs are counted from clicks, and ", Column(feedback), " has weights"))
     if "randomized" in extra:
         log = log.mutate(randomized=log.randomized.fill_null(False))
     check_rows(engine, log, weighted=weighted)
     for salt in range(3):
         pages = engine.keep(hash_pages(engine, log, extra, salt))
-        slots = engine.keep(
-            count_slots(log, pages, extra, weighted=weighted)
-        )  # kept before the join, which needs memory of its own
+        shown = log.join(pages, "page_id")
+        clicks = shown.click if weighted else shown.click.cast("int64")
+        slots = shown.group_by([RANKING, *SLOT, *extra]).agg(impressions=shown.count(), clicks=clicks.sum())
+        slots = engine.keep(slots)  # before the join, which needs memory of its own
         slots = engine.keep(slots.join(name_rankings(pages), RANKING))
         summary = summarise(engine, slots, pages)
         if not summary.pop("unlike"):
             final = slots.select("ranking_id", *SLOT, *extra, "impressions", "clicks")
             both = count_pairs(log, pages) if pairs else None
             return Rankings(final, both, summary | ({"feedback": feedback} if weighted else {}))
-        refuse_repeated(engine, log)
+        # two rows of a page at one position look like a collision; a slow check, so made last
+        taken = log.group_by("page_id", "position").agg(rows=log.count())
+        refuse_taken(engine, taken, "page_id")
     raise DataError("could not tell the rankings apart: three different hashes collided")
 
 
@@ -119,9 +152,10 @@ def counts(
     place, out = Path(log), Path(out)
     refuse_existing(out, force=force, ours=COUNTED)  # before minutes of counting
     needed = [*required(feedback), *serp]
-    with connect(engine, **connection) as running, open_log(running, place, columns, needed) as shown:
+    names = Names.of(columns)
+    with connect(engine, **connection) as running, open_log(running, place, names, needed) as shown:
         rankings = count_rankings(running, shown, serp=serp, pairs=pairs, feedback=feedback)
-        write_counts(running, rankings, out, force=force)
+        rankings.write(running, out, force=force)
     return CountedLog(str(out), **rankings.summary)
 
 
@@ -133,39 +167,6 @@ def hash_pages(engine: Engine, log: Table, extra: Sequence[str], salt: int) -> T
     absent = {f"no_{name}": log[name].isnull() for name in extra}  # Spark's hash passes over what is absent
     row = ibis.struct(fields | absent | {"salt": ibis.literal(salt)})
     return log.group_by("page_id").agg(page_hash=engine.set_hash(row))
-
-
-def count_slots(log: Table, pages: Table, extra: Sequence[str], *, weighted: bool = False) -> Table:
-    """One row per slot of each ranking: page_hash, the slot, impressions and clicks, or the sum of weights."""
-    shown = log.join(pages, "page_id")
-    clicks = shown.click if weighted else shown.click.cast("int64")
-    return shown.group_by([RANKING, *SLOT, *extra]).agg(impressions=shown.count(), clicks=clicks.sum())
-
-
-def weight_of(log: Table, feedback: str) -> Any:
-    """A column of weights, 0 where one is missing."""
-    import ibis
-
-    weight = log[feedback].cast("float64").fill_null(0.0)
-    return ibis.ifelse(weight.isnan(), 0.0, weight)
-
-
-def add_up(engine: Engine, log: Table, feedback: str, pairs: bool) -> bool:
-    """Whether a column has weights and not 0 and 1 alone, after a check that it can be added up."""
-    kind = log[feedback].type()
-    if not (kind.is_numeric() or kind.is_boolean()):
-        raise DataError((Column(feedback), f" is of type {kind}"), hint="feedback is a number from 0")
-    weight = weight_of(log, feedback)
-    wrong = (weight < 0) | weight.isinf()
-    found = engine.rows(
-        log.agg(wrong=wrong.cast("int64").sum(), other=(~weight.isin([0.0, 1.0])).cast("int64").sum())
-    )[0]
-    if found["wrong"]:
-        what = (f"{found['wrong']:,} rows have a ", Column(feedback), " that is no weight")
-        raise DataError(what, hint="feedback is a number from 0; clip or repair it")
-    if found["other"] and pairs:
-        raise DataError(("pairs are counted from clicks, and ", Column(feedback), " has weights"))
-    return bool(found["other"])
 
 
 def name_rankings(pages: Table) -> Table:
@@ -189,26 +190,92 @@ def summarise(engine: Engine, slots: Table, pages: Table) -> dict[str, Any]:
     unlike = (slots.impressions != slots.pages).cast("int64").sum()
     sums = {"impressions": slots.impressions.sum(), "clicks": slots.clicks.sum(), "slots": slots.count()}
     found = engine.rows(slots.agg(**sums, unlike=unlike))[0]
-    twice = slots.group_by(RANKING, "position").agg(rows=slots.count(), ranking_id=slots.ranking_id.min())
-    twice = twice.filter(twice.rows > 1).order_by("ranking_id", "position").limit(1)
-    taken = [] if found["unlike"] else engine.rows(twice)
-    if taken:
-        refuse_page(taken[0]["ranking_id"], taken[0]["position"])
+    if not found["unlike"]:
+        taken = slots.group_by(RANKING, "position").agg(rows=slots.count(), ranking_id=slots.ranking_id.min())
+        refuse_taken(engine, taken, "ranking_id")
     sizes = engine.rows(pages.agg(pages=pages.count(), rankings=pages[RANKING].nunique()))[0]
     return found | sizes
 
 
-def refuse_repeated(engine: Engine, log: Table) -> None:
-    """Whether a page has two rows at one position, which looks like a collision; a slow check, so made last."""
-    taken = log.group_by("page_id", "position").agg(rows=log.count())
-    first = engine.rows(taken.filter(taken.rows > 1).order_by("page_id", "position").limit(1))
-    if first:
-        refuse_page(first[0]["page_id"], first[0]["position"])
+def refuse_taken(engine: Engine, taken: Table, page: str) -> None:
+    """Refuse pages with two rows at one position; `taken` has the rows of each."""
+    for first in engine.rows(taken.filter(taken.rows > 1).order_by(page, "position").limit(1)):
+        raise DataError(
+            (Column("position"), f" {first['position']} is taken twice in page {first[page]}"),
+            hint=("keep one document per position, and give each result page its own ", Column("page_id")),
+        )
 
 
-def refuse_page(page: Any, position: int) -> None:
-    """Say which page has two rows at one position."""
-    raise DataError(
-        (Column("position"), f" {position} is taken twice in page {page}"),
-        hint=("keep one document per position, and give each result page its own ", Column("page_id")),
+# ---- read back ----
+
+
+def read_counts(
+    folder: Path | str,
+    lists: Lists,
+    reduction: Literal["counts", "pairs"] = "counts",
+    *,
+    presentation: Presentation = NO_COLUMNS,
+) -> Counts:
+    """Counts from a folder, joined to their lists; what `reduce_log` would have made of the whole log."""
+    folder = restore(Path(folder))
+    slots = _open(folder / "slots", [*COUNTED_SLOT, *presentation.names])
+    return counts_of(slots, lists, folder, reduction, presentation)
+
+
+def _open(place: Path, columns: Sequence[str]) -> Any:
+    """The table of a folder, after a check that it has the columns."""
+    if not place.is_dir():
+        raise DataError("there is no such folder of counts", path=place, hint="write one with `unskew counts`")
+    data = pq.ParquetDataset(place)
+    require_columns(columns, data.schema.names, path=place, hint="count again with them")
+    return data.read(columns=list(columns))
+
+
+def counts_of(
+    table: Any, lists: Lists, folder: Path, reduction: Literal["counts", "pairs"], presentation: Presentation
+) -> Counts:
+    """Counts from slots of a folder, as Arrow: all of them, or those of some rankings.
+
+    Rankings that differ in no column of the presentation become one.
+    """
+    place = folder / "slots"
+    if len(table) == 0:
+        raise DataError("there are no rankings", path=place, hint="check filters and splits")
+    query, row = join_lists(table, lists, place)
+    ranking, names = page_codes(table, place, "ranking_id")
+    columns = {name: to_array(table[name]) for name in ("position", "impressions", "clicks", *presentation.names)}
+    columns |= presentation.encode(columns) | {"row": row, "click": np.zeros(len(row), np.uint8)}
+    pages, ranking = in_order(lists, ranking, query, columns, names, place)
+    carried = dict(pages.columns)
+    shown = carried.pop("clicks"), carried.pop("impressions")
+    pages = replace(pages, columns=carried)
+    slot = np.arange(len(ranking)) - pages.offsets[ranking]
+    first, group = same_page(pages, ranking, slot)
+    counts = lay_out(pages, first, group[ranking], slot, shown)
+    if reduction == "counts":
+        return counts
+    both = _clicked_both(folder / "pairs", counts, names, group, ranking, pages.position, slot)
+    return with_pairs(counts, both)
+
+
+def _clicked_both(
+    place: Path, counts: Counts, names: Array, group: Array, ranking: Array, position: Array, slot: Array
+) -> Array:
+    """[R, K, K] pages with a click on both; on the diagonal the clicks."""
+    table = _open(place, ["ranking_id", "position", "other_position", "pages"])
+    rows, width = counts.clicks.shape
+    of = match(table["ranking_id"], names)
+    known = of >= 0  # others belong to rankings that were left out
+    longest = int(position.max()) + 1
+    places = ranking * longest + position  # ascending
+    i, j = (
+        slot[np.searchsorted(places, of[known] * longest + to_array(table[name])[known])]
+        for name in ("position", "other_position")
     )
+    pages = to_array(table["pages"])[known]
+    row = group[of[known]]
+    cell = np.concatenate([(row * width + i) * width + j, (row * width + j) * width + i])
+    both = np.bincount(cell, weights=np.tile(pages, 2), minlength=rows * width**2).reshape(rows, width, width)
+    diagonal = np.arange(width)
+    both[:, diagonal, diagonal] = counts.clicks
+    return both

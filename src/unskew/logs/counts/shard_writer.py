@@ -18,7 +18,7 @@ from safetensors.numpy import save_file
 
 from unskew.errors import ConfigError, DataError, Key, Option
 from unskew.files import read_json
-from unskew.logs.counts.folder import SLOT, counts_of
+from unskew.logs.counts.rankings import COUNTED_SLOT, counts_of
 from unskew.logs.counts.reduction import Counts, Reduction, by_query, rank_counts, reduce_log
 from unskew.logs.log import log_of
 from unskew.logs.presentation import Kind, Presentation, fit_tallies, merge_tallies, tally_columns
@@ -90,7 +90,7 @@ class ShardSource:
     @property
     def columns(self) -> list[str]:
         """Columns that are read."""
-        own = required(self.feedback) if self.log is not None else SLOT
+        own = required(self.feedback) if self.log is not None else COUNTED_SLOT
         return [*own, *self.serp, *self.averaged()]
 
     def averaged(self) -> list[str]:
@@ -285,7 +285,7 @@ def _reduce(
     if source.counts is not None:
         kind: Literal["counts", "pairs"] = "pairs" if source.reduction == "pairs" else "counts"
         # pairs of rankings that other shards have are passed over
-        counts = counts_of(table, lists, Path(source.counts), kind, presentation=presentation)
+        counts = counts_of(table, lists, Path(source.counts), kind, presentation)
         return counts, int(counts.impressions.max(1).sum()), False
     log = log_of(table, lists, source.feedback, part)
     clicked = np.add.reduceat(log.click, log.offsets[:-1])  # a page in a file has a row

@@ -9,7 +9,8 @@ that is told such a column explains every click by it and learns nothing of what
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from unskew.errors import DataError, Option, Sentence
+from unskew.errors import DataError
 from unskew.logs.ingest.columns import YES
 from unskew.names import OURS
 from unskew.tables.reading.options import IngestOptions
@@ -37,7 +38,21 @@ RANDOM = re.compile(r"random|shuffl|explor", re.IGNORECASE)
 ISO = r"^\d{4}-\d\d-\d\d([T ]\d\d:\d\d|$)"
 ROWS, FILES = 40_000, 4
 """Rows of a sample in all, and files that they come from."""
-Columns = dict[str, dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class SourceColumn:
+    """What a column of a source that is not ours could be for, as a sample of rows tells."""
+
+    kind: str
+    """id, time, number, category, text, constant or empty."""
+    values: int
+    """How many different ones there are."""
+    missing: float
+    """Share of the rows without a value."""
+    differs: str
+    """Between what it differs: results of a page, or pages."""
+    advice: str
 
 
 class SampleRows:
@@ -90,32 +105,17 @@ def _known(options: IngestOptions) -> set[str]:
     return {options.source(name) for name in OURS} | {options.events.column or "event"}
 
 
-def column_advice(table: pa.Table | None, options: IngestOptions) -> Columns:
-    """What is known of each further column of a sample: kind, values, share missing, where it differs, advice."""
+def column_advice(table: pa.Table | None, options: IngestOptions) -> dict[str, SourceColumn]:
+    """What is known of each further column of a sample."""
     if table is None:
         return {}
     known = _known(options)
     clicked, groups = _clicked(table, options), _groups(table, options)
-    made: Columns = {}
-    for name in [name for name in table.column_names if name not in known][:MOST]:
-        if table.column_names.count(name) == 1 and not pa.types.is_nested(table[name].type):
-            made[name] = _looked_at(name, table, clicked, groups, options)
-    return made
-
-
-def advice_warnings(found: Mapping[str, Mapping[str, Any]], options: IngestOptions) -> list[str]:
-    """What a user should not miss: positions that begin again, and kept columns that give the click away."""
-    warned: list[str] = []
-    for name, about in found.items():
-        if about["advice"] == "begins again" and options.positions.page_number is None:
-            what = (
-                f"{options.source('position')} begins again on every {name}: further results pass for first ones"
-            )
-            warned.append(Sentence((f"{what}; count on with ", Option("page_number", name))))
-        kept = name in options.keep or name.startswith("serp_")
-        if about["advice"] == "gives the click away" and kept:
-            warned.append(f"{name} gives the click away: it must be neither a bias factor nor a feature")
-    return warned
+    return {
+        name: _source_column(name, table, clicked, groups, options)
+        for name in [name for name in table.column_names if name not in known][:MOST]
+        if table.column_names.count(name) == 1 and not pa.types.is_nested(table[name].type)
+    }
 
 
 def _clicked(table: pa.Table, options: IngestOptions) -> Array | None:
@@ -152,23 +152,29 @@ def _plain(column: Any) -> Any:
     return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
 
 
-def _looked_at(
+def _source_column(
     name: str, table: pa.Table, clicked: Array | None, groups: Array, options: IngestOptions
-) -> dict[str, Any]:
+) -> SourceColumn:
     column = _plain(table[name])
     if pa.types.is_string(column.type):
         column = pc.if_else(pc.equal(column, ""), None, column)
     codes, numbers = _codes(column), _numbers(column)
-    there = codes >= 0
-    values = int(codes.max() + 1)
+    there, values = codes >= 0, int(codes.max() + 1)
     kind = _kind(name, column, numbers, values, int(there.sum()))
-    return {
-        "kind": kind,
-        "values": values,
-        "missing": round(1 - float(there.mean()), 4),
-        "differs": "result" if _differs(codes, groups) else "page",
-        "advice": _advice(name, kind, codes, numbers, clicked, table, options),
-    }
+    if clicked is not None and gives_away(codes, numbers, clicked):
+        advice = "gives the click away"
+    elif kind in ("constant", "empty"):
+        advice = "says nothing"
+    elif numbers is not None and PAGING.match(name) and _begins_again(numbers, table, options):
+        advice = "begins again"
+    elif values == 2 and RANDOM.search(name):
+        advice = "shuffled"
+    else:
+        advice = {"number": "bias factor", "category": "bias factor", "id": "names things"}.get(
+            kind, "not a factor"
+        )
+    differs = "result" if _differs(codes, groups) else "page"
+    return SourceColumn(kind, values, round(1 - float(there.mean()), 4), differs, advice)
 
 
 def _numbers(column: Any) -> Array | None:
@@ -185,7 +191,6 @@ def _numbers(column: Any) -> Array | None:
 
 
 def _kind(name: str, column: Any, numbers: Array | None, values: int, there: int) -> str:
-    """id, time, number, category, text, constant or empty."""
     if values <= 1:
         return "constant" if there else "empty"
     if pa.types.is_temporal(column.type):
@@ -210,26 +215,6 @@ def _differs(codes: Array, groups: Array) -> bool:
     changes = same & (codes[order][1:] != codes[order][:-1])
     pages = len(np.unique(groups[order][1:][same]))
     return len(np.unique(groups[order][1:][changes])) > 0.01 * pages
-
-
-def _advice(
-    name: str,
-    kind: str,
-    codes: Array,
-    numbers: Array | None,
-    clicked: Array | None,
-    table: pa.Table,
-    options: IngestOptions,
-) -> str:
-    if kind in ("constant", "empty") and (clicked is None or not gives_away(codes, numbers, clicked)):
-        return "says nothing"
-    if clicked is not None and gives_away(codes, numbers, clicked):
-        return "gives the click away"
-    if numbers is not None and PAGING.match(name) and _begins_again(numbers, table, options):
-        return "begins again"
-    if codes.max() == 1 and RANDOM.search(name):
-        return "shuffled"
-    return "bias factor" if kind in ("number", "category") else "names things" if kind == "id" else "not a factor"
 
 
 def gives_away(codes: Array, numbers: Array | None, clicked: Array) -> bool:
@@ -268,9 +253,7 @@ def _area(values: Array, clicked: Array) -> float:
 def _begins_again(pages: Array, table: pa.Table, options: IngestOptions) -> bool:
     """Whether positions of further pages of results begin where those of the first do."""
     name = options.source("position")
-    if name not in table.column_names:
-        return False
-    ranks = _numbers(_plain(table[name]))
+    ranks = _numbers(_plain(table[name])) if name in table.column_names else None
     if ranks is None:
         return False
     first = pages == np.nanmin(pages)

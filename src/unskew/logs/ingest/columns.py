@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from unskew.errors import DataError, Option, Words
@@ -29,6 +30,8 @@ COMMA = r"^\s*[+-]?[0-9][0-9.]*,[0-9.,]*\s*$"
 """A number with a comma, which some read as a point and others pass over."""
 DEEPEST = 32767
 """The last position that a log can hold."""
+PEOPLE = ("visit_id", "user_id")
+"""Columns that name who saw a page, the finer one first."""
 FLOATS = ("display_time", "dwell_time", "propensity", "logging_score")
 
 
@@ -63,10 +66,7 @@ def with_page(table: Table, options: IngestOptions) -> Table:
     if missing:
         raise DataError(f"there is no column {', '.join(missing)}", argument="page_columns")
     parts = [table[name].cast("string") for name in options.page]
-    joined = parts[0]
-    for part in parts[1:]:
-        joined = joined + "|" + part
-    return table.mutate(page_id=joined)
+    return table.mutate(page_id=reduce(lambda one, other: one + "|" + other, parts))
 
 
 def require(table: Table, names: tuple[str, ...], present: Sequence[str]) -> None:
@@ -96,7 +96,7 @@ def typed(
     for name in [*names, *(name for name in table.columns if name not in OURS)]:
         column: Any = table[name]
         kind = column.type()
-        if name in (*IDS, "visit_id", "user_id"):
+        if name in (*IDS, *PEOPLE):
             made[name] = column if kind.is_integer() or kind.is_string() else _text(column, name)
             if name == "doc_id" and either:
                 made[name] = made[name].nullif("") if made[name].type().is_string() else made[name]
@@ -143,19 +143,17 @@ def detail(table: Table, options: IngestOptions, *, made_id: bool = False) -> An
     import ibis
 
     own = () if options.page or made_id else ("page_id",)  # an id that was made says nothing that is not there
-    ours = (*own, *(name for name in REQUIRED if name != "page_id"), "timestamp", "user_id", "visit_id", *FLOATS)
+    ours = (*own, *(name for name in REQUIRED if name != "page_id"), "timestamp", *PEOPLE, *FLOATS)
     names = [name for name in ours if name in table.columns]
     whole: Any = ibis.literal("")
     for name in names:
         named = f"{' ' if name != names[0] else ''}{options.source(name)}="
-        said = ibis.literal(named) + left(_as_text(table[name]), RAW)
+        column: Any = table[name]
+        # a time without its zone, which only one of the engines would write
+        text = (column.cast("timestamp") if column.type().is_timestamp() else column).cast("string")
+        said = ibis.literal(named) + left(text, RAW)
         whole = whole + said.fill_null(named if name in REQUIRED else "")
     return left(whole, RAW)
-
-
-def _as_text(column: Any) -> Any:
-    """A value as text; a time without its zone, which only one of the engines would write."""
-    return (column.cast("timestamp") if column.type().is_timestamp() else column).cast("string")
 
 
 def numbers_as_such(table: Table, engine: Engine) -> tuple[Table, list[str]]:

@@ -1,16 +1,58 @@
-"""Ingest a log in one call: options from arguments and a mapping file, then the engine, then the run."""
+"""Ingest a click log: read it, join clicks, put aside broken rows, apply the rules, write it whole or not at all.
+
+What is written:
+
+out/
+  impressions/part-*.parquet    what `unskew learn` reads
+  rejected.parquet              what was put aside: file, row, reason, detail
+  summary.json                  the log in numbers
+  labels/, items/               tables beside the log, where its format has them
+"""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
-from unskew.errors import ConfigError
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from unskew.errors import ConfigError, DataError, Option, Words, located
+from unskew.files import Ours, complete_folder, parts, write_json
+from unskew.logs.ingest.advice import column_advice
+from unskew.logs.ingest.clicks import join_clicks
+from unskew.logs.ingest.columns import DETAIL, FILE, REASON, ROW, detail, numbers_as_such
+from unskew.logs.ingest.formats.stage import SIDES
+from unskew.logs.ingest.pages import counted_on, pages_of_clicks
+from unskew.logs.ingest.rejected import (
+    Reasons,
+    TooMuchAside,
+    over_limits,
+    page_examples,
+    put_aside,
+    refuse_broken,
+    refuse_removed,
+)
+from unskew.logs.ingest.rules import Cleaned, clean, find_pages
+from unskew.logs.ingest.source import LogSource, open_memory, open_source
+from unskew.logs.ingest.summary import IngestedLog, RejectedRows, log_numbers, rule_counts, suspicion, warnings_of
+from unskew.logs.pages import add_page_ids
+from unskew.names import REQUIRED
 from unskew.options.base import EngineConnection
 from unskew.settings import checked, read_toml
+from unskew.tables.engine.engine import Engine, connect, engine_errors
+from unskew.tables.frames import arrow_table, storable
 from unskew.tables.reading.options import IngestOptions
 
+if TYPE_CHECKING:
+    from ibis.expr.types import Table
+
+INGESTED = Ours("summary.json", ("rejected.parquet", *parts("impressions", "items", *SIDES)))
+"""What lies in a folder of an ingested log."""
+OURS = (FILE, ROW, REASON, DETAIL)
 ARGUMENTS = {
     "columns": "columns",
     "keep": "keep",
@@ -26,6 +68,23 @@ ARGUMENTS = {
     "max_removed": "max_removed",
 }
 """Which key of a mapping file an argument says."""
+
+
+class TableReading(EngineConnection, total=False):
+    """How a table in memory is read, for who makes a log of it: arguments of `ingest`."""
+
+    mapping: Path | str | None
+    clicks: Sequence[str | Path]
+    page_columns: Sequence[str]
+    time_zone: str | None
+    positions_from: int | None
+    by: Sequence[str]
+    page_gap: str | None
+    page_number: str | None
+    page_size: int | None
+    off: Sequence[str]
+    max_rejected: float | None
+    max_removed: float | None
 
 
 def ingest(
@@ -50,40 +109,16 @@ def ingest(
     force: bool = False,
     engine: str = "duckdb",
     **connection: Unpack[EngineConnection],
-) -> dict[str, Any]:
-    """Read a click log into impressions in the folder `out`, whole or not at all; its summary.
+) -> IngestedLog:
+    """Read a click log into impressions in the folder `out`, whole or not at all; the log in numbers.
 
     `columns` says theirs for ours, {"position": "rank"}. `connection` goes to `connect`: spark_master, memory,
     threads, scratch.
     """
     given = locals()
     options = ingest_options(mapping, {name: given[name] for name in ARGUMENTS})
-    from unskew.logs.ingest.run import ingest as read_in
-    from unskew.tables.engine.engine import connect
-
     with connect(engine, **connection) as opened:
-        return read_in(source, out, opened, options, kind=format, clicks=clicks, force=force)
-
-
-def ingest_table(
-    source: object,
-    *,
-    mapping: Path | str | None = None,
-    clicks: Sequence[str | Path] = (),
-    engine: str = "duckdb",
-    **options: Any,
-) -> tuple[Any, dict[str, Any]]:
-    """Impressions of a table (pandas, polars, Arrow, a dict of columns) as an Arrow table, and their summary.
-
-    The same checks and rules as for files; `options` are those of `ingest`.
-    """
-    from unskew.logs.ingest.run import ingest_arrow
-    from unskew.tables.engine.engine import connect
-    from unskew.tables.frames import arrow_table, storable
-
-    asked = ingest_options(mapping, {name: options.pop(name, None) for name in ARGUMENTS})
-    with connect(engine, **options) as opened:
-        return ingest_arrow(storable(arrow_table(source)), opened, asked, clicks)
+        return ingest_files(source, out, opened, options, kind=format, clicks=clicks, force=force)
 
 
 def ingest_options(mapping: Path | str | None, arguments: Mapping[str, Any]) -> IngestOptions:
@@ -109,3 +144,217 @@ def ingest_options(mapping: Path | str | None, arguments: Mapping[str, Any]) -> 
             error.argument = said.get(error.argument, error.argument)
         raise
     return options
+
+
+def ingest_files(
+    sources: Sequence[str | Path] | str | Path,
+    out: Path | str,
+    engine: Engine,
+    options: IngestOptions | None = None,
+    *,
+    kind: str | None = None,
+    clicks: Sequence[str | Path] = (),
+    force: bool = False,
+) -> IngestedLog:
+    """What `ingest` does, on an engine that is open; nothing is at `out` until all of it is."""
+    out, options = Path(out), options or IngestOptions()
+    several = [sources] if isinstance(sources, str | Path) else list(sources)
+    aside = out.with_name(out.name + ".rejected.parquet")
+    with (
+        complete_folder(out, force=force, ours=INGESTED) as working,
+        located(several[0]),
+        engine_errors(several[0]),
+    ):
+        scratch = working / ".scratch"
+        source = open_source(engine, several, options, scratch, kind=kind, clicks=clicks)
+        try:
+            made = _Run(source, options, engine, working, aside).run()
+        except TooMuchAside:
+            (working / "rejected.parquet").replace(aside)
+            raise
+        write_json(working / "summary.json", made)
+        shutil.rmtree(scratch, ignore_errors=True)
+    aside.unlink(missing_ok=True)  # of an earlier attempt
+    return made
+
+
+def ingest_table(
+    source: object,
+    *,
+    columns: Mapping[str, str] | None = None,
+    keep: Sequence[str] = (),
+    **reading: Unpack[TableReading],
+) -> tuple[pa.Table, IngestedLog]:
+    """Impressions of a table (pandas, polars, Arrow, a dict of columns) as an Arrow table, and the log in numbers.
+
+    The same checks and rules as for files, and no files are written.
+    """
+    said: dict[str, Any] = {"columns": columns, "keep": keep, **reading}
+    options = ingest_options(said.pop("mapping", None), {name: said.pop(name, None) for name in ARGUMENTS})
+    clicks = said.pop("clicks", ())
+    with connect("duckdb", **said) as engine, engine_errors("the table"):
+        run = _Run(open_memory(engine, storable(arrow_table(source)), options, clicks), options, engine)
+        made = run.run()
+        return engine.to_arrow(run.written), made
+
+
+class _Run:
+    """One run, from an opened source to impressions: in a folder, or held by the engine where there is none."""
+
+    written: Table
+
+    def __init__(
+        self,
+        source: LogSource,
+        options: IngestOptions,
+        engine: Engine,
+        folder: Path | None = None,
+        aside_file: Path | None = None,
+    ) -> None:
+        """`aside_file` is where what was put aside can be seen when the run was stopped for it."""
+        self.source, self.options, self.engine = source, options, engine
+        self.folder, self.aside_file = folder, aside_file
+        self.rows = source.lost
+        self.events = 0
+        """How many of the rows are click events."""
+        self.aside: list[Table] = []
+        self.broken: Table | None = None
+        """Results that are broken but name their page."""
+        self.found: dict[str, dict[str, int]] = {}
+        self.notes = list(source.notes)
+
+    def run(self) -> IngestedLog:
+        """Every step in turn; the log in numbers."""
+        rows = self._read_rows()
+        pages = find_pages(rows, self.engine)
+        asked = self.options.positions.base if self.source.base is None else self.source.base
+        base = pages.base if asked is None else asked
+        if base == 1 and pages.from_zero:
+            rows = self._without_zero(rows)
+            pages = find_pages(rows, self.engine)
+        cleaned = clean(rows, pages, self.options, self.engine, self.broken)
+        for name, counts in cleaned.found.items():
+            self.found[name] = {**counts, "rows": counts["rows"] + self.found.get(name, {}).get("rows", 0)}
+        if "gaps_in_positions" in cleaned.kept:
+            self.notes.append(
+                f"{pages.gaps / pages.pages:.0%} of the pages have holes between their positions: taken for "
+                "places of something else, and kept"
+            )
+        reasons = self._judged(cleaned, suspicion(pages, base, self.options, self.source.finding is not None))
+        self.written = self._write(cleaned.rows, base)
+        lost = reasons.broken.total()
+        made = IngestedLog(
+            format="unskew impressions 1",
+            **log_numbers(cleaned, pages, base, self.written, self.engine),
+            rows_read=self.read,
+            positions_from=base if self.source.base is None else None,
+            positions_detected=asked is None,
+            pages_found=self.source.finding is not None,
+            rules=rule_counts(self.found, (*self.options.rules.off, *cleaned.kept), self.rows),
+            rejected=RejectedRows(lost, round(lost / self.read, 6), dict(reasons.broken)),
+            ignored=dict(self.source.ignored),
+            notes=self.notes,
+            columns=list(self.written.columns),
+            names=dict(self.options.columns),
+            sides={name: self._side(name, folder) for name, folder in self.source.sides.items()},
+            source_columns=column_advice(self.source.sample, self.options),
+        )
+        return replace(made, warnings=warnings_of(made, self.options))
+
+    @property
+    def read(self) -> int:
+        """Rows that were read; records, where a reader made rows of them."""
+        return self.rows if self.source.records is None else self.source.records
+
+    def _read_rows(self) -> Table:
+        """The results that are not broken, with their pages and clicks."""
+        finding = self.source.finding
+        rows = self._whole(self.source.impressions)
+        if self.aside and finding is None:
+            self.broken = self.aside[0]
+        if self.options.positions.page_number is not None:
+            rows, note = counted_on(rows, self.options, self.engine)
+            self.notes.append(note)
+        if finding is not None:
+            rows = add_page_ids(rows.drop(DETAIL), self.engine, by=finding.by, gap=finding.gap)
+            rows = rows if self.source.stored else self._stored(rows)
+            self.notes.append(finding.note(self.options))
+        if self.source.clicks is not None:
+            before = self.rows
+            events = self._whole(self.engine.keep(self.source.clicks))
+            self.events = self.rows - before
+            if finding is not None:
+                events = pages_of_clicks(rows, events, finding, self.engine)
+            joined = join_clicks(rows, events, self.options, self.engine)
+            self.found |= {name: {"rows": count} for name, count in joined.counts.items()}
+            self.aside += joined.removed
+            rows = joined.impressions
+        if self.source.parsed:
+            rows, commas = numbers_as_such(rows, self.engine)
+            self.notes += commas
+        return rows if finding is None else rows.mutate(**{DETAIL: detail(rows, self.options, made_id=True)})
+
+    def _whole(self, table: Table) -> Table:
+        """The rows that are not broken; the others are counted and put aside."""
+        counts = self.engine.rows(table.agg(rows=table.count(), broken=table[REASON].count()))[0]
+        self.rows += counts["rows"]
+        if not counts["broken"]:
+            return table
+        self.aside.append(table.filter(table[REASON].notnull()))
+        return table.filter(table[REASON].isnull())
+
+    def _without_zero(self, rows: Table) -> Table:
+        import ibis
+
+        below = rows.filter(rows.position < 1).drop(REASON)
+        self.aside.append(below.mutate(**{REASON: ibis.literal("position_below_1")}))
+        return rows.filter(rows.position >= 1)
+
+    def _judged(self, cleaned: Cleaned, suspected: Words | None) -> Reasons:
+        """Put aside what goes, and stop where it is too much."""
+        reasons = put_aside([*self.aside, *cleaned.removed], self.source.rejected, self.engine, self.folder)
+        if not self.read:
+            raise DataError("the source has no rows")
+        refuse_broken(reasons, self.read, self.options.max_rejected, self.aside_file)
+        over = over_limits(reasons.counts, self.rows - self.events, self.events, self.options)
+        if over:
+            pages = {name: page_examples(cleaned.judged, name, self.options, self.engine) for name in over}
+            refuse_removed(over, reasons, pages, self.rows, self.aside_file, suspected)
+        if not cleaned.pages["pages"]:
+            hint = ("see what was rejected, and ", Option("off", ["RULE"]))
+            raise DataError(f"none of {self.read:,} rows is left", hint=hint)
+        return reasons
+
+    def _stored(self, rows: Table) -> Table:
+        """Rows with the pages that were found, made once."""
+        if self.folder is None:
+            return self.engine.keep(rows)
+        rows = rows.mutate(**{REASON: rows[REASON].cast("string")})
+        return self.engine.store(rows, self.folder / ".scratch" / "pages")
+
+    def _write(self, rows: Table, base: int) -> Table:
+        """The columns of a log, and positions from 1.
+
+        Where nothing was renamed, changed or removed, files are copied as they are, which is much faster.
+        """
+        further = [name for name in rows.columns if name not in (*REQUIRED, *OURS)]
+        ranks, clicks = (rows.position + (1 - base)).cast("int32"), rows.click.cast("int8")
+        ours = rows.mutate(position=ranks, click=clicks).select(*REQUIRED, *further)
+        if self.folder is None:
+            return self.engine.keep(ours)
+        folder = self.folder / "impressions"
+        if self.source.files and base == 1 and rows is self.source.impressions:
+            folder.mkdir()
+            for at, path in enumerate(self.source.files):
+                shutil.copyfile(path, folder / f"part-{at:05d}.parquet")
+        else:
+            self.engine.write_parquet(ours, folder)
+            for at, path in enumerate(sorted(folder.rglob("*.parquet"))):
+                path.rename(folder / f"part-{at:05d}.parquet")
+        return self.engine.read_parquet(folder)
+
+    def _side(self, name: str, folder: Path) -> int:
+        """Put a table beside the log in its place; its rows. Only formats in files have such tables."""
+        assert self.folder is not None
+        place = folder.rename(self.folder / name)
+        return sum(pq.read_metadata(path).num_rows for path in place.glob("*.parquet"))

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from unskew.errors import DataError, Option
-from unskew.logs.ingest.columns import DEEPEST
-from unskew.logs.pages import SECOND, add_page_ids
-from unskew.names import OURS, guess_columns
+from unskew.logs.ingest.columns import DEEPEST, PEOPLE
+from unskew.logs.pages import SECOND
+from unskew.names import OURS, Names, guess_columns
 from unskew.settings import did_you_mean, second_count
 from unskew.tables.engine.engine import Engine
 from unskew.tables.engine.functions import to_micros
@@ -22,8 +22,13 @@ if TYPE_CHECKING:
     from ibis.expr.types import Table
 
 
-PEOPLE = ("visit_id", "user_id")
-"""Columns that name who saw a page, the finer one first."""
+OTHER_WAYS = (
+    "the id of a page with ",
+    Option("columns", {"page_id": "THEIRS"}),
+    ", or what makes one with ",
+    Option("page_columns", ["A", "B"]),
+)
+"""How else a user says what a page is."""
 
 
 @dataclass(frozen=True)
@@ -40,15 +45,11 @@ class PageFinding:
         """Columns that no row may lack."""
         return (*self.by, "timestamp")
 
-    def add_ids(self, rows: Table, engine: Engine) -> Table:
-        """The rows with their page_id."""
-        return add_page_ids(rows, engine, by=self.by, gap=self.gap)
-
     def note(self, options: IngestOptions) -> str:
         """How it was done, for the summary."""
         people = ", ".join(map(options.source, self.by))
         query, rank = options.source("query_id"), options.source("position")
-        ends = f"a pause of more than {_duration(self.gap)}, or where a {rank} returns"
+        ends = f"a pause of more than {self.gap / 60:g} min, or where a {rank} returns"
         return f"pages were found: the rows of one {people} and {query}, until {ends}"
 
 
@@ -60,46 +61,21 @@ def how_to_find(columns: Sequence[str], options: IngestOptions, present: Sequenc
     asked = options.pages.by or options.pages.gap is not None
     if options.page or ("page_id" in columns and not asked):
         return None
-    gap = second_count("page_gap", options.pages.gap or "30m")
-    by = tuple(_ours(name, columns, options) for name in options.pages.by) or next(
-        ((name,) for name in PEOPLE if name in columns), ()
-    )
-    there = [name for name in present if not name.startswith("unskew_")]
-    have = f"there are {', '.join(there)[:300]}"
-    guess = {"user_id": "THEIRS", "timestamp": "THEIRS"} | guess_columns(there)
-    if not by:
-        what = "there is no page_id, and no user_id or visit_id to find pages by"
-        who = Option("columns", {"user_id": guess["user_id"]})
-        raise DataError(f"{what}; {have}", hint=("name who saw the pages with ", who, ", or ", *OTHER_WAYS))
-    if "timestamp" not in columns:
-        what = "there is no page_id, and no timestamp to find pages by"
-        when = Option("columns", {"timestamp": guess["timestamp"]})
-        raise DataError(f"{what}; {have}", hint=("name it with ", when, ", or ", *OTHER_WAYS))
-    return PageFinding(by, gap)
-
-
-OTHER_WAYS = (
-    "the id of a page with ",
-    Option("columns", {"page_id": "THEIRS"}),
-    ", or what makes one with ",
-    Option("page_columns", ["A", "B"]),
-)
-"""How else a user says what a page is."""
-
-
-def _ours(name: str, columns: Sequence[str], options: IngestOptions) -> str:
-    """Our name of a column that may be called by theirs."""
-    ours = name if name in OURS else next((key for key, own in options.columns.items() if own == name), name)
-    if ours not in columns:
-        raise DataError(f"there is no such column. {did_you_mean(name, columns)}", argument="by", value=[name])
-    return ours
-
-
-def _duration(seconds: int) -> str:
-    for unit, word in ((3600, "h"), (60, "min")):
-        if seconds % unit == 0:
-            return f"{seconds // unit} {word}"
-    return f"{seconds} s"
+    names = Names(options.columns)
+    by = [name if name in OURS else names.ours(name) for name in options.pages.by]
+    for theirs, ours in zip(options.pages.by, by, strict=True):
+        if ours not in columns:
+            what = f"there is no such column. {did_you_mean(theirs, columns)}"
+            raise DataError(what, argument="by", value=[theirs])
+    by = by or [name for name in PEOPLE if name in columns][:1]
+    lacking = {"user_id": "user_id or visit_id"} if not by else {}
+    lacking |= {"timestamp": "timestamp"} if "timestamp" not in columns else {}
+    for name, meant in lacking.items():
+        there = [each for each in present if not each.startswith("unskew_")]
+        what = f"there is no page_id, and no {meant} to find pages by; there are {', '.join(there)[:300]}"
+        guess = Option("columns", {name: guess_columns(there).get(name, "THEIRS")})
+        raise DataError(what, hint=("name it with ", guess, ", or ", *OTHER_WAYS))
+    return PageFinding(tuple(by), second_count("page_gap", options.pages.gap or "30m"))
 
 
 def pages_of_clicks(impressions: Table, clicks: Table, finding: PageFinding, engine: Engine) -> Table:

@@ -139,25 +139,26 @@ class Reasons:
         return Counter({name: count for name, count in self.counts.items() if name not in RULES})
 
 
-def rejected_rows(tables: Sequence[Table], folders: Sequence[Path], engine: Engine) -> Table:
-    """One table of rows with a reason, and of folders of rows that could not be parsed."""
+def put_aside(tables: Sequence[Table], folders: Sequence[Path], engine: Engine, working: Path | None) -> Reasons:
+    """Count rows of tables with a reason, and of folders of rows that could not be parsed.
+
+    They are written to WORKING/rejected.parquet, where there is such a folder.
+    """
     import ibis
 
+    if not tables and not folders:
+        if working is not None:
+            pq.write_table(pa.Table.from_batches([], ASIDE), working / "rejected.parquet")
+        return reasons_of(())
     kinds = {"file": "string", "row": "int64", "reason": "string", "detail": "string"}
     ours = dict(zip(kinds, (FILE, ROW, REASON, DETAIL), strict=True))
     parts = [table.select(**{name: table[own] for name, own in ours.items()}).cast(kinds) for table in tables]
-    return ibis.union(*parts, *(engine.read_parquet(folder).select(*kinds) for folder in folders))
-
-
-def put_aside(tables: Sequence[Table], folders: Sequence[Path], engine: Engine, working: Path) -> Reasons:
-    """Write rejected.parquet of tables with a reason, and of folders of rows that could not be parsed."""
-    place = working / "rejected.parquet"
-    if tables or folders:
-        folder = working / ".scratch" / "rejected"
-        engine.write_parquet(rejected_rows(tables, folders, engine), folder, partitions=1)
-        next(folder.rglob("*.parquet")).replace(place)
-    else:
-        pq.write_table(pa.Table.from_batches([], ASIDE), place)  # `empty_table` would load pandas
+    rows = ibis.union(*parts, *(engine.read_parquet(folder).select(*kinds) for folder in folders))
+    if working is None:
+        return reasons_of(engine.to_arrow(rows).to_batches())
+    folder, place = working / ".scratch" / "rejected", working / "rejected.parquet"
+    engine.write_parquet(rows, folder, partitions=1)
+    next(folder.rglob("*.parquet")).replace(place)
     with pq.ParquetFile(place) as file:
         return reasons_of(file.iter_batches(columns=list(ASIDE.names)))
 
@@ -172,26 +173,22 @@ def reasons_of(batches: Iterable[pa.RecordBatch]) -> Reasons:
         if any(len(examples.get(name, [])) < SHOWN for name in counted) and len(batch):
             for row in batch.slice(0, 1000).to_pylist():
                 shown = examples.setdefault(row["reason"], [])
+                place = row["file"] and f"{row['file']}:{row['row']}: "
+                place = place or ("" if row["row"] is None else f"row {row['row']}: ")
                 if len(shown) < SHOWN:
-                    shown.append(f"{_place(row)}{(row['detail'] or '')[:200]}")
+                    shown.append(f"{place}{(row['detail'] or '')[:200]}")
     return Reasons(counted, examples)
-
-
-def _place(row: Mapping[str, Any]) -> str:
-    if row["file"] is not None:
-        return f"{row['file']}:{row['row']}: "
-    return "" if row["row"] is None else f"row {row['row']}: "
 
 
 def refuse_broken(found: Reasons, read: int, most: float, aside: Path | None) -> None:
     """Stop where more rows are broken than may be."""
-    lost = sum(found.broken.values())
+    lost = found.broken.total()
     if not read or lost / read <= most:
         return
     told: list[Part] = [f"{lost:,} of {read:,} rows are broken ({lost / read:.2%}), more than {most:.2%}:"]
     for name, count in found.broken.most_common():
         told += [f"\n  {count:,} {name}", *map(_line, found.examples.get(name, []))]
-        told += _cause(MENDS[name]) if name in MENDS else []
+        told += _cause(MENDS.get(name))
     kept = "Repair them" if aside is None else f"They are kept in {aside}; repair them"
     raise TooManyRejected((*told, f"\n{kept}, or raise ", Option("max_rejected")))
 
@@ -200,8 +197,8 @@ def _line(text: str) -> str:
     return f"\n      {' '.join(text.split())[:RAW]}"
 
 
-def _cause(words: Words) -> list[Part]:
-    return ["\n    Usual cause: ", *parts_of(words), "."]
+def _cause(words: Words | None) -> list[Part]:
+    return [] if words is None else ["\n    Usual cause: ", *parts_of(words), "."]
 
 
 def over_limits(removed: Counter[str], shown: int, clicked: int, options: IngestOptions) -> list[str]:
@@ -238,7 +235,7 @@ def refuse_removed(
     for name in over:
         told.append(f"\n  {found.counts[name]:,} {name}: {RULES[name]}")
         told += map(_line, [*pages.get(name, ()), *found.examples.get(name, ())])
-        told += [] if suspected else _cause(CAUSES[name])
+        told += _cause(None if suspected else CAUSES[name])
     kept = "Nothing was written" if aside is None else f"They are kept in {aside}; nothing was written"
     raise TooManyRemoved((*told, f"\n{kept}."))
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +18,7 @@ from unskew.logs.ingest.clicks import event_column, split_events
 from unskew.logs.ingest.columns import DETAIL, FILE, REASON, ROW, detail, renamed, require, typed, with_page
 from unskew.logs.ingest.pages import PageFinding, how_to_find
 from unskew.logs.ingest.text import TextStream
+from unskew.logs.reader import united
 from unskew.names import REQUIRED
 from unskew.settings import known
 from unskew.tables.engine.engine import Engine, engine_errors, quiet
@@ -28,10 +29,9 @@ from unskew.tables.reading.options import IngestOptions
 if TYPE_CHECKING:
     from ibis.expr.types import Table
 
-    from unskew.logs.ingest.formats.stage import Stage
-
 OF_CLICKS = ("page_id", "doc_id", "position", "timestamp", "dwell_time")
 """Columns that a click event may have, besides serp_*."""
+PLACES = {FILE: "string", ROW: "int64"}
 
 
 @dataclass(frozen=True)
@@ -85,9 +85,8 @@ class _Raw:
         if self.stream is None:
             return self
         rejected, lost = self.stream.close()
-        folders = () if rejected is None else (rejected,)
         notes = (*self.stream.notes, *self.notes)
-        return replace(self, stream=None, parsed=True, rejected=folders, lost=lost, notes=notes)
+        return replace(self, stream=None, parsed=True, rejected=rejected, lost=lost, notes=notes)
 
 
 def open_source(
@@ -128,7 +127,6 @@ def _with_clicks(
     """A source with the click events of other files."""
     beside = _open_files(engine, find_files(clicks), options, scratch / "clicked", joined=True, results=False)
     clicked = beside.table if beside.stream is None else _made_once(engine.keep, beside.table, beside.stream)
-    clicked = clicked.drop(*beside.stream.unseen) if beside.stream and beside.stream.unseen else clicked
     beside = beside.finished()
     return replace(
         made,
@@ -154,7 +152,9 @@ def _opened(raw: _Raw, engine: Engine, options: IngestOptions, scratch: Path | N
     maybe = () if stream is None else stream.maybe
     impressions, finding = _impressions(shown, options, engine, joined or event is not None, raw.columns, maybe)
     same = event is None and not joined and _same_columns(raw.table, impressions)
-    stored = stream is not None or _has_text_times(shown, options)
+    times = options.source("timestamp")
+    # times as text take longer to read than all the rest
+    stored = stream is not None or (times in shown.columns and shown[times].type().is_string())
     if stored:
         impressions = _stored(impressions, engine, options, stream, scratch)
     if stream is not None and event is not None:
@@ -175,12 +175,6 @@ def _opened(raw: _Raw, engine: Engine, options: IngestOptions, scratch: Path | N
     )
 
 
-def _has_text_times(shown: Table, options: IngestOptions) -> bool:
-    """Whether times are text, which takes longer to read than all the rest."""
-    name = options.source("timestamp")
-    return name in shown.columns and shown[name].type().is_string()
-
-
 def _stored(
     rows: Table, engine: Engine, options: IngestOptions, stream: TextStream | None, scratch: Path | None
 ) -> Table:
@@ -193,18 +187,19 @@ def _stored(
     )
     run = engine.keep if scratch is None else partial(engine.store, folder=scratch / "typed")
     stored = _made_once(run, rows, stream)
-    stored = stored.drop(*stream.unseen) if stream is not None and stream.unseen else stored
     return stored.mutate(**{DETAIL: stored[DETAIL].fill_null(detail(stored, options))})
 
 
 def _made_once(run: Callable[[Table], Table], table: Table, stream: TextStream | None) -> Table:
-    """Run a table; an error of the text that it comes from is raised as it is, not as the engine tells it."""
+    """Run a table, without columns that text turns out not to have; errors of the text are raised as they are."""
     try:
-        return run(table)
+        made = run(table)
     except Exception:
         if stream is not None and stream.error is not None:
             raise stream.error from None
         raise
+    unseen = [] if stream is None else [name for name in stream.unseen if name in made.columns]
+    return made.drop(*unseen) if unseen else made
 
 
 def _impressions(
@@ -272,7 +267,8 @@ def _open_parquet(engine: Engine, files: list[Path], options: IngestOptions) -> 
     tables = [_read_parquet(engine, [Path(file) for file in group]) for group in groups]
     sample = parquet_sample(files, options)
     if len(groups) == 1:
-        return _Raw(tables[0], tables[0].columns, files=_one_schema(files), sample=sample)
+        same = all(pq.read_schema(path).equals(pq.read_schema(files[0])) for path in files[1:])
+        return _Raw(tables[0], tables[0].columns, files=tuple(files) if same else (), sample=sample)
     every = tuple(dict.fromkeys(name for table in tables for name in table.columns))
     kinds = dict(ibis.Schema.from_pyarrow(unified(files, options.wanted(list(every)))).items())
     notes = [
@@ -281,31 +277,17 @@ def _open_parquet(engine: Engine, files: list[Path], options: IngestOptions) -> 
         if any(name not in table.columns for name in kinds)
     ]
     notes = [*notes, f"files of {len(groups)} kinds, by columns and types, were read as one"]
-    both = ibis.union(*(_cast(table, kinds) for table in tables))
-    return _Raw(both, every, notes=tuple(notes), sample=sample)
+    return _Raw(united(tables, PLACES | kinds), every, notes=tuple(notes), sample=sample)
 
 
 def _together(text: _Raw, columnar: _Raw, options: IngestOptions, engine: Engine) -> _Raw:
     """Text and Parquet as one table of text, whose types are then made as those of text are."""
-    import ibis
-
     names = tuple(dict.fromkeys((*text.columns, *columnar.columns)))
     kinds = dict.fromkeys(options.wanted(list(names)), "string")
-    both = ibis.union(*(_cast(each.table, kinds) for each in (text, columnar)))
+    both = united([text.table, columnar.table], PLACES | kinds)
     made = replace(text, table=_made_once(engine.keep, both, text.stream), columns=names, notes=columnar.notes)
     made = made.finished()
     return replace(made, notes=(*made.notes, "text files and Parquet were read together"))
-
-
-def _cast(table: Table, kinds: Mapping[str, Any]) -> Table:
-    """These columns in these types, empty where there is none, and the place of every row."""
-    import ibis
-
-    def column(name: str) -> Any:
-        return table[name] if name in table.columns else ibis.null()
-
-    wanted = {FILE: "string", ROW: "int64", **kinds}
-    return table.select(**{name: column(name).cast(kind) for name, kind in wanted.items()})
 
 
 def _same_columns(raw: Table, typed_table: Table) -> bool:
@@ -314,15 +296,6 @@ def _same_columns(raw: Table, typed_table: Table) -> bool:
     types = {name: kind for name, kind in typed_table.schema().items() if not name.startswith("unskew_")}
     fits = types["position"].is_int32() and types["click"].is_int8()
     return fits and {name: str(kind) for name, kind in raw_types.items()} == {n: str(k) for n, k in types.items()}
-
-
-def _one_schema(files: list[Path]) -> tuple[Path, ...]:
-    """The files, where all have the same columns."""
-    try:
-        first = pq.read_schema(files[0])
-        return tuple(files) if all(pq.read_schema(path).equals(first) for path in files[1:]) else ()
-    except (pa.ArrowException, OSError):
-        return ()
 
 
 def _read_parquet(engine: Engine, files: list[Path]) -> Table:
@@ -342,46 +315,45 @@ def _named_format(
     engine: Engine, sources: Sequence[str | Path], options: IngestOptions, scratch: Path, kind: str
 ) -> LogSource:
     """A log in one of the formats that have a reader of their own."""
+    import ibis
+
     from unskew.logs.ingest.formats import READERS
-    from unskew.logs.ingest.formats.stage import Stage
+    from unskew.logs.ingest.formats.metarank import write_items
+    from unskew.logs.ingest.formats.stage import SIDES, Stage
+    from unskew.logs.ingest.formats.ubi import ranked_clicks
 
     known("format", kind, (*KINDS, *READERS))
     stage = Stage(scratch / kind)
     READERS[kind](all_files(sources), stage, options)
-    staged = stage.close()
-    if staged.impressions is None:
-        hint = "give the files of the log together with those of its labels" if staged.sides else None
-        what = f"no impressions were found in {staged.rows_read:,} records"
+    folders = stage.close()
+    sides = {name: folders[name] for name in SIDES if name in folders}
+    if "impressions" not in folders:
+        hint = "give the files of the log together with those of its labels" if sides else None
+        what = f"no impressions were found in {stage.rows_read:,} records"
         raise DataError(what, path=sources[0], hint=hint)
-    shown, clicked = engine.read_parquet(staged.impressions), staged.clicks and engine.read_parquet(staged.clicks)
-    if clicked is None and "click" not in shown.columns:
-        import ibis
-
+    shown = engine.read_parquet(folders["impressions"])
+    clicked = engine.read_parquet(folders["clicks"]) if "clicks" in folders else None
+    if clicked is not None and "ordinal" in clicked.columns:
+        clicked, note = ranked_clicks(shown, clicked, options.positions.base, engine)
+        stage.notes.insert(0, note)
+    elif clicked is None and "click" not in shown.columns:
         shown = shown.mutate(click=ibis.literal(0, "int8"))  # a log without a single click
+    if "item_fields" in sides:
+        sides["items"] = scratch / "items"
+        write_items(sides["item_fields"], sides["items"], engine)
+        if not options.reader.item_fields:
+            del sides["item_fields"]
     impressions, finding = _impressions(shown, options, engine, clicked is not None, shown.columns)
     return LogSource(
         impressions=impressions,
         clicks=None if clicked is None else _clicks(clicked, options, engine, finding),
         finding=finding,
-        sample=parquet_sample(sorted(staged.impressions.glob("*.parquet")), options),
-        rejected=() if staged.rejected is None else (staged.rejected,),
-        lost=staged.rejected_rows,
-        records=staged.rows_read,
-        ignored=dict(staged.ignored),
-        notes=tuple(staged.notes),
+        sample=parquet_sample(sorted(folders["impressions"].glob("*.parquet")), options),
+        rejected=(folders["rejected"],) if "rejected" in folders else (),
+        lost=stage.rows("rejected"),
+        records=stage.rows_read,
+        ignored=dict(stage.ignored),
+        notes=tuple(stage.notes),
         base=1,
-        sides=_sides(staged, options, engine, scratch),
+        sides=sides,
     )
-
-
-def _sides(staged: Stage, options: IngestOptions, engine: Engine, scratch: Path) -> dict[str, Path]:
-    """Folders of the tables beside the log; the fields of items also as a table of features."""
-    sides = {name: path for name, path in staged.sides.items() if path is not None}
-    if (fields := sides.get("item_fields")) is not None:
-        from unskew.logs.ingest.formats.metarank import write_items
-
-        sides["items"] = scratch / "items"
-        write_items(fields, sides["items"], engine)
-        if not options.reader.item_fields:
-            del sides["item_fields"]
-    return sides

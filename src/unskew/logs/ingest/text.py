@@ -53,7 +53,12 @@ class TextStream:
         self.columns = list(dict.fromkeys(name for names in headers.values() for name in names))
         """All columns, also those that are not read."""
         self.wanted = options.wanted(self.columns)
-        self._refuse_none()
+        if not self.wanted:
+            first = next(iter(files))
+            Names(options.columns).check(self.columns, first)
+            some = ", ".join(self.columns[:20])[:500] or "none"
+            hint = ("name them with ", Option("columns", guess_columns(self.columns) or {"OURS": "THEIRS"}))
+            raise DataError(f"no column is one of ours; there are: {some}", path=first, hint=hint)
         self.event = event_column(self.columns, options) if results and split else None
         """The column that says what an event is, where rows are events."""
         lines = {path: names for path, names in headers.items() if files[path] != "jsonl"}
@@ -68,7 +73,8 @@ class TextStream:
         self.error: BaseException | None = None
         """What stopped the stream; an engine that reads it tells of it in words of its own."""
         self._stage = Stage(folder / "broken")
-        self._clicks = folder / "clicked" / "part-00000.parquet"
+        self.clicks = folder / "clicked"
+        """The folder of click events, where rows are events, once all is read."""
         self.others = 0
         """Events that are neither results nor clicks."""
 
@@ -110,17 +116,6 @@ class TextStream:
             and (there("page_id") or bool(options.page) or (there("timestamp") and there("visit_id", "user_id")))
         )
 
-    def _refuse_none(self) -> None:
-        """At least one column is wanted."""
-        if self.wanted:
-            return
-        first = next(iter(self.files))
-        Names(self.options.columns).check(self.columns, first)
-        some = ", ".join(self.columns[:20])[:500] or "none"
-        pairs = guess_columns(self.columns) or {"OURS": "THEIRS"}
-        hint = ("name them with ", Option("columns", pairs))
-        raise DataError(f"no column is one of ours; there are: {some}", path=first, hint=hint)
-
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Rows of results, where rows are events; else all rows."""
         late: set[str] = set()
@@ -140,8 +135,8 @@ class TextStream:
         """A file for click events, where rows are events."""
         if self.event is None:
             return nullcontext()
-        self._clicks.parent.mkdir(parents=True)
-        return pq.ParquetWriter(self._clicks, self.schema, compression="zstd")
+        self.clicks.mkdir(parents=True)
+        return pq.ParquetWriter(self.clicks / "part-00000.parquet", self.schema, compression="zstd")
 
     def _tables(self, path: Path, kind: str, late: set[str]) -> Iterator[pa.Table]:
         reject = partial(self._stage.reject, printable(path))
@@ -175,15 +170,9 @@ class TextStream:
         self.others += len(table) - (pc.sum(pc.or_(shown, clicked)).as_py() or 0)
         return table.filter(shown)
 
-    @property
-    def clicks(self) -> Path:
-        """The folder of click events, where rows are events, once all is read."""
-        return self._clicks.parent
-
-    def close(self) -> tuple[Path | None, int]:
-        """The folder of rows that could not be parsed, and how many they are."""
-        staged = self._stage.close()
-        return staged.rejected, staged.rejected_rows
+    def close(self) -> tuple[tuple[Path, ...], int]:
+        """The folder of rows that could not be parsed, where there are any, and how many they are."""
+        return tuple(self._stage.close().values()), self._stage.rows("rejected")
 
 
 def differing(

@@ -35,6 +35,7 @@ import pyarrow.parquet as pq
 from unskew.errors import DataError, Option
 from unskew.files import complete_file, refuse_existing, write_json
 from unskew.logs.reader import StoredLog
+from unskew.names import Names
 from unskew.serving.export.options import ExportOptions
 from unskew.settings import known, require_columns
 from unskew.workflows.inspections.propensity import propensity
@@ -53,7 +54,7 @@ def judged_log(path: Path, columns: Mapping[str, str] | None = None) -> pa.Table
         r = (C + K m) / (E + K),    standard error  sqrt(r (1 - r) / (E + K + 1))
     """
     seen = propensity(path, columns=columns).values
-    stored = StoredLog.open(path, columns)
+    stored = StoredLog.open(path, Names.of(columns))
     named = {"query_text"} & {*stored.present.values()}
     table = stored.table(sorted(named))
     position = np.asarray(table["position"].to_numpy(), np.int64)

@@ -30,6 +30,7 @@ from unskew.errors import DataError
 from unskew.examination import Examination
 from unskew.files import complete_file, refuse_existing, write_text
 from unskew.logs.reader import StoredLog
+from unskew.names import Names
 from unskew.serving.export.options import ExportOptions
 from unskew.types import Array
 from unskew.workflows.inspections.propensity import propensity
@@ -57,7 +58,7 @@ def _write_rows(found: Examination, out: Path, options: ExportOptions) -> dict[s
     """A line for each row of a log."""
     assert options.rows is not None
     place = Path(options.rows)
-    log = StoredLog.open(place, options.columns).table([])
+    log = StoredLog.open(place, Names.of(options.columns)).table([])
     position, click = (np.asarray(log[name].to_numpy()) for name in ("position", "click"))
     if not (np.isfinite(position).all() and np.isfinite(click).all() and (position >= 1).all()):
         raise DataError("has ranks below 1, or rows without rank or click", path=place, hint="ingest it first")

@@ -150,7 +150,7 @@ class ScoreTable(Ranking):
             read = engine.from_arrow(arrow_table(self.source))
         else:
             read = engine.read_parquet(self.source)
-        named = {ours: theirs for theirs, ours in self._ours(read.columns).items()}
+        named = Names({ours: theirs for theirs, ours in self._ours(read.columns).items()})
         read = under_our_names(read, named, self.name, (*OURS, "score"))
         self._check(read.columns)
         if not read.score.type().is_numeric():

@@ -14,7 +14,7 @@ from unskew.errors import ConfigError, DataError, Option
 from unskew.files import Ours, complete_folder, refuse_existing, write_json, write_text
 from unskew.learning.scoring.model import load
 from unskew.logs.reader import open_log
-from unskew.names import REQUIRED
+from unskew.names import REQUIRED, Names
 from unskew.options.base import EngineConnection
 from unskew.pages.page import PAGE_FILES
 from unskew.settings import checked
@@ -74,7 +74,7 @@ def causes(
         needed = [*REQUIRED, *(factors or ())]
         with (
             connect(engine, **connection) as opened,
-            open_log(opened, place, columns, needed) as shown,
+            open_log(opened, place, Names.of(columns), needed) as shown,
         ):
             names = shown_columns(shown.columns, factors)
             score = relevance or (USUAL if USUAL in shown.columns and run is None else None)

@@ -9,6 +9,7 @@ from typing import Any, Unpack
 from unskew.diagnosis.drift.drift import Drift
 from unskew.diagnosis.drift.drift import drift as compare
 from unskew.logs.reader import StoredLog
+from unskew.names import Names
 from unskew.options.base import EngineConnection
 from unskew.pages.documents.drift import drift_page
 from unskew.pages.page_files import page_place, write_found
@@ -38,7 +39,7 @@ def drift(
         if isinstance(each, str | Path) and "://" not in str(each):
             if not Path(each).exists():
                 raise no_such(Path(each), "log")
-            StoredLog.open(each, columns, shared=True)
+            StoredLog.open(each, Names.of(columns), shared=True)
     found = compare(old, new, segments=segments, columns=columns, engine=engine, **connection)
     if place is not None:
         write_found(place, drift_page(found, command))

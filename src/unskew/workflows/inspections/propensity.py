@@ -11,26 +11,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-import numpy as np
-import pyarrow as pa
-
 from unskew.diagnosis.evidence.evidence import measured
-from unskew.diagnosis.evidence.tables import LogTables, open_tables
+from unskew.diagnosis.evidence.tables import open_tables
 from unskew.errors import ConfigError, DataError, Option
 from unskew.examination import Examination
 from unskew.learning.scoring.model import load
 from unskew.learning.scoring.scorer import Scorer
-from unskew.logs.reader import StoredLog
-from unskew.names import REQUIRED, Names
 from unskew.settings import known
-from unskew.tables.frames import is_frame
-from unskew.tables.schema import read_feedback
 from unskew.types import Log
 from unskew.workflows.runs.run import Run
 
 By = Literal["shuffled", "swaps"]
 """How examination is measured on a log."""
-KEPT = (*(name for name in REQUIRED if name != "click"), "randomized")
 
 
 def propensity(
@@ -44,7 +36,8 @@ def propensity(
     """Examination by rank of a run or a log (in memory, a table, or a path), with weights of clicks.
 
     On a log it is measured `by` its shuffled pages or by documents that it shows at several ranks (swaps); unless
-    given, by what tells more ranks. `max_weight` clips the weights, as it does for the method `ipw`. `columns`
+    given, by what tells more ranks. A table is read as it is, as `diagnose` reads it. With `feedback`, a result
+    with any of it counts as clicked. `max_weight` clips the weights, as it does for the method `ipw`. `columns`
     says theirs for ours.
     """
     if max_weight is not None and not max_weight >= 1:
@@ -60,7 +53,8 @@ def propensity(
             raise ConfigError((Option("by", by), " is for logs; this is a run, which learned its own"))
         found = of_run(model, source)
     else:
-        with log_tables(source, feedback, columns) as tables:
+        own = isinstance(source, Log)  # its feedback stands in the place of clicks already
+        with open_tables(source, columns=columns, feedback=None if own else feedback) as tables:
             found = measured(tables, by)
     return replace(found, max_weight=max_weight)
 
@@ -77,22 +71,3 @@ def of_run(model: Scorer, source: object) -> Examination:
             hint="take a run of dla, ipw or regression_em, or the log itself",
         )
     return Examination.of(theta, f"method {model.card.method['name']}")
-
-
-def log_tables(source: Any, feedback: str | None, columns: Mapping[str, str] | None) -> LogTables:
-    """A log on an engine; with `feedback`, a result with any of it counts as clicked."""
-    if isinstance(source, Log) or (feedback is None and not is_frame(source)):
-        return open_tables(source, columns=columns)
-    with Names.of(columns).told():
-        if is_frame(source):
-            from unskew.logs.ingest.ingest import ingest_table
-
-            more = [] if feedback is None else [feedback]
-            table, path = ingest_table(source, columns=columns, keep=more)[0], "the table"
-        else:
-            table, path = StoredLog.open(source, columns, feedback).table([]), str(source)
-        if feedback is None:
-            return open_tables(table)
-        click = pa.array((read_feedback(table, feedback, path) > 0).astype(np.int8))
-        kept = table.select([name for name in KEPT if name in table.column_names])
-        return open_tables(kept.append_column("click", click))

@@ -18,6 +18,7 @@ from unskew.measuring.experiments import effects as judged
 from unskew.measuring.experiments.experiment import Experiment
 from unskew.measuring.experiments.interleaving import sign_test
 from unskew.measuring.experiments.sequential import FEWEST, PLANNED
+from unskew.names import Names
 from unskew.options.base import EngineConnection
 from unskew.settings import known
 from unskew.tables.engine.engine import connect
@@ -62,7 +63,7 @@ def experiment(
         )
     ways = judged.Ways(level, planned, detect)
     needed, place = ["page_id", "position", "click"], str(place_of(log))
-    with connect(engine, **connection) as running, open_log(running, log, columns, needed) as shown:
+    with connect(engine, **connection) as running, open_log(running, log, Names.of(columns), needed) as shown:
         by = by or ("team" if "team" in shown.columns else "policy_id")
         name = cluster_of(shown, cluster, place)
         pages = PolicyPages(running, shown, by, name, metric, place)

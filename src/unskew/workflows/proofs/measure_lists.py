@@ -128,7 +128,9 @@ def measure_lists(
 ) -> tuple[Measurement, Log | None]:
     """Ranking metrics, a paired comparison, buckets of queries and click metrics; and the log, opened."""
     convention = cast(Empty, known("empty", asked.empty, dict.fromkeys(("skip", "zero", "one"))))
-    stored = None if log is None or isinstance(log, Log) else StoredLog.open(log, asked.columns, shared=True)
+    stored = (
+        None if log is None or isinstance(log, Log) else StoredLog.open(log, Names.of(asked.columns), shared=True)
+    )
     lists = _lists(asked, new, lists, log)
     report = measure_ranking(_scores(new, lists), lists, asked.metrics, empty=convention)
     against, others = None if other is None else Compared(other.name), None

@@ -36,6 +36,7 @@ from unskew.measuring import (
 )
 from unskew.measuring.counterfactual.evidence import Metric
 from unskew.measuring.counterfactual.examination import from_shuffled, from_swaps
+from unskew.names import Names
 from unskew.options.base import EngineConnection
 from unskew.tables.engine.engine import Engine, connect
 from unskew.types import Array, Lists, Log
@@ -120,7 +121,7 @@ def prove(
         part = _part(log, new, other, group)
         return _judged(making(examination=known or examination_of(part.pages)), [part], at, level, watch)
     with _engine(engine, connection) as running:
-        stored = StoredLog.open(log, columns, shared=True)
+        stored = StoredLog.open(log, Names.of(columns), shared=True)
         joined = join_log(running, stored, new, other, group=group, features=features)
         _tell_lost(joined.left_out, joined.pages or 0, joined.unscored, joined.impressions, str(log))
         parts = joined.parts()

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -41,6 +40,7 @@ from unskew.learning.fitting.runtime import FILE as CHECKPOINT
 from unskew.learning.scoring.model import Model
 from unskew.learning.scoring.onnx_graph import CHECKED
 from unskew.learning.scoring.scorer import Scorer
+from unskew.logs.ingest.summary import IngestedLog
 from unskew.measuring import ClickEvidence, measure_ranking
 from unskew.measuring.counterfactual.evidence import Answer
 from unskew.measuring.ranking import RankingReport
@@ -160,7 +160,7 @@ class Run:
     """How good it is."""
     folder: Path | None
     """Where it was written, if anywhere."""
-    ingested: Mapping[str, Any] | None = None
+    ingested: IngestedLog | None = None
     """What `ingest` found in the table that was learned from, where it was one in memory."""
 
     def to_dict(self) -> dict[str, Any]:

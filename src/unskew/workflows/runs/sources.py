@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from unskew.errors import ConfigError, Key, Option, UnskewError, parts_of, warn
+from unskew.logs.ingest.summary import IngestedLog
 from unskew.logs.reader import StoredLog
 from unskew.names import KEYS, NOT_FEATURES, Names
 from unskew.tables.features.features import lists_for, pairs_of, several
@@ -64,8 +65,8 @@ class RunFiles:
     def stored(self) -> dict[Path, StoredLog]:
         """The logs by their places, each opened and checked once."""
         each = [log for log in (self.logs.train, self.logs.validation, self.logs.test) if log is not None]
-        columns, feedback = self.files.columns, self.files.feedback
-        return {log: StoredLog.open(log, columns, feedback, shared=True) for log in each}
+        names, feedback = Names(self.files.columns), self.files.feedback
+        return {log: StoredLog.open(log, names, feedback, shared=True) for log in each}
 
     @cached_property
     def documents(self) -> Lists:
@@ -218,7 +219,7 @@ class TableReader:
         if each and all(is_frame(one) for one in each):
             self.names.check_some(arrow_table(one) for one in each)
 
-    def _shown(self, source: object) -> tuple[Any, Mapping[str, Any] | None] | None:
+    def _shown(self, source: object) -> tuple[Any, IngestedLog | None] | None:
         """Impressions and their summary, where the source is a table of them."""
         if isinstance(source, str | Path) and is_log(Path(source), self.names):
             return StoredLog.open(source, self.names, self.feedback, shared=True).table(), None
@@ -237,7 +238,7 @@ class TableReader:
                 error.hint = (*parts_of(error.hint), "; " * bool(error.hint), more)
             raise
 
-    def _log(self, found: tuple[Any, Mapping[str, Any] | None] | None, lists: Lists) -> Log:
+    def _log(self, found: tuple[Any, IngestedLog | None] | None, lists: Lists) -> Log:
         assert found is not None
         shown, summary = found
         return joined(shown, lists, self.names, feedback=self.feedback, missing=self.missing, summary=summary)

@@ -34,6 +34,7 @@ from unskew.diagnosis.evidence.tables import open_tables
 from unskew.errors import ConfigError, DataError
 from unskew.logs.reader import StoredLog
 from unskew.measuring.portrait import Portrait, TwinReport, off, portrait
+from unskew.names import Names
 from unskew.tables.joins import encode
 from unskew.types import Array, Lists, Log
 from unskew.workflows.inputs.lists import read_lists
@@ -202,7 +203,7 @@ def _opened(
     """The log in memory, with features where there are any."""
     if isinstance(log, Log):
         return log
-    stored = StoredLog.open(log, columns)
+    stored = StoredLog.open(log, Names.of(columns))
     if isinstance(features, Lists):
         lists = features
     elif features is not None:

@@ -110,12 +110,12 @@ class _Baidu:
                 except Broken:
                     raise Broken(f"bad_{name}") from None
         self.results += 1
-        self.stage.impression(**row, position=position, click=click)
+        self.stage.add("impressions", **row, position=position, click=click)
 
     def _annotation(self, cells: list[str]) -> None:
         group = identifier(cells[0], "qid") if len(cells) == 6 else None
         query, title, abstract = (_words(cell) for cell in cells[-5:-2])
-        self.stage.side(
+        self.stage.add(
             "labels",
             query_id=identifier(query, "query"),
             query_text=query,

@@ -75,7 +75,7 @@ class _Metarank:
         }
         shown = [_shown(item) for item in items]
         for position, (doc, score) in enumerate(shown, 1):
-            self.stage.impression(**page, doc_id=doc, position=position, logging_score=score)
+            self.stage.add("impressions", **page, doc_id=doc, position=position, logging_score=score)
 
     def _interaction(self, record: Mapping[str, Any]) -> None:
         if identifier(record.get("type"), "type") not in self.options.events.click:
@@ -92,7 +92,7 @@ class _Metarank:
             "doc_id": identifier(record.get("item"), "item"),
             "timestamp": time(record.get("timestamp"), self.zone),
         }
-        self.stage.click(**row)
+        self.stage.add("clicks", **row)
 
     def _item(self, record: Mapping[str, Any]) -> None:
         doc, when = identifier(record.get("item"), "item"), time(record.get("timestamp"), self.zone)
@@ -100,7 +100,7 @@ class _Metarank:
         if len(rows) > MOST_FIELDS:
             raise Broken("too_many_fields")
         for row in rows or [{}]:
-            self.stage.side("item_fields", doc_id=doc, timestamp=when, **row)
+            self.stage.add("item_fields", doc_id=doc, timestamp=when, **row)
 
 
 def _shown(item: Any) -> tuple[str, float | None]:

@@ -1,6 +1,6 @@
 """Where a format reader puts its rows: batches of bounded size, written as Parquet part files of one schema.
 
-A reader calls `impression`, `click`, `reject` and `ignore`; it says `read` once per record (a line, or an element
+A reader calls `add`, `reject` and `ignore`; it says `read` once per record (a line, or an element
 of a JSON array). A record is taken, ignored or rejected as a whole, so taken + ignored + rejected = rows read.
 Positions handed over are ranks from 1, whatever the file counts from.
 """
@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from unskew.logs.ingest.formats.values import Broken
@@ -25,13 +24,14 @@ HEAVIEST = 64 * 2**20
 RAW = 1_000
 """Characters of a rejected record that are kept."""
 
-TYPES: Mapping[str, Any] = {
+ROWS: Mapping[str, Any] = {
     "page_id": pa.string(),
     "visit_id": pa.string(),
     "user_id": pa.string(),
     "query_id": pa.string(),
     "doc_id": pa.string(),
     "position": pa.int32(),
+    "ordinal": pa.int32(),
     "click": pa.int8(),
     "timestamp": pa.timestamp("us", tz="UTC"),
     "time_offset": pa.int64(),
@@ -47,7 +47,7 @@ TYPES: Mapping[str, Any] = {
     "label": pa.int32(),
     "serp_media_type": pa.string(),
 }
-"""Column types, the same in every part file; a serp_* column that is not named here holds floats."""
+"""Columns of results and of clicks; a serp_* column that is not named here holds floats."""
 SIDES: Mapping[str, Mapping[str, Any]] = {
     "labels": {
         "query_id": pa.string(),
@@ -69,9 +69,11 @@ SIDES: Mapping[str, Mapping[str, Any]] = {
         "place": pa.int32(),
     },
 }
-"""Columns of the tables beside the log."""
+"""Columns of the tables beside the log: grades of documents, and the fields of items."""
 REJECTED = {"file": pa.string(), "row": pa.int64(), "reason": pa.string(), "detail": pa.string()}
 """Columns of what was put aside."""
+TABLES: Mapping[str, Mapping[str, Any]] = {"impressions": ROWS, "clicks": ROWS, "rejected": REJECTED, **SIDES}
+"""Types of the columns of every table that is staged, the same in all of its part files."""
 
 
 class Stage:
@@ -80,19 +82,13 @@ class Stage:
     >>> import tempfile
     >>> stage = Stage(Path(tempfile.mkdtemp()))
     >>> stage.read()
-    >>> stage.impression(page_id="s", query_id="q", doc_id="d", position=1)
-    >>> staged = stage.close()
-    >>> staged.impression_rows, staged.rows_read, staged.clicks
-    (1, 1, None)
+    >>> stage.add("impressions", page_id="s", query_id="q", doc_id="d", position=1)
+    >>> [folder.name for folder in stage.close().values()], stage.rows("impressions"), stage.rows_read
+    (['impressions'], 1, 1)
     """
 
-    impressions: Path | None = None
-    """Folder of part files, once closed, where there was such a row; so are the next ones."""
-    clicks: Path | None = None
-    rejected: Path | None = None
-
     def __init__(self, folder: Path | str, *, batch: int = BATCH) -> None:
-        self.folder = Path(folder)
+        self.folder, self.batch = Path(folder), batch
         self.rows_read = 0
         """Records seen: taken, ignored and rejected ones."""
         self.records_taken = 0
@@ -101,13 +97,9 @@ class Stage:
         """Records that are well-formed but say nothing about clicks, by kind."""
         self.notes: list[str] = []
         """What the reader found out about the log, for the summary."""
-        self.sides: dict[str, Path | None] = {}
-        """Folders of the tables beside the log, by name, once closed."""
-        self._impressions = PartFiles(self.folder / "impressions", TYPES, batch)
-        self._clicks = PartFiles(self.folder / "clicks", TYPES, batch)
-        self._rejected = PartFiles(self.folder / "rejected", REJECTED, batch)
-        self._sides: dict[str, PartFiles] = {}
-        self._batch = batch
+        self.folders: dict[str, Path] = {}
+        """Where the tables that have rows are, by name, once closed."""
+        self._tables: dict[str, PartFiles] = {}
         self._fresh = False
 
     def read(self) -> None:
@@ -115,20 +107,20 @@ class Stage:
         self.rows_read += 1
         self._fresh = True
 
-    def impression(self, **columns: Any) -> None:
-        """A result that was shown; `click` may be left out where clicks are events of their own."""
-        self._take()
-        self._impressions.add(columns)
+    def add(self, table: str, **columns: Any) -> None:
+        """A row of a table.
 
-    def click(self, **columns: Any) -> None:
-        """A click: page_id, and doc_id or position or both; timestamp and dwell_time where known."""
-        self._take()
-        self._clicks.add(columns)
-
-    def _take(self) -> None:
-        """The record under way has given a row."""
+        Of `impressions`, `click` may be left out where clicks are events of their own. `clicks` have a page_id,
+        and a doc_id, a position or both.
+        """
         self.records_taken += self._fresh
         self._fresh = False
+        self._put(table, columns)
+
+    def _put(self, table: str, row: Mapping[str, Any]) -> None:
+        if table not in self._tables:
+            self._tables[table] = PartFiles(self.folder / table, TABLES[table], self.batch)
+        self._tables[table].add(row)
 
     def attempt(
         self, path: Path, row: int, raw: bytes | str, take: Callable[[], None], *, too_long: bool = False
@@ -149,57 +141,31 @@ class Stage:
         text = raw[: 4 * RAW].decode("utf-8", "replace") if isinstance(raw, bytes) else raw
         text = text[:RAW].encode("utf-8", "replace").decode()  # half of a surrogate pair cannot be written
         name = str(path).encode("utf-8", "replace").decode()
-        self._rejected.add({"file": name, "row": row, "reason": reason, "detail": text})
+        self._put("rejected", {"file": name, "row": row, "reason": reason, "detail": text})
 
     def ignore(self, kind: str) -> None:
         """A record that is well-formed and of no use here; `kind` is a word of ours, never one from the file."""
         self.ignored[kind] += 1
 
-    def side(self, table: str, **columns: Any) -> None:
-        """A row of a table beside the log: `labels` (grades of documents) or `item_fields`."""
-        self._take()
-        if table not in self._sides:
-            self._sides[table] = PartFiles(self.folder / table, SIDES[table], self._batch)
-        self._sides[table].add(columns)
+    def rows(self, table: str) -> int:
+        """Rows of a table, once closed."""
+        return self._tables[table].rows if table in self._tables else 0
 
-    def shift_clicks(self, by: int | None) -> None:
-        """Add to the position of every click once its base is known; None empties it where it cannot be known."""
-        self._clicks.shift = by
-
-    @property
-    def impression_rows(self) -> int:
-        """Rows of results."""
-        return self._impressions.rows
-
-    @property
-    def click_rows(self) -> int:
-        """Rows of clicks."""
-        return self._clicks.rows
-
-    @property
-    def rejected_rows(self) -> int:
-        """Records that could not be used."""
-        return self._rejected.rows
-
-    def close(self) -> Stage:
-        """Write what is left and give every part of a kind the same columns."""
-        self.impressions, self.clicks = self._impressions.close(), self._clicks.close()
-        self.rejected = self._rejected.close()
-        self.sides = {name: self._sides[name].close() for name in sorted(self._sides)}
-        return self
+    def close(self) -> dict[str, Path]:
+        """Write what is left; the folders of the tables that have rows, all files of one with the same columns."""
+        self.folders = {name: self._tables[name].close() for name in TABLES if name in self._tables}
+        return self.folders
 
 
 class PartFiles:
-    """Rows of one kind, and the folder of part files that they go to."""
+    """Rows of one table, and the folder of part files that they go to."""
 
     def __init__(self, folder: Path, types: Mapping[str, Any], batch: int) -> None:
         self.folder, self.types, self.batch = folder, types, batch
         self.rows = 0
-        self.shift: int | None = 0
         self._held: list[Mapping[str, Any]] = []
         self._weight = 0
-        self._parts: list[Path] = []
-        self._schemas: list[Any] = []
+        self._parts: dict[Path, list[str]] = {}
 
     def add(self, row: Mapping[str, Any]) -> None:
         """Hold the row, and write the batch when it is full."""
@@ -210,43 +176,33 @@ class PartFiles:
         if len(self._held) >= self.batch or self._weight >= HEAVIEST:
             self._write()
 
-    def close(self) -> Path | None:
+    def close(self) -> Path:
         """Write the last batch; parts that lack a column of another part are written again with it empty."""
         self._write()
-        names = {name for schema in self._schemas for name in schema.names}
-        schema = pa.schema([(name, self._type(name)) for name in self._order(names)])
-        for path, present in zip(self._parts, self._schemas, strict=True):
-            if present.names != schema.names or (self.shift != 0 and "position" in names):
-                self._rewrite(path, schema)
-        return self.folder if self._parts else None
+        schema = self._schema({name for names in self._parts.values() for name in names})
+        for path, present in self._parts.items():
+            if present != schema.names:
+                table = pq.read_table(path, partitioning=None)
+                empty = {each.name: pa.nulls(len(table), each.type) for each in schema}
+                filled = {name: table[name] for name in present}
+                pq.write_table(pa.table(empty | filled, schema), path, compression="zstd")
+        return self.folder
 
     def _write(self) -> None:
         if not self._held:
             return
-        names = self._order({name for row in self._held for name, value in row.items() if value is not None})
-        columns = {name: pa.array([row.get(name) for row in self._held], self._type(name)) for name in names}
-        table = pa.table(columns)
+        schema = self._schema({name for row in self._held for name, value in row.items() if value is not None})
+        table = pa.table(
+            {each.name: pa.array([row.get(each.name) for row in self._held], each.type) for each in schema}
+        )
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / f"part-{len(self._parts):05d}.parquet"
         pq.write_table(table, path, compression="zstd")
-        self._parts.append(path)
-        self._schemas.append(table.schema)
+        self._parts[path] = schema.names
         self.rows += len(table)
         self._held, self._weight = [], 0
 
-    def _rewrite(self, path: Path, schema: Any) -> None:
-        table = pq.read_table(path, partitioning=None)
-        columns = {}
-        for name, kind in zip(schema.names, schema.types, strict=True):
-            present = name in table.column_names
-            columns[name] = table[name] if present else pa.nulls(len(table), kind)
-        if self.shift != 0 and "position" in columns:
-            columns["position"] = pc.add(columns["position"], pa.scalar(self.shift, pa.int32()))
-        pq.write_table(pa.table(columns, schema), path, compression="zstd")
-
-    def _type(self, name: str) -> Any:
-        return self.types.get(name, pa.float64())
-
-    def _order(self, names: set[str]) -> list[str]:
+    def _schema(self, names: set[str]) -> pa.Schema:
         """Known columns as listed, then the serp columns by name."""
-        return [name for name in self.types if name in names] + sorted(names - self.types.keys())
+        ordered = [name for name in self.types if name in names] + sorted(names - self.types.keys())
+        return pa.schema([(name, self.types.get(name, pa.float64())) for name in ordered])

@@ -122,9 +122,9 @@ class _TianGong:
         ]
         clicks = [self._click(click) for click in root.findall("./clicked/click")]
         for row in rows:
-            self.stage.impression(**page, **row)
+            self.stage.add("impressions", **page, **row)
         for click in clicks:
-            self.stage.click(page_id=page["page_id"], visit_id=visit, **click)
+            self.stage.add("clicks", page_id=page["page_id"], visit_id=visit, **click)
 
     def _click(self, click: ET.Element) -> dict[str, Any]:
         return {
@@ -142,7 +142,7 @@ class _TianGong:
         cells = utf8(raw).split()
         if len(cells) not in (5, 6):
             raise Broken("wrong_number_of_fields")
-        self.stage.side(
+        self.stage.add(
             "labels",
             visit_id=identifier(cells[1], "session"),
             query_id=identifier(cells[2], "query_id"),

@@ -8,10 +8,9 @@ answers, dumps with `_source` or bulk requests; docs/reference/formats.md says h
 from __future__ import annotations
 
 import re
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from unskew.errors import DataError, Option
@@ -29,7 +28,11 @@ from unskew.logs.ingest.formats.values import (
     time,
     whole,
 )
+from unskew.tables.engine.engine import Engine
 from unskew.tables.reading.options import IngestOptions
+
+if TYPE_CHECKING:
+    from ibis.expr.types import Table
 
 HITS = ("query_response_hit_ids", "query_response_object_ids", "query_response_objects_ids")
 """Names of the list of results: of the spec, of older plugins, of older specs."""
@@ -43,7 +46,8 @@ def read_ubi(paths: Sequence[Path], stage: Stage, options: IngestOptions) -> Non
     """Stage the pages and clicks of UBI files."""
     reader = _Ubi(stage, options)
     each_json(paths, stage, options, reader.take)
-    reader.finish()
+    if not reader.pages and stage.ignored["impression_event"]:
+        stage.notes.append("no query has hit ids; impression events alone do not make pages")
 
 
 class _Ubi:
@@ -51,7 +55,6 @@ class _Ubi:
 
     def __init__(self, stage: Stage, options: IngestOptions) -> None:
         self.stage, self.options, self.zone = stage, options, ZoneInfo(options.time.zone)
-        self.base = OrdinalBase()
         self.pages = 0
 
     def take(self, record: Mapping[str, Any]) -> None:
@@ -92,10 +95,9 @@ class _Ubi:
             "policy_id": optional_identifier(_attribute(record, "policy_id"), "policy_id"),
         }
         slots = _slots(record, len(docs))
-        self.base.page(page_id, docs)
         self.pages += 1
         for doc, slot in zip(docs, slots, strict=True):
-            self.stage.impression(**page, doc_id=doc, **slot)
+            self.stage.add("impressions", **page, doc_id=doc, **slot)
 
     def _event(self, record: Mapping[str, Any]) -> None:
         action = identifier(_get(record, "action_name"), "action_name")
@@ -113,7 +115,7 @@ class _Ubi:
         row = {
             "page_id": page_id,
             "doc_id": doc,
-            "position": ordinal,
+            "ordinal": ordinal,
             "timestamp": time(_get(record, "timestamp"), self.zone),
             "visit_id": optional_identifier(_get(record, "session_id"), "session_id"),
             "user_id": optional_identifier(_get(record, "client_id"), "client_id"),
@@ -121,19 +123,7 @@ class _Ubi:
             "serp_x": _coordinate(record, "x"),
             "serp_y": _coordinate(record, "y"),
         }
-        self.base.click(page_id, doc, ordinal)
-        self.stage.click(**row)
-
-    def finish(self) -> None:
-        """Turn ordinals into ranks from 1, now that the log tells what they count from."""
-        base: int | None = self.options.positions.base
-        why = "ordinals count from {} as told"
-        if base is None:
-            base, why = self.base.decide()
-        self.stage.notes.append(why.format(base))
-        self.stage.shift_clicks(None if base is None else 1 - base)
-        if not self.pages and self.stage.ignored["impression_event"]:
-            self.stage.notes.append("no query has hit ids; impression events alone do not make pages")
+        self.stage.add("clicks", **row)
 
 
 CAMEL = {
@@ -220,93 +210,61 @@ def _coordinate(record: Mapping[str, Any], axis: str) -> float | None:
 # ---- what ordinals count from ----
 
 
-SAMPLE = 20_000
-"""Pages, and clicks, that are kept at most."""
-WIDEST = 200
-"""Results of a page that are kept."""
 ENOUGH = 100
 """Ordinals without a 0 that let a log count as counting from 1."""
 
 
-class OrdinalBase:
-    """Whether the ordinals of a log count from 0 or from 1: found out from the log, never assumed.
+def ranked_clicks(shown: Table, clicked: Table, base: int | None, engine: Engine) -> tuple[Table, str]:
+    """Clicks with a position in the place of their ordinal, and a note on what ordinals count from.
 
-    A click that names its document says where that document stood; its ordinal should say the same. Queries and
-    events come in any order and in different files, so pages and clicks are kept for a sample of query ids, chosen
-    by a hash: the same ids are kept on both sides, and the sample is thinned when it has grown too large.
+    Whether that is 0 or 1 is found out from the log unless `base` is given, never assumed. Where nothing tells,
+    and nothing depends on it, ordinals are left out.
     """
+    why = f"ordinals count from {base} as told"
+    if base is None:
+        base, why = _ordinal_base(shown, clicked, engine)
+    ranks = {} if base is None else {"position": (clicked.ordinal + (1 - base)).cast("int32")}
+    return clicked.mutate(**ranks).drop("ordinal"), why
 
-    def __init__(self) -> None:
-        self._mask = 0
-        self._pages: dict[str, Sequence[str]] = {}
-        self._clicks: dict[str, set[tuple[str | None, int]]] = {}
-        self._kept = 0
-        self._lowest = 1 << 30
-        self._ordinals = self._nameless = 0
 
-    def page(self, page: str, hits: Sequence[str]) -> None:
-        """The results of a query, in order."""
-        if self._sampled(page) and len(hits) <= WIDEST:
-            self._pages[page] = hits
-            self._thin()
+def _ordinal_base(shown: Table, clicked: Table, engine: Engine) -> tuple[int | None, str]:
+    """0 or 1 and why; None where nothing tells and no click has an ordinal alone."""
+    import ibis
 
-    def click(self, page: str, doc: str | None, ordinal: int | None) -> None:
-        """A click, with what it says about its place."""
-        if ordinal is None:
-            return
-        self._ordinals += 1
-        self._nameless += doc is None
-        self._lowest = min(self._lowest, ordinal)
-        if self._sampled(page):
-            clicks = self._clicks.setdefault(page, set())
-            self._kept += (doc, ordinal) not in clicks
-            clicks.add((doc, ordinal))
-            self._thin()
+    document = clicked.doc_id if "doc_id" in clicked.columns else ibis.null("string")
+    asked = clicked.select("page_id", "ordinal", doc_id=document).filter(clicked.ordinal.notnull())
+    counts = {"clicks": asked.count(), "lowest": asked.ordinal.min(), "nameless": asked.doc_id.isnull().sum()}
+    found = engine.rows(asked.agg(**counts))[0]
+    zero, one = _votes(shown, asked, engine)
+    if zero != one:
+        base = int(one > zero)
+        return base, f"ordinals count from {base}: so say {max(zero, one)} of {zero + one} clicks checked"
+    if found["lowest"] == 0:
+        return 0, "ordinals count from 0: there is an ordinal 0"
+    if found["lowest"] == 1 and found["clicks"] >= ENOUGH:
+        return 1, f"ordinals count from 1: {found['clicks']} clicks, and none on ordinal 0"
+    if found["nameless"]:
+        raise DataError(
+            f"{found['nameless']} clicks have an ordinal and no object_id, and nothing in the log says whether "
+            "ordinals count from 0 or from 1",
+            hint=("say which, ", Option("positions_from")),
+        )
+    return None, "ordinals are not used: nothing says whether they count from 0 or from 1"
 
-    def decide(self) -> tuple[int | None, str]:
-        """0 or 1 and why; None where nothing tells and nothing depends on it."""
-        if not self._ordinals:
-            return None, "clicks have no ordinals"
-        zero, one = self._votes()
-        if zero != one:
-            base = int(one > zero)
-            return base, f"ordinals count from {base}: so say {max(zero, one)} of {zero + one} clicks checked"
-        if self._lowest == 0:
-            return 0, "ordinals count from 0: there is an ordinal 0"
-        if self._lowest == 1 and self._ordinals >= ENOUGH:
-            return 1, f"ordinals count from 1: {self._ordinals} clicks, and none on ordinal 0"
-        if self._nameless:
-            raise DataError(
-                f"{self._nameless} clicks have an ordinal and no object_id, and nothing in the log says whether "
-                "ordinals count from 0 or from 1",
-                hint=("say which, ", Option("positions_from")),
-            )
-        return None, "ordinals are not used: nothing says whether they count from 0 or from 1"
 
-    def _votes(self) -> tuple[int, int]:
-        """Clicks that fit counting from 0, and from 1, but not the other."""
-        zero = one = 0
-        for page, clicks in self._clicks.items():
-            hits = self._pages.get(page)
-            for doc, ordinal in clicks if hits is not None else ():
-                if hits is None or (doc is not None and doc not in hits):
-                    continue
-                if doc is None:  # the first or the last place of a page exists in one way of counting only
-                    zero += ordinal == 0
-                    one += ordinal == len(hits)
-                elif hits.count(doc) == 1:
-                    zero += hits.index(doc) == ordinal
-                    one += hits.index(doc) + 1 == ordinal
-        return zero, one
+def _votes(shown: Table, asked: Table, engine: Engine) -> tuple[int, int]:
+    """Clicks that fit counting from 0, and from 1, but not the other.
 
-    def _sampled(self, page: str) -> bool:
-        return not zlib.crc32(page.encode()) & self._mask
-
-    def _thin(self) -> None:
-        while len(self._pages) > SAMPLE or self._kept > SAMPLE:
-            self._mask = self._mask * 2 + 1
-            self._pages = {key: hits for key, hits in self._pages.items() if self._sampled(key)}
-            self._clicks = {key: clicks for key, clicks in self._clicks.items() if self._sampled(key)}
-            self._kept = sum(len(clicks) for clicks in self._clicks.values())
-            if self._mask > 1 << 30:  # one query id with endless clicks
-                self._clicks, self._kept = {}, 0
+    A click that names its document says where that document stood, where the page shows it once; its ordinal
+    should say the same. Of the others, those on the first or the last place of a page fit one way only.
+    """
+    asked = asked.distinct()
+    places = shown.group_by("page_id", "doc_id").agg(place=shown.position.min(), times=shown.count())
+    named = asked.inner_join(places.filter(places.times == 1), ["page_id", "doc_id"])
+    ends = shown.group_by("page_id").agg(last=shown.position.max())
+    nameless = asked.filter(asked.doc_id.isnull()).inner_join(ends, "page_id")
+    votes = named.select(zero=named.ordinal == named.place - 1, one=named.ordinal == named.place).union(
+        nameless.select(zero=nameless.ordinal == 0, one=nameless.ordinal == nameless["last"])
+    )
+    told = engine.rows(votes.agg(zero=votes.zero.sum(), one=votes.one.sum()))[0]
+    return int(told["zero"] or 0), int(told["one"] or 0)

@@ -46,7 +46,7 @@ class _Yandex:
         elif len(cells) == 4 and cells[2].isdecimal():
             query, region, doc = (identifier(cell, name) for cell, name in zip(cells, _JUDGED, strict=False))
             label = required(whole(cells[3].strip(), "label", 0, 4), "label")
-            self.stage.side("labels", query_id=f"{query}_{region}", doc_id=doc, label=label)
+            self.stage.add("labels", query_id=f"{query}_{region}", doc_id=doc, label=label)
         else:
             raise Broken(
                 "wrong_number_of_fields" if len(cells) < 3 or cells[2] in ("Q", "C") else "unknown_action"
@@ -65,7 +65,8 @@ class _Yandex:
         self.latest = f"{visit}-{self.stage.rows_read}"
         for position, doc in enumerate(docs, 1):
             self.shown[doc] = self.latest
-            self.stage.impression(
+            self.stage.add(
+                "impressions",
                 page_id=self.latest,
                 visit_id=visit,
                 query_id=f"{query}_{region}",
@@ -79,7 +80,7 @@ class _Yandex:
         if visit != self.visit:  # no page yet: kept, so that it is counted as a click without an impression
             self.visit, self.latest, self.shown = visit, "", {}
         page = self.shown.get(doc) or self.latest or f"{visit}-0"
-        self.stage.click(page_id=page, visit_id=visit, doc_id=doc, time_offset=offset)
+        self.stage.add("clicks", page_id=page, visit_id=visit, doc_id=doc, time_offset=offset)
 
 
 _JUDGED = ("query_id", "region", "url")

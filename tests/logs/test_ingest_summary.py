@@ -12,28 +12,51 @@ import pytest
 from typer.testing import CliRunner
 
 from unskew.errors import spelled
-from unskew.logs.ingest.facts import suspicion, warnings_of
 from unskew.logs.ingest.rules import PageFacts
+from unskew.logs.ingest.summary import (
+    IngestedLog,
+    Moves,
+    PageShares,
+    PositionCount,
+    RejectedRows,
+    suspicion,
+    warnings_of,
+)
 from unskew.tables.reading.options import IngestOptions
 from unskew.terminal.main import app
 
-SOUND: dict[str, Any] = {
-    "impressions": 3000,
-    "clicks": 300,
-    "pages": 1000,
-    "queries": 50,
-    "pages_without_clicks": 0.7,
-    "by_position": [{"position": k, "impressions": 1000, "clicks": 100} for k in (1, 2, 3)],
-    "page_facts": {"with_one_row": 0.0, "from_the_top": 1.0, "longer_than_hours": 0.0},
-    "moves": {"queries": 50, "results": 100, "moved": 40},
-    "pages_found": False,
-}
+
+def ranks(*clicks: int, shown: int = 1000) -> list[PositionCount]:
+    return [PositionCount(k, shown, count, count / shown) for k, count in enumerate(clicks, 1)]
 
 
-def ranks(*clicks: int, shown: int = 1000) -> list[dict[str, int]]:
-    return [{"position": k, "impressions": shown, "clicks": count} for k, count in enumerate(clicks, 1)]
-
-
+WHOLE = PageShares(0.0, 1.0, 0.0)
+SOUND = IngestedLog(
+    format="unskew impressions 1",
+    impressions=3000,
+    pages=1000,
+    queries=50,
+    documents=30,
+    clicks=300,
+    click_rate=0.1,
+    pages_without_clicks=0.7,
+    time=None,
+    by_position=ranks(100, 100, 100),
+    page_facts=WHOLE,
+    moves=Moves(50, 100, 40),
+    rows_read=3000,
+    positions_from=1,
+    positions_detected=True,
+    pages_found=False,
+    rules={},
+    rejected=RejectedRows(0, 0.0, {}),
+    ignored={},
+    notes=[],
+    columns=[],
+    names={},
+    sides={},
+    source_columns={},
+)
 CASES: dict[str, tuple[dict[str, Any], str]] = {
     "no click": ({"clicks": 0}, "no click in this log"),
     "clicked rows only": ({"clicks": 3000}, "no impressions without clicks. Examination cannot be learned"),
@@ -42,20 +65,20 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
     "all of one": ({"by_position": ranks(100, 1000, 100)}, "at position 2 every result was clicked"),
     "one query": ({"queries": 1}, "one query only (search)"),
     "clicked pages only": ({"pages_without_clicks": 0.0}, "no page is without a click"),
-    "rows": ({"page_facts": {**SOUND["page_facts"], "with_one_row": 0.6}}, "60% of the pages hold one row: serp"),
+    "rows": ({"page_facts": replace(WHOLE, with_one_row=0.6)}, "60% of the pages hold one row: serp"),
     "torn": (
-        {"page_facts": {**SOUND["page_facts"], "from_the_top": 0.2}},
+        {"page_facts": replace(WHOLE, from_the_top=0.2)},
         "only 20% of the pages begin at the first",
     ),
     "missing": (
-        {"page_facts": {**SOUND["page_facts"], "with_one_row": 0.6}, "pages_found": True},
+        {"page_facts": replace(WHOLE, with_one_row=0.6), "pages_found": True},
         "60% of the pages hold one row: results seem to be missing",
     ),
     "hours": (
-        {"page_facts": {**SOUND["page_facts"], "longer_than_hours": 0.1}},
+        {"page_facts": replace(WHOLE, longer_than_hours=0.1)},
         "last for more than 2 hours: serp",
     ),
-    "fixed": ({"moves": {"queries": 50, "results": 100, "moved": 0}}, "no result ever moves"),
+    "fixed": ({"moves": Moves(50, 100, 0)}, "no result ever moves"),
 }
 NAMES = IngestOptions(columns={"query_id": "search", "page_id": "serp"})
 
@@ -67,7 +90,7 @@ def test_a_sound_log_is_not_warned_of() -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_a_log_that_cannot_teach_says_so(name: str) -> None:
     change, said = CASES[name]
-    (warning,) = warnings_of({**SOUND, **change}, NAMES)
+    (warning,) = warnings_of(replace(SOUND, **change), NAMES)
     assert said in warning
 
 
