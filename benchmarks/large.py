@@ -41,7 +41,7 @@ threads = {threads}
 SHARD = """
 from pathlib import Path
 from unskew.workflows.runs.request import ask
-from unskew.workflows.runs.sources import open_data
+from unskew.workflows.runs.learn import open_data
 open_data(ask(Path("run.toml")))
 """
 

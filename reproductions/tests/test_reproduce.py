@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from unskew.errors import ConfigError, DataError, RunError
 from unskew.measuring import mean_over_seeds
 from unskew.studies.compare.config import asked_for
-from unskew.studies.compare.rows import Row
+from unskew.studies.compare.verdict import Row
 from unskew.terminal.main import app
 from unskew.types import Lists
 from unskew_reproductions.claims import judge, result, tally

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from unskew.types import ClickBatch as ClickBatch
     from unskew.types import Lists as Lists
     from unskew.types import Log as Log
-    from unskew.workflows.inputs.frames import log_from_table as log_from_table
+    from unskew.workflows.inputs.logs import log_from_table as log_from_table
     from unskew.workflows.inspections.causes import causes as causes
     from unskew.workflows.inspections.diagnosis import diagnose as diagnose
     from unskew.workflows.inspections.drift import drift as drift

@@ -124,8 +124,8 @@ def test_a_step_is_the_mean_over_its_parts(folder: Path, tmp_path: Path) -> None
     request = ask(
         run_file(folder, "hand", "regression_em", steps=1, validate_on="nothing", clip=1e9, weight_decay=0.0)
     )
+    from unskew.workflows.runs.learn import open_data
     from unskew.workflows.runs.run import prepare
-    from unskew.workflows.runs.sources import open_data
 
     data, _ = open_data(request)
     torch.manual_seed(0)

@@ -23,9 +23,9 @@ from unskew.pages.console import print_page
 from unskew.studies.compare import simulated as cells
 from unskew.studies.compare.compare import compare
 from unskew.studies.compare.config import asked_for
-from unskew.studies.compare.data import read_data
 from unskew.studies.compare.report import comparison_page, rows_table
-from unskew.studies.compare.rows import Row, best_baseline, marks, with_tests
+from unskew.studies.compare.simulated import read_data
+from unskew.studies.compare.verdict import Row, best_baseline, marks, with_tests
 
 torch.set_num_threads(1)
 

@@ -26,10 +26,8 @@ from unskew.studies.compare.cells import Finding
 from unskew.studies.compare.compare import compare
 from unskew.studies.compare.config import CompareData, asked_for, read_compare_file
 from unskew.studies.compare.report import arm_term, comparison_page, failures, lead
-from unskew.studies.compare.rows import Row, with_tests
-from unskew.studies.compare.simulated import SimulatedCell
-from unskew.studies.compare.table import SimulatedComparison, choose, compared
-from unskew.studies.compare.verdict import verdict
+from unskew.studies.compare.simulated import SimulatedCell, SimulatedComparison, choose, compared
+from unskew.studies.compare.verdict import Row, verdict, with_tests
 from unskew.terminal.main import app
 
 torch.set_num_threads(1)
@@ -557,7 +555,7 @@ def test_it_never_writes_over_what_is_not_a_comparison(tmp_path: Path) -> None:
         with pytest.raises(RunError, match=r"has no compare\.json"):
             compare(asked(), tmp_path / "out", jobs=1, force=force)
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["mine.txt"]
-    with pytest.raises(ConfigError, match="jobs=0: must be at least 1"):
+    with pytest.raises(ConfigError, match="jobs=: input should be greater than or equal to 1, not 0"):
         compare(asked(), tmp_path / "new", jobs=0)
 
 

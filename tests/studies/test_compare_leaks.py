@@ -14,19 +14,16 @@ import unskew
 from unskew.learning.fitting.training import Training
 from unskew.learning.methods import METHODS
 from unskew.learning.rankers import Linear
-from unskew.measuring import crossed_t_test, holm, mean_over_seeds
+from unskew.measuring import crossed_t_test, holm, mean_over_seeds, page_ndcg_metric, rank_weights
 from unskew.simulation import PositionBias, Simulation, SvmLogger
 from unskew.studies.compare import simulated as cells
 from unskew.studies.compare import simulated as fits
 from unskew.studies.compare.arms import Point
 from unskew.studies.compare.cells import Finding
 from unskew.studies.compare.config import Asked, CompareData, asked_for
-from unskew.studies.compare.data import ListParts, read_data
 from unskew.studies.compare.report import tables
-from unskew.studies.compare.rows import Row, with_tests
-from unskew.studies.compare.simulated import SimulatedCell, make_cell
-from unskew.studies.compare.table import choose, compared
-from unskew.studies.compare.verdict import verdict, winners
+from unskew.studies.compare.simulated import ListParts, SimulatedCell, choose, compared, make_cell, read_data
+from unskew.studies.compare.verdict import Row, verdict, winners, with_tests
 from unskew.types import Log
 from unskew.workflows.runs.data import LogData
 
@@ -125,7 +122,10 @@ def test_what_a_cell_keeps_of_its_validation(log: Log) -> None:
     assert np.allclose(model.score(TEST), scores)
     assert found["validation_ndcg@10"] == pytest.approx(fits.label_score(model, VALIDATION))
     assert found["validation_click_loglikelihood"] == pytest.approx(fits.click_score(model, held_out))
-    assert found["validation_ips_ndcg@10"] == pytest.approx(fits.page_score(model, held_out))
+    pages = model.score(held_out.lists)[held_out.row], held_out.click
+    weights = rank_weights(held_out.click, held_out.position)
+    ndcg = page_ndcg_metric(*pages, offsets=held_out.offsets, weights=weights).mean
+    assert found["validation_ips_ndcg@10"] == pytest.approx(ndcg)
     assert found["clicks"] == train.click.sum()
     kept, _ = fits.fit(asked, 3, "standard", log, replace(PARTS, validation=None))
     assert kept["validation_ndcg@10"] is None  # grades of the log's own lists choose nothing
@@ -137,10 +137,10 @@ def test_the_logging_arm_learned_from_training_lists(seed: int) -> None:
         simulation = replace_seed(seed)
         return SimulatedCell("position", arm, 0, None, seed, CompareData(), Path(), "key", simulation, "")
 
-    ours = cells._unlearned(cell("logging", seed), PARTS)
+    ours = cell("logging", seed).logged(PARTS)
     assert np.array_equal(ours, SvmLogger().fit(TRAIN, seed).scores(TEST))
     assert not np.array_equal(ours, SvmLogger().fit(TEST, seed).scores(TEST))
-    chance = [cells._unlearned(cell("random", number), PARTS) for number in (seed, seed, seed + 1)]
+    chance = [cell("random", number).random(PARTS) for number in (seed, seed, seed + 1)]
     assert np.array_equal(chance[0], chance[1])
     assert not np.array_equal(chance[0], chance[2])
 
@@ -209,10 +209,10 @@ def test_each_seed_and_behaviour_has_a_log_of_its_own() -> None:
     }
     assert {name: cell.seed for name, cell in made.items()} == {name: name[1] for name in made}
     assert len({cell.log for cell in made.values()}) == 4
-    logs = [cells.simulated(made["position", seed], TRAIN) for seed in (3, 4)]
+    logs = [made["position", seed].drawn(TRAIN) for seed in (3, 4)]
     assert not np.array_equal(logs[0].click, logs[1].click)
-    assert not np.array_equal(logs[1].click, cells.simulated(made["cascade", 4], TRAIN).click)
-    assert cells.simulated(made["cascade", 4], TRAIN) is cells.simulated(made["cascade", 4], TRAIN)
+    assert not np.array_equal(logs[1].click, made["cascade", 4].drawn(TRAIN).click)
+    assert made["cascade", 4].drawn(TRAIN) is made["cascade", 4].drawn(TRAIN)
     cells.forget()
 
 

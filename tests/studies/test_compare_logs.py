@@ -20,11 +20,9 @@ from unskew.simulation import SvmLogger
 from unskew.studies.compare.cells import read_cell
 from unskew.studies.compare.compare import compare
 from unskew.studies.compare.config import asked_for
-from unskew.studies.compare.log_table import LogComparison
-from unskew.studies.compare.logged import RealLog, cuts, log_cells, read_log
+from unskew.studies.compare.logged import LogComparison, RealLog, cuts, log_cells, read_log
 from unskew.studies.compare.report import log_page
-from unskew.studies.compare.rows import LogRow, leading
-from unskew.studies.compare.verdict import log_verdict
+from unskew.studies.compare.verdict import LogRow, leading, log_verdict
 from unskew.tables.lists.letor import write_letor
 from unskew.terminal.main import app
 from unskew.types import Log
@@ -76,12 +74,12 @@ def real(log: Log, test: Log | None = None) -> RealLog:
 def test_no_query_is_in_two_parts(clicked: Log) -> None:
     for seed in (0, 1):
         parts = real(clicked).drawn(seed)
-        queries = [set(part.query.tolist()) for part in (parts.train, parts.validation, parts.test)]
+        queries = [set(part.query.tolist()) for part in parts]
         assert not queries[0] & queries[1]
         assert not queries[0] & queries[2]
         assert not queries[1] & queries[2]
         assert [len(each) for each in queries] == [24, 8, 8]
-    assert set(real(clicked).drawn(0).test.query.tolist()) != queries[2]
+    assert set(real(clicked).drawn(0)[2].query.tolist()) != queries[2]
 
 
 def test_pages_are_cut_where_queries_are_few(clicked: Log) -> None:
@@ -96,7 +94,7 @@ def test_no_page_judges_two_seeds(clicked: Log) -> None:
     queries = [set(part.query.tolist()) for part in drawn]
     assert sum(map(len, queries)) == len(set().union(*queries))
     assert sum(map(len, drawn)) == len(real(clicked).judging_whole([0, 1, 2]))
-    assert all(part <= set(real(clicked).drawn(seed).test.query.tolist()) for seed, part in enumerate(queries))
+    assert all(part <= set(real(clicked).drawn(seed)[2].query.tolist()) for seed, part in enumerate(queries))
     shared = real(clicked, clicked.take(np.arange(500))).judging([0, 1, 2])
     assert sum(map(len, shared)) == 500
     assert len({query for part in shared for query in set(part.query.tolist())}) == sum(
@@ -113,7 +111,7 @@ def test_parts_that_split_wrote_are_taken_as_such(clicked: Log, place: Path) -> 
     log = read_log(asked.file.data, place)
     for seed in (0, 7):
         parts = log.drawn(seed)
-        for part, number in ((parts.train, 0), (parts.validation, 1), (parts.test, 2)):
+        for number, part in enumerate(parts):
             assert len(part) == int((clicked.query % 3 == number).sum())
 
 

@@ -15,8 +15,8 @@ import unskew
 from unskew.errors import ConfigError, DataError
 from unskew.types import Lists
 from unskew.workflows.inputs.lists import read_lists
+from unskew.workflows.runs.learn import open_data
 from unskew.workflows.runs.request import ask
-from unskew.workflows.runs.sources import open_data
 
 torch.set_num_threads(1)
 
@@ -127,7 +127,7 @@ def test_files_that_are_no_tables(tmp_path: Path) -> None:
 def test_the_ending_decides(lists: Lists, tmp_path: Path) -> None:
     pq.write_table(pa.table(columns_of(lists)), tmp_path / "a.parquet")
     unskew.write_letor(lists, tmp_path / "a.txt")
-    assert same(read_lists([tmp_path / "a.parquet"], False), read_lists([tmp_path / "a.txt"], False))
+    assert same(read_lists(tmp_path / "a.parquet"), read_lists(tmp_path / "a.txt"))
 
 
 # ---- in a run file ----

@@ -18,12 +18,13 @@ from typer.testing import CliRunner
 import unskew
 from unskew.errors import ConfigError, UnskewError
 from unskew.learning.rankers import Linear
+from unskew.options.runs import DataFiles
 from unskew.terminal.main import app
-from unskew.workflows.inputs.parts import is_log
+from unskew.workflows.inputs.logs import PARTS, is_log
 from unskew.workflows.runs.data import own_lists
-from unskew.workflows.runs.request import RunLogs, ask, logs_of, parse_setting
+from unskew.workflows.runs.request import ask, parse_setting
 from unskew.workflows.runs.run import standing
-from unskew.workflows.runs.settings import DataFiles
+from unskew.workflows.runs.sources import RunSources
 
 torch.set_num_threads(1)
 
@@ -184,18 +185,23 @@ def test_values_are_toml_or_text() -> None:
 # ---- parts ----
 
 
+def found(base: Path, **files: Any) -> list[Path | None]:
+    """The logs that a run learns from, is chosen by and measured on."""
+    sources = RunSources.of_files(DataFiles(**files), base)
+    each = [sources.train, *(getattr(sources, name) if sources.is_log(name) else None for name in PARTS[1:])]
+    return [one[0] if isinstance(one, list) else one for one in each]
+
+
 def test_parts_are_found(world: World) -> None:
     parts = world.folder / "parts"
-    assert logs_of(world.folder, DataFiles(log="parts")) == RunLogs(
-        parts / "train", parts / "validation", parts / "test"
-    )
-    assert logs_of(world.folder, DataFiles(log="log.parquet")) == RunLogs(world.folder / "log.parquet")
-    own = logs_of(world.folder, DataFiles(log="parts", validation="lists.txt", test="log.parquet"))
-    assert own == RunLogs(parts / "train", None, world.folder / "log.parquet")
+    assert found(world.folder, log="parts") == [parts / "train", parts / "validation", parts / "test"]
+    assert found(world.folder, log="log.parquet") == [world.folder / "log.parquet", None, None]
+    own = found(world.folder, log="parts", validation="lists.txt", test="log.parquet")
+    assert own == [parts / "train", None, world.folder / "log.parquet"]
     assert is_log(parts / "test", {})
     assert not is_log(world.folder / "lists.txt", {})
     with pytest.raises(ConfigError, match="is a log, and one log is all"):
-        logs_of(world.folder, DataFiles(log="parts", test=("log.parquet", "lists.txt")))
+        found(world.folder, log="parts", test=("log.parquet", "lists.txt"))
 
 
 def test_parts_without_rows_are_passed_over(world: World, tmp_path: Path) -> None:
@@ -204,7 +210,7 @@ def test_parts_without_rows_are_passed_over(world: World, tmp_path: Path) -> Non
     table = pq.read_table(world.folder / "parts" / "train")
     pq.write_table(table, tmp_path / "train" / "a.parquet")
     pq.write_table(table.slice(0, 0), tmp_path / "validation" / "a.parquet")
-    assert logs_of(tmp_path, DataFiles(log=".")) == RunLogs(tmp_path / "train")
+    assert found(tmp_path, log=".") == [tmp_path / "train", None, None]
 
 
 @pytest.mark.parametrize("more", [[], ["--set", "data.shards=2"]], ids=["in memory", "in shards"])

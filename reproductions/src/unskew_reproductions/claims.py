@@ -10,7 +10,7 @@ import numpy as np
 
 from unskew.measuring import PairedTest, crossed_t_test, holm
 from unskew.pages.numbers import p_value
-from unskew.studies.compare.rows import Row
+from unskew.studies.compare.verdict import Row
 from unskew.types import Array
 from unskew_reproductions.recipe import Claim
 

@@ -28,9 +28,9 @@ from unskew.pages.page import Figure, Section, Table
 from unskew.settings import checked, table_of
 from unskew.studies.compare.cells import dumped, hash_of
 from unskew.studies.compare.config import Asked
-from unskew.studies.compare.data import ListParts, read_data
 from unskew.studies.compare.report import SD_OVER_SEEDS
-from unskew.studies.compare.rows import Row
+from unskew.studies.compare.simulated import ListParts, read_data
+from unskew.studies.compare.verdict import Row
 from unskew.studies.terms import method_term
 from unskew.types import Array, Lists
 from unskew.workflows.runs.folder import status

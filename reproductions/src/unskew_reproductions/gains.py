@@ -22,7 +22,7 @@ from unskew.pages.marks import Value, with_best
 from unskew.pages.numbers import metric_title
 from unskew.pages.page import Section, Table
 from unskew.studies.compare.report import SD_OVER_SEEDS
-from unskew.studies.compare.rows import marked
+from unskew.studies.compare.verdict import marked
 from unskew.studies.terms import FROM_CLICKS
 from unskew.types import Array
 from unskew_reproductions.claims import CLAIM_COLUMNS, Judged, judge_values, tally

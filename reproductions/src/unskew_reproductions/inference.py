@@ -15,7 +15,7 @@ from unskew.learning.methods import Context, MethodConfig, Naive, Vectorization
 from unskew.learning.rankers import MLP
 from unskew.learning.scoring.model import Model, build
 from unskew.pages.page import Section, Table, Term
-from unskew.studies.compare.data import read_data
+from unskew.studies.compare.simulated import read_data
 from unskew.studies.terms import method_term
 from unskew.tables.lists.scaling import fit_scaler
 from unskew.types import Array, Lists

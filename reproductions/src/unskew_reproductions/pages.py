@@ -27,9 +27,9 @@ from unskew.pages.numbers import metric_title, spread
 from unskew.pages.page import Figure, Section, Table
 from unskew.settings import listed
 from unskew.studies.compare.arms import Point
-from unskew.studies.compare.data import read_data
 from unskew.studies.compare.report import SD_OVER_SEEDS
-from unskew.studies.compare.rows import LESS_IS_BETTER
+from unskew.studies.compare.simulated import read_data
+from unskew.studies.compare.verdict import LESS_IS_BETTER
 from unskew.types import Array, Lists, Log
 from unskew.workflows.runs.learn import learn
 from unskew_reproductions.data import DataSet

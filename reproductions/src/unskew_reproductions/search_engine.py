@@ -25,7 +25,7 @@ from unskew.pages.page import Term
 from unskew.simulation import Traffic, TrustBias
 from unskew.studies.compare.arms import Point
 from unskew.studies.compare.config import Asked
-from unskew.studies.compare.data import read_data
+from unskew.studies.compare.simulated import read_data
 from unskew.tracking.features import FEATURES, with_tracked
 from unskew.tracking.log_examination import display_times
 from unskew.tracking.track import track

@@ -15,8 +15,8 @@ from unskew.pages.page import Figure, Section, Table, Term
 from unskew.studies.compare.arms import REFERENCES
 from unskew.studies.compare.compare import compare
 from unskew.studies.compare.report import SD_OVER_SEEDS, failures, terms_of
-from unskew.studies.compare.rows import LESS_IS_BETTER, Row, marks
-from unskew.studies.compare.table import SimulatedComparison
+from unskew.studies.compare.simulated import SimulatedComparison
+from unskew.studies.compare.verdict import LESS_IS_BETTER, Row, marks
 from unskew.studies.terms import FROM_CLICKS
 from unskew_reproductions.claims import CLAIM_COLUMNS, Judged, judge, tally
 from unskew_reproductions.data import DataSet

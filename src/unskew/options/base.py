@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypedDict
 from pydantic import ConfigDict, Field
 from pydantic.fields import FieldInfo
 
-from unskew.settings import Config
+from unskew.settings import Config, checked
 
 
 class VerbOptions(Config):
@@ -22,6 +22,12 @@ class VerbOptions(Config):
         """The options as keyword arguments, without those that say nothing."""
         said = {name: getattr(self, name) for name in type(self).model_fields if name not in but}
         return {name: value for name, value in said.items() if value is not None}
+
+    @classmethod
+    def check(cls, **said: object) -> None:
+        """Refuse arguments of Python that are outside the bounds that these options have; None says nothing."""
+        needed: dict[str, object] = {name: None for name, field in cls.model_fields.items() if field.is_required()}
+        checked(cls, needed | {name: value for name, value in said.items() if value is not None}, None)
 
 
 @dataclass(frozen=True)
@@ -44,6 +50,8 @@ class Flag:
     """What a shell completes."""
     table: str | None = None
     """The table of names that a shell completes, as methods."""
+    key: str | None = None
+    """The key of a run file that it says, as data.features."""
 
 
 Place = Annotated[Any, Typed(Path)]
@@ -52,6 +60,8 @@ Text = Annotated[Any, Typed(str)]
 """A name or a place that may be something else than a file."""
 Files = Annotated[Any, Typed(list[str])]
 """Files; Python takes a table or one file as well."""
+Paths = str | Annotated[tuple[str, ...], Field(strict=False)]
+"""One path or several in a TOML file."""
 Names = Annotated[tuple[str, ...], Typed(list[str])]
 """Names, one for each time that the flag is given."""
 
@@ -64,10 +74,11 @@ def option(
     metavar: str | None = None,
     known: tuple[str, ...] = (),
     table: str | None = None,
+    key: str | None = None,
     **bounds: float,
 ) -> Any:
     """A field: its default (... where one must be given), its sentence, and bounds as of pydantic's `Field`."""
-    shown = Flag((flag,) if isinstance(flag, str) else flag, metavar, known=known, table=table)
+    shown = Flag((flag,) if isinstance(flag, str) else flag, metavar, known=known, table=table, key=key)
     extra: Any = {"flag": shown}
     said: Any = bounds
     return Field(default, description=about, json_schema_extra=extra, **said)

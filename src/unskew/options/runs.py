@@ -1,9 +1,11 @@
-"""VerbOptions of what learns, measures and uses a run."""
+"""VerbOptions of what learns, measures and uses a run, and the keys of a run file that they share."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict
 
 from unskew.options.base import (
     COLUMNS,
@@ -15,13 +17,82 @@ from unskew.options.base import (
     Files,
     Names,
     OnEngine,
+    Paths,
     Place,
     Text,
     Typed,
     VerbOptions,
     argument,
+    flag_of,
     option,
 )
+from unskew.settings import Config
+
+
+class DataFiles(Config):
+    """Where a run's data lie, from the run file; `learn` has flags for some of the keys."""
+
+    model_config = ConfigDict(use_attribute_docstrings=False, defer_build=True)
+
+    log: str | None = option(
+        None,
+        "Impressions: a Parquet file, or a folder of them. In a folder that `unskew split` wrote, the run learns "
+        "from train, clicks of validation choose, and clicks of test say where it stands.",
+    )
+    counts: str | None = option(None, "In the place of a log: a folder of counts, as `unskew counts` writes it.")
+    features: Paths | None = option(
+        None,
+        "Features of documents: tables (Parquet, CSV) or LETOR files; repeatable, and joined. Tables are of "
+        "items, queries, or documents of queries. A ranker that reads needs none: its documents are those of the "
+        "texts, or of the log.",
+    )
+    columns: dict[str, str] = option(
+        {}, "OURS=THEIRS, as position=rank, where a table has other names; repeatable."
+    )
+    texts: Paths | None = option(
+        None,
+        "Parquet with query_id, doc_id, query_text, title and abstract, for rankers that read; without it the "
+        "columns of the lists, of the log, or of validation and test themselves.",
+    )
+    tracked: str | None = option(
+        None,
+        "A store of `unskew track`: what was clicked before, as further features of all lists.",
+    )
+    validation: Paths | None = option(
+        None,
+        "Labelled lists, or a log, to choose weights by; repeatable. Clicks of a log choose; without it held-out "
+        "clicks do.",
+    )
+    test: Paths | None = option(
+        None,
+        "Labelled lists, or a log, to measure the result on; repeatable. Clicks of a log say where it stands.",
+    )
+    scaling: str | None = option(
+        None,
+        "How features are scaled: standard unless given. `none` is usual where the method is a package.",
+        table="scalings",
+    )
+    doc_ids: bool = option(False, "Take document ids from the comments of the LETOR files.")
+    feedback: str | None = option(
+        None, "Column to learn from in the place of click, such as purchases. It has numbers from 0."
+    )
+    missing_features: Literal["error", "drop"] = option(
+        "error", "What to do with impressions whose document has no features."
+    )
+    shards: int | None = option(
+        None, "Train from this many shards on disk, of which two are in memory at once.", ge=1, le=10_000
+    )
+    memory: str | None = option(
+        None, 'Choose the number of shards so that they take no more than this: "500MB", "2GB".'
+    )
+    shard_steps: int = option(32, "Steps before another shard is taken up.", ge=1)
+
+
+def data_key(name: str, flag: str | tuple[str, ...] = ()) -> Any:
+    """A flag that says a key of [data], with the first sentence of the key."""
+    field = DataFiles.model_fields[name]
+    sentence = str(field.description).partition(". ")[0].removesuffix(".")
+    return option(None, f"{sentence}.", flag=flag, table=flag_of(field).table, key=f"data.{name}")
 
 
 class LearnArguments(VerbOptions):
@@ -34,16 +105,16 @@ class LearnArguments(VerbOptions):
         known=("auto",),
         table="methods",
     )
-    features: Files = option(
-        None, "Features of documents: a table (Parquet, CSV) or LETOR file; repeatable, and joined."
-    )
+    features: Files = data_key("features")
     ranker: Text = option(None, "What scores documents: mlp unless given.", table="rankers")
-    scaling: str | None = option(None, "How features are scaled: standard unless given.", table="scalings")
-    validation: Files = option(None, "Labelled lists, or a log, to choose weights by; repeatable.")
-    test: Files = option(None, "Labelled lists, or a log, to measure the result on; repeatable.")
-    columns: Columns = COLUMNS
-    feedback: str | None = option(None, "Column to learn from in the place of click, such as purchases.")
-    factors: Names = option((), "Column that bias depends on besides the rank; repeatable.", flag="--factor")
+    scaling: str | None = data_key("scaling")
+    validation: Files = data_key("validation")
+    test: Files = data_key("test")
+    columns: Columns = data_key("columns", "--column")
+    feedback: str | None = data_key("feedback")
+    factors: Names = option(
+        (), "Column that bias depends on besides the rank; repeatable.", flag="--factor", key="method.factors"
+    )
     seed: int | None = option(None, "Seed of all that is drawn at random; 0.", ge=0)
     steps: int | None = option(None, "Training steps, rounds of trees; enough of them unless given.", ge=1)
     settings: Annotated[Mapping[str, Any] | None, Typed(list[str])] = option(
@@ -51,6 +122,12 @@ class LearnArguments(VerbOptions):
     )
     out: Place = option(None, "Folder to write, instead of the usual one.")
     force: bool = FORCE
+
+
+RUN_KEYS: dict[str, str] = {
+    name: key for name, field in LearnArguments.model_fields.items() if (key := flag_of(field).key) is not None
+} | {"missing_features": "data.missing_features"}
+"""Arguments of `learn` that say a key of a run file."""
 
 
 class MeasureArguments(OnEngine):

@@ -17,6 +17,8 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from unskew.learning.descriptions import paper, says
+from unskew.options.base import flag_of
+from unskew.terminal.flags import known_names
 
 _SIGNS = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
 _LENGTHS = {"min_length": "at least", "max_length": "at most"}
@@ -210,7 +212,8 @@ def _named_choices(field: FieldInfo) -> list[object]:
     """The names of a table that a text must be one of, where the field says so."""
     extra = field.json_schema_extra
     found = extra.get("choices", []) if isinstance(extra, dict) else []
-    return list(found) if isinstance(found, list) else []
+    table = flag_of(field).table
+    return [*known_names(table)] if table else list(found) if isinstance(found, list) else []
 
 
 def _plain(value: object) -> object:

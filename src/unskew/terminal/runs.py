@@ -29,9 +29,8 @@ def learn(asked: options.LearnArguments, quiet: Quiet = False, as_json: Json = F
     asking = ask(asked.log, **asked.given("log", "seed", "steps", "out", "force"), options=trained)
     settings, place = asking.settings, asking.folder(asked.out)
     leads = os.environ.get("RANK", "0") == "0"  # of torchrun's processes the first one speaks
-    logs = asking.logs
-    if leads and (logs.validation or logs.test):
-        tell(f"{str(logs)[0].upper()}{str(logs)[1:]}.")
+    if leads and (asking.sources.is_log("validation") or asking.sources.is_log("test")):
+        tell(str(asking.sources))
     name = "auto" if settings.auto else settings.method.name
     with training_bar(name, settings.steps, messages(quiet=quiet or not leads)) as report:
         done = learn_request(asking, place, force=asked.force, report=report)

@@ -37,7 +37,7 @@ class LoggedPages:
     shuffled: Array
     """[N] bool, true where the slot was filled at random."""
     query: Array
-    """[P] int, the same in pages of one query."""
+    """[P] int, the same in pages of one query, wherever the log lies: `stable_codes` of its id."""
     document: Array
     """[N] int, one number for each (query, document)."""
     cluster: Array
@@ -64,7 +64,7 @@ class LoggedPages:
             position=log.position.astype(np.int64),
             click=log.click.astype(np.float64),
             shuffled=shuffled,
-            query=log.query,
+            query=stable_codes(np.asarray(log.lists.query_ids))[log.query],
             document=log.row,
             cluster=clusters_of(log, cluster or usual_cluster(log)),
             propensity=None if chances is None else chances.astype(np.float64),

@@ -30,7 +30,7 @@ from unskew.serving.export import plain as lightgbm
 from unskew.serving.export.options import ENGINES, JUDGED, ExportOptions
 from unskew.serving.export.plain import features_of
 from unskew.settings import known, no_such
-from unskew.workflows.inputs.scores import documents
+from unskew.workflows.inputs.rankings import documents
 from unskew.workflows.inspections.propensity import propensity
 from unskew.workflows.runs.run import Run
 
@@ -130,7 +130,7 @@ def _engine(run: Source, to: str, out: Path, asked: ExportOptions) -> dict[str, 
     given = (
         None
         if asked.lists is None
-        else lambda: documents(scorer, asked.lists, asked.candidates, Names.of(None, run))
+        else lambda: documents(scorer, asked.lists, Names.of(None, run), candidates=asked.candidates)
     )
     return engines.write_engine(scorer, to, out, lists=given, name=asked.name, force=asked.force)
 

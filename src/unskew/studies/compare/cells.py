@@ -1,5 +1,7 @@
 """Cells of a comparison: an arm with its settings and a seed, run once and kept under a hash of all it depends on.
 
+What all of them found is a `Comparison`.
+
 cells/<hash>.json    settings, numbers, seconds; or the error
 cells/<hash>.npy     what is measured of each query or document
 """
@@ -17,10 +19,10 @@ from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import nan
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -38,6 +40,13 @@ VALIDATION = (
     "validation_ips_ndcg@10",
 )
 """What a cell keeps of its validation; the third is of rankers without a click model, the last chooses nothing."""
+
+
+MEASURED = (
+    *("ndcg@1", "ndcg@3", "ndcg@5", "ndcg@10", "err@10", "arp", "arp_legacy"),
+    *("err@1", "err@3", "err@5", "dcg@1", "dcg@3", "dcg@5", "dcg@10"),
+)
+"""What cells of simulated clicks measure on test lists; lists of all parts have slots for the longest of them."""
 
 
 @dataclass(frozen=True)
@@ -112,8 +121,7 @@ def run_missing(cells: Sequence[Cell], folder: Path, jobs: int, tell: Tell | Non
     distinct = {cell.key: cell for cell in cells}  # behaviours share the arms that look at no clicks
     missing = [cell for cell in distinct.values() if (read_cell(folder, cell) or {}).get("status") != "finished"]
     done = len(distinct) - len(missing)
-    steps = _inline(missing, folder) if jobs == 1 or len(missing) < 2 else _in_processes(missing, folder, jobs)
-    with closing(steps):
+    with closing(_steps(missing, folder, jobs)) as steps:
         for finished, running in steps:
             done += finished
             if tell is not None:
@@ -122,20 +130,17 @@ def run_missing(cells: Sequence[Cell], folder: Path, jobs: int, tell: Tell | Non
         tell(done, done, [])
 
 
-Steps = Generator[tuple[int, list[str]], None, None]
-"""How many cells have just ended, and what is under way."""
+def _steps(cells: Sequence[Cell], folder: Path, jobs: int) -> Generator[tuple[int, list[str]], None, None]:
+    """Run cells; how many have just ended, and what is under way.
 
-
-def _inline(cells: Sequence[Cell], folder: Path) -> Steps:
-    """Run one after another."""
-    for cell in cells:
-        yield 0, [str(cell)]
-        run_cell(cell, folder)
-        yield 1, []
-
-
-def _in_processes(cells: Sequence[Cell], folder: Path, jobs: int) -> Steps:
-    """Run in processes of their own, with no more handed out than are run, so that Ctrl-C leaves little behind."""
+    Several jobs are processes of their own, with no more handed out than are run, so that Ctrl-C leaves little.
+    """
+    if jobs == 1 or len(cells) < 2:
+        for cell in cells:
+            yield 0, [str(cell)]
+            run_cell(cell, folder)
+            yield 1, []
+        return
     spawn = multiprocessing.get_context("spawn")  # a forked process may hang on torch's threads
     pool = ProcessPoolExecutor(min(jobs, len(cells)), mp_context=spawn, initializer=_start_worker)
     waiting, running = list(cells), dict[Future[str | None], Cell]()
@@ -167,16 +172,21 @@ def _start_worker() -> None:
 
 def run_cell(cell: Cell, folder: Path) -> str | None:
     """Run a cell and keep what it found in the folder; the message where it failed."""
-    began = time.perf_counter()
+    began, message, kept = time.perf_counter(), None, None
     try:
         found, kept = cell.found()
     except Exception as error:  # whatever a cell dies of, the others go on
         message = str(error) if isinstance(error, UnskewError) else f"{type(error).__name__}: {error}"
-        _write(folder, cell, {"status": "failed", "error": message}, None)
-        return message
-    found |= {"status": "finished", "seconds": round(time.perf_counter() - began, 3), "largest_mb": peak_memory()}
-    _write(folder, cell, found, kept)
-    return None
+        found, kept = {"status": "failed", "error": message}, None
+    else:
+        took = round(time.perf_counter() - began, 3)
+        found |= {"status": "finished", "seconds": took, "largest_mb": peak_memory()}
+    about = {"cell": str(cell), "settings": settings_of(cell), "seed": cell.seed, "version": __version__}
+    if kept is not None:  # the numbers first: where there is text, the cell is whole
+        with complete_file(folder / f"{cell.key}.npy") as path, path.open("wb") as file:
+            np.save(file, kept)
+    write_json(folder / f"{cell.key}.json", about | found)
+    return message
 
 
 def read_cell(folder: Path, cell: Cell) -> dict[str, Any] | None:
@@ -192,7 +202,11 @@ def read_cell(folder: Path, cell: Cell) -> dict[str, Any] | None:
 
 def hash_of(depends: dict[str, Any]) -> str:
     """A name for all that something depends on."""
-    text = json.dumps(depends, sort_keys=True, default=_plain)
+
+    def as_json(value: Any) -> Any:
+        return value.tolist() if isinstance(value, np.ndarray) else str(value)
+
+    text = json.dumps(depends, sort_keys=True, default=as_json)
     return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
 
 
@@ -229,14 +243,43 @@ def peak_memory() -> float | None:
     return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit, 1)
 
 
-def _plain(value: Any) -> Any:
-    return value.tolist() if isinstance(value, np.ndarray) else str(value)
+@dataclass(frozen=True)
+class Comparison(ABC):
+    """Everything that was found."""
 
+    out: Path
+    """Folder that it is written to."""
+    findings: tuple[Finding, ...]
+    notes: tuple[str, ...]
+    origin: str = field(default="", kw_only=True)
+    """What was simulated and what was real."""
+    command: str = field(default="", kw_only=True)
+    """What makes it again."""
 
-def _write(folder: Path, cell: Cell, found: dict[str, Any], kept: Array | None) -> None:
-    """The numbers first, then the text: where there is text, the cell is whole."""
-    about = {"cell": str(cell), "settings": settings_of(cell), "seed": cell.seed, "version": __version__}
-    if kept is not None:
-        with complete_file(folder / f"{cell.key}.npy") as path, path.open("wb") as file:
-            np.save(file, kept)
-    write_json(folder / f"{cell.key}.json", about | found)
+    numbers: ClassVar[tuple[str, ...]]
+    """What the record of a cell has of its content."""
+
+    @property
+    def failed(self) -> list[Finding]:
+        """Cells without a result."""
+        return [finding for finding in self.findings if not finding.finished]
+
+    @abstractmethod
+    def verdicts(self) -> dict[str, str]:
+        """Whether to debias, and with what, in plain words: by behaviour, or of the log."""
+
+    @abstractmethod
+    def selected(self, cell: Cell) -> dict[str, bool]:
+        """Whether the cell's settings were chosen, by the way of choosing."""
+
+    def records(self) -> list[dict[str, Any]]:
+        """One plain row for each cell."""
+        rows = []
+        for finding in self.findings:
+            cell, found = finding.cell, {**finding.content, **finding.content.get("test", {})}
+            about: dict[str, Any] = {"behaviour": cell.behaviour} if cell.behaviour else {}
+            about |= {"method": cell.arm, "point": cell.varied, "seed": cell.seed}
+            about |= {"settings": json.dumps(settings_of(cell), sort_keys=True), **self.selected(cell)}
+            about |= {name: found.get(name) for name in self.numbers}
+            rows.append(about | {"status": found["status"], "error": finding.error, "cell": cell.key})
+        return rows

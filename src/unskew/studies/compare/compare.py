@@ -18,25 +18,30 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from unskew.errors import ConfigError
 from unskew.files import Ours, complete_folder, is_free, locked, publish, refuse_existing, remove, write_text
+from unskew.options.studies import CompareArguments
 from unskew.pages.console import Tell
 from unskew.pages.numbers import command_line
 from unskew.pages.origins import clicks_of, simulated_on
 from unskew.pages.page import PAGE_FILES
-from unskew.studies.compare.cells import Cell, Finding, read_cell, run_missing
+from unskew.studies.compare.cells import Cell, Comparison, Finding, read_cell, run_missing
 from unskew.studies.compare.config import Asked, asked_for, read_compare_file
-from unskew.studies.compare.data import ListParts, lists_words, read_data
-from unskew.studies.compare.log_table import LogComparison, judged
-from unskew.studies.compare.logged import RealLog, log_cells, read_log
+from unskew.studies.compare.logged import LogComparison, RealLog, judged, log_cells, read_log
 from unskew.studies.compare.report import write_report
-from unskew.studies.compare.simulated import forget, has_logging_scores, make_cell
-from unskew.studies.compare.table import Comparison, compared
+from unskew.studies.compare.simulated import (
+    ListParts,
+    compared,
+    forget,
+    has_logging_scores,
+    lists_words,
+    make_cell,
+    read_data,
+)
 from unskew.studies.compare.verdict import log_verdict
 
 COMPARE_MARK = "compare.json"
@@ -70,24 +75,20 @@ def compare(
     forget()
     data = asked.file.data
     splits = read_data(data, asked.base) if data.log is None else read_log(data, asked.base)
-    workers = _jobs(jobs, asked, splits)
+    CompareArguments.check(jobs=jobs)
+    workers = jobs or _jobs(asked, splits)
     place.parent.mkdir(parents=True, exist_ok=True)
     again = "" if isinstance(config, Mapping) else command_line("compare", config, out=out, jobs=jobs)
     with locked(place):
-        working = working_place(place, force)
+        afresh = place.with_name(place.name + ".partial")  # beside what force is to replace when all is done
+        refuse_existing(afresh, force=True, ours=COMPARISON)
+        if force:
+            remove(afresh)
+        working = afresh if afresh.exists() or (force and not is_free(place)) else place
         result = compared_in(working, asked, splits, workers, tell, again)
         if working != place:
             publish(working, place, force=True, ours=COMPARISON)
     return replace(result, out=place)
-
-
-def working_place(place: Path, force: bool) -> Path:
-    """Where cells are kept: in the place itself, or beside what force is to replace when all is done."""
-    afresh = place.with_name(place.name + ".partial")
-    refuse_existing(afresh, force=True, ours=COMPARISON)
-    if force:
-        remove(afresh)
-    return afresh if afresh.exists() or (force and not is_free(place)) else place
 
 
 def compared_in(
@@ -101,23 +102,20 @@ def compared_in(
     cells = log_cells(asked, source.hash) if isinstance(source, RealLog) else grid(asked, source)
     run_missing(cells, folder, jobs, tell)
     found = tuple(Finding(cell, read_cell(folder, cell) or UNRUN) for cell in cells)
-    result = judged_in(place, asked, source, found)
-    result = replace(result, command=command)
-    write_report(result)
-    return result
-
-
-def judged_in(place: Path, asked: Asked, source: ListParts | RealLog, found: tuple[Finding, ...]) -> Comparison:
-    """Settings chosen and arms judged, from what the cells found."""
+    result: Comparison
     if isinstance(source, RealLog):
         chosen, rows = judged(source, asked.seeds, found)
         graded = any(row.graded is not None for row in rows)
         origin = clicks_of(asked.base / str(asked.file.data.log), labels=graded)
-        about = (place, found, tuple(tuning_notes(asked)), chosen, tuple(rows), log_verdict(rows))
-        return LogComparison(*about, origin=origin)
-    notes, labels = notes_on(asked, source), source.validation is not None
-    result = compared(place, list(asked.behaviours), found, notes, labels=labels, baselines=asked.baselines)
-    return replace(result, origin=simulated_on(asked.behaviours.values(), [lists_words(asked.file.data)]))
+        notes = tuple(tuning_notes(asked))
+        result = LogComparison(place, found, notes, chosen, tuple(rows), log_verdict(rows))
+    else:
+        origin = simulated_on(asked.behaviours.values(), [lists_words(asked.file.data)])
+        labels, told = source.validation is not None, notes_on(asked, source)
+        result = compared(place, list(asked.behaviours), found, told, labels=labels, baselines=asked.baselines)
+    result = replace(result, origin=origin, command=command)
+    write_report(result)
+    return result
 
 
 def grid(asked: Asked, splits: ListParts) -> Sequence[Cell]:
@@ -164,26 +162,16 @@ def tuning_notes(asked: Asked) -> list[str]:
     return notes
 
 
-def _jobs(jobs: int | None, asked: Asked, source: ListParts | RealLog) -> int:
-    """As many processes as asked for, else two where there are two processors and memory for both."""
-    if jobs is not None:
-        if jobs < 1:
-            raise ConfigError("must be at least 1", argument="jobs", value=jobs)
-        return jobs
+def _jobs(asked: Asked, source: ListParts | RealLog) -> int:
+    """Two processes where there are two processors and memory for both, else one."""
     if isinstance(source, RealLog):
         logs = [log for log in (source.train, source.validation, source.test) if log is not None]
         features, pages = source.documents.features.nbytes, sum(map(len, logs))
     else:
         features = sum(part.features.nbytes for part in (source.train, source.validation, source.test) if part)
         pages = asked.file.pages or 5 * (asked.file.clicks or 0)
-    each = _MEMORY + 3 * features + 500 * pages
-    return 2 if (os.cpu_count() or 1) > 1 and _available() > 2 * each else 1
-
-
-def _available() -> float:
-    """Bytes of memory that are free or can be made so; no limit where the system does not say."""
-    try:
+    each, available = _MEMORY + 3 * features + 500 * pages, float("inf")
+    with suppress(OSError, StopIteration):  # no limit where the system does not say
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-        return next(1024.0 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable"))
-    except (OSError, StopIteration):
-        return float("inf")
+        available = next(1024.0 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable"))
+    return 2 if (os.cpu_count() or 1) > 1 and available > 2 * each else 1

@@ -43,12 +43,12 @@ from pydantic import Field, model_validator
 
 from unskew.errors import ConfigError, Key, Option
 from unskew.learning.rankers import RANKERS
+from unskew.options.base import Paths
 from unskew.settings import Config, Table, checked, known, read_toml, table_of
 from unskew.simulation import BEHAVIOURS, LOGGERS, Behaviour, Logger, LogOptions, Simulation
 from unskew.studies.compare.arms import Arm, Shared, label_of, read_arms
 from unskew.tables.lists.datasets import PRESETS
 from unskew.tables.lists.scaling import SCALINGS
-from unskew.workflows.runs.settings import Paths
 
 Seed = Annotated[int, Field(ge=0)]
 

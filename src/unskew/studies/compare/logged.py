@@ -1,12 +1,17 @@
-"""A real log for a comparison: what is learned from, what chooses and what judges.
+"""A comparison on a real log: what is learned from, what chooses and what judges, and what was found.
 
 In a folder that `unskew split` wrote these are its parts, the same for every seed. Another log is cut by query,
 anew with every seed: a fifth of the queries judges, a fifth chooses; pages, where there are few queries.
+
+One contest (`workflows/runs/judges.py`) over all arms and settings chooses: an arm takes the settings that stand
+highest, and nobody is judged by what its own arm knows of examination. The judge of `measuring/counterfactual`
+then holds each arm against naive, and against what was shown, on the same test pages, dealt out among the seeds;
+with m methods intervals are at 1 - 0.05 / m, after Bonferroni. Labels, where there are some, choose nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -17,34 +22,25 @@ import numpy as np
 from unskew import __version__
 from unskew.errors import DataError, RunError
 from unskew.learning.scoring.scorer import Scorer
-from unskew.measuring import LoggedPages, ndcg_metric
+from unskew.measuring import ClickEvidence, LoggedPages, mean_over_seeds, ndcg_metric
 from unskew.measuring.counterfactual.pages import Clusters, usual_cluster
+from unskew.options.runs import DataFiles
 from unskew.results import plain
 from unskew.studies.compare.arms import Point
-from unskew.studies.compare.cells import Cell, hash_of, learned_by
+from unskew.studies.compare.cells import Cell, Comparison, Finding, hash_of, learned_by
 from unskew.studies.compare.config import Asked, CompareData
+from unskew.studies.compare.verdict import NAIVE, LogRow
 from unskew.types import Array, Lists, Log
+from unskew.workflows.inputs.logs import PARTS
 from unskew.workflows.runs.auto import FEW_QUERIES
 from unskew.workflows.runs.data import split
 from unskew.workflows.runs.folder import fingerprint
-from unskew.workflows.runs.request import logs_of
+from unskew.workflows.runs.judges import Contest, Contestant, held_against
 from unskew.workflows.runs.run import Run, run
-from unskew.workflows.runs.settings import DataFiles
-from unskew.workflows.runs.sources import RunFiles
+from unskew.workflows.runs.sources import RunSources, within
 
 SHARE = 5
 """One in so many queries goes into each part that is cut off."""
-
-
-@dataclass(frozen=True)
-class DrawnParts:
-    """The parts of one seed."""
-
-    train: Log
-    validation: Log
-    """Chooses."""
-    test: Log
-    """Judges."""
 
 
 @dataclass(frozen=True)
@@ -93,13 +89,16 @@ class RealLog:
     def _test_flags(self, seeds: Sequence[int]) -> list[Array]:
         return [cuts(self.train, len(self.missing), seed)[-1] for seed in seeds]
 
-    def drawn(self, seed: int) -> DrawnParts:
+    def drawn(self, seed: int) -> tuple[Log, Log, Log]:
         """The parts that a seed learns from, is chosen by and judged on."""
         train, missing = self.train, self.missing
         cut = cuts(train, len(missing), seed)
         given = {name: train.take(part) for name, part in zip(missing, cut, strict=True)}
         left = train.take(~np.any(cut, axis=0)) if cut else train
-        return DrawnParts(left, given.get("validation") or self.validation, given.get("test") or self.test)  # type: ignore[arg-type]
+        validation, test = given.get("validation", self.validation), given.get("test", self.test)
+        assert validation is not None
+        assert test is not None
+        return left, validation, test
 
     def pages(self, log: Log) -> LoggedPages:
         """The pages of a part, to be judged by."""
@@ -129,21 +128,14 @@ def cuts(log: Log, count: int, seed: int) -> list[Array]:
 @lru_cache(maxsize=1)
 def read_log(data: CompareData, base: Path) -> RealLog:
     """The log that a compare file names; kept while the process runs."""
-    files = DataFiles(
-        log=data.log,
-        features=data.features,
-        columns=data.columns,
-        feedback=data.feedback,
-        missing_features=data.missing_features,
-        doc_ids=data.doc_ids,
-    )
-    logs = logs_of(base, files)
-    opening = RunFiles(base, files, logs)
-    train, validation, test = (opening.log(path) for path in (logs.train, logs.validation, logs.test))
+    shared = ("log", "features", "columns", "feedback", "missing_features", "doc_ids")
+    files = DataFiles(**{name: getattr(data, name) for name in shared})
+    sources = RunSources.of_files(files, base)
+    train, validation, test = (sources.log(name) for name in PARTS)
     assert train is not None
     if not train.click.any():
         raise DataError("nothing is clicked, so nothing can be compared", path=str(data.log))
-    graded = None if data.test is None else opening.lists(data.test)
+    graded = None if data.test is None else sources.lists(within(base, data.test))
     told = f"{fingerprint(train, validation, test)}-{fingerprint(graded, labels=True)}"
     return RealLog(train, validation, test, graded, told, usual_cluster(train))
 
@@ -159,19 +151,19 @@ class LogCell(Cell):
     def found(self) -> tuple[dict[str, Any], Array]:
         """What was learned, in numbers, and scores of all documents."""
         log = read_log(self.data, self.base)
-        parts = log.drawn(self.seed)
+        train, _, test = log.drawn(self.seed)
         assert self.point is not None, "every arm of a real log learns"
         asked = self.point.settings(self.seed, self.data.scaling)
-        done = run(asked, split(parts.train, None, asked), judged=False)
+        done = run(asked, split(train, None, asked), judged=False)
         if done.fit.status == "interrupted":
             raise KeyboardInterrupt
         scores, seen = done.score(log.documents), done.propensity()
         if not np.isfinite(scores).all():
             raise RunError(f"{self.arm} scores documents with what is no number; train it longer, or otherwise")
-        found: dict[str, Any] = {"steps": done.fit.step, "clicks": int(parts.train.click.sum())}
+        found: dict[str, Any] = {"steps": done.fit.step, "clicks": int(train.click.sum())}
         found["validation_click_loglikelihood"] = None if done.fit.best is None else plain(done.fit.best)
         found["propensity"] = None if seen is None else [float(value) for value in seen]
-        graded = parts.test.lists.take(np.unique(parts.test.query)) if log.graded is None else log.graded
+        graded = test.lists.take(np.unique(test.query)) if log.graded is None else log.graded
         found["ndcg@10"] = label_score(done, graded)  # beside: it chooses nothing
         return found, np.asarray(scores, np.float64)
 
@@ -201,3 +193,103 @@ def label_score(model: Scorer | Run, lists: Lists) -> float | None:
     """nDCG@10 on labelled lists; None where no list has a relevant document."""
     values = ndcg_metric(model.score(lists), lists.labels, offsets=lists.offsets, at=10)
     return None if np.isnan(values).all() else float(np.nanmean(values))
+
+
+# ---- what was found
+
+RISK = 0.05
+"""What the intervals of all methods together may miss."""
+
+
+@dataclass(frozen=True)
+class LogComparison(Comparison):
+    """What was found on a real log."""
+
+    chosen: Mapping[str, int]
+    """Grid point of each arm; absent where no point finished with every seed."""
+    rows: tuple[LogRow, ...]
+    """Naive, then the methods, in the order of the file."""
+    verdict: str
+    """Debias or not, and with what, in plain words."""
+
+    numbers = ("validation_click_loglikelihood", "clicks", "steps", "ndcg@10", "seconds", "largest_mb")
+
+    def verdicts(self) -> dict[str, str]:
+        """The verdict on the log."""
+        return {"log": self.verdict}
+
+    def selected(self, cell: Cell) -> dict[str, bool]:
+        """Whether the cell's settings were chosen."""
+        return {"selected": self.chosen.get(cell.arm) == cell.index}
+
+
+@dataclass(frozen=True)
+class LearnedRankers:
+    """All rankers that finished with every seed, by arm and grid point."""
+
+    log: RealLog
+    seeds: Sequence[int]
+    rankers: Mapping[tuple[str, int], Sequence[Contestant]]
+    """One for each seed."""
+    pages: Sequence[tuple[LoggedPages, Array]]
+    """For each seed the test pages that it is judged on, and the documents on them."""
+    whole: LoggedPages
+    """The test pages of all seeds."""
+
+    @classmethod
+    def of(cls, log: RealLog, seeds: Sequence[int], findings: Sequence[Finding]) -> LearnedRankers:
+        """Those of the findings."""
+        found: dict[tuple[str, int], dict[int, Contestant]] = {}
+        for finding in findings:
+            if finding.finished:
+                seen, cell = finding.content["propensity"], finding.cell
+                scores, examination = finding.content["scores"], None if seen is None else np.asarray(seen)
+                learned = cell.point is not None and cell.point.method.name != NAIVE
+                ranker = Contestant(scores, examination, learned)
+                found.setdefault((cell.arm, cell.index), {})[cell.seed] = ranker
+        whole = {key: each for key, each in found.items() if len(each) == len(seeds)}
+        pages, told = [(log.pages(part), part.row) for part in log.judging(seeds)], log.judging_whole(seeds)
+        return cls(log, seeds, {key: [each[seed] for seed in seeds] for key, each in whole.items()}, pages, told)
+
+    def choose(self) -> dict[str, int]:
+        """The grid point of each arm that stands highest on validation pages."""
+        names = {f"{arm} {index}": (arm, index) for arm, index in self.rankers}
+        contest = Contest(list(names), {name: arm for name, (arm, _) in names.items()})
+        for number, seed in enumerate(self.seeds):
+            contest.add(self.log.drawn(seed)[1], {name: self.rankers[key][number] for name, key in names.items()})
+        chosen: dict[str, int] = {}
+        for name in contest.finish().order if len(names) > 1 else names:
+            chosen.setdefault(*names[name])
+        return chosen
+
+    def against(self, key: tuple[str, int], other: tuple[str, int] | None, level: float) -> ClickEvidence:
+        """A ranker against another, or against what was shown, on test pages."""
+        parts = []
+        for number, (pages, row) in enumerate(self.pages):
+            held = None if other is None else self.rankers[other][number].scores[row]
+            parts.append((pages, self.rankers[key][number].scores[row], held))
+        return held_against(parts, self.whole, level)
+
+
+def judged(log: RealLog, seeds: Sequence[int], findings: Sequence[Finding]) -> tuple[dict[str, int], list[LogRow]]:
+    """The settings chosen, and every arm with them, judged."""
+    learned = LearnedRankers.of(log, seeds, findings)
+    chosen = learned.choose()
+    arms = list(dict.fromkeys(finding.cell.arm for finding in findings))
+    order = [arm for arm in (NAIVE, *(arm for arm in arms if arm != NAIVE)) if arm in chosen]
+    level = 1 - RISK / max(1, len(order) - 1)
+    naive = (NAIVE, chosen[NAIVE]) if NAIVE in chosen else None
+    rows = []
+    for arm in order:
+        key, runs = (arm, chosen[arm]), [f for f in findings if (f.cell.arm, f.cell.index) == (arm, chosen[arm])]
+        grades = [run.content["ndcg@10"] for run in runs]
+        rows.append(
+            LogRow(
+                arm,
+                runs[0].cell.varied,
+                None if naive in (None, key) else learned.against(key, naive, level),
+                learned.against(key, None, level),
+                None if None in grades else mean_over_seeds(grades),
+            )
+        )
+    return chosen, rows

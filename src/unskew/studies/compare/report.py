@@ -18,10 +18,10 @@ from unskew.pages.numbers import around, spread
 from unskew.pages.page import Figure, Page, Section, Table, Term, write_page
 from unskew.settings import listed
 from unskew.studies.compare.arms import REFERENCES, Point
-from unskew.studies.compare.log_table import RISK, LogComparison
-from unskew.studies.compare.rows import SHOWN, LogRow, Row, columns, leading, name_of
-from unskew.studies.compare.table import WAYS, Comparison, SimulatedComparison
-from unskew.studies.compare.verdict import gain, winners
+from unskew.studies.compare.cells import Comparison
+from unskew.studies.compare.logged import RISK, LogComparison
+from unskew.studies.compare.simulated import WAYS, SimulatedComparison
+from unskew.studies.compare.verdict import SHOWN, LogRow, Row, columns, gain, leading, name_of, winners
 from unskew.studies.terms import FROM_CLICKS, UNLEARNED, method_term
 
 COMPARE_TITLE = "Is debiasing worth it? Methods compared"
@@ -77,9 +77,14 @@ def tables(comparison: SimulatedComparison, behaviour: str) -> list[tuple[str, l
 
 def simulated_page(comparison: SimulatedComparison) -> Page:
     """Figures, then the verdict and the tables of each behaviour."""
-    charts = [_chart(comparison, behaviour) for behaviour in comparison.behaviours if comparison.rows(behaviour)]
-    drawn = Section("nDCG@10 on the test lists", figures=[Figure(chart) for chart in charts])
-    sections = [_section(comparison, behaviour) for behaviour in comparison.behaviours]
+    figures, sections = [], []
+    for behaviour in comparison.behaviours:
+        rows = comparison.rows(behaviour)
+        dots = [around(row.ndcg) | {"name": row.arm, "mark": row.mark, "seeds": row.seeds} for row in rows]
+        figures += [Figure(dots_figure(behaviour, dots, "test nDCG@10, mean ± sd over seeds"))] if rows else []
+        found = [rows_table(each, comparison.baselines, how) for how, each in tables(comparison, behaviour)]
+        sections.append(Section(behaviour, comparison.verdict(behaviour), found))
+    drawn = Section("nDCG@10 on the test lists", figures=figures)
     return Page(COMPARE_TITLE, lead(comparison), [drawn, *sections, *left_section(comparison)], [LEGEND])
 
 
@@ -111,11 +116,6 @@ def arm_term(label: str, point: Point) -> Term:
     return method_term(label, point.method.name, ", ".join(f"{key} = {value}" for key, value in changed.items()))
 
 
-def _section(comparison: SimulatedComparison, behaviour: str) -> Section:
-    found = [rows_table(rows, comparison.baselines, how) for how, rows in tables(comparison, behaviour)]
-    return Section(behaviour, comparison.verdict(behaviour), found)
-
-
 def rows_table(rows: Sequence[Row], baselines: Sequence[str], how: str = "") -> Table:
     """The rows without the columns that say nothing; the best of each metric stands out."""
     table = Table(columns(rows, baselines), [row.cells() for row in rows], how, ("settings",), _WIDE)
@@ -128,12 +128,6 @@ def rows_table(rows: Sequence[Row], baselines: Sequence[str], how: str = "") -> 
 
 _ALWAYS = 7  # method, metrics, against naive and p are columns even where they are empty
 _WIDE = ("nDCG@1", "nDCG@3", "nDCG@5", "p", "settings")  # what a narrow terminal does without, first to last
-
-
-def _chart(comparison: SimulatedComparison, behaviour: str) -> Any:
-    rows = comparison.rows(behaviour)
-    dots = [around(row.ndcg) | {"name": row.arm, "mark": row.mark, "seeds": row.seeds} for row in rows]
-    return dots_figure(behaviour, dots, "test nDCG@10, mean ± sd over seeds")
 
 
 def lead(comparison: SimulatedComparison) -> str:
@@ -165,12 +159,11 @@ def left_section(comparison: SimulatedComparison) -> list[Section]:
     if not found:
         return []
     names = comparison.behaviours
-    rows = [[arm, *(_mean(values.get(name, [])) for name in names)] for arm, values in found.items()]
+    rows = [
+        [arm, *(f"{np.mean(values[name]):.4f}" if name in values else "" for name in names)]
+        for arm, values in found.items()
+    ]
     return [Section("Bias that is left", tables=[Table(["method", *names], rows, legend=LEFT)])]
-
-
-def _mean(values: list[float]) -> str:
-    return f"{np.mean(values):.4f}" if values else ""
 
 
 LOG_LEGEND = (

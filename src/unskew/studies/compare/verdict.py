@@ -1,14 +1,155 @@
-"""The answer in plain words: debias or not, and with what."""
+"""Rows of a comparison's tables with their tests, and the answer in plain words: debias or not, and with what.
+
+Each method is tested against naive, and against the best baseline, with a t-test of nDCG@10 that takes both
+queries and seeds as drawn at random; p-values are Holm's, over the methods of a table.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import isnan, nan
 
-from unskew.measuring import ClickEvidence, gap_closed
-from unskew.pages.numbers import p_value
+from unskew.measuring import (
+    ClickEvidence,
+    GainEstimate,
+    PairedTest,
+    SeedSummary,
+    crossed_t_test,
+    gap_closed,
+    holm,
+)
+from unskew.pages.numbers import metric_title, p_value, spread
 from unskew.settings import listed
-from unskew.studies.compare.rows import NAIVE, LogRow, Row, leading, name_of
+from unskew.studies.compare.arms import REFERENCES
+from unskew.studies.compare.cells import MEASURED
+from unskew.types import Array
+
+NAIVE = REFERENCES[0]
+SHOWN = MEASURED[:4]
+COLUMNS = ("method", *map(metric_title, SHOWN), "against naive", "p", "settings")
+LEVELS = {0.005: 2, 0.05: 1}
+"""How many signs a p-value below this gets."""
+LESS_IS_BETTER = ("arp", "arp_legacy")
+"""Metrics of where relevant documents stand."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """An arm with its chosen settings, over all seeds."""
+
+    arm: str
+    varied: str
+    metrics: Mapping[str, SeedSummary]
+    values: Mapping[str, Array]
+    """Every metric of each seed and test query, [S, Q]."""
+    seeds: tuple[float, ...] = ()
+    """nDCG@10 of each seed."""
+    against: PairedTest | None = None
+    """The test against naive, its p-value after Holm's correction; none for the references."""
+    versus: PairedTest | None = None
+    """The same against the best baseline; none for baselines, and where naive is the best."""
+
+    @property
+    def mark(self) -> str:
+        """The mark of the test against naive."""
+        return marked(self.against)
+
+    @property
+    def ndcg(self) -> SeedSummary:
+        """nDCG@10."""
+        return self.metrics["ndcg@10"]
+
+    def cells(self) -> list[str]:
+        """The row of a table."""
+        means = [spread(self.metrics[name]) for name in SHOWN]
+        return [self.arm, *means, *_tested(self.against), *_tested(self.versus), self.varied]
+
+
+def columns(rows: Sequence[Row], baselines: Sequence[str]) -> list[str]:
+    """The head of a table; `Row.cells` has as many."""
+    best = best_baseline(rows, baselines)
+    return [*COLUMNS[:-1], f"against {'best baseline' if best is None else best.arm}", "p", COLUMNS[-1]]
+
+
+def best_baseline(rows: Sequence[Row], baselines: Sequence[str], metric: str = "ndcg@10") -> Row | None:
+    """The baseline that is best on the test lists, as papers take it; none where there is none."""
+    found, sign = [row for row in rows if row.arm in baselines], -1 if metric in LESS_IS_BETTER else 1
+    return max(found, key=lambda row: sign * row.metrics[metric].mean, default=None)
+
+
+def marks(rows: Sequence[Row], baselines: Sequence[str], metric: str) -> dict[str, str]:
+    """The mark of each method that is no baseline, against the best of those: + is better, - is worse."""
+    best, turned = best_baseline(rows, baselines, metric), str.maketrans("+-", "-+")
+    methods = [row for row in rows if row.arm not in (*REFERENCES[1:], *baselines)]
+    found = {arm: marked(test) for arm, test in _tests(methods, best, metric).items()}
+    return {arm: mark.translate(turned) if metric in LESS_IS_BETTER else mark for arm, mark in found.items()}
+
+
+def with_tests(rows: Sequence[Row], baselines: Sequence[str] = ("naive",)) -> list[Row]:
+    """The rows, each method tested against naive, and each that is no baseline against the best of those."""
+    methods = [row for row in rows if row.arm not in REFERENCES]
+    naive = next((row for row in rows if row.arm == "naive"), None)
+    best = best_baseline(rows, baselines)
+    against = _tests(methods, naive)
+    others = [row for row in methods if row.arm not in baselines]
+    versus = {} if best is None or best.arm == "naive" else _tests(others, best)
+    return [replace(row, against=against.get(row.arm), versus=versus.get(row.arm)) for row in rows]
+
+
+def _tests(rows: Sequence[Row], other: Row | None, metric: str = "ndcg@10") -> dict[str, PairedTest]:
+    """The test of each row against another, p-values after Holm's correction."""
+    if other is None or not rows:
+        return {}
+    found = [crossed_t_test(row.values[metric], other.values[metric]) for row in rows]
+    adjusted = holm([test.p for test in found])
+    return {row.arm: replace(test, p=float(p)) for row, test, p in zip(rows, found, adjusted, strict=True)}
+
+
+def marked(test: PairedTest | None) -> str:
+    """+ or - below .05, ++ or -- below .005, nothing above."""
+    if test is None or isnan(test.p):
+        return ""
+    signs = max((count for level, count in LEVELS.items() if test.p < level), default=0)
+    return ("+" if test.difference > 0 else "-") * signs
+
+
+def _tested(test: PairedTest | None) -> list[str]:
+    """Difference with its mark, and p."""
+    if test is None:
+        return ["", ""]
+    return [f"{test.difference:+.4f} {marked(test)}".strip(), p_value(test.p)]
+
+
+@dataclass(frozen=True)
+class LogRow:
+    """An arm with its chosen settings, over all seeds."""
+
+    arm: str
+    varied: str
+    naive: ClickEvidence | None
+    """Held against naive; None for naive itself."""
+    shown: ClickEvidence
+    """Held against what was shown."""
+    graded: SeedSummary | None
+    """nDCG@10 by labels, where there are some; beside."""
+
+
+def leading(evidence: ClickEvidence | None) -> GainEstimate | None:
+    """The estimate that stands for all: what decided, random slots, another with an interval, raw clicks last."""
+    if evidence is None:
+        return None
+    told = [one for one in evidence.estimates if one.interval is not None and one.difference is not None]
+    first = [one for name in (*evidence.decided_by, "direct") for one in told if one.name == name]
+    return next(iter([*first, *sorted(told, key=lambda one: one.grounds == "shown")]), None)
+
+
+def name_of(one: GainEstimate) -> str:
+    """What an estimate is called in sentences."""
+    return "raw clicks" if one.grounds == "shown" else one.name
+
+
+# ---- in words
 
 
 def verdict(behaviour: str, tables: Mapping[str, Sequence[Row]]) -> str:
@@ -18,7 +159,7 @@ def verdict(behaviour: str, tables: Mapping[str, Sequence[Row]]) -> str:
     if "naive" not in rows or not methods:
         missing = "no method finished" if "naive" in rows else "naive has no result"
         return f"{behaviour}: nothing can be said, as {missing}."
-    text = _debias(rows, methods) if any(winners(methods)) else _do_not(rows, methods)
+    text = _debias(rows, winners(methods)) if winners(methods) else _do_not(rows, methods)
     worse = [row.arm for row in methods if row.mark.startswith("-")]
     if worse:
         text += f" Significantly worse than naive: {listed(worse)}."
@@ -36,9 +177,8 @@ def winners(rows: Sequence[Row]) -> list[Row]:
     return sorted((row for row in rows if row.mark.startswith("+")), key=lambda row: -row.ndcg.mean)
 
 
-def _debias(rows: Mapping[str, Row], methods: Sequence[Row]) -> str:
-    best, others = winners(methods)[0], winners(methods)[1:]
-    naive = rows["naive"].ndcg.mean
+def _debias(rows: Mapping[str, Row], better: Sequence[Row]) -> str:
+    best, others, naive = better[0], better[1:], rows["naive"].ndcg.mean
     text = f"debias, it is worth it here. {best.arm} reaches nDCG@10 {best.ndcg.mean:.3f} against {naive:.3f} of "
     wins = sum(ours > theirs for ours, theirs in zip(best.seeds, rows["naive"].seeds, strict=True))
     text += f"naive ({_difference(best)}; higher with {wins} of {len(best.seeds)} seeds)"
@@ -53,12 +193,9 @@ def _debias(rows: Mapping[str, Row], methods: Sequence[Row]) -> str:
 def _do_not(rows: Mapping[str, Row], methods: Sequence[Row]) -> str:
     naive, best = rows["naive"].ndcg.mean, max(methods, key=lambda row: row.ndcg.mean)
     count = f"none of {len(methods)} methods beats" if len(methods) > 1 else f"{best.arm} does not beat"
+    differs = f"; the best, {best.arm}, differs by" if len(methods) > 1 else ":"
     text = f"do not debias. On this data {count} naive (nDCG@10 {naive:.3f}) significantly"
-    text += (
-        f"; the best, {best.arm}, differs by {_difference(best)}."
-        if len(methods) > 1
-        else f": {_difference(best)}."
-    )
+    text += f"{differs} {_difference(best)}."
     if "labeled" in rows and rows["labeled"].ndcg.mean <= naive:
         text += " Labels do no better than clicks either, so there is no harm to undo."
     return text
@@ -81,10 +218,25 @@ def log_verdict(rows: Sequence[LogRow]) -> str:
     if not methods:
         missing = "no method finished" if any(row.arm == NAIVE for row in rows) else "naive has no result"
         return f"Nothing can be said, as {missing}."
+    best = max(methods, key=gain)
     better = sorted((row for row in methods if answer(row) == "better"), key=gain, reverse=True)
     worse = [row.arm for row in methods if answer(row) == "worse"]
-    text = _log_debias(better) if better else _log_do_not(methods) if no_gain(methods) else _cannot(methods)
-    return text + (f" Worse than naive: {listed(worse)}." if worse and better else "")
+    if better:
+        first, more = better[0], [row.arm for row in better[1:]]
+        text = f"Debias with {first.arm}: it ranks better than naive ({told(first.naive)})."
+        text += f" Also better than naive: {listed(more)}." if more else ""
+        text += f" Against what was shown {first.arm} is: {first.shown.verdict} ({told(first.shown)})."
+        return text + (f" Worse than naive: {listed(worse)}." if worse else "")
+    if len(worse) == len(methods):
+        return f"Do not debias: naive ranks better than {listed(worse)}."
+    if no_gain(methods):
+        said = f"Do not debias: no method ranks better than naive by more than {LITTLE:.0%}; the best is "
+        return f"{said}{best.arm} ({told(best.naive)})."
+    needed = None if best.naive is None else best.naive.pages_needed
+    more_pages = f"About {needed:,} shuffled pages would decide a difference of this size."
+    more_pages = more_pages if needed else "Shuffled pages would tell: none, or too few, are known to be."
+    said = f"The best is {best.arm} ({told(best.naive)}), and that may be chance."
+    return f"Cannot tell whether to debias. {said} {more_pages}"
 
 
 def answer(row: LogRow) -> str:
@@ -94,7 +246,7 @@ def answer(row: LogRow) -> str:
 
 def gain(row: LogRow) -> float:
     """What the leading estimate says, as a share of what naive is worth."""
-    one = None if row.naive is None else leading(row.naive)
+    one = leading(row.naive)
     return 0.0 if one is None or one.relative is None else one.relative
 
 
@@ -111,7 +263,7 @@ def at_most(row: LogRow) -> float:
     return float("inf")
 
 
-def told(evidence: ClickEvidence) -> str:
+def told(evidence: ClickEvidence | None) -> str:
     """The leading estimate in numbers."""
     one = leading(evidence)
     if one is None or one.interval is None or one.difference is None:
@@ -119,36 +271,3 @@ def told(evidence: ClickEvidence) -> str:
     low, high = one.interval
     share = "" if one.relative is None else f" ({one.relative:+.1%})"
     return f"{name_of(one)} {one.difference:+.4f}{share}, interval {low:+.4f} to {high:+.4f}"
-
-
-def _log_debias(better: Sequence[LogRow]) -> str:
-    best = better[0]
-    assert best.naive is not None
-    text = f"Debias with {best.arm}: it ranks better than naive ({told(best.naive)})."
-    more = [row.arm for row in better[1:]]
-    text += f" Also better than naive: {listed(more)}." if more else ""
-    return text + f" Against what was shown {best.arm} is: {best.shown.verdict} ({told(best.shown)})."
-
-
-def _log_do_not(methods: Sequence[LogRow]) -> str:
-    if all(answer(row) == "worse" for row in methods):
-        return f"Do not debias: naive ranks better than {listed([row.arm for row in methods])}."
-    best = max(methods, key=gain)
-    assert best.naive is not None
-    return (
-        f"Do not debias: no method ranks better than naive by more than {LITTLE:.0%}; the best is {best.arm} "
-        f"({told(best.naive)})."
-    )
-
-
-def _cannot(methods: Sequence[LogRow]) -> str:
-    best = max(methods, key=gain)
-    assert best.naive is not None
-    needed = best.naive.pages_needed
-    more = (
-        f" About {needed:,} shuffled pages would decide a difference of this size."
-        if needed
-        else " Shuffled pages would tell: none, or too few, are known to be."
-    )
-    said = f"The best is {best.arm} ({told(best.naive)}), and that may be chance."
-    return f"Cannot tell whether to debias. {said}{more}"

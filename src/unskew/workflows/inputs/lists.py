@@ -1,16 +1,17 @@
-"""Lists of documents as files hold them, and as a model takes them; read without torch."""
+"""Lists of documents from files or tables in memory, and as a model takes them; read without torch."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from unskew.errors import DataError, Option
-from unskew.names import NOT_FEATURES
-from unskew.tables.features.features import read_features
+from unskew.names import NOT_FEATURES, Names
+from unskew.tables.features.features import read_features, several
 from unskew.tables.features.tables import is_table
 from unskew.tables.features.texts import has_texts, read_texts, with_texts
+from unskew.tables.frames import is_frame
 from unskew.tables.lists.letor import read_letor
 from unskew.tracking.features import FEATURES, with_tracked
 from unskew.types import Array, Lists
@@ -36,26 +37,30 @@ class ScoresLists(Protocol):
 
 
 def read_lists(
-    files: Sequence[str | Path],
-    doc_ids: bool,
-    texts: Sequence[str | Path] | None = None,
+    sources: Any,
+    doc_ids: bool = False,
     *,
+    texts: Sequence[str | Path] | None = None,
     columns: Mapping[str, str] | None = None,
-    candidates: Sequence[Path] = (),
+    candidates: Any = (),
     taken: Mapping[str, bool] | None = None,
 ) -> Lists:
-    """One set of lists from one or several files: tables by their ending, else LETOR; with `texts` from there.
+    """One set of lists: `Lists` as they are, tables of features (in memory, or files by their ending), or LETOR.
 
-    `columns` are our names to theirs in tables, and `candidates` logs that say which documents a query has where
-    the tables do not; `taken` are the features that a model takes.
+    `texts` are tables of what queries and documents say; `columns` our names to theirs in tables; `candidates`
+    logs that say which documents a query has where the tables do not; `taken` are the features that a model takes.
     """
-    if not is_table(files[0]):
-        lists = read_letor(files[0] if len(files) == 1 else list(files), doc_ids=doc_ids)
-    elif has_texts(files, alone=True):
-        return read_texts(files)
+    if isinstance(sources, Lists):
+        return sources
+    given, shown = several(sources), [each for each in several(candidates) if each is not None]
+    in_memory = any(is_frame(each) for each in given)
+    if not in_memory and not is_table(given[0]):
+        lists = read_letor(given[0] if len(given) == 1 else given, doc_ids=doc_ids)
+    elif not in_memory and has_texts(given, alone=True):
+        return read_texts(given)
     else:
-        keys = {name: theirs for name, theirs in (columns or {}).items() if name in NOT_FEATURES}
-        lists = read_features(list(files), columns=keys, candidates=list(candidates) or None, taken=taken)
+        keys = Names.of(columns).only(NOT_FEATURES)
+        lists = read_features(given, columns=keys, candidates=shown or None, taken=taken)
     return lists if texts is None else with_texts(lists, texts)
 
 
@@ -71,11 +76,11 @@ def texts_for(*sources: Sequence[str | Path]) -> Sequence[str | Path]:
     )
 
 
-def tracked_lists(model: ScoresLists, lists: Lists, store: Path | str | None) -> Lists:
+def tracked_lists(model: ScoresLists | None, lists: Lists, store: Path | str | None) -> Lists:
     """The lists as a model takes them: with the clicks of a tracking store, or an error where one is missing."""
     if store is not None:
         return with_tracked(lists, store)
-    if model.features == lists.dim + len(FEATURES):
+    if model is not None and model.features == lists.dim + len(FEATURES):
         raise DataError(
             f"the run has {len(FEATURES)} features more than these lists, as many as tracked clicks have",
             path=lists.name,

@@ -1,5 +1,7 @@
 """Rankings of any origin behind one interface: a run, a table of scores, a LightGBM file, or what was shown.
 
+And what a model needs for that: the documents to score, and their scores block after block.
+
 | what                                          | is                                                          |
 |-----------------------------------------------|-------------------------------------------------------------|
 | `shown`                                       | the order of each page as logged                            |
@@ -13,28 +15,31 @@ Higher scores are better. What has no score is NaN, and whoever asks says so.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from unskew.errors import ConfigError, DataError, Option
 from unskew.files import restore
-from unskew.learning.scoring.scorer import Scorer, load_scorer
+from unskew.learning.scoring.scorer import Scorer, list_chunks, load_scorer
 from unskew.logs.reader import StoredLog, under_our_names
 from unskew.names import NO_NAMES, OURS, Names, guess_columns
 from unskew.settings import no_such, read_toml, require_columns
 from unskew.tables.engine.engine import Engine
+from unskew.tables.features.features import several
 from unskew.tables.frames import arrow_table, is_frame
 from unskew.tables.joins import find_rows
-from unskew.tables.reading.files import kind_of
+from unskew.tables.reading.files import all_files, kind_of
 from unskew.tables.schema import to_array
 from unskew.types import Array, Lists, Log
-from unskew.workflows.inputs.lists import ScoresLists, tracked_lists
-from unskew.workflows.inputs.scores import documents, score_blocks
+from unskew.workflows.inputs.lists import ScoresLists, read_lists, texts_for, tracked_lists
+from unskew.workflows.inputs.logs import log_parts
 from unskew.workflows.inputs.tree_files import TreeFile
 
 if TYPE_CHECKING:
@@ -107,16 +112,10 @@ class ModelRanking(Ranking):
                     " of those of the log",
                 )
             )
-        names = Names({**self.names, **log.names})
-        lists = documents(self.model, self.features, log.place, names, doc_ids=self.doc_ids)
-        lists = tracked_lists(self.model, lists, self.tracked)
-        path = engine.scratch / f"scores_{id(self)}.parquet"
-        blocks = score_blocks(self.model, lists, NO_NAMES)
-        first = next(blocks)
-        with pq.ParquetWriter(path, first.schema) as writer:
-            writer.write_table(first)
-            for block in blocks:
-                writer.write_table(block)
+        names, path = Names({**self.names, **log.names}), engine.scratch / f"scores_{id(self)}.parquet"
+        how: dict[str, Any] = {"doc_ids": self.doc_ids, "tracked": self.tracked}
+        lists = documents(self.model, self.features, names, candidates=log.place, **how)
+        write_blocks(score_blocks(self.model, lists, NO_NAMES), path)
         return engine.read_parquet(path).select(*KEYS, "score")
 
 
@@ -140,27 +139,24 @@ class ScoreTable(Ranking):
         rows = find_rows(table, lists)[1]
         known = rows >= 0
         if len(np.unique(rows[known])) < known.sum():
-            raise self.twice()
+            what = "a document of a query has two scores"
+            raise DataError(what, path=self.name, hint="keep one row for each query_id and doc_id")
         found[rows[known]] = to_array(table["score"]).astype(np.float64)[known]
         return found
 
     def table(self, engine: Engine, log: StoredLog) -> Table:
         """Read by the engine where it is Parquet."""
-        if is_frame(self.source) or any(kind != "parquet" for kind in _kinds(Path(self.source))):
-            read = engine.from_arrow(arrow_table(self.source))
-        else:
+        files = [] if is_frame(self.source) else all_files([self.source])
+        if all(kind_of(path) == "parquet" for path in files) and files:
             read = engine.read_parquet(self.source)
+        else:
+            read = engine.from_arrow(arrow_table(self.source))
         named = Names({ours: theirs for theirs, ours in self._ours(read.columns).items()})
         read = under_our_names(read, named, self.name, (*OURS, "score"))
         self._check(read.columns)
         if not read.score.type().is_numeric():
             raise DataError(f"score is of type {read.score.type()}", path=self.name, hint="make it a number")
         return read.select(*KEYS, score=read.score.cast("float64"))
-
-    def twice(self) -> DataError:
-        """The error of two scores for one document of a query."""
-        what = "a document of a query has two scores"
-        return DataError(what, path=self.name, hint="keep one row for each query_id and doc_id")
 
     def _ours(self, present: Sequence[str]) -> dict[str, str]:
         """Our names by theirs, of the columns that it has."""
@@ -196,17 +192,24 @@ def open_ranking(
         return what
     if is_frame(what):
         return ScoreTable(what, "the table of scores", Names.of(columns))
-    model = model_of(what)
-    if model is not None:
-        folder: Path | None = None if isinstance(what, Scorer) else what.folder
-        name = str(model.card.method["name"]) if folder is None else str(folder)
-        given = _own_features(folder) if features is None else features
-        return ModelRanking(model, name, given, Names.of(columns, what), doc_ids, tracked)
-    if not isinstance(what, str | Path):
+    model: ScoresLists | None = model_of(what)
+    if model is None and not isinstance(what, str | Path):
         raise ConfigError(f"no ranking can be made of {type(what).__name__}; {WANTED}")
-    if str(what) == SHOWN and not Path(what).exists():
+    if model is None and str(what) == SHOWN and not Path(what).exists():
         return ShownRanking()
-    return _from_path(restore(Path(what)), features, columns, doc_ids, tracked)
+    place = restore(Path(what)) if model is None else None if isinstance(what, Scorer) else what.folder
+    name = str(model.card.method["name"]) if isinstance(model, Scorer) and place is None else str(place)
+    if model is None and place is not None:
+        if not place.exists():
+            raise no_such(place, "run or table of scores")
+        if _is_scores(place):
+            return ScoreTable(place, name, Names.of(columns))
+        if place.is_file() and place.suffix not in TREES:
+            raise DataError("no ranking that is known", path=place, hint=WANTED)
+        model = load_scorer(place) if place.is_dir() else TreeFile.read(place)
+    assert model is not None
+    given = _own_features(place) if features is None else features
+    return ModelRanking(model, name, given, Names.of(columns, what), doc_ids, tracked)
 
 
 def model_of(what: object) -> Scorer | None:
@@ -215,23 +218,11 @@ def model_of(what: object) -> Scorer | None:
     return model if isinstance(model, Scorer) else None
 
 
-def _from_path(
-    place: Path, features: Any, columns: Mapping[str, str] | None, doc_ids: bool, tracked: Path | str | None
-) -> Ranking:
-    """A run folder, or a file by its ending."""
-    name = str(place)
-    if not place.exists():
-        raise no_such(place, "run or table of scores")
-    if place.is_dir() and not (place / "model.json").exists() and next(place.rglob("*.parquet"), None) is not None:
-        return ScoreTable(place, name, Names.of(columns))
+def _is_scores(place: Path) -> bool:
+    """Whether a path is a table, or a folder of Parquet files that is no run."""
     if place.is_dir():
-        model, given = load_scorer(place), _own_features(place) if features is None else features
-        return ModelRanking(model, name, given, Names.of(columns, place), doc_ids, tracked)
-    if place.suffix in TREES:
-        return ModelRanking(TreeFile.read(place), name, features, Names.of(columns), doc_ids, tracked)
-    if kind_of(place) in ("parquet", "csv", "tsv"):
-        return ScoreTable(place, name, Names.of(columns))
-    raise DataError("no ranking that is known", path=place, hint=WANTED)
+        return not (place / "model.json").exists() and next(place.rglob("*.parquet"), None) is not None
+    return kind_of(place) in ("parquet", "csv", "tsv") and place.suffix not in TREES
 
 
 def _own_features(folder: Path | None) -> list[Path] | None:
@@ -243,7 +234,57 @@ def _own_features(folder: Path | None) -> list[Path] | None:
     return files if files and all(path.exists() for path in files) else None
 
 
-def _kinds(place: Path) -> set[str | None]:
-    """What the files of a table are."""
-    files = [place] if place.is_file() else [path for path in place.rglob("*") if path.is_file()]
-    return {kind_of(path) for path in files if path.name[0] not in "._"}
+# ---- documents and their scores
+
+
+def documents(
+    model: ScoresLists | None,
+    features: Any,
+    names: Mapping[str, str] | None,
+    *,
+    candidates: Any = None,
+    doc_ids: bool = False,
+    tracked: Path | str | None = None,
+) -> Lists:
+    """What is to be scored: `Lists`, files or tables, with the features and texts that a model takes.
+
+    `candidates` are tables or logs that say which documents a query has, where no features do.
+    """
+    if isinstance(features, Lists):
+        return tracked_lists(model, features, tracked)
+    shown: list[Any] = []
+    for each in several(candidates):
+        parts = log_parts(Path(each)) if isinstance(each, str | Path) else {}
+        shown += parts.values() or [each]
+    texts = texts_for(several(features)) if model is not None and model.reads else None
+    taken = None if model is None else model.taken
+    lists = read_lists(features, doc_ids, texts=texts, columns=names, candidates=shown, taken=taken)
+    return tracked_lists(model, lists, tracked)
+
+
+def score_blocks(model: ScoresLists, lists: Lists, names: Names) -> Iterator[Any]:
+    """Tables of whole queries with their scores and ranks, in the order of the lists; one at least.
+
+    Documents of one score keep their order.
+    """
+    for first, last in list(list_chunks(lists.offsets)) or [(0, 0)]:
+        part = lists.take(slice(first, last))
+        scores = model.score(part) if len(part) else np.zeros(0, np.float32)
+        query, rank = np.repeat(np.arange(len(part)), part.sizes), np.empty(len(scores), np.int32)
+        rank[np.lexsort((-scores, query))] = np.arange(len(scores)) - part.offsets[query] + 1
+        yield pa.table(
+            {
+                names.theirs("query_id"): part.query_ids[query],
+                names.theirs("doc_id"): part.document_ids(),
+                "score": scores,
+                "rank": rank,
+            }
+        )
+
+
+def write_blocks(blocks: Iterator[Any], target: Any, writer: type[Any] = pq.ParquetWriter) -> None:
+    """Write tables of one kind, one after another, to a file."""
+    first = next(blocks)
+    with writer(target, first.schema) as opened:
+        for block in chain([first], blocks):
+            opened.write_table(block)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Unpack
 
 from unskew.diagnosis.causal.discovery import Discovery, Pool, discover
 from unskew.diagnosis.causal.graph import CLICK, POSITION, RELEVANCE, CausalGraph
@@ -21,7 +21,7 @@ from unskew.settings import checked
 from unskew.tables.engine.engine import connect
 from unskew.tables.joins import join_lists
 from unskew.types import Array, Log
-from unskew.workflows.inputs.lists import read_lists
+from unskew.workflows.inputs.rankings import documents
 
 USUAL = "logging_score"
 """What stands for relevance where a log has it and nothing else is named."""
@@ -84,10 +84,16 @@ def causes(
         if score is not None:
             found[RELEVANCE] = to_columns(table, [score])[score]
         elif run is not None:
-            found[RELEVANCE] = _scores(table, Path(run), [str(path) for path in features or ()], doc_ids, place)
-    graph = _with_note(discover(Pool.of(found, extra), asked))
+            model = load(Path(run))
+            lists = documents(model, features, columns, candidates=place, doc_ids=doc_ids)
+            found[RELEVANCE] = model.score(lists)[join_lists(table, lists, place)[1]]
+    graph = discover(Pool.of(found, extra), asked)
+    if RELEVANCE not in graph.variables:
+        graph = replace(graph, notes=(*graph.notes, NO_RELEVANCE))
     if out is not None:
-        write_graph(graph, Path(out), force=force)
+        with complete_folder(Path(out), force=force, ours=CAUSES) as working:
+            write_json(working / FILE, graph.to_dict())
+            write_text(working / "graph.dot", graph.dot())
     return graph
 
 
@@ -103,22 +109,3 @@ def _of_log(
     found = {POSITION: log.position[rows], CLICK: log.click[rows]}
     found |= {name: log.columns[name][rows] for name in names}
     return found | ({} if score is None else {RELEVANCE: log.columns[score][rows]}), extra
-
-
-def _scores(table: Any, run: Path, lists: list[str], doc_ids: bool, place: Path) -> Array:
-    """What a trained model says of each sampled impression."""
-    documents = read_lists(lists, doc_ids)
-    _, rows = join_lists(table, documents, place)
-    scores: Array = load(run).score(documents)
-    return scores[rows]
-
-
-def _with_note(graph: CausalGraph) -> CausalGraph:
-    return graph if RELEVANCE in graph.variables else replace(graph, notes=(*graph.notes, NO_RELEVANCE))
-
-
-def write_graph(graph: CausalGraph, folder: Path, *, force: bool = False) -> None:
-    """Write a folder with graph.json and graph.dot."""
-    with complete_folder(folder, force=force, ours=CAUSES) as working:
-        write_json(working / FILE, graph.to_dict())
-        write_text(working / "graph.dot", graph.dot())

@@ -34,7 +34,7 @@ from unskew.results import Result, plain
 from unskew.tables.features.encoding import Encoding
 from unskew.tables.features.fields import NumberField
 from unskew.types import Array, Lists, ListTexts, Log
-from unskew.workflows.inputs.lists import read_lists, texts_for, tracked_lists
+from unskew.workflows.inputs.rankings import documents
 from unskew.workflows.runs.run import Run
 
 MOST_PAGES = 20_000
@@ -118,26 +118,14 @@ def importance(
                 (f"{what}: give ", Option("log"), " and ", Option("features"), ", whose clicks tell what matters")
             )
         return found
-    shown = log if isinstance(log, Log) else _read(scorer, log, features, Names.of(columns, run), tracked, doc_ids)
-    return _permuted(found, scorer, shown, repeats, pages, seed)
-
-
-def _read(
-    scorer: Scorer,
-    log: Path | str,
-    features: Path | str | Sequence[Path | str] | None,
-    names: Names,
-    tracked: Path | str | None,
-    doc_ids: bool,
-) -> Log:
-    """A log on disk, with the features of its documents."""
-    if features is None:
-        raise ConfigError(("the log names documents: give their ", Option("features"), " too"))
-    files = [features] if isinstance(features, str | Path) else list(features)
-    texts = texts_for(files) if scorer.reads else None
-    stored = StoredLog.open(log, names, shared=True)
-    lists = read_lists(files, doc_ids, texts, columns=names, candidates=[stored.path], taken=scorer.taken)
-    return stored.log(tracked_lists(scorer, lists, tracked))
+    if not isinstance(log, Log):
+        if features is None:
+            raise ConfigError(("the log names documents: give their ", Option("features"), " too"))
+        told = Names.of(columns, run)
+        stored = StoredLog.open(log, told, shared=True)
+        how: dict[str, Any] = {"doc_ids": doc_ids, "tracked": tracked}
+        log = stored.log(documents(scorer, features, told, candidates=stored.path, **how))
+    return _permuted(found, scorer, log, repeats, pages, seed)
 
 
 def linear_weights(scorer: Scorer) -> Array | None:
@@ -183,7 +171,7 @@ def _permuted(found: Importances, scorer: Scorer, log: Log, repeats: int, pages:
     asked, fair = _useful(log, pages, rng)
     if not len(asked):
         raise ConfigError("no page of the log has a click and two results, so its clicks cannot tell")
-    lists, shown = _page_lists(asked), LoggedPages.from_log(asked, cluster="page")
+    lists, shown = _page_lists(asked), replace(LoggedPages.from_log(asked, cluster="page"), query=asked.query)
     whole = _by_query(scorer, lists, shown)
     clicks = np.bincount(shown.query, shown.per_page(shown.click))
     some = clicks > 0

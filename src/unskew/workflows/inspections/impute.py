@@ -23,7 +23,7 @@ from unskew.learning.scoring.model import Model, load
 from unskew.results import Result
 from unskew.settings import known
 from unskew.types import Array, ClickBatch, Lists
-from unskew.workflows.inputs.lists import read_lists, texts_for, tracked_lists
+from unskew.workflows.inputs.rankings import documents
 
 WRITERS = {".csv": pacsv.write_csv, ".parquet": pq.write_table}
 """How the table is written, by the end of the name."""
@@ -57,7 +57,7 @@ def impute(
     `first` is alpha and beta of rank 1, as given to `judge`. `tracked` is the store that the run was trained with.
     `columns` says theirs for ours where the tables have other names.
     """
-    out, files = Path(out), [lists] if isinstance(lists, str | Path) else list(lists)
+    out = Path(out)
     known("out", out.suffix, WRITERS)
     refuse_existing(out, force=force)
     if first[0] <= 0:
@@ -65,9 +65,7 @@ def impute(
     model = load(run)
     if not isinstance(model, Model):
         raise ConfigError(f"{run}: it ranks, and has no click model; {LEARN}")
-    texts = texts_for(files) if model.reads else None
-    read = read_lists(files, doc_ids, texts, columns=columns, taken=model.taken)
-    shown = tracked_lists(model, read, tracked)
+    shown = documents(model, lists, columns, doc_ids=doc_ids, tracked=tracked)
     relevance = (click_rates(model, shown, run) - first[1]) / first[0]
     ids = {"query_id": np.repeat(shown.query_ids, shown.sizes), "doc_id": shown.document_ids()}
     out.parent.mkdir(parents=True, exist_ok=True)

@@ -22,8 +22,7 @@ from unskew.learning.scoring.scorer import Scorer, load_scorer
 from unskew.names import Names
 from unskew.results import Result
 from unskew.settings import known
-from unskew.workflows.inputs.lists import tracked_lists
-from unskew.workflows.inputs.scores import documents, score_blocks, write_blocks
+from unskew.workflows.inputs.rankings import documents, score_blocks, write_blocks
 
 if TYPE_CHECKING:
     from unskew.workflows.runs.run import Run
@@ -71,8 +70,8 @@ def predict(
     opened = load_scorer(run) if isinstance(run, str | Path) else run
     model = opened if isinstance(opened, Scorer) else opened.model
     names = Names.of(columns, run)
-    lists = documents(model, features, candidates, names, doc_ids=doc_ids)
-    blocks = score_blocks(model, tracked_lists(model, lists, tracked), names)
+    lists = documents(model, features, names, candidates=candidates, doc_ids=doc_ids, tracked=tracked)
+    blocks = score_blocks(model, lists, names)
     if place is None:
         return Predictions(None, len(lists), len(lists.features), pa.concat_tables(blocks))
     _write(blocks, place)

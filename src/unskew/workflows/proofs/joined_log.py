@@ -25,7 +25,7 @@ from unskew.errors import DataError
 from unskew.logs.log import page_starts, reading_order
 from unskew.logs.reader import StoredLog, check_rows, open_log
 from unskew.measuring import LoggedPages
-from unskew.measuring.counterfactual.pages import FEW_QUERIES
+from unskew.measuring.counterfactual.pages import FEW_QUERIES, stable_codes
 from unskew.tables.engine.engine import Engine
 from unskew.tables.frames import arrow_table, is_frame
 from unskew.tables.reading.files import kind_of
@@ -72,6 +72,8 @@ class JoinedLog:
     engine: Engine
     table: Table
     """One row per impression of a page that is judged."""
+    codes: Array
+    """`stable_codes` of the ids of queries, by the number that a query has in the table."""
     place: str
     """What errors call the log."""
     pages: int | None
@@ -116,9 +118,8 @@ class JoinedLog:
         starts = page_starts(page)
         number = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(page)))
         check_pages(number, columns["position"], query, page[starts], self.place)
-        queries = self.sizes[0]
-        by_query = len(queries) >= FEW_QUERIES
-        cluster = columns.get("cluster", query if by_query else page)
+        query = self.codes[query]
+        cluster = columns.get("cluster", query if len(self.sizes[0]) >= FEW_QUERIES else page)
         first = int(columns["pair"].min(initial=np.iinfo(np.int64).max))
         pages = LoggedPages(
             offsets=np.append(starts, len(page)).astype(np.int64),
@@ -164,7 +165,9 @@ def join_log(
         without = engine.keep(joined.filter(joined.pair == NONE).select("page").distinct())
         left_out = engine.count(without)
         joined = joined.anti_join(without, "page")
-    return JoinedLog(engine, joined, str(log.place), pages or None, left_out, unscored, impressions)
+    ids = engine.to_arrow(pairs.select("query", "query_id").distinct().order_by("query"))["query_id"]
+    codes = stable_codes(to_array(ids))
+    return JoinedLog(engine, joined, codes, str(log.place), pages or None, left_out, unscored, impressions)
 
 
 def _pairs(engine: Engine, log: StoredLog, shown: Table, ranking: Ranking, against: Ranking) -> Table:

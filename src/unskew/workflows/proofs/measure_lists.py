@@ -28,10 +28,8 @@ from unskew.settings import known
 from unskew.tables.engine.engine import connect
 from unskew.tables.joins import encodable, match
 from unskew.tables.schema import to_array
-from unskew.tracking.features import with_tracked
 from unskew.types import Array, Lists, Log
-from unskew.workflows.inputs.lists import read_lists, texts_for
-from unskew.workflows.inputs.rankings import ModelRanking, Ranking, ShownRanking
+from unskew.workflows.inputs.rankings import ModelRanking, Ranking, ShownRanking, documents
 from unskew.workflows.proofs.clicks import measure_clicks
 
 NAMES = ("head", "middle", "tail")
@@ -131,7 +129,10 @@ def measure_lists(
     stored = (
         None if log is None or isinstance(log, Log) else StoredLog.open(log, Names.of(asked.columns), shared=True)
     )
-    lists = _lists(asked, new, lists, log)
+    model = new.model if isinstance(new, ModelRanking) else None
+    shown_by = log if isinstance(log, str | Path) else None
+    how: dict[str, Any] = {"doc_ids": asked.doc_ids, "tracked": asked.tracked}
+    lists = documents(model, lists, asked.columns, candidates=shown_by, **how)
     report = measure_ranking(_scores(new, lists), lists, asked.metrics, empty=convention)
     against, others = None if other is None else Compared(other.name), None
     if other is not None and against is not None and not isinstance(other, ShownRanking):
@@ -152,22 +153,9 @@ def measure_lists(
         compared = {name: Paired.of(pages[name].shares, beside[name].shares) for name in pages}
         found = replace(found, against=replace(against, pages=compared))
     # a package ranks and has no click model
-    model = new.model if isinstance(new, ModelRanking) and isinstance(new.model, Model) else None
-    clicks = None if model is None else measure_clicks(model, shown)
+    clicks = measure_clicks(model, shown) if isinstance(model, Model) else None
     means = {name: each.mean for name, each in pages.items()}
     return replace(found, pages=means, cmip=left_of_logging(scores, shown), clicks=clicks), shown
-
-
-def _lists(asked: ListsAsked, new: Ranking, lists: Lists | Files, log: Log | Path | str | None) -> Lists:
-    """Labelled lists, with the features that a model takes."""
-    model = new.model if isinstance(new, ModelRanking) else None
-    if not isinstance(lists, Lists):
-        files = [lists] if isinstance(lists, str | Path) else lists
-        logs = [Path(log)] if isinstance(log, str | Path) else []
-        texts = texts_for(files) if model is not None and model.reads else None
-        taken = None if model is None else model.taken
-        lists = read_lists(files, asked.doc_ids, texts, columns=asked.columns, candidates=logs, taken=taken)
-    return lists if asked.tracked is None else with_tracked(lists, asked.tracked)
 
 
 def _scores(ranking: Ranking, lists: Lists) -> Array:

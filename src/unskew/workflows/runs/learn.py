@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
@@ -13,10 +14,9 @@ from unskew.learning.fitting.loop import Report
 from unskew.learning.fitting.training import Training, TrainingKeywords
 from unskew.learning.methods import Learner
 from unskew.learning.rankers import Ranker
-from unskew.names import Names
 from unskew.tables.features.encoding import EncodingRules
 from unskew.types import Lists, Log
-from unskew.workflows.inputs.frames import MissingFeatures
+from unskew.workflows.inputs.logs import MissingFeatures
 from unskew.workflows.runs.auto import picked
 from unskew.workflows.runs.data import TrainingData, split
 from unskew.workflows.runs.folder import refuse_to_overwrite
@@ -24,7 +24,7 @@ from unskew.workflows.runs.judges import method_table
 from unskew.workflows.runs.request import Request, ask
 from unskew.workflows.runs.run import Run, run
 from unskew.workflows.runs.settings import Auto
-from unskew.workflows.runs.sources import TableReader, kept_columns, on_disk, open_data
+from unskew.workflows.runs.shards import open_shard_data
 
 
 def learn(
@@ -67,50 +67,40 @@ def learn(
     `factors` are columns that bias depends on besides the rank, `encoding` how categories and missing values of
     features become numbers; `missing_features="drop"` leaves out impressions without features.
     """
-    said: dict[str, Any] = {"method": method, "ranker": ranker, "scaling": scaling, "factors": factors}
-    said |= {"training": training, "options": options, "settings": told(missing_features, encoding)}
-    if isinstance(log, str | Path) and on_disk(features, validation, test):
-        files = {"features": features, "validation": validation, "test": test}
-        request = ask(log, columns=columns, feedback=feedback, **files, **said)
-        return learn_request(request, request.place(out), force=force, report=report)
-    reader = TableReader(Names.of(columns), feedback, kept_columns(factors, method), missing_features or "error")
-    given = reader.given(log, features, validation, test)
-    request = ask(None, validation=given.validation, **said)
-    data = split(given.log, given.validation, request.settings)
-    done = _learned(request, data, given.test, None if out is None else Path(out), force, report)
-    return replace(done, ingested=given.log.summary)
+    given = {"features": features, "validation": validation, "test": test, "columns": columns}
+    given |= {"scaling": scaling, "feedback": feedback, "missing_features": missing_features}
+    how: dict[str, Any] = {"encoding": encoding, "training": training, "options": options}
+    request = ask(log, method, ranker, factors=tuple(factors), **how, **given)
+    return learn_request(request, request.place(out), force=force, report=report)
 
 
 def learn_request(request: Request, out: Path | None, *, force: bool = False, report: Report | None = None) -> Run:
-    """A run on files, as it was asked for; under torchrun every process calls this."""
+    """A run as it was asked for, its method chosen where that is asked for; torchrun's processes all call this."""
     if out is not None:
         refuse_to_overwrite(out, force)  # before minutes of reading
     files = request.file.data
+    place = nullcontext() if request.source is None else located(request.base / (files.log or files.counts or ""))
     with process_group(request.settings.training):
         data, test = open_data(request)
-        with located(request.base / (files.log or files.counts or "")):
-            return _learned(request, data, test, out, force, report)
+        with place:
+            asked, pick = picked(request.settings, data)
+            if pick is not None:
+                taken = {"method": method_table(pick.method), "auto": pick.in_short()}
+                request = replace(request, settings=asked, file=request.file.model_copy(update=taken))
+            again = None if out is None or request.source is None else request.toml(out)
+            done = run(asked, data, test=test, out=out, force=force, report=report, run_file=again, pick=pick)
+    return replace(done, ingested=getattr(request.sources.logs.get("train"), "summary", None))
 
 
-def _learned(
-    request: Request,
-    data: TrainingData,
-    test: Lists | Log | None,
-    out: Path | None,
-    force: bool,
-    report: Report | None,
-) -> Run:
-    """The run on opened data, its method chosen where that is asked for."""
-    asked, pick = picked(request.settings, data)
-    if pick is not None:
-        taken = {"method": method_table(pick.method), "auto": pick.in_short()}
-        request = replace(request, settings=asked, file=request.file.model_copy(update=taken))
-    again = None if out is None or request.source is None else request.toml(out)
-    return run(asked, data, test=test, out=out, force=force, report=report, run_file=again, pick=pick)
-
-
-def told(missing_features: str | None, encoding: EncodingRules | None) -> dict[str, object]:
-    """What was said of features, as keys of a run file."""
-    rules = {} if encoding is None else encoding.model_dump(exclude_unset=True)
-    missing = {} if missing_features is None else {"data.missing_features": missing_features}
-    return missing | {f"encoding.{name}": value for name, value in rules.items()}
+def open_data(request: Request) -> tuple[TrainingData, Lists | Log | None]:
+    """What a run learns from and is chosen by, and what it is measured on: lists, or a log."""
+    sources, asked = request.sources, request.settings
+    on, clicks = asked.training.validate_on, sources.is_log("validation")
+    chosen = sources.part("validation") if on == "labels" or (on == "clicks" and clicks) else None
+    test = sources.part("test")
+    if sources.in_shards:
+        return open_shard_data(request, chosen), test
+    log = sources.log("train")
+    assert log is not None, "a run has a log or counts"
+    sources.warn_of_overlap(log)
+    return split(log, chosen, asked), test

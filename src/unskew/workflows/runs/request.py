@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -40,68 +40,22 @@ from unskew.learning.methods import LEARNERS, PACKAGES, Learner, PackageConfig
 from unskew.learning.rankers import RANKERS, Ranker
 from unskew.learning.rankers.trees import Growing
 from unskew.names import KEYS, Names
+from unskew.options.runs import RUN_KEYS, DataFiles
 from unskew.settings import Table, byte_count, checked, known, read_toml, table_of
+from unskew.tables.features.encoding import EncodingRules
+from unskew.tables.features.features import several
+from unskew.tables.frames import arrow_table, is_frame
 from unskew.tables.schema import required
 from unskew.types import Lists, Log
-from unskew.workflows.inputs.parts import is_log, log_parts
-from unskew.workflows.runs.settings import (
-    IN_MEMORY,
-    USUAL_METHOD,
-    Auto,
-    DataFiles,
-    Paths,
-    RunFile,
-    Settings,
-    auto_of,
-    suited,
-)
+from unskew.workflows.runs.settings import IN_MEMORY, USUAL_METHOD, Auto, RunFile, Settings, auto_of, suited
+from unskew.workflows.runs.sources import RunSources, in_files
 
-Files = str | Path | Sequence[str | Path]
+GIVEN = ("features", "validation", "test")
+"""What may be files, or in memory."""
 PATHS = ("log", "counts", "features", "texts", "tracked", "validation", "test")
 """Keys of [data] that name files."""
-ARGUMENTS = {f"data.{name}": Option(name) for name in ("features", "validation", "test", "scaling", "feedback")}
+ARGUMENTS = {key: Option(name) for name, key in RUN_KEYS.items()}
 """What says a key where there is no run file."""
-
-
-@dataclass(frozen=True)
-class RunLogs:
-    """The logs of a run."""
-
-    train: Path | None = None
-    """What is learned from; None where counts are, or data in memory."""
-    validation: Path | None = None
-    """Whose clicks choose weights; None where labelled lists or pages of `train` do."""
-    test: Path | None = None
-    """Whose clicks say where the run stands; None where held-out ones do."""
-
-    def __str__(self) -> str:
-        train, validation, test = (
-            None if path is None else os.path.normpath(path) for path in (self.train, self.validation, self.test)
-        )
-        said = [f"learning from {train}"]
-        said += [] if validation is None else [f"clicks of {validation} choose the weights"]
-        said += [] if test is None else [f"clicks of {test} say where it stands"]
-        return ", ".join(said)
-
-
-def logs_of(base: Path, data: DataFiles) -> RunLogs:
-    """The logs among the files of a run, whose paths are relative to `base`: as named, or the parts of a split."""
-    place = None if data.log is None else base / data.log
-    parts = {} if place is None else log_parts(place)
-    others = {
-        name: parts.get(name) if given is None else _as_log(name, base, given, data.columns)
-        for name, given in (("validation", data.validation), ("test", data.test))
-    }
-    return RunLogs(parts.get("train", place), **others)
-
-
-def _as_log(name: str, base: Path, given: Paths, columns: Mapping[str, str]) -> Path | None:
-    """The path where it is one of a log; None where lists are named."""
-    paths = [base / path for path in ([given] if isinstance(given, str) else given)]
-    logs = [path for path in paths if is_log(path, columns)]
-    if logs and len(paths) > 1:
-        raise ConfigError(f"{logs[0]} is a log, and one log is all that it takes", argument=Key(f"data.{name}"))
-    return logs[0] if logs else None
 
 
 @dataclass(frozen=True)
@@ -110,7 +64,8 @@ class Request:
 
     file: RunFile
     settings: Settings
-    logs: RunLogs = RunLogs()
+    sources: RunSources
+    """What it learns from, is chosen by and measured on."""
     base: Path = Path()
     """What the paths of the file are relative to."""
     source: Path | None = None
@@ -153,66 +108,77 @@ class Request:
                     tables[name] = tables[name] | {key: moved(str(found[key]))}
         tables["training"] = {"seed": asked.training.seed, **file.training}
         tables |= {"auto": file.auto, "encoding": file.encoding.model_dump(mode="json", exclude_unset=True)}
-        some = {name: _without_none(table) for name, table in tables.items()}
+        some = {
+            name: {key: value for key, value in table.items() if value is not None}
+            for name, table in tables.items()
+        }
         return tomli_w.dumps({name: table for name, table in some.items() if table})
 
 
-def _without_none(table: Mapping[str, Any]) -> Table:
-    return {key: value for key, value in table.items() if value is not None}
-
-
 def ask(
-    source: str | Path | None,
-    *,
-    features: Files | None = None,
+    source: Any,
     method: str | Learner | Auto | None = None,
     ranker: str | Ranker | None = None,
-    scaling: str | None = None,
-    validation: Files | Lists | Log | None = None,
-    test: Files | None = None,
-    columns: Mapping[str, str] | None = None,
-    feedback: str | None = None,
-    factors: Sequence[str] = (),
+    *,
+    encoding: EncodingRules | None = None,
     training: Training | None = None,
     options: Mapping[str, object] | None = None,
     settings: Mapping[str, object] | None = None,
+    **said: Any,
 ) -> Request:
-    """A run from a run file (a name that ends in .toml), from a log, or of data in memory (None), checked.
+    """A run from a run file (a name that ends in .toml), from a log, or of data in memory, checked.
 
-    `options` are keys of [training]; `settings` are any keys, {"method.max_weight": 20}. Paths given here are
-    relative to the working folder.
+    `said` are arguments of `learn` that say a key of a run file (`RUN_KEYS`). `options` are keys of [training];
+    `settings` are any keys, {"method.max_weight": 20}. Paths given here are relative to the working folder.
     """
     if training is not None and options:
         raise ConfigError(("give ", Option("training"), f" or {', '.join(options)}, not both"))
-    place = None if source is None else Path(source)
+    given = {name: said.pop(name, None) for name in GIVEN}
+    place = Path(source) if isinstance(source, str | Path) else None
     from_file = place is not None and place.suffix == ".toml"
-    given = {} if place is None else {"log": str(place)}
-    asked = _Content(read_toml(place) if place is not None and from_file else {"data": given})
+    in_memory = place is None or not in_files(*given.values())
+    tables: Table = {"data": {}}
+    if in_memory:
+        _check_tables(source, given, said)
+    elif place is not None:
+        tables = read_toml(place) if from_file else {"data": {"log": str(place)}}
+        if not from_file and not said.get("columns") and given["features"] is not None:
+            said["columns"] = Names.of(None, place).only(KEYS)  # tables of features are likely to use them, too
+        said |= {name: _paths(files, here=not from_file) for name, files in given.items() if files is not None}
+    asked = _Content(tables)
     asked.name("method", method)
     asked.name("ranker", ranker)
-    if place is not None and not from_file and not columns and features is not None:
-        columns = Names.of(None, place).only(KEYS)  # what tables of features are likely to call them, too
-    held = None if isinstance(validation, Lists | Log) else validation
-    for name, files in (("features", features), ("validation", held), ("test", test)):
-        if files is not None:
-            asked.say(f"data.{name}", _paths(files, here=not from_file), Option(name))
-    for name, value in (("scaling", scaling), ("feedback", feedback), ("columns", dict(columns or {}) or None)):
-        if value is not None:
-            asked.say(f"data.{name}", value, Option(name))
-    if factors:
-        asked.say("method.factors", list(factors), Option("factors"))
+    for name, value in said.items():
+        if value not in (None, (), {}):
+            asked.say(RUN_KEYS[name], dict(value) if isinstance(value, Mapping) else value, Option(name))
     trained = dict(options or {}) if training is None else training.model_dump(exclude_unset=True)
     for name, setting in trained.items():
         asked.say(asked.rounds if name == "steps" else f"training.{name}", setting, Option(name))
-    for key, setting in (settings or {}).items():
+    rules = {} if encoding is None else encoding.model_dump(exclude_unset=True)
+    for key, setting in [*((f"encoding.{name}", rule) for name, rule in rules.items()), *(settings or {}).items()]:
         asked.say(key, setting, Option("settings", key))
     try:
-        found = _checked(asked, Path() if place is None or not from_file else place.parent, validation, place)
+        base = place.parent if from_file and place is not None else Path()
+        return _checked(asked, base, None if in_memory else place, {"log": source, **given})
     except ConfigError as error:
         error.path = place if from_file and error.path is None else error.path
         tell_as_said(error, asked.said if from_file else ARGUMENTS | asked.said)
         raise
-    return found
+
+
+def _check_tables(log: object, given: dict[str, Any], said: dict[str, Any]) -> None:
+    """Refuse data in memory beside a run file, or beside a log that has them, and columns that no table has."""
+    if isinstance(log, str | Path) and Path(log).suffix == ".toml":
+        named = [part for name in GIVEN for part in (", ", Option(name))][1:]
+        raise ConfigError((f"{log}: a run file takes files: name them in ", *named))
+    if isinstance(log, Log):
+        for name in ("features", "feedback"):
+            if (given | said).get(name) is not None:
+                raise ConfigError("the log has it already; give it where the log is read", argument=name)
+    each = [one for some in (log, *given.values()) for one in several(some)]
+    tables = [one for one in each if not (one is None or isinstance(one, Lists | Log))]
+    if tables and all(is_frame(one) for one in tables):
+        Names.of(said.get("columns")).check_some(arrow_table(one) for one in tables)
 
 
 class _Content:
@@ -277,10 +243,9 @@ class _Content:
         return "training.steps"
 
 
-def _paths(files: Files, *, here: bool) -> list[str]:
+def _paths(files: Any, *, here: bool) -> list[str]:
     """Paths as they were given; whole ones where a run file lies elsewhere."""
-    several = [files] if isinstance(files, str | Path) else list(files)
-    return [str(path) if here else os.path.abspath(path) for path in several]
+    return [str(path) if here else os.path.abspath(path) for path in several(files)]
 
 
 def parse_setting(text: str) -> tuple[str, object]:
@@ -319,8 +284,8 @@ def tell_as_said(error: ConfigError, said: Mapping[str, Option]) -> None:
 # ---- the one check
 
 
-def _checked(asked: _Content, base: Path, validation: object, source: Path | None) -> Request:
-    """The content of a run, checked; `validation` tells what data in memory are chosen by."""
+def _checked(asked: _Content, base: Path, source: Path | None, given: Mapping[str, Any]) -> Request:
+    """The content of a run, checked; `given` are data in memory, where there is no `source` in files."""
     file = checked(RunFile, asked.tables, "")
     if "name" in file.method:
         known(Key("method.name"), file.method["name"], (*asked.kinds["method"], "auto"))
@@ -328,9 +293,15 @@ def _checked(asked: _Content, base: Path, validation: object, source: Path | Non
     table = file.method if auto is None else {"name": USUAL_METHOD}
     method: Learner = table_of("method", table, asked.kinds["method"]).located(base)
     ranker = None if file.ranker is None else table_of("ranker", file.ranker, asked.kinds["ranker"]).located(base)
-    logs = RunLogs() if source is None else logs_of(base, file.data)
-    clicks = logs.validation is not None or isinstance(validation, Log)
-    labels = isinstance(validation, Lists) or (file.data.validation is not None and not clicks)
+    reads = ranker is not None and ranker.reads
+    if source is None:
+        factors = () if auto is None else auto.factors
+        keep = (*factors, *getattr(method, "serp", ()), *getattr(method, "averages", ()))
+        sources = RunSources.of(given, file.data, reads=reads, keep=keep)
+    else:
+        sources = RunSources.of_files(file.data, base, reads=reads)
+    clicks = sources.is_log("validation")
+    labels = sources.validation is not None and not clicks
     on = method.usual_choice(labels=labels, clicks=clicks)
     training = checked(Training, {"validate_on": on} | file.training, "training")
     settings = suited(method, ranker, file.data.scaling, training, Key("data.scaling"))
@@ -340,9 +311,9 @@ def _checked(asked: _Content, base: Path, validation: object, source: Path | Non
     chosen = Option(Key("training.validate_on"), training.validate_on)
     if training.validate_on == "labels" and not labels and method.target == "clicks":
         raise ConfigError((chosen, " needs ", Option(Key("data.validation")), " to be labelled lists"))
-    if training.validate_on == "clicks" and isinstance(validation, Lists):
+    if training.validate_on == "clicks" and source is None and labels:
         raise ConfigError((chosen, " needs ", Option("validation"), " to be a log, not lists"))
-    return Request(file, settings, logs, base, source, asked.said)
+    return Request(file, settings, sources, base, source, asked.said)
 
 
 def check_data_files(data: DataFiles, asked: Settings) -> None:

@@ -15,6 +15,7 @@ from unskew.learning.fitting.training import Training, decay_for
 from unskew.learning.methods import Learner
 from unskew.learning.rankers import MLP, DoublyRobustMLP, Linear, Ranker
 from unskew.learning.rankers.trees import Growing
+from unskew.options.runs import DataFiles
 from unskew.settings import Config, Table, checked, known
 from unskew.tables.features.encoding import EncodingRules
 from unskew.tables.lists.scaling import SCALINGS
@@ -78,48 +79,6 @@ class Settings(Config):
         """Steps of the training, or rounds where trees are grown; none where held-out clicks say when to stop."""
         grown = self.method if self.ranker is None else self.ranker
         return grown.rounds if isinstance(grown, Growing) else self.training.steps
-
-
-Paths = str | Annotated[tuple[str, ...], Field(strict=False)]
-
-
-class DataFiles(Config):
-    """Where a run's data lie; relative paths are relative to the run file."""
-
-    log: str | None = None
-    """Impressions: a Parquet file, or a folder of them. In a folder that `unskew split` wrote, the run learns from
-    train, clicks of validation choose, and clicks of test say where it stands."""
-    counts: str | None = None
-    """In the place of a log: a folder of counts, as `unskew counts` writes it."""
-    features: Paths | None = None
-    """Features of the documents: tables (Parquet, CSV, folders of part files) of items, queries, or documents
-    of queries, which are joined; or LETOR files. A ranker that reads needs none: its documents are those of the
-    texts, or of the log."""
-    columns: dict[str, str] = Field(default_factory=dict)
-    """Our names of columns to theirs, where a table has other names: doc_id = "sku"."""
-    texts: Paths | None = None
-    """Parquet with query_id, doc_id, query_text, title and abstract, for rankers that read; without it the columns
-    of the lists, of the log, or of validation and test themselves."""
-    tracked: str | None = None
-    """A tracking store, as `unskew track` writes it: what was clicked before, as further features of all lists."""
-    validation: Paths | None = None
-    """What to choose weights by: labelled lists, or a log, whose clicks choose; without it held-out clicks do."""
-    test: Paths | None = None
-    """What to measure the result on: labelled lists, or a log, whose clicks say where the run stands."""
-    scaling: str | None = Field(None, json_schema_extra={"choices": [*SCALINGS]})
-    """How features are scaled: `standard` unless given, and `none` where the method is a package."""
-    doc_ids: bool = False
-    """Take document ids from the comments of the LETOR files."""
-    feedback: str | None = None
-    """Column of the log to learn from in the place of `click`: numbers from 0, such as purchases or seconds."""
-    missing_features: Literal["error", "drop"] = "error"
-    """What to do with impressions whose document has no features."""
-    shards: Annotated[int, Field(ge=1, le=10_000)] | None = None
-    """Train from this many shards on disk, of which two are in memory at once."""
-    memory: str | None = None
-    """Choose the number of shards so that they take no more than this: "500MB", "2GB"."""
-    shard_steps: int = Field(32, ge=1)
-    """Steps before another shard is taken up."""
 
 
 class RunFile(Config):

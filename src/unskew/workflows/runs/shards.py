@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Self
 
 import numpy as np
@@ -168,15 +166,15 @@ def unreduced(counts: Counts, *, weighted: bool = False) -> Log:
     )
 
 
-def open_shard_data(request: Request, features: Sequence[Path], validation: Lists | Log | None) -> ShardData:
+def open_shard_data(request: Request, validation: Lists | Log | None) -> ShardData:
     """The shards that a run file asks for, written by the first process where they are not there yet."""
-    base, files, asked, method = request.base, request.file.data, request.settings, request.settings.method
+    sources, files, asked, method = request.sources, request.file.data, request.settings, request.settings.method
     if not isinstance(method, MethodConfig):
         raise ConfigError(f"{method.name}: {IN_MEMORY}")
     source = ShardSource(
-        log=None if request.logs.train is None else str(request.logs.train),
-        counts=None if files.counts is None else str(base / files.counts),
-        lists=tuple(map(str, features)),
+        log=None if sources.train is None else str(sources.train),
+        counts=None if files.counts is None else str(request.base / files.counts),
+        lists=tuple(map(str, sources.features)),
         shards=files.shards or 1,
         held_out=asked.training.validate_on == "clicks" and validation is None,
         reduction=method.reduction,

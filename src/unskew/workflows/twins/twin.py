@@ -37,7 +37,7 @@ from unskew.measuring.portrait import Portrait, TwinReport, off, portrait
 from unskew.names import Names
 from unskew.tables.joins import encode
 from unskew.types import Array, Lists, Log
-from unskew.workflows.inputs.lists import read_lists
+from unskew.workflows.inputs.rankings import documents
 from unskew.workflows.twins.fitting import (
     MODELS,
     chosen_model,
@@ -175,7 +175,12 @@ def twin(
     `features` of the log's documents (lists, or files of them) make relevance follow them, and let methods learn
     on the twin. `models` are the click models to choose from.
     """
-    shown = _opened(log, features, doc_ids, columns)
+    if isinstance(log, Log):
+        shown = log
+    else:
+        stored = StoredLog.open(log, Names.of(columns))
+        how: dict[str, Any] = {"candidates": log, "doc_ids": doc_ids}
+        shown = stored.log(shown_lists(stored) if features is None else documents(None, features, columns, **how))
     if shown.weighted:
         raise DataError(f"a twin is of clicks, and {shown.feedback} has weights", hint="read the column click")
     with open_tables(shown) as tables:
@@ -192,26 +197,6 @@ def twin(
     if not identified:
         notes.append(f"Examination by rank is not known from this log ({reason}): {source}.")
     return Twin(layout, model, pair_of_row, relevance, idle, source, identified, tuple(known), tuple(notes))
-
-
-def _opened(
-    log: Log | Path | str,
-    features: Lists | Sequence[Path | str] | Path | str | None,
-    doc_ids: bool,
-    columns: Mapping[str, str] | None,
-) -> Log:
-    """The log in memory, with features where there are any."""
-    if isinstance(log, Log):
-        return log
-    stored = StoredLog.open(log, Names.of(columns))
-    if isinstance(features, Lists):
-        lists = features
-    elif features is not None:
-        files = [features] if isinstance(features, str | Path) else list(features)
-        lists = read_lists(files, doc_ids, columns=columns, candidates=[Path(log)])
-    else:
-        lists = shown_lists(stored)
-    return stored.log(lists)
 
 
 def shown_lists(log: StoredLog) -> Lists:

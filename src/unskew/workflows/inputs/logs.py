@@ -1,0 +1,141 @@
+"""Logs that workflows are given: files, the parts that `unskew split` wrote, and tables in memory."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, Unpack
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from unskew.errors import DataError, Words
+from unskew.files import restore
+from unskew.logs.ingest.ingest import TableReading, ingest_table
+from unskew.logs.ingest.summary import IngestedLog
+from unskew.logs.log import TABLE, featured, log_of, outside
+from unskew.names import KEYS, Names
+from unskew.tables.engine.parquet import impressions_in, parquet_files
+from unskew.tables.features.features import several
+from unskew.tables.frames import arrow_table, is_frame
+from unskew.tables.joins import SAME_LISTS
+from unskew.types import Lists, Log
+from unskew.workflows.inputs.lists import read_lists
+
+MissingFeatures = Literal["error", "drop"]
+PARTS = ("train", "validation", "test")
+"""Folders of a log that was cut."""
+UNREADABLE = (DataError, pa.ArrowInvalid, OSError)
+"""What looking into files may end with; whoever opens them says what is wrong."""
+
+
+def log_parts(path: Path) -> dict[str, Path]:
+    """The parts of a log that was cut into train, validation and test, those that have rows; none of another."""
+    folder = restore(path)
+    inside = {name: folder / name for name in PARTS if (folder / name).is_dir()}
+    if "train" not in inside or len(inside) < 2:
+        return {}
+    return {name: part for name, part in inside.items() if name == "train" or _rows(part)}
+
+
+def _rows(part: Path) -> int:
+    """Rows of a part, as its files say."""
+    try:
+        return sum(pq.read_metadata(file).num_rows for file in parquet_files(part))
+    except UNREADABLE:
+        return 0
+
+
+def is_log(source: object, names: Mapping[str, str]) -> bool:
+    """Whether a file, a folder or a table in memory holds impressions, by its columns."""
+    if isinstance(source, str | Path):
+        path, needed = Path(source), ["page_id", "doc_id", "position"]
+        if path.suffix != ".parquet" and not path.is_dir():
+            return False
+        try:
+            present = pq.read_schema(parquet_files(impressions_in(path))[0]).names
+        except UNREADABLE:
+            return False
+    elif is_frame(source):
+        present, needed = arrow_table(source).column_names, ["doc_id", "position"]
+    else:
+        return isinstance(source, Log)
+    return all(names.get(name, name) in present or name in present for name in needed)
+
+
+@dataclass(frozen=True)
+class TableLog:
+    """A log from a table in memory, as `StoredLog` is one from files."""
+
+    shown: Any
+    """Its impressions after the rules of `ingest`, under our names."""
+    names: Names
+    feedback: str | None
+    summary: IngestedLog
+    """What `ingest` found."""
+
+    @classmethod
+    def open(
+        cls,
+        table: Any,
+        names: Names,
+        feedback: str | None = None,
+        *,
+        keep: Sequence[str] = (),
+        **reading: Unpack[TableReading],
+    ) -> TableLog:
+        """The impressions of an Arrow table; what is left out by `ingest` is warned of."""
+        kept = dict.fromkeys([*keep, *([] if feedback is None else [feedback])])
+        shown, summary = ingest_table(table, columns=names.within(table.column_names), keep=[*kept], **reading)
+        _warn_of_rules(summary)
+        return cls(shown, names, feedback, summary)
+
+    @property
+    def pairs(self) -> Any:
+        """The documents of queries that it shows."""
+        return self.shown.select([*KEYS])
+
+    def log(self, lists: Lists, *, drop: bool = False, hint: Words = SAME_LISTS) -> Log:
+        """The log joined to its lists; `drop` and `hint` are as for `StoredLog.log`."""
+        with self.names.told():
+            shown = featured(self.shown, lists) if drop else self.shown
+            return replace(log_of(shown, lists, self.feedback, TABLE, hint), summary=self.summary)
+
+
+def _warn_of_rules(summary: IngestedLog) -> None:
+    """Say what of a table is not in the log, and what else is odd about it."""
+    rules = {name: rule.rows for name, rule in summary.rules.items() if rule.on and rule.rows}
+    found = [f"{count:,} {name.replace('_', ' ')}" for name, count in rules.items()]
+    found += [f"{broken:,} broken"] if (broken := summary.rejected.rows) else []
+    if found:
+        lost = f"{summary.rows_read - summary.impressions:,} of {summary.rows_read:,} rows were left out"
+        warnings.warn(f"{lost} (found {', '.join(found)}); the log's summary has all of it", stacklevel=outside())
+    for text in summary.warnings:
+        warnings.warn(str(text), stacklevel=outside())
+
+
+def log_from_table(
+    source: object,
+    features: object,
+    *,
+    columns: Mapping[str, str] | None = None,
+    keep: Sequence[str] = (),
+    feedback: str | None = None,
+    missing_features: MissingFeatures = "error",
+    **reading: Unpack[TableReading],
+) -> Log:
+    """A log from a table of impressions and the features of its documents, by the checks and rules of `ingest`.
+
+    `features` are `Lists`, or tables of features (frames or files, one or several: see `read_features`). `columns`
+    says theirs for ours in all of these tables. `keep` names further columns of the log, `feedback` the one to
+    learn from in the place of click; `missing_features="drop"` leaves out impressions without features.
+    `reading` are arguments of `ingest`, such as off=, positions_from= and page_gap=. What was found is the log's
+    `summary`; what rules removed is warned of.
+    """
+    table, names = arrow_table(source), Names.of(columns)
+    names.check_some([table, *(arrow_table(each) for each in several(features) if is_frame(each))])
+    opened = TableLog.open(table, names, feedback, keep=keep, **reading)
+    lists = read_lists(features, columns=names, candidates=opened.pairs)
+    return opened.log(lists, drop=missing_features == "drop")
