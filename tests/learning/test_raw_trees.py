@@ -165,7 +165,7 @@ def test_export_writes_text_and_codes(log: Log, tmp_path: Path) -> None:
     learned(log, "one", "standard").save(tmp_path / "run")
     told = unskew.export(tmp_path / "run", "lightgbm", tmp_path / "out" / "trees.txt")
     booster = lightgbm.Booster(model_file=str(tmp_path / "out" / "trees.txt"))
-    assert told["trees"] == booster.num_trees() > 0
+    assert told.trees == booster.num_trees() > 0
     about = json.loads((tmp_path / "out" / "trees.txt.features.json").read_text())
     raw = RawTrees("", about["features"])
     table = items(300, seed=0)

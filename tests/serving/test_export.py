@@ -36,7 +36,7 @@ from unskew.learning.scoring.model import build
 from unskew.learning.scoring.scorer import Scorer
 from unskew.serving.export import ENGINES, TARGETS, opensearch, possible, solr, vespa
 from unskew.serving.export.distillation import agreement
-from unskew.serving.export.plain import Branch, EngineFeature, Leaf, features_of, plain_trees
+from unskew.serving.export.plain import Branch, EngineFeature, Form, Leaf, features_of, plain_trees
 from unskew.tables.features.encoding import EncodingRules
 from unskew.tables.lists.scaling import fit_scaler
 from unskew.terminal.flags import known_names
@@ -195,9 +195,9 @@ def test_trees_score_as_the_model(
 ) -> None:
     model = models[kind]
     told = unskew.export(model, to, tmp_path / "out")
-    assert told["model"] == "trees"
-    assert told.get("inexact splits", 0) <= 3
-    for table in (strangers,) if told.get("inexact splits") else (strangers, edges(model)):
+    assert told.model == "trees"
+    assert (told.inexact_splits or 0) <= 3
+    for table in (strangers,) if told.inexact_splits else (strangers, edges(model)):
         found, expected = by_engine(to, tmp_path / "out", stranger(table)), model.score(table)
         np.testing.assert_allclose(found, expected, atol=2e-5)
         assert np.ptp(expected) > 0.05
@@ -216,7 +216,7 @@ def test_weights_and_networks_score_as_the_model(
     if to == "vespa":
         pytest.importorskip("onnx")
     told = unskew.export(models[kind], to, tmp_path / "out")
-    assert told["model"] == {"linear": "linear"}.get(kind, "ONNX" if to == "vespa" else "network")
+    assert told.model == {"linear": "linear"}.get(kind, "ONNX" if to == "vespa" else "network")
     usual = {
         name: np.asarray(column, object)[6:].tolist() for name, column in strangers.items()
     }  # 1e38 drowns sums
@@ -271,12 +271,12 @@ def test_every_value_goes_the_way_of_the_split(last: float, value: float, near: 
     tree = Branch(0, edge, Leaf(1.0), Leaf(2.0))
     feature = EngineFeature("x", "x", "number")
     expected = 1.0 if value <= last else 2.0
-    body = opensearch.tree_model("m", [feature], [tree])
-    signed = opensearch.looked_below_zero([feature], [tree])
-    row = plugin_row(opensearch.feature_set("m", [feature], signed), {"x": value})
-    assert plugin_score(body, row) == expected
+    form = Form("trees", [tree])
+    made = opensearch.files("m", [feature], form)
+    row = plugin_row(made["featureset.json"], {"x": value})
+    assert plugin_score(made["model.json"], row) == expected
     assert vespa_trees(opensearch.numbered_trees([feature], [tree]), {"x": value}) == expected
-    by_solr = solr_score(solr.tree_model("m", [feature], [tree]), {"x": value})
+    by_solr = solr_score(solr.files("m", [feature], form)["model.json"], {"x": value})
     if not solr.inexact_splits([tree]):
         assert by_solr == expected
     elif by_solr != expected:
@@ -291,7 +291,8 @@ def test_categories_of_any_letters_are_found(value: str) -> None:
         EngineFeature("is_other", "own brand", "other", (value, "b"), category=True),
         EngineFeature("is_missing", "own brand", "missing", category=True),
     ]
-    store, body = solr.feature_store(features), opensearch.feature_set("m", features, set())
+    store = solr.files("m", features, Form("trees", []))["feature_store.json"]
+    body = opensearch.feature_set("m", features, set())
     profile = Profile(vespa.profile("m", features, "is_value"))
     for given_value, expected in (
         (value, [1, 0, 0]),
@@ -318,13 +319,15 @@ def test_networks_are_distilled_and_say_how_faithful_they_are(
     with pytest.raises(UnskewError, match=r"units are elu.*normalises layers.*lists="):
         unskew.export(models["mlp"], "solr", tmp_path / "out")
     told = unskew.export(models["mlp"], "opensearch", tmp_path / "out", lists=log.lists)
-    assert told["tried on lists"] == 150
-    assert told["why"] == "networks do not run there"
+    assert told.fidelity.lists == 150
+    assert told.why == "networks do not run there"
     found = by_engine("opensearch", tmp_path / "out", stranger(strangers))
     new = kendalltau(found[6:], models["mlp"].score(strangers)[6:]).statistic
-    assert told["kendall tau"] == pytest.approx(new, abs=0.1)  # what is told holds for documents that are new
-    assert told["kendall tau"] > 0.5
-    assert told["kendall tau"] < told["ndcg@10"] < 1
+    assert told.fidelity.kendall_tau == pytest.approx(
+        new, abs=0.1
+    )  # what is told holds for documents that are new
+    assert told.fidelity.kendall_tau > 0.5
+    assert told.fidelity.kendall_tau < told.fidelity.ndcg < 1
 
 
 def test_agreement_is_ndcg_by_hand() -> None:
@@ -345,7 +348,8 @@ def test_onnx_stands_alone(scaling: str, log: Log, strangers: dict[str, Any], tm
     unskew.export(model, "onnx", tmp_path / "model.onnx")
     names = [each["name"] for each in read(tmp_path / "model.onnx.features.json")["features"]]
     usual = {name: np.asarray(column, object)[6:].tolist() for name, column in strangers.items()}
-    rows = [solr_row(solr.feature_store(features_of(model)), each) for each in stranger(usual)]
+    store = solr.files("m", features_of(model), Form("trees", []))["feature_store.json"]
+    rows = [solr_row(store, each) for each in stranger(usual)]
     found = onnx_scores(tmp_path / "model.onnx", names, rows)
     np.testing.assert_allclose(found, model.score(usual), atol=1e-5, rtol=1e-4)
 

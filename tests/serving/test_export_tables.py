@@ -64,10 +64,10 @@ def test_judgments_as_grades(tmp_path: Path) -> None:
     told = unskew.export(source, "quepid", tmp_path / "quepid.csv", top=1.0)
     lines = list(csv.reader((tmp_path / "quepid.csv").read_text().splitlines()))
     assert lines == [["query", "docid", "rating"], ["q1", "a,b", "3"], ["q1", "d2", "1"], ["q2", "d2", "0"]]
-    assert {name: count for name, count in told.items() if "left out" in name} == {
-        "left out, no relevance": 1,
-        "left out, shown too rarely": 1,
-        "left out, too uncertain": 2,
+    assert told.left_out == {
+        "no relevance": 1,
+        "shown too rarely": 1,
+        "too uncertain": 2,
     }
     found = rows_of(tmp_path / "quepid.csv.confidence.csv")
     assert [float(row["confidence"]) for row in found] == pytest.approx(
@@ -100,7 +100,7 @@ def test_grades_end_at_the_usual_relevance(tmp_path: Path) -> None:
     table = {"query_id": ["q"] * 101, "doc_id": range(101), "relevance": relevance, "standard_error": [1e-9] * 101}
     pq.write_table(pa.table(table), tmp_path / "judged.parquet")
     told = unskew.export(tmp_path / "judged.parquet", "quepid", tmp_path / "out.csv")
-    assert told["top relevance"] == pytest.approx(0.19)
+    assert told.top_relevance == pytest.approx(0.19)
     counts = np.bincount([int(row["rating"]) for row in rows_of(tmp_path / "out.csv")])
     assert counts.tolist() == [24, 24, 24, 29]  # edges at 23.75, 47.5 and 71.25 steps of 0.002
 
@@ -108,7 +108,7 @@ def test_grades_end_at_the_usual_relevance(tmp_path: Path) -> None:
 def test_grades_of_a_log_follow_relevance_and_not_rank(log: Log, place: Path, tmp_path: Path) -> None:
     told = unskew.export(place, "quepid", tmp_path / "quepid.csv", confidence=0.0)
     found = rows_of(tmp_path / "quepid.csv.confidence.csv")
-    assert told["judgments"] == len(found) == len(np.unique(log.row))
+    assert told.judgments == len(found) == len(np.unique(log.row))
     seen = unskew.propensity(place).values
     one = found[17]
     documents, queries = log.lists.document_ids(), np.repeat(log.lists.query_ids, log.lists.sizes)
@@ -120,15 +120,15 @@ def test_grades_of_a_log_follow_relevance_and_not_rank(log: Log, place: Path, tm
     assert float(one["relevance"]) == pytest.approx(r, rel=1e-6)
     assert float(one["high"]) == pytest.approx(r + 1.6449 * math.sqrt(r * (1 - r) / (looked + 3)), rel=1e-6)
     thin = unskew.export(place, "quepid", tmp_path / "sure.csv", confidence=0.8)
-    assert 0 < thin["judgments"] < told["judgments"]
-    assert thin["judgments"] + sum(count for name, count in thin.items() if "left out" in name) == len(found)
+    assert 0 < thin.judgments < told.judgments
+    assert thin.judgments + sum(thin.left_out.values()) == len(found)
 
 
 def test_judgments_of_click_models_go_too(log: Log, tmp_path: Path) -> None:
     judged = unskew.click_models.fit(log, "pbm").relevance()
     pq.write_table(judged, tmp_path / "judged.parquet")
     told = unskew.export(tmp_path / "judged.parquet", "workbench", tmp_path / "out.json")
-    assert told["judgments"] > 100
+    assert told.judgments > 100
 
 
 # ---- propensities ----
@@ -149,8 +149,8 @@ def data(log: Log, place: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
     label = np.asarray(log.click, float)
     np.savetxt(made, np.column_stack([label, log.lists.features[log.row]]), delimiter=",", fmt="%.9g")
     told = unskew.export(place, "propensities", made, rows=place)
-    assert told["rows"] == len(log.row)
-    assert told["pages"] == len(log)
+    assert told.rows == len(log.row)
+    assert told.pages == len(log)
     return made
 
 

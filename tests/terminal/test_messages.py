@@ -677,8 +677,8 @@ SITUATIONS: dict[str, tuple[list[str], int, list[str]]] = {
     ),
     "grades that are more than sure": (
         ["export", "log.parquet", "--to", "quepid", "--out", "OUT", "--confidence", "2"],
-        1,
-        ["--confidence 2.0: from 0 to 1"],
+        2,
+        ["Invalid value for '--confidence'", "less than or equal to 1"],
     ),
     "an unknown flag": (["split", "log.parquet", "--output", "OUT"], 2, ["No such option: --output"]),
     "an unknown command": (["slpit", "log.parquet"], 2, ["No such command 'slpit'"]),

@@ -89,7 +89,7 @@ class ExportArguments(VerbOptions):
     name: str = option("unskew", "What the model is called in the engine.")
     rows: Place = option(None, "Log whose rows get weights, in files beside OUT that LightGBM and XGBoost read.")
     max_weight: float | None = option(None, "Clip weights at this value.", ge=1)
-    confidence: float = option(0.5, "Leave out grades that are less likely right.")
-    top: float | None = option(None, "Relevance where grades end; its 95th percentile unless given.")
+    confidence: float = option(0.5, "Leave out grades that are less likely right.", ge=0, le=1)
+    top: float | None = option(None, "Relevance where grades end; its 95th percentile unless given.", gt=0)
     columns: Columns = COLUMNS
     force: bool = FORCE

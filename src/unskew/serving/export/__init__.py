@@ -21,16 +21,17 @@ from pathlib import Path
 from typing import Any
 
 from unskew.errors import ConfigError, Option, UnskewError
-from unskew.files import complete_file, refuse_existing, write_json
-from unskew.learning.scoring.scorer import Scorer, load_scorer
+from unskew.files import complete_file, read_json, refuse_existing, write_json
+from unskew.learning.scoring.scorer import Scorer, digests, load_scorer
 from unskew.logs.reader import StoredLog
-from unskew.names import Names
-from unskew.serving.export import engines, judgments, propensities
-from unskew.serving.export import plain as lightgbm
-from unskew.serving.export.options import ENGINES, JUDGED, ExportOptions
-from unskew.serving.export.plain import features_of
-from unskew.settings import known, no_such
-from unskew.workflows.inputs.rankings import documents
+from unskew.options.serving import ExportArguments
+from unskew.serving.export import engines
+from unskew.serving.export.exported import ENGINES, JUDGED, Exported, ExportedModel, refuse_unused
+from unskew.serving.export.judgments import has_judgments, write_judgments
+from unskew.serving.export.networks import standalone
+from unskew.serving.export.plain import GIVEN, features_of
+from unskew.serving.export.propensities import write_propensities
+from unskew.settings import checked, known, no_such
 from unskew.workflows.inspections.propensity import propensity
 from unskew.workflows.runs.run import Run
 
@@ -51,14 +52,14 @@ def export(
     top: float | None = None,
     columns: Mapping[str, str] | None = None,
     force: bool = False,
-) -> dict[str, Any]:
-    """Write a model, or judgments, in another form, one of TARGETS; in numbers. `ExportOptions` explains each."""
+) -> Exported:
+    """Write a model, or judgments, in another form, one of TARGETS. `ExportArguments` explains each option."""
+    asked = checked(ExportArguments, dict(locals()), None)
     write = TARGETS[known("to", to, TARGETS)]
-    asked = ExportOptions(lists, candidates, name, rows, max_weight, columns, confidence, top, force)
-    asked.check(to)
+    refuse_unused(asked)
     if out is None and to != "onnx":
         raise ConfigError(("say where to write, for ", Option("to", to)), argument="out")
-    return write(run, to, None if out is None else Path(out), asked)
+    return write(asked, Path(out or ""))
 
 
 def possible(run: Source) -> dict[str, str]:
@@ -67,7 +68,7 @@ def possible(run: Source) -> dict[str, str]:
         place = Path(run)
         if not place.exists():
             raise no_such(place)
-        if judgments.has_judgments(place):
+        if has_judgments(place):
             return dict.fromkeys(JUDGED, "grades of its judgments")
         StoredLog.open(place, shared=True)
         return {"propensities": "by its pages"} | dict.fromkeys(JUDGED, "grades, by examination of its pages")
@@ -87,9 +88,7 @@ def _how(scorer: Scorer, to: str, run: Source) -> str:
     if to == "lightgbm":
         return f"exactly: {len(scorer.raw_trees().features)} features as they are"
     if to == "onnx":
-        from unskew.serving.export import onnx
-
-        return f"exactly: {len(onnx.standalone(scorer)):,} bytes"
+        return f"exactly: {len(standalone(scorer)):,} bytes"
     if to in ENGINES:
         return f"exactly: {engines.exact_form(scorer, to).kind}"
     if to == "propensities":
@@ -102,59 +101,66 @@ def opened(run: Source) -> Scorer:
     return run.model if isinstance(run, Run) else run if isinstance(run, Scorer) else load_scorer(run)
 
 
-def _lightgbm(run: Source, to: str, out: Path, asked: ExportOptions) -> dict[str, Any]:
-    return lightgbm.write_trees(opened(run), out, force=asked.force)
+def _lightgbm(asked: ExportArguments, out: Path) -> ExportedModel:
+    made = opened(asked.run).raw_trees()
+    trees, about = made.text.count("\nTree="), GIVEN | {"features": made.features}
+    return _one_file(asked, out, made.text.encode(), about, trees=trees)
 
 
-def _onnx(run: Source, to: str, out: Path | None, asked: ExportOptions) -> dict[str, Any]:
-    from unskew.serving.export import onnx
-
-    if out is None:
-        if not isinstance(run, str | Path):
+def _onnx(asked: ExportArguments, out: Path) -> ExportedModel:
+    if asked.out is None:
+        if not isinstance(asked.run, str | Path):
             raise ConfigError("say where to write, or name a run folder that is to have its model.onnx")
-        return onnx.complete(Path(run))
-    beside = lightgbm.beside(out)
+        return _completed(Path(asked.run))
+    scorer = opened(asked.run)
+    return _one_file(asked, out, standalone(scorer), engines.told(features_of(scorer)))
+
+
+def _one_file(
+    asked: ExportArguments, out: Path, content: bytes, about: Mapping[str, Any], trees: int | None = None
+) -> ExportedModel:
+    """Write a model that is one file, and beside it what its features are."""
+    beside = out.with_name(f"{out.name}.features.json")
     for place in (out, beside):
         refuse_existing(place, force=asked.force)
-    scorer = opened(run)
-    made, features = onnx.standalone(scorer), features_of(scorer)
     out.parent.mkdir(parents=True, exist_ok=True)
     with complete_file(out) as ready:
-        ready.write_bytes(made)
-    write_json(beside, engines.told(features))
-    return {"out": str(out), "features in": str(beside), "features": len(features)}
+        ready.write_bytes(content)
+    write_json(beside, about)
+    return ExportedModel(str(out), str(beside), trees=trees, features=len(about["features"]))
 
 
-def _engine(run: Source, to: str, out: Path, asked: ExportOptions) -> dict[str, Any]:
-    scorer = opened(run)
-    given = (
-        None
-        if asked.lists is None
-        else lambda: documents(scorer, asked.lists, Names.of(None, run), candidates=asked.candidates)
-    )
-    return engines.write_engine(scorer, to, out, lists=given, name=asked.name, force=asked.force)
+def _completed(folder: Path) -> ExportedModel:
+    """Write model.onnx into a run folder that lacks it."""
+    scorer = load_scorer(folder)
+    why_not = scorer.write_onnx(folder)
+    if why_not is not None:
+        raise ConfigError(f"{folder}: no ONNX model: {why_not}")
+    about = read_json(folder / "model.json")
+    write_json(folder / "model.json", about | {"files": digests(folder), "no_onnx": None})
+    return ExportedModel(str(folder / "model.onnx"), features=scorer.card.features)
 
 
-def _propensities(run: Source, to: str, out: Path, asked: ExportOptions) -> dict[str, Any]:
-    return propensities.write_propensities(run, out, asked)
+def _engine(asked: ExportArguments, out: Path) -> ExportedModel:
+    return engines.write_engine(opened(asked.run), asked, out)
 
 
-def _judgments(run: Source, to: str, out: Path, asked: ExportOptions) -> dict[str, Any]:
-    if not isinstance(run, str | Path) or (Path(run) / "model.json").exists():
+def _judgments(asked: ExportArguments, out: Path) -> Exported:
+    if not isinstance(asked.run, str | Path) or (Path(asked.run) / "model.json").exists():
         raise ConfigError(GRADED)
-    return judgments.write_judgments(Path(run), to, out, asked)
+    return write_judgments(Path(asked.run), asked, out)
 
 
 GRADED = "grades come of clicks: of a log, or of judgments by unskew judge or unskew click-models"
-TARGETS: Mapping[str, Callable[..., dict[str, Any]]] = {
+TARGETS: Mapping[str, Callable[[ExportArguments, Path], Exported]] = {
     "lightgbm": _lightgbm,
     "onnx": _onnx,
     "solr": _engine,
     "opensearch": _engine,
     "elasticsearch": _engine,
     "vespa": _engine,
-    "propensities": _propensities,
+    "propensities": write_propensities,
     "quepid": _judgments,
     "workbench": _judgments,
 }
-"""What can be written."""
+"""What can be written, by what."""

@@ -12,7 +12,6 @@ says nothing of new ones. By list and on average:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,8 @@ from scipy.stats import kendalltau
 from unskew.errors import DataError
 from unskew.learning.boosters import Forest, package
 from unskew.learning.scoring.scorer import Scorer
-from unskew.serving.export.plain import Node, features_of, lightgbm_trees, splits_of
+from unskew.serving.export.exported import Fidelity
+from unskew.serving.export.plain import Node, features_of, lightgbm_trees
 from unskew.tables.lists.scaling import Scaler
 from unskew.types import Array, Lists
 
@@ -40,23 +40,8 @@ SETTINGS = {
 }
 
 
-@dataclass(frozen=True)
-class Distilled:
-    """Trees in the place of a model, and how faithful such trees are to documents that they have not seen."""
-
-    trees: list[Node]
-    lists: int
-    """How many they were tried on."""
-    tau: float
-    ndcg: float
-
-    def to_dict(self) -> dict[str, float]:
-        """In numbers."""
-        return {"tried on lists": self.lists, "kendall tau": round(self.tau, 4), "ndcg@10": round(self.ndcg, 4)}
-
-
-def distill(scorer: Scorer, lists: Lists, *, rounds: int = 200, threads: int = 1) -> Distilled:
-    """Teach the scores of a model to trees on unscaled columns."""
+def distill(scorer: Scorer, lists: Lists, *, rounds: int = 200, threads: int = 1) -> tuple[list[Node], Fidelity]:
+    """Teach the scores of a model to trees on unscaled columns; and how faithful such trees are."""
     if len(lists) < LEAST:
         raise DataError(f"{len(lists)} lists to distill from, at least {LEAST} are needed", path=lists.name)
     features, same = np.unique(np.asarray(scorer.encoded(lists).features, np.float32), axis=0, return_inverse=True)
@@ -78,8 +63,8 @@ def distill(scorer: Scorer, lists: Lists, *, rounds: int = 200, threads: int = 1
     ndcg = np.mean([agreement(told[each], scores[each]) for each in tried])
     booster = _taught(features, mean, count, rounds, threads)
     forest = Forest("lightgbm", [booster], [booster.current_iteration()], np.zeros(1), np.ones(1))
-    trees = list(lightgbm_trees(forest, splits_of(Scaler("none", features.shape[1])), features_of(scorer)))
-    return Distilled(trees, len(tried), float(tau), float(ndcg))
+    trees = list(lightgbm_trees(forest, Scaler("none", features.shape[1]), features_of(scorer)))
+    return trees, Fidelity(len(tried), round(float(tau), 4), round(float(ndcg), 4))
 
 
 def parts_of(same: Array, lists: Lists) -> Array:

@@ -6,39 +6,36 @@
 | OpenSearch, Elasticsearch | `linear`      | `xgboost+json`               | distilled                          |
 | Vespa                     | expression    | XGBoost's JSON               | ONNX                               |
 
-What an engine cannot run says why; with lists, trees learn its scores (`distilling`).
+What an engine cannot run says why; with lists, trees learn its scores (`distillation.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from unskew.errors import ConfigError, Option
 from unskew.files import Ours, complete_folder, refuse_existing, write_json
 from unskew.learning.scoring.scorer import Scorer
+from unskew.names import Names
+from unskew.options.serving import ExportArguments
 from unskew.serving.export import opensearch, solr, vespa
-from unskew.serving.export import plain as lightgbm
 from unskew.serving.export.distillation import distill
-from unskew.serving.export.networks import Layer, PlainWeights, plain_layers, plain_weights, scored_network
-from unskew.serving.export.plain import EngineFeature, Node, features_of, plain_trees
-from unskew.types import Lists
+from unskew.serving.export.exported import ExportedModel
+from unskew.serving.export.networks import plain_layers, plain_weights, scored_network, standalone
+from unskew.serving.export.plain import GIVEN, EngineFeature, Form, features_of, plain_trees
+from unskew.workflows.inputs.rankings import documents
 
-Files = dict[str, Any]
-"""What is written, by name: JSON, text or bytes."""
 FOLDER = Ours("export.json", ("features.json", "model.*", "feature*.json", "*.profile", "*_trees.json"))
 """What lies in the folder of an engine."""
-
-
-@dataclass(frozen=True)
-class Form:
-    """A model as an engine runs it."""
-
-    kind: str
-    """linear, trees, network or ONNX."""
-    model: PlainWeights | Sequence[Node] | Sequence[Layer] | bytes
+WRITERS: Mapping[str, Callable[[str, Sequence[EngineFeature], Form], dict[str, Any]]] = {
+    "solr": solr.files,
+    "opensearch": opensearch.files,
+    "elasticsearch": opensearch.files,
+    "vespa": vespa.files,
+}
+"""From a model's name, features and form to the files of an engine, by name: JSON, text or bytes."""
 
 
 def exact_form(scorer: Scorer, to: str) -> Form:
@@ -52,29 +49,22 @@ def exact_form(scorer: Scorer, to: str) -> Form:
     if to == "solr":
         return Form("network", plain_layers(scorer, solr.ACTIVATIONS))
     if to == "vespa":
-        from unskew.serving.export import onnx
-
-        return Form("ONNX", onnx.standalone(scorer))
-    scored_network(scorer)
+        return Form("ONNX", standalone(scorer))
+    scored_network(scorer)  # it may have a better reason
     raise ConfigError("networks do not run there")
 
 
-def write_engine(
-    scorer: Scorer,
-    to: str,
-    out: Path,
-    *,
-    lists: Callable[[], Lists] | None,
-    name: str,
-    force: bool,
-) -> dict[str, Any]:
-    """Write the folder of an engine; in numbers. `lists` opens documents to distill from, where needed."""
-    refuse_existing(out, force=force, ours=FOLDER)
-    form, facts = formed(scorer, to, lists)
+def write_engine(scorer: Scorer, asked: ExportArguments, out: Path) -> ExportedModel:
+    """Write the folder of an engine."""
+    to = str(asked.to)
+    refuse_existing(out, force=asked.force, ours=FOLDER)
+    form, facts = _formed(scorer, to, asked)
     features = features_of(scorer)
-    content, more = WRITERS[to](name, features, form)
-    with complete_folder(out, force=force, ours=FOLDER) as folder:
-        for file, given in content.items():
+    if form.kind == "trees":
+        facts["trees"] = len(form.model)
+        facts |= {"inexact_splits": solr.inexact_splits(form.model)} if to == "solr" else {}
+    with complete_folder(out, force=asked.force, ours=FOLDER) as folder:
+        for file, given in WRITERS[to](asked.name, features, form).items():
             if isinstance(given, bytes):
                 (folder / file).write_bytes(given)
             elif isinstance(given, str):
@@ -82,41 +72,27 @@ def write_engine(
             else:
                 write_json(folder / file, given)
         write_json(folder / "features.json", told(features))
-        write_json(folder / "export.json", {"to": to, "name": name} | facts | more)
-    return {"out": str(out), **facts, **more, "features": len(features)}
+        write_json(folder / "export.json", {"to": to, "name": asked.name} | facts)
+    return ExportedModel(str(out), features=len(features), **facts)
 
 
-def formed(scorer: Scorer, to: str, lists: Callable[[], Lists] | None) -> tuple[Form, dict[str, Any]]:
-    """The form of a model, or trees that learned its scores; and what it is."""
+def _formed(scorer: Scorer, to: str, asked: ExportArguments) -> tuple[Form, dict[str, Any]]:
+    """The form of a model, or trees that learned its scores; and what there is to tell of it."""
     try:
         form = exact_form(scorer, to)
+        return form, {"model": form.kind}
     except ConfigError as why:
         if scorer.reads:
             raise
-        if lists is None:
-            raise ConfigError(
-                (
-                    f"{to} cannot run this model: {why}. Or let trees learn its scores from documents: ",
-                    Option("lists"),
-                )
-            ) from why
-        found = distill(scorer, lists())
-        facts = {"model": "distilled into trees", "why": str(why), "trees": len(found.trees)}
-        return Form("trees", found.trees), facts | found.to_dict()
-    count = {"trees": len(form.model)} if form.kind == "trees" and not isinstance(form.model, PlainWeights) else {}
-    return form, {"model": form.kind} | count
+        if asked.lists is None:
+            told = f"{to} cannot run this model: {why}. Or let trees learn its scores from documents: "
+            raise ConfigError((told, Option("lists"))) from why
+        lists = documents(scorer, asked.lists, Names.of(None, asked.run), candidates=asked.candidates)
+        trees, fidelity = distill(scorer, lists)
+        return Form("trees", trees), {"model": "distilled into trees", "why": str(why), "fidelity": fidelity}
 
 
 def told(features: Sequence[EngineFeature]) -> dict[str, Any]:
     """What features.json says."""
-    given = {name: how for name, how in lightgbm.GIVEN.items() if name != "missing"}
-    return given | {"features": [each.to_dict() for each in features]}
-
-
-WRITERS: Mapping[str, Callable[[str, Sequence[EngineFeature], Any], tuple[Files, dict[str, Any]]]] = {
-    "solr": solr.files,
-    "opensearch": opensearch.files,
-    "elasticsearch": opensearch.files,
-    "vespa": vespa.files,
-}
-"""From a model's name, features and form to the files of an engine, and what there is to tell of them."""
+    given = {name: how for name, how in GIVEN.items() if name != "missing"}
+    return given | {"features": [vars(each) for each in features]}

@@ -22,29 +22,32 @@ from __future__ import annotations
 
 import csv
 import io
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
+from scipy.special import ndtr
 
 from unskew.errors import DataError, Option
-from unskew.files import complete_file, refuse_existing, write_json
+from unskew.files import refuse_existing, write_json, write_text
 from unskew.logs.reader import StoredLog
 from unskew.names import Names
-from unskew.serving.export.options import ExportOptions
+from unskew.options.serving import ExportArguments
+from unskew.serving.export.exported import ExportedJudgments
 from unskew.settings import known, require_columns
+from unskew.types import Array
 from unskew.workflows.inspections.propensity import propensity
 
 PRIOR = 2.0
 """Readers who are added to those of a pair, and click like the mean."""
 
 
-def judged_log(path: Path, columns: Mapping[str, str] | None = None) -> pa.Table:
+def judged_log(path: Path, names: Names) -> pa.Table:
     """Judgments of a log by the examination that its own shuffled pages or swaps show: a row for each pair shown.
 
     With C clicks on a document for a query, and E = sum of examination over the ranks where it was shown, its
@@ -53,8 +56,8 @@ def judged_log(path: Path, columns: Mapping[str, str] | None = None) -> pa.Table
 
         r = (C + K m) / (E + K),    standard error  sqrt(r (1 - r) / (E + K + 1))
     """
-    seen = propensity(path, columns=columns).values
-    stored = StoredLog.open(path, Names.of(columns))
+    seen = propensity(path, columns=names).values
+    stored = StoredLog.open(path, names)
     named = {"query_text"} & {*stored.present.values()}
     table = stored.table(sorted(named))
     position = np.asarray(table["position"].to_numpy(), np.int64)
@@ -92,49 +95,31 @@ QUANTILE, SIDES = 95, 1.6449
 READERS = {".csv": pacsv.read_csv, ".parquet": pq.read_table}
 WANTED = ("query_id", "doc_id", "relevance", "standard_error")
 COUNTS = ("displays", "impressions")
-Row = dict[str, Any]
+Grades = dict[str, list[Any]]
+"""Columns of a table of grades."""
 
 
-def grade(relevance: float, top: float = 1.0) -> int:
-    """The grade of a relevance.
+def grade(relevance: Array, top: float = 1.0) -> Array:
+    """The grades of relevances.
 
-    >>> [grade(each) for each in (-0.1, 0.2, 0.25, 0.6, 1.0, 1.3)]
+    >>> grade(np.array([-0.1, 0.2, 0.25, 0.6, 1.0, 1.3])).tolist()
     [0, 0, 1, 2, 3, 3]
     """
-    return min(max(math.floor(relevance / top * GRADES), 0), GRADES - 1)
+    return np.clip(np.floor(relevance / top * GRADES), 0, GRADES - 1).astype(np.int64)
 
 
-def confidence(relevance: float, error: float, top: float = 1.0) -> float:
-    """How likely the grade is the right one.
+def confidence(relevance: Array, error: Array, top: float = 1.0) -> Array:
+    """How likely the grades are the right ones.
 
-    >>> round(confidence(0.5 + 0.125, 0.125), 4)  # one standard error to both edges
-    0.6827
-    >>> confidence(0.9, 0.0)
-    1.0
+    >>> confidence(np.array([0.625, 0.9]), np.array([0.125, 0.0])).round(4).tolist()  # one error to both edges
+    [0.6827, 1.0]
     """
     at = grade(relevance, top)
-    low = -math.inf if at == 0 else at / GRADES * top
-    high = math.inf if at == GRADES - 1 else (at + 1) / GRADES * top
-    if error <= 0:
-        return 1.0
-    return below((high - relevance) / error) - below((low - relevance) / error)
-
-
-def below(z: float) -> float:
-    """Phi, the share of a normal distribution below z."""
-    return 0.5 * (1 + math.erf(z / math.sqrt(2)))
-
-
-def read_judgments(path: Path, options: ExportOptions) -> pa.Table:
-    """The table of judgments, of a file or made of a log."""
-    if not has_judgments(path):
-        return judged_log(path, options.columns)
-    try:
-        table: pa.Table = READERS[path.suffix](path)
-    except (OSError, pa.ArrowInvalid) as error:
-        raise DataError(f"cannot be read: {error}", path=path) from error
-    require_columns(WANTED, table.column_names, path=path)
-    return table
+    low = np.where(at == 0, -np.inf, at / GRADES * top)
+    high = np.where(at == GRADES - 1, np.inf, (at + 1) / GRADES * top)
+    spread = np.where(error > 0, error, 1.0)
+    inside: Array = ndtr((high - relevance) / spread) - ndtr((low - relevance) / spread)
+    return np.where(error > 0, inside, 1.0)
 
 
 def has_judgments(path: Path) -> bool:
@@ -150,82 +135,86 @@ def has_judgments(path: Path) -> bool:
         return False
 
 
-def graded(table: pa.Table, options: ExportOptions) -> tuple[list[Row], dict[str, Any]]:
-    """Rows with their grades, and what was left out for which reason."""
-    names = ("query" if "query" in table.column_names else "query_id", *WANTED[1:])
+def read_judgments(path: Path, names: Names) -> pa.Table:
+    """The table of judgments, of a file or made of a log."""
+    if not has_judgments(path):
+        return judged_log(path, names)
+    try:
+        table: pa.Table = READERS[path.suffix](path)
+    except (OSError, pa.ArrowInvalid) as error:
+        raise DataError(f"cannot be read: {error}", path=path) from error
+    require_columns(WANTED, table.column_names, path=path)
+    return table
+
+
+def graded(table: pa.Table, asked: ExportArguments) -> tuple[Grades, float, dict[str, int]]:
+    """Grades, the relevance where they end, and how many pairs were left out for which reason."""
+    judged = table.filter(pc.is_finite(table["relevance"].cast(pa.float64())))
+    named = "query" if "query" in table.column_names else "query_id"
     counted = next((name for name in COUNTS if name in table.column_names), None)
-    shown = [None] * len(table) if counted is None else table[counted].to_pylist()
-    columns = [table[name].to_pylist() for name in names]
-    top = options.top or usual_top(columns[2], shown)
-    rows, left = list[Row](), dict.fromkeys(("no relevance", "shown too rarely", "too uncertain"), 0)
-    for query, document, relevance, error, count in zip(*columns, shown, strict=True):
-        if relevance is None or not math.isfinite(relevance):
-            left["no relevance"] += 1
-            continue
-        row = _row(str(query), str(document), float(relevance), error, top)
-        if options.confidence > 0 and count is not None and count < SHOWN:
-            left["shown too rarely"] += 1
-        elif (row["confidence"] or 0.0) < options.confidence:
-            left["too uncertain"] += 1
-        else:
-            rows.append(row)
-    return rows, {"top relevance": round(top, 4)} | {f"left out, {why}": count for why, count in left.items()}
+    relevance, error = (judged[name].cast(pa.float64()).to_numpy() for name in WANTED[2:])  # null becomes NaN
+    shown = [None] * len(judged) if counted is None else judged[counted].to_pylist()
+    often = np.array([count is None or count >= SHOWN for count in shown], bool)
+    top = asked.top or usual_top(relevance[often])
+    sure = np.isfinite(error)
+    chance = np.where(sure, confidence(relevance, np.nan_to_num(error), top), np.nan)
+    rare = ~often & (asked.confidence > 0)
+    unsure = ~rare & (np.nan_to_num(chance) < asked.confidence)
+    left = {
+        "no relevance": len(table) - len(judged),
+        "shown too rarely": rare.sum(),
+        "too uncertain": unsure.sum(),
+    }
+    low, high = (relevance + side * SIDES * np.nan_to_num(error) for side in (-1, 1))
+    measured = {
+        "confidence": chance.round(6),
+        "relevance": relevance,
+        "low": low,
+        "high": high,
+        "rating_low": grade(low, top),
+        "rating_high": grade(high, top),
+    }
+    kept = ~rare & ~unsure
+    ids = {"query": judged[named], "docid": judged["doc_id"]}
+    rows: Grades = {name: [str(each) for each in values.filter(kept).to_pylist()] for name, values in ids.items()}
+    rows["rating"] = grade(relevance, top)[kept].tolist()
+    for name, values in measured.items():
+        rows[name] = np.where(sure | (name == "relevance"), values, None)[kept].tolist()
+    return rows, top, {why: int(count) for why, count in left.items()}
 
 
-def usual_top(relevance: Sequence[float | None], shown: Sequence[int | None]) -> float:
+def usual_top(relevance: Array) -> float:
     """Where grades end unless it is said: the 95th percentile of what was shown often enough, at most 1."""
-    found = [
-        each
-        for each, count in zip(relevance, shown, strict=True)
-        if each is not None and math.isfinite(each) and (count is None or count >= SHOWN)
-    ]
-    top = float(np.percentile(found, QUANTILE)) if found else 1.0
+    top = float(np.percentile(relevance, QUANTILE)) if len(relevance) else 1.0
     return min(top, 1.0) if top > 0 else 1.0
 
 
-def _row(query: str, document: str, relevance: float, error: float | None, top: float) -> Row:
-    sure = error is not None and math.isfinite(error)
-    ends = [relevance + side * SIDES * (error or 0.0) if sure else None for side in (-1, 1)]
-    return {
-        "query": query,
-        "docid": document,
-        "rating": grade(relevance, top),
-        "confidence": round(confidence(relevance, error or 0.0, top), 6) if sure else None,
-        "relevance": relevance,
-        "low": ends[0],
-        "high": ends[1],
-        "rating_low": None if ends[0] is None else grade(ends[0], top),
-        "rating_high": None if ends[1] is None else grade(ends[1], top),
-    }
-
-
-def write_judgments(source: Path, to: str, out: Path, options: ExportOptions) -> dict[str, Any]:
-    """Write judgments for a tool, and the confidence in them beside; in numbers."""
+def write_judgments(source: Path, asked: ExportArguments, out: Path) -> ExportedJudgments:
+    """Write judgments for a tool, and the confidence in them beside."""
     told = out.with_name(f"{out.name}.confidence.csv")
-    if to == "workbench":
+    if asked.to == "workbench":
         known("out", out.suffix, (".csv", ".json"))
     for place in (out, told):
-        refuse_existing(place, force=options.force)
-    rows, facts = graded(read_judgments(source, options), options)
-    if not rows:
-        why = ", ".join(f"{name}: {count:,}" for name, count in facts.items() if count)
+        refuse_existing(place, force=asked.force)
+    rows, top, left = graded(read_judgments(source, Names.of(asked.columns)), asked)
+    if not rows["query"]:
+        why = ", ".join(f"left out, {name}: {count:,}" for name, count in left.items() if count)
         raise DataError(f"no judgment is left ({why})", path=source, hint=(Option("confidence", 0), " writes all"))
     out.parent.mkdir(parents=True, exist_ok=True)
-    if out.suffix == ".json" and to == "workbench":
+    if out.suffix == ".json" and asked.to == "workbench":
         write_json(out, workbench(source.stem, rows))
     else:
         write_csv(out, rows, ("query", "docid", "rating"))
-    write_csv(told, rows, tuple(rows[0]))
-    queries = len({row["query"] for row in rows})
-    counts = {"queries": queries, "judgments": len(rows)}
-    return {"out": str(out), "confidence in": str(told), **counts, **facts}
+    write_csv(told, rows, tuple(rows))
+    counts = {"queries": len({*rows["query"]}), "judgments": len(rows["query"])}
+    return ExportedJudgments(str(out), str(told), **counts, top_relevance=round(top, 4), left_out=left)
 
 
-def workbench(name: str, rows: list[Row]) -> dict[str, Any]:
+def workbench(name: str, rows: Grades) -> dict[str, Any]:
     """The body that imports judgments."""
     found: dict[str, list[dict[str, str]]] = {}
-    for row in rows:
-        found.setdefault(row["query"], []).append({"docId": row["docid"], "rating": str(row["rating"])})
+    for query, document, rating in zip(rows["query"], rows["docid"], rows["rating"], strict=True):
+        found.setdefault(query, []).append({"docId": document, "rating": str(rating)})
     return {
         "name": name,
         "description": "Relevance estimated from clicks by unskew",
@@ -234,11 +223,10 @@ def workbench(name: str, rows: list[Row]) -> dict[str, Any]:
     }
 
 
-def write_csv(path: Path, rows: list[Row], names: tuple[str, ...]) -> None:
-    """Some columns of the rows, as CSV."""
+def write_csv(path: Path, rows: Grades, names: Sequence[str]) -> None:
+    """Some columns, as CSV."""
     text = io.StringIO()
-    writer = csv.DictWriter(text, names, extrasaction="ignore", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    with complete_file(path) as ready:
-        ready.write_text(text.getvalue(), encoding="utf-8")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(names)
+    writer.writerows(zip(*(rows[name] for name in names), strict=True))
+    write_text(path, text.getvalue())

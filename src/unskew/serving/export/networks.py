@@ -1,7 +1,8 @@
-"""Networks as engines take them: weights and layers on unscaled numbers.
+"""Networks as engines take them: weights, layers or an ONNX graph on unscaled numbers.
 
     linear     w . x + c                                   any engine
     layers     activation(W x + b), one after another      Solr's NeuralNetworkModel
+    ONNX       from `features` float32 [n, E] to `score` float32 [n, 1], scaling inside
 
 Scaling by a shift s and a scale t for each column is worked into the first layer: W (x - s) / t + b is
 (W / t) x + (b - W (s / t)). The weights of a score over several outputs are worked into the last.
@@ -12,14 +13,13 @@ Legend: E encoded columns, O relevance outputs, H units.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from unskew.errors import ConfigError
 from unskew.learning.scoring.scorer import Scorer
-from unskew.tables.lists.scaling import Scaler
+from unskew.serving.export.plain import Layer, PlainWeights
 from unskew.types import Array
 
 if TYPE_CHECKING:
@@ -27,25 +27,8 @@ if TYPE_CHECKING:
 
 SHIFTED = ("none", "standard", "minmax")
 """Scalings that are a shift and a scale of each column."""
-
-
-@dataclass(frozen=True)
-class Layer:
-    """One layer of a network."""
-
-    matrix: Array
-    """[H, E]."""
-    bias: Array
-    activation: str
-
-
-@dataclass(frozen=True)
-class PlainWeights:
-    """A score that is a weighted sum."""
-
-    weights: Array
-    """[E], of unscaled columns."""
-    constant: float
+BY_DOCUMENT = (*SHIFTED, "log1p")
+"""Scalings that a graph can do, which sees one document at a time."""
 
 
 def scored_network(scorer: Scorer) -> tuple[nn.Module, Array]:
@@ -81,10 +64,6 @@ def plain_weights(scorer: Scorer) -> PlainWeights | None:
 
     if not isinstance(ranker, nn.Sequential) or len(ranker) != 1 or not isinstance(ranker[0], nn.Linear):
         return None
-    if scorer.scaler.kind not in SHIFTED:
-        raise ConfigError(
-            f"scaling {scorer.scaler.kind} cannot be worked into weights; learn with one of {', '.join(SHIFTED)}"
-        )
     only = plain_layers(scorer, {})[0]
     return PlainWeights(only.matrix[0], float(only.bias[0]))
 
@@ -97,22 +76,16 @@ def plain_layers(scorer: Scorer, activations: dict[str, str]) -> list[Layer]:
     ranker, weights = scored_network(scorer)
     if scorer.scaler.kind not in SHIFTED:
         raise ConfigError(
-            f"scaling {scorer.scaler.kind} cannot be worked into layers; learn with one of {', '.join(SHIFTED)}"
+            f"scaling {scorer.scaler.kind} cannot be worked into weights; learn with one of {', '.join(SHIFTED)}"
         )
-    layers = list(_layers(ranker, activations))
-    first, last = layers[0], layers[-1]
-    layers[0] = _unscaled(first, scorer.scaler)
+    layers, scaler = list(_layers(ranker, activations)), scorer.scaler
+    if scaler.kind != "none":
+        first = layers[0]
+        matrix = first.matrix / scaler.statistics["scale"]
+        layers[0] = Layer(matrix, first.bias - matrix @ scaler.statistics["shift"], first.activation)
     last = layers[-1]
     layers[-1] = Layer((weights @ last.matrix)[None], np.array([weights @ last.bias]), "identity")
     return layers
-
-
-def _unscaled(layer: Layer, scaler: Scaler) -> Layer:
-    """The first layer, as it is before scaling."""
-    if scaler.kind == "none":
-        return layer
-    matrix = layer.matrix / scaler.statistics["scale"]
-    return Layer(matrix, layer.bias - matrix @ scaler.statistics["shift"], layer.activation)
 
 
 def _layers(network: nn.Module, activations: dict[str, str]) -> Iterator[Layer]:
@@ -140,3 +113,35 @@ def _activation(module: nn.Module) -> str | None:
     from unskew.learning.rankers.networks import ACTIVATIONS
 
     return next((name for name, make in ACTIVATIONS.items() if type(make()) is type(module)), None)
+
+
+def standalone(scorer: Scorer) -> bytes:
+    """An ONNX graph from unscaled columns to the score."""
+    import torch
+
+    from unskew.learning.scoring.onnx_graph import graph_of
+
+    (network, weights), scaler = scored_network(scorer), scorer.scaler
+    if scaler.kind not in BY_DOCUMENT:
+        raise ConfigError(
+            f"scaling {scaler.kind} needs more than one document; learn with one of {', '.join(BY_DOCUMENT)}"
+        )
+    told = {name: torch.from_numpy(np.asarray(each)) for name, each in scaler.statistics.items()}
+    weigh = torch.from_numpy(weights[:, None].astype(np.float32))
+
+    class Scored(torch.nn.Module):
+        """Scaling in 64-bit floats as the model does it, the network, and the weights of its score."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.network = network
+
+        def forward(self, rows: torch.Tensor) -> torch.Tensor:
+            if scaler.kind == "log1p":
+                rows = (rows.double().sign() * (rows.double().abs() + 1).log()).float()
+            elif scaler.kind != "none":
+                rows = ((rows.double() - told["shift"]) / told["scale"]).float()
+            found: torch.Tensor = self.network(rows) @ weigh
+            return found
+
+    return graph_of(Scored(), np.zeros((2, scorer.card.features), np.float32), output="score")

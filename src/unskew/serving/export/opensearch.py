@@ -19,47 +19,35 @@ number has a script, since `field_value_factor` fails on the first negative valu
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from unskew.serving.export.networks import PlainWeights
-from unskew.serving.export.plain import Branch, EngineFeature, Leaf, Node, identifiers
+from unskew.serving.export.plain import EngineFeature, Form, Leaf, Node, branches, identifiers
 
 SCRIPT = "params.sign * (doc[params.field].size() == 0 ? params.fallback : doc[params.field].value)"
 POSITIVE = f"Math.max(0.0, {SCRIPT})"
 """A number, or what stands for it, in painless."""
 
 
-def files(name: str, features: Sequence[EngineFeature], form: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+def files(name: str, features: Sequence[EngineFeature], form: Form) -> dict[str, Any]:
     """The files of a model."""
-    if isinstance(form.model, PlainWeights):
-        model, signed = linear_model(name, features, form.model), set(range(len(features)))
+    if form.kind == "linear":
+        weighed = zip(features, form.model.weights, strict=True)
+        definition: Any = {each.name: float(weight) for each, weight in weighed}
+        kind, signed = "model/linear", set(range(len(features)))
     else:
-        model, signed = tree_model(name, features, form.model), looked_below_zero(features, form.model)
-    text = json.dumps(feature_set(name, features, signed), indent=2) + "\n"
-    return {"model.json": model, "featureset.json": text}, {}
-
-
-def linear_model(name: str, features: Sequence[EngineFeature], found: PlainWeights) -> dict[str, Any]:
-    """A weighted sum."""
-    weights = {each.name: float(weight) for each, weight in zip(features, found.weights, strict=True)}
-    return _model(name, "model/linear", json.dumps(weights))
-
-
-def tree_model(name: str, features: Sequence[EngineFeature], trees: Sequence[Node]) -> dict[str, Any]:
-    """A sum of trees."""
-    return _model(name, "model/xgboost+json", json.dumps(numbered_trees(features, trees)))
+        kind, definition = "model/xgboost+json", numbered_trees(features, form.model)
+        # a split at 0 or above sends all below 0 the way of 0
+        signed = {node.feature for node in branches(form.model) if node.last < 0}
+    model = {"name": name, "model": {"type": kind, "definition": json.dumps(definition)}}
+    return {"model.json": {"model": model}, "featureset.json": feature_set(name, features, signed)}
 
 
 def numbered_trees(features: Sequence[EngineFeature], trees: Sequence[Node]) -> list[dict[str, Any]]:
     """Trees as XGBoost's `dump_model` writes them, leaves times what weighs them."""
     return [_Numbered(features).tree(tree, 0) for tree in trees]
-
-
-def _model(name: str, kind: str, definition: str) -> dict[str, Any]:
-    return {"model": {"name": name, "model": {"type": kind, "definition": definition}}}
 
 
 class _Numbered:
@@ -91,17 +79,6 @@ class _Numbered:
 # ---- features ----
 
 
-def looked_below_zero(features: Sequence[EngineFeature], trees: Sequence[Node]) -> set[int]:
-    """The features that trees split below 0: other splits send all below 0 the way of 0."""
-    found, left = set[int](), list(trees)
-    while left:
-        node = left.pop()
-        if isinstance(node, Branch):
-            found |= {node.feature} if node.last < 0 else set()
-            left += [node.left, node.right]
-    return found
-
-
 def feature_set(name: str, features: Sequence[EngineFeature], signed: set[int]) -> dict[str, Any]:
     """What gives each feature; `signed` are those whose sign the model looks at."""
     taken = identifiers(
@@ -111,21 +88,15 @@ def feature_set(name: str, features: Sequence[EngineFeature], signed: set[int]) 
     listed: list[dict[str, Any]] = []
     for at, each in enumerate(features):
         above, below = next(parts), next(parts)
-        listed += _listed(each, above, below) if at in signed and each.kind == "number" else [_one(each)]
+        if each.kind != "number":
+            listed.append(_entry(each.name, "mustache", _filter(each)))
+        elif at not in signed:
+            listed.append(_entry(each.name, "script_feature", _script(each, 1.0)))
+        else:
+            listed.append(_entry(above, "script_feature", _script(each, 1.0)))
+            listed.append(_entry(below, "script_feature", _script(each, -1.0)))
+            listed.append(_entry(each.name, "derived_expression", f"{above} - {below}"))
     return {"featureset": {"name": name, "features": listed}}
-
-
-def _listed(feature: EngineFeature, above: str, below: str) -> Iterator[dict[str, Any]]:
-    """A number of either sign: what it is above 0, what below, and the difference."""
-    yield _entry(above, "script_feature", _script(feature, 1.0))
-    yield _entry(below, "script_feature", _script(feature, -1.0))
-    yield _entry(feature.name, "derived_expression", f"{above} - {below}")
-
-
-def _one(feature: EngineFeature) -> dict[str, Any]:
-    if feature.kind == "number":
-        return _entry(feature.name, "script_feature", _script(feature, 1.0))
-    return _entry(feature.name, "mustache", _filter(feature))
 
 
 def _entry(name: str, language: str, template: Any) -> dict[str, Any]:

@@ -20,44 +20,23 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from unskew.errors import ConfigError
-from unskew.files import complete_file, refuse_existing, write_json
 from unskew.learning.boosters import Forest
 from unskew.learning.scoring.raw_trees import MONOTONE, WHY_NOT, TreeColumn, text_names, weighted_trees
 from unskew.learning.scoring.scorer import Scorer
 from unskew.tables.features.encoding import Encoding
 from unskew.tables.features.fields import CategoryField, NumberField
 from unskew.tables.lists.scaling import Scaler
+from unskew.types import Array
 
 GIVEN = {"missing": "NaN", "true and false": "1 and 0", "dates and times": "days since 1970-01-01 UTC"}
 """How values are given to exported models."""
-
-
-def beside(out: Path) -> Path:
-    """Where the features of a model that is one file are told."""
-    return out.with_name(f"{out.name}.features.json")
-
-
-def write_trees(scorer: Scorer, out: Path, *, force: bool = False) -> dict[str, Any]:
-    """Write the trees of a model; in numbers."""
-    for place in (out, beside(out)):
-        refuse_existing(place, force=force)
-    made = scorer.raw_trees()
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with complete_file(out) as ready:
-        ready.write_text(made.text, encoding="utf-8")
-    write_json(beside(out), {**GIVEN, "features": made.features})
-    trees = made.text.count("\nTree=")
-    return {"out": str(out), "features in": str(beside(out)), "trees": trees, "features": len(made.features)}
-
-
 LARGEST = float(np.finfo(np.float32).max)
 _OTHER = re.compile(r"[^A-Za-z0-9_]")
 
@@ -77,10 +56,6 @@ class EngineFeature:
     """What stands for a number that is missing."""
     category: bool = False
     """Whether the feature is a category, which is text in an engine."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """For features.json."""
-        return vars(self) | {"values": list(self.values)}
 
 
 @dataclass(frozen=True)
@@ -103,6 +78,33 @@ class Branch:
 Node = Leaf | Branch
 
 
+@dataclass(frozen=True)
+class Layer:
+    """One layer of a network."""
+
+    matrix: Array
+    """[H, E]."""
+    bias: Array
+    activation: str
+
+
+@dataclass(frozen=True)
+class PlainWeights:
+    """A score that is a weighted sum."""
+
+    weights: Array
+    """[E], of unscaled columns."""
+    constant: float
+
+
+class Form(NamedTuple):
+    """A model as an engine runs it."""
+
+    kind: Literal["linear", "trees", "network", "ONNX"]
+    model: Any
+    """PlainWeights, a list of nodes, a list of layers, or bytes."""
+
+
 def fields_of(scorer: Scorer) -> tuple[NumberField | CategoryField, ...]:
     """The features of a model; numbers by place where they have no names."""
     encoding = scorer.card.encoding
@@ -113,12 +115,9 @@ def fields_of(scorer: Scorer) -> tuple[NumberField | CategoryField, ...]:
 
 def features_of(scorer: Scorer) -> list[EngineFeature]:
     """What an engine has to give, [E], in the order of the encoded columns."""
-    found: list[tuple[str, EngineFeature]] = []
-    for field in fields_of(scorer):
-        for column in field.columns:
-            found.append((column, _feature(field, column)))
-    names = identifiers([column for column, _ in found])
-    return [EngineFeature(**vars(each) | {"name": name}) for name, (_, each) in zip(names, found, strict=True)]
+    found = [_feature(field, column) for field in fields_of(scorer) for column in field.columns]
+    names = identifiers([each.name for each in found])
+    return [replace(each, name=name) for each, name in zip(found, names, strict=True)]
 
 
 def identifier(name: str) -> str:
@@ -156,6 +155,16 @@ def _feature(field: NumberField | CategoryField, column: str) -> EngineFeature:
 # ---- trees ----
 
 
+def branches(trees: Sequence[Node]) -> Iterator[Branch]:
+    """Every split of trees."""
+    left = list(trees)
+    while left:
+        node = left.pop()
+        if isinstance(node, Branch):
+            yield node
+            left += [node.left, node.right]
+
+
 def plain_trees(scorer: Scorer) -> list[Node]:
     """Trees whose sum is the score of a model of trees."""
     if scorer.scaler.kind not in MONOTONE:
@@ -163,26 +172,17 @@ def plain_trees(scorer: Scorer) -> list[Node]:
             f"scaling {scorer.scaler.kind} cannot be worked into trees: {WHY_NOT[scorer.scaler.kind]}; learn with "
             f"one of {', '.join(MONOTONE)}"
         )
-    columns, features = splits_of(scorer.scaler), features_of(scorer)
     if scorer.card.trees == "xgboost":
         forest = scorer.forest()
         assert forest is not None
-        return list(xgboost_trees(forest, columns, features))
-    return list(lightgbm_trees(scorer.lightgbm_forest(), columns, features))
+        return list(_xgboost_trees(forest, scorer.scaler, features_of(scorer)))
+    return list(lightgbm_trees(scorer.lightgbm_forest(), scorer.scaler, features_of(scorer)))
 
 
-def splits_of(scaler: Scaler) -> list[TreeColumn]:
-    """What becomes of the splits of each column, [E]."""
-    fields = tuple(NumberField(str(at), 0.0, False, False) for at in range(scaler.width))
-    encoding = Encoding(fields)
-    return [TreeColumn(encoding, scaler, at) for at in range(scaler.width)]
-
-
-def lightgbm_trees(
-    forest: Forest, columns: Sequence[TreeColumn], features: Sequence[EngineFeature]
-) -> Iterator[Node]:
+def lightgbm_trees(forest: Forest, scaler: Scaler, features: Sequence[EngineFeature]) -> Iterator[Node]:
     """Trees of LightGBM, times the weight of their output, and what outputs start at."""
     constant, trees = weighted_trees(forest)
+    grower = _Grower(scaler, features)
     if constant:
         yield Leaf(constant)
     for weight, tree in trees:
@@ -195,15 +195,13 @@ def lightgbm_trees(
         )
         bounds = [float(each) for each in tree["threshold"].split()]
         children = {node: (left[node], right[node]) for node in range(len(left))}
-        values = {~at: value for at, value in enumerate(leaves)}
-        yield halved(_grown(0, columns, split, bounds, children, values), features)
+        yield grower.tree(0, split, bounds, children, {~at: value for at, value in enumerate(leaves)})
 
 
-def xgboost_trees(
-    forest: Forest, columns: Sequence[TreeColumn], features: Sequence[EngineFeature]
-) -> Iterator[Node]:
+def _xgboost_trees(forest: Forest, scaler: Scaler, features: Sequence[EngineFeature]) -> Iterator[Node]:
     """Trees of XGBoost, which go left where a value is below a bound."""
     assert forest.weights is not None
+    grower = _Grower(scaler, features)
     if constant := float(np.dot(forest.start, forest.weights)):
         yield Leaf(constant)
     for text, weight in zip(forest.texts(), forest.weights, strict=False):
@@ -213,46 +211,42 @@ def xgboost_trees(
             yield Leaf(start * float(weight))
         for tree in learner["gradient_booster"]["model"]["trees"]:
             left, right, values = tree["left_children"], tree["right_children"], tree["split_conditions"]
-            inner = [node for node in range(len(left)) if left[node] >= 0]
             below = [float(np.nextafter(np.float32(value), np.float32(-np.inf))) for value in values]
             leaves = {node: float(values[node]) * float(weight) for node in range(len(left)) if left[node] < 0}
-            children = {node: (left[node], right[node]) for node in inner}
-            yield halved(_grown(0, columns, tree["split_indices"], below, children, leaves), features)
+            children = {node: (left[node], right[node]) for node in range(len(left)) if left[node] >= 0}
+            yield grower.tree(0, tree["split_indices"], below, children, leaves)
 
 
-def _grown(
-    node: int,
-    columns: Sequence[TreeColumn],
-    split: Sequence[int],
-    bounds: Sequence[float],
-    children: dict[int, tuple[int, int]],
-    leaves: dict[int, float],
-) -> Node:
-    """The tree below a node; splits that all values pass on one side are left out."""
-    if node in leaves:
-        return Leaf(leaves[node])
-    left, right = children[node]
-    column = columns[split[node]]
-    if bounds[node] not in column.found:
-        plain = column.scaler.kind == "none"  # a search for each threshold takes long
-        column.found[bounds[node]] = bounds[node] if plain else column.raw(bounds[node])
-    bound = column.found[bounds[node]]
-    if abs(bound) >= LARGEST:
-        return _grown(left if bound > 0 else right, columns, split, bounds, children, leaves)
-    sides = (_grown(each, columns, split, bounds, children, leaves) for each in (left, right))
-    return Branch(split[node], last_left(bound), *sides)
+class _Grower:
+    """Makes trees on scaled columns trees on unscaled ones."""
 
+    def __init__(self, scaler: Scaler, features: Sequence[EngineFeature]) -> None:
+        encoding = Encoding(tuple(NumberField(str(at), 0.0, False, False) for at in range(scaler.width)))
+        self.columns = [TreeColumn(encoding, scaler, at) for at in range(scaler.width)]
+        self.features, self.plain = features, scaler.kind == "none"
 
-def halved(node: Node, features: Sequence[EngineFeature]) -> Node:
-    """The tree with splits of columns that are 0 or 1 between the two, where every engine can make them."""
-    if isinstance(node, Leaf):
-        return node
-    left, right = (halved(each, features) for each in (node.left, node.right))
-    if features[node.feature].kind == "number":
-        return Branch(node.feature, node.last, left, right)
-    if not 0 <= node.last < 1:
-        return left if node.last >= 1 else right
-    return Branch(node.feature, np.float32(0.5), left, right)
+    def tree(
+        self,
+        node: int,
+        split: Sequence[int],
+        bounds: Sequence[float],
+        children: Mapping[int, tuple[int, int]],
+        leaves: Mapping[int, float],
+    ) -> Node:
+        """The tree below a node; splits that all values pass on one side are left out."""
+        if node in leaves:
+            return Leaf(leaves[node])
+        at, bound, (left, right) = split[node], bounds[node], children[node]
+        found = self.columns[at].found
+        if bound not in found:  # a search for each threshold takes long
+            found[bound] = bound if self.plain else self.columns[at].raw(bound)
+        number, bound = self.features[at].kind == "number", found[bound]
+        low, high = (-LARGEST, LARGEST) if number else (0.0, 1.0)  # other columns are 0 or 1
+        if not low <= bound < high:
+            return self.tree(left if bound >= high else right, split, bounds, children, leaves)
+        last = last_left(bound) if number else np.float32(0.5)  # between the two, where every engine can split
+        sides = (self.tree(each, split, bounds, children, leaves) for each in (left, right))
+        return Branch(at, last, *sides)
 
 
 def last_left(bound: float) -> np.float32:

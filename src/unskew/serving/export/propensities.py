@@ -20,7 +20,6 @@ bias by themselves and take no propensities.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -28,53 +27,46 @@ import numpy as np
 
 from unskew.errors import DataError
 from unskew.examination import Examination
-from unskew.files import complete_file, refuse_existing, write_text
+from unskew.files import refuse_existing, write_text
 from unskew.logs.reader import StoredLog
 from unskew.names import Names
-from unskew.serving.export.options import ExportOptions
+from unskew.options.serving import ExportArguments
+from unskew.serving.export.exported import ExportedExamination
 from unskew.types import Array
 from unskew.workflows.inspections.propensity import propensity
 
 BESIDE = ("init", "base_margin", "weight", "position", "query", "group", "propensities.csv")
 
 
-def write_propensities(source: Any, out: Path, options: ExportOptions) -> dict[str, Any]:
-    """Write what a run or a log says of examination, and of each row of a log where asked; in numbers."""
-    table = out if options.rows is None else out.with_name(f"{out.name}.{BESIDE[-1]}")
-    beside = [] if options.rows is None else [out.with_name(f"{out.name}.{end}") for end in BESIDE]
+def write_propensities(asked: ExportArguments, out: Path) -> ExportedExamination:
+    """Write what a run or a log says of examination, and of each row of a log where asked."""
+    rows, names = asked.rows, Names.of(asked.columns)
+    table = out if rows is None else out.with_name(f"{out.name}.{BESIDE[-1]}")
+    beside = [] if rows is None else [out.with_name(f"{out.name}.{end}") for end in BESIDE]
     for place in {table, *beside}:
-        refuse_existing(place, force=options.force)
-    own = None if options.rows is not None and source != options.rows else options.columns
-    found = propensity(source, max_weight=options.max_weight, columns=own)
+        refuse_existing(place, force=asked.force)
+    own = names if rows is None or asked.run == rows else Names()
+    found = propensity(asked.run, max_weight=asked.max_weight, columns=own)
     out.parent.mkdir(parents=True, exist_ok=True)
-    facts = {"out": str(table), "positions": len(found.weight), "found by": found.found_by}
-    if options.rows is not None:
-        facts |= _write_rows(found, out, options)
+    facts: dict[str, Any] = {} if rows is None else _write_rows(found, out, Path(rows), names)
     write_text(table, found.csv_text())
-    return facts
+    return ExportedExamination(str(table), positions=len(found.weight), found_by=found.found_by, **facts)
 
 
-def _write_rows(found: Examination, out: Path, options: ExportOptions) -> dict[str, Any]:
-    """A line for each row of a log."""
-    assert options.rows is not None
-    place = Path(options.rows)
-    log = StoredLog.open(place, Names.of(options.columns)).table([])
+def _write_rows(found: Examination, out: Path, place: Path, names: Names) -> dict[str, Any]:
+    """Write a line for each row of a log."""
+    log = StoredLog.open(place, names).table([])
     position, click = (np.asarray(log[name].to_numpy()) for name in ("position", "click"))
     if not (np.isfinite(position).all() and np.isfinite(click).all() and (position >= 1).all()):
         raise DataError("has ranks below 1, or rows without rank or click", path=place, hint="ingest it first")
+    rank = position.astype(np.int64)
     sizes = page_sizes(np.asarray(log["page_id"].to_numpy(zero_copy_only=False)), place)
-    start = np.log(found.at(position.astype(np.int64)))
-    weight = np.where(click > 0, found.weights(position.astype(np.int64)), 1.0)
-    for end, values in (
-        ("init", start),
-        ("base_margin", start),
-        ("weight", weight),
-        ("position", position.astype(np.int64)),
-        ("query", sizes),
-        ("group", sizes),
-    ):
-        _write_lines(out.with_name(f"{out.name}.{end}"), (f"{each:.9g}" for each in values.tolist()))
-    return {"rows": len(position), "pages": len(sizes), "beside": str(out)}
+    start = np.log(found.at(rank))
+    weight = np.where(click > 0, found.weights(rank), 1.0)
+    for end, values in zip(BESIDE, (start, start, weight, rank, sizes, sizes), strict=False):
+        lines = "".join(f"{each:.9g}\n" for each in values.tolist())
+        write_text(out.with_name(f"{out.name}.{end}"), lines)
+    return {"rows": len(rank), "pages": len(sizes), "beside": str(out)}
 
 
 def page_sizes(page: Array, path: Path) -> Array:
@@ -84,14 +76,8 @@ def page_sizes(page: Array, path: Path) -> Array:
     [2, 1]
     """
     starts = np.flatnonzero(np.append(True, page[1:] != page[:-1])) if len(page) else np.zeros(0, np.int64)
-    if len(set(page[starts].tolist())) != len(starts):
-        raise DataError(
-            "rows of a page are not together", path=path, hint="sort it by page_id, as your data file has to be"
-        )
+    if len({*page[starts].tolist()}) != len(starts):
+        hint = "sort it by page_id, as your data file has to be"
+        raise DataError("rows of a page are not together", path=path, hint=hint)
     sizes: Array = np.diff(np.append(starts, len(page)))
     return sizes
-
-
-def _write_lines(path: Path, lines: Iterable[str]) -> None:
-    with complete_file(path) as ready:
-        ready.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")

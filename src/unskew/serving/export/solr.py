@@ -19,14 +19,12 @@ worked into weights, not left to Solr's normalizers: those are a shift and a sca
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from unskew.serving.export.networks import Layer, PlainWeights
-from unskew.serving.export.plain import Branch, EngineFeature, Leaf, Node
+from unskew.serving.export.plain import EngineFeature, Form, Leaf, Node, branches
 
 SLACK = np.float32(1e-6)
 """What Solr adds to thresholds."""
@@ -36,52 +34,34 @@ STORE = "unskew"
 _PACKAGE = "org.apache.solr.ltr"
 
 
-def files(name: str, features: Sequence[EngineFeature], form: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The files of a model, and how many of its splits are inexact."""
-    store = json.dumps(feature_store(features), indent=2) + "\n"
-    if isinstance(form.model, PlainWeights):
-        return {"model.json": linear_model(name, features, form.model), "feature_store.json": store}, {}
-    if form.kind == "network":
-        return {"model.json": network_model(name, features, form.model), "feature_store.json": store}, {}
-    trees = tree_model(name, features, form.model)
-    more = {"inexact splits": inexact_splits(form.model)}
-    return {"model.json": trees, "feature_store.json": store}, more
-
-
-def linear_model(name: str, features: Sequence[EngineFeature], found: PlainWeights) -> dict[str, Any]:
-    """A weighted sum."""
-    weights = {each.name: float(weight) for each, weight in zip(features, found.weights, strict=True)}
-    return _model("LinearModel", name, features, {"weights": weights})
-
-
-def tree_model(name: str, features: Sequence[EngineFeature], trees: Sequence[Node]) -> dict[str, Any]:
-    """A sum of trees; numbers are texts, as Solr's own examples have them."""
-    listed = [{"weight": "1", "root": _node(tree, features)} for tree in trees]
-    return _model("MultipleAdditiveTreesModel", name, features, {"trees": listed})
-
-
-def network_model(name: str, features: Sequence[EngineFeature], layers: Sequence[Layer]) -> dict[str, Any]:
-    """Layers; all numbers have a point, since Solr takes no whole ones there."""
-    listed = [
-        {
-            "matrix": [[float(each) for each in row] for row in layer.matrix],
-            "bias": [float(each) for each in layer.bias],
-            "activation": layer.activation,
-        }
-        for layer in layers
-    ]
-    return _model("NeuralNetworkModel", name, features, {"layers": listed})
-
-
-def _model(kind: str, name: str, features: Sequence[EngineFeature], params: dict[str, Any]) -> dict[str, Any]:
-    listed = [{"name": each.name} for each in features]
-    return {
+def files(name: str, features: Sequence[EngineFeature], form: Form) -> dict[str, Any]:
+    """The files of a model."""
+    params: dict[str, Any]
+    if form.kind == "linear":
+        weighed = zip(features, form.model.weights, strict=True)
+        kind, params = "LinearModel", {"weights": {each.name: float(weight) for each, weight in weighed}}
+    elif form.kind == "network":  # all numbers have a point, since Solr takes no whole ones there
+        layers = [
+            {
+                "matrix": layer.matrix.astype(float).tolist(),
+                "bias": layer.bias.astype(float).tolist(),
+                "activation": layer.activation,
+            }
+            for layer in form.model
+        ]
+        kind, params = "NeuralNetworkModel", {"layers": layers}
+    else:  # numbers of trees are texts, as Solr's own examples have them
+        trees = [{"weight": "1", "root": _node(tree, features)} for tree in form.model]
+        kind, params = "MultipleAdditiveTreesModel", {"trees": trees}
+    model = {
         "class": f"{_PACKAGE}.model.{kind}",
         "name": name,
         "store": STORE,
-        "features": listed,
+        "features": [{"name": each.name} for each in features],
         "params": params,
     }
+    store = [{"store": STORE, "name": each.name} | _feature(each) for each in features]
+    return {"model.json": model, "feature_store.json": store}
 
 
 def _node(node: Node, features: Sequence[EngineFeature]) -> dict[str, Any]:
@@ -108,18 +88,8 @@ def written_threshold(last: np.float32) -> np.float32:
 
 def inexact_splits(trees: Sequence[Node]) -> int:
     """How many splits Solr cannot make at the very place."""
-    inexact, left = 0, list(trees)
-    while left:
-        node = left.pop()
-        if isinstance(node, Branch):
-            inexact += int(np.float32(written_threshold(node.last) + SLACK) != node.last)
-            left += [node.left, node.right]
-    return inexact
-
-
-def feature_store(features: Sequence[EngineFeature]) -> list[dict[str, Any]]:
-    """A feature for each column."""
-    return [{"store": STORE, "name": each.name} | _feature(each) for each in features]
+    lasts = [node.last for node in branches(trees)]
+    return sum(int(np.float32(written_threshold(last) + SLACK) != last) for last in lasts)
 
 
 def _feature(feature: EngineFeature) -> dict[str, Any]:

@@ -19,26 +19,24 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from unskew.serving.export.networks import PlainWeights
 from unskew.serving.export.opensearch import numbered_trees
-from unskew.serving.export.plain import EngineFeature, identifier
+from unskew.serving.export.plain import EngineFeature, Form, identifier
 
 RERANKED = 100
 """Documents that the second phase ranks again, unless the profile is changed."""
 
 
-def files(name: str, features: Sequence[EngineFeature], form: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+def files(name: str, features: Sequence[EngineFeature], form: Form) -> dict[str, Any]:
     """The files of a model."""
     name, model = identifier(name), form.model
     if form.kind == "ONNX":
-        return {"model.onnx": model, f"{name}.profile": onnx_profile(name, features)}, {}
-    if isinstance(model, PlainWeights):
-        parts = [
-            f"{float(each)!r} * {feature.name}" for each, feature in zip(model.weights, features, strict=True)
-        ]
-        return {f"{name}.profile": profile(name, features, " + ".join([*parts, repr(model.constant)]))}, {}
+        return {"model.onnx": model, f"{name}.profile": onnx_profile(name, features)}
+    if form.kind == "linear":
+        weighed = zip(model.weights, features, strict=True)
+        parts = [f"{float(weight)!r} * {each.name}" for weight, each in weighed]
+        return {f"{name}.profile": profile(name, features, " + ".join([*parts, repr(model.constant)]))}
     file, text = f"{name}_trees.json", json.dumps(numbered_trees(features, model)) + "\n"
-    return {file: text, f"{name}.profile": profile(name, features, f'xgboost("{file}")')}, {}
+    return {file: text, f"{name}.profile": profile(name, features, f'xgboost("{file}")')}
 
 
 def profile(name: str, features: Sequence[EngineFeature], score: str, head: str = "") -> str:
@@ -81,19 +79,15 @@ def expression(feature: EngineFeature) -> str:
     'if (attribute(brand) == "acme", 1, 0)'
     """
     value = f"attribute({identifier(feature.field)})"
+    # quotes and backslashes stand behind a backslash, other letters as they are
+    named = ", ".join(json.dumps(each, ensure_ascii=False) for each in feature.values)
     if feature.kind == "number":
         return f"if (isNan({value}), {number(feature.fallback)}, {value})"
     if feature.kind == "value":
-        return f"if ({value} == {quoted(feature.values[0])}, 1, 0)"
+        return f"if ({value} == {named}, 1, 0)"
     if feature.kind == "other":
-        named = ", ".join(quoted(each) for each in feature.values)
         return f'if ({value} in [{named}, ""], 0, 1)'
     return f'if ({value} == "", 1, 0)' if feature.category else f"if (isNan({value}), 1, 0)"
-
-
-def quoted(text: str) -> str:
-    """A text in an expression: quotes and backslashes behind a backslash, other letters as they are."""
-    return json.dumps(text, ensure_ascii=False)
 
 
 def number(value: float) -> str:
