@@ -22,8 +22,8 @@ from unskew.learning.methods import METHODS, Context
 from unskew.learning.rankers import Linear
 from unskew.learning.scoring.model import build
 from unskew.serving.scoring.models import Models
+from unskew.serving.service.answers import Showing
 from unskew.serving.service.app import make_app
-from unskew.serving.service.display import Showing
 from unskew.serving.service.guard import Guard
 from unskew.serving.service.server import listen, uvicorn_options
 from unskew.serving.settings import Limits, ServeSettings

@@ -22,8 +22,8 @@ from unskew.serving.explore import Decision
 from unskew.serving.requests.bodies import BadRequest, RankAnswer, RankedDocument
 from unskew.serving.requests.parsing import AskedRanking, read_request
 from unskew.serving.scoring.models import Models
-from unskew.serving.service.answers import Answering
-from unskew.serving.service.display import Noted, Showing
+from unskew.serving.service.answers import Answering, Noted, Showing
+from unskew.serving.service.description import listed
 from unskew.serving.settings import ServeSettings
 from unskew.serving.store import Version
 from unskew.tables.lists.scaling import fit_scaler
@@ -144,7 +144,7 @@ def test_who_needs_nothing_of_a_store_does_not_wait_for_it(folder: Path, tmp_pat
 def test_the_example_of_a_model_is_a_request_that_it_answers(folder: Path, tmp_path: Path) -> None:
     make(tmp_path / "run", 1, Linear())
     here = Answering(Models.open({"places": folder, "names": tmp_path / "run"}), ServeSettings())
-    for told in here.listed():
+    for told in listed(here.models, ()):
         answer = shown(here, read_request(told.example))
         assert (answer.model, len({one.score for one in answer.ranking})) == (told.name, 4)
 

@@ -24,7 +24,7 @@ pytest.importorskip("uvicorn")
 from hostile import GOOD, Answer, InProcess, Server, app_of, make_run, post, running, small
 
 from unskew.serving.requests.parsing import TENSORS
-from unskew.serving.service.display import Showing
+from unskew.serving.service.answers import Showing
 from unskew.serving.service.impressions import ImpressionLog
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*")

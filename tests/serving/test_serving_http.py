@@ -94,7 +94,7 @@ REFUSED: dict[str, tuple[bytes, int, str]] = {
     "twice": (changed(documents=request()["documents"][:1] * 2), 422, "documents.1.id"),
     "none": (changed(documents=[]), 422, "documents"),
     "unknown key": (changed(documnets=[]), 422, "documnets"),
-    "unknown model": (changed(model="mian"), 404, "did you mean main"),
+    "unknown model": (changed(model="mian"), 404, "Did you mean main"),
     "many": (changed(documents=[{"id": str(at), "features": {}} for at in range(1001)]), 413, "1,000"),
     "long": (b" " * (17 * 2**20), 413, "bytes"),
     "no object": (b"[]", 422, "object"),

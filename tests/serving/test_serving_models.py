@@ -21,8 +21,7 @@ from unskew.learning.scoring.model import build
 from unskew.serving.explore import TeamDraft
 from unskew.serving.requests.parsing import read_request
 from unskew.serving.scoring.models import Models
-from unskew.serving.service.answers import Answering
-from unskew.serving.service.display import Noted, Showing
+from unskew.serving.service.answers import Answering, Noted, Showing
 from unskew.serving.settings import ServeSettings
 from unskew.serving.telemetry import Metrics
 from unskew.tables.lists.scaling import fit_scaler

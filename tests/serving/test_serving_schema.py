@@ -25,7 +25,7 @@ from hostile import make_run, running  # noqa: E402
 from schemathesis.checks import not_a_server_error  # noqa: E402
 from schemathesis.specs.openapi import checks as known  # noqa: E402
 
-from unskew.serving.service.display import Showing  # noqa: E402
+from unskew.serving.service.answers import Showing  # noqa: E402
 from unskew.serving.service.impressions import ImpressionLog  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*")

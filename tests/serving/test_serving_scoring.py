@@ -85,7 +85,7 @@ def parity(model: Model, lists: Lists, folder: Path) -> Served:
     spread = np.ptp(expected)
     assert spread > 1e-3
     assert np.ptp(found - expected) < 1e-5 * spread
-    assert served.scorer.rank(lists).tolist() == by_torch.rank(lists).tolist()
+    assert served.rank(lists).tolist() == by_torch.rank(lists).tolist()
     return served
 
 
@@ -173,7 +173,7 @@ def test_an_unseen_document_has_the_imputation(lists: Lists, tmp_path: Path) -> 
     model = made(lists, "approximated_dr", RANKERS["apart"])
     served = parity(model, lists, tmp_path / "model")
     seen = np.arange(len(lists.features)) % 2 == 0
-    found, outputs = served.score(lists, seen=seen), served.scorer.run(served.scorer.prepared(lists))
+    found, outputs = served.score(lists, seen=seen), served.run(served.prepared(lists))
     centre, levels = (model.numbers()[f"method.{name}"].tolist() for name in ("centre", "levels"))
     for at, (i, a, z) in enumerate(outputs.tolist()):
         imputed, affine = (
@@ -286,7 +286,7 @@ def test_without_onnx_a_network_is_refused_and_says_what_to_do(
     with pytest.raises(RunError, match=r"without a graph: the packages onnx .* --to onnx` writes it"):
         Served.load(tmp_path / "bare")
     np.testing.assert_allclose(load(tmp_path / "bare").score(lists), model.score(lists), atol=1e-6)
-    monkeypatch.setattr("unskew.serving.scoring.served.available", lambda: False)
+    monkeypatch.setattr("unskew.serving.scoring.networks.available", lambda: False)
     with pytest.raises(RunError, match=r"takes onnx and onnxruntime; run: pip install 'unskew\[serve\]'"):
         Served.load(tmp_path / "whole")
 

@@ -18,7 +18,7 @@ pytest.importorskip("uvicorn")
 
 from hostile import GOOD, Answer, Client, Server, make_run, post, running, small
 
-from unskew.serving.service.display import Showing
+from unskew.serving.service.answers import Showing
 from unskew.serving.service.impressions import ImpressionLog
 from unskew.serving.settings import Limits
 from unskew.terminal.serving import _warn_of_others

@@ -24,8 +24,8 @@ from unskew.serving.requests.bodies import BadRequest
 from unskew.serving.requests.parsing import read_request
 from unskew.serving.scoring.models import Models
 from unskew.serving.scoring.served import Served
-from unskew.serving.service.answers import Answering, example_request
-from unskew.serving.service.display import Noted
+from unskew.serving.service.answers import Answering, Noted
+from unskew.serving.service.description import example_request
 from unskew.serving.settings import ServeSettings
 from unskew.serving.store import Version
 from unskew.tables.lists.scaling import fit_scaler
@@ -131,7 +131,7 @@ def parity(model: Model, lists: Lists, folder: Path) -> Served:
     found, spread = served.score(lists), np.ptp(expected)
     assert spread > 1e-3
     assert np.abs(found - expected).max() < 1e-5 * max(spread, 1.0)
-    assert served.scorer.rank(lists).tolist() == load(folder).rank(lists).tolist()
+    assert served.rank(lists).tolist() == load(folder).rank(lists).tolist()
     assert served.engine == "onnxruntime"
     return served
 
@@ -186,7 +186,7 @@ def test_reasons_leave_texts_out(bert: str, lists: Lists, tmp_path: Path) -> Non
 
 def test_texts_are_remembered_up_to_a_number(bert: str, lists: Lists, tmp_path: Path) -> None:
     served = parity(made(lists, CrossEncoder(model=bert, cache=5)), lists, tmp_path / "model")
-    reader = served.scorer.texts
+    reader = served.texts
     assert reader is not None
     assert len(reader.known) == 5
     before, ran = served.score(lists), []
@@ -246,7 +246,7 @@ def test_texts_with_tracked_clicks_need_nothing_else(bert: str, tmp_path: Path) 
 
 def test_what_cannot_be_served_says_why(bert: str, lists: Lists, tmp_path: Path) -> None:
     made(lists, CrossEncoder(model=bert, bfloat16=True)).save(tmp_path / "half")
-    with pytest.raises(RunError, match=r"saved without what reads texts.*ranker\.bfloat16 = false"):
+    with pytest.raises(RunError, match=r"saved without a graph.*ranker\.bfloat16 = false"):
         Served.load(tmp_path / "half")
 
 
@@ -302,7 +302,7 @@ def test_neither_torch_nor_transformers_is_imported(bert: str, lists: Lists, tmp
     made(lists, CrossEncoder(model=bert)).save(tmp_path / "model")
     code = (
         "import sys, numpy as np; from unskew.serving.scoring.served import Served\n"
-        "found = Served.load(sys.argv[1]).scorer.score_texts('wing', ['lift', 'drag'], np.ones((2, 4)))\n"
+        "found = Served.load(sys.argv[1]).score_texts('wing', ['lift', 'drag'], np.ones((2, 4)))\n"
         "print('torch' in sys.modules, 'transformers' in sys.modules, len(found))"
     )
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "model")], capture_output=True, text=True)
@@ -312,7 +312,7 @@ def test_neither_torch_nor_transformers_is_imported(bert: str, lists: Lists, tmp
 def asked(folder: Path, **more: Any) -> dict[str, Any]:
     """The answer to the model's own example, or to a request with something else in it."""
     models = Models.open({"main": folder})
-    content = example_request(models["main"].current.scorer) | more
+    content = example_request(models["main"].current) | more
     (answer,) = Answering(models, ServeSettings()).answer([read_request(content)], Noted())
     return answer
 

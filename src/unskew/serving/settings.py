@@ -46,11 +46,9 @@ class ServeSettings(Config):
     """How a server behaves."""
 
     limits: Limits = Limits()
-    token: str | None = Field(None, repr=False)
+    token: str | None = Field(None, repr=False, exclude=True)
     """What callers must bring; None lets everybody in."""
     poll: float = Field(0.25, gt=0)
     """Seconds between two looks at the run folders."""
-    threads: int = Field(1, ge=1)
-    """Processor threads of one scoring."""
-    shadows: tuple[str, ...] = ()
+    shadows: tuple[str, ...] = Field((), strict=False)
     """Models that are scored and logged with every request, and not shown."""

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from functools import cached_property
 from pathlib import Path
 
-from unskew.errors import ConfigError, RunError, UnskewError, printable
+from unskew.errors import RunError, UnskewError, printable
 from unskew.learning.scoring.scorer import MODEL
 from unskew.serving.scoring.served import Served
 
@@ -59,7 +60,6 @@ class Following:
 
     name: str
     folder: Path
-    threads: int = 1
     patience: float = 0.0
     """Seconds for which a folder that cannot be read is tried again before the first model is there."""
     current: Served = field(init=False)
@@ -79,7 +79,11 @@ class Following:
             except (UnskewError, OSError) as error:
                 if waited >= self.patience:
                     raise
-                self._told(str(error))
+                from unskew.serving.telemetry import log_event  # with packages that a plan is checked without
+
+                if str(error) != self.trouble:  # said once
+                    self.trouble = str(error)
+                    log_event("wait", model=self.name, error=self.trouble)
             if found is not None:
                 self._stamp, self.current, self.trouble = stamp, found, None
                 return
@@ -87,20 +91,12 @@ class Following:
                 raise RunError(f"{printable(self.folder)} is being written all the time; start when it is done")
             time.sleep(SETTLING)
 
-    def _told(self, trouble: str) -> None:
-        """Say once why the first model is waited for."""
-        from unskew.serving.telemetry import log_event
-
-        if trouble != self.trouble:
-            self.trouble = trouble
-            log_event("wait", model=self.name, error=trouble)
-
     def _load(self, stamp: Stamp | None) -> Served | None:
         """The model in the folder, all of it of one moment; None while the folder is being written."""
         if stamp is not None and not is_settled(stamp):
             return None
         try:
-            found = Served.load(self.folder, threads=self.threads)
+            found = Served.load(self.folder)
         except (UnskewError, OSError):
             if stamp_of(self.folder) != stamp:
                 return None
@@ -130,36 +126,22 @@ class Following:
         return changed
 
 
-class Models(Mapping[str, Following]):
+class Models(dict[str, Following]):
     """The models of a server by name; the first answers who asks for none."""
 
-    def __init__(self, models: Iterable[Following]) -> None:
-        self._models = {model.name: model for model in models}
-        if not self._models:
-            raise ConfigError("a server needs a model")
-
     @classmethod
-    def open(cls, folders: Mapping[str, Path], *, threads: int = 1, patience: float = 0.0) -> Models:
+    def open(cls, folders: Mapping[str, Path], *, patience: float = 0.0) -> Models:
         """Load run folders, by name; for so many seconds those that cannot be read are tried again."""
-        return cls(Following(name, folder, threads, patience) for name, folder in folders.items())
+        return cls({name: Following(name, folder, patience) for name, folder in folders.items()})
 
-    @property
+    @cached_property
     def first(self) -> str:
         """The name of the model that answers who asks for none."""
-        return next(iter(self._models))
-
-    def __getitem__(self, name: str) -> Following:
-        return self._models[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._models)
-
-    def __len__(self) -> int:
-        return len(self._models)
+        return next(iter(self))
 
     def look(self, tell: Callable[[Following, bool], None]) -> None:
         """Look at every folder, and tell of each that changed, or whose trouble did."""
-        for model in self._models.values():
+        for model in self.values():
             before = model.trouble
             changed = model.look()
             if changed or (model.trouble is not None and model.trouble != before):

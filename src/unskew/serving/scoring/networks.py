@@ -1,32 +1,68 @@
-"""The network of a saved run by its graph: outputs, and for reasons the slope of a score by its inputs.
+"""What onnxruntime runs of a saved model: the network from features to outputs, and the encoder that reads texts.
 
-The slope goes backwards through the nodes of the graph, from the values that onnxruntime gives for each of them.
+For reasons there is the slope of a score by the network's inputs. It goes backwards through the nodes of the
+graph, from the values that onnxruntime gives for each of them. Vectors of texts are remembered from request to
+request, as a trained model does (`ranker.cache`): the oldest are forgotten first.
 
-Legend: n documents, D features, O outputs.
+Legend: n documents, D features, O outputs, H width of the encoder.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from unskew.errors import optional
-from unskew.learning.scoring.onnx_file import INPUT, NETWORK, OUTPUT, Run, opened, read_graph
-from unskew.types import Array
+from unskew.errors import DataError, optional
+from unskew.files import read_json
+from unskew.learning.scoring.onnx_file import (
+    CODES,
+    ENCODER,
+    GRAPH,
+    INPUT,
+    NETWORK,
+    OUTPUT,
+    READER,
+    Run,
+    available,
+    opened,
+    read_graph,
+)
+from unskew.learning.scoring.text_inputs import READING, TextInputs
+from unskew.types import Array, Lists
 
+MOST_REMEMBERED = 1_000_000
 STRAIGHT = frozenset(("Concat", "Gemm", "Identity", "Slice"))
 """Nodes whose slope is the same for all documents."""
+
+
+def _refuse_without(folder: Path, *files: str) -> None:
+    """Refuse a folder that lacks files, which training wrote where it could, or a machine that cannot run them."""
+    if not available():
+        raise DataError("it takes onnx and onnxruntime; run: pip install 'unskew[serve]'")
+    for file in files:
+        if not (folder / file).exists():
+            told = read_json(folder / "model.json").get("no_onnx") or f"there is no {file}"
+            hint = f"`unskew export {folder} --to onnx` writes it, where that can be done"
+            raise DataError(f"it was saved without a graph: {str(told)[:400]} ({hint})")
 
 
 class NetworkGraph:
     """A network from documents as the ranker takes them [n, D] to outputs [n, O]."""
 
-    def __init__(self, path: Path, threads: int = 1) -> None:
-        self._model, self._run = read_graph(path, INPUT, NETWORK, threads)
+    def __init__(self, model: Any, run: Run) -> None:
+        self._model, self._run = model, run
+
+    @classmethod
+    def read(cls, folder: Path) -> NetworkGraph:
+        """The graph of a folder, or why there is none."""
+        _refuse_without(folder, GRAPH)
+        return cls(*read_graph(folder / GRAPH, INPUT, NETWORK, 1))
 
     def run(self, rows: Array) -> Array:
         """Outputs [n, O]."""
@@ -68,6 +104,56 @@ class NetworkGraph:
         model.CopyFrom(self._model)
         model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in self._names if name != OUTPUT)
         return opened(model.SerializeToString(), self._names)
+
+
+# ---- texts
+
+
+@dataclass
+class TextReader:
+    """The tokenizer and the encoder of a run."""
+
+    reading: TextInputs
+    tokenizer: Any
+    graph: Callable[[Array], Array]
+    """Vectors [n, H] of codes [n, L]."""
+    width: int
+    """H."""
+    cache: int
+    """Texts whose vectors are remembered."""
+    known: dict[bytes, Array] = field(default_factory=dict)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @classmethod
+    def read(cls, folder: Path, ranker: Mapping[str, Any]) -> TextReader:
+        """As the folder of a run has them, or why they cannot be read without torch."""
+        place = folder / Path(ENCODER).parent
+        _refuse_without(folder, ENCODER, f"{place.name}/{READING}")
+        reading = TextInputs.read(place)
+        _, run = read_graph(folder / ENCODER, CODES, READER, 1)
+        width = run({CODES: np.zeros((1, 1), np.int64)})[0].shape[-1]
+        cache = min(int(ranker.get("cache", 0)), MOST_REMEMBERED)
+        tokenizer = reading.tokenizer(place)
+        return cls(reading, tokenizer, lambda codes: run({CODES: codes})[0], width, cache)
+
+    def vectors(self, lists: Lists) -> Array:
+        """h of each document with its query, [n, H]."""
+        if lists.texts is None:
+            raise DataError("the model reads text, and the documents have none; give a query and a text for each")
+        asked = np.repeat(lists.texts.query, lists.sizes)
+        codes = self.reading.codes(self.tokenizer, asked, lists.texts.document)
+        keys = [each.tobytes() for each in codes]
+        with self.lock:
+            found = {key: self.known[key] for key in keys if key in self.known}
+        new = {key: each for key, each in zip(keys, codes, strict=True) if key not in found}
+        if new:
+            made = self.reading.vectors([*new.values()], self.width, self.graph)
+            found |= dict(zip(new, made, strict=True))
+            with self.lock:
+                self.known |= {key: found[key] for key in new}
+                for key in [*self.known][: max(len(self.known) - self.cache, 0)]:
+                    del self.known[key]
+        return np.stack([found[key] for key in keys]) if keys else np.zeros((0, self.width), np.float32)
 
 
 # ---- slopes of nodes

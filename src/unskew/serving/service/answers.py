@@ -1,81 +1,114 @@
-"""Requests answered: documents read, scored by the model asked for, ranked, explored and explained; no HTTP here.
+"""Requests answered: documents read, scored by the model asked for, ranked, explored, explained; no HTTP here.
 
 All requests of a batch that ask for one model are scored in one call. Shadow models score the same documents; what
 they would have shown goes to the log alone.
+
+Pages are written once all of a body are scored, so one that is refused leaves nothing in the log. Where a page
+cannot be written nothing is explored: chance that no log knows of would cost quality and teach nothing.
 """
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
 
 from unskew.errors import UnskewError
-from unskew.learning.scoring.scorer import Scorer
-from unskew.serving.requests.bodies import BadRequest, ModelAnswer
+from unskew.serving.explore.policy import Decision, Policy, as_ranked
+from unskew.serving.requests.bodies import BadRequest
 from unskew.serving.requests.features import Look, read_candidates
 from unskew.serving.requests.parsing import AskedRanking
 from unskew.serving.scoring.models import Models
 from unskew.serving.scoring.served import Served
-from unskew.serving.service.display import Noted, Scored, Showing, ShownPage, best_first
+from unskew.serving.service.impressions import ImpressionLog
 from unskew.serving.settings import Limits, ServeSettings
 from unskew.serving.store.store import Store
-from unskew.tables.features.fields import CategoryField, NumberField
+from unskew.serving.telemetry import log_event
+from unskew.settings import did_you_mean
 from unskew.types import Array, Lists
 
 PLAIN = 300
 """Bytes that a result takes in the log, besides the names of its page."""
-DOCUMENTS = ("a", "b", "c", "d")
 
 
-def example_request(scorer: Scorer) -> dict[str, Any]:
-    """A body for `POST /v1/rank`: a few documents with the features that the model takes."""
-    if scorer.reads:
-        texts = ("about something else", "an answer to the question", "what everybody clicks", "a short one")
-        said = [{"id": each, "text": text} for each, text in zip(DOCUMENTS, texts, strict=True)]
-        own = [{"features": _features(scorer, at)} if scorer.features else {} for at in range(len(said))]
-        return {"query": "a question", "documents": [one | more for one, more in zip(said, own, strict=True)]}
-    return {
-        "query": "a query",
-        "documents": [{"id": each, "features": _features(scorer, at)} for at, each in enumerate(DOCUMENTS)],
-    }
+@dataclass
+class Noted:
+    """What the log of the server says of a request."""
 
-
-def _features(scorer: Scorer, document: int) -> dict[str, object] | list[float]:
-    """Of one document: by name where training had names."""
-    fields = () if scorer.card.encoding is None else scorer.card.encoding.fields
-    if not fields:
-        return [_wave(document, at) for at in range(scorer.features)]
-    return {field.name: _value(field, document, at) for at, field in enumerate(fields)}
-
-
-def _value(field: NumberField | CategoryField, document: int, at: int) -> object:
-    """A value that training may have had; of a category the frequent ones in turn."""
-    if isinstance(field, CategoryField):
-        return field.values[(document + at) % len(field.values)] if field.values else None
-    return float(f"{field.mean + (2 * _wave(document, at) - 1) * field.spread:.3g}")
-
-
-def _wave(document: int, at: int) -> float:
-    """From 0 to 1, another for each document.
-
-    >>> [_wave(document, 1) for document in range(4)]
-    [0.6, 0.7, 0.8, 0.9]
-    """
-    return 7 * (2 * document + 1) * (at + 3) % 11 / 10
+    models: dict[str, str] = field(default_factory=dict)
+    """Versions of the models that answered, by name."""
+    documents: int = 0
+    shadows: list[dict[str, Any]] = field(default_factory=list)
+    """What models that are not shown would have shown, or their trouble."""
+    logged: int = 0
+    """Pages or clicks that were written where the next model learns from."""
+    unlogged: int = 0
+    """Those that could not be."""
+    dropped: bool = False
+    """Nobody waits for the answer any more, so it is not a page that was shown."""
 
 
 @dataclass(frozen=True)
-class AskedTogether:
-    """Requests for one model."""
+class Scored:
+    """A request with the scores of its documents."""
 
-    requests: Sequence[AskedRanking]
-    look: Look | None
+    model: str
+    served: Served
+    request: AskedRanking
+    request_id: str
+    scores: Array
+    """[n]"""
+    other: Array | None = None
+    """[n] by the model that it is interleaved with."""
+    why: Array | None = None
+    """[n, D]"""
+    how: str | None = None
+
+
+@dataclass(frozen=True)
+class Showing:
+    """How pages are made and where they are written."""
+
+    policy: Policy | None = None
+    impressions: ImpressionLog | None = None
+    seed: int = 0
+    against: str | None = None
+    """The model that the first one is interleaved with; None unless the policy takes two."""
+
+    def decide(self, one: Scored) -> Decision:
+        """What a request is shown."""
+        best = best_first(one.scores)
+        if self.policy is None or (self.against is not None and one.other is None):
+            return as_ranked(best)
+        other = None if one.other is None else best_first(one.other)
+        return self.policy.rank(best, one.scores, request_id=one.request_id, seed=self.seed, other=other)
+
+    def write(self, one: Scored, decision: Decision, facts: Noted) -> tuple[Decision, bool | None]:
+        """What is shown in the end, and whether it was written down; None where it is not to be."""
+        if self.impressions is None or facts.dropped:
+            return decision, None
+        head, ids = one.request.head, one.request.ids
+        try:
+            self.impressions.shown(
+                one.request_id,
+                head.query,
+                ids,
+                decision,
+                results=head.results,
+                scores=one.scores,
+                user_id=head.user,
+            )
+        except (UnskewError, OSError) as error:
+            log_event("unlogged", logging.ERROR, request_id=one.request_id, error=str(error))
+            facts.unlogged += 1
+            return as_ranked(best_first(one.scores)), False
+        facts.logged += 1
+        return decision, True
 
 
 @dataclass(frozen=True)
@@ -87,92 +120,76 @@ class Answering:
     store: Store | None = None
     showing: Showing = field(default_factory=Showing)
 
-    @property
+    @cached_property
     def waits(self) -> bool:
         """Whether an answer may have to wait for a disk or a network."""
         return self.store is not None or self.showing.impressions is not None
 
     def answer(self, asked: Sequence[AskedRanking], facts: Noted) -> list[dict[str, object]]:
         """An answer for each request, in their order, as `RankAnswer` has it."""
-        if self.showing.impressions is not None:
-            for request in asked:
-                check_page(request, self.settings.limits)
         groups: dict[str, list[int]] = {}
         for at, request in enumerate(asked):
+            if self.showing.impressions is not None:
+                check_page(request, self.settings.limits)
             groups.setdefault(self._named(request), []).append(at)
         scored, look = dict[int, Scored](), None if self.store is None else cache(self.store.view)
         for name, places in groups.items():
-            own = AskedTogether([asked[at] for at in places], look)
-            scored |= zip(places, self._group(name, own, facts), strict=True)
+            scored |= zip(places, self._group(name, [asked[at] for at in places], look, facts), strict=True)
         facts.documents = sum(len(request.ids) for request in asked)
         found = [scored[at] for at in range(len(asked))]
-        explored, seen = self.showing.policy is not None, _seen(look)
-        return [
-            answered(one, page, explored=explored, store=seen)
-            for one, page in zip(found, self.showing.decide(found, facts), strict=True)
-        ]
+        decisions = [self.showing.decide(one) for one in found]  # all of them, before one is written
+        seen = None
+        if look is not None and look.cache_info().currsize:  # else nothing was looked up
+            seen = {name: each for name, each in look().version._asdict().items() if each is not None}
+        answers = []
+        for one, decision in zip(found, decisions, strict=True):
+            shown, logged = self.showing.write(one, decision, facts)
+            policy = None if self.showing.policy is None else shown.policy_id
+            answers.append(answered(one, shown, {"policy": policy, "store": seen, "logged": logged}))
+        return answers
 
     def _named(self, request: AskedRanking) -> str:
         """The model that is asked for."""
-        name = self.models.first if request.head.model is None else request.head.model
+        name = request.head.model
+        if name is None:
+            return self.models.first
         if name not in self.models:
-            close = get_close_matches(name, self.models, n=1)
-            meant = f"did you mean {close[0]}? " if close else ""
-            told = f"no model is called {name[:80]!r}; {meant}known: {', '.join(self.models)}"
+            told = f"no model is called {name[:80]!r}. {did_you_mean(name, self.models)}"
             raise BadRequest(told, f"{request.prefix}model", 404)
         return name
 
-    def _group(self, name: str, asked: AskedTogether, facts: Noted) -> list[Scored]:
+    def _group(self, name: str, asked: Sequence[AskedRanking], look: Look | None, facts: Noted) -> list[Scored]:
         """Requests for one model."""
         served = self.models[name].current
         facts.models[name] = served.version
-        check_work(asked.requests, served, self.settings.limits)
-        lists, seen, scores = self._scored(served, asked)
-        how, parts = (
-            self._reasons(served, lists, seen)
-            if any(request.head.why for request in asked.requests)
-            else (None, None)
-        )
+        check_work(asked, served, self.settings.limits)
+        lists, seen, scores = _scored(served, asked, look)
+        how, parts = None, None
+        if any(request.head.why for request in asked):
+            try:
+                how, parts = served.why(lists, seen=seen)
+            except UnskewError as error:
+                raise BadRequest(str(error), "why") from error
         found = []
-        for request, start, stop in zip(asked.requests, lists.offsets[:-1], lists.offsets[1:], strict=True):
+        for request, start, stop in zip(asked, lists.offsets[:-1], lists.offsets[1:], strict=True):
             why = parts[start:stop] if request.head.why and parts is not None else None
             own_id = request.head.request_id or uuid.uuid4().hex
             found.append(Scored(name, served, request, own_id, scores[start:stop], why=why, how=how))
         against = self.showing.against if name == self.models.first else None
         beside = dict.fromkeys((*self.settings.shadows, *([] if against is None else [against])))
-        others = {each: self._beside(each, asked, found, facts) for each in beside if each != name}
+        others = {each: self._beside(each, asked, look, found, facts) for each in beside if each != name}
         if against is None:
             return found
         return [replace(one, other=other) for one, other in zip(found, others[against], strict=True)]
 
-    def _scored(self, served: Served, asked: AskedTogether) -> tuple[Lists, Array | None, Array]:
-        lists, seen = read_candidates(served.scorer, asked.requests, asked.look)
-        try:
-            scores = served.score(lists, seen=seen)
-        except BadRequest:
-            raise
-        except UnskewError as error:
-            raise BadRequest(str(error), asked.requests[0].documents) from error
-        if not np.isfinite(scores).all():
-            at = int(np.flatnonzero(~np.isfinite(scores))[0])
-            told = f"the score of document {at} is not finite; its features are too large"
-            raise BadRequest(told, asked.requests[0].documents)
-        return lists, seen, scores
-
-    def _reasons(self, served: Served, lists: Lists, seen: Array | None) -> tuple[str, Array]:
-        try:
-            return served.why(lists, seen=seen)
-        except UnskewError as error:
-            raise BadRequest(str(error), "why") from error
-
     def _beside(
-        self, name: str, asked: AskedTogether, found: Sequence[Scored], facts: Noted
+        self, name: str, asked: Sequence[AskedRanking], look: Look | None, found: Sequence[Scored], facts: Noted
     ) -> list[Array] | list[None]:
         """Scores by a second model, told to the log; its trouble is not the caller's."""
         served = self.models[name].current
         told = {"model": name, "version": served.version}
         try:
-            lists, _, scores = self._scored(served, asked)
+            lists, _, scores = _scored(served, asked, look)
         except UnskewError as error:
             facts.shadows.append(told | {"error": str(error)})
             return [None] * len(found)
@@ -182,63 +199,42 @@ class Answering:
             facts.shadows.append(told | {"request_id": one.request_id, "order": ids})
         return own
 
-    def listed(self) -> list[ModelAnswer]:
-        """The models that are served."""
-        return [self._listed(name) for name in self.models]
 
-    def _listed(self, name: str) -> ModelAnswer:
-        model = self.models[name]
-        served, card = model.current, model.current.scorer.card
-        return ModelAnswer(
-            name=name,
-            version=served.version,
-            engine=served.engine,
-            method=str(card.method["name"]),
-            ranker=None if card.ranker is None else str(card.ranker["name"]),
-            features=served.scorer.features,
-            names=None if served.names is None else list(served.names),
-            example=example_request(served.scorer) | {"model": name},
-            shadow=name in self.settings.shadows,
-            trouble=None if model.trouble is None else "the newest folder cannot be served; see the log",
-        )
+def _scored(served: Served, asked: Sequence[AskedRanking], look: Look | None) -> tuple[Lists, Array | None, Array]:
+    """Documents as lists, which of them have known clicks, and their scores."""
+    lists, seen = read_candidates(served, asked, look)
+    try:
+        scores = served.score(lists, seen=seen)
+    except UnskewError as error:
+        raise BadRequest(str(error), asked[0].documents) from error
+    if not np.isfinite(scores).all():
+        at = int(np.flatnonzero(~np.isfinite(scores))[0])
+        told = f"the score of document {at} is not finite; its features are too large"
+        raise BadRequest(told, asked[0].documents)
+    return lists, seen, scores
 
 
-def _seen(look: Look | None) -> dict[str, str] | None:
-    """The generation of each part of the store; None where nothing was looked up."""
-    if look is None or not look.cache_info().currsize:  # type: ignore[attr-defined]
-        return None
-    return {name: each for name, each in look().version._asdict().items() if each is not None}
-
-
-def answered(one: Scored, page: ShownPage, *, explored: bool, store: dict[str, str] | None) -> dict[str, object]:
+def answered(one: Scored, decision: Decision, about: dict[str, object]) -> dict[str, object]:
     """The answer to a request; plain, since models of so many documents take longer to make than to score."""
-    decision, ids, scores = page.decision, one.request.ids, one.scores.tolist()
-    order = decision.order.tolist()
+    ids, scores, order = one.request.ids, one.scores.tolist(), decision.order.tolist()
     ranking = [
         {"id": ids[at], "rank": rank, "score": scores[at], "was": at + 1} for rank, at in enumerate(order, 1)
     ]
-    found: dict[str, object] = {
-        "request_id": one.request_id,
-        "model": one.model,
-        "version": one.served.version,
-        "ranking": ranking,
-    }
     if one.why is not None:
-        names = one.served.names or [str(at) for at in range(one.served.scorer.features)]
+        names = one.served.names or [str(at) for at in range(one.served.features)]
         for each, parts in zip(ranking, one.why[order].tolist(), strict=True):
             each["why"] = dict(zip(names, parts, strict=True))
-        found["reasons"] = one.how
-    if explored:
+        about["reasons"] = one.how
+    if about["policy"] is not None:
         for each, chance in zip(ranking, decision.propensity.tolist(), strict=True):
             each["propensity"] = chance
-        found["policy"] = decision.policy_id
-    more = {"store": store, "logged": page.logged}
-    return found | {name: value for name, value in more.items() if value is not None}
+    found = {"request_id": one.request_id, "model": one.model, "version": one.served.version, "ranking": ranking}
+    return found | {name: value for name, value in about.items() if value is not None}
 
 
 def check_work(asked: Sequence[AskedRanking], served: Served, limits: Limits) -> None:
     """Refuse more numbers than are worked on at once."""
-    width = served.scorer.features
+    width = served.features
     if (count := width * sum(len(request.ids) for request in asked)) > limits.numbers:
         told = f"{count:,} features of all documents, at most {limits.numbers:,} are scored at once"
         raise BadRequest(told, "documents", 413)
@@ -257,3 +253,13 @@ def check_page(request: AskedRanking, limits: Limits) -> None:
     if (size := min(head.results or count, count) * (named + PLAIN)) > limits.page:
         told = f"some {size:,} bytes of the log for one page, at most {limits.page:,} are written"
         raise BadRequest(f"{told}; show fewer `results`, or name the query by less", request.documents, 413)
+
+
+def best_first(scores: Array) -> Array:
+    """Documents by descending score, ties as they came.
+
+    >>> best_first(np.array([1.0, 2.0, 2.0])).tolist()
+    [1, 2, 0]
+    """
+    order: Array = np.argsort(-scores, kind="stable")
+    return order

@@ -49,10 +49,9 @@ from unskew.serving.requests.parsing import (
     read_tensors,
 )
 from unskew.serving.scoring.models import Models
-from unskew.serving.service.answers import Answering
-from unskew.serving.service.display import Noted, Showing
+from unskew.serving.service.answers import Answering, Noted, Showing
+from unskew.serving.service.description import describe, listed
 from unskew.serving.service.guard import Guard, page_policy
-from unskew.serving.service.openapi import describe
 from unskew.serving.service.queue import Pace, ScoringQueue
 from unskew.serving.service.upkeep import Upkeep
 from unskew.serving.settings import Limits, ServeSettings
@@ -76,20 +75,26 @@ BODIES: dict[str, type[BaseModel]] = {
     "/v1/rank/batch": BatchRequest,
     "/v1/clicks": ClicksRequest,
 }
-ERRORS: dict[int | str, dict[str, Any]] = {
-    400: {"model": ErrorAnswer, "description": "Not JSON, or not safetensors."},
-    401: {"model": ErrorAnswer, "description": "The token is missing or wrong."},
-    404: {"model": ErrorAnswer, "description": "No model has this name."},
-    408: {"model": ErrorAnswer, "description": "The body did not arrive in time."},
-    413: {"model": ErrorAnswer, "description": "Too large."},
-    415: {
-        "model": ErrorAnswer,
-        "description": "The content type is not JSON's, nor for /v1/rank safetensors'.",
-    },
-    421: {"model": ErrorAnswer, "description": "Without a token: called by a name that is not localhost."},
-    422: {"model": ErrorAnswer, "description": "Not a request, or not for this model; says where."},
-    503: {"model": ErrorAnswer, "description": "The store is away, the answer took too long, or too many wait."},
+ERRORS = {
+    400: "Not JSON, or not safetensors.",
+    401: "The token is missing or wrong.",
+    404: "No model has this name.",
+    408: "The body did not arrive in time.",
+    409: "This server logs nothing.",
+    413: "Too large.",
+    415: "The content type is not JSON's, nor for /v1/rank safetensors'.",
+    421: "Without a token: called by a name that is not localhost.",
+    422: "Not a request, or not for this model; says where.",
+    503: "The store is away, the log cannot be written, the answer took too long, or too many wait.",
 }
+
+
+def _errors(*codes: int) -> dict[int | str, dict[str, Any]]:
+    """How a path describes what it may answer instead."""
+    return {code: {"model": ErrorAnswer, "description": ERRORS[code]} for code in codes}
+
+
+RANKING, TELLING = _errors(400, 401, 404, 408, 413, 415, 421, 422, 503), _errors(401, 421)
 
 
 def make_app(
@@ -117,9 +122,9 @@ def make_app(
     _add_clicks(app, showing, settings.limits, metrics)
     _add_facts(app, answering, upkeep, metrics)
     _add_errors(app)
-    example, locked = answering.listed()[0].example, settings.token is not None
+    app.state.listed, app.state.limits = partial(listed, models, settings.shadows), settings.limits
+    example, locked = app.state.listed()[0].example, settings.token is not None
     describe(app, BODIES, settings.limits, locked=locked, example=example)
-    app.state.listed, app.state.limits = answering.listed, settings.limits
     app.add_middleware(
         Guard, metrics=metrics, paths=frozenset(PATHS), token=settings.token, limits=settings.limits
     )
@@ -144,10 +149,11 @@ def _add_ranking(app: FastAPI, answering: Answering, queue: ScoringQueue, metric
         except (ConnectionError, OSError) as error:
             raise BadRequest(f"the store does not answer: {type(error).__name__}", status=503) from error
         finally:
-            metrics.logs("page", facts.logged, facts.unlogged)
+            if facts.logged or facts.unlogged:
+                metrics.logs("page", facts.logged, facts.unlogged)
             request.state.facts.update(vars(facts))
 
-    @app.post("/v1/rank", response_model=RankAnswer, responses=ERRORS)
+    @app.post("/v1/rank", response_model=RankAnswer, responses=RANKING)
     async def rank(request: Request) -> Response:
         """Rank the documents of a query."""
         queue.refuse_if_full()
@@ -158,7 +164,7 @@ def _add_ranking(app: FastAPI, answering: Answering, queue: ScoringQueue, metric
         (answer,) = await answered(request, [asked])
         return _plain(answer)
 
-    @app.post("/v1/rank/batch", response_model=BatchAnswer, responses=ERRORS)
+    @app.post("/v1/rank/batch", response_model=BatchAnswer, responses=RANKING)
     async def rank_batch(request: Request) -> Response:
         """Rank the documents of several queries; one that is wrong refuses all."""
         queue.refuse_if_full()
@@ -168,26 +174,23 @@ def _add_ranking(app: FastAPI, answering: Answering, queue: ScoringQueue, metric
 
 def _add_clicks(app: FastAPI, showing: Showing, limits: Limits, metrics: Metrics) -> None:
     """Where clicks are told of."""
-    responses: dict[int | str, dict[str, Any]] = {
-        code: ERRORS[code] for code in (400, 401, 408, 413, 415, 421, 422)
-    }
-    responses[409] = {"model": ErrorAnswer, "description": "This server logs nothing."}
-    responses[503] = {"model": ErrorAnswer, "description": "The log cannot be written."}
+    responses = _errors(400, 401, 408, 409, 413, 415, 421, 422, 503)
 
-    @app.post(
-        "/v1/clicks",
-        status_code=202,
-        response_model=ClicksAnswer,
-        responses=responses,
-    )
+    @app.post("/v1/clicks", status_code=202, response_model=ClicksAnswer, responses=responses)
     async def clicks(request: Request) -> Response:
         """Tell what was clicked; the page and the document are looked for when the log is read."""
         asked = checked(ClicksRequest, await _body(request, limits))
-        if showing.impressions is None:
+        impressions, facts = showing.impressions, Noted()
+        if impressions is None:
             raise BadRequest("this server logs nothing; start it with --log FOLDER", status=409)
-        facts = Noted()
+
+        def write() -> None:
+            for each in asked.clicks:
+                impressions.clicked(each.request_id, each.id, dwell_time=each.dwell_time)
+                facts.logged += 1
+
         try:
-            await to_thread.run_sync(lambda: showing.write_clicks(asked.clicks, facts))
+            await to_thread.run_sync(write)
         except (UnskewError, OSError) as error:
             log_event("unlogged", logging.ERROR, error=str(error))
             told = f"the log cannot be written; {facts.logged} of {len(asked.clicks)} clicks were"
@@ -203,10 +206,10 @@ def _add_facts(app: FastAPI, answering: Answering, upkeep: Upkeep, metrics: Metr
     page = files("unskew.serving.service").joinpath("page.html").read_text(encoding="utf-8")
     policy = page_policy(page)
 
-    @app.get("/v1/models", responses={code: ERRORS[code] for code in (401, 421)})
+    @app.get("/v1/models", responses=TELLING)
     async def models() -> list[ModelAnswer]:
         """What is served; the first answers who asks for none."""
-        return answering.listed()
+        return list(app.state.listed())
 
     @app.get("/healthz")
     async def healthz() -> dict[str, str]:
@@ -218,7 +221,7 @@ def _add_facts(app: FastAPI, answering: Answering, upkeep: Upkeep, metrics: Metr
         """The models are loaded, which they are before anything is heard; and whether the store answers."""
         return ReadyAnswer(status="ok", models=len(answering.models), store=upkeep.store)
 
-    @app.get("/metrics", response_class=Response, responses={code: ERRORS[code] for code in (401, 421)})
+    @app.get("/metrics", response_class=Response, responses=TELLING)
     async def counts() -> Response:
         """Counts of all processes, for Prometheus."""
         return Response(metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
@@ -263,18 +266,20 @@ async def _body(request: Request, limits: Limits) -> object:
 
 async def read_bytes(request: Request, limits: Limits) -> bytes:
     """The body of a request: no more than the limit, in no more than the time."""
-    told = BadRequest(f"the body has more than {limits.body:,} bytes", status=413)
-    length = request.headers.get("content-length", "")
-    if length.isdecimal() and int(length[:20]) > limits.body:
-        raise told
-    parts, size = [], 0
+    declared, parts = request.headers.get("content-length", ""), list[bytes]()
+
+    def refuse_large(size: int) -> None:
+        if size > limits.body:
+            raise BadRequest(f"the body has more than {limits.body:,} bytes", status=413)
+
+    refuse_large(int(declared[:20]) if declared.isdecimal() else 0)
+    size = 0
     try:
         async with asyncio.timeout(limits.seconds):
             async for part in request.stream():
                 parts.append(part)
                 size += len(part)
-                if size > limits.body:
-                    raise told
+                refuse_large(size)
     except TimeoutError as error:
         raise BadRequest(f"the body did not arrive within {limits.seconds:g} s", status=408) from error
     return b"".join(parts)

@@ -25,7 +25,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from unskew.serving.requests.bodies import BadRequest
-from unskew.serving.service.openapi import OPEN
+from unskew.serving.service.description import OPEN
 from unskew.serving.settings import Limits
 from unskew.serving.telemetry import Metrics, log_event
 

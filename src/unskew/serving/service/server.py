@@ -20,27 +20,24 @@ from unskew.errors import ConfigError, Option, StoreError, optional
 from unskew.serving.explore.policies import ExploreSettings
 from unskew.serving.scoring.models import Models
 from unskew.serving.settings import Limits, ServeSettings
-from unskew.settings import Config, checked, did_you_mean, read_toml
+from unskew.settings import checked, did_you_mean, read_toml
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
     from unskew.serving.explore import Policy, PolicyCost
     from unskew.serving.requests.bodies import ModelAnswer
-    from unskew.serving.service.display import Showing
+    from unskew.serving.service.answers import Showing
 
 NEEDED = ("fastapi", "uvicorn", "orjson", "prometheus_client")
 
 
-class ServePlan(Config):
-    """What a server process is told."""
+class ServePlan(ServeSettings):
+    """What a server process is told; dumped it has no token, but the name of its file."""
 
     models: dict[str, str] = Field(min_length=1)
     """Folders by name; the first answers who asks for none."""
     token_file: str | None = None
-    shadows: tuple[str, ...] = Field((), strict=False)
-    limits: Limits = Limits()
-    threads: int = Field(1, ge=1)
     store: str | None = None
     """Where features are looked up."""
     explore: ExploreSettings | None = None
@@ -76,17 +73,12 @@ class ServePlan(Config):
 
     def showing(self, policy: Policy | None) -> Showing:
         """What explores, and the log of pages."""
-        from unskew.serving.service.display import Showing
+        from unskew.serving.service.answers import Showing
         from unskew.serving.service.impressions import ImpressionLog
 
         against = None if self.explore is None else self.explore.against
         impressions = None if self.log is None else ImpressionLog(self.log)
         return Showing(policy, impressions, self.seed, against)
-
-    def settings(self) -> ServeSettings:
-        """For the application, the token read."""
-        token = None if self.token_file is None else read_token(Path(self.token_file))
-        return ServeSettings(limits=self.limits, token=token, shadows=self.shadows, threads=self.threads)
 
 
 def read_token(path: Path) -> str:
@@ -169,7 +161,8 @@ def build_app(plan: ServePlan, *, patience: float = 0.0) -> FastAPI:
     """The application of a plan, its models loaded; for so many seconds it waits for those that cannot be."""
     for package in NEEDED:
         optional(package, "serve")
-    settings, policy = plan.settings(), plan.policy()
+    token = None if plan.token_file is None else read_token(Path(plan.token_file))
+    policy = plan.policy()
     from unskew.serving.service.app import make_app
     from unskew.serving.store import open_store
     from unskew.serving.telemetry import log_to_stderr
@@ -177,9 +170,9 @@ def build_app(plan: ServePlan, *, patience: float = 0.0) -> FastAPI:
     store = None if plan.store is None else open_store(plan.store)
     log_to_stderr()
     folders = {name: Path(each) for name, each in plan.models.items()}
-    models = Models.open(folders, threads=plan.threads, patience=patience)
+    models = Models.open(folders, patience=patience)
     warnings.simplefilter("ignore")  # of single requests; what they bring is answered, not warned of
-    app = make_app(models, store, plan.showing(policy), settings)
+    app = make_app(models, store, plan.showing(policy), plan.model_copy(update={"token": token}))
     gc.collect()
     gc.freeze()  # what is here stays; looking at it again and again would hold requests up
     return app
