@@ -30,14 +30,14 @@ def store(options: Options) -> list[Row]:
         tempfile.TemporaryDirectory(prefix="unskew-store-") as name,
         open_store(Path(name) / "features") as opened,
     ):
-        put = timed(lambda: opened.put_items({"doc_id": np.arange(items), **table}))
+        put = timed(lambda: opened.put(items=[{"doc_id": np.arange(items), **table}]))
         asked = [rng.integers(0, items, ASKED).tolist() for _ in range(LOOKUPS)]
         keys = [[item_key(each) for each in ids] for ids in asked]
         part = opened.view().parts["items"]
 
         def ours() -> None:
             for ids in asked:
-                opened.get_items(ids)
+                opened.view().get_items(ids)
 
         def bare() -> None:
             for some in keys:

@@ -312,11 +312,11 @@ class Conductor:
         number, began = self.rng.randrange(self.world.kinds), time.monotonic()
         code = (
             "import json, sys; from unskew.serving.store import open_store; "
-            "print('go', flush=True); open_store(sys.argv[1]).put_items(json.load(sys.stdin))"
+            "print('go', flush=True); open_store(sys.argv[1]).put(items=[json.load(sys.stdin)])"
         )
         words = [sys.executable, "-c", code, self.store]
         writer = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-        before = self.opened.version().items
+        before = self.opened.view().version.items
         writer.stdout.readline()
         with suppress(BrokenPipeError):
             writer.stdin.write(json.dumps(self.world.items[number]).encode())
@@ -326,7 +326,7 @@ class Conductor:
         writer.wait()
         writer.stdout.close()
         time.sleep(0.3)  # what is known of Redis is fresh again
-        if (now := self.opened.version().items) != before:
+        if (now := self.opened.view().version.items) != before:
             self.history.generations[now] = number
             self.updated("items", began, now)
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from unskew.measuring.experiments.interleaving import team_draft as team_draft
     from unskew.serving.export import export as export
     from unskew.serving.service.server import serve as serve
-    from unskew.serving.store.stores import store as store
+    from unskew.serving.store.store import store as store
     from unskew.simulation import BEHAVIOURS as BEHAVIOURS
     from unskew.simulation import Simulation as Simulation
     from unskew.simulation import Traffic as Traffic

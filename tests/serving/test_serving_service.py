@@ -42,7 +42,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Exploring]:
     items = pa.table({"doc_id": ["d0", "d1", "d2"], "price": [1.5, None, 7.0], "brand": ["bolt", "acme", None]})
     pq.write_table(items, place / "items.parquet")
     with open_store(place / "features") as store:
-        store.put_items(place / "items.parquet")
+        store.put(items=[place / "items.parquet"])
     words = place / "shoes", place / "other", "--store", place / "features", "--log", place / "served"
     chance = "--explore", "team_draft", "--against", "other", "--seed", "3"
     with serving(place / "log", *words, *chance) as client:

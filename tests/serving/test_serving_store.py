@@ -21,6 +21,7 @@ import pytest
 
 import unskew
 from unskew.errors import DataError, RunError, StoreError
+from unskew.names import Names
 from unskew.serving.store import Store, contents, lmdb_files, open_store, redis_keys
 from unskew.serving.store.layout import StoreHead, item_key, rows_of
 from unskew.tracking.features import FEATURES, feature_vector
@@ -115,8 +116,8 @@ def soon(holds: Callable[[], bool]) -> bool:
 
 
 def test_numbers_categories_gaps_and_unknown_items(store: Store) -> None:
-    store.put_items(ITEMS)
-    found = store.get_items(["c", "x", "a", "b"])
+    store.put(items=[ITEMS])
+    found = store.view().get_items(["c", "x", "a", "b"])
     assert found.columns.names == ("price", "brand", "seen")
     assert found.columns.categories == {"brand": ("acme", "bolt")}
     assert found.known.tolist() == [True, False, True, True]
@@ -128,39 +129,39 @@ def test_numbers_categories_gaps_and_unknown_items(store: Store) -> None:
         {"price": 1.5, "brand": "acme", "seen": 1.0},
         {"price": None, "brand": "bolt", "seen": 2.0},
     ]
-    assert store.get_items([]).values.shape == (0, 3)
+    assert store.view().get_items([]).values.shape == (0, 3)
 
 
 def test_files_of_several_tables_and_other_names(store: Store, tmp_path: Path) -> None:
     (tmp_path / "prices.csv").write_text("sku,price\n7,1.5\n8,2\n")
     pq.write_table(pa.table({"sku": [8, 7], "size": [[1.0, 2.0], [3.0, 4.0]]}), tmp_path / "sizes.parquet")
-    store.put_items(tmp_path / "prices.csv", tmp_path / "sizes.parquet", columns={"doc_id": "sku"})
-    found = store.get_items([7, "8"])  # an id is what it is as text
+    store.put(items=[tmp_path / "prices.csv", tmp_path / "sizes.parquet"], names=Names({"doc_id": "sku"}))
+    found = store.view().get_items([7, "8"])  # an id is what it is as text
     assert found.columns.names == ("price", "size[0]", "size[1]")
     assert found.values.tolist() == [[1.5, 3.0, 4.0], [2.0, 1.0, 2.0]]
 
 
 def test_ids_of_any_length_and_letters(store: Store) -> None:
     ids = ["", "ä" * 150, "x" * 900, "x" * 901, "a b\n", "a\x00b", "\x01", "h" + "0" * 32]
-    store.put_items({"doc_id": ids, "n": np.arange(len(ids))})
-    assert store.get_items(ids).values[:, 0].tolist() == list(range(len(ids)))
-    assert not store.get_items(["x" * 902, "ä", "t", "\x02"]).known.any()
+    store.put(items=[{"doc_id": ids, "n": np.arange(len(ids))}])
+    assert store.view().get_items(ids).values[:, 0].tolist() == list(range(len(ids)))
+    assert not store.view().get_items(["x" * 902, "ä", "t", "\x02"]).known.any()
 
 
 def test_clicks_are_the_vector_that_tracking_makes(store: Store, tracked: Path) -> None:
-    store.put_clicks(tracked)
+    store.put(tracked=tracked)
     window = pq.read_table(next((tracked / "windows").glob("month-*")))
     pairs = sorted({(row["query_id"], row["doc_id"]) for row in window.to_pylist()})
     lookup, query = Lookup(tracked), pairs[0][0]
     shown = [document for one, document in pairs if one == query]
-    found = store.get_clicks(query, [*shown, "never"])
+    found = store.view().get_clicks(query, [*shown, "never"])
     assert found.names == FEATURES
     assert found.known.tolist() == [True] * len(shown) + [False]
     np.testing.assert_allclose(
         found.values[:-1], [feature_vector(lookup(query, each)) for each in shown], rtol=1e-6
     )
     assert not found.values[-1].any()
-    assert not store.get_clicks("another query", shown).known.any()
+    assert not store.view().get_clicks("another query", shown).known.any()
     about = store.view().about()["clicks"]
     assert about["rows"] == len(pairs)
     assert set(about) >= {"day until", "week until", "month until"}
@@ -172,12 +173,12 @@ def test_clicks_are_the_vector_that_tracking_makes(store: Store, tracked: Path) 
 def test_others_see_an_update_soon_and_a_view_stays_as_it_was(store: Store, place: str, tracked: Path) -> None:
     store.put(items=[ITEMS], tracked=tracked)
     with open_store(place) as other:
-        before, view = other.version(), other.view()
-        store.put_items({"doc_id": ["a"], "weight": [9.0]})
-        assert soon(lambda: other.get_items(["a"]).named() == [{"weight": 9.0}])
+        before, view = other.view().version, other.view()
+        store.put(items=[{"doc_id": ["a"], "weight": [9.0]}])
+        assert soon(lambda: other.view().get_items(["a"]).named() == [{"weight": 9.0}])
         assert view.version == before
         assert view.get_items(["b"]).named() == [{"price": None, "brand": "bolt", "seen": 2.0}]
-        after = other.version()
+        after = other.view().version
         assert after.items != before.items
         assert after.clicks == before.clicks  # which was not replaced
 
@@ -189,17 +190,19 @@ def test_no_reader_sees_half_of_an_update(store: Store, place: str) -> None:
     def read() -> None:
         with open_store(place) as mine:
             while not done.is_set():
-                found = mine.get_items(ids)
+                found = mine.view().get_items(ids)
                 numbers = set(found.values.ravel().tolist())
                 seen.update(numbers)
                 if len(numbers) != 1 or not found.known.all():
                     wrong.append(numbers)
 
-    store.put_items({"doc_id": ids, "g": [0.0] * len(ids)})
+    store.put(items=[{"doc_id": ids, "g": [0.0] * len(ids)}])
     reader = threading.Thread(target=read)
     reader.start()
     for g in range(1, 6):
-        store.put_items({"doc_id": ids, **{("g", "h")[each]: [float(g)] * len(ids) for each in range(1 + g % 2)}})
+        store.put(
+            items=[{"doc_id": ids, **{("g", "h")[each]: [float(g)] * len(ids) for each in range(1 + g % 2)}}]
+        )
         assert soon(lambda g=g: g in seen)
     done.set()
     reader.join()
@@ -207,8 +210,8 @@ def test_no_reader_sees_half_of_an_update(store: Store, place: str) -> None:
 
 
 def test_a_failed_update_changes_nothing(store: Store) -> None:
-    store.put_items(ITEMS)
-    before = store.version()
+    store.put(items=[ITEMS])
+    before = store.view().version
     bad: list[tuple[Any, str]] = [
         ({"doc_id": ["a", "a"], "price": [1.0, 2.0]}, "document a"),
         ({"query_id": [1], "doc_id": ["a"], "price": [1.0]}, "has query_id, and a store has features of items"),
@@ -218,19 +221,19 @@ def test_a_failed_update_changes_nothing(store: Store) -> None:
     ]
     for table, says in bad:
         with pytest.raises(DataError, match=says):
-            store.put_items(table)
+            store.put(items=[table])
     with pytest.raises(RunError, match="no tracking store"):
         store.put(items=[{"doc_id": ["z"], "price": [1.0]}], tracked="nowhere")
-    assert store.version() == before
-    assert store.get_items(["a", "z"]).known.tolist() == [True, False]
+    assert store.view().version == before
+    assert store.view().get_items(["a", "z"]).known.tolist() == [True, False]
 
 
 def test_what_is_not_there_is_an_error_and_no_unknown_item(store: Store) -> None:
     with pytest.raises(StoreError, match="make one with `unskew store PLACE --items TABLE`"):
-        store.get_items(["a"])
-    store.put_items(ITEMS)
+        store.view().get_items(["a"])
+    store.put(items=[ITEMS])
     with pytest.raises(StoreError, match=r"has no click features; put them there with .* --tracked"):
-        store.get_clicks("q", ["a"])
+        store.view().get_clicks("q", ["a"])
 
 
 MOMENTS = {"first block": 1.0, "second block": 1.0, "before the switch": 1.0, "after the switch": 2.0}
@@ -240,21 +243,21 @@ MOMENTS = {"first block": 1.0, "second block": 1.0, "before the switch": 1.0, "a
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_a_killed_writer_leaves_a_whole_generation(store: Store, place: str, moment: str) -> None:
     ids = list(range(5000))  # two blocks
-    store.put_items({"doc_id": ids, "g": [1.0] * len(ids)})
+    store.put(items=[{"doc_id": ids, "g": [1.0] * len(ids)}])
     pid = os.fork()
     if not pid:
         try:
             _die_at(moment)
-            open_store(place).put_items({"doc_id": ids, "g": [2.0] * len(ids)})
+            open_store(place).put(items=[{"doc_id": ids, "g": [2.0] * len(ids)}])
         finally:
             os._exit(0)
     assert os.WTERMSIG(os.waitpid(pid, 0)[1]) == signal.SIGKILL
     with open_store(place) as other:
-        found = other.get_items(ids)
+        found = other.view().get_items(ids)
     assert found.known.all()
     assert set(found.values.ravel().tolist()) == {MOMENTS[moment]}
-    store.put_items({"doc_id": ids, "g": [3.0] * len(ids)})  # and nobody holds a lock
-    assert set(store.get_items(ids).values.ravel().tolist()) == {3.0}
+    store.put(items=[{"doc_id": ids, "g": [3.0] * len(ids)}])  # and nobody holds a lock
+    assert set(store.view().get_items(ids).values.ravel().tolist()) == {3.0}
 
 
 def _die_at(moment: str) -> None:
@@ -284,26 +287,26 @@ def _die_at(moment: str) -> None:
 
 def test_old_files_go_and_leftovers_too(tmp_path: Path) -> None:
     with open_store(tmp_path / "features") as store:
-        store.put_items(ITEMS)
+        store.put(items=[ITEMS])
         (tmp_path / "features" / "items-dead.lmdb").write_bytes(b"half")
-        store.put_items(ITEMS)
-        generation = store.version().items
+        store.put(items=[ITEMS])
+        generation = store.view().version.items
     left = {path.name for path in (tmp_path / "features").iterdir()}
     assert left == {"features.json", f"items-{generation}.lmdb"}
 
 
 def test_a_file_that_was_cut_or_damaged_is_an_error(tmp_path: Path) -> None:
     with open_store(tmp_path / "features") as store:
-        store.put_items(ITEMS)
-        file = tmp_path / "features" / f"items-{store.version().items}.lmdb"
+        store.put(items=[ITEMS])
+        file = tmp_path / "features" / f"items-{store.view().version.items}.lmdb"
     content = file.read_bytes()
     for damage, says in ((content[:5000], "was cut"), (b"x" * len(content), "damaged")):
         file.write_bytes(damage)
         with pytest.raises(StoreError, match=says):
-            open_store(tmp_path / "features").get_items(["a"])
+            open_store(tmp_path / "features").view().get_items(["a"])
     (tmp_path / "features" / "features.json").write_text("{")
     with pytest.raises(StoreError, match="damaged, or of another version"):
-        open_store(tmp_path / "features").get_items(["a"])
+        open_store(tmp_path / "features").view().get_items(["a"])
 
 
 def test_what_is_not_ours_is_left_alone(tmp_path: Path, tracked: Path) -> None:
@@ -312,16 +315,18 @@ def test_what_is_not_ours_is_left_alone(tmp_path: Path, tracked: Path) -> None:
     (tmp_path / "file").write_text("dear")
     for other in (tmp_path / "mine", tmp_path / "file", tracked):
         with pytest.raises(RunError, match="choose another place"):
-            open_store(other).put_items(ITEMS)
+            open_store(other).put(items=[ITEMS])
 
 
 def test_a_process_that_forks_reads_on(tmp_path: Path) -> None:
     store = open_store(tmp_path / "features")
-    store.put_items(ITEMS)
-    assert store.get_items(["a"]).known.all()
+    store.put(items=[ITEMS])
+    assert store.view().get_items(["a"]).known.all()
     pid = os.fork()
     if not pid:
-        os._exit(0 if store.get_items(["a"]).named() == [{"price": 1.5, "brand": "acme", "seen": 1.0}] else 1)
+        os._exit(
+            0 if store.view().get_items(["a"]).named() == [{"price": 1.5, "brand": "acme", "seen": 1.0}] else 1
+        )
     assert os.waitpid(pid, 0)[1] == 0
 
 
@@ -331,7 +336,7 @@ def test_a_process_that_forks_reads_on(tmp_path: Path) -> None:
 def answer(store: Store) -> Any:
     """What is known of an item; None while the store is away."""
     try:
-        return store.get_items(["a"]).named()
+        return store.view().get_items(["a"]).named()
     except StoreError:
         return None
 
@@ -341,7 +346,7 @@ def test_a_silent_redis_is_waited_for_once(tmp_path: Path, server: Server) -> No
     mine = Server(tmp_path)
     try:
         store = open_store(f"redis://127.0.0.1:{mine.port}/0")
-        store.put_items(ITEMS)
+        store.put(items=[ITEMS])
         expected, asked = answer(store), 0
         os.kill(mine.process.pid, signal.SIGSTOP)
         client = store._backend._client  # type: ignore[attr-defined]
@@ -365,18 +370,18 @@ def test_a_redis_that_goes_away_and_comes_back(tmp_path: Path, server: Server) -
     mine = Server(tmp_path)
     try:
         store = open_store(f"redis://127.0.0.1:{mine.port}/0")
-        store.put_items(ITEMS)
-        expected = store.get_items(["a"]).named()
+        store.put(items=[ITEMS])
+        expected = store.view().get_items(["a"]).named()
         mine.stop()
         for _ in range(3):
             with pytest.raises(StoreError, match=f"redis://127.0.0.1:{mine.port}/0 does not answer"):
-                store.get_items(["a"])
+                store.view().get_items(["a"])
         mine.start()
         assert soon(lambda: answer(store) == expected)
         mine.client.flushall()  # as one does that comes back without what it had
         time.sleep(0.3)
         with pytest.raises(StoreError, match="has no store of features"):
-            store.get_items(["a"])
+            store.view().get_items(["a"])
     finally:
         mine.stop()
 
@@ -384,10 +389,10 @@ def test_a_redis_that_goes_away_and_comes_back(tmp_path: Path, server: Server) -
 def test_replaced_and_unfinished_generations_go(server: Server) -> None:
     server.client.flushall()
     with open_store(f"redis://127.0.0.1:{server.port}/0") as store:
-        store.put_items(ITEMS)
-        old = store.version().items
-        store.put_items(ITEMS)
-        new = store.version().items
+        store.put(items=[ITEMS])
+        old = store.view().version.items
+        store.put(items=[ITEMS])
+        new = store.view().version.items
     assert 0 < server.client.ttl(f"unskew:items:{old}") <= 15
     assert server.client.ttl(f"unskew:items:{new}") == -1
 
@@ -395,7 +400,7 @@ def test_replaced_and_unfinished_generations_go(server: Server) -> None:
 def test_a_generation_that_is_gone_is_no_list_of_unknown_items(server: Server) -> None:
     server.client.flushall()
     with open_store(f"redis://127.0.0.1:{server.port}/0") as store:
-        store.put_items(ITEMS)
+        store.put(items=[ITEMS])
         view = store.view()
         server.client.delete(f"unskew:items:{view.version.items}")  # evicted, or long replaced
         with pytest.raises(StoreError, match="replaced or removed just now"):
@@ -419,8 +424,9 @@ def test_places_that_are_none(place: str, says: str) -> None:
 
 
 def test_looking_up_imports_no_torch_and_no_engine(tmp_path: Path) -> None:
-    open_store(tmp_path / "features").put_items(ITEMS)
-    code = "import sys; from unskew.serving.store import open_store; open_store(sys.argv[1]).get_items(['a']); "
+    open_store(tmp_path / "features").put(items=[ITEMS])
+    code = "import sys; from unskew.serving.store import open_store\n"
+    code += "open_store(sys.argv[1]).view().get_items(['a']); "
     code += "print([name for name in ('torch', 'duckdb', 'ibis', 'pyarrow') if name in sys.modules])"
     words = [sys.executable, "-c", code, str(tmp_path / "features")]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
@@ -430,7 +436,7 @@ def test_looking_up_imports_no_torch_and_no_engine(tmp_path: Path) -> None:
 def test_passwords_are_not_told() -> None:
     store = open_store("redis://me:secret@127.0.0.1:1/0")
     with pytest.raises(StoreError) as told:
-        store.get_items(["a"])
+        store.view().get_items(["a"])
     assert "secret" not in str(told.value)
 
 

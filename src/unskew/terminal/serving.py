@@ -80,7 +80,7 @@ def _show(
 
 def store(asked: options.StoreArguments, as_json: Json = False) -> None:
     """Print what the store holds."""
-    from unskew.serving.store.stores import store
+    from unskew.serving.store.store import store
 
     show_facts(store(**asked.given()), as_json)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,15 +20,14 @@ import pyarrow.parquet as pq
 from unskew.errors import DataError
 from unskew.files import scratch_folder
 from unskew.names import Names
-from unskew.serving.store.layout import StoreHead, item_key, query_key, rows_of
-from unskew.serving.store.store import Rows
+from unskew.serving.store.layout import Rows, StoreHead, item_key, query_key, rows_of
 from unskew.tables.engine.engine import connect
 from unskew.tables.engine.parquet import parquet_files
 from unskew.tables.features.assembly import assemble
 from unskew.tables.features.tables import FeatureTable, Notes, alike, open_tables
 from unskew.tables.schema import refuse_missing
 from unskew.tracking.features import FEATURES, click_features
-from unskew.tracking.store import TrackingStore, open_tracking
+from unskew.tracking.store import open_tracking
 from unskew.types import Array
 
 BLOCK = 4096
@@ -36,15 +35,13 @@ BLOCK = 4096
 
 
 @contextmanager
-def items_of(
-    sources: Sequence[Any], columns: Mapping[str, str] | None, made: str
-) -> Iterator[tuple[StoreHead, Rows] | None]:
+def items_of(sources: Sequence[Any], names: Names, made: str) -> Iterator[tuple[StoreHead, Rows] | None]:
     """The features of items that tables have, by doc_id; None without tables."""
     if not sources:
         yield None
         return
     notes: Notes = []
-    tables = open_tables(list(sources), Names.of(columns), notes)
+    tables = open_tables(list(sources), names, notes)
     for table in tables:
         if table.kind != "item":
             hint = "give tables with doc_id and no query_id; features of pairs come with the request"
@@ -59,8 +56,11 @@ def items_of(
         about = json.loads(arrays["columns"].tobytes())
         for note in notes:
             warnings.warn(note, stacklevel=2)
-        names, ids = tuple(about["names"]), arrays["doc_ids"]
-        yield StoreHead(len(ids), names, about["categories"], made), _item_rows(ids, arrays["features"])
+        ids = arrays["doc_ids"]
+        yield (
+            StoreHead(len(ids), tuple(about["names"]), about["categories"], made),
+            _item_rows(ids, arrays["features"]),
+        )
 
 
 def _all_items(tables: Sequence[FeatureTable]) -> Any:
@@ -89,13 +89,9 @@ def clicks_of(tracked: Path | str | None, made: str) -> Iterator[tuple[StoreHead
         engine.write_parquet(click_features(engine, store), folder / "clicks", partitions=1)
         files = parquet_files(folder / "clicks")
         rows = sum(pq.read_metadata(file).num_rows for file in files)
-        yield StoreHead(rows, FEATURES, made=made, until=_ends(store)), _click_rows(files)
-
-
-def _ends(store: TrackingStore) -> dict[str, str]:
-    """The hour that each window ends with, in UTC."""
-    windows = store.manifest.windows.items()
-    return {name: datetime.fromtimestamp(each.until * 3600, UTC).isoformat() for name, each in windows}
+        windows = store.manifest.windows.items()
+        until = {name: datetime.fromtimestamp(each.until * 3600, UTC).isoformat() for name, each in windows}
+        yield StoreHead(rows, FEATURES, made=made, until=until), _click_rows(files)
 
 
 def _click_rows(files: Sequence[str]) -> Rows:

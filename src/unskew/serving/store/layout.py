@@ -15,6 +15,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
+from typing import Protocol
 
 import numpy as np
 
@@ -28,6 +29,8 @@ HEAD = b"\x00"
 LONGEST = 200
 """Bytes of an id past which its digest is the key; LMDB takes 511 in all."""
 Id = str | int
+Rows = Iterator[tuple[list[bytes], list[bytes]]]
+"""Keys and their rows, block after block."""
 _FLOAT = np.dtype("<f4")
 
 
@@ -77,17 +80,15 @@ class StoredItems:
 
     def named(self) -> list[dict[str, float | str | None] | None]:
         """Features by name of each item, categories as text, None for a gap; None for an unknown item."""
-        return [
-            dict(self._pairs(row)) if there else None for row, there in zip(self.values, self.known, strict=True)
-        ]
-
-    def _pairs(self, row: Array) -> Iterator[tuple[str, float | str | None]]:
-        for name, value in zip(self.columns.names, row.tolist(), strict=True):
-            texts = self.columns.categories.get(name)
-            if value != value:
-                yield name, None
-            else:
-                yield name, value if texts is None else texts[int(value)]
+        texts = [self.columns.categories.get(name) for name in self.columns.names]
+        found: list[dict[str, float | str | None] | None] = []
+        for row, there in zip(self.values.tolist(), self.known, strict=True):
+            cells = [
+                None if value != value else value if text is None else text[int(value)]
+                for value, text in zip(row, texts, strict=True)
+            ]
+            found.append(dict(zip(self.columns.names, cells, strict=True)) if there else None)
+        return found
 
 
 @dataclass(frozen=True)
@@ -112,12 +113,6 @@ def item_key(item: Id) -> bytes:
     return b"t" + text if len(text) <= LONGEST else b"h" + blake2b(text, digest_size=32).digest()
 
 
-def pair_keys(query: Id, items: Sequence[Id]) -> list[bytes]:
-    """The keys of a query and each of some documents."""
-    before = query_key(query)
-    return [before + item_key(item) for item in items]
-
-
 def query_key(query: Id) -> bytes:
     """How the keys of a query's documents begin."""
     return blake2b(str(query).encode("utf-8", "surrogatepass"), digest_size=16).digest()
@@ -139,3 +134,34 @@ def matrix_of(rows: Sequence[bytes | None], head: StoreHead, place: str, gap: fl
         raise StoreError(f"{place}: damaged, a row is not of {width} features; put the features there anew")
     known = np.array([row is not None for row in rows], bool)
     return np.frombuffer(whole, _FLOAT).reshape(len(rows), width), known
+
+
+class StoredPart(Protocol):
+    """One generation of one part, to look up in."""
+
+    @property
+    def generation(self) -> str:
+        """Its name, new whenever the part is replaced."""
+
+    @property
+    def head(self) -> StoreHead:
+        """What its rows are."""
+
+    def get(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """The rows of keys; None for those that are not there."""
+
+
+class Backend(Protocol):
+    """Where parts lie."""
+
+    place: str
+    """Its name for messages, without passwords."""
+
+    def current(self) -> Mapping[str, StoredPart]:
+        """The parts that hold now; all of them were replaced at once, or not at all."""
+
+    def replace(self, parts: Mapping[str, tuple[StoreHead, Rows]]) -> None:
+        """Write parts, and make all of them hold in one step."""
+
+    def close(self) -> None:
+        """Let go of files and connections."""

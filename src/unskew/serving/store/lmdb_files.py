@@ -20,8 +20,7 @@ from typing import Any
 
 from unskew.errors import ConfigError, DataError, RunError, StoreError, optional, printable
 from unskew.files import locked, read_json, remove, write_json
-from unskew.serving.store.layout import HEAD, StoreHead
-from unskew.serving.store.store import Rows, StoredPart
+from unskew.serving.store.layout import HEAD, Rows, StoredPart, StoreHead
 from unskew.settings import Config, checked
 
 MANIFEST, ENDING = "features.json", ".lmdb"

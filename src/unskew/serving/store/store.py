@@ -7,60 +7,34 @@ LMDB and Redis differ in a `Backend`, and in nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, NamedTuple, Protocol
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from unskew.errors import StoreError
+from unskew.errors import ConfigError, Option, StoreError, printable
+from unskew.names import NO_NAMES, Names
 from unskew.serving.store.layout import (
+    Backend,
     Id,
     StoredItems,
     StoredPairs,
-    StoreHead,
+    StoredPart,
     item_key,
     matrix_of,
-    pair_keys,
+    query_key,
 )
+from unskew.serving.store.lmdb_files import LmdbFiles
+from unskew.serving.store.redis_keys import RedisKeys
 from unskew.types import Columns
 
 PARTS = {"items": ("features of items", "--items"), "clicks": ("click features", "--tracked")}
 """What a store may hold, and what puts it there."""
-Rows = Iterator[tuple[list[bytes], list[bytes]]]
-"""Keys and their rows, block after block."""
-
-
-class StoredPart(Protocol):
-    """One generation of one part, to look up in."""
-
-    @property
-    def generation(self) -> str:
-        """Its name, new whenever the part is replaced."""
-
-    @property
-    def head(self) -> StoreHead:
-        """What its rows are."""
-
-    def get(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """The rows of keys; None for those that are not there."""
-
-
-class Backend(Protocol):
-    """Where parts lie."""
-
-    place: str
-    """Its name for messages, without passwords."""
-
-    def current(self) -> Mapping[str, StoredPart]:
-        """The parts that hold now; all of them were replaced at once, or not at all."""
-
-    def replace(self, parts: Mapping[str, tuple[StoreHead, Rows]]) -> None:
-        """Write parts, and make all of them hold in one step."""
-
-    def close(self) -> None:
-        """Let go of files and connections."""
+SCHEMES = ("redis", "rediss", "unix")
+"""Of addresses of Redis."""
 
 
 class Version(NamedTuple):
@@ -90,8 +64,9 @@ class View:
 
     def get_clicks(self, query: Id, ids: Sequence[Id]) -> StoredPairs:
         """Tracked click features of a query's documents; zeros for those never shown."""
-        part = self._part("clicks")
-        values, known = matrix_of(part.get(pair_keys(query, ids)), part.head, self.place, 0.0)
+        part, before = self._part("clicks"), query_key(query)
+        keys = [before + item_key(each) for each in ids]
+        values, known = matrix_of(part.get(keys), part.head, self.place, 0.0)
         return StoredPairs(part.head.names, values, known)
 
     def about(self) -> dict[str, dict[str, Any]]:
@@ -126,46 +101,21 @@ class Store:
         """The store as it is now."""
         return View(self.place, self._backend.current())
 
-    def version(self) -> Version:
-        """What holds now."""
-        return self.view().version
-
-    def get_items(self, ids: Sequence[Id]) -> StoredItems:
-        """Features of items, as they are now."""
-        return self.view().get_items(ids)
-
-    def get_clicks(self, query: Id, ids: Sequence[Id]) -> StoredPairs:
-        """Tracked click features of a query's documents, as they are now."""
-        return self.view().get_clicks(query, ids)
-
-    def put_items(self, *tables: Any, columns: Mapping[str, str] | None = None) -> None:
-        """Replace the features of items by those of tables: see `put`."""
-        self.put(items=tables, columns=columns)
-
-    def put_clicks(self, tracked: Any) -> None:
-        """Replace the click features by those of a store of `unskew track`."""
-        self.put(tracked=tracked)
-
-    def put(
-        self, *, items: Sequence[Any] = (), tracked: Any = None, columns: Mapping[str, str] | None = None
-    ) -> Version:
+    def put(self, *, items: Sequence[Any] = (), tracked: Any = None, names: Names = NO_NAMES) -> Version:
         """Replace both or one of the parts in one step; who reads sees the old ones or the new ones.
 
         `items` are tables with doc_id, frames or files, as `predict` takes them; `tracked` is a store of
-        `unskew track`; `columns` are our names to theirs.
+        `unskew track`; `names` are those of the columns of tables.
         """
-        from unskew.serving.store.contents import (  # they read tables, which looking up does not
-            clicks_of,
-            items_of,
-        )
+        from unskew.serving.store.contents import clicks_of, items_of  # they read tables, which a service does not
 
         made = datetime.now(UTC).isoformat(timespec="seconds")
-        with items_of(items, columns, made) as of_items, clicks_of(tracked, made) as of_clicks:
+        with items_of(items, names, made) as of_items, clicks_of(tracked, made) as of_clicks:
             parts = {name: part for name, part in (("items", of_items), ("clicks", of_clicks)) if part is not None}
             if not parts:
                 raise StoreError(f"{self.place}: nothing to put there; give tables of items, or tracked clicks")
             self._backend.replace(parts)
-        return self.version()
+        return self.view().version
 
     def close(self) -> None:
         """Let go of files and connections."""
@@ -176,3 +126,40 @@ class Store:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def open_store(place: Path | str) -> Store:
+    """A store to look up in, and to put features into; nothing is read or connected to yet.
+
+    >>> open_store("lmdb:features").place
+    'features'
+    """
+    text = str(place)
+    scheme, sign, _ = text.partition("://")
+    if sign:
+        if scheme not in SCHEMES:
+            known = "redis://host:port/db, rediss://, unix://"
+            raise StoreError(f"{scheme}:// is no store; give a folder for LMDB, or {known}")
+        return Store(RedisKeys(text))
+    folder = text.removeprefix("lmdb:")
+    if not folder.strip():
+        raise StoreError(f"{printable(text)!r} names no folder; write it like lmdb:features")
+    return Store(LmdbFiles(Path(folder)))
+
+
+def store(
+    place: Path | str,
+    *,
+    items: Sequence[Any] = (),
+    tracked: Path | str | None = None,
+    columns: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """Put what is given, both parts in one step, and say what the store then holds; without any, say it alone."""
+    if columns and not items:
+        raise ConfigError(
+            ("there are no tables whose columns it could name; give ", Option("items")), argument="columns"
+        )
+    with open_store(place) as opened:
+        if items or tracked is not None:
+            opened.put(items=items, tracked=tracked, names=Names.of(columns))
+        return {"store": opened.place, **opened.view().about()}
