@@ -23,20 +23,21 @@ from unskew.diagnosis.diagnosis import Diagnosis
 from unskew.diagnosis.evidence.links import RankGraph, RankLink, Swap, SwapPlan
 from unskew.diagnosis.verdicts.advice import NextStep
 from unskew.logs.log import log_tables
-from unskew.pages.curves import (
+from unskew.pages.details import detail_tables
+from unskew.pages.documents.click_models import click_models_page
+from unskew.pages.documents.diagnosis import diagnosis_page
+from unskew.pages.documents.diagnosis_parts import spans
+from unskew.pages.documents.diagnosis_words import HEADINGS
+from unskew.pages.figures import (
     MOST_LINES,
     curves_figure,
     links_figure,
     matrix_figure,
     points_of,
 )
-from unskew.pages.details import detail_tables, said
-from unskew.pages.documents.click_models import click_models_page
-from unskew.pages.documents.diagnosis import diagnosis_page
-from unskew.pages.documents.diagnosis_tables import spans
-from unskew.pages.documents.diagnosis_words import HEADINGS
-from unskew.pages.figures import inline_svg
+from unskew.pages.numbers import said
 from unskew.pages.page import Page, markdown
+from unskew.pages.svg import inline_svg
 from unskew.pages.web import html
 
 needs_browser = pytest.mark.skipif(installed() is None, reason="no chromium on PATH; pages are not opened")

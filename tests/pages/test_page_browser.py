@@ -16,9 +16,10 @@ from unskew.diagnosis.causal.graph import graph_of
 from unskew.pages import colours
 from unskew.pages.colours import FIGURES, PAGE, PAPER, Colour, ordered
 from unskew.pages.documents.causes import graph_figure
-from unskew.pages.figures import dots_figure, examination_figure, inline_svg, palette
+from unskew.pages.figures import curves_figure, dots_figure, points_of
 from unskew.pages.marks import Value, with_best
 from unskew.pages.page import Figure, Page, Section, Table, Term, write_page
+from unskew.pages.svg import inline_svg
 from unskew_reproductions.figures import embedding_figure, sweep_figure
 
 LONG = "a_method_with_a_very_long_name_that_somebody_chose"
@@ -32,7 +33,7 @@ def whole_page() -> Page:
         {"name": n, "mean": 0.5 + k / 50, "low": 0.48 + k / 50, "high": 0.52 + k / 50} for k, n in enumerate(NAMES)
     ]
     dots = [row | {"seeds": (row["low"], row["high"]), "mark": "++", "paper": 0.6} for row in spread]
-    curves = {"dla": [1.0, 0.6, 0.4], LONG: [1.0, 0.7, 0.5]}
+    curves = {"true": [1.0, 0.6, 0.3], "dla": [1.0, 0.6, 0.4], LONG: [1.0, 0.7, 0.5]}
     line = [{"series": n, "x": k, "mean": 0.5, "low": 0.4, "high": 0.6} for n in NAMES for k in (1, 2, 4)]
     level = {"series": "affine", "x": None, "mean": 0.45, "low": 0.4, "high": 0.5}
     points = [{"x": k / 9 - 0.5, "y": 0.5 - k / 9, "grade": k % 5} for k in range(10)]
@@ -53,7 +54,7 @@ def whole_page() -> Page:
                 "A title that is longer than a phone is wide, as titles may be", dots, "nDCG@10, mean ± sd"
             )
         ),
-        Figure(examination_figure([1.0, 0.6, 0.3], curves, palette(["dla", LONG]))),
+        curves_figure("Seen", {name: points_of(curve) for name, curve in curves.items()}, "seen", true="true"),
         Figure(sweep_figure("Sweep", [*line, level], "dimension", "nDCG@10")),
         Figure(embedding_figure("Space", points, rays, (0.3, 0.4), 0.6), scales=False),
         Figure(graph_figure(graph), scales=False),

@@ -8,7 +8,8 @@ from typing import Any
 import altair as alt
 
 from unskew.pages.colours import COOL, INK, WARM, Colour, ordered
-from unskew.pages.figures import WIDTH, line_legend, palette, said, scale_around
+from unskew.pages.figures import line_legend, mean_words, palette, scale_around
+from unskew.pages.svg import WIDTH
 
 
 def sweep_figure(title: str, rows: Sequence[Mapping[str, Any]], x_title: str, metric: str) -> Any:
@@ -44,7 +45,7 @@ def sweep_figure(title: str, rows: Sequence[Mapping[str, Any]], x_title: str, me
 
 def _told(row: Mapping[str, Any], x_title: str) -> str:
     at = "" if row["x"] is None else f" at {x_title} {row['x']:g}"
-    return f"{said({**row, 'name': row['series']})}{at}"
+    return f"{mean_words({**row, 'name': row['series']})}{at}"
 
 
 def embedding_figure(

@@ -21,10 +21,11 @@ from unskew.learning.fitting.loop import Fit
 from unskew.measuring import SeedSummary, mean_over_seeds
 from unskew.measuring.frequency import frequency_buckets, measure_by_frequency, new_positions
 from unskew.pages.documents.causes import sequence_figures
-from unskew.pages.figures import WIDTH, line_legend, palette
+from unskew.pages.figures import line_legend, palette
 from unskew.pages.marks import Value, with_best
 from unskew.pages.numbers import metric_title, spread
 from unskew.pages.page import Figure, Section, Table
+from unskew.pages.svg import WIDTH
 from unskew.settings import listed
 from unskew.studies.compare.arms import Point
 from unskew.studies.compare.report import SD_OVER_SEEDS

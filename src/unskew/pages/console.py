@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from textwrap import wrap
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any
 
 import rich.table
 import rich.text
@@ -69,21 +69,17 @@ def fitting(table: Table, console: Console) -> rich.table.Table:
 
 def _drawn(table: Table) -> rich.table.Table:
     """Text on the left, numbers on the right; headings and text besides the first column may wrap."""
-    made = rich.table.Table()
-    for index, name in enumerate(table.columns):
-        whole = index == 0 or not table.is_text(index)
-        cells = [table.cell(row, index) for row in range(len(table.rows))] if whole else []
-        least = max(map(cell_len, [*cells, *name.split(), " "]))
+    made, cells, best = rich.table.Table(), table.cells, table.best
+    for index, (name, text) in enumerate(zip(table.columns, table.are_text, strict=True)):
+        whole = index == 0 or not text
+        column = [row[index] for row in cells] if whole else []
+        least = max(map(cell_len, [*column, *name.split(), " "]))
         head = "\n".join(wrap(name, least)) if whole else name
-        side: Literal["left", "right"] = "left" if table.is_text(index) else "right"
-        made.add_column(head, justify=side, no_wrap=whole, min_width=least)
-    for row in range(len(table.rows)):
-        made.add_row(*(_cell(table, row, column) for column in range(len(table.columns))))
+        made.add_column(head, justify="left" if text else "right", no_wrap=whole, min_width=least)
+    for at, row in enumerate(cells):
+        styles = ("bold" if (at, column) in best else "" for column in range(len(row)))
+        made.add_row(*map(rich.text.Text, row, styles))
     return made
-
-
-def _cell(table: Table, row: int, column: int) -> rich.text.Text:
-    return rich.text.Text(table.cell(row, column), style="bold" if table.stands_out(row, column) else "")
 
 
 @contextmanager
@@ -178,9 +174,7 @@ def _drawn_bar(name: str, console: Console) -> Iterator[Callable[[int, int | Non
             bar.stop()
 
 
-def bar_lines(
-    values: Mapping[int, float] | Mapping[str, float], said: Sequence[str], *, width: int = 30, most: int = 20
-) -> list[str]:
+def bar_lines(values: Mapping[Any, float], said: Sequence[str], *, width: int = 30, most: int = 20) -> list[str]:
     r"""One line per rank, or per name: a bar as long as its value, and what is said of it.
 
     >>> print("\n".join(bar_lines({1: 0.2, 2: 0.1}, ["a", "b"], width=4)))

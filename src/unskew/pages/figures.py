@@ -1,4 +1,4 @@
-"""Figures as Vega-Lite charts: SVG for documents, and inside a page in the width that a screen has.
+"""Charts of Vega-Lite: values with their spread, curves by rank, heat maps, ranks that can be compared.
 
 A chart has a `title`, which a page shows above it, and a `description`, which is read to those who cannot see it.
 Marks say what they stand for in a `description` of their own.
@@ -7,22 +7,31 @@ Marks say what they stand for in a `description` of their own.
 from __future__ import annotations
 
 import itertools
-import re
+import math
 from collections.abc import Iterable, Mapping, Sequence
-from html import escape
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import altair as alt
-import vl_convert
 
-from unskew.pages.colours import INK, MUTED, NAIVE, PAPER, RULE, SERIES, SOFT, TRUTH, dark_figures
+from unskew.pages.colours import COOL, INK, MUTED, NAIVE, SERIES, TRUTH, ordered
+from unskew.pages.console import bar_lines
+from unskew.pages.numbers import said
+from unskew.pages.page import Figure
+from unskew.pages.svg import WIDTH
 
-TRUE = "true examination"
-WIDTH = 360
+if TYPE_CHECKING:
+    from unskew.diagnosis.evidence.links import RankGraph, RankLink
+
 _KNOWN = {"naive": NAIVE} | dict.fromkeys(("labeled", "random", "logging"), MUTED)
-_SYMBOL, _LETTER = 45, 7  # pixels of a legend's symbol with its gaps, and of a letter
-_USUAL = 18  # letters of a name that a chart does not tell
+Point = tuple[int | str, float, float | None, float | None]
+"""A rank, the value there, and the ends of its interval."""
+MOST_LINES = 12
+"""Curves of a chart past which they cannot be told apart."""
+DASHES = ([1, 0], [7, 3])
+"""How lines are drawn whose colours come again."""
+WIDEST = 6
+"""Times the usual width of an interval past which a chart does not make room for it."""
+_STEPS = 16  # of an arc
 
 
 def palette(names: Iterable[str]) -> dict[str, str]:
@@ -58,7 +67,7 @@ def dots_figure(title: str, rows: Sequence[Mapping[str, Any]], axis: str) -> Any
     y = alt.Y("name:N", sort=names, title=None)
     colours = alt.Scale(domain=names, range=list(palette(names).values()))
     plain = [
-        {"mark": "", "says": said(row)} | {key: value for key, value in row.items() if key != "seeds"}
+        {"mark": "", "says": mean_words(row)} | {key: value for key, value in row.items() if key != "seeds"}
         for row in rows
     ]
     base = alt.Chart({"values": plain}).encode(
@@ -83,15 +92,15 @@ def dots_figure(title: str, rows: Sequence[Mapping[str, Any]], axis: str) -> Any
     if printed:
         shape = base.transform_filter("isValid(datum.paper)").mark_point(shape="diamond", size=130, strokeWidth=2)
         layers.append(shape.encode(x=alt.X("paper:Q", scale=x), color=alt.value(INK.light)))
-    told = f"{axis}: {'. '.join(said(row) for row in rows)}."
+    told = f"{axis}: {'. '.join(mean_words(row) for row in rows)}."
     size = {"width": WIDTH, "height": max(110, 36 * len(rows))}
     return alt.layer(*layers).properties(**size, title=title, description=told)
 
 
-def said(row: Mapping[str, Any]) -> str:
+def mean_words(row: Mapping[str, Any]) -> str:
     """A value and its spread in words.
 
-    >>> said({"name": "dla", "mean": 0.5, "low": 0.4, "high": 0.6})
+    >>> mean_words({"name": "dla", "mean": 0.5, "low": 0.4, "high": 0.6})
     'dla 0.500 (0.400 to 0.600)'
     """
     text = f"{row['name']} {row['mean']:.3f}"
@@ -99,36 +108,30 @@ def said(row: Mapping[str, Any]) -> str:
     return text + spread + (f", paper {row['paper']:.3f}" if row.get("paper") is not None else "")
 
 
-def examination_figure(
-    true: Sequence[float], learned: Mapping[str, Sequence[float]], colours: Mapping[str, str]
-) -> Any:
-    """Examination relative to rank 1, the true curve and what each method learned, by rank."""
-    names = [TRUE, *learned]
-    curves = {TRUE: true, **learned}
-    rows = [
-        {"rank": rank, "examination": value, "curve": name, "says": f"{name}, rank {rank}: {value:.3f}"}
-        for name, values in curves.items()
-        for rank, value in enumerate(values, start=1)
-    ]
-    top = max(1.1, *(1.05 * value for values in curves.values() for value in values))
-    scale = alt.Scale(domain=names, range=[TRUTH.light, *(colours[name] for name in learned)])
-    base = alt.Chart({"values": rows}).encode(
-        x=alt.X("rank:O", title="rank shown", axis=alt.Axis(labelAngle=0)),
-        y=alt.Y("examination:Q", title="examination, rank 1 = 1", scale=alt.Scale(domain=[0, top])),
-        color=alt.Color("curve:N", scale=scale, sort=names, legend=line_legend()),
+def gains_figure(title: str, rows: Sequence[Mapping[str, Any]], axis: str, kinds: tuple[str, str]) -> Figure:
+    """Differences with their intervals, in the colour of one of two kinds, around a dashed line at 0.
+
+    Rows have name, mean, low, high, kind and says. What is far wider than the others runs out of the chart.
+    """
+    wide = sorted(row["high"] - row["low"] for row in rows)
+    drawn = [row for row in rows if row["high"] - row["low"] <= WIDEST * wide[len(wide) // 2]]
+    scale = scale_around([0.0, *(row[key] for row in drawn for key in ("low", "mean", "high"))])
+    colours = alt.Scale(domain=kinds, range=[SERIES[0].light, MUTED.light])
+    base = alt.Chart({"values": list(rows)}).encode(
+        y=alt.Y("name:N", sort=[row["name"] for row in rows], title=None),
+        color=alt.Color("kind:N", scale=colours, legend=alt.Legend(title=None)),
         description="says:N",
     )
-    truth = base.transform_filter(alt.datum.curve == TRUE).mark_line(strokeWidth=8)
-    found = base.transform_filter(alt.datum.curve != TRUE).mark_line(
-        strokeWidth=2, point=alt.OverlayMarkDef(size=45)
+    zero = alt.Chart({"values": [{"at": 0.0}]}).mark_rule(strokeDash=[4, 3], strokeWidth=2, color=NAIVE.light)
+    mean = alt.X("mean:Q", title=axis, scale=scale, axis=alt.Axis(tickCount=6, labelFlush=False))
+    chart = alt.layer(
+        zero.encode(x=alt.X("at:Q", scale=scale)),
+        base.mark_rule(strokeWidth=3, clip=True).encode(x=alt.X("low:Q", scale=scale), x2="high:Q"),
+        base.mark_circle(size=110, opacity=1, clip=True).encode(x=mean),
     )
-    ends = ", ".join(f"{name} {values[-1]:.2f} at rank {len(values)}" for name, values in curves.items())
-    return alt.layer(truth, found).properties(
-        width=WIDTH,
-        height=260,
-        title="Who is looked at? True and learned examination",
-        description=f"Examination relative to rank 1, by rank: {ends}.",
-    )
+    told = f"{axis}: {'; '.join(row['says'] for row in rows)}."
+    size = {"width": WIDTH, "height": max(110, 34 * len(rows))}
+    return Figure(chart.properties(**size, title=title, description=told))
 
 
 def line_legend(**options: Any) -> Any:
@@ -136,91 +139,168 @@ def line_legend(**options: Any) -> Any:
     return alt.Legend(title=None, symbolType="stroke", symbolStrokeWidth=4, symbolOpacity=1, **options)
 
 
-def beside(charts: Sequence[Any]) -> Any:
-    """Charts two in a row, in the house style."""
-    return styled(alt.concat(*charts, columns=2, spacing=40).resolve_scale(color="independent"), WIDTH)
+def points_of(values: Sequence[float | None], interval: Sequence[Any] | None = None) -> list[Point]:
+    """Points of ranks 1, 2, ...; those without a value are left out.
 
-
-def styled(chart: Any, width: int) -> Any:
-    """The chart in the house style, its legend below in as many columns as a width has room for."""
-    return (
-        chart.configure(
-            background=PAPER.light,
-            font="Arial, Liberation Sans, Helvetica, sans-serif",  # of one width in browsers and where it is drawn
-            padding={"left": 10, "top": 8, "right": 10, "bottom": 8},
-            line={"color": SERIES[0].light, "strokeWidth": 2},
-            point={"color": SERIES[0].light},
-        )
-        .configure_title(anchor="start", fontSize=14, color=INK.light, offset=12)
-        .configure_axis(
-            labelColor=INK.light,
-            labelFontSize=12,
-            labelLimit=max(110, width // 3),
-            titleColor=SOFT.light,
-            titleFontSize=12,
-            titleFontWeight="normal",
-            titleLimit=width,
-            gridColor=RULE.light,
-            domainColor=MUTED.light,
-            tickColor=MUTED.light,
-        )
-        .configure_legend(
-            orient="bottom",
-            direction="horizontal",
-            columns=max(1, width // (_SYMBOL + _LETTER * _longest(chart.to_dict(validate=False)))),
-            labelFontSize=12,
-            labelColor=INK.light,
-            labelLimit=width - 110,
-            titleColor=SOFT.light,
-            titleFontWeight="normal",
-        )
-        .configure_range(category=[colour.light for colour in (*SERIES, NAIVE, MUTED)])
-        .configure_view(stroke=None)
-    )
-
-
-def _longest(spec: Any) -> int:
-    """Letters of the longest name in the legends of a chart."""
-    if isinstance(spec, list):
-        return max(map(_longest, spec), default=0)
-    if not isinstance(spec, Mapping):
-        return 0
-    colour = spec.get("color", {})
-    has_legend = isinstance(colour, Mapping) and "field" in colour and colour.get("legend", True)
-    names = colour.get("scale", {}).get("domain", ["a" * _USUAL]) if has_legend else []
-    return max([*(len(str(name)) for name in names), *map(_longest, spec.values())], default=0)
-
-
-def write_svg(chart: Any, path: Path) -> None:
-    """The chart as SVG, on white paper, and on dark paper where a browser shows it so."""
-    drawn = vl_convert.vegalite_to_svg(chart.to_json(validate=False))
-    dark = f"<style>@media screen and (prefers-color-scheme: dark){{{dark_figures()}}}</style>"
-    path.write_text(drawn.replace(">", f">{dark}", 1), encoding="utf-8")
-
-
-def caption_of(chart: Any) -> str:
-    """The title of a chart; empty where it has none."""
-    title = chart.title
-    return title if isinstance(title, str) else ""
-
-
-def inline_svg(chart: Any, kind: str, name: str, width: int | None) -> str:
-    """The chart without its title as part of a page, in a class of `kind`, its ids beginning with `name`.
-
-    It is drawn to be `width` wide, all told; with None it is as wide as it says.
+    >>> points_of([1.0, None, 0.5], [None, None, (0.4, 0.6)])
+    [(1, 1.0, None, None), (3, 0.5, 0.4, 0.6)]
     """
-    described = chart.description if isinstance(chart.description, str) else caption_of(chart)
-    bare = chart.copy()
-    bare.title = alt.Undefined
-    if width is not None:
-        bare = bare.properties(width=width, autosize=alt.AutoSizeParams(type="fit-x", contains="padding"))
-    drawn = vl_convert.vegalite_to_svg(styled(bare, width or WIDTH).to_json(validate=False))
-    box = re.search(r'viewBox="([^"]+)"', drawn)
-    assert box is not None
-    wide = box[1].split()[2]
-    opening = (
-        f"<svg class='{kind}' viewBox='{box[1]}' style='max-width:{float(wide) * 1.3:.0f}px' role='img' "
-        f"aria-label='{escape(described)}'>"
+    ends = [(None, None) if each is None else tuple(each) for each in interval or [None] * len(values)]
+    return [
+        (rank, value, low, high)
+        for rank, (value, (low, high)) in enumerate(zip(values, ends, strict=False), start=1)
+        if value is not None
+    ]
+
+
+def curves_figure(
+    title: str,
+    curves: Mapping[str, Sequence[Point]],
+    axis: str,
+    *,
+    true: str | None = None,
+    colours: Mapping[str, str] | None = None,
+    along: str = "rank",
+    from_zero: bool = True,
+) -> Figure:
+    """Lines by rank with their intervals, each of which may be switched off; of many, the first ones.
+
+    The curve that is called `true` is a thick line below the others; `along` says what the values are of.
+    """
+    names = [name for name, points in curves.items() if points]
+    title += f" (the first {MOST_LINES} of {len(names)})" if len(names) > MOST_LINES else ""
+    names = names[:MOST_LINES]
+    base = _lines(curves, names, along)
+    shades = {**palette(names), **(colours or {})} | ({} if true is None else {true: TRUTH.light})
+    legend = line_legend() if len(names) > 1 else None
+    scale = alt.Scale(domain=names, range=[shades[name] for name in names])
+    base = base.encode(color=alt.Color("curve:N", scale=scale, sort=names, legend=legend))
+    dashes = alt.Scale(domain=names, range=[DASHES[at // len(SERIES) % len(DASHES)] for at in range(len(names))])
+    lines = base.encode(strokeDash=alt.StrokeDash("curve:N", scale=dashes, sort=names, legend=legend))
+    lines = lines if len(names) > len(SERIES) else base
+    value = alt.Y("value:Q", title=axis, scale=alt.Scale(domainMin=0) if from_zero else alt.Scale(zero=False))
+    spread = base.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=5, opacity=0.35)
+    layers = [
+        spread.encode(y=alt.Y("low:Q", title=axis), y2="high:Q"),
+        lines.transform_filter(alt.datum.curve != (true or ""))
+        .mark_line(strokeWidth=2, point=alt.OverlayMarkDef(size=40))
+        .encode(y=value),
+    ]
+    if true is not None:
+        layers.insert(0, base.transform_filter(alt.datum.curve == true).mark_line(strokeWidth=8).encode(y=value))
+    ends = "; ".join(f"{name} from {said(curves[name][0][1])} to {said(curves[name][-1][1])}" for name in names)
+    first = curves[names[0]] if names else []
+    bars = bar_lines({point[0]: point[1] for point in first}, [said(point[1]) for point in first])
+    chart = alt.layer(*layers).properties(
+        width=WIDTH, height=260, title=title, description=f"{axis} by {along}: {ends}."
     )
-    inside = drawn[drawn.index(">") + 1 :]
-    return opening + re.sub(r'(id="|url\(#)(?=[A-Za-z])', rf"\g<1>{name}-", inside)
+    return Figure(chart, [f"{title}:", *bars], series=names)
+
+
+def _lines(curves: Mapping[str, Sequence[Point]], names: Sequence[str], along: str) -> Any:
+    """The points of these curves, laid out from left to right."""
+    rows = [
+        {"curve": name, "rank": rank, "value": value, "low": low, "high": high}
+        | {
+            "says": f"{name}, {along} {rank}: {said(value)}"
+            + (f" ({said([low, high])})" if low is not None else "")
+        }
+        for name in names
+        for rank, value, low, high in curves[name]
+    ]
+    axis = {"title": "rank shown"} if along == "rank" else {"title": along, "sort": None}
+    x = alt.X("rank:O", axis=alt.Axis(labelAngle=0, labelOverlap=True), **axis)
+    return alt.Chart({"values": rows}).encode(x=x, description="says:N")
+
+
+def matrix_figure(
+    title: str,
+    levels: Sequence[str],
+    ranks: Sequence[int],
+    rates: Sequence[Sequence[float | None]],
+    *,
+    least: float = 0.0,
+) -> Figure:
+    """Click rates by level and rank; what stands out more is higher, and `least` or more stands out most."""
+    rows = [
+        {"level": level, "rank": rank, "rate": rate, "says": f"{level}, rank {rank}: {said(rate)}"}
+        for level, line in zip(levels, rates, strict=True)
+        for rank, rate in zip(ranks, line, strict=True)
+        if rate is not None
+    ]
+    most = max([least, *(rate for line in rates for rate in line if rate is not None)]) or 1.0
+    colour = alt.Color(
+        "rate:Q", scale=alt.Scale(type="quantize", domain=[0, most], range=ordered(COOL, 10)), legend=None
+    )
+    drawn = (
+        alt.Chart({"values": rows})
+        .mark_rect()
+        .encode(
+            x=alt.X("rank:O", title="rank shown", axis=alt.Axis(labelAngle=0)),
+            y=alt.Y("level:N", sort=list(levels)[::-1], title=None),
+            color=colour,
+            description="says:N",
+        )
+    )
+    told = f"A heat map of {len(levels)} levels by {len(ranks)} ranks; all its numbers are in the table below."
+    return Figure(drawn.properties(width=WIDTH, height=max(90, 34 * len(levels)), title=title, description=told))
+
+
+def links_figure(graph: RankGraph) -> Figure:
+    """Ranks in a row, arcs between those that can be compared; thick ones are well known, orange ones weak."""
+    links = sorted(graph.links, key=lambda link: -link.information)[: graph.drawn]
+    widest = max((link.ranks[1] - link.ranks[0] for link in links), default=1)
+    most = max((link.information for link in links), default=1.0) or 1.0
+    arcs = [point for at, link in enumerate(links) for point in _arc(at, link, widest, most, graph.weak)]
+    part = {rank: at for at, ranks in enumerate(graph.components) for rank in ranks}
+    nodes: list[dict[str, Any]] = [
+        {"rank": rank, "y": 0, "part": f"part {part[rank] + 1}"}
+        | {"says": f"rank {rank}, part {part[rank] + 1} of {len(graph.components)}"}
+        for rank in sorted(part)
+    ]
+    x = alt.X("rank:Q", title="rank shown", axis=alt.Axis(grid=False, tickMinStep=1))
+    y = alt.Y("y:Q", axis=None)
+    dots = alt.Chart({"values": nodes}).mark_circle(size=120, opacity=1)
+    kinds = sorted({node["part"] for node in nodes})
+    colours = [SERIES[at % len(SERIES)].light for at in range(len(kinds))]
+    dots = dots.encode(
+        x=x,
+        y=y,
+        color=alt.Color("part:N", scale=alt.Scale(domain=kinds, range=colours), legend=None),
+        description="says:N",
+    )
+    layers: list[Any] = [dots]
+    if arcs:
+        lines = alt.Chart({"values": arcs}).mark_line().encode(
+            x=x,
+            y=y,
+            detail="link:N",
+            size=alt.Size("weight:Q", scale=alt.Scale(domain=[0, 1], range=[0.6, 5]), legend=None),
+            color=alt.condition("datum.weak", alt.value(NAIVE.light), alt.value(MUTED.light)),
+            description="says:N",
+        )  # fmt: skip
+        layers.insert(0, lines)
+    told = f"{len(part)} ranks in {len(graph.components)} parts, {len(graph.links)} links, {len(graph.weak)} weak."
+    chart = alt.layer(*layers).properties(
+        width=WIDTH, height=220, title="Ranks that can be compared", description=told
+    )
+    return Figure(chart, [told])
+
+
+def _arc(at: int, link: RankLink, widest: int, most: float, weak: Sequence[Any]) -> list[dict[str, Any]]:
+    """An arc over two ranks, as points."""
+    low, high = link.ranks
+    text = f"ranks {low} and {high}, {link.pairs:,} documents at both, {link.clicks:,} clicks"
+    badly = (low, high) in weak
+    shared = {
+        "link": at,
+        "weight": math.sqrt(link.information / most),
+        "weak": badly,
+        "says": text + (", weak" if badly else ""),
+    }
+    middle, half = (low + high) / 2, (high - low) / 2
+    angles = [math.pi * step / _STEPS for step in range(_STEPS + 1)]
+    return [
+        shared | {"rank": middle - half * math.cos(angle), "y": (high - low) / widest * math.sin(angle)}
+        for angle in angles
+    ]

@@ -5,7 +5,7 @@ Who reports describes content; how it looks is decided here, in `web` for HTML a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -37,17 +37,33 @@ class Table:
     folded: bool = False
     """Whether a page on a screen shows it only when asked; on paper it is all there."""
 
-    def is_text(self, column: int) -> bool:
-        """Whether this column holds text."""
-        return column == 0 or self.columns[column] in self.text
+    @classmethod
+    def of(cls, records: Iterable[Mapping[str, str]], *more: Any, **says: Any) -> Table:
+        """Rows whose cells stand under the names of their columns; what else a table has comes behind.
 
-    def cell(self, row: int, column: int) -> str:
-        """What a cell says, its sign before it."""
-        return f"{self.marks.get((row, column), '')} {self.rows[row][column]}".strip()
+        >>> Table.of([{"rank": "1", "clicks": "9"}, {"rank": "2", "clicks": "4"}], "clicks").columns
+        ('rank', 'clicks')
+        """
+        rows = list(records)
+        return cls(tuple(rows[0]) if rows else (), [list(row.values()) for row in rows], *more, **says)
 
-    def stands_out(self, row: int, column: int) -> bool:
-        """Whether a cell holds the best of its column."""
-        return self.marks.get((row, column)) == BEST
+    @property
+    def are_text(self) -> list[bool]:
+        """Whether each column holds text."""
+        return [at == 0 or name in self.text for at, name in enumerate(self.columns)]
+
+    @property
+    def cells(self) -> list[list[str]]:
+        """What each cell says, its sign before it."""
+        return [
+            [f"{self.marks.get((at, column), '')} {text}".strip() for column, text in enumerate(row)]
+            for at, row in enumerate(self.rows)
+        ]
+
+    @property
+    def best(self) -> set[tuple[int, int]]:
+        """The cells that hold the best of their column."""
+        return {cell for cell, sign in self.marks.items() if sign == BEST}
 
     def where(self, kept: Callable[[int], bool]) -> Table:
         """The columns whose index is kept."""
@@ -73,14 +89,21 @@ BEST = "★"
 
 @dataclass(frozen=True)
 class Figure:
-    """A Vega-Lite chart with title and description, and lines that say the same where there are only letters."""
+    """A chart with title and description, and lines that say the same where there are only letters."""
 
     chart: Any
+    """Of Altair, or as Vega-Lite has it in JSON."""
     lines: Sequence[str] = ()
     scales: bool = True
     """Whether it may be drawn in another width; one whose angles matter is made larger and smaller as a whole."""
     series: Sequence[str] = ()
     """Names that a reader may switch off; what their marks say begins with the name and a comma."""
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """The chart as Vega-Lite has it, without the style that it gets where it is drawn."""
+        told = self.chart if isinstance(self.chart, dict) else self.chart.to_dict(validate=False)
+        return {key: value for key, value in told.items() if key != "config"}
 
 
 @dataclass(frozen=True)
@@ -168,15 +191,15 @@ def write_page(page: Page, out: Path) -> None:
 
 def write_drawn(page: Page, out: Path) -> None:
     """The files that have charts in them, which take longest."""
-    from unskew.pages.figures import beside, write_svg
     from unskew.pages.page_files import SAVED, page_dict
+    from unskew.pages.svg import write_svg
     from unskew.pages.web import html
 
     write_text(out / "report.html", html(page))
     write_json(out / SAVED, page_dict(page))
     if page.figures:
         with complete_file(out / "figure.svg") as path:
-            write_svg(beside([figure.chart for figure in page.figures]), path)
+            write_svg([figure.spec for figure in page.figures], path)
 
 
 def markdown(page: Page) -> str:
@@ -191,7 +214,8 @@ def markdown(page: Page) -> str:
         parts += ["\n".join(["```", *section.code, "```"])] if section.code else []
     parts += ["\n".join(f"- {line}" for line in page.remarks)]
     if page.terms:
-        parts += [f"## {page.terms_heading}", "\n".join(map(_markdown_term, page.glossary))]
+        terms = [f"- **{term.name}**: {term.says} {term.paper}".rstrip() for term in page.glossary]
+        parts += [f"## {page.terms_heading}", "\n".join(terms)]
     if page.command:
         parts += [f"Made by `{page.command}` with unskew {__version__}."]
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -206,10 +230,6 @@ def card_line(card: Answer) -> str:
     return f"{card.name}: {' '.join(filter(None, (f'{card.state}.', card.text, card.advice)))}"
 
 
-def _markdown_term(term: Term) -> str:
-    return f"- **{term.name}**: {term.says}" + (f" {term.paper}" if term.paper else "")
-
-
 def markdown_table(table: Table) -> str:
     r"""The table in Markdown, numbers flush right, the best of a column in bold.
 
@@ -219,13 +239,9 @@ def markdown_table(table: Table) -> str:
     | x\|y | 1 |
     | z | **★ 2** |
     """
-    rule = ["---" if table.is_text(index) else "---:" for index in range(len(table.columns))]
-    rows = [
-        [
-            f"**{table.cell(row, column)}**" if table.stands_out(row, column) else table.cell(row, column)
-            for column in range(len(table.columns))
-        ]
-        for row in range(len(table.rows))
-    ]
+    rule = ["---" if text else "---:" for text in table.are_text]
+    rows = table.cells
+    for row, column in table.best:
+        rows[row][column] = f"**{rows[row][column]}**"
     lines = ([cell.replace("|", "\\|") for cell in line] for line in (table.columns, rule, *rows))
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from unskew.errors import ConfigError, DataError
 from unskew.files import Ours, complete_folder, read_json, refuse_existing, write_json, write_text
-from unskew.pages.page import Answer, Figure, Page, Section, Table, Term, write_page
+from unskew.pages.page import Page, Section, write_page
 from unskew.pages.web import html
+from unskew.results import plain
 from unskew.settings import listed
 
 SAVED = "page.json"
@@ -41,53 +45,24 @@ def write_found(
 
 
 def page_dict(page: Page) -> dict[str, Any]:
-    """A page as JSON has it, charts as Vega-Lite."""
-    kept = asdict(replace(page, sections=()))
-    return kept | {"sections": [_section_dict(section) for section in page.sections]}
+    """A page as JSON has it, charts as Vega-Lite, marks of cells as [row, column, sign]."""
+    told: dict[str, Any] = plain(replace(page, sections=[_with_specs(section) for section in page.sections]))
+    for section, kept in zip(page.sections, told["sections"], strict=True):
+        for table, each in zip(section.tables, kept["tables"], strict=True):
+            each["marks"] = [[*cell, sign] for cell, sign in table.marks.items()]
+    return told
 
 
-def _section_dict(section: Section) -> dict[str, Any]:
-    figures = [
-        {"chart": _bare(each.chart), "lines": [*each.lines], "scales": each.scales, "series": [*each.series]}
-        for each in section.figures
-    ]
-    tables = [
-        asdict(replace(table, marks={})) | {"marks": [[*cell, sign] for cell, sign in table.marks.items()]}
-        for table in section.tables
-    ]
-    return asdict(replace(section, figures=(), tables=())) | {"figures": figures, "tables": tables}
-
-
-def _bare(chart: Any) -> dict[str, Any]:
-    """A chart without the style that it gets where it is drawn."""
-    return {key: value for key, value in chart.to_dict(validate=False).items() if key != "config"}
+def _with_specs(section: Section) -> Section:
+    return replace(section, figures=[replace(figure, chart=figure.spec) for figure in section.figures])
 
 
 def page_of(kept: Mapping[str, Any]) -> Page:
     """The page that `page_dict` told."""
-    terms = [Term(**term) for term in kept["terms"]]
-    sections = [_section_of(section) for section in kept["sections"]]
-    return Page(**{**kept, "terms": terms, "sections": sections})
-
-
-def _section_of(kept: Mapping[str, Any]) -> Section:
-    figures = [Figure(**{**each, "chart": _chart_of(each["chart"])}) for each in kept["figures"]]
-    tables = [
-        Table(**{**each, "marks": {(row, column): sign for row, column, sign in each["marks"]}})
-        for each in kept["tables"]
-    ]
-    answers = [Answer(**each) for each in kept["answers"]]
-    return Section(**{**kept, "figures": figures, "tables": tables, "answers": answers})
-
-
-def _chart_of(kept: Mapping[str, Any]) -> Any:
-    import altair as alt
-
-    chart = alt.Chart.from_dict(dict(kept))
-    for name in ("title", "description"):
-        if isinstance(kept.get(name), str):  # read as an object, where it was text
-            setattr(chart, name, kept[name])
-    return chart
+    told = deepcopy(dict(kept))
+    for table in (table for section in told["sections"] for table in section["tables"]):
+        table["marks"] = {(row, column): sign for row, column, sign in table["marks"]}
+    return TypeAdapter(Page).validate_python(told)
 
 
 def read_page(path: Path) -> Page:
@@ -100,23 +75,22 @@ def read_page(path: Path) -> Page:
 
 def joined(pages: Sequence[Page], title: str = "Report", command: str = "") -> Page:
     """Pages one after another, each begun by a section with its answer; terms and notes are told once."""
-    sections = [section for page in pages for section in (_opening(page), *page.sections)]
-    terms = {term.name: term for page in pages for term in page.terms}
-    headings = dict.fromkeys(page.terms_heading for page in pages if page.terms)
+    sections: list[Section] = []
+    for page in pages:
+        made = f"Made by {page.command}" if page.command else ""
+        sections += [
+            Section(page.title, "\n\n".join(filter(None, (page.origin, page.lead, made)))),
+            *page.sections,
+        ]
+    headings = {page.terms_heading for page in pages if page.terms}
     titles = listed([page.title.removesuffix("?") for page in pages])
-    lead = f"{len(pages)} pages in one: {titles}." if len(pages) > 1 else ""
     return Page(
         title,
-        lead,
+        f"{len(pages)} pages in one: {titles}." if len(pages) > 1 else "",
         sections,
         notes=list(dict.fromkeys(note for page in pages for note in page.notes)),
         failed=[f"{page.title}: {line}" for page in pages for line in page.failed],
-        terms=list(terms.values()),
-        terms_heading=next(iter(headings)) if len(headings) == 1 else "Methods and words on this page",
+        terms=list({term.name: term for page in pages for term in page.terms}.values()),
+        terms_heading=headings.pop() if len(headings) == 1 else "Methods and words on this page",
         command=command,
     )
-
-
-def _opening(page: Page) -> Section:
-    made = f"Made by {page.command}" if page.command else ""
-    return Section(page.title, "\n\n".join(filter(None, (page.origin, page.lead, made))))

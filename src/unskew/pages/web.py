@@ -15,7 +15,7 @@ from importlib.resources import files
 
 from unskew import __version__
 from unskew.pages.colours import NAIVE, PAPER, SERIES, variables
-from unskew.pages.page import Answer, Figure, Page, Section, Table, Term
+from unskew.pages.page import Answer, Page, Section, Table, Term
 
 MANY = 6
 """Columns past which a table is set in smaller type."""
@@ -38,12 +38,20 @@ def html(page: Page) -> str:
     terms = {term.name: term for term in page.terms}
     sections = [(f"s{index}", section) for index, section in enumerate(page.sections, start=1)]
     body = "".join(f"{_section(name, section, terms)}\n" for name, section in sections)
+    above = "".join(
+        f"\n<p class='{kind}'>{escape(text)}</p>"
+        for kind, text in (("origin", page.origin), ("lead", page.lead))
+        if text
+    )
+    made = f" · <code>{escape(page.command)}</code>" if page.command else ""
     return (
         f"<!doctype html>\n<html lang='en'>\n<head><meta charset='utf-8'><title>{escape(page.title)}</title>\n"
         "<meta name='viewport' content='width=device-width, initial-scale=1'>\n"
-        f"<meta name='color-scheme' content='light dark'>\n<link rel='icon' href='{_icon()}'>\n"
-        f"<style>\n{variables()}{_file('page.css')}</style></head>\n<body>\n{_header(page)}\n{_contents(sections)}"
-        f"<main>\n{body}{_notes(page)}{_glossary(page)}</main>\n{_footer(page)}\n"
+        "<meta name='color-scheme' content='light dark'>\n"
+        f"<link rel='icon' href='data:image/svg+xml;base64,{b64encode(_ICON.encode()).decode()}'>\n"
+        f"<style>\n{variables()}{_file('page.css')}</style></head>\n"
+        f"<body>\n<header><h1>{escape(page.title)}</h1>{above}</header>\n{_contents(sections)}"
+        f"<main>\n{body}{_notes(page)}{_glossary(page)}</main>\n<footer>unskew {__version__}{made}</footer>\n"
         f"<script type='module'>\n{_file('page.js')}</script>\n</body></html>\n"
     )
 
@@ -51,16 +59,6 @@ def html(page: Page) -> str:
 @lru_cache
 def _file(name: str) -> str:
     return files("unskew.pages").joinpath(name).read_text(encoding="utf-8")
-
-
-def _icon() -> str:
-    return f"data:image/svg+xml;base64,{b64encode(_ICON.encode()).decode()}"
-
-
-def _header(page: Page) -> str:
-    origin = f"\n<p class='origin'>{escape(page.origin)}</p>" if page.origin else ""
-    lead = f"\n<p class='lead'>{escape(page.lead)}</p>" if page.lead else ""
-    return f"<header><h1>{escape(page.title)}</h1>{origin}{lead}</header>"
 
 
 def _contents(sections: Sequence[tuple[str, Section]]) -> str:
@@ -71,19 +69,11 @@ def _contents(sections: Sequence[tuple[str, Section]]) -> str:
     return f"<nav aria-label='Sections'><p>On this page</p><ol>{links}</ol></nav>\n"
 
 
-def _footer(page: Page) -> str:
-    made = f" · <code>{escape(page.command)}</code>" if page.command else ""
-    return f"<footer>unskew {__version__}{made}</footer>"
-
-
 def _notes(page: Page) -> str:
     lines = "".join(f"<li>{escape(line)}</li>" for line in page.notes)
     lines += "".join(f"<li class='failed'>Failed: {escape(line)}</li>" for line in page.failed)
-    return (
-        f"<section aria-labelledby='notes'><h2 id='notes'>Notes</h2>\n<ul>{lines}</ul></section>\n"
-        if lines
-        else ""
-    )
+    heading = "<h2 id='notes'>Notes</h2>"
+    return f"<section aria-labelledby='notes'>{heading}\n<ul>{lines}</ul></section>\n" if lines else ""
 
 
 def _glossary(page: Page) -> str:
@@ -131,21 +121,20 @@ def _card(card: Answer) -> str:
 
 def _figures(name: str, section: Section) -> Iterator[str]:
     """Each figure in the widths that it is shown in, of which a style sheet chooses one."""
-    from unskew.pages.figures import caption_of, inline_svg
+    from unskew.pages.svg import inline_svg
 
     for index, figure in enumerate(section.figures):
+        spec = figure.spec
         widths = {"wide": WIDE, "narrow": NARROW} if figure.scales else {"wide": None}
         drawn = "".join(
-            inline_svg(figure.chart, kind, f"{name}f{index}{kind[0]}", width) for kind, width in widths.items()
+            inline_svg(spec, kind, f"{name}f{index}{kind[0]}", width) for kind, width in widths.items()
         )
-        title = caption_of(figure.chart)
+        title = spec.get("title", "")
         caption = f"<figcaption>{escape(title)}</figcaption>" if title not in ("", section.heading) else ""
-        yield f"<figure{_switches(figure)}>{caption}<div class='chart'>{drawn}</div></figure>\n"
-
-
-def _switches(figure: Figure) -> str:
-    """What the script makes buttons of."""
-    return f" data-series='{escape(json.dumps(list(figure.series)))}'" if len(figure.series) > 1 else ""
+        # what the script makes buttons of
+        names = escape(json.dumps(list(figure.series))) if len(figure.series) > 1 else ""
+        switches = f" data-series='{names}'" if names else ""
+        yield f"<figure{switches}>{caption}<div class='chart'>{drawn}</div></figure>\n"
 
 
 def html_table(table: Table, terms: Mapping[str, Term] | None = None) -> str:
@@ -154,38 +143,36 @@ def html_table(table: Table, terms: Mapping[str, Term] | None = None) -> str:
     >>> html_table(Table(("a", "n"), [["<b>", "1"]]))
     "<div class='table'><table><thead><tr><th scope='col' class='text'>a</th><th scope='col'>n</th>..."
     """
-    columns = range(len(table.columns))
+    texts, best = table.are_text, table.best
     heads = "".join(
-        f"<th scope='col'{_kind(table, column)}>{escape(table.columns[column])}</th>" for column in columns
+        f"<th scope='col'{_class(text)}>{escape(name)}</th>"
+        for name, text in zip(table.columns, texts, strict=True)
     )
-    rows = "".join(
-        f"<tr>{''.join(_cell(table, row, column, terms or {}) for column in columns)}</tr>\n"
-        for row in range(len(table.rows))
-    )
+    rows = ""
+    for at, (row, plain) in enumerate(zip(table.cells, table.rows, strict=True)):
+        first, *others = map(escape, row)
+        term = (terms or {}).get(plain[0])
+        if term is not None:
+            first = f"<a class='term' href='#{_place(term.name)}' title='{escape(term.says)}'>{first}</a>"
+        cells = "".join(
+            f"<td{_class(texts[column], best=(at, column) in best)}>{cell}</td>"
+            for column, cell in enumerate(others, start=1)
+        )
+        rows += f"<tr><th scope='row'{_class(True, best=(at, 0) in best)}>{first}</th>{cells}</tr>\n"
     small = " class='many'" if len(table.columns) > MANY else ""
     label = f" aria-label='{escape(table.title)}'" if table.title else ""
     scrolls = f" tabindex='0' role='region'{label}" if label and len(table.columns) > 2 else ""
-    caption = f"<p class='caption'>{escape(table.title)}</p>" if table.title else ""
     legend = f"<p class='legend'>{escape(table.legend)}</p>" if table.legend else ""
     whole = (
         f"<div class='table'{scrolls}><table{small}{label}><thead><tr>{heads}</tr></thead>"
         f"<tbody>{rows}</tbody></table></div>{legend}"
     )
-    if not table.folded:
-        return f"{caption}{whole}"
-    return f"<details><summary>{escape(table.title)} ({len(table.rows)} rows)</summary>{whole}</details>"
+    if table.folded:
+        return f"<details><summary>{escape(table.title)} ({len(table.rows)} rows)</summary>{whole}</details>"
+    return (f"<p class='caption'>{escape(table.title)}</p>" if table.title else "") + whole
 
 
-def _kind(table: Table, column: int, *, best: bool = False) -> str:
+def _class(text: bool, *, best: bool = False) -> str:
     """The class of a cell."""
-    names = ["text"] * table.is_text(column) + ["best"] * best
+    names = ["text"] * text + ["best"] * best
     return f" class='{' '.join(names)}'" if names else ""
-
-
-def _cell(table: Table, row: int, column: int, terms: Mapping[str, Term]) -> str:
-    text = escape(table.cell(row, column))
-    term = terms.get(table.rows[row][column]) if column == 0 else None
-    if term is not None:
-        text = f"<a class='term' href='#{_place(term.name)}' title='{escape(term.says)}'>{text}</a>"
-    tag, scope = ("th", " scope='row'") if column == 0 else ("td", "")
-    return f"<{tag}{scope}{_kind(table, column, best=table.stands_out(row, column))}>{text}</{tag}>"

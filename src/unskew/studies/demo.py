@@ -12,7 +12,7 @@ import json
 import shlex
 import shutil
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -29,7 +29,7 @@ from unskew.learning.rankers import MLP
 from unskew.learning.scoring.scorer import Scorer
 from unskew.measuring import Interval, bootstrap_mean, gap_closed, ndcg_metric
 from unskew.pages.console import curve_lines, training_bar
-from unskew.pages.figures import dots_figure, examination_figure, palette
+from unskew.pages.figures import curves_figure, dots_figure, palette, points_of
 from unskew.pages.marks import Value, with_best
 from unskew.pages.numbers import command_line
 from unskew.pages.origins import GENERATED, simulated_on
@@ -212,7 +212,10 @@ def in_numbers(world: DemoWorld, results: list[DemoResult], seed: int) -> dict[s
 def demo_page(world: DemoWorld, results: list[DemoResult], command: str = "") -> Page:
     """The world, what was learned, and how well each arm ranks."""
     true, learned = list(world.examination), {r.name: r.examination for r in results if r.examination is not None}
-    curves = examination_figure(true, learned, palette(r.name for r in results))
+    title, truth = "Who is looked at? True and learned examination", "true examination"
+    points = {name: points_of(curve) for name, curve in {truth: true, **learned}.items()}
+    colours = palette(r.name for r in results)
+    curves = curves_figure(title, points, "examination, rank 1 = 1", true=truth, colours=colours)
     rows = [{"name": r.name, "mean": r.ndcg.mean, "low": r.ndcg.low, "high": r.ndcg.high} for r in results]
     scores = dots_figure("Does it rank better? 95 % interval", rows, "nDCG@10 on true labels")
     lines = ["Who is looked at? Bars: the truth. Letters: what was learned.", *curve_lines(true, learned)]
@@ -222,7 +225,7 @@ def demo_page(world: DemoWorld, results: list[DemoResult], command: str = "") ->
         verdict(results),
         [
             Section("The world", describe(world)),
-            Section("What was learned", figures=[Figure(curves, lines), Figure(scores)]),
+            Section("What was learned", figures=[replace(curves, lines=lines), Figure(scores)]),
             Section("Test lists, true labels", tables=[results_table(results)]),
             Section("Next", again, code=["unskew measure dla --lists YOUR.txt"]),
         ],

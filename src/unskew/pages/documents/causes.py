@@ -25,11 +25,9 @@ LETTER, LINE = 7.5, 20
 def causes_page(graph: CausalGraph, origin: str = "", command: str = "") -> Page:
     """What was found, in a sentence, a figure and a table; `origin` and `command` are the page's."""
     causes = [name for name in graph.shown if graph.has(name, CLICK)]
-    lead = (
-        f"Besides relevance, clicks depend on {listed(causes)}." if causes else "Clicks depend on relevance alone."
-    )
-    confounded = graph.confounded()
-    if confounded:
+    besides = f"Besides relevance, clicks depend on {listed(causes)}."
+    lead = besides if causes else "Clicks depend on relevance alone."
+    if confounded := graph.confounded():
         lead += f" Relevance and clicks share {listed(confounded)}: what is shown well is also what is relevant."
     facts = graph.facts
     how = f"{facts.get('test')} on {facts.get('impressions', 0):,} impressions, alpha {facts.get('alpha')}."
@@ -45,16 +43,15 @@ def causes_page(graph: CausalGraph, origin: str = "", command: str = "") -> Page
 
 
 def _edges(graph: CausalGraph) -> Table:
-    repeated = any(edge.frequency is not None for edge in graph.edges)
     rows = []
     for edge in graph.edges:
         known = {edge.cause, edge.effect} == {RELEVANCE, CLICK}
-        row = [str(edge), "required" if known else p_value(edge.p)]
-        rows.append(row + ([number(edge.frequency, ".2f")] if repeated else []))
+        row = {"edge": str(edge), "p": "required" if known else p_value(edge.p)}
+        rows.append(row | {"found again": number(edge.frequency, ".2f", "")})
     legend = "-> is a cause, -- an edge whose direction the log does not tell; p is the largest of its tests."
-    if repeated:
+    if any(edge.frequency is not None for edge in graph.edges):
         legend += " Found again is the share of other samples that have it, and the number and width of its line."
-    return Table(["edge", "p", *(["found again"] if repeated else [])], rows, legend=legend)
+    return Table.of(rows, legend=legend).without_empty(but=2)
 
 
 def graph_figure(graph: CausalGraph, title: str = "") -> Any:

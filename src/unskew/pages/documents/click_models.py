@@ -5,22 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from unskew.diagnosis.click_models.comparing import ClickModelComparison, ComparedModel
-from unskew.pages.curves import Point, curves_figure
+from unskew.pages.figures import Point, curves_figure
 from unskew.pages.numbers import number
 from unskew.pages.page import BEST, WORDS_HEADING, Figure, Page, Section, Table, Term
 from unskew.settings import listed
 
-COLUMNS = (
-    "model",
-    "log-likelihood",
-    "behind",
-    "± SE",
-    "perplexity",
-    "conditional",
-    "parameters",
-    "rounds",
-    "seconds",
-)
 HOW = (
     "Mean log-likelihood of a held-out page; how far below the best, with its standard error over queries; "
     "perplexity of each click by itself, and of each given the clicks above it: 1 is certain and right, 2 a coin."
@@ -56,54 +45,47 @@ def click_models_page(found: ClickModelComparison, origin: str = "", command: st
     lead = f"{found.best} explains the {found.held_out:,} held-out pages best."
     if level:
         lead += f" {listed(level)} {'is' if len(level) == 1 else 'are'} not clearly worse."
-    rows = [_row(model) for model in found.models]
     strangers = (
         f"{found.unseen:,} of {found.impressions:,} held-out impressions are of documents that were never "
         "shown in the pages fitted on; the mean of the prior stands for them."
     )
     slow = [model.name for model in found.models if not model.converged]
     stopped = [f"{listed(slow)} had not come to rest after all rounds."] if slow else []
-    table = Table(COLUMNS, rows, wide=("seconds", "rounds", "parameters"), marks={(0, 1): BEST}, legend=HOW)
+    # the best models by themselves, where lines lie close, and all of them
+    few = [_by_rank(f"The best {FEW}", found.models[:FEW])] if len(found.models) > FEW else []
+    figures = [*few, _by_rank("All models" if few else "Perplexity by rank", found.models)]
+    named = dict.fromkeys(part for model in found.models for part in model.name.split("+"))
     return Page(
         "Click models",
         lead,
         [
-            Section("Held-out clicks", f"Fitted on {found.pages:,} pages.", [table]),
-            Section("By rank", figures=_figures(found.models)),
+            Section("Held-out clicks", f"Fitted on {found.pages:,} pages.", [_table(found.models)]),
+            Section("By rank", figures=figures),
         ],
         notes=[strangers, *found.notes, *stopped],
         origin=origin,
-        terms=_terms(found.models),
+        terms=[*(Term(name, MODELS[name]) for name in named if name in MODELS), *WORDS],
         terms_heading=WORDS_HEADING,
         command=command,
     )
 
 
-def _figures(models: Sequence[ComparedModel]) -> list[Figure]:
-    """The best models by themselves, where lines lie close, and all of them."""
-    few = [_by_rank(f"The best {FEW}", models[:FEW])] if len(models) > FEW else []
-    return [*few, _by_rank("All models" if few else "Perplexity by rank", models)]
-
-
-def _terms(models: Sequence[ComparedModel]) -> list[Term]:
-    """The models that the page names, and the words of its table."""
-    named = dict.fromkeys(part for model in models for part in model.name.split("+"))
-    return [*(Term(name, MODELS[name]) for name in named if name in MODELS), *WORDS]
-
-
-def _row(model: ComparedModel) -> list[str]:
-    error = model.standard_error
-    return [
-        model.name,
-        number(model.log_likelihood, ".4f"),
-        number(model.behind, ".4f"),
-        "" if error is None else number(error, ".4f"),
-        number(model.perplexity, ".4f"),
-        number(model.conditional_perplexity, ".4f"),
-        f"{model.parameters:,}",
-        str(model.rounds),
-        number(model.seconds, ".1f"),
+def _table(models: Sequence[ComparedModel]) -> Table:
+    rows = [
+        {
+            "model": model.name,
+            "log-likelihood": number(model.log_likelihood),
+            "behind": number(model.behind),
+            "± SE": number(model.standard_error, empty=""),
+            "perplexity": number(model.perplexity),
+            "conditional": number(model.conditional_perplexity),
+            "parameters": f"{model.parameters:,}",
+            "rounds": str(model.rounds),
+            "seconds": number(model.seconds, ".1f"),
+        }
+        for model in models
     ]
+    return Table.of(rows, wide=("seconds", "rounds", "parameters"), marks={(0, 1): BEST}, legend=HOW)
 
 
 def _by_rank(title: str, models: Sequence[ComparedModel]) -> Figure:

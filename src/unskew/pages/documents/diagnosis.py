@@ -9,12 +9,11 @@ from typing import Any
 from unskew.diagnosis.click_models.comparing import ClickModelComparison
 from unskew.diagnosis.curves.ordering import LITTLE, MUCH
 from unskew.diagnosis.diagnosis import Diagnosis
-from unskew.pages.curves import curves_figure, points_of
-from unskew.pages.details import detail_tables, said
 from unskew.pages.documents.click_models import click_models_page
-from unskew.pages.documents.diagnosis_figures import FIGURES
-from unskew.pages.documents.diagnosis_tables import TABLES
+from unskew.pages.documents.diagnosis_parts import PARTS, sentence
 from unskew.pages.documents.diagnosis_words import EXAMINATION, HEADINGS, TERMS, TEXTS
+from unskew.pages.figures import curves_figure, points_of
+from unskew.pages.numbers import said
 from unskew.pages.page import WORDS_HEADING, Answer, Page, Section, Table
 from unskew.settings import listed
 
@@ -50,26 +49,13 @@ def diagnosis_page(found: Diagnosis, origin: str = "", command: str = "") -> Pag
 
 
 def _answers(found: Diagnosis) -> list[Answer]:
+    """A card for each verdict; names of columns that begin a sentence are left as they are."""
     theirs = tuple(found.log.get("segments", ()))
     answers = []
     for each in found.verdicts:
-        text = each.evidence
-        text = f"{text}." if theirs and text.startswith(theirs) else _sentence(text)
-        answers.append(Answer(_capital(each.name), each.state, text, _sentence(each.advice.text)))
+        text = f"{each.evidence}." if theirs and each.evidence.startswith(theirs) else sentence(each.evidence)
+        answers.append(Answer(sentence(each.name)[:-1], each.state, text, sentence(each.advice.text)))
     return answers
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
-
-
-def _sentence(text: str) -> str:
-    """Words with a capital and a full stop.
-
-    >>> _sentence("shuffle some pages")
-    'Shuffle some pages.'
-    """
-    return _capital(text) + ("" if not text or text.endswith(".") else ".")
 
 
 def _lead(found: Diagnosis) -> str:
@@ -94,7 +80,7 @@ def _lead(found: Diagnosis) -> str:
 def _next(found: Diagnosis) -> Section:
     """What to do, most useful first, with commands to paste."""
     steps = found.conclusion.next
-    text = "\n\n".join(f"{at}. {_sentence(step.text)}" for at, step in enumerate(steps, start=1))
+    text = "\n\n".join(f"{at}. {sentence(step.text)}" for at, step in enumerate(steps, start=1))
     return Section(NEXT, text, code=list(dict.fromkeys(step.command for step in steps)))
 
 
@@ -137,27 +123,16 @@ def _of(found: Diagnosis, key: str) -> Any:
 def _part(found: Diagnosis, key: str) -> Section:
     """All numbers of a part, with its figures."""
     part = _of(found, key)
-    figures = FIGURES[key](part) if key in FIGURES else []
-    tables = TABLES[key](part) if key in TABLES else detail_tables(_told(part))
-    more = SENTENCES[key](part) if key in SENTENCES else _untold(part)
+    tables, figures = PARTS[key](part)
+    more = SENTENCES.get(key, _untold)(part)
     folded = [replace(table, folded=bool(table.title) and len(table.rows) > LONG) for table in tables]
     return Section(HEADINGS[key], "\n\n".join(filter(None, (more, TEXTS[key]))), folded, figures)
 
 
-def _told(part: Any) -> dict[str, Any]:
-    """A part without what it does not tell, where it says why."""
-    told: dict[str, Any] = dict(part) if isinstance(part, Mapping) else part.to_dict()
-    kept = {key: value for key, value in told.items() if value not in (None, [], ()) and key != "reason"}
-    return kept if told.get("reason") else told
-
-
-def _reason(part: Any) -> str | None:
-    """Why a part tells nothing."""
-    return getattr(part, "reason", None)
-
-
 def _untold(part: Any) -> str:
-    return f"This log cannot tell: {_reason(part)}." if _reason(part) else ""
+    """Why a part tells nothing."""
+    reason = getattr(part, "reason", None)
+    return f"This log cannot tell: {reason}." if reason else ""
 
 
 def _linked(graph: Any) -> str:
@@ -173,11 +148,11 @@ def _by_features(part: Any) -> str:
     """How far features tell the rank, in a sentence."""
     if part.correlation is None:
         return _untold(part)
-    strong = "Features tell the rank" if part.correlation >= MUCH else "Features hardly tell the rank"
-    strong = "Features tell some of the rank" if LITTLE <= part.correlation < MUCH else strong
-    harm = ": two towers would put relevance into the rank" if part.correlation >= MUCH else ""
+    strong = "Features hardly tell the rank" if part.correlation < LITTLE else "Features tell some of the rank"
+    if part.correlation >= MUCH:
+        strong = "Features tell the rank: two towers would put relevance into the rank"
     how = f"within a page, the order by features and the one shown correlate by {said(part.correlation)}"
-    return f"{strong}{harm}; {how}."
+    return f"{strong}; {how}."
 
 
 SENTENCES: Mapping[str, Callable[[Any], str]] = {"graph": _linked, "ordering": _by_features}
@@ -187,5 +162,5 @@ SENTENCES: Mapping[str, Callable[[Any], str]] = {"graph": _linked, "ordering": _
 def _notes(found: Diagnosis) -> list[str]:
     """What could not be told, and why."""
     lines = [f"Column {name} was left out: it {why}." for name, why in found.log.get("left_out", {}).items()]
-    parts = {heading: _reason(_of(found, key)) for key, heading in HEADINGS.items()}
-    return lines + [f"{heading}: cannot tell; {reason}." for heading, reason in parts.items() if reason]
+    reasons = {heading: getattr(_of(found, key), "reason", None) for key, heading in HEADINGS.items()}
+    return lines + [f"{heading}: cannot tell; {reason}." for heading, reason in reasons.items() if reason]

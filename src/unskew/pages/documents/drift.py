@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from unskew.diagnosis.drift.drift import Drift
-from unskew.pages.numbers import number
+from unskew.pages.numbers import number, words
 from unskew.pages.page import Answer, Page, Section, Table
 
 TITLE = "Did this search drift, and do propensities still hold?"
@@ -21,40 +21,22 @@ FACTS = ("pages", "impressions", "clicks", "queries", "query_documents", "shuffl
 
 def drift_page(found: Drift, command: str = "") -> Page:
     """The page of what changed."""
-    answers = [
-        Answer(
-            each.name.capitalize() if each.name in ADVICE else each.name,
-            each.state,
-            each.text,
-            ADVICE.get(each.name, "See whether ranks are looked at alike for all.")
-            if each.state == "present"
-            else "",
-        )
-        for each in found.findings
-    ]
-    tables = [_facts(found), *_ratios(found)]
+    answers, tables = [], [Table.of(_facts(found), "The logs")]
+    for each in found.findings:
+        name = each.name.capitalize() if each.name in ADVICE else each.name
+        advice = ADVICE.get(each.name, "See whether ranks are looked at alike for all.")
+        answers.append(Answer(name, each.state, each.text, advice if each.state == "present" else ""))
+        ratios = (each.numbers or {}).get("ratio_by_rank") or {}
+        rows = [[rank, *(number(value, ".2f") for value in ends)] for rank, ends in ratios.items()]
+        title = f"{each.name.capitalize()}: looked at now over before, relative to rank 1"
+        tables += [Table(("rank", "ratio", "low", "high"), rows, title)] if rows else []
     sections = [Section("What changed", answers=answers), Section("Numbers", tables=tables)]
     return Page(TITLE, found.sentence, sections, command=command)
 
 
-def _facts(found: Drift) -> Table:
-    rows = [
-        [name.replace("_", " "), *(f"{getattr(found, log)[name]:,}" for log in ("old", "new"))]
+def _facts(found: Drift) -> list[dict[str, str]]:
+    return [
+        {"": words(name), "old": f"{found.old[name]:,}", "new": f"{found.new[name]:,}"}
         for name in FACTS
         if name in found.old
     ]
-    return Table(("", "old", "new"), rows, "The logs")
-
-
-def _ratios(found: Drift) -> list[Table]:
-    """How often each rank is looked at now over before, relative to rank 1."""
-    tables = []
-    for each in found.findings:
-        ratios = (each.numbers or {}).get("ratio_by_rank") or {}
-        rows = [
-            [rank, *(number(value, ".2f") if value is not None else "n/a" for value in span)]
-            for rank, span in ratios.items()
-        ]
-        title = f"{each.name.capitalize()}: looked at now over before, relative to rank 1"
-        tables += [Table(("rank", "ratio", "low", "high"), rows, title)] if rows else []
-    return tables

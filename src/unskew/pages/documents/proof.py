@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import median
 from typing import Any
-
-import altair as alt
 
 from unskew.measuring.counterfactual.evidence import ClickEvidence, GainEstimate
 from unskew.measuring.shipping import GroupExposure, Shipping
-from unskew.pages.colours import MUTED, NAIVE, SERIES
-from unskew.pages.figures import WIDTH
-from unskew.pages.numbers import number
-from unskew.pages.page import Figure, Page, Section, Table
+from unskew.pages.figures import gains_figure
+from unskew.pages.numbers import number, span
+from unskew.pages.page import Page, Section, Table
 
 DECIDES, SHOWN = "decides", "shown beside"
-WIDEST = 6
-"""Times the usual width of an interval past which the chart does not make room for it; the table has it."""
 HOW = (
     "Each line is the change in per cent of what it is held against, with its interval. All are of the same "
     "clicks, page by page. They assume different things, so where they agree the answer depends on none of them. "
@@ -37,11 +31,18 @@ def proof_page(
 def proof_sections(found: ClickEvidence) -> list[Section]:
     """What was found of a ranking by clicks: verdict, estimates, assumptions."""
     told = [each for each in found.estimates if each.difference is not None]
-    figures = [forest_figure(found)] if any(_relative(each) for each in told) else []
+    rows = [row for each in told if (row := _relative(each, found.decided_by)) is not None]
+    title = "Right of the dashed line is better, left of it worse"
+    figures = [gains_figure(title, rows, "change in %", (DECIDES, SHOWN))] if rows else []
+    assumed = [
+        {"estimate": each.name, "assumes": each.assumes, "part": _part(each, found.decided_by)}
+        for each in found.estimates
+    ]
     sections = [Section(f"Verdict: {found.verdict}", "\n\n".join(_verdict(found)))]
     if told:
-        sections.append(Section("What each estimate says", HOW, [estimates_table(told)], figures))
-    return [*sections, Section("What each estimate assumes", ASSUMES, [assumptions_table(found)])]
+        sections.append(Section("What each estimate says", HOW, [_estimates(told)], figures))
+    table = Table.of(assumed, text=("assumes", "part"))
+    return [*sections, Section("What each estimate assumes", ASSUMES, [table])]
 
 
 def _verdict(found: ClickEvidence) -> list[str]:
@@ -57,85 +58,43 @@ def _verdict(found: ClickEvidence) -> list[str]:
     return [text for text in said if text]
 
 
-def estimates_table(told: Sequence[GainEstimate]) -> Table:
+def _estimates(told: Sequence[GainEstimate]) -> Table:
     """A row for every estimate that has a number."""
     rows = [
-        [
-            each.name,
-            number(each.new),
-            number(each.other),
-            number(each.difference, "+.4f"),
-            _span(each.interval),
-            _whole(each.effective),
-            "" if each.overlap is None else f"{each.overlap:.0%}",
-            f"{each.clusters:,}",
-        ]
+        {
+            "estimate": each.name,
+            "new": number(each.new),
+            "other": number(each.other),
+            "difference": number(each.difference, "+.4f"),
+            "interval": span(each.interval, empty="n/a"),
+            "effective size": number(each.effective, ",.0f", ""),
+            "overlap": number(each.overlap, ".0%", ""),
+            "clusters": f"{each.clusters:,}",
+        }
         for each in told
     ]
-    columns = ("estimate", "new", "other", "difference", "interval", "effective size", "overlap", "clusters")
-    table = Table(columns, rows, wide=("clusters", "effective size", "overlap"))
-    return table.without_empty(but=5)
-
-
-def assumptions_table(found: ClickEvidence) -> Table:
-    """What every estimate assumes, and its part in the verdict or why it has no number."""
-    rows = [[each.name, each.assumes, _part(each, found.decided_by)] for each in found.estimates]
-    return Table(("estimate", "assumes", "part"), rows, text=("assumes", "part"))
+    return Table.of(rows, wide=("clusters", "effective size", "overlap")).without_empty(but=5)
 
 
 def _part(each: GainEstimate, decided_by: Sequence[str]) -> str:
+    """An estimate's part in the verdict, or why it has no number."""
     if each.difference is None:
         return f"no number: {each.reason}"
     part = DECIDES if each.name in decided_by else SHOWN
     return part + (f"; {each.reason}" if each.reason else "")
 
 
-def forest_figure(found: ClickEvidence) -> Figure:
-    """Every estimate with its interval, in per cent of what it is held against, around a line at 0."""
-    rows = [row for each in found.estimates if (row := _relative(each, found.decided_by)) is not None]
-    names = [row["name"] for row in rows]
-    usual = median(row["high"] - row["low"] for row in rows)
-    drawn = [row for row in rows if row["high"] - row["low"] <= WIDEST * usual]  # others run out of the chart
-    ends = [0.0, *(row[key] for row in drawn for key in ("low", "mean", "high"))]
-    room = 0.08 * (max(ends) - min(ends)) or 0.01
-    scale = alt.Scale(domain=[min(ends) - room, max(ends) + room], nice=False, zero=False)
-    kinds = alt.Scale(domain=[DECIDES, SHOWN], range=[SERIES[0].light, MUTED.light])
-    base = alt.Chart({"values": rows}).encode(
-        y=alt.Y("name:N", sort=names, title=None),
-        color=alt.Color("part:N", scale=kinds, legend=alt.Legend(title=None)),
-        description="says:N",
-    )
-    zero = alt.Chart({"values": [{"at": 0.0}]}).mark_rule(strokeDash=[4, 3], strokeWidth=2, color=NAIVE.light)
-    mean = alt.X("mean:Q", title="change in %", scale=scale, axis=alt.Axis(tickCount=6, labelFlush=False))
-    chart = alt.layer(
-        zero.encode(x=alt.X("at:Q", scale=scale)),
-        base.mark_rule(strokeWidth=3, clip=True).encode(x=alt.X("low:Q", scale=scale), x2="high:Q"),
-        base.mark_circle(size=110, opacity=1, clip=True).encode(x=mean),
-    )
-    told = f"Change in per cent by each estimate: {'. '.join(row['says'] for row in rows)}."
-    size = {"width": WIDTH, "height": max(110, 34 * len(rows))}
-    title = "Right of the dashed line is better, left of it worse"
-    return Figure(chart.properties(**size, title=title, description=told), [])
-
-
-def _relative(each: GainEstimate, decided_by: Sequence[str] = ()) -> dict[str, Any] | None:
+def _relative(each: GainEstimate, decided_by: Sequence[str]) -> dict[str, Any] | None:
     """An estimate in per cent of what it is held against; None where that cannot be said."""
     if each.difference is None or not each.other:
         return None
     unit = 100 / abs(each.other)
     low, high = each.interval or (each.difference,) * 2
-    row = {"name": each.name, "mean": each.difference * unit, "low": low * unit, "high": high * unit}
-    spread = f" ({row['low']:+.1f} to {row['high']:+.1f})" if each.interval else ", no interval"
-    part = DECIDES if each.name in decided_by else SHOWN
-    return row | {"part": part, "says": f"{each.name} {row['mean']:+.1f} %{spread}, {part}"}
-
-
-def _span(interval: Sequence[float] | None) -> str:
-    return "n/a" if interval is None else f"{interval[0]:+.4f} to {interval[1]:+.4f}"
-
-
-def _whole(value: float | None) -> str:
-    return "" if value is None else f"{value:,.0f}"
+    mean, ends = each.difference * unit, (low * unit, high * unit)
+    spread = f" ({span(ends, '+.1f')})" if each.interval else ", no interval"
+    kind = DECIDES if each.name in decided_by else SHOWN
+    row = {"name": each.name, "mean": mean, "low": ends[0], "high": ends[1], "kind": kind}
+    return row | {"says": f"{each.name} {mean:+.1f} %{spread}, {kind}"}
 
 
 # ---- may it ship?
@@ -182,13 +141,13 @@ def _seen(heading: str, groups: Sequence[GroupExposure]) -> list[Section]:
     if not groups:
         return []
     rows = [
-        [
-            str(each.group),
-            f"{each.impressions:,}",
-            f"{each.other:.1%}",
-            f"{each.new:.1%}",
-            f"{each.change:+.1%}",
-        ]
+        {
+            "documents": str(each.group),
+            "impressions": f"{each.impressions:,}",
+            "before": f"{each.other:.1%}",
+            "after": f"{each.new:.1%}",
+            "change": f"{each.change:+.1%}",
+        }
         for each in groups
     ]
-    return [Section(heading, SEEN, [Table(("documents", "impressions", "before", "after", "change"), rows)])]
+    return [Section(heading, SEEN, [Table.of(rows)])]

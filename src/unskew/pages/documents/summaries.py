@@ -10,7 +10,7 @@ from unskew.measuring.cmip import Cmip
 from unskew.measuring.measurement import Bucket, Compared, Measurement, Paired
 from unskew.measuring.ranking import RankingReport
 from unskew.pages.documents.proof import proof_page
-from unskew.pages.numbers import number, p_value
+from unskew.pages.numbers import number, p_value, span
 from unskew.pages.page import Page, Section, Table
 
 _CHOSEN = {"labels": "nDCG@10", "nDCG of clicks": "nDCG@10 of held-out clicks"}
@@ -50,11 +50,9 @@ def measure_page(found: Measurement, origin: str = "", command: str = "") -> Pag
     if found.cmip is not None:
         sections.append(_left(found.cmip))
     if found.clicks is not None:
-        rows = [
-            [name, " ".join(map(number, value)) if isinstance(value, list) else number(value)]
-            for name, value in found.clicks.items()
-        ]
-        sections.append(Section("Click prediction", tables=[Table(("measure", "value"), rows, text=("value",))]))
+        told = {name: value if isinstance(value, list) else [value] for name, value in found.clicks.items()}
+        rows = [{"measure": name, "value": " ".join(map(number, values))} for name, values in told.items()]
+        sections.append(Section("Click prediction", tables=[Table.of(rows, text=("value",))]))
     if found.evidence is None:
         return Page(found.run, sections=sections, origin=origin, command=command)
     other = "shown" if found.against is None else found.against.run
@@ -75,12 +73,10 @@ def _left(cmip: Cmip) -> Section:
 
 def _ranking(report: RankingReport, against: Compared | None) -> Section:
     """Ranking metrics, how queries without a relevant document were counted, and a comparison if there is one."""
-    text = f"{report.queries} queries, {report.without_relevant} of them without a relevant document "
-    return Section(
-        "Ranking",
-        f"{text}({report.empty})",
-        [_means(report.means, against, None if against is None else against.metrics)],
+    text = (
+        f"{report.queries} queries, {report.without_relevant} of them without a relevant document ({report.empty})"
     )
+    return Section("Ranking", text, [_means(report.means, against, against.metrics if against else None)])
 
 
 def _frequency(found: Mapping[str, Bucket], against: Compared | None) -> Section:
@@ -89,31 +85,33 @@ def _frequency(found: Mapping[str, Bucket], against: Compared | None) -> Section
         f"{name}: {part.queries:,} queries, {part.pages:,} pages, {part.least:,} to {part.most:,} each"
         for name, part in found.items()
     )
-    metrics, columns = next(iter(found.values())).means, ("metric", *found)
-    rows = [[metric, *(number(part.means[metric]) for part in found.values())] for metric in metrics]
-    tables = [Table(columns, rows)]
+    metrics = next(iter(found.values())).means
+    means = [
+        {"metric": metric} | {name: number(part.means[metric]) for name, part in found.items()}
+        for metric in metrics
+    ]
+    tables = [Table.of(means)]
     if against is not None:
         tests = [
-            [metric, *(_short(part.against[metric]) for part in found.values() if part.against)]
+            {"metric": metric}
+            | {name: _test(part.against[metric]) for name, part in found.items() if part.against}
             for metric in metrics
         ]
-        tables.append(Table(columns, tests, f"against {against.run}: difference (p)"))
+        tables.append(Table.of(tests, f"against {against.run}: difference (p)"))
     return Section("By query frequency", text, tables)
 
 
-def _short(test: Paired) -> str:
+def _test(test: Paired) -> str:
     return f"{number(test.difference, '+.4f')} ({p_value(test.p)})"
 
 
 def _means(means: Mapping[str, float], against: Compared | None, tests: Mapping[str, Paired] | None) -> Table:
     """A row for every metric, with a comparison if there is one."""
-    table = Table(("metric", "mean"), [[name, number(value)] for name, value in means.items()])
+    rows = [{"metric": name, "mean": number(value)} for name, value in means.items()]
     if against is None or tests is None:
-        return table
-    rows = [[*row, *_compared(tests[row[0]])] for row in table.rows]
-    return Table((*table.columns, "difference", "95 % interval", "p"), rows, f"against {against.run}")
-
-
-def _compared(test: Paired) -> list[str]:
-    low, high = (number(end, "+.4f") for end in test.interval)
-    return [number(test.difference, "+.4f"), f"{low} to {high}", p_value(test.p)]
+        return Table.of(rows)
+    for row in rows:
+        test = tests[row["metric"]]
+        row |= {"difference": number(test.difference, "+.4f"), "95 % interval": span(test.interval)}
+        row["p"] = p_value(test.p)
+    return Table.of(rows, f"against {against.run}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from unskew.measuring.portrait import Portrait, TwinReport
-from unskew.pages.curves import curves_figure, points_of
+from unskew.pages.figures import curves_figure, points_of
 from unskew.pages.page import Page, Section, Table
 
 HEADS = ("1 %", "10 %", "50 %")
@@ -13,20 +13,22 @@ HEADS = ("1 %", "10 %", "50 %")
 
 def twin_page(told: TwinReport, origin: str = "", command: str = "") -> Page:
     """A twin beside its log, as a page."""
-    log, twin = told.log, told.twin
-    rates = {
-        "log": points_of(log.rate, log.interval),
-        "twin": points_of(twin.rate, twin.interval),
-    }
+    log, twin, off = told.log, told.twin, told.ranks_off
+    rates = {"log": points_of(log.rate, log.interval), "twin": points_of(twin.rate, twin.interval)}
     first = {"log": points_of(log.first), "twin": points_of(twin.first)}
-    seen = {"log": points_of(told.examination_in_the_log), "twin": points_of(told.examination)}
-    seen = seen if told.identified else {"twin": seen["twin"]}
+    seen = {"log": points_of(told.examination_in_the_log)} if told.identified else {}
+    seen["twin"] = points_of(told.examination)
+    source = f"The log does not tell it: {told.examination_from}. What rests on it is assumed."
+    if told.identified:
+        source = f"From {told.examination_from}. The twin's own curve is measured on shuffled pages of the twin."
+    at = f"rank{'s' * (len(off) > 1)} {', '.join(map(str, off))}"
+    met = f"is off at {at}" if off else "meets the log at every rank"
     return Page(
         "Twin of a log",
-        _lead(told),
+        f"The twin, by the click model {told.model}, {met}.",
         [
             Section("Clicks by rank", figures=[curves_figure("Click rate by rank", rates, "click rate")]),
-            Section("Examination", _source(told), figures=[curves_figure("Examination", seen, "examination")]),
+            Section("Examination", source, figures=[curves_figure("Examination", seen, "examination")]),
             Section("First clicks", figures=[curves_figure("First click", first, "share of pages")]),
             Section("Pages", tables=[_clicks(log, twin), _mix(log, twin)]),
         ],
@@ -34,21 +36,6 @@ def twin_page(told: TwinReport, origin: str = "", command: str = "") -> Page:
         origin=origin,
         command=command,
     )
-
-
-def _lead(told: TwinReport) -> str:
-    """Whether the twin meets the log."""
-    off = told.ranks_off
-    ranks = ", ".join(map(str, off))
-    met = f"is off at rank{'s' * (len(off) > 1)} {ranks}" if off else "meets the log at every rank"
-    return f"The twin, by the click model {told.model}, {met}."
-
-
-def _source(told: TwinReport) -> str:
-    """Where examination comes from."""
-    if told.identified:
-        return f"From {told.examination_from}. The twin's own curve is measured on shuffled pages of the twin."
-    return f"The log does not tell it: {told.examination_from}. What rests on it is assumed."
 
 
 def _clicks(log: Portrait, twin: Portrait) -> Table:

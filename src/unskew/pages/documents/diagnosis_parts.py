@@ -1,0 +1,292 @@
+"""The parts of a diagnosis: its numbers as tables, and its charts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from unskew.diagnosis.curves.co_clicks import CoClicks
+from unskew.diagnosis.curves.factors import FactorEffects
+from unskew.diagnosis.curves.matrix import RateMatrix
+from unskew.diagnosis.curves.ordering import RankByFeatures
+from unskew.diagnosis.curves.rates import Curves, LogNumber
+from unskew.diagnosis.curves.trust import TrustFit
+from unskew.diagnosis.evidence.evidence import Contexts, Evidence
+from unskew.diagnosis.evidence.links import RankGraph, SwapPlan
+from unskew.diagnosis.evidence.segments import in_order
+from unskew.diagnosis.verdicts.conclusion import runs
+from unskew.examination import Examination
+from unskew.pages.details import detail_tables, fact_table, record_table
+from unskew.pages.documents.diagnosis_words import EXAMINATION
+from unskew.pages.figures import curves_figure, links_figure, matrix_figure, points_of
+from unskew.pages.numbers import EMPTY, said, said_each, spread_each, words
+from unskew.pages.page import Figure, Table
+from unskew.results import plain
+
+MOST_LINKS = 20
+"""Rows of the table of links, the best known ones; all are in the JSON."""
+Part = tuple[list[Table], list[Figure]]
+"""What is shown of a part."""
+
+
+def spans(ranks: Sequence[int]) -> str:
+    """Ranks in a row told by their ends.
+
+    >>> spans([2, 3, 4, 7])
+    '2 to 4, 7'
+    """
+    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]} to {run[-1]}" for run in runs(ranks))
+
+
+def _by_rank(columns: Mapping[str, Sequence[str]], title: str, legend: str = "") -> Table:
+    """A row for each rank, a column for each list."""
+    rows = [[str(at), *row] for at, row in enumerate(zip(*columns.values(), strict=True), start=1)]
+    return Table(("rank", *columns), rows, title, legend=legend)
+
+
+def _facts(part: Any, names: Sequence[str], title: str, **more: str) -> Table:
+    """Fields of a part by name, those that it tells, and more that is said of it."""
+    told = {name: getattr(part, name) for name in names}
+    facts = {words(name): said(value, name) for name, value in told.items() if value is not None}
+    return fact_table(facts | {words(name): text for name, text in more.items() if text}, title)
+
+
+def _reasons(reasons: Mapping[str, Sequence[str | None]], title: str = "") -> list[Table]:
+    """What cannot be told, and why; ranks of one reason together."""
+    rows = []
+    for name, why in reasons.items():
+        for reason in dict.fromkeys(filter(None, why)):
+            at = [rank for rank, each in enumerate(why, start=1) if each == reason]
+            rows.append([name, "" if len(why) == 1 else spans(at), str(reason)])
+    heads = (title or "curve", "rank", "what it cannot tell")
+    table = Table(heads, rows, f"what cannot be told{f' by {title}' if title else ''}", text=heads[1:])
+    return [table.without_empty(but=1)] if rows else []
+
+
+def sentence(*parts: str) -> str:
+    """Words with a capital and a full stop.
+
+    >>> sentence("shuffle some pages", "then learn")
+    'Shuffle some pages; then learn.'
+    """
+    text = "; ".join(parts)
+    return text[:1].upper() + text[1:] + ("" if not text or text.endswith(".") else ".")
+
+
+def _curves(part: Curves) -> Part:
+    """The log by rank, each segment by rank and value, and what pages show."""
+    rates = part.rates
+    columns = {
+        "click rate": spread_each(rates.rate, rates.interval),
+        "pages": said_each(rates.pages),
+        "clicks": said_each(rates.clicks),
+        "effective pages": said_each(rates.effective_pages, "effective"),
+        "deepest click": said_each(part.last_click),
+        "skipped": said_each(part.skip_above),
+    }
+    legend = "Deepest click: pages whose last click was there. Skipped: of pages clicked further down, the share."
+    tables = [_by_rank(columns, "click rate by rank", legend), *_reasons({"all": rates.reason})]
+    drawn = {"Click rate by rank": {"all": rates}}
+    for each in part.segments:
+        order = in_order(each.rates)
+        told = {name: known for name in order if (known := each.rates[name]) is not None}
+        title = f"Click rate by {each.segment}"
+        if told:
+            values = {name: spread_each(one.rate, one.interval) for name, one in told.items()}
+            tables.append(_by_rank(values, f"click rate by {each.segment}"))
+            drawn[title] = told
+        tables += _reasons({name: [each.reason[name]] for name in order if each.reason[name]}, each.segment)
+    figures = [
+        curves_figure(
+            title, {name: points_of(one.rate, one.interval) for name, one in rates.items()}, "click rate"
+        )
+        for title, rates in drawn.items()
+        if any(value is not None for one in rates.values() for value in one.rate)
+    ]
+    return [*tables, _pages(part)], figures
+
+
+def _pages(part: Curves) -> Table:
+    """What pages show."""
+    asked: dict[str, LogNumber] = {
+        "pages without a click": part.no_click,
+        "mean rank of the deepest click": part.click_depth,
+        "a clicked result stood above an unclicked one": part.order,
+    }
+    facts = {text: spread_each([each.value], [each.interval])[0] for text, each in asked.items()}
+    facts |= {words(key): said(getattr(part, key), key) for key in ("pages", "queries", "effective_queries")}
+    why = [f"{text}: {each.reason}" for text, each in asked.items() if each.reason]
+    return Table(("", "value"), list(facts.items()), "pages", legend=sentence(*why))
+
+
+def _evidence(part: Evidence) -> Part:
+    """Estimators side by side by rank, why some tell nothing, whether they agree, and what they rest on."""
+    rest = {name: plain(getattr(part, name)) for name in ("chosen", "flat", "agreement", "coverage")}
+    tables, figures = _examined(part.curves, "estimator")
+    untold = []
+    for each in part.contexts:
+        if any(curve.known > 1 for curve in each.curves.values()):
+            curves = {name: each.curves[name] for name in in_order(each.curves)}
+            more, drawn = _examined(curves, each.segment)
+            tables, figures = [*tables, *more, _one_curve(each, list(curves))], [*figures, *drawn]
+        else:
+            untold.append([each.segment, next(filter(None, each.reason.values()), "")])
+    heads = ("segment", "why it tells nothing")
+    tables += [Table(heads, untold, "segments without a curve", heads[1:])] if untold else []
+    return [*tables, *detail_tables(rest)], figures
+
+
+def _one_curve(each: Contexts, names: Sequence[str]) -> Table:
+    """Whether one curve would do for all values of a segment."""
+    rows = [[name, said(each.p[name], "p"), each.reason[name] or ""] for name in names]
+    title = f"one curve for every {each.segment}? {said(each.one_curve)}"
+    return Table((each.segment, "p", "reason"), rows, title, ("reason",)).without_empty(but=2)
+
+
+def _examined(curves: Mapping[str, Examination], by: str) -> Part:
+    """A row for each rank, a column for each curve, and a table of what cannot be told; and the curves drawn."""
+    told = {name: curve for name, curve in curves.items() if curve.known > 1}
+    reasons = _reasons({name: curve.reason for name, curve in curves.items()})
+    if not told:
+        return reasons, []
+    ranks = max(at for curve in told.values() for at, seen in enumerate(curve.theta, 1) if seen)
+    columns = {
+        words(name): [*spread_each(curve.theta, curve.interval), *[EMPTY] * ranks][:ranks]
+        for name, curve in told.items()
+    }
+    table = _by_rank(columns, f"{EXAMINATION}, by {by}")
+    table = replace(table, rows=[*table.rows, ["clicks", *(said(curve.clicks) for curve in told.values())]])
+    points = {name: points_of(curve.theta, curve.interval) for name, curve in told.items()}
+    return [table, *reasons], [curves_figure(f"By {by}", points, EXAMINATION)]
+
+
+def _factors(part: FactorEffects) -> Part:
+    """A table for each column of the page."""
+    tables = []
+    for each in part.factors:
+        effects = spread_each(each.effect, each.interval), spread_each(each.decay, each.decay_interval)
+        rows = list(zip(each.values, *effects, strict=True))
+        tested = {"effect": each.p, "decay": each.decay_p}
+        told = [f"{name}: p {said(p, 'p')}" for name, p in tested.items() if p is not None]
+        told += [f"{each.pairs:,} pairs of query and document seen under several values"]
+        told += [each.reason] if each.reason else []
+        tables.append(Table((each.name, "effect", "decay"), rows, each.name, legend=sentence(*told)))
+    return tables, []
+
+
+def _graph(graph: RankGraph) -> Part:
+    """Parts of the graph, the best known links, and one table of swaps."""
+    weak = spans(sorted({rank for pair in graph.weak for rank in pair}))
+    names = ("ranks", "pairs", "clicks", "share", "connected", "unplanned")
+    facts = _facts(graph, names, "graph over ranks", ranks_with_a_neighbour_that_they_are_badly_compared_with=weak)
+    parts = [{"part": str(at), "ranks": spans(ranks)} for at, ranks in enumerate(graph.components, start=1)]
+    tables = [facts, Table.of(parts, "ranks that can be compared", ("ranks",))]
+    if not graph.links:
+        return [*tables, *_plan(graph.plan)], []
+    best = sorted(graph.links, key=lambda link: -link.information)[:MOST_LINKS]
+    rows = [
+        {"ranks": _both(link.ranks), "documents at both": link.pairs}
+        | {"clicks": link.clicks, "information": link.information}
+        for link in best
+    ]
+    count = len(graph.links)
+    rest = f"The {MOST_LINKS} best known of {count}; all are in the JSON." if count > MOST_LINKS else ""
+    return [*tables, record_table(rows, "links", rest), *_plan(graph.plan)], [links_figure(graph)]
+
+
+def _both(ranks: tuple[int, int]) -> str:
+    return " and ".join(map(str, ranks))
+
+
+def _plan(plan: SwapPlan | None) -> list[Table]:
+    """Swaps that would mend the graph, in one table."""
+    if plan is None or not plan.swaps:
+        return []
+    told = [f"For a standard error of {said(plan.precision)} of the logarithm of the ratio"]
+    told += [f"{plan.pages:,} pages in all", f"{said(plan.logs)} times the pages of this log"]
+    told += [f"{plan.shuffled_pages:,} wholly shuffled pages would do as well"] if plan.shuffled_pages else []
+    rows = [
+        {
+            "swap ranks": _both(swap.ranks),
+            "pages": swap.pages,
+            "impressions": swap.impressions,
+            "share": swap.share,
+        }
+        for swap in plan.swaps
+    ]
+    return [record_table(rows, "swap plan", sentence(*told))]
+
+
+def _matrix(part: RateMatrix) -> Part:
+    """Rates by level and rank, singular values, and the test."""
+    if not part.rates:
+        return [], []
+    (flatter,) = spread_each([part.flatter], [part.flatter_interval])
+    title, more = "test of one curve for all levels", {"flatter, upper half of levels": flatter}
+    facts = _facts(part, ("p", "second", "d", "by"), title, **more if part.flatter is not None else {})
+    heads = ("level", *(f"rank {rank}" for rank in part.ranks))
+    rates, shown = (
+        [[level, *said_each(row)] for level, row in zip(part.levels, table, strict=True)]
+        for table in (part.rates, part.impressions)
+    )
+    values = zip(part.singular_values, part.null_values, strict=True)
+    single = [[str(at), *said_each(pair)] for at, pair in enumerate(values, start=1)]
+    tables = [
+        Table(heads, rates, "click rates by level and rank"),
+        Table(heads, shown, "impressions that these are of"),
+        Table(("", "singular value", "95 % of drawn ones are below"), single, "singular values"),
+        facts,
+    ]
+    return tables, [matrix_figure("Click rates", part.levels, part.ranks, part.rates)]
+
+
+def _trust(part: TrustFit) -> Part:
+    points = points_of(part.informative, part.informative_interval)
+    drawn = curves_figure("How much a click tells", {"a click": points}, "relative to rank 1")
+    return detail_tables(told_of(part)), [drawn] if points else []
+
+
+def _co_clicks(part: CoClicks) -> Part:
+    ranks = [f"rank {rank + 1}" for rank in range(len(part.matrix))]
+    values = [[None if a == b else value for b, value in enumerate(row)] for a, row in enumerate(part.matrix)]
+    title, places = "How clicks hang together", range(1, len(ranks) + 1)
+    drawn = [matrix_figure(title, ranks, places, values, least=0.1)] if ranks else []
+    return detail_tables(told_of(part)), drawn
+
+
+def _ordering(part: RankByFeatures) -> Part:
+    """Where features put what was shown at each rank, and how well they tell it."""
+    linked = "; ".join(map(spans, part.linked))
+    title, names = "order by features against the order shown", ("r2", "correlation", "pages", "by")
+    tables = [_facts(part, names, title, ranks_that_documents_of_equal_features_link=linked)]
+    points = points_of(part.predicted, part.spread)
+    if not points:
+        return tables, []
+    heads, legend = ("rank", "mean place by features"), "In brackets: the middle half."
+    places = spread_each(part.predicted, part.spread)
+    rows = [[str(at), place] for at, place in enumerate(places, start=1) if place != EMPTY]
+    title = "Place by features, for what was shown"
+    drawn = curves_figure(title, {"by features": points}, "mean place by features")
+    return [*tables, Table(heads, rows, "place by features", legend=legend)], [drawn]
+
+
+def told_of(part: Any) -> dict[str, Any]:
+    """What a part tells, without why it does not tell more."""
+    told = part if isinstance(part, Mapping) else part.to_dict()
+    return {key: value for key, value in told.items() if value not in (None, [], {}) and key != "reason"}
+
+
+PARTS: Mapping[str, Callable[[Any], Part]] = {
+    "curves": _curves,
+    "evidence": _evidence,
+    "matrix": _matrix,
+    "judged": _matrix,
+    "trust": _trust,
+    "factors": _factors,
+    "co_clicks": _co_clicks,
+    "graph": _graph,
+    "ordering": _ordering,
+    "log": lambda part: (detail_tables(told_of(part)), []),
+}
+"""What is shown of each part."""
