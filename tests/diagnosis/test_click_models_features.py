@@ -80,7 +80,7 @@ def test_the_loss_is_the_likelihood_of_the_counts(lists: Lists) -> None:
     log = drawn(lists, "pbm", 5, pages=200)
     model = models.fit(log, "pbm")
     pages = models.read_pages(log)
-    counts = model.model.prepared(pages).counts(pages.weight)
+    counts = model.model.counter(pages)(pages.weight)
     a, theta = (
         torch.logit(torch.from_numpy(model.parameters[kind]))[torch.from_numpy(index)]
         for kind, index in (("attractiveness", counts.pair), ("examination", counts.condition))

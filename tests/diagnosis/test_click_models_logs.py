@@ -108,8 +108,7 @@ def test_how_much_satisfaction_differs_is_found_and_intervals_cover(strength: fl
     mean, learned = found.assumed["satisfaction"]
     assert mean == pytest.approx(0.4, abs=0.07)
     assert strength / 2 < learned < 2.5 * strength
-    error = found.evidence.standard_error
-    assert error is not None
+    error = found.evidence["standard_error"]
     relevance = found.parameters["attractiveness"] * found.parameters["satisfaction"]
     off = np.abs(relevance - truth["attractiveness"] * truth["satisfaction"])[:-1] / error[:-1]
     assert 0.9 < float((off < 1.96).mean()) <= 1.0

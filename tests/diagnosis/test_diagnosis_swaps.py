@@ -85,7 +85,7 @@ def test_two_ranks_shown_equally_often_have_the_ratio_of_their_clicks():
     assert fit.information[0, 0] == pytest.approx(11 * share * (1 - share))
     left = [2 - 8 * share, 1 - 2 * share, 1 - share]
     meat = sum(value**2 for value in left) * 3 / 2
-    assert fit.error(0) == pytest.approx(math.sqrt(meat) / (11 * share * (1 - share)))
+    assert np.sqrt(fit.covariance[0, 0]) == pytest.approx(math.sqrt(meat) / (11 * share * (1 - share)))
 
 
 def test_halves_deal_out_every_display_and_click_once():
@@ -158,7 +158,7 @@ def test_the_pages_of_a_plan_give_its_precision():
     with open_tables(table(swaps)) as tables:
         fit = fit_within(read_pairs(tables), rank_design(2, np.arange(2)))
         low, high = evidence(tables).examination.interval[1]
-    assert fit.error(0) == pytest.approx(0.1, rel=0.4)
+    assert np.sqrt(fit.covariance[0, 0]) == pytest.approx(0.1, rel=0.4)
     assert (math.log(high) - math.log(low)) / (2 * 1.96) == pytest.approx(0.1, rel=0.6)
 
 

@@ -61,10 +61,11 @@ def test_evidence_of_two_ranks_is_the_formula(engine: Engine) -> None:
     rows = [("a", 1, 1), ("a", 1, 1), ("a", 1, 0), ("a", 3, 1), ("b", 2, 1), ("b", 2, 0)]
     document, position, click = (list(column) for column in zip(*rows, strict=True))
     table = {"page_id": range(6), "query_id": ["q"] * 6, "doc_id": document, "position": position, "click": click}
-    swaps, coverage = swap_sums(open_tables({k: list(v) for k, v in table.items()}, engine=engine))
-    up = swaps[""].up.sum(axis=0)
+    swaps = swap_sums(open_tables({k: list(v) for k, v in table.items()}, engine=engine))[""]
+    up, coverage = swaps.up.sum(axis=0), swaps.coverage
     assert up.tolist() == [[0, 0, 2 * 1 / 4], [0, 0, 0], [1 * 3 / 4, 0, 0]]
-    assert swaps[""].clicks.tolist() == [2, 0, 1]
+    assert swaps.clicks.tolist() == [2, 0, 1]
+    assert coverage is not None
     assert coverage.documents == ((1, 0, 1), (0, 1, 0), (1, 0, 1))
     assert coverage.clicks == ((0, 0, 3), (0, 0, 0), (3, 0, 0))
 

@@ -31,7 +31,7 @@ from unskew.results import Result
 from unskew.tables.engine.engine import Engine
 from unskew.types import Lists, Log
 
-TAKEN = (*REQUIRED, "shuffled", "impressions", "clicks", "results", "bucket", "first_position", "first_click")
+TAKEN = (*REQUIRED, "shuffled", "impressions", "clicks", "results", "bucket", "first_position")
 TAKEN += ("last_click", "clicked_positions", "turn")
 """Names that the tables of a log have themselves."""
 

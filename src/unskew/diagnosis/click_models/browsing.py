@@ -19,6 +19,7 @@ where the scale of θ lies is up to its start (the rank that is clicked most is 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -45,26 +46,13 @@ class CellCounts:
     pairs: int
     conditions: int
 
+    def by_pair(self, values: Array) -> Array:
+        """Values of cells added up, [P + 1]."""
+        return np.bincount(self.pair, values, minlength=self.pairs)
 
-@dataclass(frozen=True)
-class CellIndex:
-    """The cell of every impression."""
-
-    pair: Array
-    """[C] int64, of each cell."""
-    condition: Array
-    """[C] int64, of each cell."""
-    cell: Array
-    """[S, K] int64; any where padded."""
-    where: Array
-    click: Array
-    pairs: int
-    conditions: int
-
-    def counts(self, weight: Array) -> CellCounts:
-        """Impressions and clicks of every cell."""
-        shown, clicks = (added(self.cell, some, weight, len(self.pair)) for some in (self.where, self.click))
-        return CellCounts(self.pair, self.condition, clicks, shown - clicks, self.pairs, self.conditions)
+    def by_condition(self, values: Array) -> Array:
+        """Values of cells added up by condition."""
+        return np.bincount(self.condition, values, minlength=self.conditions)
 
 
 class ExaminedModel(ClickModel):
@@ -78,47 +66,43 @@ class ExaminedModel(ClickModel):
     def condition(self, pages: ClickPages) -> tuple[Array, int]:
         """The condition of each result, [S, K], and how many there are."""
 
-    def prepared(self, pages: ClickPages) -> CellIndex:
-        """The pair and condition of every impression."""
+    def counter(self, pages: ClickPages) -> Callable[[Array], CellCounts]:
+        """Impressions and clicks of every pair under every condition that occurs."""
         condition, conditions = self.condition(pages)
         occur, short = grouped(condition.ravel(), conditions)
         codes, cell = grouped(np.maximum(pages.pair, 0).ravel() * len(occur) + short, pages.bound * len(occur))
         pair, at = np.divmod(codes, len(occur))
         cell = cell.reshape(pages.pair.shape)
-        return CellIndex(pair, occur[at], cell, pages.where, pages.click, pages.bound, conditions)
+
+        def counts(weight: Array) -> CellCounts:
+            shown, clicks = (added(cell, some, weight, len(pair)) for some in (pages.where, pages.click))
+            return CellCounts(pair, occur[at], clicks, shown - clicks, pages.bound, conditions)
+
+        return counts
 
     def expect(self, counts: CellCounts, parameters: Parameters) -> Expected:
         """See the module."""
-        _, hidden, likelihood = self._shared(counts, parameters)
-        shown = counts.clicks + counts.unclicked
+        hidden, likelihood = self._unclicked(counts, parameters)
         seen = counts.clicks + hidden
-
-        def by_pair(values: Array) -> Array:
-            return np.bincount(counts.pair, values, minlength=counts.pairs)
-
-        def by_condition(values: Array) -> Array:
-            return np.bincount(counts.condition, values, minlength=counts.conditions)
-
         made = {
-            "attractiveness": (by_pair(counts.clicks), by_pair(seen)),
-            "examination": (by_condition(seen), by_condition(shown)),
+            "attractiveness": (counts.by_pair(counts.clicks), counts.by_pair(seen)),
+            "examination": (counts.by_condition(seen), counts.by_condition(counts.clicks + counts.unclicked)),
         }
         return Expected(likelihood, made)
 
-    def _shared(self, counts: CellCounts, parameters: Parameters) -> tuple[Array, Array, float]:
-        """P(click), examinations without click that are expected, and the log-likelihood."""
+    def _unclicked(self, counts: CellCounts, parameters: Parameters) -> tuple[Array, float]:
+        """Examinations without click that are expected, [C], and the log-likelihood."""
         a = parameters["attractiveness"][counts.pair]
         theta = parameters["examination"][counts.condition]
         p = theta * a
         hidden = counts.unclicked * theta * (1 - a) / (1 - p)
-        return p, hidden, float(counts.clicks @ np.log(p) + counts.unclicked @ np.log1p(-p))
+        return hidden, float(counts.clicks @ np.log(p) + counts.unclicked @ np.log1p(-p))
 
     def uncertain(self, counts: CellCounts, parameters: Parameters) -> dict[str, Array]:
         """Σ (n - c) q(1 - q) / (1 - a)²: examined or not, where there is no click."""
-        _, hidden, _ = self._shared(counts, parameters)
+        hidden, _ = self._unclicked(counts, parameters)
         q = np.divide(hidden, counts.unclicked, out=np.zeros_like(hidden), where=counts.unclicked > 0)
-        spread = np.bincount(counts.pair, hidden * (1 - q), minlength=counts.pairs)
-        return {"attractiveness": spread / (1 - parameters["attractiveness"]) ** 2}
+        return {"attractiveness": counts.by_pair(hidden * (1 - q)) / (1 - parameters["attractiveness"]) ** 2}
 
     def conditional(self, parameters: Parameters, pages: ClickPages) -> Array:
         """θ a."""
@@ -144,10 +128,6 @@ class PBM(ExaminedModel):
         curve = rates / max(float(rates.max()), 1e-9)
         attraction = np.full(pages.bound, np.clip(rates.max(), 0.01, 0.9))
         return {"attractiveness": attraction, "examination": np.clip(curve, 0.02, 0.98)}
-
-    def marginal(self, parameters: Parameters, pages: ClickPages) -> Array:
-        """Clicks do not depend on each other."""
-        return self.conditional(parameters, pages)
 
 
 class UBM(ExaminedModel):

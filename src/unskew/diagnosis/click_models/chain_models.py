@@ -22,12 +22,13 @@ page; where there is a second one, the model holds it for impossible.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
 
-from unskew.diagnosis.click_models.chains import ChainCounts, ChainIndex, ChainModel, Smoothed, Went
+from unskew.diagnosis.click_models.chains import ChainCounts, ChainModel, Went
 from unskew.diagnosis.click_models.contract import RANK_PRIOR
 from unskew.diagnosis.click_models.em import Parameters, Prior
 from unskew.diagnosis.click_models.pages import ClickPages
@@ -36,15 +37,7 @@ from unskew.types import Array
 Counted = dict[str, tuple[Array, Array]]
 
 
-class Chain(ChainModel):
-    """A chain with attraction and parameters that hold for all pages."""
-
-    def start(self, pages: ClickPages) -> Parameters:
-        """All pairs alike."""
-        return {"attractiveness": np.full(pages.bound, 0.3)}
-
-
-class CascadeModel(Chain):
+class CascadeModel(ChainModel):
     """Cascade model: everything is read down to the first click, and nothing after it."""
 
     by_rank: ClassVar[bool] = True
@@ -53,18 +46,14 @@ class CascadeModel(Chain):
         """On after a skip, away after a click."""
         return 1.0, np.zeros(self.ranks)
 
-    def prepared(self, pages: ClickPages) -> ChainIndex:
+    def counter(self, pages: ClickPages) -> Callable[[Array], ChainCounts]:
         """Pages down to their first clicks."""
         seen = pages.where & (np.cumsum(pages.click, axis=1) - pages.click == 0)  # no click above
         pair, rank = np.where(seen, pages.pair, -1), np.where(seen, pages.rank, 0)
-        return super().prepared(replace(pages, pair=pair, rank=rank, click=pages.click & seen))
-
-    def latent(self, counts: ChainCounts, parameters: Parameters, went: Went) -> Counted:
-        """Nothing is hidden."""
-        return {"attractiveness": (counts.clicks, went.examined)}
+        return super().counter(replace(pages, pair=pair, rank=rank, click=pages.click & seen))
 
 
-class DCM(Chain):
+class DCM(ChainModel):
     """Dependent click model: after a click users go on with a chance that depends on the rank."""
 
     kinds: ClassVar[tuple[str, ...]] = ("attractiveness", "continuation")
@@ -82,13 +71,10 @@ class DCM(Chain):
 
     def latent(self, counts: ChainCounts, parameters: Parameters, went: Went) -> Counted:
         """Who went on after a click."""
-        return {
-            "attractiveness": (counts.clicks, went.examined),
-            "continuation": (went.on, went.on + went.left),
-        }
+        return super().latent(counts, parameters, went) | {"continuation": (went.on, went.on + went.left)}
 
 
-class DBN(Chain):
+class DBN(ChainModel):
     """Dynamic Bayesian network: users go on until a clicked document satisfies them or they lose patience."""
 
     kinds: ClassVar[tuple[str, ...]] = ("attractiveness", "satisfaction", "continuation")
@@ -100,9 +86,8 @@ class DBN(Chain):
     """Of the chance that who is not satisfied goes on."""
 
     def start(self, pages: ClickPages) -> Parameters:
-        """Half are satisfied, most go on."""
-        satisfied = np.full(pages.bound, 0.5)
-        return super().start(pages) | {"satisfaction": satisfied, "continuation": np.array([0.9])}
+        """Most go on."""
+        return super().start(pages) | {"continuation": np.array([0.9])}
 
     def moves(self, parameters: Parameters) -> tuple[float, Array]:
         """γ, and γ(1 - s)."""
@@ -115,18 +100,17 @@ class DBN(Chain):
         satisfied = went.left * s / (1 - d)
         on = went.on.sum() + went.skipped_on
         away = (went.left - satisfied).sum() + went.skipped_left
-        return {
-            "attractiveness": (counts.clicks, went.examined),
+        return super().latent(counts, parameters, went) | {
             "satisfaction": (satisfied, went.on + went.left),
             "continuation": (np.array([on]), np.array([on + away])),
         }
 
     def uncertain(self, counts: ChainCounts, parameters: Parameters) -> dict[str, Array]:
         """Satisfied or not, after the last click: Σ r(1 - r)(1/s + 1/(1 - s))²."""
-        found: Smoothed = self.smoothed(counts, parameters)
+        found = self.smoothed(counts, parameters)
         s, (_, d) = parameters["satisfaction"], self.moves(parameters)
         r = np.where(counts.after, (1 - found.click_on) * (s / (1 - d))[counts.key], 0.0)
-        spread = np.bincount(counts.key.ravel(), (counts.last * r * (1 - r)).ravel(), minlength=len(s))
+        spread = counts.by_key(counts.last * r * (1 - r))
         return super().uncertain(counts, parameters) | {"satisfaction": spread * (1 / s + 1 / (1 - s)) ** 2}
 
 
@@ -138,34 +122,27 @@ class SDBN(DBN):
     """Take nobody to have read on after the last click, as published: two ratios, and no rounds."""
 
     def start(self, pages: ClickPages) -> Parameters:
-        """Half are satisfied."""
-        return {"attractiveness": super().start(pages)["attractiveness"]} | {
-            "satisfaction": np.full(pages.bound, 0.5)
-        }
+        """Without patience, which has no end."""
+        return ChainModel.start(self, pages)
 
     def moves(self, parameters: Parameters) -> tuple[float, Array]:
         """Always, and 1 - s."""
         return 1.0, 1 - parameters["satisfaction"]
 
     def latent(self, counts: ChainCounts, parameters: Parameters, went: Went) -> Counted:
-        """Who left after a click was satisfied."""
-        if self.closed_form:
-            return self._published(counts)
+        """Who left after a click was satisfied; or what was published, which has clicks alone."""
+        if not self.closed_form:
+            satisfied = {"satisfaction": (went.left, went.on + went.left)}
+            return ChainModel.latent(self, counts, parameters, went) | satisfied
+        unclicked = counts.by_pair(np.broadcast_to(counts.none, counts.pair.shape))
+        seen = counts.clicks + counts.skips + unclicked
         return {
-            "attractiveness": (counts.clicks, went.examined),
-            "satisfaction": (went.left, went.on + went.left),
+            "attractiveness": (counts.clicks, seen),
+            "satisfaction": (counts.by_key(counts.last), counts.clicks),
         }
 
-    def _published(self, counts: ChainCounts) -> Counted:
-        """Clicks over what lies above the last click, or all of a page without one; last clicks over clicks."""
-        none = np.where(counts.pair < counts.pairs, counts.none, 0.0)
-        unclicked = np.bincount(counts.pair.ravel(), none.ravel(), minlength=counts.pairs + 1)[: counts.pairs]
-        seen = counts.clicks + counts.skips + unclicked
-        lasts = np.bincount(counts.key.ravel(), counts.last.ravel(), minlength=counts.pairs)
-        return {"attractiveness": (counts.clicks, seen), "satisfaction": (lasts, counts.clicks)}
 
-
-class CCM(Chain):
+class CCM(ChainModel):
     """Click chain model: after a click users go on the less, the more relevant it was."""
 
     kinds: ClassVar[tuple[str, ...]] = ("attractiveness", "continuation")
@@ -183,8 +160,7 @@ class CCM(Chain):
 
     def latent(self, counts: ChainCounts, parameters: Parameters, went: Went) -> Counted:
         """A click was relevant with probability α3 a/d where users went on, (1 - α3)a/(1 - d) where they left."""
-        (_, _, good), a = parameters["continuation"], parameters["attractiveness"]
-        _, d = self.moves(parameters)
+        good, a, (_, d) = parameters["continuation"][2], parameters["attractiveness"], self.moves(parameters)
         good_on, good_left = went.on * good * a / d, went.left * (1 - good) * a / (1 - d)
         on = np.array([went.skipped_on, (went.on - good_on).sum(), good_on.sum()])
         left = np.array([went.skipped_left, (went.left - good_left).sum(), good_left.sum()])
@@ -196,14 +172,10 @@ class CCM(Chain):
 
     def uncertain(self, counts: ChainCounts, parameters: Parameters) -> dict[str, Array]:
         """Relevant or not, after every click that something follows: Σ r(1 - r)(1/a + 1/(1 - a))²."""
-        found: Smoothed = self.smoothed(counts, parameters)
-        (_, _, good), a = parameters["continuation"], parameters["attractiveness"]
-        _, d = self.moves(parameters)
+        found = self.smoothed(counts, parameters)
+        good, a, (_, d) = parameters["continuation"][2], parameters["attractiveness"], self.moves(parameters)
         on, left = good * a / d, (1 - good) * a / (1 - d)
         r = found.click_on * on[counts.key] + (1 - found.click_on) * left[counts.key]
-        spread = np.bincount(
-            counts.key.ravel(), (counts.last * counts.after * r * (1 - r)).ravel(), minlength=len(a)
-        )
-        spread += counts.followed * on * (1 - on)
+        spread = counts.by_key(counts.last * counts.after * r * (1 - r)) + counts.followed * on * (1 - on)
         examined = super().uncertain(counts, parameters)["attractiveness"]
         return {"attractiveness": examined + spread * (1 / a + 1 / (1 - a)) ** 2}

@@ -20,15 +20,20 @@ with g N_{k+1} / (1 - g + g N_{k+1}). N is kept as a logarithm.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 import numpy as np
+from scipy.special import xlogy
 
 from unskew.diagnosis.click_models.contract import ClickModel, rank_index
 from unskew.diagnosis.click_models.em import Expected, Parameters
 from unskew.diagnosis.click_models.pages import ClickPages, added, same_rows
 from unskew.types import Array
+
+BEGIN = {"attractiveness": 0.3, "satisfaction": 0.5}
+"""Where parameters of pairs start."""
 
 
 @dataclass(frozen=True)
@@ -52,44 +57,13 @@ class ChainCounts:
     followed: Array
     """[keys] clicks that another click follows."""
 
-    @property
-    def pairs(self) -> int:
-        """Entries of a parameter of pairs."""
-        return len(self.clicks)
+    def by_pair(self, values: Array) -> Array:
+        """Sums of [K, R] over the pairs, [P + 1]; padding is left out."""
+        return np.bincount(self.pair.ravel(), values.ravel(), minlength=len(self.clicks) + 1)[:-1]
 
-
-@dataclass(frozen=True)
-class ChainIndex:
-    """Pages laid out for a chain."""
-
-    pages: ClickPages
-    first: Array
-    """[R] a page of each ranking."""
-    number: Array
-    """[S] the ranking of each page."""
-    key: Array
-    """[S, K]."""
-    keys: int
-
-    def counts(self, weight: Array) -> ChainCounts:
-        """Pages of these weights, added up."""
-        pages, width = self.pages, self.pages.pair.shape[1]
-        end = last_slot(pages.click)
-        above = np.arange(width) < end[:, None]
-        cells = np.bincount(self.number * (width + 1) + end + 1, weight, minlength=len(self.first) * (width + 1))
-        cells = cells.reshape(-1, width + 1).T.copy()
-        size = pages.bound
-        pair = pages.pair[self.first].T
-        return ChainCounts(
-            pair=np.where(pair < 0, size, pair),
-            key=self.key[self.first].T.copy(),
-            after=pages.after[self.first].T.copy(),
-            none=cells[0],
-            last=cells[1:],
-            clicks=added(pages.pair, pages.click, weight, size),
-            skips=added(pages.pair, above & ~pages.click & pages.where, weight, size),
-            followed=added(self.key, above & pages.click, weight, self.keys),
-        )
+    def by_key(self, values: Array) -> Array:
+        """Sums of [K, R] over the keys."""
+        return np.bincount(self.key.ravel(), values.ravel(), minlength=len(self.followed))
 
 
 class Smoothed(NamedTuple):
@@ -117,9 +91,13 @@ class ChainModel(ClickModel):
     def moves(self, parameters: Parameters) -> tuple[float, Array]:
         """Chance g of going on after a skip, and d after a click, by pair or rank."""
 
-    @abstractmethod
     def latent(self, counts: ChainCounts, parameters: Parameters, went: Went) -> dict[str, tuple[Array, Array]]:
         """Successes and trials of all parameters."""
+        return {"attractiveness": (counts.clicks, went.examined)}
+
+    def start(self, pages: ClickPages) -> Parameters:
+        """All pairs alike."""
+        return {name: np.full(pages.bound, BEGIN[name]) for name in self.of_pairs}
 
     def keys(self, pages: ClickPages) -> tuple[Array, int]:
         """What going on after a click depends on, [S, K], and how many of it there are."""
@@ -127,9 +105,30 @@ class ChainModel(ClickModel):
             return rank_index(pages.rank, self.ranks), self.ranks
         return np.maximum(pages.pair, 0), pages.bound
 
-    def prepared(self, pages: ClickPages) -> ChainIndex:
-        """Distinct rankings."""
-        return ChainIndex(pages, *same_rows(pages), *self.keys(pages))
+    def counter(self, pages: ClickPages) -> Callable[[Array], ChainCounts]:
+        """Counts by distinct ranking and where its last click was."""
+        first, number = same_rows(pages)
+        key, keys = self.keys(pages)
+        width, size = pages.pair.shape[1], pages.bound
+        end = np.where(pages.click.any(1), width - 1 - np.argmax(pages.click[:, ::-1], axis=1), -1)
+        above = np.arange(width) < end[:, None]  # the last click
+        pair = pages.pair[first].T
+
+        def counts(weight: Array) -> ChainCounts:
+            cells = np.bincount(number * (width + 1) + end + 1, weight, minlength=len(first) * (width + 1))
+            cells = cells.reshape(-1, width + 1).T.copy()
+            return ChainCounts(
+                pair=np.where(pair < 0, size, pair),
+                key=key[first].T.copy(),
+                after=pages.after[first].T.copy(),
+                none=cells[0],
+                last=cells[1:],
+                clicks=added(pages.pair, pages.click, weight, size),
+                skips=added(pages.pair, above & ~pages.click & pages.where, weight, size),
+                followed=added(key, above & pages.click, weight, keys),
+            )
+
+        return counts
 
     def smoothed(self, counts: ChainCounts, parameters: Parameters) -> Smoothed:
         """Backwards for N, forwards for who reached what."""
@@ -158,7 +157,7 @@ class ChainModel(ClickModel):
         found = self.smoothed(counts, parameters)
         a, (g, d) = parameters["attractiveness"], self.moves(parameters)
         known = counts.clicks @ np.log(a) + counts.skips @ np.log1p(-a)
-        known += xlogy(counts.followed, d) + xlogy(counts.skips.sum(), np.asarray(g))
+        known += xlogy(counts.followed, d).sum() + xlogy(counts.skips.sum(), g)
         hidden = counts.none @ found.log_none[0] + float((counts.last * found.log_end).sum())
         return Expected(float(known + hidden), self.latent(counts, parameters, Went.of(counts, found)))
 
@@ -166,8 +165,9 @@ class ChainModel(ClickModel):
         """Σ q(1 - q) / (1 - a)²: examined or not, after the last click."""
         found = self.smoothed(counts, parameters)
         squares = forward(counts.none, counts.last * found.click_on**2, found.skip_on**2)
-        spread = by_pair(counts, found.reached - squares)
-        return {"attractiveness": spread / (1 - parameters["attractiveness"]) ** 2}
+        return {
+            "attractiveness": counts.by_pair(found.reached - squares) / (1 - parameters["attractiveness"]) ** 2
+        }
 
     def conditional(self, parameters: Parameters, pages: ClickPages) -> Array:
         """a_k P(e_k | clicks above); after a skip P(e_{k+1}) = g e(1 - a)/(1 - e a), after a click d."""
@@ -205,15 +205,13 @@ class Went(NamedTuple):
     @classmethod
     def of(cls, counts: ChainCounts, found: Smoothed) -> Went:
         """Add up what is known and what is expected."""
-        keys = len(counts.followed)
-        on = np.bincount(counts.key.ravel(), (counts.last * found.click_on).ravel(), minlength=keys)
-        all_last = np.bincount(counts.key.ravel(), (counts.last * counts.after).ravel(), minlength=keys)
+        on = counts.by_key(counts.last * found.click_on)
         skipped_on = float((found.reached * found.skip_on).sum())
         skipped = float((found.reached * counts.after).sum())
         return cls(
-            counts.clicks + counts.skips + by_pair(counts, found.reached),
+            counts.clicks + counts.skips + counts.by_pair(found.reached),
             counts.followed + on,
-            all_last - on,
+            counts.by_key(counts.last * counts.after) - on,
             float(counts.skips.sum()) + skipped_on,
             skipped - skipped_on,
         )
@@ -227,19 +225,3 @@ def forward(begin: Array, joining: Array, on: Array) -> Array:
         reached[k] = here
         here = here * on[k] + joining[k]
     return reached
-
-
-def by_pair(counts: ChainCounts, values: Array) -> Array:
-    """Sums of [K, R] over the pairs, [P + 1]; padding is left out."""
-    return np.bincount(counts.pair.ravel(), values.ravel(), minlength=counts.pairs + 1)[: counts.pairs]
-
-
-def last_slot(click: Array) -> Array:
-    """Index of the last click of each page, [S]; -1 for none."""
-    width = click.shape[1]
-    return np.where(click.any(1), width - 1 - np.argmax(click[:, ::-1], axis=1), -1)
-
-
-def xlogy(count: Array, p: Array) -> float:
-    """Σ count log p, 0 where there is no count."""
-    return float(np.sum(np.where(count > 0, count * np.log(np.where(count > 0, p, 1.0)), 0.0)))

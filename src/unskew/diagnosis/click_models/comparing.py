@@ -17,6 +17,7 @@ from unskew.diagnosis.click_models.contract import ClickModel
 from unskew.diagnosis.click_models.fitted import FittedClickModel, fit_model, perplexity
 from unskew.diagnosis.click_models.names import CLICK_MODELS, find_model
 from unskew.diagnosis.click_models.pages import AnyLog, ClickPages, grouped, read_pages
+from unskew.diagnosis.evidence.likelihood import ratio_and_error
 from unskew.errors import ConfigError, Option
 from unskew.results import Result
 from unskew.types import Array
@@ -108,7 +109,7 @@ def fit_and_compare(
     order = sorted(fitted, key=lambda name: -float(likelihood[name] @ held.weight))
     rows = [compared(fitted[name], known, likelihood[name], likelihood[order[0]]) for name in order]
     weight = np.where(held.where, held.weight[:, None], 0.0)
-    seen = np.append(evidence_of_pairs(pages), [False, False])  # a stranger, and padding
+    seen = np.bincount(pages.pair[pages.where], minlength=pages.bound + 1) > 0  # then a stranger, and padding
     unseen = float((weight * ~seen[known.pair]).sum())
     return ClickModelComparison(
         models=rows,
@@ -154,23 +155,11 @@ def compared(model: FittedClickModel, held: ClickPages, likelihood: Array, best:
 
 
 def paired(difference: Array, weight: Array, query: Array) -> tuple[float, float | None]:
-    """Mean over pages, and its standard error over queries; None where there are not two queries.
-
-    >>> paired(np.array([1.0, 3.0]), np.ones(2), np.array([0, 1]))
-    (2.0, 1.0)
-    """
+    """Mean over pages, and its standard error over queries; None where there are not two queries."""
     _, number = np.unique(query, return_inverse=True)
     total, pages = (np.bincount(number, each) for each in (difference * weight, weight))
-    mean = total.sum() / pages.sum()
-    if len(pages) < 2:
-        return float(mean), None
-    spread = ((total - mean * pages) ** 2).sum() * len(pages) / (len(pages) - 1)
-    return float(mean), float(np.sqrt(spread) / pages.sum())
-
-
-def evidence_of_pairs(pages: ClickPages) -> Array:
-    """Whether each pair is on one of the pages, [P] bool."""
-    return np.bincount(pages.pair[pages.where], minlength=pages.bound)[: len(pages.pairs)] > 0
+    mean, error = ratio_and_error(total, pages)
+    return mean, None if len(pages) < 2 else error
 
 
 def notes_on(pages: ClickPages, held: ClickPages, unseen: float) -> list[str]:

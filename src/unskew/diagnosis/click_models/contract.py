@@ -5,7 +5,7 @@ last is what is assumed of a pair that was never shown, the mean of the prior.
 
 A model says four things; `fitted.py` fits, measures, samples and saves with them alone.
 
-    prepared     what it needs of pages, apart from their weights: done once
+    counter      what it needs of pages, as a function of their weights: laid out once, counted for any weights
     expect       log-likelihood, successes and trials of its parameters (the E-step; the M-step is in `em.py`)
     conditional  P(click at k | clicks above k), [S, K], whose logarithms add up to the log-likelihood of a page
     marginal     P(click at k), [S, K]
@@ -14,7 +14,8 @@ A model says four things; `fitted.py` fits, measures, samples and saves with the
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Annotated, Any, ClassVar, Protocol
+from collections.abc import Callable
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -26,13 +27,8 @@ from unskew.types import Array
 
 RANK_PRIOR = Prior(mean=0.5, strength=1.0)
 """Of parameters that few numbers describe: ranks, continuation."""
-
-
-class Prepared(Protocol):
-    """Pages, laid out for one model."""
-
-    def counts(self, weight: Array) -> Any:
-        """What the model needs of pages of these weights [S], added up."""
+SURE = 1e-6
+"""Chances are taken to be no closer to 0 or 1 when clicks are judged by them."""
 
 
 class ClickModel(Config, ABC):
@@ -61,8 +57,8 @@ class ClickModel(Config, ABC):
         return {name: getattr(self, name) for name in self.kinds}
 
     @abstractmethod
-    def prepared(self, pages: ClickPages) -> Prepared:
-        """What is needed of pages, apart from their weights."""
+    def counter(self, pages: ClickPages) -> Callable[[Array], Any]:
+        """A function from weights [S] of the pages to what is needed of them, added up."""
 
     @abstractmethod
     def start(self, pages: ClickPages) -> Parameters:
@@ -76,9 +72,9 @@ class ClickModel(Config, ABC):
     def conditional(self, parameters: Parameters, pages: ClickPages) -> Array:
         """P(click at k | clicks above), [S, K]; 0 where padded."""
 
-    @abstractmethod
     def marginal(self, parameters: Parameters, pages: ClickPages) -> Array:
-        """P(click at k), [S, K]; 0 where padded."""
+        """P(click at k), [S, K]; 0 where padded. The same, where clicks do not depend on each other."""
+        return self.conditional(parameters, pages)
 
     def relevance(self, parameters: Parameters) -> Array | None:
         """How good each pair is, [P + 1]; None where the model does not tell documents apart."""
@@ -110,6 +106,12 @@ class ClickModel(Config, ABC):
             relative += 1 / np.maximum(prior + seen, 1e-12) / p**2
         found: Array = relevance**2 * relative
         return found
+
+
+def log_chances(p: Array, pages: ClickPages) -> Array:
+    """log P(what happened) of each result, [S, K], from P(click); 0 where padded."""
+    p = np.clip(p, SURE, 1 - SURE)
+    return np.where(pages.where, np.log(np.where(pages.click, p, 1 - p)), 0.0)
 
 
 def rank_index(rank: Array, ranks: int) -> Array:

@@ -19,7 +19,7 @@ never falls.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, NamedTuple
 
@@ -85,13 +85,14 @@ def climb(
     *,
     rounds: int,
     tolerance: float,
-    missing: Mapping[str, Callable[[Parameters], Array]] | None = None,
+    hidden: Sequence[str] = (),
+    missing: Callable[[Parameters], Mapping[str, Array]],
 ) -> Climbed:
     """Find the parameters; ends when three rounds gain less than `tolerance` of the penalised log-likelihood.
 
-    `missing` says, of kinds of parameters whose successes are mostly hidden, the information that is missing.
+    Successes of the `hidden` kinds of parameters are mostly hidden; `missing` says how much information is.
     """
-    here, assumed = opened(expect, start, priors, missing or {})
+    here, assumed = opened(expect, start, priors, hidden, missing)
     trace: list[float] = []
     while len(trace) < rounds:
         points, began = [here], len(trace)
@@ -121,7 +122,8 @@ def opened(
     expect: Callable[[Parameters], Expected],
     start: Parameters,
     priors: Mapping[str, Prior],
-    missing: Mapping[str, Callable[[Parameters], Array]],
+    hidden: Sequence[str],
+    missing: Callable[[Parameters], Mapping[str, Array]],
 ) -> tuple[Parameters, dict[str, Assumed]]:
     """Parameters after the first rounds, and the priors that were found in them."""
     here, assumed = start, {name: assume(prior, np.zeros(0), np.zeros(0)) for name, prior in priors.items()}
@@ -132,17 +134,19 @@ def opened(
         expected = expect(here)
         assumed = {name: assume(prior, *expected.counts[name]) for name, prior in priors.items()}
         if done % LOOK == LOOK - 1:
-            spread = {name: hidden_strength(expect, here, name, find) for name, find in missing.items()}
-        for name in missing:
-            strength = priors[name].strength
-            found = spread.get(name, USUAL_STRENGTH) if strength is None else strength
-            assumed[name] = Assumed(assumed[name].mean, found)
+            spread = {name: hidden_strength(expect, here, name, missing) for name in hidden}
+        for name in hidden:
+            if priors[name].strength is None:
+                assumed[name] = Assumed(assumed[name].mean, spread.get(name, USUAL_STRENGTH))
         here = updated(expected, assumed)
     return here, assumed
 
 
 def hidden_strength(
-    expect: Callable[[Parameters], Expected], here: Parameters, name: str, missing: Callable[[Parameters], Array]
+    expect: Callable[[Parameters], Expected],
+    here: Parameters,
+    name: str,
+    missing: Callable[[Parameters], Mapping[str, Array]],
 ) -> float:
     """Strength of the prior of parameters whose successes are mostly hidden, by their scores.
 
@@ -156,7 +160,7 @@ def hidden_strength(
         mean = float(x.sum() / max(n.sum(), SMALLEST))
     mean = float(level[name][0])
     score = x / mean - (n - x) / (1 - mean)
-    information = x / mean**2 + (n - x) / (1 - mean) ** 2 - missing(level)
+    information = x / mean**2 + (n - x) / (1 - mean) ** 2 - missing(level)[name]
     seen = n > 0
     total = float((information[seen] ** 2).sum())
     if seen.sum() < FEW or total <= 0:

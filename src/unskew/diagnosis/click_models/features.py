@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import count, islice, pairwise
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
@@ -67,15 +67,9 @@ class FeatureClickModel:
 
     def of(self, pairs: ShownPairs, attraction: Array) -> FittedClickModel:
         """The same readers, with other pairs; evidence is that of the log, where it has the pair."""
-        old = self.fitted.evidence
         found = np.append(self.fitted.pairs.find(pairs), len(self.fitted.pairs))
-        evidence = replace(
-            old,
-            impressions=old.impressions[found],
-            clicks=old.clicks[found],
-            examined=None if old.examined is None else old.examined[found],
-            standard_error=None,
-        )
+        told = self.fitted.evidence.items()
+        evidence = {name: values[found] for name, values in told if name != "standard_error"}
         parameters = self.fitted.parameters | {"attractiveness": np.append(attraction, attraction.mean())}
         return replace(self.fitted, pairs=pairs, parameters=parameters, evidence=evidence)
 
@@ -111,7 +105,7 @@ def fit_with_features(log: Log, model: ClickModel | str = "pbm", **options: obje
     features = np.asarray(log.lists.features[np.unique(log.row)], np.float64)
     mean, spread = features.mean(0), features.std(0)
     scale = np.where(spread > 0, spread, 1.0)
-    counts = chosen.prepared(pages).counts(pages.weight)
+    counts = chosen.counter(pages)(pages.weight)
     network, theta = descend(standard(features, mean, scale), counts, plain, asked)
     found = FeatureClickModel(
         replace(plain, parameters=plain.parameters | {"examination": theta}), network, mean, scale
@@ -132,18 +126,26 @@ def descend(
     weights = [*network.parameters(), theta]
     adam = torch.optim.Adam(weights, lr=asked.rate)
     falls = torch.optim.lr_scheduler.LambdaLR(adam, lambda step: 1 - step / asked.steps)
-    batches = Cells(torch.from_numpy(features), counts, network, theta)
-    held = held_out(plain.pairs.query, asked.held_out, rng)
+    held = _held_out(plain.pairs.query, asked.held_out, rng)
     judges = np.flatnonzero(held[counts.pair])
+
+    def likelihood(some: Array) -> Tensor:
+        """Of some cells; every pair passes the network once."""
+        pairs, back = np.unique(counts.pair[some], return_inverse=True)
+        odds = network(torch.from_numpy(features[pairs])).squeeze(-1)[torch.from_numpy(back)]
+        parts = (counts.condition[some], counts.clicks[some], counts.unclicked[some])
+        condition, clicks, unclicked = (torch.from_numpy(part) for part in parts)
+        return log_likelihood(odds, theta[condition], clicks, unclicked)
+
     best, kept = -np.inf, [each.detach().clone() for each in weights]
-    for step, some in enumerate(islice(batches.endless(held, asked.batch, rng), asked.steps)):
+    for step, some in enumerate(islice(_batches(counts, held, asked.batch, rng), asked.steps)):
         if len(judges) and step % EVERY == 0:
             with torch.no_grad():
-                told = float(batches.log_likelihood(judges))
+                told = float(likelihood(judges))
             if told > best:
                 best, kept = told, [each.detach().clone() for each in weights]
         adam.zero_grad()
-        torch.autograd.backward(-batches.log_likelihood(some))
+        torch.autograd.backward(-likelihood(some))
         adam.step()
         falls.step()
     if len(judges):
@@ -153,38 +155,18 @@ def descend(
     return network, np.clip(torch.sigmoid(theta).detach().double().numpy(), SMALLEST, 1 - SMALLEST)
 
 
-@dataclass(frozen=True)
-class Cells:
-    """Counts with what predicts them."""
-
-    features: Tensor
-    counts: CellCounts
-    network: nn.Module
-    theta: Tensor
-
-    def log_likelihood(self, some: Array) -> Tensor:
-        """Mean over the impressions of some cells; every pair passes the network once."""
-        import torch
-
-        pairs, back = np.unique(self.counts.pair[some], return_inverse=True)
-        odds = self.network(self.features[torch.from_numpy(pairs)]).squeeze(-1)[torch.from_numpy(back)]
-        parts = (self.counts.condition[some], self.counts.clicks[some], self.counts.unclicked[some])
-        condition, clicks, unclicked = (torch.from_numpy(part) for part in parts)
-        return log_likelihood(odds, self.theta[condition], clicks, unclicked)
-
-    def endless(self, held: Array, batch: int, rng: np.random.Generator) -> Iterator[Array]:
-        """The cells of batches of pairs that are not held out, pass after pass."""
-        parts = max(1, round(float((~held).sum()) / batch))
-        for _ in count():
-            part = np.where(held, parts, rng.integers(parts, size=len(held)))
-            yield from cells_of(self.counts, part, parts)
-
-
-def held_out(query: Array, share: float, rng: np.random.Generator) -> Array:
+def _held_out(query: Array, share: float, rng: np.random.Generator) -> Array:
     """Which pairs are of queries that say when to stop, [P] bool; none where there are few queries."""
     distinct, number = np.unique(query, return_inverse=True)
     chosen = rng.permutation(len(distinct)) < (share * len(distinct) if len(distinct) >= FEW else 0)
     return np.asarray(chosen[number])
+
+
+def _batches(counts: CellCounts, held: Array, batch: int, rng: np.random.Generator) -> Iterator[Array]:
+    """The cells of batches of pairs that are not held out, pass after pass."""
+    parts = max(1, round(float((~held).sum()) / batch))
+    while True:
+        yield from cells_of(counts, np.where(held, parts, rng.integers(parts, size=len(held))), parts)
 
 
 def cells_of(counts: CellCounts, part: Array, parts: int) -> Iterator[Array]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from unskew.diagnosis.click_models.contract import ClickModel
+from unskew.diagnosis.click_models.contract import ClickModel, log_chances
 from unskew.diagnosis.click_models.em import Assumed, Parameters, climb
 from unskew.diagnosis.click_models.names import model_of, settings_of
 from unskew.diagnosis.click_models.pages import AnyLog, ClickPages, ShownPairs, added, read_pages
@@ -29,7 +28,8 @@ SAVED = Ours(FILE, (PAIRS,))
 """What lies in the folder of a click model."""
 KIND = "unskew click model"
 OWN = ("name", "pages", "converged", "seconds", "trace", "parameter_count")
-EVIDENCE = ("impressions", "clicks", "examined", "standard_error")
+OF_PAIRS = ("attractiveness", "satisfaction")
+"""Kinds of parameters that every pair has one of; within a mixture their names begin with a number."""
 
 
 def save_model(fitted: FittedClickModel, folder: Path | str, *, force: bool = False) -> None:
@@ -41,12 +41,11 @@ def save_model(fitted: FittedClickModel, folder: Path | str, *, force: bool = Fa
 def write_model(fitted: FittedClickModel, folder: Path) -> None:
     """Write the files of a model into a folder that is there."""
     pairs = len(fitted.pairs)
-    of_pairs = {name: values for name, values in fitted.parameters.items() if is_of_pairs(name)}
+    of_pairs = {name: each for name, each in fitted.parameters.items() if name.split()[-1] in OF_PAIRS}
     shared = {name: values.tolist() for name, values in fitted.parameters.items() if name not in of_pairs}
-    proof = {name: getattr(fitted.evidence, name) for name in EVIDENCE}
     columns: dict[str, Any] = {name: getattr(fitted.pairs, name) for name in ("query_id", "doc_id", "query")}
-    columns |= {name: values[:pairs] for name, values in (of_pairs | proof).items() if values is not None}
-    unseen = {name: float(values[pairs]) for name, values in (of_pairs | proof).items() if values is not None}
+    columns |= {name: values[:pairs] for name, values in (of_pairs | fitted.evidence).items()}
+    unseen = {name: float(values[pairs]) for name, values in (of_pairs | fitted.evidence).items()}
     content: dict[str, Any] = {"kind": KIND, **{name: getattr(fitted, name) for name in OWN}}
     content |= {"model": settings_of(fitted.model), "parameters": shared, "unseen": unseen}
     content["assumed"] = {name: prior._asdict() for name, prior in fitted.assumed.items()}
@@ -75,25 +74,16 @@ def _assembled(content: dict[str, Any], table: Any, place: Path) -> FittedClickM
     whole: dict[str, Array] = {
         name: np.append(table[name].to_numpy(), value) for name, value in content["unseen"].items()
     }
-    proof = {name: whole.pop(name, None) for name in EVIDENCE}
+    of_pairs = {name: values for name, values in whole.items() if name.split()[-1] in OF_PAIRS}
     shared = {name: np.asarray(values) for name, values in content["parameters"].items()}
     return FittedClickModel(
         model=model_of(content["model"]),
         pairs=ShownPairs(query_id, doc_id, table["query"].to_numpy()),
-        parameters=whole | shared,
+        parameters=of_pairs | shared,
         assumed={name: Assumed(**prior) for name, prior in content["assumed"].items()},
-        evidence=ParameterEvidence(**proof),  # type: ignore[arg-type]
+        evidence={name: values for name, values in whole.items() if name not in of_pairs},
         **{name: content[name] for name in OWN},
     )
-
-
-def is_of_pairs(name: str) -> bool:
-    """Whether every pair has a parameter of this kind; within a mixture its name begins with a number."""
-    return name.split()[-1] in ("attractiveness", "satisfaction")
-
-
-SURE = 1e-6
-"""Chances are taken to be no closer to 0 or 1 when clicks are judged by them."""
 
 
 @dataclass(frozen=True)
@@ -102,18 +92,6 @@ class Perplexity:
 
     overall: float
     by_rank: dict[int, float]
-
-
-@dataclass(frozen=True)
-class ParameterEvidence:
-    """What is known of each pair, [P + 1] each; the last entry is of pairs that were never shown."""
-
-    impressions: Array
-    clicks: Array
-    examined: Array | None
-    """Impressions on which the pair was examined, as expected; None for mixtures and where nothing says so."""
-    standard_error: Array | None
-    """Of the relevance; None where the model tells no documents apart."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +105,11 @@ class FittedClickModel:
     parameters: Parameters
     assumed: dict[str, Assumed]
     """Mean and strength of the prior of each kind of parameter."""
-    evidence: ParameterEvidence
+    evidence: dict[str, Array]
+    """What is known of each pair, [P + 1] each, the last entry of pairs that were never shown: impressions and
+    clicks; `examined`, impressions on which it was, as expected, but of mixtures; `standard_error` of its
+    relevance, where the model tells documents apart.
+    """
     parameter_count: int
     """Parameters about which the log says something."""
     pages: float
@@ -184,21 +166,16 @@ class FittedClickModel:
         found = self.model.relevance(self.parameters)
         if found is None:
             raise ConfigError(f"{self.name} tells no documents apart; take dctr, pbm or another one")
-        shown = np.flatnonzero(self.evidence.impressions[:-1] > 0)
+        shown = np.flatnonzero(self.evidence["impressions"][:-1] > 0)
         order = shown[np.lexsort((-found[shown], self.pairs.query[shown]))]
         made: dict[str, Any] = {
             "query_id": self.pairs.query_id.take(pa.array(order)),
             "doc_id": self.pairs.doc_id.take(pa.array(order)),
             "relevance": found[order],
         }
-        if self.evidence.standard_error is not None:
-            made["standard_error"] = self.evidence.standard_error[order]
-        if len(self.model.of_pairs) > 1:
-            made |= {name: self.parameters[name][order] for name in self.model.of_pairs}
-        made |= {name: getattr(self.evidence, name)[order] for name in ("impressions", "clicks")}
-        if self.evidence.examined is not None:
-            made["examined"] = self.evidence.examined[order]
-        return pa.table(made)
+        kinds = {name: self.parameters[name] for name in self.model.of_pairs if len(self.model.of_pairs) > 1}
+        told = {"standard_error": self.evidence.get("standard_error"), **kinds, **self.evidence}
+        return pa.table(made | {name: values[order] for name, values in told.items() if values is not None})
 
     def sample(self, log: Log | ClickPages, *, seed: int = 0) -> Any:
         """The same pages with clicks drawn from the model: a Log for a Log, else pages of weight 1."""
@@ -218,50 +195,36 @@ def fit_model(name: str, model: ClickModel, pages: ClickPages) -> FittedClickMod
     if not pages.click.any():
         raise DataError("the log has no click, so there is nothing to fit", hint="give pages with clicks")
     began = time.process_time()
-    counts = model.prepared(pages).counts(pages.weight)
-
-    def missing(name: str, parameters: Parameters) -> Array:
-        return model.uncertain(counts, parameters)[name]
-
+    counts = model.counter(pages)(pages.weight)
     found = climb(
         lambda parameters: model.expect(counts, parameters),
         model.start(pages),
         model.priors(),
         rounds=model.rounds,
         tolerance=model.tolerance,
-        missing={name: partial(missing, name) for name in model.hidden},
+        hidden=model.hidden,
+        missing=lambda parameters: model.uncertain(counts, parameters),
     )
-    expected = model.expect(counts, found.parameters)
+    expected = model.expect(counts, found.parameters).counts
+    names = {"impressions": pages.where, "clicks": pages.click}
+    evidence = {name: added(pages.pair, some, pages.weight, pages.bound) for name, some in names.items()}
+    if "attractiveness" in expected:
+        evidence["examined"] = expected["attractiveness"][1]
+    if (variance := model.variance(counts, found.parameters, found.assumed)) is not None:
+        evidence["standard_error"] = np.sqrt(variance)
     return FittedClickModel(
         name=name,
         model=model,
         pairs=pages.pairs,
         parameters=found.parameters,
         assumed=found.assumed,
-        evidence=evidence_of(model, pages, counts, found.parameters, found.assumed),
-        parameter_count=int(sum((trials > 0).sum() for _, trials in expected.counts.values())),
+        evidence=evidence,
+        parameter_count=int(sum((trials > 0).sum() for _, trials in expected.values())),
         pages=pages.total,
         trace=found.trace,
         converged=found.converged,
         seconds=time.process_time() - began,
     )
-
-
-def evidence_of(
-    model: ClickModel, pages: ClickPages, counts: Any, parameters: Parameters, assumed: dict[str, Assumed]
-) -> ParameterEvidence:
-    """Impressions, clicks, examinations and standard errors of pairs."""
-    shown, clicks = (added(pages.pair, some, pages.weight, pages.bound) for some in (pages.where, pages.click))
-    variance = model.variance(counts, parameters, assumed)
-    expected = model.expect(counts, parameters).counts.get("attractiveness")
-    error = None if variance is None else np.sqrt(variance)
-    return ParameterEvidence(shown, clicks, None if expected is None else expected[1], error)
-
-
-def log_chances(p: Array, pages: ClickPages) -> Array:
-    """log P(what happened) of each result, [S, K]; 0 where padded."""
-    p = np.clip(p, SURE, 1 - SURE)
-    return np.where(pages.where, np.log(np.where(pages.click, p, 1 - p)), 0.0)
 
 
 def perplexity(p: Array, pages: ClickPages) -> Perplexity:

@@ -13,31 +13,24 @@ The idea is that of mixtures as in Yan et al., "Revisiting two-tower models for 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Annotated, Any
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from pydantic import Field, SerializeAsAny
 
-from unskew.diagnosis.click_models.contract import ClickModel, Prepared
+from unskew.diagnosis.click_models.contract import ClickModel, log_chances
 from unskew.diagnosis.click_models.em import SHARE, Assumed, Expected, Parameters, Prior
 from unskew.diagnosis.click_models.pages import ClickPages
 from unskew.types import Array
 
-SMALL = 1e-6
-"""What a model holds for impossible has this chance within a mixture."""
 
-
-@dataclass(frozen=True)
-class MixedPages:
-    """Pages with what each model needs of them."""
+class MixedPages(NamedTuple):
+    """Pages, and what each model counts on them, in every round by its shares."""
 
     pages: ClickPages
-    parts: tuple[Prepared, ...]
-
-    def counts(self, weight: Array) -> MixedPages:
-        """The same pages with other weights; models count in every round, by their shares."""
-        return replace(self, pages=replace(self.pages, weight=weight))
+    parts: tuple[Callable[[Array], Any], ...]
 
 
 class ModelMixture(ClickModel):
@@ -54,9 +47,10 @@ class ModelMixture(ClickModel):
         own = {join(z, name): prior for z, priors in kinds for name, prior in priors.items()}
         return own | {SHARE: Prior(mean=1 / len(self.models), strength=float(len(self.models)))}
 
-    def prepared(self, pages: ClickPages) -> MixedPages:
-        """What every model needs."""
-        return MixedPages(pages, tuple(model.prepared(pages) for model in self.models))
+    def counter(self, pages: ClickPages) -> Callable[[Array], MixedPages]:
+        """The pages with these weights, and what every model needs of them."""
+        parts = tuple(model.counter(pages) for model in self.models)
+        return lambda weight: MixedPages(replace(pages, weight=weight), parts)
 
     def start(self, pages: ClickPages) -> Parameters:
         """As the models start, a little apart."""
@@ -66,17 +60,18 @@ class ModelMixture(ClickModel):
                 made[join(z, name)] = np.clip(values * rng.uniform(0.9, 1.1, values.shape), 0.01, 0.99)
         return made | {SHARE: np.full(len(self.models), 1 / len(self.models))}
 
-    def split(self, parameters: Parameters) -> list[Parameters]:
-        """The parameters of each model, under their own names."""
-        kinds = enumerate(model.priors() for model in self.models)
-        return [{name: parameters[join(z, name)] for name in names} for z, names in kinds]
+    def split(self, parameters: Parameters) -> list[tuple[ClickModel, Parameters, float]]:
+        """Each model, its parameters under their own names, and its share."""
+        found = []
+        for z, (model, share) in enumerate(zip(self.models, parameters[SHARE], strict=True)):
+            found.append((model, {name: parameters[join(z, name)] for name in model.priors()}, float(share)))
+        return found
 
     def shares(self, parameters: Parameters, pages: ClickPages, *, above: bool = False) -> tuple[Array, Array]:
         """log P(clicks) of each page and the shares of the models in it, [Z, S]; `above`: of the clicks above."""
         logs = []
-        for model, own in zip(self.models, self.split(parameters), strict=True):
-            p = np.clip(model.conditional(own, pages), SMALL, 1 - SMALL)
-            each = np.where(pages.where, np.log(np.where(pages.click, p, 1 - p)), 0.0)
+        for model, own, _ in self.split(parameters):
+            each = log_chances(model.conditional(own, pages), pages)  # what is impossible has a small chance
             logs.append(np.cumsum(each, axis=1) - each if above else each.sum(1))
         joint = np.stack(logs) + np.log(parameters[SHARE]).reshape(-1, *[1] * logs[0].ndim)
         total = np.logaddexp.reduce(joint, axis=0)
@@ -87,9 +82,9 @@ class ModelMixture(ClickModel):
         weight = counts.pages.weight
         total, shares = self.shares(parameters, counts.pages)
         made: dict[str, tuple[Array, Array]] = {}
-        parts = zip(self.models, self.split(parameters), counts.parts, shares, strict=True)
-        for z, (model, own, part, share) in enumerate(parts):
-            found = model.expect(part.counts(weight * share), own)
+        parts = zip(self.split(parameters), counts.parts, shares, strict=True)
+        for z, ((model, own, _), part, share) in enumerate(parts):
+            found = model.expect(part(weight * share), own)
             made |= {join(z, name): pair for name, pair in found.counts.items()}
         made[SHARE] = shares @ weight, np.full(len(shares), weight.sum())
         return Expected(float(total @ weight), made)
@@ -97,15 +92,14 @@ class ModelMixture(ClickModel):
     def conditional(self, parameters: Parameters, pages: ClickPages) -> Array:
         """The models' chances, by their shares given the clicks above."""
         _, shares = self.shares(parameters, pages, above=True)
-        parts = zip(self.models, self.split(parameters), shares, strict=True)
-        found: Array = sum(share * model.conditional(own, pages) for model, own, share in parts)
+        parts = zip(self.split(parameters), shares, strict=True)
+        found: Array = sum(share * model.conditional(own, pages) for (model, own, _), share in parts)
         return found
 
     def marginal(self, parameters: Parameters, pages: ClickPages) -> Array:
         """The models' chances, by their shares of all pages."""
-        parts = zip(self.models, self.split(parameters), parameters[SHARE], strict=True)
-        found: Array = sum(share * model.marginal(own, pages) for model, own, share in parts)
-        return found
+        parts = self.split(parameters)
+        return np.asarray(sum(share * model.marginal(own, pages) for model, own, share in parts))
 
     def relevance(self, parameters: Parameters) -> Array | None:
         """Chance of a click at rank 1; None where no model tells documents apart."""
@@ -113,20 +107,19 @@ class ModelMixture(ClickModel):
 
     def on_top(self, parameters: Parameters) -> Array | float:
         """Σ_z π_z P_z(c_1)."""
-        parts = zip(self.models, self.split(parameters), parameters[SHARE], strict=True)
-        found: Array | float = sum(share * model.on_top(own) for model, own, share in parts)
+        found: Array | float = sum(share * model.on_top(own) for model, own, share in self.split(parameters))
         return found
 
     def variance(self, counts: Any, parameters: Parameters, assumed: dict[str, Assumed]) -> Array | None:
         """Σ_z (π_z P_z(c_1)/relevance_z)² of each model's own variance, with shares taken as they are."""
         _, shares = self.shares(parameters, counts.pages)
         total = None
-        for z, (model, own) in enumerate(zip(self.models, self.split(parameters), strict=True)):
-            part = counts.parts[z].counts(counts.pages.weight * shares[z])
+        for z, (model, own, share) in enumerate(self.split(parameters)):
+            part = counts.parts[z](counts.pages.weight * shares[z])
             given = {name: assumed[join(z, name)] for name in own}
             found, relevance = model.variance(part, own, given), model.relevance(own)
             if found is not None and relevance is not None:
-                scale = parameters[SHARE][z] * model.on_top(own) / relevance
+                scale = share * model.on_top(own) / relevance
                 total = scale**2 * found + (0.0 if total is None else total)
         return total
 

@@ -9,7 +9,7 @@ model can see is lost.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from unskew.errors import ConfigError, DataError
 from unskew.logs.counts.rankings import count_rankings
@@ -25,7 +24,7 @@ from unskew.logs.log import page_starts
 from unskew.logs.reader import open_log
 from unskew.names import REQUIRED, Names
 from unskew.tables.engine.engine import Engine, connect
-from unskew.tables.joins import encodable, encode
+from unskew.tables.joins import encodable, encode, match, whole_match
 from unskew.types import Array, Lists, Log
 
 if TYPE_CHECKING:
@@ -51,16 +50,11 @@ class ShownPairs:
 
     def find(self, others: ShownPairs) -> Array:
         """The number here of each of the others, [P']; len(self) where there is none. 7 and "7" are one id."""
-        keys = []
-        for name in ("query_id", "doc_id"):
-            mine, theirs = (getattr(side, name).cast(pa.string()) for side in (self, others))
-            values = pc.unique(mine)
-            keys.append([pc.index_in(side, value_set=values).fill_null(-1) for side in (mine, theirs)])
-        (q, other_q), (d, other_d) = [[np.asarray(part, np.int64) for part in key] for key in keys]
-        width = int(d.max(initial=0)) + 1
-        wanted = np.where((other_q >= 0) & (other_d >= 0), other_q * width + other_d, -1)
-        found = pc.index_in(pa.array(wanted), value_set=pa.array(q * width + d)).fill_null(len(self))
-        return np.asarray(found, np.int64)
+        (q, queries), (d, documents) = (encode(ids) for ids in (self.query_id, self.doc_id))
+        other_q, other_d = match(others.query_id, queries), match(others.doc_id, documents)
+        wanted = np.where((other_q >= 0) & (other_d >= 0), other_q * len(documents) + other_d, -1)
+        found = whole_match(wanted, q.astype(np.int64) * len(documents) + d)
+        return np.where(found < 0, len(self), found)
 
 
 AnyLog: TypeAlias = "Log | ClickPages | pa.Table | Path | str"
@@ -131,9 +125,8 @@ class ClickPages:
             raise DataError(
                 f"{self.total:.0f} pages are too few to hold out {share:g} of them", hint="give more pages"
             )
-        parts = (replace(self, weight=left).take(left > 0) for left in (rest, out))
-        rest_pages, held = parts
-        return rest_pages, held
+        left, held = (replace(self, weight=part).take(part > 0) for part in (rest, out))
+        return left, held
 
 
 def read_pages(
@@ -154,21 +147,14 @@ def read_pages(
 def reduced_pages(engine: Engine, impressions: Table) -> ClickPages:
     """Distinct (ranking, clicks) of a log, counted on the engine."""
     table = impressions.select(*REQUIRED, **{PATTERN: impressions.click})
-    return _pages_of_slots(engine.to_arrow(count_rankings(engine, table, serp=[PATTERN]).slots))
-
-
-def _pages_of_slots(slots: Any) -> ClickPages:
-    """Slots of distinct pages, in any order."""
+    slots = engine.to_arrow(count_rankings(engine, table, serp=[PATTERN]).slots)
     page, _ = encode(slots["ranking_id"])
     rank = slots["position"].to_numpy().astype(np.int64)
     order = np.lexsort((rank, page))
     query, document = (encode(slots[name]) for name in ("query_id", "doc_id"))
     distinct, pair = grouped(query[0].astype(np.int64) * len(document[1]) + document[0])
-    pairs = ShownPairs(
-        encodable(query[1][distinct // len(document[1])]),
-        encodable(document[1][distinct % len(document[1])]),
-        distinct // len(document[1]),
-    )
+    q, d = np.divmod(distinct, len(document[1]))
+    pairs = ShownPairs(encodable(query[1][q]), encodable(document[1][d]), q)
     starts = page_starts(page[order])
     columns = {"pair": pair, "rank": rank, "click": slots["clicks"].to_numpy() > 0}
     weight = slots["impressions"].to_numpy()[order][starts].astype(np.float64)
@@ -182,12 +168,10 @@ def pages_of_log(log: Log) -> ClickPages:
         raise DataError(f"click models take clicks, and {log.feedback} has weights", hint="read the column click")
     if not len(log.row):
         raise DataError("the log has no impressions", path=log.lists.name, hint="check filters and splits")
-    lists = log.lists
-    rows, pair = grouped(log.row, len(lists.features))
-    pairs = pairs_of(lists, rows)
+    rows, pair = grouped(log.row, len(log.lists.features))
     offsets = log.offsets[np.append(True, log.sizes > 0)]
     columns = {"pair": pair, "rank": log.position.astype(np.int64), "click": log.click > 0}
-    return _padded(pairs, offsets, columns, np.ones(len(offsets) - 1))
+    return _padded(pairs_of(log.lists, rows), offsets, columns, np.ones(len(offsets) - 1))
 
 
 def pairs_of(lists: Lists, rows: Array) -> ShownPairs:
@@ -199,13 +183,9 @@ def pairs_of(lists: Lists, rows: Array) -> ShownPairs:
 def _padded(pairs: ShownPairs, offsets: Array, columns: dict[str, Array], weight: Array) -> ClickPages:
     """Pages from impressions [N], page after page, by rank."""
     sizes = np.diff(offsets)
-    width = int(sizes.max())
-    where = np.arange(width) < sizes[:, None]
+    where = np.arange(sizes.max()) < sizes[:, None]
     laid = {}
     for name, column in columns.items():
-        if where.all():
-            laid[name] = column.reshape(where.shape)
-            continue
         laid[name] = np.full(where.shape, -1 if name == "pair" else 0, column.dtype)
         laid[name][where] = column
     return ClickPages(pairs, **laid, weight=weight, query=pairs.query[laid["pair"][:, 0]])
@@ -240,20 +220,13 @@ def grouped(codes: Array, size: int | None = None) -> tuple[Array, Array]:
 
 def same_rows(pages: ClickPages) -> tuple[Array, Array]:
     """First page of each distinct ranking, [R], and the ranking of each page, [S]; by a hash that is checked."""
-    for salt in _salts(pages.pair.shape[1]):
-        with np.errstate(over="ignore"):
-            mixed = (pages.pair * 64 + pages.rank % 64 + 1).astype(np.uint64) * salt
-            mixed ^= mixed >> np.uint64(31)
-            hashes = (mixed * salt[::-1]).sum(1)
-        _, first, number = np.unique(hashes, return_index=True, return_inverse=True)
-        twin = first[number]
-        if np.array_equal(pages.pair, pages.pair[twin]) and np.array_equal(pages.rank, pages.rank[twin]):
-            return first, number
-    raise DataError("could not tell the rankings apart: eight different hashes collided")
-
-
-def _salts(width: int) -> Iterator[Array]:
-    """Odd 64-bit factors, one for each slot."""
-    for seed in range(8):
-        drawn = np.random.default_rng(seed).integers(1, 2**63, width, np.uint64)
-        yield drawn | np.uint64(1)
+    rows = np.concatenate([pages.pair, pages.rank], axis=1)
+    salt = np.random.default_rng(0).integers(1, 2**63, rows.shape[1], np.uint64) | np.uint64(1)
+    with np.errstate(over="ignore"):
+        mixed = (rows + 2).astype(np.uint64) * salt
+        mixed ^= mixed >> np.uint64(31)
+        hashes = (mixed * salt[::-1]).sum(1)
+    _, first, number = np.unique(hashes, return_index=True, return_inverse=True)
+    if not np.array_equal(rows, rows[first[number]]):  # two rankings of one hash, which hardly ever are
+        _, first, number = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    return first, number

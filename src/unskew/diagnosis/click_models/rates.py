@@ -11,7 +11,7 @@ No click depends on another one, so what is conditional on the clicks above is m
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import ClassVar
 
 import numpy as np
@@ -22,76 +22,49 @@ from unskew.diagnosis.click_models.pages import ClickPages, added
 from unskew.types import Array
 
 
-@dataclass(frozen=True)
-class RateIndex:
-    """Which rate every impression belongs to."""
-
-    group: Array
-    """[S, K] int64; any where padded."""
-    where: Array
-    """[S, K] bool."""
-    click: Array
-    """[S, K] bool."""
-    size: int
-
-    def counts(self, weight: Array) -> tuple[Array, Array]:
-        """Clicks and impressions of every rate."""
-        clicks, shown = (added(self.group, some, weight, self.size) for some in (self.click, self.where))
-        return clicks, shown
-
-
 class Rates(ClickModel):
     """A click model with a rate for each group of impressions."""
-
-    rate: ClassVar[str]
-    """What its parameters are called."""
 
     @abstractmethod
     def groups(self, pages: ClickPages) -> tuple[Array, int]:
         """The group of each result, [S, K], and how many there are."""
 
-    def prepared(self, pages: ClickPages) -> RateIndex:
-        """The group of every impression."""
+    def counter(self, pages: ClickPages) -> Callable[[Array], tuple[Array, Array]]:
+        """Clicks and impressions of every group."""
         group, size = self.groups(pages)
-        return RateIndex(group, pages.where, pages.click, size)
+        return lambda weight: (added(group, pages.click, weight, size), added(group, pages.where, weight, size))
 
     def start(self, pages: ClickPages) -> Parameters:
         """Anything: the first round is the last."""
-        return {self.rate: np.full(self.groups(pages)[1], 0.5)}
+        return {self.kinds[0]: np.full(self.groups(pages)[1], 0.5)}
 
     def expect(self, counts: tuple[Array, Array], parameters: Parameters) -> Expected:
         """Everything is seen."""
         clicks, shown = counts
-        p = parameters[self.rate]
+        p = parameters[self.kinds[0]]
         likelihood = clicks @ np.log(p) + (shown - clicks) @ np.log1p(-p)
-        return Expected(float(likelihood), {self.rate: counts})
+        return Expected(float(likelihood), {self.kinds[0]: counts})
 
     def conditional(self, parameters: Parameters, pages: ClickPages) -> Array:
         """The rate of the group."""
-        return np.where(pages.where, parameters[self.rate][self.groups(pages)[0]], 0.0)
-
-    def marginal(self, parameters: Parameters, pages: ClickPages) -> Array:
-        """The rate of the group."""
-        return self.conditional(parameters, pages)
+        return np.where(pages.where, parameters[self.kinds[0]][self.groups(pages)[0]], 0.0)
 
 
 class RCM(Rates):
     """Random click model: one rate for all that is shown."""
 
+    kinds: ClassVar[tuple[str, ...]] = ("rate",)
     of_pairs: ClassVar[tuple[str, ...]] = ()
-    rate: ClassVar[str] = "rate"
-
-    def priors(self) -> dict[str, Prior]:
-        """One number needs no help."""
-        return {self.rate: RANK_PRIOR}
+    rate: Prior = RANK_PRIOR
+    """Of the rates."""
 
     def groups(self, pages: ClickPages) -> tuple[Array, int]:
         """All in one."""
         return np.zeros_like(pages.pair), 1
 
     def on_top(self, parameters: Parameters) -> float:
-        """The rate."""
-        return float(parameters[self.rate][0])
+        """The first rate."""
+        return float(parameters["rate"][0])
 
 
 class RCTR(RCM):
@@ -104,8 +77,6 @@ class RCTR(RCM):
 
 class DCTR(Rates):
     """Document click-through rate: one rate for each pair of query and document, wherever it is shown."""
-
-    rate: ClassVar[str] = "attractiveness"
 
     def groups(self, pages: ClickPages) -> tuple[Array, int]:
         """By pair."""

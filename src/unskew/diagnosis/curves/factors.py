@@ -70,108 +70,53 @@ def factors(tables: LogTables, names: tuple[str, ...] | None = None) -> FactorEf
         return FactorEffects(
             (), "the log has no serp_* column, and no other was named: results are told apart by rank only"
         )
-    tests = 2 * len(chosen)
-    return FactorEffects(tuple(_factor(tables, name, tests) for name in chosen))
+    return FactorEffects(tuple(_factor(tables, name, 2 * len(chosen)) for name in chosen))
 
 
 def _factor(tables: LogTables, name: str, tests: int) -> FactorEffect:
-    """One column."""
+    """One column, whose p are of so many tests."""
     cells: Any = tables.cells
     counted = cells.group_by(name).agg(clicks=cells.clicks.sum())
     rows = sorted(tables.engine.rows(counted), key=lambda row: (-row["clicks"], row[name]))
     values = tuple(row[name] for row in rows if row["clicks"] >= LEAST_CLICKS)[:MOST_VALUES]
-    if len(values) < 2:
-        return _untold(name, values, f"fewer than two values of {name} have {LEAST_CLICKS} clicks")
-    pairs = read_pairs(tables, name, values)
+    reason = f"fewer than two values of {name} have {LEAST_CLICKS} clicks" if len(values) < 2 else None
+    pairs = None if reason else read_pairs(tables, name, values)
+    if pairs is None or pairs.clicks.sum() < LEAST_CLICKS:
+        none = (None,) * len(values)
+        few = reason or "too few documents were seen under two ranks or values"
+        return FactorEffect(name, values, none, none, None, none, none, None, 0, few)
     ranks = pairs.shown.shape[1] // len(values)
-    by_value = pairs.shown.reshape(len(pairs), len(values), ranks).sum(2) > 0
-    several = int((by_value.sum(1) > 1).sum())
-    if pairs.clicks.sum() < LEAST_CLICKS:
-        return _untold(name, values, "too few documents were seen under two ranks or values")
-    level = _levels(pairs, ranks, values, tests)
-    decay = _decays(pairs, ranks, values, tests)
-    reason = None if level[2] is not None else _hidden(name, several)
-    return FactorEffect(name, values, *level, *decay, several, reason)
+    seen = pairs.shown.reshape(len(pairs), len(values), ranks).sum(2) > 0
+    several = seen.sum(1) > 1
+    told = [at for at in range(1, len(values)) if pairs.clicks[seen[:, at] & several].sum() >= LEAST_CLICKS]
+    level = np.kron(np.eye(len(values)), np.ones((ranks, 1)))
+    slope = np.kron(np.eye(len(values)), np.log(np.arange(1.0, ranks + 1))[:, None])
+    plain = np.vstack([rank_design(ranks, np.arange(ranks))] * len(values))  # ranks, which all values share
+    effect = _tested(pairs, plain, level, told, tests, np.exp)
+    decay = _tested(pairs, np.hstack([plain, level[:, 1:]]), slope, list(range(1, len(values))), tests)
+    if effect[2] is None and several.any():
+        reason = f"{name} follows from the rank, or hardly varies at one rank for one query and document"
+    elif effect[2] is None:
+        reason = f"{name} never varies within one query and document"
+    return FactorEffect(name, values, *effect, *decay, int(several.sum()), reason)
 
 
-def _hidden(name: str, several: int) -> str:
-    """Why nothing is told of a column that has values enough."""
-    if several:
-        return f"{name} follows from the rank, or hardly varies at one rank for one query and document"
-    return f"{name} never varies within one query and document"
-
-
-def _untold(name: str, values: tuple[str, ...], reason: str) -> FactorEffect:
-    none = (None,) * len(values)
-    return FactorEffect(name, values, none, none, None, none, none, None, 0, reason)
-
-
-Told = tuple[tuple[float | None, ...], tuple[tuple[float, float] | None, ...], float | None]
-
-
-def _levels(pairs: SwapPairs, ranks: int, values: tuple[str, ...], tests: int) -> Told:
-    """exp(δ), its intervals and p."""
-    plain = _rank_terms(ranks, len(values))
-    told = [
-        number for number in range(1, len(values)) if _between(pairs, ranks, number, len(values)) >= LEAST_CLICKS
-    ]
-    terms = np.zeros((len(values) * ranks, len(told)))
-    for column, number in enumerate(told):
-        terms[number * ranks : (number + 1) * ranks, column] = 1.0
-    return _told(pairs, plain, terms, told, values, tests, exponent=True)
-
-
-def _decays(pairs: SwapPairs, ranks: int, values: tuple[str, ...], tests: int) -> Told:
-    """s, its intervals and p, beside δ."""
-    plain = _rank_terms(ranks, len(values))
-    level = np.kron(np.eye(len(values))[:, 1:], np.ones((ranks, 1)))
-    slope = np.kron(np.eye(len(values))[:, 1:], np.log(np.arange(1.0, ranks + 1))[:, None])
-    told = list(range(1, len(values)))
-    return _told(pairs, np.hstack([plain, level]), slope, told, values, tests, exponent=False)
-
-
-def _told_apart(information: Array, first: int) -> bool:
-    """Whether coefficients from `first` on follow from clicks, and not from others: e is in the span of J."""
-    spanned = np.linalg.pinv(information, hermitian=True, rcond=1e-9) @ information
-    return bool((np.diag(spanned)[first:] > 1 - 1e-6).all())
-
-
-def _rank_terms(ranks: int, values: int) -> Array:
-    """Terms of ranks that all values share."""
-    return np.vstack([rank_design(ranks, np.arange(ranks))] * values)
-
-
-def _between(pairs: SwapPairs, ranks: int, number: int, values: int) -> float:
-    """Clicks on pairs seen under this value and another one."""
-    seen = pairs.shown.reshape(len(pairs), values, ranks).sum(2) > 0
-    both = seen[:, number] & (seen.sum(1) > 1)
-    return float(pairs.clicks[both].sum())
-
-
-def _told(
-    pairs: SwapPairs,
-    plain: Array,
-    terms: Array,
-    told: list[int],
-    values: tuple[str, ...],
-    tests: int,
-    *,
-    exponent: bool,
-) -> Told:
-    """Coefficients of terms by value, with intervals and one p; the first value is the reference."""
-    effect: list[float | None] = [None] * len(values)
-    interval: list[tuple[float, float] | None] = [None] * len(values)
-    if not told or len(np.unique(pairs.cluster)) < 10:
-        return tuple(effect), tuple(interval), None
-    shape = np.exp if exponent else np.asarray
-    design, first = np.hstack([plain, terms]), plain.shape[1]
-    fit = fit_within(pairs, design)
-    if not _told_apart(design.T @ fit.information @ design, first):
-        return tuple(effect), tuple(interval), None
-    effect[0], interval[0] = float(shape(0.0)), (float(shape(0.0)),) * 2
-    for column, number in enumerate(told):
-        b, error = float(fit.b[first + column]), fit.error(first + column)
-        effect[number] = float(shape(b))
-        interval[number] = (float(shape(b - 1.96 * error)), float(shape(b + 1.96 * error)))
-    p = fit.wald(np.arange(first, first + len(told)))[1]
-    return tuple(effect), tuple(interval), min(1.0, p * tests)
+def _tested(
+    pairs: SwapPairs, plain: Array, terms: Array, told: list[int], tests: int, shape: Any = np.asarray
+) -> tuple[tuple[float | None, ...], tuple[tuple[float, float] | None, ...], float | None]:
+    """Coefficients of terms [X, V], those told, with intervals and one p, beside plain ones; the first is 0."""
+    effect: list[float | None] = [None] * terms.shape[1]
+    interval: list[tuple[float, float] | None] = [None] * terms.shape[1]
+    p = None
+    design, first = np.hstack([plain, terms[:, told]]), plain.shape[1]
+    if told and len(np.unique(pairs.cluster)) >= 10:
+        fit = fit_within(pairs, design)
+        information = design.T @ fit.information @ design
+        spanned = np.linalg.pinv(information, hermitian=True, rcond=1e-9) @ information
+        if (np.diag(spanned)[first:] > 1 - 1e-6).all():  # they follow from clicks, and not from other terms
+            spans = {0: (0.0, 0.0, 0.0)} | {at: fit.span(first + column) for column, at in enumerate(told)}
+            for at, span in spans.items():
+                effect[at], low, high = (float(shape(each)) for each in span)
+                interval[at] = (low, high)
+            p = min(1.0, tests * fit.wald(np.arange(first, first + len(told))))
+    return tuple(effect), tuple(interval), p

@@ -141,27 +141,27 @@ LEAST_AT_RANK = 20
 class RateMatrix(Result):
     """Click rates by level and rank."""
 
-    levels: tuple[str, ...]
+    levels: tuple[str, ...] = ()
     """Lowest first."""
-    ranks: tuple[int, ...]
-    rates: tuple[tuple[float, ...], ...]
+    ranks: tuple[int, ...] = ()
+    rates: tuple[tuple[float, ...], ...] = ()
     """[L, K]."""
-    impressions: tuple[tuple[int, ...], ...]
+    impressions: tuple[tuple[int, ...], ...] = ()
     """[L, K], displays that a rate is of."""
-    singular_values: tuple[float, ...]
-    null_values: tuple[float, ...]
+    singular_values: tuple[float, ...] = ()
+    null_values: tuple[float, ...] = ()
     """95th percentiles of these, were the rank 1."""
-    p: float | None
+    p: float | None = None
     """Of rank 1."""
-    second: float | None
+    second: float | None = None
     """Second singular value over the first."""
-    flatter: float | None
+    flatter: float | None = None
     """How much slower rates fall in the upper half of levels than in the lower: a coefficient of log rank."""
-    flatter_interval: tuple[float, float] | None
+    flatter_interval: tuple[float, float] | None = None
     """95 % interval of this."""
-    d: int | None
+    d: int | None = None
     """Singular values that stand out: a width of vectors that is worth trying."""
-    by: str
+    by: str = "swaps"
     """"labels" or "swaps": where levels come from."""
     reason: str | None = None
     """Why there is no matrix."""
@@ -174,29 +174,16 @@ def click_matrix(
 ) -> RateMatrix:
     """The matrix of a log; `labels` has query_id, doc_id and label of those that were judged (`read_labels`)."""
     if labels is None:
-        return _by_swaps(read_pairs(tables), draws, seed)
-    return _by_labels(tables, labels, draws, seed)
-
-
-def _nothing(by: str, reason: str) -> RateMatrix:
-    return RateMatrix((), (), (), (), (), (), None, None, None, None, None, by, reason)
-
-
-def _by_labels(tables: LogTables, labels: Table, draws: int, seed: int) -> RateMatrix:
-    """Levels are labels: a "pair" is a label, whose rates stand for all documents of it."""
+        pairs = read_pairs(tables)
+        return replace(_by_swaps(pairs, draws, seed), share=pairs.share)
     cells: Any = tables.cells.join(labels, ["query_id", "doc_id"])
-    counted = cells.group_by(["label", "position"]).agg(shown=cells.impressions.sum(), clicks=cells.clicks.sum())
-    rows = [row for row in tables.engine.rows(counted) if row["position"] <= 10]
-    names = sorted({row["label"] for row in rows}, key=_as_number)
+    names = sorted((row["label"] for row in tables.engine.rows(cells.select("label").distinct())), key=_as_number)
     if len(names) < 2:
-        return _nothing("labels", "labels of what was shown have fewer than two values")
-    size = (len(names), max(int(row["position"]) for row in rows))
-    shown, clicks = np.zeros(size), np.zeros(size)
-    for row in rows:
-        at = names.index(row["label"]), int(row["position"]) - 1
-        shown[at], clicks[at] = float(row["shown"]), float(row["clicks"])
+        return RateMatrix(by="labels", reason="labels of what was shown have fewer than two values")
+    # a "pair" is a label, whose rates stand for all documents of it
+    shown, clicks = tables.laid_out(cells, {"label": names, "position": range(1, 11)}, "impressions", "clicks")
     pairs = SwapPairs(shown, clicks, np.arange(len(names)), len(names))
-    return _tested(pairs, np.arange(len(names)), tuple(str(name) for name in names), "labels", draws, seed)
+    return _tested(pairs, np.arange(len(names)), tuple(names), "labels", draws, seed)
 
 
 def _as_number(value: str) -> tuple[float, str]:
@@ -209,23 +196,29 @@ def _as_number(value: str) -> tuple[float, str]:
 def _by_swaps(pairs: SwapPairs, draws: int, seed: int) -> RateMatrix:
     """Levels from one half of the displays, rates from the other."""
     if not len(pairs):
-        return _nothing("swaps", "no document was shown at two ranks for one query, and there are no labels")
+        return RateMatrix(reason="no document was shown at two ranks for one query, and there are no labels")
     first, second = pairs.halves(seed)
     if second.clicks.sum() < LEAST_CLICKS or first.clicks.sum() < LEAST_CLICKS:
         clicks = int(pairs.clicks.sum())
         need = 2 * LEAST_CLICKS
-        return _nothing("swaps", f"documents shown at several ranks have {clicks} clicks; {need} are needed")
-    ranks = pairs.shown.shape[1]
-    theta = np.exp(np.append(0.0, fit_within(first, rank_design(ranks, np.arange(ranks))).b))
+        return RateMatrix(reason=f"documents shown at several ranks have {clicks} clicks; {need} are needed")
+    theta = _curve(first)
     due = first.shown @ theta
     worth = np.divide(first.totals, due, out=np.zeros(len(due)), where=due > 0)
     usable = (due > 0) & ((second.shown > 0).sum(1) > 1)
     second, worth = second.take(usable), worth[usable]
     level, count = levels_of(worth, second.shown @ theta * worth.mean(), LEVELS)
     if count < 2:
-        return _nothing("swaps", "documents cannot be told apart by their clicks")
+        return RateMatrix(reason="documents cannot be told apart by their clicks")
     names = ("low", "high") if count == 2 else tuple(f"level {number + 1}" for number in range(count))
-    return replace(_tested(second, level, names, "swaps", draws, seed), share=pairs.share)
+    return _tested(second, level, names, "swaps", draws, seed)
+
+
+def _curve(pairs: SwapPairs) -> Array:
+    """θ of all ranks, within pairs, [K]."""
+    ranks = pairs.shown.shape[1]
+    curve: Array = np.exp(np.append(0.0, fit_within(pairs, rank_design(ranks, np.arange(ranks))).b))
+    return curve
 
 
 def levels_of(worth: Array, weight: Array, count: int) -> tuple[Array, int]:
@@ -246,9 +239,9 @@ def _tested(pairs: SwapPairs, level: Array, names: tuple[str, ...], by: str, dra
     """Rates, singular values and the test."""
     kept = np.flatnonzero(pairs.clicks.sum(0) >= LEAST_AT_RANK)
     if len(kept) < 2:
-        return _nothing(by, f"fewer than two ranks have {LEAST_AT_RANK} clicks")
+        return RateMatrix(by=by, reason=f"fewer than two ranks have {LEAST_AT_RANK} clicks")
     pairs = replace(pairs, shown=pairs.shown[:, kept], clicks=pairs.clicks[:, kept])
-    theta = np.exp(np.append(0.0, fit_within(pairs, rank_design(len(kept), np.arange(len(kept)))).b))
+    theta = _curve(pairs)
     cells, clicks = LevelSums.of(pairs, level)
     rates, observed = cells.rates(clicks, theta), cells.excess(clicks, theta)
     values = np.linalg.svd(rates, compute_uv=False)
@@ -263,16 +256,14 @@ def _tested(pairs: SwapPairs, level: Array, names: tuple[str, ...], by: str, dra
     null = np.quantile(spread, 0.95, axis=0)
     flatter, interval = _flatter(pairs, level, len(names), kept)
     width = 1 + int(np.cumprod(values[1:] > null[1:]).sum())
-    shown = np.stack([pairs.shown[level == one].sum(0) for one in range(len(names))])
+    by_rank, impressions = (
+        tuple(map(tuple, each.tolist())) for each in (rates, cells.by_level(cells.shown).astype(int))
+    )
     return RateMatrix(
-        names, tuple(int(k) + 1 for k in kept), _rows(rates), tuple(tuple(int(n) for n in row) for row in shown),
+        names, tuple(int(k) + 1 for k in kept), by_rank, impressions,
         tuple(values.tolist()), tuple(null.tolist()), float((1 + (drawn >= observed).sum()) / (1 + draws)),
         float(values[1] / values[0]), flatter, interval, width, by,
     )  # fmt: skip
-
-
-def _rows(matrix: Array) -> tuple[tuple[float, ...], ...]:
-    return tuple(tuple(float(value) for value in row) for row in matrix)
 
 
 def _flatter(
@@ -287,5 +278,5 @@ def _flatter(
     plain = np.vstack([rank_design(ranks, np.arange(ranks))] * 2)
     slope = np.append(np.zeros(ranks), np.log(kept + 1.0))[:, None]
     fit = fit_within(replace(pairs, shown=side, clicks=clicks), np.hstack([plain, slope]))
-    b, error = float(fit.b[-1]), fit.error(len(fit.b) - 1)
-    return b, (b - 1.96 * error, b + 1.96 * error)
+    b, low, high = fit.span(-1)
+    return b, (low, high)

@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri
 
+from unskew.diagnosis.evidence.likelihood import FEWEST_BUCKETS, ratio_and_error
 from unskew.diagnosis.evidence.sums import RANKS
-from unskew.diagnosis.evidence.tables import BUCKETS, LogTables
+from unskew.diagnosis.evidence.tables import ALL_BUCKETS, LogTables
 from unskew.results import Result
 from unskew.types import Array
 
@@ -27,8 +28,6 @@ FEWEST_PAGES = 50
 """Pages below which a click rate is not told."""
 FEWEST_CLICKS = 10
 """Clicks below which a segment is not told."""
-FEWEST_BUCKETS = 10
-"""Buckets of queries below which pages are taken for independent."""
 Z = float(ndtri(0.975))
 
 
@@ -89,21 +88,25 @@ class Curves(Result):
 
 def curves(tables: LogTables) -> Curves:
     """Click rates by rank, for the log and its segments, and what its pages show."""
-    ranks = min(tables.facts["ranks"], RANKS)
+    ranks = range(1, min(tables.facts["ranks"], RANKS) + 1)
     rates = _rates_by(tables, None, ranks)[""]
     sums = _page_sums(tables)
-    last = _last_clicks(tables, ranks)
+    pages = tables.pages.mutate(n=1)
+    (last,) = tables.laid_out(pages, {"last_click": ranks}, "n")
+    counted = pages.group_by("query_id").agg(n=pages.n.sum().cast("float64"))
+    squares = tables.engine.rows(counted.agg(n=(counted.n * counted.n).sum()))[0]["n"]
+    total = float(sums["n"].sum())
     return Curves(
         rates=rates,
         segments=tuple(_segment(tables, name, ranks) for name in tables.segments),
-        no_click=ratio(sums["pages"] - sums["clicked"], sums["pages"], FEWEST_PAGES),
-        last_click=tuple(last),
-        click_depth=ratio(sums["depth"], sums["clicked"], FEWEST_CLICKS),
-        skip_above=skip_above(np.asarray(rates.clicks), np.asarray(last), sums["elsewhere"].sum() == 0),
+        no_click=ratio(sums["n"] - sums["clicked"], sums["n"], FEWEST_PAGES),
+        last_click=tuple(int(n) for n in last),
+        click_depth=ratio(sums["last_click"], sums["clicked"], FEWEST_CLICKS),
+        skip_above=skip_above(np.asarray(rates.clicks), last, not sums["elsewhere"].any()),
         order=ratio(sums["order"], sums["ordered"], FEWEST_CLICKS),
-        pages=int(sums["pages"].sum()),
+        pages=int(total),
         queries=tables.facts["queries"],
-        effective_queries=_effective_queries(tables),
+        effective_queries=total**2 / float(squares),
     )
 
 
@@ -112,7 +115,7 @@ def curves(tables: LogTables) -> Curves:
 
 def rank_rates(pages: Array, clicks: Array) -> RankRates:
     """Rates by rank from pages and clicks by bucket of queries and rank, [B, P] each."""
-    told = [_rate(pages[:, rank], clicks[:, rank]) for rank in range(pages.shape[1])]
+    told = [_rate(*sums) for sums in zip(pages.T, clicks.T, strict=True)]
     rate, interval, effective, reason = (tuple(column) for column in zip(*told, strict=True))
     shown, clicked = (tuple(int(n) for n in values.sum(axis=0)) for values in (pages, clicks))
     return RankRates(shown, clicked, rate, interval, effective, reason)
@@ -120,14 +123,13 @@ def rank_rates(pages: Array, clicks: Array) -> RankRates:
 
 def _rate(pages: Array, clicks: Array) -> tuple[Any, Any, Any, str | None]:
     """Rate, interval, effective pages, and the reason why there is none, of one rank from its buckets [B]."""
-    n, c = float(pages.sum()), float(clicks.sum())
+    n = float(pages.sum())
     if n < FEWEST_PAGES:
         return None, None, None, f"{n:.0f} pages show it; {FEWEST_PAGES} are the fewest"
-    rate, used = c / n, int((pages > 0).sum())
-    if used < FEWEST_BUCKETS or not 0 < rate < 1:
+    rate, error = ratio_and_error(clicks, pages)
+    if (pages > 0).sum() < FEWEST_BUCKETS or not 0 < rate < 1:
         return rate, wilson(rate, n), None, None
-    spread = used / (used - 1) * float(((clicks - rate * pages) ** 2).sum()) / n**2
-    effect = max(spread / (rate * (1 - rate) / n), 1.0)
+    effect = max(error**2 / (rate * (1 - rate) / n), 1.0)
     return rate, wilson(rate, n / effect), n / effect, None
 
 
@@ -146,18 +148,16 @@ def ratio(over: Array, under: Array, least: int) -> LogNumber:
     total, used = float(under.sum()), int((under > 0).sum())
     if total < least:
         return LogNumber(None, None, f"{total:.0f} pages tell of it; {least} are the fewest")
-    value = float(over.sum()) / total
+    value, error = ratio_and_error(over, under)
     if used < FEWEST_BUCKETS:
-        return LogNumber(
-            value, None, f"no interval: its queries fall into {used} groups, {FEWEST_BUCKETS} are the fewest"
-        )
-    error = float(np.sqrt(used / (used - 1) * ((over - value * under) ** 2).sum())) / total
+        why = f"no interval: its queries fall into {used} groups, {FEWEST_BUCKETS} are the fewest"
+        return LogNumber(value, None, why)
     if error < 1e-12:
         return LogNumber(value, None, "no interval: all queries are alike")
     return LogNumber(value, (value - Z * error, value + Z * error))
 
 
-def _segment(tables: LogTables, name: str, ranks: int) -> SegmentRates:
+def _segment(tables: LogTables, name: str, ranks: range) -> SegmentRates:
     rates: dict[str, RankRates | None] = {}
     reason: dict[str, str | None] = {}
     for value, told in sorted(_rates_by(tables, name, ranks).items()):
@@ -169,22 +169,14 @@ def _segment(tables: LogTables, name: str, ranks: int) -> SegmentRates:
     return SegmentRates(name, rates, reason)
 
 
-def _rates_by(tables: LogTables, by: str | None, ranks: int) -> dict[str, RankRates]:
+def _rates_by(tables: LogTables, by: str | None, ranks: range) -> dict[str, RankRates]:
     """Rates for each value of a segment, or under "" for the whole log."""
-    cells = tables.cells.filter(tables.cells.position <= ranks)
-    keys = ["bucket", "position", *([] if by is None else [by])]
-    summed = tables.engine.to_arrow(cells.group_by(keys).agg(n=cells.impressions.sum(), c=cells.clicks.sum()))
-    values = np.asarray([""] * len(summed) if by is None else summed[by].to_pylist(), object)
-    place = summed["bucket"].to_numpy(), summed["position"].to_numpy() - 1
-    found = {}
-    for value in set(values):
-        laid = []
-        for name in ("n", "c"):
-            sums = np.zeros((BUCKETS, ranks))
-            np.add.at(sums, place, np.where(values == value, summed[name].to_numpy().astype(np.float64), 0.0))
-            laid.append(sums)
-        found[str(value)] = rank_rates(*laid)
-    return found
+    at: dict[str, Sequence[Any]] = {"bucket": ALL_BUCKETS, "position": ranks}
+    if by is None:
+        return {"": rank_rates(*tables.laid_out(tables.cells, at, "impressions", "clicks"))}
+    values = [row[by] for row in tables.engine.rows(tables.cells.select(by).distinct())]
+    sums = tables.laid_out(tables.cells, {by: values} | at, "impressions", "clicks")
+    return {value: rank_rates(*each) for value, *each in zip(values, *sums, strict=True)}
 
 
 # ---- pages ----
@@ -193,33 +185,21 @@ def _rates_by(tables: LogTables, by: str | None, ranks: int) -> dict[str, RankRa
 def _page_sums(tables: LogTables) -> dict[str, Array]:
     """What pages add up to, by bucket [B]: how many, with clicks, depth, order, and not from rank 1 on."""
     pages: Any = tables.pages.join(tables.queries, "query_id")
-    clicked, misses = pages.clicks > 0, pages.results - pages.clicks
+    misses = pages.results - pages.clicks
     place = pages.clicked_positions - pages.clicks * (pages.first_position - 1)
     # unclicked results above clicked ones, of all pairs of the two
     below = (place - pages.clicks * (pages.clicks + 1) / 2) / (pages.clicks * misses).nullif(0)
-    mixed = clicked & (misses > 0)
+    mixed = ((pages.clicks > 0) & (misses > 0)).cast("int64")
     asked = {
-        "pages": pages.count(),
-        "clicked": clicked.cast("int64").sum(),
-        "depth": pages.last_click.sum(),
-        "ordered": mixed.cast("int64").sum(),
-        "order": (1 - below.clip(0.0, 1.0)).sum(where=mixed),
-        "elsewhere": (pages.first_position != 1).cast("int64").sum(),
+        "n": 1,
+        "clicked": (pages.clicks > 0).cast("int64"),
+        "ordered": mixed,
+        "order": mixed * (1 - below.clip(0.0, 1.0)),
+        "elsewhere": (pages.first_position != 1).cast("int64"),
     }
-    found = {name: np.zeros(BUCKETS) for name in asked}
-    for row in tables.engine.rows(pages.group_by("bucket").agg(**asked)):
-        for name in asked:
-            found[name][int(row["bucket"])] = float(row[name] or 0)
-    return found
-
-
-def _last_clicks(tables: LogTables, ranks: int) -> list[int]:
-    """Pages by the rank of their deepest click."""
-    pages = tables.pages.filter(tables.pages.last_click <= ranks)
-    counted = [0] * ranks
-    for row in tables.engine.rows(pages.group_by("last_click").agg(n=pages.count())):
-        counted[int(row["last_click"]) - 1] = int(row["n"])
-    return counted
+    names = (*asked, "last_click")
+    sums = tables.laid_out(pages.mutate(**asked), {"bucket": ALL_BUCKETS}, *names)
+    return dict(zip(names, sums, strict=True))
 
 
 def skip_above(clicks: Array, last: Array, from_one: bool) -> tuple[float | None, ...]:
@@ -232,17 +212,7 @@ def skip_above(clicks: Array, last: Array, from_one: bool) -> tuple[float | None
     (0.8, 0.875, None)
     """
     below = np.cumsum(last[::-1])[::-1] - last
-    told: Sequence[float | None] = [
+    return tuple(
         float(1 - (c - ended) / further) if further >= FEWEST_CLICKS and from_one else None
         for c, ended, further in zip(clicks, last, below, strict=True)
-    ]
-    return tuple(told)
-
-
-def _effective_queries(tables: LogTables) -> float:
-    """How many queries of equal size would be as many."""
-    pages = tables.pages
-    counted = pages.group_by("query_id").agg(n=pages.count())
-    number: Any = counted.n.cast("float64")
-    row = tables.engine.rows(counted.agg(total=number.sum(), squares=(number * number).sum()))[0]
-    return float(row["total"] ** 2 / row["squares"])
+    )

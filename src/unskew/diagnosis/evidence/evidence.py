@@ -35,6 +35,7 @@ from unskew.results import Result
 from unskew.types import Array
 
 UNSHOWN = "no page shows it"
+UNSHUFFLED = "it has no randomized pages"
 MEASURED = ("shuffled", "swaps")
 """Sources that a curve to use may come from, the better first."""
 
@@ -114,27 +115,28 @@ def evidence(tables: LogTables) -> Evidence:
     """All that a log tells of examination, for the log and for its segments."""
     fits = {source: each for source in by.ESTIMATORS if (each := fitted(tables, source)) is not None}
     chosen, reason = _chosen(fits)
-    curve = fits[chosen or "swaps"].curve
+    coverage = swap_sums(tables)[""].coverage
+    assert coverage is not None
     return Evidence(
         {source: each.curve for source, each in fits.items()},
         chosen,
         None if chosen is None else fits[chosen].flat,
         reason,
         tuple(_agreement(fits[first], fits[second]) for first, second in combinations(fits, 2)),
-        swap_sums(tables)[1],
-        rank_graph(tables, curve, reason),
+        coverage,
+        rank_graph(tables, fits[chosen or "swaps"].curve, reason),
         tuple(context_curves(tables, segment) for segment in tables.segments),
     )
 
 
 def chosen_curve(tables: LogTables, source: str | None = None) -> tuple[Examination | None, str | None]:
     """The curve to use, or why there is none, without the rest; of one source where that is asked."""
-    fits = {each: fitted(tables, each) for each in ((source,) if source else MEASURED)}
-    chosen, reason = _chosen({name: each for name, each in fits.items() if each is not None})
-    found = None if chosen is None else fits[chosen]
-    if found is None:
-        return None, "it has no randomized pages" if fits == {"shuffled": None} else reason
-    return found.curve, None
+    asked = {each: fitted(tables, each) for each in ((source,) if source else MEASURED)}
+    fits = {name: each for name, each in asked.items() if each is not None}
+    if not fits:
+        return None, UNSHUFFLED
+    chosen, reason = _chosen(fits)
+    return (None, reason) if chosen is None else (fits[chosen].curve, None)
 
 
 def measured(tables: LogTables, source: str | None = None) -> Examination:
@@ -149,15 +151,15 @@ def best_guess(tables: LogTables, source: str) -> Examination:
     """Examination of all ranks that hang together, for methods, which need numbers; with a warning if unsure."""
     found = fitted(tables, source)
     if found is None or found.clicks[0] == 0 or not found.clicks[1:].any() or np.isnan(found.best[1:2]).any():
-        raise untold("it has no randomized pages" if found is None else found.curve.why or ONE_RANK)
-    end = int(np.isnan(found.best).argmax()) if np.isnan(found.best).any() else len(found.best)
-    unsure = [rank + 1 for rank in range(end) if found.curve.reason[rank] is not None]
+        raise untold(UNSHUFFLED if found is None else found.curve.why or ONE_RANK)
+    best = found.hanging
+    unsure = [rank + 1 for rank in range(len(best)) if found.curve.reason[rank] is not None]
     if unsure:
         why = found.curve.reason[unsure[0] - 1]
         warnings.warn(
             f"examination from rank {unsure[0]} on is a guess: {why}; randomize more pages", stacklevel=3
         )
-    return Examination.of(found.best[:end], source)
+    return Examination.of(best, source)
 
 
 def untold(reason: str | None) -> DataError:
@@ -168,9 +170,9 @@ def untold(reason: str | None) -> DataError:
 
 def _chosen(fits: Mapping[str, CurveFit]) -> tuple[str | None, str | None]:
     """The source that tells most ranks, the better first; or why none tells more than rank 1."""
-    asked = [source for source in MEASURED if source in fits]
-    best = max(asked, key=lambda source: fits[source].curve.known, default=None)
-    if best is not None and fits[best].curve.known > 1:
+    asked = [source for source in MEASURED if source in fits] or list(fits)
+    best = max(asked, key=lambda source: fits[source].curve.known)
+    if fits[best].curve.known > 1:
         return best, None
     reasons = [why for source in asked for why in fits[source].curve.reason if why and why != UNSHOWN]
     return None, "; ".join(dict.fromkeys(reasons)) or ONE_RANK
@@ -197,6 +199,12 @@ class CurveFit:
     buckets: int
 
     @property
+    def hanging(self) -> Array:
+        """Examination down to the first rank that nothing ties to rank 1."""
+        lost = np.isnan(self.best)
+        return self.best[: int(lost.argmax())] if lost.any() else self.best
+
+    @property
     def flat(self) -> float | None:
         """p of ranks that are all looked at alike: of those by themselves, or of any, where these are none."""
         p = by.difference_test(self.value, self.drawn, self.buckets)
@@ -211,22 +219,18 @@ class CurveFit:
 def fitted(tables: LogTables, source: str) -> CurveFit | None:
     """The curve of one source of a log, fitted once; None where no page was shuffled."""
     if source not in tables.fetched:
-        if source == "shuffled":
-            sums = shuffled_sums(tables)
-            tables.fetched[source] = None if sums is None else fit(sums, source)
-        else:
-            found, coverage = swap_sums(tables)
-            tables.fetched[source] = fit(found[""], source, coverage=coverage)
+        sums = shuffled_sums(tables) if source == "shuffled" else swap_sums(tables)[""]
+        tables.fetched[source] = None if sums is None else fit(sums, source)
     fit_of: CurveFit | None = tables.fetched[source]
     return fit_of
 
 
-def fit(sums: SwapSums, source: str, kept: Array | None = None, coverage: Coverage | None = None) -> CurveFit:
+def fit(sums: SwapSums, source: str, kept: Array | None = None) -> CurveFit:
     """The curve of some sums; tests are of ranks with many clicks, or of those `kept` (from 0)."""
     ranks, buckets = len(sums.clicks), sums.buckets
     best, covariance = by.smooth(sums.up, sums.clicks, by.looked_at(source, ranks))
     error = np.sqrt(np.diag(covariance))
-    reason = [None, *(_reason(rank, best, error, sums, source, coverage) for rank in range(1, ranks))]
+    reason = [None, *(_reason(rank, best, error, sums, source) for rank in range(1, ranks))]
     alone = own_ranks(sums) if kept is None else kept
     up = sums.up[np.ix_(np.arange(len(sums.up)), alone, alone)]
     draws = np.concatenate([np.ones((1, len(up))), by.draw_buckets(len(up))])
@@ -235,14 +239,11 @@ def fit(sums: SwapSums, source: str, kept: Array | None = None, coverage: Covera
     values[:, [rank == 0 or why is not None for rank, why in enumerate(reason)]] = np.nan
     half = by.half_width(error, buckets)
     low, theta, high = (
-        [None if why else float(end) for end, why in zip(np.exp(best + side * half), reason, strict=True)]
+        tuple(None if why else float(end) for end, why in zip(np.exp(best + side * half), reason, strict=True))
         for side in (-1, 0, 1)
     )
-    few = [at + 1 for at, why in enumerate(reason) if at and why is None and sums.clicks[at] < ENOUGH]
-    curve = Examination(
-        tuple(theta), source, tuple(low), tuple(high), tuple(reason), tuple(few),
-        round(float(sums.clicks.sum())), sums.share,
-    )  # fmt: skip
+    few = tuple(at + 1 for at, why in enumerate(reason) if at and why is None and sums.clicks[at] < ENOUGH)
+    curve = Examination(theta, source, low, high, tuple(reason), few, round(float(sums.clicks.sum())), sums.share)
     return CurveFit(curve, np.exp(best), covariance, sums.clicks, values[0], values[1:], buckets)
 
 
@@ -253,11 +254,9 @@ def own_ranks(sums: SwapSums) -> Array:
     return np.flatnonzero(enough)
 
 
-def _reason(
-    rank: int, best: Array, error: Array, sums: SwapSums, source: str, coverage: Coverage | None
-) -> str | None:
+def _reason(rank: int, best: Array, error: Array, sums: SwapSums, source: str) -> str | None:
     """Why a rank (from 0) has no estimate; None where it has. The one threshold of all that says "linked"."""
-    below, shuffled = float(sums.clicks[1:].sum()), source == "shuffled"
+    below, shuffled, coverage = float(sums.clicks[1:].sum()), source == "shuffled", sums.coverage
     if coverage is not None and not coverage.moved:
         rest = " in slots that were not shuffled" if coverage.natural else ""
         return f"no document was shown at two ranks for one query{rest}"
@@ -298,17 +297,16 @@ def _agreement(first: CurveFit, second: CurveFit) -> Agreement:
 
 def context_curves(tables: LogTables, segment: str) -> Contexts:
     """A curve for each value of a segment, and a test of each against all others."""
-    found, _ = swap_sums(tables, segment)
+    found = swap_sums(tables, segment)
     curves = {value: fit(sums, "swaps") for value, sums in found.items()}
     p: dict[str, float | None] = {}
     reason: dict[str, str | None] = {}
     for value, own in curves.items():
-        p[value], reason[value] = None, None
         others = [sums for name, sums in found.items() if name != value]
         if own.curve.known < 2:
-            reason[value] = own.curve.why or ONE_RANK
+            p[value], reason[value] = None, own.curve.why or ONE_RANK
         elif not others:
-            reason[value] = "there is no other value"
+            p[value], reason[value] = None, "there is no other value"
         else:
             rest = fit(sum(others[1:], others[0]), "swaps", own_ranks(found[value]))
             p[value] = _agreement(own, rest).p

@@ -233,6 +233,18 @@ def standard_errors(drawn: Array, buckets: int) -> Array:
     return np.where(lost, np.nan, spread)
 
 
+def ratio_and_error(over: Array, under: Array) -> tuple[float, float]:
+    """Sum over sum of parts [B] that are independent of each other, and its standard error.
+
+    >>> ratio_and_error(np.array([1.0, 3.0]), np.ones(2))
+    (2.0, 1.0)
+    """
+    total, used = float(under.sum()), int((under > 0).sum())
+    value = float(over.sum()) / total
+    spread = float(((over - value * under) ** 2).sum()) * used / max(used - 1, 1)
+    return value, float(np.sqrt(spread)) / total
+
+
 def half_width(errors: Array, buckets: int, level: float = 0.95) -> Array:
     """Half of the interval on the scale of the errors."""
     wide: Array = errors * stdtrit(max(buckets - 1, 1), 0.5 + level / 2)

@@ -1,8 +1,8 @@
 """Which ranks can be compared: the graph over ranks, its weak links, and the swaps that would mend it.
 
-Two ranks are linked by documents that one query saw at both; with features, by documents of equal features too
-(`equality`). The weight of a link is the information that they carry on the ratio of examination: `pairs` has the
-formula. A link is weak where the ratio of neighbours is known worse than wanted over all paths.
+Two ranks are linked by documents that one query saw at both; with features, by documents of equal features too.
+The weight of a link is the information that they carry on the ratio of examination: `pairs` has the formula. A
+link is weak where the ratio of neighbours is known worse than wanted over all paths.
 
 A pair shown once at k and once at j, with click rates m_k and m_j, adds h = m_k m_j / (m_k + m_j) to what is
 known; so M pages in which the results of ranks k and j stand in either order, each half of the time, know
@@ -25,9 +25,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from scipy.sparse.csgraph import connected_components
 
-from unskew.diagnosis.evidence.equality import equal_documents
 from unskew.diagnosis.evidence.likelihood import ENOUGH, WIDEST
-from unskew.diagnosis.evidence.pairs import RANKS, SwapPairs, fit_within, rank_design, read_pairs
+from unskew.diagnosis.evidence.pairs import (
+    RANKS,
+    SwapPairs,
+    equal_documents,
+    fit_within,
+    rank_design,
+    read_pairs,
+)
 from unskew.results import Result
 from unskew.types import Array, Lists
 
@@ -90,8 +96,9 @@ class RankGraph(Result):
 
     @property
     def swap_plan(self) -> list[dict[str, Any]]:
-        """The plan as serving carries it out; empty where nothing is weak or nothing can be planned."""
-        return [] if self.plan is None else self.plan.to_list()
+        """The ranks of each swap and the share of pages that takes part, of which half is swapped, for serving."""
+        swaps = () if self.plan is None else self.plan.swaps
+        return [{"ranks": list(swap.ranks), "share": swap.share} for swap in swaps]
 
 
 def rank_graph(
@@ -101,29 +108,26 @@ def rank_graph(
 
     `curve` says which ranks are linked to rank 1, and `reason` why none is.
     """
-    rates, pages, queries = _traffic(tables)
-    ranks, shown = len(rates), [k + 1 for k in np.flatnonzero(np.isfinite(rates)).tolist()]
-    rates = np.nan_to_num(rates)
-    pairs = _widened(read_pairs(tables), ranks)
+    rates, shown = _click_rates(tables)
+    pairs, facts = _widened(read_pairs(tables), len(rates)), tables.facts
     linked = tuple(k for k in shown if k <= len(curve.theta) and curve.theta[k - 1] is not None)
-    information = fit_within(pairs, rank_design(ranks, np.array(linked or (1,)) - 1)).information
-    told = len(linked) > 1
-    plan, unplanned = plan_swaps(information if told else 0 * information, rates, pages, queries, precision)
-    if tables.facts["clicks"] < ENOUGH:
-        plan, unplanned = None, f"{tables.facts['clicks']} clicks do not tell how many pages swaps need"
-    components = ((linked, *_parts(information, [k for k in shown if k not in linked])) if told
-                  else tuple((k,) for k in shown))  # fmt: skip
+    information = fit_within(pairs, rank_design(len(rates), np.array(linked or (1,)) - 1)).information
+    if told := len(linked) > 1:
+        components = (linked, *_parts(information, [k for k in shown if k not in linked]))
+    else:
+        information, components = 0 * information, tuple((k,) for k in shown)
+    plan, unplanned = plan_swaps(information, rates, facts["pages"], facts["queries"], precision)
+    if facts["clicks"] < ENOUGH:
+        plan, unplanned = None, f"{facts['clicks']} clicks do not tell how many pages swaps need"
     return RankGraph(
-        ranks, len(pairs), int(pairs.clicks.sum()), pairs.share, components,
-        _links(pairs, information) if told else (), weak_links(information, precision) if told else (),
-        plan, unplanned, reason,
+        len(rates), len(pairs), int(pairs.clicks.sum()), pairs.share, components, _links(pairs, information),
+        weak_links(information, precision) if told else (), plan, unplanned, reason,
     )  # fmt: skip
 
 
 def linked_by_features(tables: LogTables, lists: Lists) -> tuple[tuple[int, ...], ...]:
     """Ranks that documents, or documents of equal features (`equal_documents`), link with each other."""
-    rates, _, _ = _traffic(tables)
-    shown = [k + 1 for k in np.flatnonzero(np.isfinite(rates)).tolist()]
+    rates, shown = _click_rates(tables)
     pairs = _widened(read_pairs(tables, equal=equal_documents(lists)), len(rates))
     if pairs.clicks.sum() < ENOUGH:
         return tuple((k,) for k in shown)
@@ -138,17 +142,11 @@ def _parts(information: Array, ranks: list[int]) -> tuple[tuple[int, ...], ...]:
     return tuple(sorted(tuple(ranks[k] for k in np.flatnonzero(part == number)) for number in range(count)))
 
 
-def _traffic(tables: LogTables) -> tuple[Array, int, int]:
-    """Click rate of every rank, [K], NaN where no page shows it, pages and queries."""
-    cells: Any = tables.cells
-    by = cells.group_by("position").agg(shown=cells.impressions.sum(), clicks=cells.clicks.sum())
-    rows = [row for row in tables.engine.rows(by) if row["position"] <= RANKS]
-    rates = np.full(max((int(row["position"]) for row in rows), default=1), np.nan)
-    for row in rows:
-        rates[int(row["position"]) - 1] = float(row["clicks"]) / float(row["shown"])
-    pages: Any = tables.pages
-    found = tables.engine.rows(pages.agg(pages=pages.count(), queries=pages.query_id.nunique()))[0]
-    return rates, int(found["pages"]), int(found["queries"])
+def _click_rates(tables: LogTables) -> tuple[Array, list[int]]:
+    """Click rate of every rank down to the last that is looked at and shown, [K], and the ranks that are shown."""
+    shown, clicks = tables.laid_out(tables.cells, {"position": range(1, RANKS + 1)}, "impressions", "clicks")
+    ranks = [k + 1 for k in np.flatnonzero(shown).tolist()]
+    return (clicks / np.maximum(shown, 1))[: max(ranks, default=1)], ranks
 
 
 def _widened(pairs: SwapPairs, ranks: int) -> SwapPairs:
@@ -198,10 +196,6 @@ class SwapPlan:
     """How much traffic that is, in logs of this size; up to 1 the log's own span of time is enough."""
     shuffled_pages: int | None
     """Pages that would do as well if the whole page were shuffled."""
-
-    def to_list(self) -> list[dict[str, Any]]:
-        """For serving: the ranks of each swap and the share of pages that takes part, of which half is swapped."""
-        return [{"ranks": list(swap.ranks), "share": swap.share} for swap in self.swaps]
 
 
 def resistance(information: Array) -> Array:

@@ -13,6 +13,10 @@ document by document. Its information over contexts,
 is the Laplacian of a graph whose edges are pairs seen under both ends: parts without an edge between them cannot
 be compared. Clicks are 0 or 1 and not Poisson, so errors are taken from the scores, added up by query.
 
+Documents of equal features may count as one, whatever the query: what they get at two ranks differs by the ranks
+alone (M. Chen et al., "Identifiability matters", ICML 2024: a method that sees features only cannot tell them
+apart).
+
 Legend: P pairs, K ranks, X contexts, D coefficients.
 """
 
@@ -25,13 +29,16 @@ import numpy as np
 import pyarrow as pa
 from scipy.special import chdtrc
 
-from unskew.diagnosis.evidence.equality import merged
 from unskew.diagnosis.evidence.likelihood import maximum
+from unskew.diagnosis.evidence.sums import document_cells
 from unskew.tables.joins import encode
-from unskew.types import Array
+from unskew.types import Array, Lists
 
 if TYPE_CHECKING:
+    from ibis.expr.types import Table
+
     from unskew.diagnosis.evidence.tables import LogTables
+    from unskew.tables.engine.engine import Engine
 
 RANKS = 20
 """Ranks that are looked at, from the top."""
@@ -90,15 +97,16 @@ class WithinFit:
     information: Array
     """[X, X], the Laplacian of the graph over contexts."""
 
-    def wald(self, which: Array) -> tuple[float, float]:
-        """Chi-square of some coefficients being 0 all together, and its p."""
+    def wald(self, which: Array) -> float:
+        """p of some coefficients being 0 all together."""
         b, covariance = self.b[which], self.covariance[np.ix_(which, which)]
         value = float(b @ np.linalg.pinv(covariance, hermitian=True) @ b)
-        return value, float(chdtrc(max(int(np.linalg.matrix_rank(covariance, hermitian=True)), 1), value))
+        return float(chdtrc(max(int(np.linalg.matrix_rank(covariance, hermitian=True)), 1), value))
 
-    def error(self, which: int) -> float:
-        """Standard error of a coefficient."""
-        return float(np.sqrt(max(self.covariance[which, which], 0.0)))
+    def span(self, which: int) -> tuple[float, float, float]:
+        """A coefficient and the ends of its 95 % interval."""
+        b, wide = float(self.b[which]), 1.96 * float(np.sqrt(max(self.covariance[which, which], 0.0)))
+        return b, b - wide, b + wide
 
 
 def read_pairs(
@@ -112,53 +120,36 @@ def read_pairs(
     """Pairs of a log that were seen at several ranks, or under several values of the column `by`.
 
     Contexts are ranks 1 to K, or with `by` value after value the ranks 1 to K of each; a value that is not named
-    is left out. `shuffled` takes random slots only. `equal` documents count as one.
+    is left out. `shuffled` takes random slots only. `equal` documents count as one (`equal_documents`).
     """
     asked = by, values, shuffled, MOST_CELLS
     if equal is None and asked in tables.fetched:
         known: SwapPairs = tables.fetched[asked]
         return known
-    table, share = fetch_cells(tables, by, shuffled=shuffled, equal=equal)
-    rank = table["position"].to_numpy().astype(np.int64) - 1
-    ranks = int(rank.max(initial=0)) + 1
-    context, kept = rank, np.ones(len(rank), bool)
+    cells, share = tables.sample(MOST_CELLS)
+    cells = cells.filter(cells.shuffled) if shuffled else cells
+    table = tables.read_cells(cells if equal is None else merged(tables.engine, cells, equal), RANKS, by)
+    every = document_cells(table)
+    ranks, context = int(every.rank.max(initial=0)) + 1, every.rank
     if by is not None:
         place = {value: number for number, value in enumerate(values)}
-        value = np.array([place.get(one, -1) for one in table[by].to_pylist()], np.int64)
-        context, kept = value * ranks + rank, value >= 0
-    query, document = (encode(table[name])[0].astype(np.int64) for name in ("query_id", "doc_id"))
-    key = (query * (int(document.max(initial=0)) + 1) + document)[kept]
-    distinct, first, pair = np.unique(key, return_index=True, return_inverse=True)
+        context = context + ranks * np.array([place.get(one, -1) for one in table[by].to_pylist()], np.int64)
+    _, pair, cells_of = np.unique(every.document, return_inverse=True, return_counts=True)
+    kept = (context >= 0) & (cells_of[pair] > 1)
+    every, context = every.take(kept), context[kept]
+    distinct, first, pair = np.unique(every.document, return_index=True, return_inverse=True)
     size = (len(distinct), ranks * max(len(values), 1))
-    cell = pair * size[1] + context[kept]
     shown, clicks = (
-        np.bincount(cell, table[name].to_numpy()[kept].astype(float), minlength=size[0] * size[1]).reshape(size)
-        for name in ("impressions", "clicks")
+        np.bincount(pair * size[1] + context, each, minlength=size[0] * size[1]).reshape(size)
+        for each in (every.shown, every.clicks)
     )
-    owner = query[kept][first]
-    queries = len(np.unique(owner))
-    cluster = np.unique(owner, return_inverse=True)[1] if queries >= FEW_QUERIES else np.arange(len(distinct))
+    owner = np.unique(encode(table["query_id"])[0][kept][first], return_inverse=True)[1]
+    queries = int(owner.max(initial=-1)) + 1
+    cluster = owner if queries >= FEW_QUERIES else np.arange(len(distinct))
     pairs = SwapPairs(shown, clicks, cluster, queries, share).take((shown > 0).sum(1) > 1)
     if equal is None:
         tables.fetched[asked] = pairs
     return pairs
-
-
-def fetch_cells(
-    tables: LogTables, by: str | None = None, *, shuffled: bool = False, equal: pa.Table | None = None
-) -> tuple[Any, float]:
-    """Cells of pairs that have more than one, as Arrow in a fixed order, and the share of queries."""
-    cells, share = tables.sample(MOST_CELLS)
-    cells = cells.filter(cells.position <= RANKS)
-    if shuffled:
-        cells = cells.filter(cells.shuffled)
-    if equal is not None:
-        cells = merged(tables.engine, cells, equal)
-    keys = ["query_id", "doc_id", "position", *([by] if by else [])]
-    cells = cells.group_by(keys).agg(impressions=cells.impressions.sum(), clicks=cells.clicks.sum())
-    several = cells.group_by(["query_id", "doc_id"]).agg(seen=cells.count())
-    several = several.filter(several.seen > 1).drop("seen")
-    return tables.engine.to_arrow(cells.semi_join(several, ["query_id", "doc_id"]).order_by(keys)), share
 
 
 def fit_within(pairs: SwapPairs, design: Array, rounds: int = 50) -> WithinFit:
@@ -197,3 +188,35 @@ def rank_design(contexts: int, kept: Array) -> Array:
     design = np.zeros((contexts, max(len(kept) - 1, 0)))
     design[kept[1:], np.arange(len(kept) - 1)] = 1.0
     return design
+
+
+# ---- equal documents ----
+
+
+def equal_documents(lists: Lists) -> pa.Table:
+    """Which documents are equal: query_id, doc_id and `equal`, a number that equal ones share; NaN equals NaN."""
+    rows = np.ascontiguousarray(np.where(np.isnan(lists.features), np.nan, lists.features) + 0.0)  # and no -0
+    whole = np.dtype((np.void, max(rows.dtype.itemsize * rows.shape[1], 1)))
+    codes = np.unique(rows.view(whole).ravel(), return_inverse=True)[1] if rows.size else np.zeros(len(rows))
+    query = lists.query_ids.repeat(np.diff(lists.offsets))
+    ids = {"query_id": query, "doc_id": lists.document_ids()}
+    named = {name: pa.array([str(one) for one in values], pa.string()) for name, values in ids.items()}
+    return pa.table({**named, "equal": pa.array(codes.astype(np.int64))})
+
+
+def merged(engine: Engine, cells: Table, equal: pa.Table) -> Table:
+    """Cells in which equal documents have one name; documents without features keep theirs.
+
+    Equal ones of several queries are a query of their own: nothing but their features tells of them.
+    """
+    import ibis
+
+    named: Any = cells.mutate(query_id=cells.query_id.cast("string"), doc_id=cells.doc_id.cast("string"))
+    joined: Any = named.left_join(engine.from_arrow(equal), ["query_id", "doc_id"])
+    known, name = joined["equal"].notnull(), ibis.literal("equal ") + joined["equal"].cast("string")
+    renamed = {
+        "doc_id": ibis.ifelse(known, name, ibis.literal("document ") + joined.doc_id),
+        "query_id": ibis.ifelse(known, name, ibis.literal("query ") + joined.query_id),
+    }
+    found: Table = joined.mutate(**renamed).select(*cells.columns)
+    return found

@@ -1,48 +1,24 @@
-"""What a log shows of examination, added up on the engine: documents at several ranks, and shuffled pages.
+"""What a log shows of examination, added up: documents at several ranks, and shuffled pages.
 
-Legend: B buckets of queries, P ranks.
+Legend: N cells, B buckets of queries, P ranks.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from unskew.diagnosis.evidence.tables import BUCKETS, LogTables, bucket_of
+from unskew.diagnosis.evidence.tables import ALL_BUCKETS, BUCKETS, LogTables, bucket_of
 from unskew.results import Result
-from unskew.tables.engine.functions import bit_or
+from unskew.tables.joins import encode
 from unskew.types import Array
-
-if TYPE_CHECKING:
-    from ibis.expr.types import Table
 
 RANKS = 50
 """Ranks that are looked at; further down next to nothing is clicked."""
 MOST_CELLS = 500_000
 """Cells that are looked at; of a larger log those of some queries are, and the share is said."""
-PAIR = ("query_id", "doc_id")
-
-
-@dataclass(frozen=True)
-class SwapSums:
-    """Clicks of ranks on the same documents, by bucket of queries."""
-
-    up: Array
-    """[B, P, P]: clicks at the first rank, weighted by how much the other can tell of the same documents."""
-    clicks: Array
-    """[P] clicks at each rank on documents that were shown at others too."""
-    share: float = 1.0
-    """Share of the log's queries that was looked at."""
-
-    @property
-    def buckets(self) -> int:
-        """Buckets of queries that have any."""
-        return int((self.up.sum(axis=(1, 2)) > 0).sum())
-
-    def __add__(self, other: SwapSums) -> SwapSums:
-        return SwapSums(self.up + other.up, self.clicks + other.clicks, self.share)
 
 
 @dataclass(frozen=True)
@@ -62,114 +38,98 @@ class Coverage(Result):
         return any(number for at, row in enumerate(self.documents) for number in row[at + 1 :])
 
 
-def swap_sums(tables: LogTables, by: str | None = None) -> tuple[dict[str, SwapSums], Coverage]:
-    """What documents at several ranks tell, for each value of a segment, or under "" for the whole log; coverage.
+@dataclass(frozen=True)
+class SwapSums:
+    """Clicks of ranks on the same documents, by bucket of queries."""
 
-    Where only some slots were shuffled, these are left out: what they tell is told by `shuffled_sums`.
+    up: Array
+    """[B, P, P]: clicks at the first rank, weighted by how much the other can tell of the same documents."""
+    clicks: Array
+    """[P] clicks at each rank on documents that were shown at others too."""
+    share: float = 1.0
+    """Share of the log's queries that was looked at."""
+    coverage: Coverage | None = None
+    """Which ranks documents were shown at; None of shuffled pages."""
+
+    @property
+    def buckets(self) -> int:
+        """Buckets of queries that have any."""
+        return int((self.up.sum(axis=(1, 2)) > 0).sum())
+
+    def __add__(self, other: SwapSums) -> SwapSums:
+        return SwapSums(self.up + other.up, self.clicks + other.clicks, self.share)
+
+
+@dataclass(frozen=True)
+class DocumentCells:
+    """Impressions and clicks of documents at ranks, [N] each; a document at a rank is there once."""
+
+    document: Array
+    """Any number for a query and document."""
+    rank: Array
+    """From 0."""
+    bucket: Array
+    shown: Array
+    clicks: Array
+
+    def take(self, some: Array) -> DocumentCells:
+        """Some of the cells."""
+        return DocumentCells(*(getattr(self, name)[some] for name in self.__dataclass_fields__))
+
+    def swaps(self, ranks: int, buckets: int = BUCKETS, share: float = 1.0, natural: bool = False) -> SwapSums:
+        """Clicks of every two ranks on the same documents, weighed as `likelihood` says."""
+        cells = self.take(np.lexsort((self.rank, self.document)))
+        up, clicked = np.zeros((buckets, ranks, ranks)), np.zeros((ranks, ranks))
+        documents = np.diag(np.bincount(cells.rank, minlength=ranks))
+        moved = np.zeros(len(cells.rank), bool)
+        for lag in range(1, ranks):  # cells of one document stand next to each other
+            one = np.flatnonzero(cells.document[lag:] == cells.document[:-lag])
+            if not len(one):
+                break
+            other = one + lag
+            moved[one] = moved[other] = True
+            for first, second in ((one, other), (other, one)):
+                j, k, n, c = cells.rank[first], cells.rank[second], cells.shown, cells.clicks
+                np.add.at(up, (cells.bucket[one], j, k), c[first] * n[second] / (n[first] + n[second]))
+                np.add.at(clicked, (j, k), c[first] + c[second])
+                np.add.at(documents, (j, k), 1)
+        clicks = np.bincount(cells.rank[moved], cells.clicks[moved], minlength=ranks)
+        shown_at, clicked_at = (tuple(map(tuple, each.astype(int).tolist())) for each in (documents, clicked))
+        return SwapSums(up, clicks, share, Coverage(shown_at, clicked_at, natural))
+
+
+def swap_sums(tables: LogTables, by: str | None = None) -> dict[str, SwapSums]:
+    """What documents at several ranks tell, for each value of a segment, or under "" for the whole log.
+
+    Where only some slots were shuffled, these are left out: what they tell is told by `shuffled_sums`. Where there
+    are few queries, their documents take their place in the buckets.
     """
     if ("sums", by) not in tables.fetched:
-        tables.fetched["sums", by] = _swap_sums(tables, by)
-    known: tuple[dict[str, SwapSums], Coverage] = tables.fetched["sums", by]
+        cells, share = tables.sample(MOST_CELLS)
+        some = tables.shuffled == "some"
+        if some:
+            cells = cells.filter(~cells.shuffled)
+        if tables.few_queries:
+            pair = cells.query_id.cast("string") + "/" + cells.doc_id.cast("string")
+            cells = cells.mutate(bucket=bucket_of(pair))
+        table = tables.read_cells(cells, RANKS, by)
+        every, ranks = document_cells(table), min(tables.facts["ranks"], RANKS)
+        value = np.asarray([""] * len(table) if by is None else table[by].to_pylist(), object)
+        tables.fetched["sums", by] = {
+            str(each): every.take(value == each).swaps(ranks, share=share, natural=some)
+            for each in ([""] if by is None else sorted(set(value)))
+        }
+    known: dict[str, SwapSums] = tables.fetched["sums", by]
     return known
 
 
-def _swap_sums(tables: LogTables, by: str | None) -> tuple[dict[str, SwapSums], Coverage]:
-    import ibis
-
-    cells, share = _natural(tables, by)
-    key = [*PAIR] if by is None else [*PAIR, by]
-    bit: Any = cells.position.cast("int64")
-    cell = ibis.struct({name: cells[name] for name in (*key, "position")})
-    documents = tables.engine.keep(
-        cells.group_by(key).agg(
-            n=cells.count(),
-            mask=bit_or((bit * 0 + 1).cast("int64") << bit),
-            clicked=cells.clicks.sum(),
-            pair=tables.engine.set_hash(cell),  # a number for the key: joins by text take twice as long
-        )
-    )
-    moved = documents.filter((documents.n > 1) & (documents.clicked > 0)).select(*key, "pair")
-    wanted = ["pair", "position", "bucket", "impressions", "clicks", *([] if by is None else [by])]
-    part = tables.engine.keep(cells.join(moved, key).select(*wanted))
-    ranks = min(tables.facts["ranks"], RANKS)
-    sums = tables.engine.to_arrow(_pair_sums(part, by))
-    masks = tables.engine.to_arrow(documents.group_by("mask").agg(n=documents.count()))
-    values = [""] if by is None else [row[by] for row in tables.engine.rows(documents.select(by).distinct())]
-    up, clicks = _by_value(sums, ranks), _clicks_at(tables, part, by)
-    nothing = np.zeros((BUCKETS, ranks, ranks))
-    found = {
-        value: SwapSums(up.get(value, nothing), clicks.get(value, nothing[0, 0]), share)
-        for value in sorted(values)
-    }
-    return found, _coverage(masks, sums, ranks, tables.shuffled == "some")
-
-
-def _natural(tables: LogTables, by: str | None) -> tuple[Table, float]:
-    """Cells of the log, or of values of a segment, without single shuffled slots, and the share of its queries.
-
-    Where there are few queries, their documents take their place in the buckets.
-    """
-    cells, share = tables.sample(MOST_CELLS)
-    cells = cells.filter(cells.position <= RANKS)
-    if tables.shuffled == "some":
-        cells = cells.filter(~cells.shuffled)
-    if tables.few_queries:
-        pair = cells.query_id.cast("string") + "/" + cells.doc_id.cast("string")
-        cells = cells.mutate(bucket=bucket_of(pair))
-    if tables.shuffled != "some" and not tables.segments:
-        return cells.drop("shuffled", "turn"), share
-    keys = [*PAIR, "position", "bucket", *([] if by is None else [by])]
-    return cells.group_by(keys).agg(impressions=cells.impressions.sum(), clicks=cells.clicks.sum()), share
-
-
-def _pair_sums(part: Table, by: str | None) -> Table:
-    """Clicks of every two ranks on the same documents, by bucket."""
-    import ibis
-
-    other = part.select("pair", k="position", n_k="impressions", c_k="clicks")
-    both: Any = part.join(other, ["pair", part.position < other.k])
-    total = (both.impressions + both.n_k).cast("float64")
-    value = ibis.literal("") if by is None else both[by]
-    both = both.mutate(value=value, over=both.clicks * both.n_k / total, under=both.c_k * both.impressions / total)
-    return both.group_by(["value", "bucket", "position", "k"]).agg(
-        over=both.over.sum(), under=both.under.sum(), clicks=(both.clicks + both.c_k).sum()
-    )
-
-
-def _by_value(sums: Any, ranks: int) -> dict[str, Array]:
-    """The sums laid out, [B, P, P] for each value of the segment."""
-    found: dict[str, Array] = {}
-    values = np.asarray(sums["value"].to_pylist(), object)
-    bucket, j, k = (sums[name].to_numpy() - shift for name, shift in (("bucket", 0), ("position", 1), ("k", 1)))
-    for value in dict.fromkeys(sorted(set(values))):
-        some, up = values == value, np.zeros((BUCKETS, ranks, ranks))
-        np.add.at(up, (bucket[some], j[some], k[some]), sums["over"].to_numpy()[some])
-        np.add.at(up, (bucket[some], k[some], j[some]), sums["under"].to_numpy()[some])
-        found[str(value)] = up
-    return found
-
-
-def _clicks_at(tables: LogTables, part: Table, by: str | None) -> dict[str, Array]:
-    """Clicks at each rank on documents that were shown at several, [P] for each value."""
-    keys = ["position", *([] if by is None else [by])]
-    found: dict[str, Array] = {}
-    for row in tables.engine.rows(part.group_by(keys).agg(n=part.clicks.sum())):
-        value = "" if by is None else str(row[by])
-        clicks = found.setdefault(value, np.zeros(min(tables.facts["ranks"], RANKS)))
-        clicks[int(row["position"]) - 1] += float(row["n"])
-    return found
-
-
-def _coverage(masks: Any, sums: Any, ranks: int, natural: bool) -> Coverage:
-    """Documents by two ranks, from the sets of ranks that they were shown at, and their clicks."""
-    mask, n = (masks[name].to_numpy().astype(np.int64) for name in ("mask", "n"))
-    shown = (mask[:, None] >> np.arange(1, ranks + 1)) & 1
-    clicks = np.zeros((ranks, ranks), np.int64)
-    j, k = (sums[name].to_numpy() - 1 for name in ("position", "k"))
-    np.add.at(clicks, (j, k), sums["clicks"].to_numpy().astype(np.int64))
-    documents = shown.T @ (shown * n[:, None])
-    shown_at, clicked = (tuple(map(tuple, each.tolist())) for each in (documents, clicks + clicks.T))
-    return Coverage(shown_at, clicked, natural)
+def document_cells(table: Any) -> DocumentCells:
+    """Cells of an Arrow table of query_id, doc_id, position, bucket, impressions and clicks."""
+    query, document = (encode(table[name])[0].astype(np.int64) for name in ("query_id", "doc_id"))
+    pair = query * (int(document.max(initial=0)) + 1) + document
+    rank, bucket = (table[name].to_numpy().astype(np.int64) for name in ("position", "bucket"))
+    shown, clicks = (table[name].to_numpy().astype(float) for name in ("impressions", "clicks"))
+    return DocumentCells(pair, rank - 1, bucket, shown, clicks)
 
 
 def shuffled_sums(tables: LogTables) -> SwapSums | None:
@@ -185,13 +145,10 @@ def shuffled_sums(tables: LogTables) -> SwapSums | None:
     part = bucket_of(first.page_id) if tables.few_queries else first.bucket
     first = first.select("page_id", "query_id", part=part, top=first.click)
     both: Any = shown.select("page_id", "query_id", "position", "click").join(first, ["page_id", "query_id"])
-    summed = both.group_by(["part", "position"]).agg(clicks=both.click.sum(), top=both.top.sum())
-    ranks = min(tables.facts["ranks"], RANKS)
-    up = np.zeros((BUCKETS, ranks, ranks))
-    for row in tables.engine.rows(summed):
-        bucket, rank = int(row["part"]), int(row["position"]) - 1
-        if rank:
-            up[bucket, rank, 0], up[bucket, 0, rank] = row["clicks"], row["top"]
-    clicks = up[:, :, 0].sum(axis=0)
-    clicks[0] = up[:, 0, :].sum(axis=0).max(initial=0)
-    return SwapSums(up, clicks)
+    ranks = range(1, min(tables.facts["ranks"], RANKS) + 1)
+    clicks, top = tables.laid_out(both, {"part": ALL_BUCKETS, "position": ranks}, "click", "top")
+    up = np.zeros((BUCKETS, len(ranks), len(ranks)))
+    up[:, 1:, 0], up[:, 0, 1:] = clicks[:, 1:], top[:, 1:]
+    below = clicks.sum(axis=0)
+    below[0] = top[:, 1:].sum(axis=0).max(initial=0)
+    return SwapSums(up, below)

@@ -1,8 +1,8 @@
 """A log as the two small tables that a diagnosis reads, counted once on the engine: cells and pages.
 
     cells   one row per (query_id, doc_id, position, shuffled, segments ...): impressions, clicks, bucket, turn
-    pages   one row per page: page_id, query_id, results, clicks, first_position, first_click, last_click,
-            clicked_positions (their sum), shuffled (all of it), segments ...
+    pages   one row per page: page_id, query_id, results, clicks, first_position, last_click, clicked_positions
+            (their sum), shuffled (all of it), segments ...
     queries one row per query: bucket, turn
 
 `bucket` is a hash of the query, 0 to 99, the same on every engine: leaving buckets out, or weighing them, is a
@@ -18,18 +18,21 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from unskew.diagnosis.evidence.segments import choose_segments
 from unskew.logs.reader import check_rows, open_log, place_of, weights
 from unskew.names import Names
 from unskew.tables.engine.engine import Engine, connect
 from unskew.tables.schema import required
-from unskew.types import Log
+from unskew.types import Array, Log
 
 if TYPE_CHECKING:
     from ibis.expr.types import Table
 
 BUCKETS = 100
 """Parts that queries are dealt into."""
+ALL_BUCKETS = range(BUCKETS)
 TURNS = 16**3
 """Parts that queries are sampled by."""
 FEW = 20
@@ -73,7 +76,6 @@ class LogTables:
             results=shown.count(),
             clicks=shown.count(where=clicked),
             first_position=shown.position.min(),
-            first_click=shown.position.min(where=clicked),
             last_click=shown.position.max(where=clicked),
             clicked_positions=shown.position.sum(where=clicked).fill_null(0),
             shuffled=shown.shuffled.all(),
@@ -85,13 +87,31 @@ class LogTables:
     def queries(self) -> Table:
         """Every query with its bucket and its turn."""
         asked = self.pages.select("query_id").distinct()
-        return self.engine.keep(asked.mutate(bucket=bucket_of(asked.query_id), turn=turn_of(asked.query_id)))
+        return self.engine.keep(asked.mutate(bucket=bucket_of(asked.query_id), turn=_hashed(asked.query_id, 3)))
 
     def sample(self, most: int) -> tuple[Any, float]:
         """Cells of so many queries that there are about `most` of them at the most, and the share of queries."""
         turns = TURNS if self.size <= most else max(1, TURNS * most // self.size)
         cells: Any = self.cells
         return (cells if turns == TURNS else cells.filter(cells.turn < turns)), turns / TURNS
+
+    def read_cells(self, cells: Any, ranks: int, by: str | None = None) -> Any:
+        """Cells of the first ranks as Arrow, in a fixed order; those that differ by other than `by` are one."""
+        cells = cells.filter(cells.position <= ranks)
+        keys = ["query_id", "doc_id", "position", *([by] if by else [])]
+        sums = {name: cells[name].sum() for name in ("impressions", "clicks")}
+        return self.engine.to_arrow(cells.group_by(keys).agg(**sums, bucket=cells.bucket.min()).order_by(keys))
+
+    def laid_out(self, table: Any, by: Mapping[str, Sequence[Any]], *names: str) -> list[Array]:
+        """Sums of columns, each an array over values that other columns have, in their order; 0 without a row."""
+        inside = table.filter([table[name].isin(list(values)) for name, values in by.items()])
+        rows = self.engine.to_arrow(inside.group_by(list(by)).agg(**{name: inside[name].sum() for name in names}))
+        places = {name: {value: at for at, value in enumerate(values)} for name, values in by.items()}
+        place = tuple([known[value] for value in rows[name].to_pylist()] for name, known in places.items())
+        laid = [np.zeros([len(values) for values in by.values()]) for _ in names]
+        for array, name in zip(laid, names, strict=True):
+            array[place] = np.nan_to_num(rows[name].to_numpy().astype(np.float64))
+        return laid
 
     @cached_property
     def size(self) -> int:
@@ -124,11 +144,6 @@ class LogTables:
         pairs = self.engine.count(cells.select("query_id", "doc_id").distinct())
         numbers = {**shown, **seen[0], "queries": self.engine.count(self.queries), "query_documents": pairs}
         return {name: int(value or 0) for name, value in numbers.items()}
-
-    def close(self) -> None:
-        """Close the engine, where it was opened here."""
-        if self.owned:
-            self.engine.close()
 
     def __enter__(self) -> LogTables:
         return self
@@ -174,11 +189,6 @@ def open_tables(
 def bucket_of(query: Any) -> Any:
     """A hash of the query to 0 ... 99, from the first three hexadecimal digits of its MD5 on every engine."""
     return _hashed(query, 0) % BUCKETS
-
-
-def turn_of(query: Any) -> Any:
-    """A hash of the query to 0 ... 4095, from the next three digits."""
-    return _hashed(query, 3)
 
 
 def _hashed(query: Any, first: int) -> Any:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from unskew.diagnosis.evidence.evidence import fit
-from unskew.diagnosis.evidence.sums import SwapSums
+from unskew.diagnosis.evidence.sums import DocumentCells, SwapSums
 from unskew.examination import Examination
 from unskew.measuring.counterfactual.contract import RANKS, dense
 from unskew.measuring.counterfactual.pages import LoggedPages
@@ -54,10 +54,10 @@ def _told(sums: SwapSums, source: str, seed: int) -> Examination | None:
     found = fit(sums, source)
     if found.curve.known < 2:
         return None
-    end = int(np.isnan(found.best).argmax()) if np.isnan(found.best).any() else len(found.best)
-    rng = np.random.default_rng(seed)
-    drawn = rng.multivariate_normal(np.log(found.best[:end]), found.covariance[:end, :end], DRAWS, method="eigh")
-    return Examination.of(found.best[:end], source, draws=np.exp(drawn))
+    best, rng = found.hanging, np.random.default_rng(seed)
+    covariance = found.covariance[: len(best), : len(best)]
+    drawn = rng.multivariate_normal(np.log(best), covariance, DRAWS, method="eigh")
+    return Examination.of(best, source, draws=np.exp(drawn))
 
 
 def _buckets(pages: LoggedPages) -> Array:
@@ -72,20 +72,7 @@ def swap_counts(pages: LoggedPages) -> SwapSums:
     """Clicks at a rank, by how much another tells of the same documents, by bucket of queries."""
     document, rank = dense(pages.document), np.minimum(pages.position, RANKS) - 1
     width = int(rank.max(initial=0)) + 1
-    cell = document * width + rank
-    size = (int(document.max(initial=0)) + 1) * width
-    shown, clicks = (
-        np.bincount(cell, weights=each, minlength=size).reshape(-1, width) for each in (None, pages.click)
-    )
-    moved = ((shown > 0).sum(axis=1) > 1) & (clicks.sum(axis=1) > 0)
-    bucket = np.zeros(len(shown), np.int64)
-    bucket[document] = _buckets(pages)
-    shown, clicks, bucket = shown[moved], clicks[moved], bucket[moved]
-    up = np.zeros((BUCKETS, width, width))
-    for j in range(width):
-        for k in range(width):
-            both = (shown[:, j] > 0) & (shown[:, k] > 0)
-            if j != k and both.any():
-                value = clicks[both, j] * shown[both, k] / (shown[both, j] + shown[both, k])
-                up[:, j, k] = np.bincount(bucket[both], weights=value, minlength=BUCKETS)
-    return SwapSums(up, clicks.sum(axis=0))
+    cell, first, at = np.unique(document * width + rank, return_index=True, return_inverse=True)
+    shown, clicks = (np.bincount(at, each) for each in (None, pages.click))
+    cells = DocumentCells(cell // width, cell % width, _buckets(pages)[first], shown, clicks)
+    return cells.swaps(width, BUCKETS)

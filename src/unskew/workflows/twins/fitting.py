@@ -63,7 +63,7 @@ def examined(
         return model, f"the click model {model.name}", told is not None
     if told is None:
         return model, f"the curve is that of the click model {model.name}, which rests on its priors", False
-    counts = model.model.prepared(pages).counts(pages.weight)
+    counts = model.model.counter(pages)(pages.weight)
     parameters = dict(model.parameters)
     bounds = {}
     for name in _of_kind(parameters, "examination"):
@@ -163,7 +163,7 @@ def drawn_relevance(
     rows = np.unique(log.row)
     pair_of_row = np.full(len(log.lists.labels), len(rows))
     pair_of_row[rows] = np.arange(len(rows))
-    counts = model.model.prepared(pages).counts(pages.weight)
+    counts = model.model.counter(pages)(pages.weight)
     expected = model.model.expect(counts, model.parameters).counts
     parameters = dict(model.parameters)
     unseen = {}
