@@ -24,7 +24,7 @@ from unskew.logs.log import page_starts
 from unskew.logs.reader import open_log
 from unskew.names import REQUIRED, Names
 from unskew.tables.engine.engine import Engine, connect
-from unskew.tables.joins import encodable, encode, match, whole_match
+from unskew.tables.joins import encodable, encode, match
 from unskew.types import Array, Lists, Log
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class ShownPairs:
         (q, queries), (d, documents) = (encode(ids) for ids in (self.query_id, self.doc_id))
         other_q, other_d = match(others.query_id, queries), match(others.doc_id, documents)
         wanted = np.where((other_q >= 0) & (other_d >= 0), other_q * len(documents) + other_d, -1)
-        found = whole_match(wanted, q.astype(np.int64) * len(documents) + d)
+        found = match(pa.array(wanted), q.astype(np.int64) * len(documents) + d)
         return np.where(found < 0, len(self), found)
 
 
