@@ -15,7 +15,6 @@ from unskew.diagnosis.curves.labels import read_labels
 from unskew.diagnosis.curves.ordering import (
     lists_of,
     rank_by_features,
-    rows_of_tables,
 )
 from unskew.diagnosis.evidence.tables import open_tables
 from unskew.errors import DataError
@@ -134,7 +133,7 @@ def ordered_pages(*, noise: float) -> tuple[dict[str, Any], dict[str, Any]]:
 def test_trees_see_a_rank_that_features_tell_by_no_line(noise: float, low: float, high: float) -> None:
     log, documents = ordered_pages(noise=noise)
     with open_tables(log, threads=1) as tables:
-        found = rank_by_features(rows_of_tables(tables, lists_of(tables, documents, Names())))
+        found = rank_by_features(tables, lists_of(tables, documents, Names()))
     assert found.r2 is not None
     assert low < found.r2 < high
     if noise == 0:

@@ -304,10 +304,15 @@ def test_features_tell_the_rank_of_a_ranker_and_not_of_shuffled_pages():
     lists = make_lists(queries=60, features=8, documents=10, seed=2)
     ranked = simulate(lists, "position", pages=300, logger=FeatureLogger(column=0), seed=0)
     shuffled = simulate(lists, "position", pages=300, randomized=1.0, logger="random", seed=0)
-    found = rank_by_features(ranked)
+
+    def told(log):
+        with open_tables(log) as tables:
+            return rank_by_features(tables, lists)
+
+    found = told(ranked)
     assert found.r2 > 0.5
     assert found.correlation > 0.9
-    mixed = rank_by_features(shuffled)
+    mixed = told(shuffled)
     assert mixed.r2 < 0.1
     assert abs(mixed.correlation) < 0.2
-    assert rank_by_features(ranked.take(np.arange(3))).reason
+    assert told(ranked.take(np.arange(3))).reason

@@ -15,7 +15,7 @@ from unskew.diagnosis.curves.co_clicks import CoClicks, co_clicks
 from unskew.diagnosis.curves.factors import FactorEffects, factors
 from unskew.diagnosis.curves.labels import read_labels
 from unskew.diagnosis.curves.matrix import RateMatrix, click_matrix
-from unskew.diagnosis.curves.ordering import RankByFeatures, lists_of, rank_by_features, rows_of_tables
+from unskew.diagnosis.curves.ordering import RankByFeatures, lists_of, rank_by_features
 from unskew.diagnosis.curves.rates import Curves, curves
 from unskew.diagnosis.curves.trust import TrustFit, trust
 from unskew.diagnosis.evidence.evidence import Evidence, evidence
@@ -29,7 +29,7 @@ from unskew.examination import Examination
 from unskew.names import REQUIRED, Names
 from unskew.results import Result
 from unskew.tables.engine.engine import Engine
-from unskew.types import Lists, Log
+from unskew.types import Log
 
 TAKEN = (*REQUIRED, "shuffled", "impressions", "clicks", "results", "bucket", "first_position")
 TAKEN += ("last_click", "clicked_positions", "turn")
@@ -100,15 +100,23 @@ def diagnose(
     for ours, `feature_columns` the same in `features` where it differs. `engine` is duckdb, spark, or one that is
     open; `options` go to it.
     """
-    fitted = None
-    named = _segments(segments)
+    for name in segments:
+        if name in TAKEN:
+            what = "it says what was shown, or is a name of ours; name a column of few kinds, such as the device"
+            raise ConfigError(what, argument="segments", value=[name])
     if features is not None and isinstance(source, Log):
         raise ConfigError("a Log has its own; leave them out", argument="features")
-    place = Place.of(source, features, columns)
+    place, fitted, lists, ordering = Place.of(source, features, columns), None, None, None
+    named = tuple(dict.fromkeys(segments))
     with open_tables(source, columns=columns, segments=named, serp=serp, engine=engine, **options) as tables:
-        documents = None if features is None else lists_of(tables, features, Names.of(feature_columns or columns))
+        if isinstance(source, Log):
+            lists = source.lists
+        elif features is not None:
+            lists = lists_of(tables, features, Names.of(feature_columns or columns))
         judged = read_labels(tables, labels, Names.of(columns))
-        ordering = _ordering(tables, source, documents, seed)
+        if lists is not None:
+            ordering = rank_by_features(tables, lists, seed=seed)
+            ordering = replace(ordering, linked=linked_by_features(tables, lists))
         found = _parts(tables, ordering, place, seed)
         by_label = None if judged is None else click_matrix(tables, labels=judged, seed=seed)
     if models:
@@ -116,26 +124,6 @@ def diagnose(
         pages = read_pages(source, columns=columns, engine=name, **options)
         fitted = fit_and_compare(pages, seed=seed)
     return Diagnosis(**found, models=fitted, ordering=ordering, judged=by_label)
-
-
-def _segments(names: Sequence[str]) -> tuple[str, ...]:
-    """Columns to tell results by, each once; not those that say what was shown."""
-    for name in names:
-        if name in TAKEN:
-            hint = "name a column of few kinds, such as the device"
-            raise ConfigError(
-                f"it says what was shown, or is a name of ours; {hint}", argument="segments", value=[name]
-            )
-    return tuple(dict.fromkeys(names))
-
-
-def _ordering(tables: LogTables, source: Any, documents: Lists | None, seed: int) -> RankByFeatures | None:
-    """How far features tell the rank, and which ranks documents of equal features link; None without features."""
-    lists = source.lists if isinstance(source, Log) else documents
-    if lists is None:
-        return None
-    found = rank_by_features(source if isinstance(source, Log) else rows_of_tables(tables, lists), seed=seed)
-    return replace(found, linked=linked_by_features(tables, lists))
 
 
 def _parts(tables: LogTables, ordering: RankByFeatures | None, place: Place, seed: int) -> dict[str, Any]:

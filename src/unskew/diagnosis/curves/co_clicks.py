@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unskew.diagnosis.curves.trust import GROUPS, jackknife
+from unskew.diagnosis.evidence.likelihood import dealt, jackknife
 from unskew.diagnosis.evidence.pairs import FEW_QUERIES
 from unskew.diagnosis.evidence.tables import TURNS
 from unskew.results import Result
@@ -45,43 +45,20 @@ class CoClicks(Result):
 
     pages: int
     """Pages with two results or more that can be judged."""
-    matrix: tuple[tuple[float, ...], ...]
+    matrix: tuple[tuple[float, ...], ...] = ()
     """τ, [K, K]; 1 on the diagonal."""
-    lower: float | None
+    lower: float | None = None
     """Mean τ of two ranks in the lower half of the page."""
-    lower_error: float | None
-    all: float | None
+    lower_error: float | None = None
+    all: float | None = None
     """Mean τ of any two ranks."""
-    all_error: float | None
+    all_error: float | None = None
     reason: str | None = None
     """Why nothing is said."""
 
 
 def co_clicks(tables: LogTables) -> CoClicks:
     """How clicks of one page hang together."""
-    table = _fetched(tables)
-    rank = table["position"].to_numpy().astype(np.int64) - 1
-    page, query, document = (encode(table[name])[0].astype(np.int64) for name in ("page_id", "query_id", "doc_id"))
-    key = (query * (int(document.max(initial=0)) + 1) + document) * RANKS + rank
-    _, cell = np.unique(key, return_inverse=True)
-    click = table["click"].to_numpy().astype(float)
-    shown, clicks = np.bincount(cell), np.bincount(cell, click)
-    pages = int(page.max(initial=-1)) + 1
-    left = np.zeros((pages, int(rank.max(initial=0)) + 1))
-    known = shown[cell] > 1
-    left[page[known], rank[known]] = (click - clicks[cell] / shown[cell])[known]
-    owner = np.zeros(pages, np.int64)
-    owner[page] = query
-    usable = (left != 0).sum(1) > 1
-    if usable.sum() < LEAST_PAGES:
-        why = f"{int(usable.sum())} pages show results seen before at their ranks; {LEAST_PAGES} are needed"
-        return CoClicks(int(usable.sum()), (), None, None, None, None, why)
-    few = len(np.unique(owner)) < FEW_QUERIES
-    return _summed(left[usable], np.arange(int(usable.sum())) if few else owner[usable])
-
-
-def _fetched(tables: LogTables) -> Any:
-    """Impressions of the top ranks, as Arrow; of some queries only where there are many."""
     shown: Any = tables.impressions.filter(tables.impressions.position <= RANKS)
     shown = shown.select("page_id", "query_id", "doc_id", "position", "click")
     rows = tables.engine.count(shown)
@@ -89,26 +66,43 @@ def _fetched(tables: LogTables) -> Any:
         queries: Any = tables.queries
         some = queries.filter(queries.turn < max(1, TURNS * MOST_IMPRESSIONS // rows))
         shown = shown.semi_join(tables.pages.semi_join(some, "query_id"), "page_id")
-    return tables.engine.to_arrow(shown.order_by(["query_id", "page_id", "position"]))
+    table = tables.engine.to_arrow(shown.order_by(["query_id", "page_id", "position"]))
+    rank = table["position"].to_numpy().astype(np.int64) - 1
+    page, query, document = (encode(table[name])[0].astype(np.int64) for name in ("page_id", "query_id", "doc_id"))
+    key = (query * (int(document.max(initial=0)) + 1) + document) * RANKS + rank
+    _, cell = np.unique(key, return_inverse=True)
+    click = table["click"].to_numpy().astype(float)
+    times, clicks = np.bincount(cell), np.bincount(cell, click)
+    pages = int(page.max(initial=-1)) + 1
+    left = np.zeros((pages, int(rank.max(initial=0)) + 1))
+    known = times[cell] > 1
+    left[page[known], rank[known]] = (click - clicks[cell] / times[cell])[known]
+    owner = np.zeros(pages, np.int64)
+    owner[page] = query
+    usable = (left != 0).sum(1) > 1
+    many = int(usable.sum())
+    if many < LEAST_PAGES:
+        why = f"{many} pages show results seen before at their ranks; {LEAST_PAGES} are needed"
+        return CoClicks(many, reason=why)
+    return _summed(left[usable], np.arange(many) if len(np.unique(owner)) < FEW_QUERIES else owner[usable])
 
 
 def _summed(left: Array, owner: Array) -> CoClicks:
     """τ with jackknife errors."""
-    group = np.random.default_rng(0).permutation(int(owner.max()) + 1)[owner] % GROUPS
+    group = dealt(owner)
     parts = np.stack([left[group == one].T @ left[group == one] for one in np.unique(group)])
     total = parts.sum(0)
     ranks = left.shape[1]
     half = np.arange(ranks) >= ranks // 2
-    where = {"lower": np.triu(np.outer(half, half), 1), "all": np.triu(np.ones((ranks, ranks), bool), 1)}
-    means, errors = {}, {}
-    for name, some in where.items():
-        means[name] = mean_tau(total, some)
-        without = [mean_tau(total - part, some) for part in parts]
-        seen = means[name] is not None and None not in without
-        errors[name] = float(jackknife(np.array(means[name]), np.array(without, float))) if seen else None
+    told: list[float | None] = []
+    for some in (np.triu(np.outer(half, half), 1), np.triu(np.ones((ranks, ranks), bool), 1)):
+        mean, without = mean_tau(total, some), [mean_tau(total - part, some) for part in parts]
+        seen = mean is not None and None not in without
+        told += [mean, float(jackknife(np.array(without, float))) if seen else None]
     root = np.sqrt(np.maximum(np.diag(total), 1e-300))
-    matrix = tuple(tuple(float(value) for value in row) for row in total / np.outer(root, root))
-    return CoClicks(len(left), matrix, means["lower"], errors["lower"], means["all"], errors["all"])
+    lower, lower_error, every, error = told
+    matrix = tuple(map(tuple, (total / np.outer(root, root)).tolist()))
+    return CoClicks(len(left), matrix, lower, lower_error, every, error)
 
 
 def mean_tau(products: Array, some: Array) -> float | None:

@@ -55,21 +55,16 @@ def read_labels(tables: LogTables, source: Any = None, names: Names = NO_NAMES) 
 
 
 def _as_table(source: Any, names: Names, place: str) -> Any:
-    """Labels from wherever they are, as Arrow: query_id, doc_id, label as text."""
+    """Labels from wherever they are, as Arrow: query_id, doc_id, label as text, grades such as 2.0 as 2."""
     if isinstance(source, str | Path) and not is_table(source):
         source = read_letor(source)
     if isinstance(source, Lists):
         ids = encodable(source.query_ids).take(pa.array(np.repeat(np.arange(len(source)), source.sizes)))
-        documents = encodable(source.document_ids())
-        return _plain(pa.table({"query_id": ids, "doc_id": documents, LABEL: source.labels}))
-    table = arrow_table(source)
-    table = arrow_table(table, names.within(table.column_names))
-    require_columns([*PAIR, LABEL], table.column_names, path=place)
-    return _plain(table)
-
-
-def _plain(table: Any) -> Any:
-    """The columns that count, grades such as 2.0 as 2."""
+        table = pa.table({"query_id": ids, "doc_id": encodable(source.document_ids()), LABEL: source.labels})
+    else:
+        table = arrow_table(source)
+        table = arrow_table(table, names.within(table.column_names))
+        require_columns([*PAIR, LABEL], table.column_names, path=place)
     label = table[LABEL]
     if pa.types.is_floating(label.type) and pc.all(pc.equal(label, pc.round(label))).as_py():
         label = label.cast(pa.int64())

@@ -11,7 +11,7 @@ Under the examination hypothesis β = 0 and ρ is 1 everywhere; where the top is
 whatever stands there, ρ is above 1 below. Scale: Y is the click rate at rank 1. Documents that differ in how fast
 their clicks fall make ρ differ from 1 too; how much they differ, given what trust explains, is told by `slopes`.
 
-Standard errors leave out a part of the queries at a time (jackknife over `GROUPS` parts).
+Standard errors leave out a part of the queries at a time (jackknife over GROUPS parts).
 
 Legend: P pairs, K ranks.
 """
@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from unskew.diagnosis.curves.slopes import SlopeSpread, slope_spread
+from unskew.diagnosis.evidence.likelihood import dealt, jackknife
 from unskew.diagnosis.evidence.pairs import SwapPairs, read_pairs
 from unskew.diagnosis.evidence.tables import ONE_RANK
 from unskew.errors import DataError
@@ -36,8 +37,6 @@ from unskew.types import Array
 if TYPE_CHECKING:
     from unskew.diagnosis.evidence.tables import LogTables
 
-GROUPS = 50
-"""Parts that are left out, one at a time."""
 LEAST_CLICKS = 500
 """Clicks in random slots below which nothing is said of trust; on swapped documents, of these."""
 LEAST_RANKS = 4
@@ -50,22 +49,22 @@ LEAST_AT_RANK = 50
 class TrustFit(Result):
     """The affine click model of a log by rank, from random slots."""
 
-    ranks: int
+    ranks: int = 0
     """Ranks that are told of, from the top."""
-    clicks: int
+    clicks: int = 0
     """Clicks in random slots."""
-    alpha: tuple[float, ...]
+    alpha: tuple[float, ...] = ()
     """Slope by rank; rank 1 is 1."""
-    alpha_interval: tuple[tuple[float, float], ...]
-    beta: tuple[float, ...]
+    alpha_interval: tuple[tuple[float, float], ...] = ()
+    beta: tuple[float, ...] = ()
     """What is clicked whatever it is, by rank, where rank 1 is set to 0."""
-    beta_interval: tuple[tuple[float, float], ...]
-    informative: tuple[float, ...]
+    beta_interval: tuple[tuple[float, float], ...] = ()
+    informative: tuple[float, ...] = ()
     """ρ: how much a click tells, relative to rank 1."""
-    informative_interval: tuple[tuple[float, float], ...]
-    slope: float | None
+    informative_interval: tuple[tuple[float, float], ...] = ()
+    slope: float | None = None
     """Slope of log ρ in log k; above 0 a click at the top means less."""
-    slope_error: float | None
+    slope_error: float | None = None
     documents: float | None = None
     """v: variance over documents of the slope of clicks in log rank (`slopes`)."""
     documents_error: float | None = None
@@ -81,17 +80,23 @@ class TrustFit(Result):
 
 def trust(tables: LogTables) -> TrustFit:
     """The affine click model of a log, from its random slots, and how much documents differ, from its swaps."""
-    if tables.facts["ranks"] < 2:
-        return replace(_nothing(0, ONE_RANK), documents_reason=ONE_RANK)
+    facts = tables.facts
+    if facts["ranks"] < 2:
+        return TrustFit(reason=ONE_RANK, documents_reason=ONE_RANK)
     pairs = read_pairs(tables, shuffled=True)
     found = _by_random_slots(pairs, marked=tables.shuffled != "none")
     spread, reason = _by_document(read_pairs(tables))
     value, error = (None, None) if spread is None else spread
     pages = round(float(pairs.shown.sum(0).max(initial=0.0)) / pairs.share)  # each shows one result at a rank
+    least = _least_pages(facts["clicks"], facts["pages"], facts["queries"])
     return replace(
-        found, documents=value, documents_error=error, documents_reason=reason, shuffled_pages=pages,
-        least_pages=_least_pages(**{name: tables.facts[name] for name in ("clicks", "pages", "queries")}),
-    )  # fmt: skip
+        found,
+        documents=value,
+        documents_error=error,
+        documents_reason=reason,
+        shuffled_pages=pages,
+        least_pages=least,
+    )
 
 
 def _least_pages(clicks: int, pages: int, queries: int) -> int | None:
@@ -108,19 +113,19 @@ def _least_pages(clicks: int, pages: int, queries: int) -> int | None:
 def _by_random_slots(pairs: SwapPairs, *, marked: bool) -> TrustFit:
     """Curves, or why there are none."""
     clicks = int(pairs.clicks.sum())
+    ranks = int(np.cumprod(pairs.clicks.sum(0) >= LEAST_AT_RANK).sum())
     if not len(pairs):
         why = "no document was shown at two ranks in random slots" if marked else "no slot is marked as random"
-        return _nothing(clicks, why)
-    if clicks < LEAST_CLICKS:
-        return _nothing(clicks, f"random slots have {clicks} clicks; at least {LEAST_CLICKS} are needed")
-    enough = pairs.clicks.sum(0) >= LEAST_AT_RANK
-    ranks = int(np.cumprod(enough).sum())
-    if ranks < 2:
-        return _nothing(clicks, f"ranks 1 and 2 need {LEAST_AT_RANK} clicks in random slots, each")
-    try:
-        return _fitted(pairs, ranks, clicks)
-    except DataError as error:
-        return _nothing(clicks, str(error))
+    elif clicks < LEAST_CLICKS:
+        why = f"random slots have {clicks} clicks; at least {LEAST_CLICKS} are needed"
+    elif ranks < 2:
+        why = f"ranks 1 and 2 need {LEAST_AT_RANK} clicks in random slots, each"
+    else:
+        try:
+            return _fitted(pairs, ranks, clicks)
+        except DataError as error:
+            why = str(error)
+    return TrustFit(clicks=clicks, reason=why)
 
 
 def _by_document(pairs: SwapPairs) -> tuple[SlopeSpread | None, str | None]:
@@ -128,40 +133,49 @@ def _by_document(pairs: SwapPairs) -> tuple[SlopeSpread | None, str | None]:
     clicks = int(pairs.clicks.sum())
     if not len(pairs):
         return None, "no document was shown at two ranks for one query"
+    several = "documents shown at several ranks"
     if clicks < LEAST_CLICKS:
-        return None, f"documents shown at several ranks have {clicks} clicks; at least {LEAST_CLICKS} are needed"
+        return None, f"{several} have {clicks} clicks; at least {LEAST_CLICKS} are needed"
     ranks = np.flatnonzero(pairs.clicks.sum(0) >= LEAST_AT_RANK)
     if len(ranks) < LEAST_RANKS:
-        few = f"documents shown at several ranks have {LEAST_AT_RANK} clicks at {len(ranks)} ranks"
+        few = f"{several} have {LEAST_AT_RANK} clicks at {len(ranks)} ranks"
         return None, f"{few}; {LEAST_RANKS} ranks are needed"
     spread = slope_spread(replace(pairs, shown=pairs.shown[:, ranks], clicks=pairs.clicks[:, ranks]), ranks + 1)
-    return spread, None if spread else "documents shown at several ranks are too few, or clicked alike"
-
-
-def _nothing(clicks: int, reason: str) -> TrustFit:
-    return TrustFit(0, clicks, (), (), (), (), (), (), None, None, reason=reason)
+    return spread, None if spread else f"{several} are too few, or clicked alike"
 
 
 def _fitted(pairs: SwapPairs, ranks: int, clicks: int) -> TrustFit:
     """Curves with jackknife errors."""
-    groups = _groups(pairs, ranks)
-    total = _added(groups)
-    left = [_without(total, group) for group in groups]
-    value, rows = _numbers(total), np.stack([_numbers(one) for one in left])  # [3 K + 1], [G, 3 K + 1]
-    error = jackknife(value, rows)
-    (alpha, beta, log_rho), (alpha_error, beta_error, rho_error) = (
-        part[:-1].reshape(3, ranks) for part in (value, error)
-    )
-    return TrustFit(
-        ranks, clicks, tuple(alpha.tolist()), _around(alpha, alpha_error), tuple(beta.tolist()),
-        _around(beta, beta_error), tuple(np.exp(log_rho).tolist()),
-        tuple((float(np.exp(low)), float(np.exp(high))) for low, high in _around(log_rho, rho_error)),
-        float(value[-1]), float(error[-1]),
-    )  # fmt: skip
+    group = dealt(pairs.cluster)
+    parts = [_slots(pairs.take(group == one), ranks) for one in np.unique(group)]
+    value = _numbers(parts)  # [3 K + 1]
+    error = jackknife(np.stack([_numbers(parts[:at] + parts[at + 1 :]) for at in range(len(parts))]))
+    numbers, ends = [], []
+    for at in range(0, 3 * ranks, ranks):
+        shape = np.exp if at == 2 * ranks else np.asarray  # ρ is told by its logarithm
+        middle, wide = value[at : at + ranks], 1.96 * error[at : at + ranks]
+        numbers.append(tuple(shape(middle).tolist()))
+        ends.append(tuple(zip(shape(middle - wide).tolist(), shape(middle + wide).tolist(), strict=True)))
+    (alpha, beta, rho), (alpha_ends, beta_ends, rho_ends) = numbers, ends
+    last = float(value[-1]), float(error[-1])
+    return TrustFit(ranks, clicks, alpha, alpha_ends, beta, beta_ends, rho, rho_ends, *last)
 
 
-def _numbers(slots: RandomSlots) -> Array:
-    """α, β and log ρ of every rank, and the slope of that, [3 K + 1]."""
+def _slots(pairs: SwapPairs, ranks: int) -> RandomSlots:
+    """Sums of some pairs."""
+    pair, rank = np.nonzero(pairs.shown[:, :ranks])
+    none = np.zeros(len(pair))
+    slots = RandomSlots(ranks)
+    shown, clicks = pairs.shown[pair, rank], pairs.clicks[pair, rank]
+    slots.add(Tallies(pair, rank + 1, shown, clicks, none, none, none, none, pairs=len(pairs)))
+    return slots
+
+
+def _numbers(parts: list[RandomSlots]) -> Array:
+    """α, β and log ρ of every rank, and the slope of that, [3 K + 1], of all parts together."""
+    slots = RandomSlots(len(parts[0].shown))
+    for name in vars(slots):
+        setattr(slots, name, sum(getattr(part, name) for part in parts))
     curves, mean = slots.curves(), slots.clicks / slots.shown
     log_rho = np.log(curves.alpha * mean[0] / mean)
     slope = steepness(log_rho, slots.shown * curves.alpha**2 / mean)
@@ -177,54 +191,3 @@ def steepness(values: Array, weight: Array) -> float:
     x = np.log(np.arange(1.0, len(values) + 1))
     x = x - x @ weight / weight.sum()
     return float((values * weight * x).sum() / (weight * x * x).sum())
-
-
-def _around(value: Array, error: Array) -> tuple[tuple[float, float], ...]:
-    low, high = value - 1.96 * error, value + 1.96 * error
-    return tuple(zip(low.tolist(), high.tolist(), strict=True))
-
-
-def jackknife(value: Array, left: Array) -> Array:
-    """Standard errors from values with a part left out, [G, ...].
-
-    >>> jackknife(np.array(2.0), np.array([1.5, 2.0, 2.5])).round(4).item()
-    0.5774
-    """
-    count = len(left)
-    error: Array = np.sqrt((count - 1) / count * ((left - left.mean(0)) ** 2).sum(0))
-    return error
-
-
-def _groups(pairs: SwapPairs, ranks: int) -> list[RandomSlots]:
-    """Sums of parts of the queries."""
-    order = np.random.default_rng(0).permutation(int(pairs.cluster.max()) + 1)
-    group = order[pairs.cluster] % GROUPS
-    found = []
-    for one in np.unique(group):
-        shown, clicks = (table[group == one][:, :ranks] for table in (pairs.shown, pairs.clicks))
-        pair, rank = np.nonzero(shown)
-        n, c = shown[pair, rank], clicks[pair, rank]
-        none = np.zeros(len(n))
-        slots = RandomSlots(ranks)
-        slots.add(Tallies(pair, rank + 1, n, c, none, none, none, none, pairs=len(shown)))
-        found.append(slots)
-    return found
-
-
-SUMS = ("shown", "clicks", "both", "totals", "one", "other")
-
-
-def _added(groups: list[RandomSlots]) -> RandomSlots:
-    """All groups as one."""
-    total = RandomSlots(len(groups[0].shown))
-    for name in SUMS:
-        setattr(total, name, sum(getattr(group, name) for group in groups))
-    return total
-
-
-def _without(total: RandomSlots, group: RandomSlots) -> RandomSlots:
-    """All groups but one."""
-    left = RandomSlots(len(total.shown))
-    for name in SUMS:
-        setattr(left, name, getattr(total, name) - getattr(group, name))
-    return left
