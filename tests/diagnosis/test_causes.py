@@ -11,11 +11,19 @@ import pytest
 from typer.testing import CliRunner
 
 import unskew
-from unskew.diagnosis.causal import independence
-from unskew.diagnosis.causal.discovery import Discovery, Pool, discover, read_edges, with_frequencies
+from unskew.diagnosis.causal.discovery import (
+    Discovery,
+    Pool,
+    TieredTests,
+    TooSlow,
+    discover,
+    library,
+    read_edges,
+    sample_log,
+    sample_table,
+    with_frequencies,
+)
 from unskew.diagnosis.causal.graph import CausalGraph, Edge, graph_of
-from unskew.diagnosis.causal.independence import TieredTests, TooSlow
-from unskew.diagnosis.causal.sampling import sample_log, sample_table
 from unskew.diagnosis.causal.variables import order_scores, variables_of
 from unskew.errors import ConfigError, DataError
 from unskew.logs.log import write_log
@@ -186,7 +194,7 @@ def test_a_test_that_cannot_be_computed_leaves_its_edge(monkeypatch: pytest.Monk
     def broken(*_: object) -> float:
         raise np.linalg.LinAlgError("singular")
 
-    monkeypatch.setattr(independence.library().test, "_p_value", broken)
+    monkeypatch.setattr(library().test, "_p_value", broken)
     graph = found(world())
     assert len(graph.edges) == 6
     assert "could not be tested: taken as dependent" in graph.notes[0]
@@ -267,7 +275,7 @@ def test_kernels_give_the_p_values_of_causal_learn() -> None:
         np.eye(3)[rng.integers(3, size=150)],
     )
     for one, other in ((x, y), (x, y + 0.2 * x), (kind, x), (x, (x + y > 0).astype(float))):
-        test = independence.library().test([one, other, z], "kci")
+        test = library().test([one, other, z], "kci")
         assert test(0, 1, (2,)) == pytest.approx(KCI_CInd().compute_pvalue(one, other, z)[0], abs=1e-3)
         assert test(0, 1, ()) == pytest.approx(KCI_UInd().compute_pvalue(one, other)[0], abs=1e-3)
 

@@ -17,8 +17,7 @@ import pytest
 
 from unskew.diagnosis.click_models import CLICK_MODELS, SDBN, ClickModel, ModelMixture, Prior, em, fit, read_pages
 from unskew.diagnosis.click_models.em import Assumed, moments, one_round, penalty
-from unskew.diagnosis.click_models.fitted import FittedClickModel, fit_model
-from unskew.diagnosis.click_models.names import find_model
+from unskew.diagnosis.click_models.fitted import FittedClickModel, find_model, fit_model
 from unskew.diagnosis.click_models.pages import ClickPages
 from unskew.errors import DataError
 

@@ -11,7 +11,7 @@ import pyarrow.csv as pacsv
 import pytest
 
 from unskew.diagnosis.curves.factors import factors
-from unskew.diagnosis.curves.labels import read_labels
+from unskew.diagnosis.curves.matrix import read_labels
 from unskew.diagnosis.curves.ordering import (
     lists_of,
     rank_by_features,

@@ -12,8 +12,7 @@ import pytest
 
 from unskew.diagnosis.curves.co_clicks import co_clicks
 from unskew.diagnosis.curves.factors import factors
-from unskew.diagnosis.curves.labels import read_labels
-from unskew.diagnosis.curves.matrix import LevelSums, click_matrix, levels_of
+from unskew.diagnosis.curves.matrix import LevelSums, click_matrix, levels_of, read_labels
 from unskew.diagnosis.curves.ordering import rank_by_features
 from unskew.diagnosis.curves.trust import trust
 from unskew.diagnosis.evidence.evidence import evidence

@@ -11,8 +11,7 @@ import pytest
 
 from unskew.diagnosis.curves.co_clicks import CoClicks, co_clicks
 from unskew.diagnosis.curves.factors import FactorEffect, FactorEffects, factors
-from unskew.diagnosis.curves.labels import read_labels
-from unskew.diagnosis.curves.matrix import RateMatrix, click_matrix
+from unskew.diagnosis.curves.matrix import RateMatrix, click_matrix, read_labels
 from unskew.diagnosis.curves.ordering import RankByFeatures
 from unskew.diagnosis.curves.trust import TrustFit, trust
 from unskew.diagnosis.evidence.evidence import Evidence, evidence

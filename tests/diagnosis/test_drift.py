@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 import unskew
-from unskew.diagnosis.drift.drift import Drift, common_sums, curve_drift, drift
-from unskew.diagnosis.drift.mixes import divergence_of, same_mix
+from unskew.diagnosis.drift.drift import Drift, common_sums, curve_drift, drift, same_mix
 from unskew.diagnosis.evidence.tables import BUCKETS, open_tables
 from unskew.errors import ConfigError
 from unskew.logs.log import write_log
@@ -124,7 +123,8 @@ def test_divergence_and_the_test_of_one_mix() -> None:
     by_hand = 0.0
     for share in (one, other):
         by_hand += sum(p * math.log2(p / m) for p, m in zip(share, (0.375, 0.625), strict=True)) / 2
-    assert divergence_of(one, other) == pytest.approx(by_hand)
+    old, new = ({"a": int(1000 * share[0]), "b": int(1000 * share[1])} for share in (one, other))
+    assert same_mix(old, new)[1] == pytest.approx(by_hand)
     draws = np.random.default_rng(1).multinomial(2000, np.full(30, 1 / 30), size=(200, 2))
     found = [same_mix(*({str(v): int(n) for v, n in enumerate(each)} for each in pair)) for pair in draws]
     assert np.mean([each[0] < 0.05 for each in found]) == pytest.approx(0.05, abs=0.05)

@@ -106,7 +106,7 @@ def test_weights_equal_the_analytic_ratio(world: tuple[Tensor, Tensor, Tensor, I
 
 
 def test_the_reweighted_sample_is_independent(world: tuple[Tensor, Tensor, Tensor, Influence]) -> None:
-    from unskew.diagnosis.causal.independence import library
+    from unskew.diagnosis.causal.discovery import library
 
     r, x, parents, model = world
     encoded = model.encoding({"x": x})

@@ -13,8 +13,7 @@ from unskew import __version__
 from unskew.diagnosis.click_models import ClickModelComparison, fit_and_compare, read_pages
 from unskew.diagnosis.curves.co_clicks import CoClicks, co_clicks
 from unskew.diagnosis.curves.factors import FactorEffects, factors
-from unskew.diagnosis.curves.labels import read_labels
-from unskew.diagnosis.curves.matrix import RateMatrix, click_matrix
+from unskew.diagnosis.curves.matrix import RateMatrix, click_matrix, read_labels
 from unskew.diagnosis.curves.ordering import RankByFeatures, lists_of, rank_by_features
 from unskew.diagnosis.curves.rates import Curves, curves
 from unskew.diagnosis.curves.trust import TrustFit, trust

@@ -13,15 +13,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from unskew.errors import ConfigError, DataError
+from unskew.results import Result
 
 RELEVANCE, CLICK, POSITION = "relevance", "click", "position"
 
 
 @dataclass(frozen=True)
-class Edge:
+class Edge(Result):
     """A cause and its effect, or two variables of which either may be the cause."""
 
     cause: str
@@ -31,6 +32,7 @@ class Edge:
     """Largest p-value of the independence tests that the edge survived; None where none was made."""
     frequency: float | None = None
     """Share of the repetitions that found this edge; None without repetitions."""
+    absent: ClassVar = ("p", "frequency")
 
     @property
     def pair(self) -> frozenset[str]:
@@ -47,7 +49,7 @@ def tier(name: str) -> int:
 
 
 @dataclass(frozen=True)
-class CausalGraph:
+class CausalGraph(Result):
     """Variables and the edges between them."""
 
     variables: tuple[str, ...]
@@ -95,26 +97,15 @@ class CausalGraph:
     def resolved(self) -> CausalGraph:
         """The same with a direction for every edge, as the head of this file says."""
         known = [(edge.cause, edge.effect) for edge in self.edges if edge.directed]
-        edges = list(self.edges)
-        place = {name: number for number, name in enumerate(self.variables)}
-        for number, edge in enumerate(edges):
-            if edge.directed:
-                continue
-            first, second = sorted(edge.pair, key=place.__getitem__)
-            way = (first, second) if not closes_circle([*known, (first, second)]) else (second, first)
-            known.append(way)
-            edges[number] = replace(edge, cause=way[0], effect=way[1], directed=True)
+        edges = []
+        for edge in self.edges:
+            way = edge.cause, edge.effect
+            if not edge.directed:
+                first, second = sorted(edge.pair, key=self.variables.index)
+                way = (first, second) if not closes_circle([*known, (first, second)]) else (second, first)
+                known.append(way)
+            edges.append(replace(edge, cause=way[0], effect=way[1], directed=True))
         return replace(self, edges=tuple(edges))
-
-    def to_dict(self) -> dict[str, Any]:
-        """All of it, for JSON."""
-        edges = [{key: value for key, value in vars(edge).items() if value is not None} for edge in self.edges]
-        return {
-            "variables": list(self.variables),
-            "edges": edges,
-            "notes": list(self.notes),
-            "facts": dict(self.facts),
-        }
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> CausalGraph:
@@ -123,17 +114,17 @@ class CausalGraph:
             edges = tuple(Edge(**edge) for edge in content["edges"])
             return cls(tuple(content["variables"]), edges, tuple(content["notes"]), dict(content["facts"]))
         except (KeyError, TypeError) as error:
-            raise DataError(
-                f"not a causal graph: {error}", hint="write one with unskew causes LOG --out"
-            ) from None
+            hint = "write one with unskew causes LOG --out"
+            raise DataError(f"not a causal graph: {error}", hint=hint) from None
 
     def dot(self) -> str:
         """The graph in the language of Graphviz, with frequencies where there are any."""
-        lines = [f"  {_quoted(name)};" for name in self.variables]
+        quoted = {name: '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"' for name in self.variables}
+        lines = [f"  {name};" for name in quoted.values()]
         for edge in self.edges:
             looks = [] if edge.directed else ["dir=none"]
             looks += [] if edge.frequency is None else [f'label="{edge.frequency:.2f}"']
-            ends = f"{_quoted(edge.cause)} -> {_quoted(edge.effect)}"
+            ends = f"{quoted[edge.cause]} -> {quoted[edge.effect]}"
             lines.append(f"  {ends} [{', '.join(looks)}];" if looks else f"  {ends};")
         return "\n".join(["digraph causes {", "  rankdir=LR;", *lines, "}", ""])
 
@@ -167,7 +158,3 @@ def closes_circle(edges: Sequence[tuple[str, str]]) -> str | None:
             return min(causes)
         causes = {name: found - free for name, found in causes.items() if name not in free}
     return None
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -128,12 +128,7 @@ class Influence(nn.Module):
         return found
 
     def log_marginal(
-        self,
-        index: int,
-        others: Tensor,
-        encoded: Tensor,
-        values: Mapping[str, Tensor],
-        parents: Tensor,
+        self, index: int, others: Tensor, encoded: Tensor, values: Mapping[str, Tensor], parents: Tensor
     ) -> Tensor:
         """log p of one variable given its parents but relevance: the mean over `others` [R] of relevance."""
         relevance = others.view(-1, *(1,) * (encoded.dim() - 2))

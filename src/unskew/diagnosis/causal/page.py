@@ -24,9 +24,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from unskew.diagnosis.causal.discovery import Discovery, Pool, discover
+from unskew.diagnosis.causal.discovery import Discovery, Pool, discover, library
 from unskew.diagnosis.causal.graph import CLICK, RELEVANCE, CausalGraph, graph_of
-from unskew.diagnosis.causal.independence import library
 from unskew.diagnosis.causal.influence import Influence, Variable, spread
 from unskew.errors import DataError
 

@@ -26,15 +26,18 @@ from unskew.errors import DataError
 from unskew.logs.presentation import Tally, as_arrow, kind_of, tally_columns
 from unskew.types import Array
 
-# ---- Ordered values as continuous scores, by a Bradley-Terry model of their order
-
-
 STEPS = 100
 """Newton steps at most; a dozen are enough."""
+CATEGORIES = 20
+"""Categories that a variable may have."""
+MOST_MISSING = 0.5
+"""Share of missing values past which a column is left out."""
+FEWEST = 50
+"""Impressions that tests need at least."""
 
 
 def order_scores(count: int, prior: float = 1.0) -> Array:
-    """Scores s of `count` ordered values, ascending, [count] float64; they sum to 0.
+    """Scores s of `count` ordered values by a Bradley-Terry model, ascending, [count] float64; they sum to 0.
 
     With two values sig(-(s_2 - s_1)) = prior s_2 and s_1 = -s_2.
 
@@ -53,17 +56,6 @@ def order_scores(count: int, prior: float = 1.0) -> Array:
         hessian = np.diag(spread.sum(1) + prior) - spread
         scores += np.linalg.solve(hessian, gradient)
     return scores
-
-
-# ----
-
-
-CATEGORIES = 20
-"""Categories that a variable may have."""
-MOST_MISSING = 0.5
-"""Share of missing values past which a column is left out."""
-FEWEST = 50
-"""Impressions that tests need at least."""
 
 
 @dataclass(frozen=True)
@@ -88,12 +80,8 @@ class Variables:
 
     def take(self, rows: Array) -> Variables:
         """Some of the impressions."""
-        return Variables(
-            {name: column[rows] for name, column in self.values.items()},
-            {name: column[rows] for name, column in self.codes.items()},
-            self.rows[rows],
-            self.notes,
-        )
+        values, codes = ({name: each[rows] for name, each in of.items()} for of in (self.values, self.codes))
+        return Variables(values, codes, self.rows[rows], self.notes)
 
 
 def variables_of(columns: Mapping[str, Array]) -> Variables:
@@ -102,43 +90,41 @@ def variables_of(columns: Mapping[str, Array]) -> Variables:
     named = {name: columns[name] for name in in_tiers(columns)}
     if not len(named[CLICK]):
         raise DataError("there are no impressions to find causes in")
-    tallies = {name: tally_columns(named, [name])[name] for name in named}
-    rows, complete = _without_missing(named, tallies, notes)
-    kept, texts = {}, {}
+    rows, complete = _without_missing(named, notes)
+    values, codes = {}, {}
     for name, column in complete.items():
-        codes, numbers = _as_numbers(name, column, tally_columns({name: column}, [name])[name], notes)
-        if codes is not None:
-            kept[name], texts[name] = numbers, codes
-    _check_click(kept, len(rows))
-    for name in _repeated(kept, notes):
-        del kept[name], texts[name]
-    return Variables(kept, texts, rows, tuple(notes))
+        tally = tally_columns({name: column}, [name])[name]
+        if len(tally.values) < 2:
+            notes.append(f"{name} has one value: left out")
+        else:
+            codes[name], values[name] = _as_numbers(name, column, tally, notes)
+    if len(rows) < FEWEST:
+        raise DataError(f"causes cannot be told from {len(rows)} impressions", hint=f"give {FEWEST} at least")
+    if CLICK not in values:
+        raise DataError("every impression is clicked, or none is, so nothing tells what causes clicks")
+    for name in _repeated(values, notes):
+        del values[name], codes[name]
+    return Variables(values, codes, rows, tuple(notes))
 
 
-def _without_missing(
-    columns: Mapping[str, Array], tallies: Mapping[str, Tally], notes: list[str]
-) -> tuple[Array, dict[str, Array]]:
+def _without_missing(columns: Mapping[str, Array], notes: list[str]) -> tuple[Array, dict[str, Array]]:
     """The impressions that have all values, and columns of these; without columns that mostly have none."""
     total = len(columns[CLICK])
     kept, there = {}, np.ones(total, bool)
     for name, column in columns.items():
-        share = tallies[name].missing / total
-        if share > MOST_MISSING:
-            notes.append(f"{name} is missing in {share:.0%} of the impressions: left out")
+        missing = as_arrow(name, column).is_null().to_numpy(zero_copy_only=False)
+        if missing.mean() > MOST_MISSING:
+            notes.append(f"{name} is missing in {missing.mean():.0%} of the impressions: left out")
             continue
         kept[name] = column
-        if share:
-            there &= ~as_arrow(name, column).is_null().to_numpy(zero_copy_only=False)
+        there &= ~missing
     if not there.all():
         notes.append(f"{total - int(there.sum()):,} of {total:,} impressions lack a value: left out")
     return np.flatnonzero(there), {name: column[there] for name, column in kept.items()}
 
 
-def _as_numbers(name: str, column: Array, tally: Tally, notes: list[str]) -> tuple[Array | None, Array]:
-    """A column as codes [N] and as numbers [N, d]; no codes where it has one value."""
-    if len(tally.values) < 2:
-        notes.append(f"{name} has one value: left out")
-        return None, np.zeros((len(column), 0))
+def _as_numbers(name: str, column: Array, tally: Tally, notes: list[str]) -> tuple[Array, Array]:
+    """A column as codes [N] and as numbers [N, d]."""
     values = as_arrow(name, column).to_numpy(zero_copy_only=False)
     kind = kind_of(tally)
     place = np.searchsorted(tally.values, values)  # [N] among the values, ascending
@@ -160,13 +146,6 @@ def _common(name: str, place: Array, count: int, notes: list[str]) -> Array:
     code[order[: CATEGORIES - 1]] = np.arange(CATEGORIES - 1)
     notes.append(f"{name} has {count} categories: all but the commonest {CATEGORIES - 1} are taken as one")
     return code[place]
-
-
-def _check_click(kept: Mapping[str, Array], impressions: int) -> None:
-    if impressions < FEWEST:
-        raise DataError(f"causes cannot be told from {impressions} impressions", hint=f"give {FEWEST} at least")
-    if CLICK not in kept:
-        raise DataError("every impression is clicked, or none is, so nothing tells what causes clicks")
 
 
 def _repeated(kept: Mapping[str, Array], notes: list[str]) -> list[str]:

@@ -16,32 +16,31 @@ from __future__ import annotations
 
 from typing import Any
 
+from unskew.diagnosis.click_models.browsing import DCTR as DCTR
 from unskew.diagnosis.click_models.browsing import PBM as PBM
+from unskew.diagnosis.click_models.browsing import RCM as RCM
+from unskew.diagnosis.click_models.browsing import RCTR as RCTR
 from unskew.diagnosis.click_models.browsing import UBM as UBM
-from unskew.diagnosis.click_models.chain_models import CCM as CCM
-from unskew.diagnosis.click_models.chain_models import DBN as DBN
-from unskew.diagnosis.click_models.chain_models import DCM as DCM
-from unskew.diagnosis.click_models.chain_models import SDBN as SDBN
-from unskew.diagnosis.click_models.chain_models import CascadeModel as CascadeModel
+from unskew.diagnosis.click_models.chains import CCM as CCM
+from unskew.diagnosis.click_models.chains import DBN as DBN
+from unskew.diagnosis.click_models.chains import DCM as DCM
+from unskew.diagnosis.click_models.chains import SDBN as SDBN
+from unskew.diagnosis.click_models.chains import CascadeModel as CascadeModel
 from unskew.diagnosis.click_models.comparing import ClickModelComparison as ClickModelComparison
 from unskew.diagnosis.click_models.comparing import fit_and_compare as fit_and_compare
 from unskew.diagnosis.click_models.contract import ClickModel as ClickModel
 from unskew.diagnosis.click_models.em import Prior as Prior
 from unskew.diagnosis.click_models.features import FeatureClickModel as FeatureClickModel
 from unskew.diagnosis.click_models.features import fit_with_features as fit_with_features
+from unskew.diagnosis.click_models.fitted import CLICK_MODELS as CLICK_MODELS
 from unskew.diagnosis.click_models.fitted import FittedClickModel as FittedClickModel
-from unskew.diagnosis.click_models.fitted import fit_model
+from unskew.diagnosis.click_models.fitted import find_model, fit_model
 from unskew.diagnosis.click_models.fitted import load_model as load_model
 from unskew.diagnosis.click_models.fitted import save_model as save_model
 from unskew.diagnosis.click_models.mixture import ModelMixture as ModelMixture
-from unskew.diagnosis.click_models.names import CLICK_MODELS as CLICK_MODELS
-from unskew.diagnosis.click_models.names import find_model
 from unskew.diagnosis.click_models.pages import AnyLog
 from unskew.diagnosis.click_models.pages import ClickPages as ClickPages
 from unskew.diagnosis.click_models.pages import read_pages as read_pages
-from unskew.diagnosis.click_models.rates import DCTR as DCTR
-from unskew.diagnosis.click_models.rates import RCM as RCM
-from unskew.diagnosis.click_models.rates import RCTR as RCTR
 
 
 def fit(log: AnyLog, model: ClickModel | str = "pbm", **options: Any) -> FittedClickModel:

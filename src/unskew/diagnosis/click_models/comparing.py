@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 
 from unskew.diagnosis.click_models.contract import ClickModel
-from unskew.diagnosis.click_models.fitted import FittedClickModel, fit_model, perplexity
-from unskew.diagnosis.click_models.names import CLICK_MODELS, find_model
+from unskew.diagnosis.click_models.fitted import CLICK_MODELS, FittedClickModel, find_model, fit_model, perplexity
 from unskew.diagnosis.click_models.pages import AnyLog, ClickPages, grouped, read_pages
 from unskew.diagnosis.evidence.likelihood import ratio_and_error
 from unskew.errors import ConfigError, Option

@@ -23,8 +23,7 @@ from pydantic import Field
 from unskew.diagnosis.click_models.browsing import CellCounts, ExaminedModel
 from unskew.diagnosis.click_models.contract import ClickModel
 from unskew.diagnosis.click_models.em import SMALLEST
-from unskew.diagnosis.click_models.fitted import FittedClickModel, fit_model
-from unskew.diagnosis.click_models.names import find_model
+from unskew.diagnosis.click_models.fitted import FittedClickModel, find_model, fit_model
 from unskew.diagnosis.click_models.pages import ShownPairs, pages_of_log, pairs_of
 from unskew.errors import ConfigError, DataError
 from unskew.settings import Config, checked

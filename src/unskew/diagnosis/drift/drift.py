@@ -4,11 +4,16 @@
                  and Haenszel), over what one query showed at one rank in both logs: n impressions and c clicks in
                  the old one, n' and c' in the new. Other queries, documents and orders change nothing of it
     examination  curves of both logs by shuffled pages or documents at several ranks, where both tell them
-    the rest     in `mixes`
+    mixes        Jensen-Shannon divergence of shares, less what chance would give, and the test of one mix for
+                 both; values that are rare in both count as one
+    novelty      share of the new log that the old one lacks, beside that of one half of the old one in the other
+    clicks       logarithm of the ratio of clicks a page
 
-Chance is that of queries drawn again, the same ones from both logs.
+Chance of clicks is that of queries drawn again, the same ones from both logs. A test finds something below LEVEL,
+which keeps all of them together near one in twenty; a mix must have changed by more than SMALL besides, since in a
+large log every mix has changed a little.
 
-Legend: B buckets of queries, P ranks, G groups of ranks.
+Legend: B buckets of queries, P ranks, G groups of ranks, V values.
 """
 
 from __future__ import annotations
@@ -20,21 +25,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
-from scipy.special import stdtr
+from scipy.special import chdtrc, rel_entr, stdtr
 
-from unskew.diagnosis.drift.mixes import (
-    LEVEL,
-    DriftFinding,
-    mix_drift,
-    page_sums,
-    rate_drift,
-    shares,
-    traffic_drift,
-)
 from unskew.diagnosis.evidence import likelihood as by
 from unskew.diagnosis.evidence.evidence import MEASURED, fitted
 from unskew.diagnosis.evidence.sums import RANKS
-from unskew.diagnosis.evidence.tables import BUCKETS, LogTables, bucket_of, open_tables
+from unskew.diagnosis.evidence.tables import ALL_BUCKETS, BUCKETS, LogTables, bucket_of, open_tables
 from unskew.errors import ConfigError
 from unskew.results import Result
 from unskew.tables.engine.engine import Engine, connect
@@ -43,16 +39,38 @@ from unskew.types import Array, Log
 if TYPE_CHECKING:
     from ibis.expr.types import Table
 
+State = Literal["present", "absent", "cannot tell"]
+LEVEL = 0.005
+"""p below which a test finds something."""
+UNSURE = 0.1
+"""p below which nobody says that a curve has held."""
 FAR = 0.5
 """How much more or less a rank may be looked at, at the end of its interval, for the curve to have held."""
-UNSURE = 0.1
-"""p below which nobody says that it has."""
+SMALL = 0.01
+"""Divergence in bits, beyond chance, below which a mix is the same."""
+NOVEL = 0.05
+"""Share of new things, beyond those of one half of the old log, below which nothing is new."""
+RARE = 10
+"""Expected number, in either log, below which a value of a mix counts among the rare ones."""
 NAMES = ("click curve", "examination", "clicks per page", "queries", "documents", "page length")
 """What is compared besides segments."""
 RANGE = re.compile(r"^(below|from) -?\d")
 """How the first and the last range of numbers are written."""
 FEWEST = 50
 """Pages of a log below which nothing is compared."""
+
+
+@dataclass(frozen=True)
+class DriftFinding:
+    """One thing that may have changed."""
+
+    name: str
+    state: State
+    """Whether it has changed: present, absent or cannot tell."""
+    text: str
+    """What was found, in a sentence."""
+    p: float | None = None
+    numbers: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -107,7 +125,9 @@ def drift(
     mix, and how often a page is clicked. Without `segments` they are the serp_* columns of few values that both
     logs have. `columns` says theirs for ours, in both logs; `options` go to the engine.
     """
-    if _same(old, new):
+    files = [each for each in (old, new) if isinstance(each, str | Path)]
+    places = {str(each) if "://" in str(each) else str(Path(each).resolve()) for each in files}
+    if old is new or (len(files) == 2 and len(places) == 1):
         raise ConfigError(f"{old} twice: give the logs of two times")
     running = connect(engine, **options) if isinstance(engine, str) else engine
     try:
@@ -128,12 +148,6 @@ def _told_by(first: LogTables, second: LogTables) -> tuple[str, ...]:
     return tuple(name for name in both if not any(RANGE.search(value) for value in values[name]))
 
 
-def _same(old: object, new: object) -> bool:
-    if isinstance(old, str | Path) and isinstance(new, str | Path):
-        return str(old) == str(new) or ("://" not in str(old) and Path(old).resolve() == Path(new).resolve())
-    return old is new
-
-
 def compared(old: LogTables, new: LogTables, segments: Sequence[str] = ()) -> Drift:
     """All findings on two logs that are open on one engine."""
     facts = [{"name": tables.place, **tables.facts} for tables in (old, new)]
@@ -142,41 +156,37 @@ def compared(old: LogTables, new: LogTables, segments: Sequence[str] = ()) -> Dr
         why = f"{few[0]} has fewer than {FEWEST} pages."
         names = (*NAMES, *old.segments)
         return Drift(facts[0], facts[1], tuple(DriftFinding(name, "cannot tell", why) for name in names))
+    mixes = {"page length": "results"} | {name: name for name in segments}
     findings = [
         curve_drift(*common_sums(old, new)),
         examination_drift(old, new),
-        rate_drift(*(page_sums(tables) for tables in (old, new))),
+        rate_drift(old, new),
         traffic_drift("queries", "query_id", old, new),
         traffic_drift("documents", "doc_id", old, new),
-        mix_drift("page length", *(shares(tables, tables.pages, "results") for tables in (old, new))),
-        *(mix_drift(name, *(shares(tables, tables.pages, name) for tables in (old, new))) for name in segments),
     ]
+    for name, column in mixes.items():
+        findings.append(mix_drift(name, *(shares(tables, tables.pages, column) for tables in (old, new))))
     return Drift(facts[0], facts[1], tuple(findings))
 
 
 # ---- examination ----
 
 
-def common_sums(old: LogTables, new: LogTables) -> tuple[Array, Array]:
+def common_sums(old: LogTables, new: LogTables) -> list[Array]:
     """Clicks of the new and of the old log at what both show, each weighted by the other's impressions, [B, P]."""
-    first, second = (_cells(tables, suffix) for tables, suffix in ((old, "0"), (new, "1")))
-    both = first.join(second, ["query", "document", "position"])
-    n0, n1 = both.n0.cast("float64"), both.n1.cast("float64")
-    weighed = both.mutate(up=both.c1 * n0 / (n0 + n1), down=both.c0 * n1 / (n0 + n1))
-    summed = weighed.group_by(["bucket", "position"]).agg(up=weighed.up.sum(), down=weighed.down.sum())
-    found = np.zeros((2, BUCKETS, RANKS))
-    for row in old.engine.rows(summed):
-        found[:, int(row["bucket"]), int(row["position"]) - 1] = float(row["up"] or 0), float(row["down"] or 0)
-    return found[0], found[1]
+    first, second = (_cells(tables) for tables in (old, new))
+    both: Any = first.join(second, ["query", "document", "position"], rname="{name}_new")
+    n, m = both.n.cast("float64"), both.n_new.cast("float64")
+    weighed = both.mutate(up=both.c_new * n / (n + m), down=both.c * m / (n + m), bucket=bucket_of(both.query))
+    return old.laid_out(weighed, {"bucket": ALL_BUCKETS, "position": range(1, RANKS + 1)}, "up", "down")
 
 
-def _cells(tables: LogTables, suffix: str) -> Table:
+def _cells(tables: LogTables) -> Table:
     cells: Any = tables.cells.filter(tables.cells.position <= RANKS)
     named = cells.mutate(query=cells.query_id.cast("string"), document=cells.doc_id.cast("string"))
-    sums = named.group_by(["query", "document", "position"]).agg(
-        **{f"n{suffix}": named.impressions.sum(), f"c{suffix}": named.clicks.sum()}
-    )
-    return sums.mutate(bucket=bucket_of(sums.query)) if suffix == "0" else sums
+    keys = ["query", "document", "position"]
+    found: Table = named.group_by(keys).agg(n=named.impressions.sum(), c=named.clicks.sum())
+    return found
 
 
 def curve_drift(up: Array, down: Array) -> DriftFinding:
@@ -188,15 +198,15 @@ def curve_drift(up: Array, down: Array) -> DriftFinding:
     if len(groups) < 2 or used < by.FEWEST_BUCKETS:
         return DriftFinding(name, "cannot tell", "Too few clicks on what both logs show at the same rank.")
     draws = np.concatenate([np.ones((1, BUCKETS)), by.draw_buckets(BUCKETS)])
-    sums = [draws @ _grouped(each, groups) for each in (up, down)]  # [R, G]
-    values = by.log_ratio(*sums)
+    sums = [np.stack([each[:, group].sum(axis=1) for group in groups], axis=1) for each in (up, down)]  # [B, G]
+    values = by.log_ratio(*(draws @ each for each in sums))  # [1 + R, G]
     relative = values[:, 1:] - values[:, :1]
-    half = by.half_width(by.standard_errors(relative[1:], used), used)
-    weights = np.minimum(*(_grouped(each, groups).sum(axis=0) for each in (up, down)))
-    p = _either(by.difference_test(relative[0], relative[1:], used), slope_test(values, groups, weights, used))
+    weights = np.minimum(*(each.sum(axis=0) for each in sums))
+    tests = (by.difference_test(relative[0], relative[1:], used), slope_test(values, groups, weights, used))
+    known = [p for p in tests if p is not None]
+    p = min(1.0, len(known) * min(known)) if known else None
     ranks = [f"{group[0] + 1}" if len(group) == 1 else f"{group[0] + 1}-{group[-1] + 1}" for group in groups[1:]]
-    ratio = {rank: _span(value, wide) for rank, value, wide in zip(ranks, relative[0], half, strict=True)}
-    return _curve_finding(name, p, relative[0], half, ranks, {"ratio_by_rank": ratio})
+    return _curve_finding(name, p, relative, used, ranks, {})
 
 
 def slope_test(values: Array, groups: Sequence[Sequence[int]], weights: Array, used: int) -> float | None:
@@ -214,12 +224,6 @@ def slope_test(values: Array, groups: Sequence[Sequence[int]], weights: Array, u
     return float(2 * stdtr(used - 1, -abs(slopes[0]) / error))
 
 
-def _either(one: float | None, other: float | None) -> float | None:
-    """p of two tests together."""
-    known = [p for p in (one, other) if p is not None]
-    return min(1.0, len(known) * min(known)) if known else None
-
-
 def pool_ranks(clicks: Array, least: float) -> list[list[int]]:
     """Neighbouring ranks (from 0) put together until each group has enough clicks; a rest is left out.
 
@@ -234,14 +238,16 @@ def pool_ranks(clicks: Array, least: float) -> list[list[int]]:
     return groups
 
 
-def _grouped(values: Array, groups: Sequence[Sequence[int]]) -> Array:
-    """Ranks added up by group, [B, P] -> [B, G]."""
-    return np.stack([values[:, group].sum(axis=1) for group in groups], axis=1)
-
-
 def _curve_finding(
-    name: str, p: float | None, gap: Array, half: Array, ranks: Sequence[str], numbers: Mapping[str, Any]
+    name: str, p: float | None, gaps: Array, used: int, ranks: Sequence[str], numbers: Mapping[str, Any]
 ) -> DriftFinding:
+    """What gaps of logarithms [1 + R, P] say, the first of them found and the others drawn."""
+    gap, half = gaps[0], by.half_width(by.standard_errors(gaps[1:], used), used)
+    spans = {}
+    for rank, value, wide in zip(ranks, gap, half, strict=True):
+        ends = (value, value - wide, value + wide)
+        spans[rank] = tuple(float(np.exp(each)) if np.isfinite(each) else None for each in ends)
+    numbers = {**numbers, "ratio_by_rank": spans}
     told = np.isfinite(gap) & np.isfinite(half)
     if not told.any():
         return DriftFinding(name, "cannot tell", "No rank can be compared with rank 1 in both logs.", p, numbers)
@@ -255,26 +261,117 @@ def _curve_finding(
     return DriftFinding(name, "absent", f"Ranks are looked at as before, within {reach:.0%}.", p, numbers)
 
 
-def _span(value: float, half: float) -> tuple[float | None, ...]:
-    ends = (value, value - half, value + half)
-    return tuple(float(np.exp(each)) if np.isfinite(each) else None for each in ends)
-
-
 def examination_drift(old: LogTables, new: LogTables) -> DriftFinding:
     """Whether the curves that both logs tell by themselves are the same."""
-    name = "examination"
     for source in MEASURED:
         first, second = (fitted(tables, source) for tables in (old, new))
         if first is None or second is None or min(first.curve.known, second.curve.known) < 2:
             continue
         ranks = min(len(first.value), len(second.value))
-        gap, drawn = second.value[:ranks] - first.value[:ranks], second.drawn[:, :ranks] - first.drawn[:, :ranks]
-        buckets = min(first.buckets, second.buckets)
-        half = by.half_width(by.standard_errors(drawn, buckets), buckets)
-        p = by.difference_test(gap, drawn, buckets)
-        told = {str(k + 1): _span(gap[k], half[k]) for k in range(ranks) if np.isfinite(gap[k])}
-        if told:
-            numbers = {"source": source, "ratio_by_rank": told}
-            return _curve_finding(name, p, gap, half, [str(k + 1) for k in range(ranks)], numbers)
+        one, other = (np.vstack([each.value, each.drawn])[:, :ranks] for each in (first, second))
+        told = np.flatnonzero(np.isfinite(other[0] - one[0]))
+        if len(told):
+            gaps, used = (other - one)[:, told], min(first.buckets, second.buckets)
+            p = by.difference_test(gaps[0], gaps[1:], used)
+            return _curve_finding("examination", p, gaps, used, [str(k + 1) for k in told], {"source": source})
     why = "The logs do not both tell it: it takes shuffled pages, or documents at several ranks."
-    return DriftFinding(name, "cannot tell", why)
+    return DriftFinding("examination", "cannot tell", why)
+
+
+# ---- traffic ----
+
+
+def rate_drift(old: LogTables, new: LogTables) -> DriftFinding:
+    """Whether pages are clicked as often."""
+    sums = []
+    for tables in (old, new):
+        pages = tables.pages.join(tables.queries, "query_id").mutate(n=1)
+        sums.append(np.stack(tables.laid_out(pages, {"bucket": ALL_BUCKETS}, "clicks", "n"), axis=1))  # [B, 2]
+    name, used = "clicks per page", int(((sums[0] + sums[1])[:, 1] > 0).sum())
+    rates = [float(clicks / pages) for clicks, pages in (each.sum(axis=0) for each in sums)]
+    numbers = {"old": rates[0], "new": rates[1]}
+    if used < by.FEWEST_BUCKETS or not all(rates):
+        return DriftFinding(name, "cannot tell", "Too few queries, or clicks, to tell.", None, numbers)
+    before, now = (by.log_ratio(*(by.draw_buckets(BUCKETS) @ each).T) for each in sums)
+    gap = np.array([np.log(rates[1] / rates[0])])
+    p = by.difference_test(gap, (now - before)[:, None], used)
+    changed = p is not None and p < LEVEL and abs(gap[0]) > 0.02
+    said = f"{rates[0]:.3f} before, {rates[1]:.3f} now."
+    return DriftFinding(name, "present" if changed else "absent", said, p, numbers)
+
+
+def shares(tables: LogTables, of: Table, column: str) -> dict[str, int]:
+    """How often each value of a column occurs."""
+    named = of.mutate(value=of[column].cast("string"))
+    rows = tables.engine.rows(named.group_by("value").agg(n=named.count()))
+    return {str(row["value"]): int(row["n"]) for row in rows}
+
+
+def mix_drift(name: str, old: Mapping[str, int], new: Mapping[str, int]) -> DriftFinding:
+    """Whether two logs have the same mix of values."""
+    p, divergence, chance, moved = same_mix(old, new)
+    numbers = {"divergence": divergence, "by_chance": chance}
+    if moved is None:
+        return DriftFinding(name, "absent", "All of both logs have the same value.", None, numbers)
+    value, before, now = moved
+    changed = p < LEVEL and divergence - chance > SMALL
+    said = f"Largest change: {value}, {before:.1%} before, {now:.1%} now; divergence {divergence:.3f} bits"
+    return DriftFinding(name, "present" if changed else "absent", f"{said}, {chance:.3f} by chance.", p, numbers)
+
+
+def same_mix(
+    old: Mapping[str, int], new: Mapping[str, int]
+) -> tuple[float, float, float, tuple[str, float, float] | None]:
+    """p of one mix for both, their divergence in bits, what chance gives, and the value whose share moved most.
+
+    >>> same_mix({"a": 500, "b": 500}, {"a": 250, "b": 750})[1:]
+    (0.048..., 0.00036..., ('a', 0.5, 0.25))
+    """
+    values = sorted({*old, *new})
+    table = np.array([[each.get(value, 0) for value in values] for each in (old, new)], np.float64)  # [2, V]
+    total = table.sum(axis=1)
+    often = total.min() * table.sum(axis=0) / total.sum() >= RARE
+    table = np.column_stack([table[:, often], table[:, ~often].sum(axis=1)])
+    table = table[:, table.sum(axis=0) > 0]
+    names = [value for value, kept in zip(values, often, strict=True) if kept] + ["rare ones"]
+    if table.shape[1] < 2:
+        return 1.0, 0.0, 0.0, None
+    expected = total[:, None] * table.sum(axis=0) / total.sum()
+    freedom = table.shape[1] - 1
+    p = float(chdtrc(freedom, ((table - expected) ** 2 / expected).sum()))
+    share = table / total[:, None]
+    # E of the divergence of two samples of one mix, as chi-square has it
+    chance = freedom * (1 / total[0] + 1 / total[1]) / (8 * np.log(2))
+    most = int(np.abs(share[1] - share[0]).argmax())
+    divergence = float(rel_entr(share, share.mean(axis=0)).sum() / np.log(4))  # of Jensen and Shannon
+    return p, divergence, float(chance), (names[most], float(share[0, most]), float(share[1, most]))
+
+
+def traffic_drift(name: str, key: str, old: LogTables, new: LogTables) -> DriftFinding:
+    """Whether the queries, or the documents, are the same ones, in the same shares."""
+    tables = [(each, each.pages if key == "query_id" else each.impressions) for each in (old, new)]
+    counts = [shares(each, table, key) for each, table in tables]
+    mix = mix_drift(name, *counts)
+    fresh = sum(n for value, n in counts[1].items() if value not in counts[0]) / sum(counts[1].values())
+    usual = halves_apart(tables[0][0], key)
+    there = len(set(counts[0]) & set(counts[1])) / len(counts[1])
+    numbers = {**(mix.numbers or {}), "new_share": fresh, "usual_new_share": usual, "known": there}
+    of = "pages" if key == "query_id" else "impressions"
+    said = f"{fresh:.1%} of the new {of} have {name} that the old log lacks ({usual:.1%} between its halves)."
+    if not there:
+        said = f"The logs have no {name} in common; are they of one search, with the same ids?"
+    novel = fresh - usual > NOVEL
+    mixed = mix.state == "present" and key == "query_id"  # documents come by the page, so chance is larger
+    state: State = "present" if novel or mixed else "absent"
+    return DriftFinding(name, state, f"{said} {mix.text}", mix.p, numbers)
+
+
+def halves_apart(tables: LogTables, key: str) -> float:
+    """Share of one half of the pages of a log with a value that the other half lacks."""
+    shown = tables.impressions
+    half: Any = bucket_of(shown.page_id) < BUCKETS // 2
+    of = shown if key == "doc_id" else shown.select("page_id", key, half=half).distinct()
+    named = of.mutate(value=of[key].cast("string"), half=half if key == "doc_id" else of.half)
+    counted = named.group_by("value").agg(a=named.count(where=named.half), b=named.count(where=~named.half))
+    row = tables.engine.rows(counted.agg(lost=counted.b.sum(where=counted.a == 0), all=counted.b.sum()))[0]
+    return float(row["lost"] or 0) / max(float(row["all"] or 0), 1.0)

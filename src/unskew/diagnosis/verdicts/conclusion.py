@@ -14,14 +14,16 @@ from typing import Literal
 
 from unskew.diagnosis.curves.ordering import RankByFeatures
 from unskew.diagnosis.evidence.evidence import Evidence
-from unskew.diagnosis.verdicts.advice import NextStep, Place, swaps_of
-from unskew.diagnosis.verdicts.methods import (
+from unskew.diagnosis.verdicts.advice import (
     Fitness,
+    NextStep,
+    Place,
     fitness,
     learning,
     likely,
     methods_said,
     names_that,
+    swaps_of,
     tells_rank,
 )
 from unskew.diagnosis.verdicts.verdict import Verdict
@@ -54,7 +56,13 @@ def conclude(
     columns = next(one.columns for one in found if one.key == "page")
     methods = fitness(state, evidence, columns, ordering)
     recoverable, why = _recoverable(state["position"], evidence, methods)
-    steps = [*_next(found, state["position"], evidence, place), *_by_features(ordering, place)]
+    steps = [one.advice for one in found if one.state == "present"]
+    if state["position"] != "absent" and not evidence.linked:
+        steps = [swaps_of(evidence.graph, place), *steps]
+    elif state["position"] == "absent" and not steps:
+        steps = [NextStep("do not debias: learn from the clicks as they are", place.learn("naive"))]
+    steps += [one.advice for one in found if one.state == "cannot tell"]
+    steps += _by_features(ordering, place)
     if said := methods_said(methods):
         best = [*names_that(methods, True), *likely(methods), "auto"][0]
         steps.append(NextStep(said, learning(best, methods, evidence, place)))
@@ -63,19 +71,13 @@ def conclude(
 
 def _recoverable(position: str, evidence: Evidence, methods: Sequence[Fitness]) -> tuple[Recoverable, str]:
     if position == "absent":
-        rest = (
-            "click rates are relevance but for chance"
-            if methods[0].holds
-            else "what else changes them is not known"
-        )
-        return "yes", f"clicks do not depend on the rank: {rest}"
+        unknown, plain = "what else changes them is not known", "click rates are relevance but for chance"
+        return "yes", f"clicks do not depend on the rank: {plain if methods[0].holds else unknown}"
+    if evidence.chosen is None and evidence.some:
+        return "cannot tell", f"{evidence.reason}, before the rank can be told from relevance"
     if evidence.chosen is None:
-        if evidence.some:
-            return "cannot tell", f"{evidence.reason}, before the rank can be told from relevance"
-        return (
-            "no",
-            f"{evidence.reason}: what is due to the rank and what to relevance cannot be told apart by clicks",
-        )
+        untold = "what is due to the rank and what to relevance cannot be told apart by clicks"
+        return "no", f"{evidence.reason}: {untold}"
     if not evidence.linked:
         return "cannot tell", f"{linked(evidence.graph.components)}: relevance is told among linked ranks only"
     if position == "cannot tell":
@@ -107,9 +109,9 @@ def _ranks(ranks: tuple[int, ...]) -> str:
     >>> _ranks((1, 2, 3, 4, 7, 9, 10)), _ranks((3, 4)), _ranks((8,))
     ('ranks 1 to 4, 7, 9 and 10', 'ranks 3 and 4', 'rank 8')
     """
-    words = [
-        word for run in runs(ranks) for word in ([f"{run[0]} to {run[-1]}"] if len(run) > 2 else map(str, run))
-    ]
+    words: list[str] = []
+    for run in runs(ranks):
+        words += [f"{run[0]} to {run[-1]}"] if len(run) > 2 else map(str, run)
     return f"rank{'s' if len(ranks) > 1 else ''} {listed(words)}"
 
 
@@ -122,16 +124,6 @@ def runs(ranks: Sequence[int]) -> list[list[int]]:
         else:
             found.append([rank])
     return found
-
-
-def _next(found: tuple[Verdict, ...], position: str, evidence: Evidence, place: Place) -> list[NextStep]:
-    """What to do about the verdicts, most useful first."""
-    steps = [one.advice for one in found if one.state == "present"]
-    if position == "absent" and not steps:
-        steps = [NextStep("do not debias: learn from the clicks as they are", place.learn("naive"))]
-    elif position != "absent" and not evidence.linked:
-        steps = [swaps_of(evidence.graph, place), *steps]
-    return [*steps, *(one.advice for one in found if one.state == "cannot tell")]
 
 
 def _by_features(ordering: RankByFeatures | None, place: Place) -> list[NextStep]:

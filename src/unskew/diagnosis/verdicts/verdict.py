@@ -34,15 +34,21 @@ from unskew.diagnosis.curves.trust import TrustFit
 from unskew.diagnosis.evidence.evidence import Evidence
 from unskew.diagnosis.evidence.tables import ONE_RANK
 from unskew.diagnosis.verdicts.advice import (
+    CORRECTING,
+    FACTORED,
     LOOKS,
+    Fitness,
     NextStep,
     Place,
     about,
+    fitness,
+    learning,
+    likely,
+    names_that,
     shuffle_more,
     shuffle_some,
     swaps_of,
 )
-from unskew.diagnosis.verdicts.methods import CORRECTING, FACTORED, Fitness, fitness, learning, likely, names_that
 from unskew.results import Result
 from unskew.settings import listed
 
@@ -116,6 +122,16 @@ def _chance(p: float) -> str:
     return "p < 0.001" if p < 0.001 else f"p = {p:.2g}"
 
 
+def _judged(key: str, said: str, found: tuple[bool, bool], harmless: str, more: NextStep) -> Verdict:
+    """A verdict by whether a bias is present or absent; what to do if absent, and `more` if that is not told."""
+    present, absent = found
+    if present:
+        return Verdict(key, "present", said, CURE)
+    if absent:
+        return Verdict(key, "absent", said, NextStep(harmless))
+    return Verdict(key, "cannot tell", said, more)
+
+
 def _position(found: Evidence, place: Place) -> Verdict:
     curve, swaps = found.examination, swaps_of(found.graph, place)
     told = [(rank, value) for rank, value in enumerate(curve.theta, start=1) if value is not None and rank > 1]
@@ -127,12 +143,9 @@ def _position(found: Evidence, place: Place) -> Verdict:
         f"by {curve.found_by}, rank {rank} is looked at {value:.2f} times as often as rank 1 "
         f"({low:.2f} to {high:.2f}); {_chance(found.flat)} of no difference"
     )
-    inside = all(low > 0.8 and high < 1.25 for low, high in filter(None, curve.interval))
-    if found.flat < SURE and abs(log(value)) >= log(1.1):
-        return Verdict("position", "present", said, CURE)
-    if inside and found.linked:
-        return Verdict("position", "absent", said, NextStep("do not debias by rank: clicks are what they seem"))
-    return Verdict("position", "cannot tell", said, swaps)
+    present = found.flat < SURE and abs(log(value)) >= log(1.1)
+    absent = found.linked and all(low > 0.8 and high < 1.25 for low, high in filter(None, curve.interval))
+    return _judged("position", said, (present, absent), "do not debias by rank: clicks are what they seem", swaps)
 
 
 CURES: dict[str, tuple[set[str], str]] = {
@@ -171,77 +184,57 @@ def _documents(found: TrustFit, place: Place) -> Verdict:
         f"from document to document the slope of clicks in log rank varies by {middle:.2f} "
         f"({low:.2f} to {high:.2f}), as a standard deviation, beyond what trust explains"
     )
-    if value > 3.5 * error and value > 0.03:
-        return Verdict("documents", "present", said, CURE)
-    if value + 1.96 * error < 0.05:
-        return Verdict("documents", "absent", said, NextStep("one curve for all documents will do"))
     more = shuffle_more(found.shuffled_pages, error, 0.0125, "how far documents differ in their curves", place)
-    return Verdict("documents", "cannot tell", said, more)
+    judged = value > 3.5 * error and value > 0.03, value + 1.96 * error < 0.05
+    return _judged("documents", said, judged, "one curve for all documents will do", more)
 
 
 def _trust(found: TrustFit, matrix: RateMatrix, documents: Verdict, place: Place) -> Verdict:
+    """By random slots, or where nothing was shuffled by levels of relevance from swaps."""
     if documents.state == "present":
-        said = "documents differ in their curves, which looks like trust in the top"
-        return Verdict(
-            "trust", "cannot tell", said, NextStep("settle the bias by document first", place.learn("lbd"))
+        said, first = "documents differ in their curves, which looks like trust in the top", place.learn("lbd")
+        return Verdict("trust", "cannot tell", said, NextStep("settle the bias by document first", first))
+    if found.slope is not None and found.slope_error is not None:
+        slope, error = found.slope, found.slope_error
+        said = (
+            f"in random slots a click at rank {found.ranks} tells {found.informative[-1]:.2f} times as much of "
+            f"the document as one at rank 1; this grows with log rank by {slope:.2f} ± {1.96 * error:.2f}"
         )
-    if found.slope is None or found.slope_error is None:
-        return _trust_by_levels(matrix, found, documents, place)
-    slope, error = found.slope, found.slope_error
-    said = (
-        f"in random slots a click at rank {found.ranks} tells {found.informative[-1]:.2f} times as much of the "
-        f"document as one at rank 1; this grows with log rank by {slope:.2f} ± {1.96 * error:.2f}"
-    )
-    if slope > 3 * error and slope > 0.05:
-        return _trusted(said, documents, place)
-    if slope + 1.96 * error < 0.15:
-        return Verdict("trust", "absent", said, NextStep("examination times relevance will do"))
-    more = shuffle_more(found.shuffled_pages, error, 0.04, "what a click at the top is worth", place)
-    return Verdict("trust", "cannot tell", said, more)
-
-
-def _trusted(said: str, documents: Verdict, place: Place) -> Verdict:
-    """Trust, unless documents may differ in their curves, which would look the same."""
-    if documents.state == "absent":
-        return Verdict("trust", "present", said, CURE)
-    said = f"{said}; documents that differ in their curves would look like this, and whether they do is not told"
-    return Verdict("trust", "cannot tell", said, documents.advice)
-
-
-def _trust_by_levels(matrix: RateMatrix, found: TrustFit, documents: Verdict, place: Place) -> Verdict:
-    """By levels of relevance from swaps, where nothing was shuffled."""
-    if matrix.p is None or matrix.flatter is None or matrix.flatter_interval is None:
+        present, absent = slope > 3 * error and slope > 0.05, slope + 1.96 * error < 0.15
+        more = shuffle_more(found.shuffled_pages, error, 0.04, "what a click at the top is worth", place)
+    elif matrix.p is not None and matrix.flatter is not None and matrix.flatter_interval is not None:
+        low, high = matrix.flatter_interval
+        said = (
+            f"clicks on documents that are clicked more fall slower with log rank by {matrix.flatter:.2f} "
+            f"({low:.2f} to {high:.2f}); {_chance(matrix.p)} of one curve for all levels"
+        )
+        present = matrix.p < SURE and low > 0 and matrix.flatter > 0.05
+        absent = low > -0.15 and high < 0.15 and matrix.p >= SURE
+        more = shuffle_some(found, place)
+    else:
         reasons = (found.reason or "no random slots", matrix.reason or "too few queries")
         why = ONE_RANK if found.reason == ONE_RANK else "; ".join(reasons)
         return Verdict("trust", "cannot tell", why, shuffle_some(found, place))
-    low, high = matrix.flatter_interval
-    said = (
-        f"clicks on documents that are clicked more fall slower with log rank by {matrix.flatter:.2f} "
-        f"({low:.2f} to {high:.2f}); {_chance(matrix.p)} of one curve for all levels"
-    )
-    if matrix.p < SURE and low > 0 and matrix.flatter > 0.05:
-        return _trusted(said, documents, place)
-    if low > -0.15 and high < 0.15 and matrix.p >= SURE:
-        return Verdict("trust", "absent", said, NextStep("examination times relevance will do"))
-    return Verdict("trust", "cannot tell", said, shuffle_some(found, place))
+    if present and documents.state != "absent":
+        unsure = "documents that differ in their curves would look like this, and whether they do is not told"
+        return Verdict("trust", "cannot tell", f"{said}; {unsure}", documents.advice)
+    return _judged("trust", said, (present, absent), "examination times relevance will do", more)
 
 
 def _page(found: FactorEffects, place: Place) -> Verdict:
     if not found.factors:
-        return Verdict("page", "cannot tell", found.reason or UNTOLD, place.looks(LOOKS))
+        looks = NextStep(LOOKS, place.command("diagnose", "--segment", "device"))
+        return Verdict("page", "cannot tell", found.reason or UNTOLD, looks)
     strong = [one for one in found.factors if _matters(one)]
-    if strong:
-        said = "; ".join(_effect(one) for one in strong)
-        names = tuple(one.name for one in strong)
-        return Verdict("page", "present", said, CURE, names)
     untold = [one for one in found.factors if not _harmless(one)]
-    if untold:
+    if untold and not strong:
         said = "; ".join(f"{one.name}: {one.reason or 'too few clicks'}" for one in untold)
-        names = tuple(one.name for one in untold)
-        text = "collect more pages on which these columns vary"
-        again = place.command("diagnose", *(word for name in names for word in ("--segment", name)))
-        return Verdict("page", "cannot tell", said, NextStep(text, again))
-    said = "; ".join(_effect(one) for one in found.factors)
+        again = place.command("diagnose", *(word for one in untold for word in ("--segment", one.name)))
+        more = NextStep("collect more pages on which these columns vary", again)
+        return Verdict("page", "cannot tell", said, more)
+    said = "; ".join(_effect(one) for one in strong or found.factors)
+    if strong:
+        return Verdict("page", "present", said, CURE, tuple(one.name for one in strong))
     return Verdict("page", "absent", said, NextStep("these columns need no correction"))
 
 
@@ -287,8 +280,8 @@ def _people(found: CoClicks, place: Place) -> Verdict:
     if value > 3.5 * error:
         advice = "several kinds of people, or reading on from click to click: compare click models; mixem"
         return Verdict("people", "present", said, NextStep(advice, place.command("click-models")))
-    if all(value + 1.96 * error < 0.02 for _, value, error in known):
-        return Verdict("people", "absent", said, NextStep("results can be taken one by one"))
     times = (1.96 * max(error for *_, error in known) / 0.02) ** 2
     aim = f"for an interval of ± 0.02, which takes about {about(max(times, 1.0) * found.pages)} pages"
-    return Verdict("people", "cannot tell", said, place.shuffle(f"collect more pages of repeated queries, {aim}"))
+    absent = all(value + 1.96 * error < 0.02 for _, value, error in known)
+    more = place.shuffle(f"collect more pages of repeated queries, {aim}")
+    return _judged("people", said, (False, absent), "results can be taken one by one", more)

@@ -7,9 +7,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Unpack
 
-from unskew.diagnosis.causal.discovery import Discovery, Pool, discover
+from unskew.diagnosis.causal.discovery import (
+    Discovery,
+    Pool,
+    discover,
+    sample_log,
+    sample_table,
+    shown_columns,
+    to_columns,
+)
 from unskew.diagnosis.causal.graph import CLICK, POSITION, RELEVANCE, CausalGraph
-from unskew.diagnosis.causal.sampling import sample_log, sample_table, shown_columns, to_columns
 from unskew.errors import ConfigError, DataError, Option
 from unskew.files import Ours, complete_folder, refuse_existing, write_json, write_text
 from unskew.learning.scoring.model import load

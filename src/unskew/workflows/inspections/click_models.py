@@ -15,8 +15,7 @@ from unskew.diagnosis.click_models import (
     fit_and_compare,
     read_pages,
 )
-from unskew.diagnosis.click_models.fitted import FILE, PAIRS, fit_model, write_model
-from unskew.diagnosis.click_models.names import find_model
+from unskew.diagnosis.click_models.fitted import FILE, PAIRS, find_model, fit_model, write_model
 from unskew.errors import ConfigError
 from unskew.files import Ours, complete_folder, refuse_existing, write_json
 from unskew.options.base import EngineConnection

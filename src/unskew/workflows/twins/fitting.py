@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from unskew.diagnosis.click_models import FittedClickModel, fit_and_compare
-from unskew.diagnosis.click_models.fitted import fit_model
-from unskew.diagnosis.click_models.names import find_model
+from unskew.diagnosis.click_models.fitted import find_model, fit_model
 from unskew.diagnosis.click_models.pages import ClickPages, added
 from unskew.errors import ConfigError
 from unskew.examination import Examination
