@@ -71,8 +71,7 @@ def factor(kernel: Any, data: Array) -> Array:
         new /= np.sqrt(left[pivot])
         columns = np.column_stack([columns, new])
         left = np.maximum(left - new**2, 0.0)
-    centred: Array = columns - columns.mean(0)
-    return centred
+    return np.asarray(columns - columns.mean(0))
 
 
 def gamma_tail(statistic: float, mean: float, variance: float) -> float:
@@ -82,8 +81,7 @@ def gamma_tail(statistic: float, mean: float, variance: float) -> float:
 
 def standard(data: Array) -> Array:
     """Columns [n, d] less their mean, in deviations."""
-    found: Array = np.nan_to_num(stats.zscore(data, ddof=1, axis=0))
-    return found
+    return np.asarray(np.nan_to_num(stats.zscore(data, ddof=1, axis=0)))
 
 
 tiered = "unskew_tiered"
@@ -146,5 +144,4 @@ class test:
 
 def varying(values: Array) -> Array:
     """The columns [N, d] of a variable that vary; a sample may lack a category."""
-    found: Array = values[:, np.ptp(values, axis=0) > 0]
-    return found
+    return np.asarray(values[:, np.ptp(values, axis=0) > 0])

@@ -182,8 +182,7 @@ class ExaminedModel(ClickModel):
 
     def on_top(self, parameters: Parameters) -> Array:
         """θ of rank 1, with no click above, times a."""
-        first: Array = parameters["examination"][0] * parameters["attractiveness"]
-        return first
+        return np.asarray(parameters["examination"][0] * parameters["attractiveness"])
 
 
 class PBM(ExaminedModel):

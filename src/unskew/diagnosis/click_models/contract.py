@@ -104,8 +104,7 @@ class ClickModel(Config, ABC):
             prior = strength * (mean / p**2 + (1 - mean) / (1 - p) ** 2)
             seen = x / p**2 + (n - x) / (1 - p) ** 2 - missing.get(name, 0.0)
             relative += 1 / np.maximum(prior + seen, 1e-12) / p**2
-        found: Array = relevance**2 * relative
-        return found
+        return np.asarray(relevance**2 * relative)
 
 
 def log_chances(p: Array, pages: ClickPages) -> Array:

@@ -205,5 +205,4 @@ def small_network(width: int, hidden: Sequence[int], level: float) -> Any:
 
 def standard(features: Array, mean: Array, scale: Array) -> Array:
     """Features less their mean, over their spread; float32."""
-    made: Array = ((np.asarray(features, np.float64) - mean) / scale).astype(np.float32)
-    return made
+    return np.asarray(((np.asarray(features, np.float64) - mean) / scale).astype(np.float32))

@@ -192,8 +192,7 @@ class FittedClickModel:
 
     def page_log_likelihood(self, pages: ClickPages) -> Array:
         """log P(clicks of a page), [S]."""
-        found: Array = log_chances(self.chances(pages, given_clicks=True), pages).sum(1)
-        return found
+        return np.asarray(log_chances(self.chances(pages, given_clicks=True), pages).sum(1))
 
     def log_likelihood(self, log: AnyLog) -> float:
         """Mean log P(clicks of a page)."""

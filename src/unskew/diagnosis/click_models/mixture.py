@@ -93,8 +93,7 @@ class ModelMixture(ClickModel):
         """The models' chances, by their shares given the clicks above."""
         _, shares = self.shares(parameters, pages, above=True)
         parts = zip(self.split(parameters), shares, strict=True)
-        found: Array = sum(share * model.conditional(own, pages) for (model, own, _), share in parts)
-        return found
+        return np.asarray(sum(share * model.conditional(own, pages) for (model, own, _), share in parts))
 
     def marginal(self, parameters: Parameters, pages: ClickPages) -> Array:
         """The models' chances, by their shares of all pages."""

@@ -17,19 +17,16 @@ Legend: S pages, K ranks, those that the log has, at most ten.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from unskew.diagnosis.evidence.likelihood import dealt, jackknife
 from unskew.diagnosis.evidence.pairs import FEW_QUERIES
-from unskew.diagnosis.evidence.tables import TURNS
+from unskew.diagnosis.evidence.tables import TURNS, LogTables
 from unskew.results import Result
 from unskew.tables.joins import encode
 from unskew.types import Array
-
-if TYPE_CHECKING:
-    from unskew.diagnosis.evidence.tables import LogTables
 
 RANKS = 10
 """Ranks that are looked at, from the top."""

@@ -14,16 +14,14 @@ is not its doing alone.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from unskew.diagnosis.evidence.pairs import SwapPairs, fit_within, rank_design, read_pairs
+from unskew.diagnosis.evidence.tables import LogTables
 from unskew.results import Result
 from unskew.types import Array
-
-if TYPE_CHECKING:
-    from unskew.diagnosis.evidence.tables import LogTables
 
 MOST_VALUES = 6
 """Values of a column that are compared, the most frequent ones."""

@@ -15,10 +15,11 @@ Legend: N results, D features.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from unskew.diagnosis.evidence.tables import LogTables
 from unskew.errors import DataError
 from unskew.logs.log import featured
 from unskew.names import Names
@@ -27,9 +28,6 @@ from unskew.tables.features.encoding import fit_encoding
 from unskew.tables.features.features import lists_for, pairs_of
 from unskew.tables.joins import encode, find_rows
 from unskew.types import Array, Lists
-
-if TYPE_CHECKING:
-    from unskew.diagnosis.evidence.tables import LogTables
 
 MOST_PAGES = 5000
 """Pages that are looked at, drawn by a hash of their names."""
@@ -131,8 +129,7 @@ def _rows(tables: LogTables, lists: Lists) -> tuple[Array, Array, Array, Array]:
 def _within(values: Array, page: Array) -> Array:
     """Values relative to their mean in the page, [N, D]."""
     _, start, size = np.unique(page, return_index=True, return_counts=True)
-    centred: Array = values - np.repeat(np.add.reduceat(values, start, axis=0) / size[:, None], size, axis=0)
-    return centred
+    return np.asarray(values - np.repeat(np.add.reduceat(values, start, axis=0) / size[:, None], size, axis=0))
 
 
 def _ranked(values: Array, page: Array) -> Array:

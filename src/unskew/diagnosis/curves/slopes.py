@@ -92,8 +92,7 @@ class SlopeModel:
     def u(self) -> Array:
         """log k, 0 where the mean click is, [K]."""
         u, total = np.log(self.ranks), self.clicks.sum(0)
-        centred: Array = u - u @ total / total.sum()
-        return centred
+        return np.asarray(u - u @ total / total.sum())
 
     def start(self) -> Array:
         """Where the search begins."""

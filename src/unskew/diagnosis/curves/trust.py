@@ -20,22 +20,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import ceil
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from unskew.diagnosis.curves.slopes import SlopeSpread, slope_spread
 from unskew.diagnosis.evidence.likelihood import dealt, jackknife
 from unskew.diagnosis.evidence.pairs import SwapPairs, read_pairs
-from unskew.diagnosis.evidence.tables import ONE_RANK
+from unskew.diagnosis.evidence.tables import ONE_RANK, LogTables
 from unskew.errors import DataError
 from unskew.results import Result
 from unskew.tracking.estimators import Tallies
 from unskew.tracking.trust import RandomSlots
 from unskew.types import Array
-
-if TYPE_CHECKING:
-    from unskew.diagnosis.evidence.tables import LogTables
 
 LEAST_CLICKS = 500
 """Clicks in random slots below which nothing is said of trust; on swapped documents, of these."""

@@ -131,8 +131,7 @@ def looked_at(source: str, ranks: int) -> Array:
     one, other = np.arange(ranks)[:, None], np.arange(ranks)
     if source == "swaps":
         return np.ones((ranks, ranks), bool)
-    found: Array = np.abs(one - other) == 1 if source == "adjacent" else one * other == 0
-    return found
+    return np.asarray(np.abs(one - other) == 1 if source == "adjacent" else one * other == 0)
 
 
 def tied(link: Array) -> Array:
@@ -168,8 +167,7 @@ def roughness(ranks: Array) -> Array:
     steps = np.diff(np.eye(len(ranks)), axis=0) / np.sqrt(gap)[:, None]
     slope = np.sqrt(gap / max(float(gap.sum()), 1e-300))
     left = steps - np.outer(slope, slope @ steps)
-    rough: Array = left.T @ left
-    return rough
+    return np.asarray(left.T @ left)
 
 
 def smooth(up: Array, clicks: Array, looked: Array) -> tuple[Array, Array]:
@@ -222,8 +220,7 @@ def _smoothed(up: Array, clicks: Array, prior: Array) -> tuple[Array, Array]:
 def draw_buckets(buckets: int, draws: int = DRAWS, seed: int = 0) -> Array:
     """How often each bucket is taken when as many are drawn with replacement, [R, B]; always the same draws."""
     rng = np.random.default_rng(seed)
-    taken: Array = rng.multinomial(buckets, np.full(buckets, 1 / buckets), size=draws).astype(np.float64)
-    return taken
+    return np.asarray(rng.multinomial(buckets, np.full(buckets, 1 / buckets), size=draws).astype(np.float64))
 
 
 def standard_errors(drawn: Array, buckets: int) -> Array:
@@ -237,8 +234,7 @@ def standard_errors(drawn: Array, buckets: int) -> Array:
 
 def dealt(owner: Array) -> Array:
     """The part of each row, [N], by what it belongs to (from 0), which is dealt out at random, always alike."""
-    parts: Array = np.random.default_rng(0).permutation(int(owner.max()) + 1)[owner] % GROUPS
-    return parts
+    return np.asarray(np.random.default_rng(0).permutation(int(owner.max()) + 1)[owner] % GROUPS)
 
 
 def jackknife(left: Array) -> Array:
@@ -247,8 +243,7 @@ def jackknife(left: Array) -> Array:
     >>> jackknife(np.array([1.5, 2.0, 2.5])).round(4).item()
     0.5774
     """
-    error: Array = np.sqrt((len(left) - 1) / len(left) * ((left - left.mean(0)) ** 2).sum(0))
-    return error
+    return np.asarray(np.sqrt((len(left) - 1) / len(left) * ((left - left.mean(0)) ** 2).sum(0)))
 
 
 def ratio_and_error(over: Array, under: Array) -> tuple[float, float]:
@@ -265,8 +260,7 @@ def ratio_and_error(over: Array, under: Array) -> tuple[float, float]:
 
 def half_width(errors: Array, buckets: int, level: float = 0.95) -> Array:
     """Half of the interval on the scale of the errors."""
-    wide: Array = errors * stdtrit(max(buckets - 1, 1), 0.5 + level / 2)
-    return wide
+    return np.asarray(errors * stdtrit(max(buckets - 1, 1), 0.5 + level / 2))
 
 
 def difference_test(gap: Array, drawn: Array, buckets: int) -> float | None:

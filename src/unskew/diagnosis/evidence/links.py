@@ -20,7 +20,7 @@ plan needs, every page carries one, for as long as `logs` logs of this size.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.sparse.csgraph import connected_components
@@ -34,12 +34,10 @@ from unskew.diagnosis.evidence.pairs import (
     rank_design,
     read_pairs,
 )
+from unskew.diagnosis.evidence.tables import LogTables
+from unskew.examination import Examination
 from unskew.results import Result
 from unskew.types import Array, Lists
-
-if TYPE_CHECKING:
-    from unskew.diagnosis.evidence.tables import LogTables
-    from unskew.examination import Examination
 
 PRECISION = 0.1
 """Standard error of log(θ_j / θ_k) that a swap plan aims at: about a tenth."""

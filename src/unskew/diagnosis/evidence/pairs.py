@@ -23,7 +23,7 @@ Legend: P pairs, K ranks, X contexts, D coefficients.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -31,14 +31,10 @@ from scipy.special import chdtrc
 
 from unskew.diagnosis.evidence.likelihood import maximum
 from unskew.diagnosis.evidence.sums import document_cells
+from unskew.diagnosis.evidence.tables import LogTables
+from unskew.tables.engine.engine import Engine
 from unskew.tables.joins import encode
 from unskew.types import Array, Lists
-
-if TYPE_CHECKING:
-    from ibis.expr.types import Table
-
-    from unskew.diagnosis.evidence.tables import LogTables
-    from unskew.tables.engine.engine import Engine
 
 RANKS = 20
 """Ranks that are looked at, from the top."""
@@ -69,8 +65,7 @@ class SwapPairs:
     @property
     def totals(self) -> Array:
         """Clicks of every pair, [P]."""
-        totals: Array = self.clicks.sum(1)
-        return totals
+        return np.asarray(self.clicks.sum(1))
 
     def take(self, pairs: Array) -> SwapPairs:
         """Some of the pairs."""
@@ -204,7 +199,7 @@ def equal_documents(lists: Lists) -> pa.Table:
     return pa.table({**named, "equal": pa.array(codes.astype(np.int64))})
 
 
-def merged(engine: Engine, cells: Table, equal: pa.Table) -> Table:
+def merged(engine: Engine, cells: Any, equal: pa.Table) -> Any:
     """Cells in which equal documents have one name; documents without features keep theirs.
 
     Equal ones of several queries are a query of their own: nothing but their features tells of them.
@@ -218,5 +213,4 @@ def merged(engine: Engine, cells: Table, equal: pa.Table) -> Table:
         "doc_id": ibis.ifelse(known, name, ibis.literal("document ") + joined.doc_id),
         "query_id": ibis.ifelse(known, name, ibis.literal("query ") + joined.query_id),
     }
-    found: Table = joined.mutate(**renamed).select(*cells.columns)
-    return found
+    return joined.mutate(**renamed).select(*cells.columns)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -35,66 +34,47 @@ MISSING = "(missing)"
 """What stands for a value that a row does not tell."""
 
 
-@dataclass(frozen=True)
-class Segments:
-    """Columns of a log as text of few values."""
+def choose_segments(
+    engine: Engine, shown: Table, named: Sequence[str], *, serp: bool = False
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """The columns that were named and, with `serp`, all that begin with serp_; why others are not among them.
 
-    columns: dict[str, Any] = field(default_factory=dict)
-    """Ibis expressions of text by name, without a missing value."""
-    left_out: dict[str, str] = field(default_factory=dict)
-    """Why columns are not among them."""
-
-
-def choose_segments(engine: Engine, shown: Table, named: Sequence[str], *, serp: bool = False) -> Segments:
-    """The columns that were named and, with `serp`, all that begin with serp_."""
+    Columns are Ibis expressions of text without a missing value.
+    """
     found = [name for name in shown.columns if serp and name.startswith(FOUND) and name not in named]
-    wanted = {name: _clean(shown, name) for name in (*named, *found[:MOST_FOUND])}
-    asked = {name: column for name, column in wanted.items() if column is not None}
-    values = engine.rows(shown.agg(**{name: column.nunique() for name, column in asked.items()})) if asked else []
-    chosen = Segments(
-        left_out=dict.fromkeys(found[MOST_FOUND:], f"is past the first {MOST_FOUND}, which are looked at")
-    )
+    wanted = {name: _clean(shown[name]) for name in (*named, *found[:MOST_FOUND])}
+    asked = {name: column.nunique() for name, column in wanted.items() if column is not None}
+    values = engine.rows(shown.agg(**asked))[0] if asked else {}
+    chosen: dict[str, Any] = {}
+    left_out = dict.fromkeys(found[MOST_FOUND:], f"is past the first {MOST_FOUND}, which are looked at")
     for name, column in wanted.items():
-        count = 0 if column is None else int(values[0][name])
-        reason = _unfit(shown, name, count, found=name in found)
-        if reason is None:
-            chosen.columns[name] = _text(engine, shown, column, count)
-        elif name in named:
-            raise ConfigError(
-                f"it {reason}; give a column of few kinds, such as the device", argument="segments", value=[name]
-            )
+        kind, count = shown[name].type(), int(values.get(name, 0))
+        if column is None:
+            reason = f"holds values of the type {kind}, not text or numbers"
+        elif kind.is_string() and count > MOST_VALUES:
+            reason = f"has {count:,} values, and {MOST_VALUES} is the most"
+        elif name in found and count < 2:
+            reason = "has fewer than two values"
         else:
-            chosen.left_out[name] = reason
-    return chosen
+            many = kind.is_numeric() and not kind.is_boolean() and count > MOST_NUMBERS
+            text = ranges(column, edges_of(engine, shown, column)) if many else column.cast("string")
+            chosen[name] = text.fill_null(MISSING)
+            continue
+        if name in named:
+            what = f"it {reason}; give a column of few kinds, such as the device"
+            raise ConfigError(what, argument="segments", value=[name])
+        left_out[name] = reason
+    return chosen, left_out
 
 
-def _clean(shown: Table, name: str) -> Any:
+def _clean(column: Any) -> Any:
     """A column without numbers that are none; None where it holds nothing that can be told apart."""
     import ibis
 
-    column: Any = shown[name]
     kind = column.type()
     if kind.is_floating():
         return ibis.cases((column.isnan() | column.isinf(), ibis.null(kind)), else_=column)
     return column if kind.is_string() or kind.is_boolean() or kind.is_numeric() else None
-
-
-def _unfit(shown: Table, name: str, values: int, *, found: bool) -> str | None:
-    """Why a column cannot be taken."""
-    kind = shown[name].type()
-    if not (kind.is_string() or kind.is_boolean() or kind.is_numeric()):
-        return f"holds values of the type {kind}, not text or numbers"
-    if kind.is_string() and values > MOST_VALUES:
-        return f"has {values:,} values, and {MOST_VALUES} is the most"
-    return "has fewer than two values" if found and values < 2 else None
-
-
-def _text(engine: Engine, shown: Table, column: Any, values: int) -> Any:
-    """The column as text, numbers of many values as ranges."""
-    kind = column.type()
-    if not kind.is_numeric() or kind.is_boolean() or values <= MOST_NUMBERS:
-        return column.cast("string").fill_null(MISSING)
-    return ranges(column, edges_of(engine, shown, column)).fill_null(MISSING)
 
 
 def edges_of(engine: Engine, shown: Table, column: Any) -> list[float]:

@@ -177,13 +177,13 @@ def open_tables(
                 weighed, _ = weights(opened, given, feedback)
                 given = weighed.mutate(click=(weighed.click > 0).cast("int64"))
             check_rows(opened, given)
-            chosen = choose_segments(opened, given, segments, serp=serp)
-            shown = _typed(given, chosen.columns)
+            chosen, left_out = choose_segments(opened, given, segments, serp=serp)
+            shown = _typed(given, chosen)
     except BaseException:
         if isinstance(engine, str):
             opened.close()
         raise
-    return LogTables(opened, shown, tuple(chosen.columns), place, chosen.left_out, owned=isinstance(engine, str))
+    return LogTables(opened, shown, tuple(chosen), place, left_out, owned=isinstance(engine, str))
 
 
 def bucket_of(query: Any) -> Any:
@@ -208,9 +208,7 @@ def _typed(shown: Table, segments: Mapping[str, Any]) -> Table:
     judged = {"label": shown.label.cast("string")} if "label" in shown.columns else {}
     random: Any = shown.randomized.cast("boolean").fill_null(False) if told else ibis.literal(False)
     return shown.select(
-        "page_id",
-        "query_id",
-        "doc_id",
+        *("page_id", "query_id", "doc_id"),
         position=shown.position.cast("int64"),
         click=shown.click.cast("int64"),
         shuffled=random,
