@@ -117,9 +117,7 @@ def test_group_sizes_beside_the_file(tmp_path: Path, end: str) -> None:
     assert lists.query_ids.tolist() == [1, 2, 3, 4]
 
 
-def test_group_sizes_by_name_and_qid_first(tmp_path: Path) -> None:
-    sizes = write(tmp_path / "sizes", "1\n1\n")
-    assert read(tmp_path, "0 1:1\n0 1:1\n", groups=sizes).offsets.tolist() == [0, 1, 2]
+def test_a_qid_comes_before_group_sizes(tmp_path: Path) -> None:
     write(tmp_path / "a.txt.query", "1\n1\n")  # not needed where the lines have a qid
     assert read(tmp_path, "0 qid:5 1:1\n0 qid:5 1:1\n").offsets.tolist() == [0, 2]
 
@@ -270,11 +268,9 @@ def test_bad_group_sizes(tmp_path: Path, sizes: str, message: str) -> None:
 
 
 def test_groups_must_fit_the_files(tmp_path: Path) -> None:
-    sizes = write(tmp_path / "sizes", "1\n")
-    with pytest.raises(DataError, match=r"a\.txt:1: qid out of place"):
-        read(tmp_path, "0 qid:1 1:1\n", groups=sizes)
-    with pytest.raises(DataError, match="2 group files for 1 files"):
-        read(tmp_path, "0 1:1\n", groups=[sizes, sizes])
+    write(tmp_path / "a.txt.query", "2\n")
+    with pytest.raises(DataError, match=r"a\.txt:2: qid out of place"):
+        read(tmp_path, "0 1:1\n0 qid:1 1:1\n")
     grouped, plain = write(tmp_path / "g.txt", "0 1:1\n"), write(tmp_path / "p.txt", GOOD)
     write(tmp_path / "g.txt.query", "1\n")
     with pytest.raises(DataError, match=r"p\.txt: other files of this set have a \.query file"):

@@ -223,7 +223,7 @@ def slow_blocks(path, size=None):
             print("reading", flush=True)
         time.sleep(float(sys.argv[3]))
         yield block
-letor.read_blocks = slow_blocks
+svmlight.read_blocks = slow_blocks
 print("ready", flush=True)
 sys.stdin.readline()
 lists = letor.read_letor(Path(sys.argv[1]), cache=Path(sys.argv[2]))

@@ -383,7 +383,7 @@ SITUATIONS: dict[str, tuple[list[str], int, list[str]]] = {
     "CSV named Parquet": (
         ["ingest", "is_csv.parquet", "--out", "OUT"],
         1,
-        ["is_csv.parquet: not a Parquet file, whatever its name says; rename it, as .csv, or give --format csv"],
+        ["is_csv.parquet: not a Parquet file, whatever its name says; rename it by what it holds, as .csv"],
     ),
     "Parquet read as CSV": (
         ["ingest", "is_parquet.csv", "--format", "csv", "--out", "OUT"],

@@ -103,13 +103,16 @@ def _decompressed(path: Path, size: int) -> Iterator[bytes]:
     with path.open("rb") as raw:
         if ending == ".xz":
             yield from _xz(raw, size)
-        elif ending == ".zst":
-            yield from _zstd(raw, size)
-        else:
-            kind: Any = {".gz": gzip.open, ".bz2": bz2.open}.get(ending)
-            file = raw if kind is None else kind(raw)
-            while block := file.read(size):
-                yield block
+            return
+        file: Any = raw
+        if ending == ".zst":
+            import pyarrow as pa
+
+            file = pa.CompressedInputStream(pa.PythonFile(raw, mode="r"), "zstd")
+        elif ending in PACKED:
+            file = WRITERS[ending](raw)
+        while block := file.read(size):
+            yield block
 
 
 def _xz(file: IO[bytes], size: int) -> Iterator[bytes]:
@@ -130,14 +133,3 @@ def _xz(file: IO[bytes], size: int) -> Iterator[bytes]:
         if block := unpack.decompress(held, size):
             yield block
         held = b""
-
-
-def _zstd(file: IO[bytes], size: int) -> Iterator[bytes]:
-    import pyarrow as pa
-
-    try:
-        stream = pa.CompressedInputStream(pa.PythonFile(file, mode="r"), "zstd")
-        while block := stream.read(size):
-            yield bytes(block)
-    except pa.ArrowException as error:
-        raise EOFError(str(error)) from error

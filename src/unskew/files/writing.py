@@ -113,10 +113,8 @@ def refuse_existing(place: Path, *, force: bool = False, ours: Ours | None = Non
         return
     shown = printable(place)
     if not force:
-        raise RunError(
-            f"{shown} exists and is never overwritten",
-            hint=("choose another place, or pass ", Option("force", True)),
-        )
+        hint = ("choose another place, or pass ", Option("force", True))
+        raise RunError(f"{shown} exists and is never overwritten", hint=hint)
     if place.is_symlink():
         why: str | None = "it is a link"
     elif ours is None:
@@ -154,10 +152,10 @@ def complete_folder(place: Path, *, force: bool = False, ours: Ours | None = Non
     refuse_existing(place, force=force, ours=ours)
     with told_of_disks(place):
         place.parent.mkdir(parents=True, exist_ok=True)
-    with told_of_disks(place), beside(place) as working:
-        working.mkdir()
-        yield working
-        publish(working, place, force=force, ours=ours)
+        with beside(place) as working:
+            working.mkdir()
+            yield working
+            publish(working, place, force=force, ours=ours)
 
 
 def publish(working: Path, place: Path, *, force: bool = False, ours: Ours | None = None) -> None:
@@ -207,9 +205,8 @@ def told_of_disks(place: Path) -> Iterator[None]:
         said = str(error).strip().partition("\n")[0]
         if not any(reason in said for reason in UNWRITABLE):
             raise
-        raise RunError(
-            f"{printable(place)} was not written, what was there stays: {said}; make room, or choose another disk"
-        ) from error
+        what = f"{printable(place)} was not written, what was there stays: {said}"
+        raise RunError(f"{what}; make room, or choose another disk") from error
 
 
 def write_text(path: Path, text: str) -> None:
@@ -246,20 +243,15 @@ def beside(place: Path, ending: str = "part") -> Iterator[Path]:
         _ours.discard(path.name)
 
 
-def _asides(folder: Path) -> list[tuple[re.Match[str], Path]]:
-    """What lies in a folder under names of ours beside their places."""
-    with os.scandir(folder) as entries:
-        named = [(ASIDE.fullmatch(entry.name), Path(entry.path)) for entry in entries if entry.name[0] == "."]
-    return [(found, path) for found, path in named if found is not None]
-
-
 def _tidy(folder: Path) -> None:
     """Put back or remove what dead processes left in a folder."""
     remove_dead_locks(folder)
-    for found, path in _asides(folder):
+    with os.scandir(folder) as entries:
+        asides = [found for entry in entries if (found := ASIDE.fullmatch(entry.name))]
+    for found in asides:
+        path, place = folder / found[0], folder / found[1]
         if path.name in _ours or _alive(int(found[2])):
             continue
-        place = path.with_name(found[1])
         if found[3] == "old" and not os.path.lexists(place):
             with suppress(OSError):  # somebody else put it back
                 path.rename(place)

@@ -233,9 +233,7 @@ def _lists_of(source: ShardSource, spill: Path) -> Callable[[int, Path], Lists]:
         whole: list[FeatureTable] = (
             [own[0] if table.kind == "pair" else table for table in tables] if own else others
         )
-        arrays = assemble(
-            whole, None if own else candidate_pairs(part), [], lambda shape: np.empty(shape, np.float32)
-        )
+        arrays = assemble(whole, None if own else candidate_pairs(part), [])
         if path is not None:
             path.unlink()
         return lists_of(arrays, source.lists[0])

@@ -7,7 +7,7 @@ kept, written or fetched:
         impressions = engine.read_parquet("impressions/")
         engine.write_parquet(step(impressions), Path("out"))
 
-Both engines work in UTC and spill to disk what does not fit into memory. Spark itself is in `engine_spark`.
+Both engines work in UTC and spill to disk what does not fit into memory. Spark itself is in `spark.py`.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from unskew.errors import ConfigError, DataError, Option
 from unskew.files import Scratch, complete_folder
 from unskew.files.writing import UNWRITABLE
 from unskew.settings import byte_count, known
+from unskew.tables.engine.functions import builtin
 from unskew.tables.engine.parquet import Paths, parquet_files, plain_name
 
 if TYPE_CHECKING:
@@ -89,12 +90,15 @@ class Engine(ABC):
             return self.read_parquet(folder)
         return self.from_arrow(table.schema().to_pyarrow().empty_table())
 
-    @abstractmethod
     def set_hash(self, row: Any) -> Any:
         """An aggregate: a 64-bit hash of the rows of a group, each a struct, whatever their order.
 
         The two engines hash differently, so the number is for use inside one query and not for files.
         """
+        kind, hashes = ("int64", ("xxhash64",)) if self.name == "spark" else ("uint64", ("hash", "hash"))
+        for name in hashes:  # twice, because DuckDB joins the hashes of a struct's fields with a plain XOR
+            row = builtin(name, (row.type(),), kind)(row)
+        return builtin("bit_xor", (kind,), kind, aggregate=True)(row)
 
     @abstractmethod
     def _write(self, table: Table, folder: str, partitions: int | None, by: str | None) -> None:
@@ -146,12 +150,14 @@ class DuckEngine(Engine):
         """See Engine."""
         import duckdb
 
-        files = [plain_name(file) for file in parquet_files(paths)]
+        names = parquet_files(paths)
         try:
             with quiet():
-                table: Table = self.con.read_parquet(files, table_name=next(self._names))
+                table: Table = self.con.read_parquet(
+                    [plain_name(name) for name in names], table_name=next(self._names)
+                )
         except duckdb.Error as error:
-            raise DataError(f"not readable as Parquet ({first_line(error)})", path=_place(paths)) from error
+            raise DataError(f"not readable as Parquet ({first_line(error)})", path=names[0]) from error
         return table
 
     def from_arrow(self, table: pa.Table) -> Table:
@@ -164,9 +170,7 @@ class DuckEngine(Engine):
         """See Engine."""
         name = next(self._names)
         self.con.con.register(name, batches)
-        with quiet():
-            made: Table = self.con.table(name)
-        return made
+        return self._named(name)
 
     def to_arrow(self, table: Table) -> pa.Table:
         """See Engine; what Ibis does in `to_pyarrow`, without loading pandas."""
@@ -178,18 +182,12 @@ class DuckEngine(Engine):
         """See Engine; one statement, where `create_table` of Ibis takes five."""
         name = next(self._names)
         self.con.raw_sql(f"CREATE TEMP TABLE {name} AS {self._typed(table)}")
+        return self._named(name)
+
+    def _named(self, name: str) -> Table:
         with quiet():
-            kept: Table = self.con.table(name)
-        return kept
-
-    def set_hash(self, row: Any) -> Any:
-        """See Engine; hashed twice, because DuckDB joins the hashes of a struct's fields with a plain XOR."""
-        import ibis
-
-        scalar, aggregate = ibis.udf.scalar.builtin, ibis.udf.agg.builtin
-        mixed = scalar(lambda x: ..., name="hash", signature=((row.type(),), "uint64"))
-        again = scalar(lambda x: ..., name="hash", signature=(("uint64",), "uint64"))
-        return aggregate(lambda x: ..., name="bit_xor", signature=(("uint64",), "uint64"))(again(mixed(row)))
+            table: Table = self.con.table(name)
+        return table
 
     def _write(self, table: Table, folder: str, partitions: int | None, by: str | None) -> None:
         # a union makes several files of one thread
@@ -222,17 +220,15 @@ class DuckEngine(Engine):
 
         super().__exit__(kind, error, trace)
         if isinstance(error, duckdb.IOException) and any(reason in str(error) for reason in UNWRITABLE):
-            raise ConfigError(
-                (f"{first_line(error)}; make room, or name another folder with ", Option("scratch"))
-            ) from error
+            what = f"{first_line(error)}; make room, or name another folder with "
+            raise ConfigError((what, Option("scratch"))) from error
         unreadable = duckdb.ConversionException, duckdb.OutOfRangeException, duckdb.InvalidInputException
         if isinstance(error, unreadable):
             raise DataError(f"a value cannot be read ({first_line(error)[:300]})", hint="repair it") from error
         if isinstance(error, duckdb.OutOfMemoryException):
-            raise ConfigError(
-                f"DuckDB ran out of memory, although it spills to disk ({first_line(error)})",
-                hint=("give it more with ", Option("memory"), ", or fewer ", Option("threads")),
-            ) from error
+            what = f"DuckDB ran out of memory, although it spills to disk ({first_line(error)})"
+            hint = ("give it more with ", Option("memory"), ", or fewer ", Option("threads"))
+            raise ConfigError(what, hint=hint) from error
 
 
 def connect(
@@ -269,10 +265,6 @@ def quiet() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", r"fetch_\w+\(\) is deprecated", DeprecationWarning)
         yield
-
-
-def _place(paths: Paths) -> Path | str:
-    return paths if isinstance(paths, str | Path) else ", ".join(str(path) for path in paths[:3])
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -26,12 +25,12 @@ LARGEST = 1.7976931348623157e308
 
 def bit_or(value: Any) -> Any:
     """All bits of a group of whole numbers together."""
-    return _builtin("bit_or", ("int64",), "int64", aggregate=True)(value)
+    return builtin("bit_or", ("int64",), "int64", aggregate=True)(value)
 
 
 def left(text: Any, characters: int) -> Any:
     """The first characters; `left` of Ibis writes the text down three times, and again for what is inside it."""
-    return _builtin("left", ("string", "int32"), "string")(text, characters)
+    return builtin("left", ("string", "int32"), "string")(text, characters)
 
 
 def finite(column: Any, engine: str) -> Any:
@@ -44,7 +43,7 @@ def finite(column: Any, engine: str) -> Any:
 
     number = column.cast("float64")
     if engine == "duckdb":
-        sound = _builtin("isfinite", ("float64",), "boolean")(number)
+        sound = builtin("isfinite", ("float64",), "boolean")(number)
     else:
         sound = ~number.isnan() & number.between(-LARGEST, LARGEST)
     return ibis.ifelse(sound, number, ibis.null("float64"))
@@ -53,13 +52,13 @@ def finite(column: Any, engine: str) -> Any:
 def from_micros(micros: Any, engine: str) -> Any:
     """The timestamp in UTC so many microseconds after 1970 began."""
     name = "timestamp_micros" if engine == "spark" else "make_timestamp"
-    return _builtin(name, ("int64",), "timestamp")(micros)
+    return builtin(name, ("int64",), "timestamp")(micros)
 
 
 def to_micros(time: Any, engine: str) -> Any:
     """Microseconds from 1970 to a timestamp in UTC."""
     name = "unix_micros" if engine == "spark" else "epoch_us"
-    return _builtin(name, (str(time.type()),), "int64")(time)
+    return builtin(name, (str(time.type()),), "int64")(time)
 
 
 def from_zone(naive: Any, zone: str, engine: str) -> Any:
@@ -67,12 +66,13 @@ def from_zone(naive: Any, zone: str, engine: str) -> Any:
     if zone == "UTC":
         return naive
     if engine == "spark":
-        return _builtin("to_utc_timestamp", ("timestamp", "string"), "timestamp")(naive, zone)
-    return _builtin("timezone", ("string", "timestamp"), "timestamp('UTC')")(zone, naive).cast("timestamp")
+        return builtin("to_utc_timestamp", ("timestamp", "string"), "timestamp")(naive, zone)
+    return builtin("timezone", ("string", "timestamp"), "timestamp('UTC')")(zone, naive).cast("timestamp")
 
 
 @cache
-def _builtin(name: str, takes: Sequence[str], gives: str, aggregate: bool = False) -> Any:
+def builtin(name: str, takes: tuple[Any, ...], gives: str, aggregate: bool = False) -> Any:
+    """A function of one or two arguments that an engine has under this name."""
     import ibis
 
     def one(a: Any) -> Any: ...
@@ -80,7 +80,7 @@ def _builtin(name: str, takes: Sequence[str], gives: str, aggregate: bool = Fals
     def two(a: Any, b: Any) -> Any: ...
 
     makes = ibis.udf.agg.builtin if aggregate else ibis.udf.scalar.builtin
-    return makes(one if len(takes) == 1 else two, name=name, signature=(tuple(takes), gives))
+    return makes(one if len(takes) == 1 else two, name=name, signature=(takes, gives))
 
 
 # ---- times of every kind as UTC ----

@@ -33,7 +33,9 @@ def parquet_files(paths: Paths) -> list[str]:
         if not place.exists():
             raise no_such(place)
         inside = [place] if place.is_file() else sorted(place.rglob("*.parquet"))
-        visible = [file for file in inside if file.is_file() and not _hidden(file.relative_to(place))]
+        # _temporary, .part and the like are not data
+        hidden = {file for file in inside if any(part[0] in "._" for part in file.relative_to(place).parts)}
+        visible = [file for file in inside if file.is_file() and file not in hidden]
         if not visible:
             raise DataError("the folder has no *.parquet files", path=place)
         found += [os.path.abspath(file) for file in visible]
@@ -46,11 +48,6 @@ def impressions_in(path: Path | str) -> Path:
     """Where the impressions of a log are: where `unskew ingest` put them if the folder is its, else as named."""
     inside = restore(Path(path)) / "impressions"
     return inside if inside.is_dir() and (Path(path) / "summary.json").is_file() else Path(path)
-
-
-def _hidden(path: Path) -> bool:
-    """Whether a part of the path is such as _temporary or .part, which is not data."""
-    return any(part[0] in "._" for part in path.parts)
 
 
 def plain_name(path: str) -> str:
@@ -127,10 +124,9 @@ def unified(files: Sequence[Path | str], wanted: Collection[str] | None = None) 
             before, where = kinds.get(each.name, (each.type, file))
             kind = _common(before, each.type)
             if kind is None:
+                hint = "write the column in one type in all files, or read them one by one"
                 raise DataError(
-                    f"{each.name} is of type {each.type}, and {before} in {where}",
-                    path=file,
-                    hint="write the column in one type in all files, or read them one by one",
+                    f"{each.name} is of type {each.type}, and {before} in {where}", path=file, hint=hint
                 )
             kinds[each.name] = kind, where
     return pa.schema([(name, kind) for name, (kind, _) in kinds.items()])
@@ -138,15 +134,11 @@ def unified(files: Sequence[Path | str], wanted: Collection[str] | None = None) 
 
 def read_unified(files: Sequence[Path | str], columns: Sequence[str]) -> Any:
     """These columns of all files as one table; empty cells where a file lacks one."""
-    schema = pa.schema([each for each in unified(files) if each.name in columns])
-    parts = []
+    schema, parts = unified(files, columns), []
     for file in files:
-        there = [name for name in schema.names if name in schema_of(file).names]
-        part = pq.ParquetFile(file).read(columns=there)
-        nothing = {name: pa.nulls(len(part), schema.field(name).type) for name in schema.names}
-        made = {name: part[name].cast(schema.field(name).type) for name in there}
-        parts.append(pa.table(nothing | made, schema))
-    return pa.concat_tables(parts).select(list(columns))
+        part = pq.ParquetFile(file).read(columns=[name for name in schema.names if name in schema_of(file).names])
+        parts.append(part.cast(pa.schema([schema.field(name) for name in part.column_names])))
+    return pa.concat_tables(parts, promote_options="default").select(list(columns))
 
 
 def row_of(files: Sequence[Path | str], column: str, value: object) -> tuple[Path | str, int] | None:

@@ -37,6 +37,16 @@ ANSWER = 5.0
 """Seconds to wait for a master's port."""
 CONNECT_PORT = 15002
 LOOPBACK = ("127.0.0.1", "localhost")
+LOGS = """\
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = spark: %m%n%ex{short}
+"""
+"""Settings of log4j that let errors through and nothing else."""
 SQL = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
@@ -122,14 +132,6 @@ class SparkEngine(Engine):
         frame.count()
         return self._named(frame)
 
-    def set_hash(self, row: Any) -> Any:
-        """See Engine."""
-        import ibis
-
-        scalar, aggregate = ibis.udf.scalar.builtin, ibis.udf.agg.builtin
-        mixed = scalar(lambda x: ..., name="xxhash64", signature=((row.type(),), "int64"))
-        return aggregate(lambda x: ..., name="bit_xor", signature=(("int64",), "int64"))(mixed(row))
-
     def _write(self, table: Table, folder: str, partitions: int | None, by: str | None) -> None:
         frame = self._frame(table)
         if partitions is not None:
@@ -185,13 +187,14 @@ def classic_session(
     if running is not None:
         at = running.sparkContext.master
         if master is not None and master != at:
-            raise ConfigError(
-                f"a session on {at} is running; stop it first", argument="spark_master", value=master
-            )
+            what = f"a session on {at} is running; stop it first"
+            raise ConfigError(what, argument="spark_master", value=master)
         return running.newSession(), False
     home = os.environ.get("JAVA_HOME")
     if shutil.which("java", path=os.path.join(home, "bin") if home else None) is None:
         raise ConfigError((Option("engine", "spark"), " needs Java 17 or later: install it, or set JAVA_HOME"))
+    logs = scratch / "log4j2.properties"
+    logs.write_text(LOGS)
     cores = threads or os.cpu_count() or 1
     local = master is None or master.startswith("local")
     settings = {
@@ -202,7 +205,7 @@ def classic_session(
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_log_settings(scratch)}",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={logs}",
     }
     if local or urlsplit(str(master)).hostname in LOOPBACK:
         settings |= {"spark.driver.host": LOOPBACK[0], "spark.driver.bindAddress": LOOPBACK[0]}
@@ -242,9 +245,8 @@ def wait_for_workers(session: Any, master: str | None) -> None:
     until = time.monotonic() + WAIT
     while context.getExecutorMemoryStatus().size() < 2:  # the driver is one of them
         if context.isStopped() or time.monotonic() > until:
-            raise ConfigError(
-                f"no worker was free in {WAIT:.0f} s; start one", argument="spark_master", value=master
-            )
+            what = f"no worker was free in {WAIT:.0f} s; start one"
+            raise ConfigError(what, argument="spark_master", value=master)
         time.sleep(0.1)
 
 
@@ -262,25 +264,8 @@ def check_answers(master: str | None) -> None:
                 return
         except (OSError, ValueError) as error:
             problem = str(error)
-    raise ConfigError(
-        f"nothing answers ({problem}); check the address, or start it", argument="spark_master", value=master
-    )
-
-
-def _log_settings(scratch: Path) -> Path:
-    """A log4j file that lets errors through and nothing else."""
-    path = scratch / "log4j2.properties"
-    lines = (
-        "rootLogger.level = error",
-        "rootLogger.appenderRef.stderr.ref = console",
-        "appender.console.type = Console",
-        "appender.console.name = console",
-        "appender.console.target = SYSTEM_ERR",
-        "appender.console.layout.type = PatternLayout",
-        "appender.console.layout.pattern = spark: %m%n%ex{short}",
-    )
-    path.write_text("\n".join(lines) + "\n")
-    return path
+    what = f"nothing answers ({problem}); check the address, or start it"
+    raise ConfigError(what, argument="spark_master", value=master)
 
 
 @contextmanager

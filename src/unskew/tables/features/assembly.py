@@ -6,20 +6,21 @@ Legend: N documents, Q queries, U distinct ids, D features, R rows of a table, I
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.lib.format import open_memmap
 
 from unskew.errors import DataError, Option, printable
 from unskew.names import KEYS, NO_NAMES, Names
 from unskew.settings import require_columns
 from unskew.tables.engine.engine import connect
 from unskew.tables.engine.parquet import impressions_in
-from unskew.tables.features.tables import FeatureTable, Notes, alike, feature_files
+from unskew.tables.features.tables import KEYS_OF, FeatureTable, Notes, alike, feature_files
 from unskew.tables.frames import arrow_table, is_frame, read_table, renamed
 from unskew.tables.joins import encode, match
 from unskew.tables.lists.svmlight import HIGHEST_GRADE
@@ -29,7 +30,7 @@ from unskew.types import Array
 LONGEST_ID = 1000
 BLOCK_VALUES = 2**22
 """Numbers of items or queries that are laid out at once."""
-ROWS = {"item": "doc_id", "query": "query_id", "pair": "query_id and doc_id"}
+KEY_WORDS = {"query_id": "query", "doc_id": "document"}
 
 
 @dataclass
@@ -59,33 +60,34 @@ class Documents:
 
 
 def assemble(
-    tables: Sequence[FeatureTable],
-    candidates: Any | None,
-    notes: Notes,
-    allocate: Callable[[tuple[int, int]], Array],
+    tables: Sequence[FeatureTable], candidates: Any | None, notes: Notes, file: Path | None = None
 ) -> dict[str, Array]:
-    """The arrays of `Lists`, with what the features are called as JSON in `columns`."""
+    """The arrays of `Lists`, with what the features are called as JSON in `columns`.
+
+    The matrix is in memory, or written to a file block after block.
+    """
     pairs = [table for table in tables if table.kind == "pair"]
     if not pairs and candidates is None:
-        raise DataError(
-            "has features of items or queries, and nothing says which documents a query has",
-            path=tables[0].path,
-            hint=("give the log, ", Option("candidates"), ", or a table with query_id and doc_id"),
-        )
+        what = "has features of items or queries, and nothing says which documents a query has"
+        hint = ("give the log, ", Option("candidates"), ", or a table with query_id and doc_id")
+        raise DataError(what, path=tables[0].path, hint=hint)
     heads = [table.heads() for table in pairs] or [candidates]
     documents = documents_of(heads, [table.path for table in pairs] or ["candidates"])
-    rows = [_rows_of(table, documents) for table in tables if table.kind != "pair"]
-    _leave_out([table for table in tables if table.kind != "pair"], rows, documents, notes)
-    features = allocate((len(documents.query), sum(len(table.names) for table in tables)))
-    start, others, places = 0, iter(rows), iter(documents.places)
+    others = [table for table in tables if table.kind != "pair"]
+    rows = [_rows_of(table, documents) for table in others]
+    _leave_out(others, rows, documents, notes)
+    shape = (len(documents.query), sum(len(table.names) for table in tables))
+    features = np.empty(shape, np.float32) if file is None else open_memmap(file, "w+", np.float32, shape)
+    start, of_others, places = 0, iter(rows), iter(documents.places)
     for table in tables:
         part = features[:, start : start + len(table.names)]
         start += len(table.names)
-        if table.kind != "pair":
-            _lay_out(table, next(others), part)
-        else:
-            _pour(table, next(places), part, whole=len(pairs) == 1)
-    values = {each.name: each.values for table in tables for each in table.features if each.kind == "category"}
+        at = next(places if table.kind == "pair" else of_others)
+        if table.features and table.kind == "pair":
+            _pour(table, at, part, whole=len(pairs) == 1)
+        elif table.features:
+            _lay_out(table, at, part)
+    values = {name: each for table in tables for name, each in table.columns.categories.items()}
     about = {"names": [name for table in tables for name in table.names], "categories": values, "notes": notes}
     return {
         "features": features,
@@ -110,27 +112,25 @@ def candidate_pairs(source: Any, names: Names = NO_NAMES) -> Any:
 
 
 def _pairs_of(source: Any, names: Names) -> Any:
-    path = type(source).__name__ if is_frame(source) else source
-    if is_frame(source) or set(feature_files(impressions_in(source)).values()) != {"parquet"}:
-        table = arrow_table(source) if is_frame(source) else read_table(Path(source), names)
-        theirs = _their_keys(names, table.column_names, path)
-        found = renamed(table.select(list(theirs.values())), theirs, path).group_by(list(KEYS)).aggregate([])
+    place = type(source).__name__ if is_frame(source) else impressions_in(source)
+    if is_frame(source) or set(feature_files(place).values()) != {"parquet"}:
+        table = arrow_table(source) if is_frame(source) else read_table(Path(place), names)
+        theirs = _their_keys(names, table.column_names, place)
+        found = renamed(table.select(list(theirs.values())), theirs, place).group_by(list(KEYS)).aggregate([])
     else:
         with connect("duckdb") as engine:
-            shown = engine.read_parquet(impressions_in(source))
-            theirs = _their_keys(names, shown.columns, path)
-            found = engine.to_arrow(
-                shown.select(**{ours: shown[name] for ours, name in theirs.items()}).distinct()
-            )
+            shown = engine.read_parquet(place)
+            theirs = _their_keys(names, shown.columns, place)
+            keys = shown.select(**{ours: shown[name] for ours, name in theirs.items()})
+            found = engine.to_arrow(keys.distinct())
     for key in KEYS:
-        refuse_missing(found, key, path)
+        refuse_missing(found, key, place)
     return found
 
 
 def _their_keys(names: Names, present: Sequence[str], path: Path | str) -> Names:
     """What query_id and doc_id are called in a table with these columns."""
-    own = names.within(present)
-    theirs = Names({key: own.theirs(key) for key in KEYS})
+    theirs = Names({key: names.within(present).theirs(key) for key in KEYS})
     require_columns(theirs.values(), present, path=path, hint="candidates have query_id and doc_id")
     return theirs
 
@@ -148,52 +148,43 @@ def documents_of(heads: Sequence[Any], paths: Sequence[Path | str]) -> Documents
     pair = query.astype(np.int64) * len(doc_names) + document
     ends = np.cumsum([len(head) for head in heads])
     found, first, inverse = np.unique(pair, return_index=True, return_inverse=True)
-    for start, end, path in zip([0, *ends[:-1]], ends, paths, strict=True):
-        _refuse_twins(pair[start:end], keys.slice(start, end - start), path, "pair", alone=len(found) == len(pair))
+    spans = [slice(end - len(head), end) for end, head in zip(ends.tolist(), heads, strict=True)]
+    if len(found) < len(pair):  # in one table, or in several
+        for span, head, path in zip(spans, heads, paths, strict=True):
+            _refuse_twins(pair[span], head, path, "pair")
     order = np.lexsort((first, query[first]))
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
     labels = np.zeros(len(order), np.int16)
-    for start, end, head, path in zip([0, *ends[:-1]], ends, heads, paths, strict=True):
+    for span, head, path in zip(spans, heads, paths, strict=True):
         if "label" in head.column_names:
-            labels[place[inverse[start:end]]] = labels_of(head, path)
+            grades = to_array(head["label"])
+            whole = grades.dtype.kind in "iuf" and (grades >= 0) & (grades <= HIGHEST_GRADE) & (grades % 1 == 0)
+            if not np.all(whole):
+                hint = "map the grades to 0, 1, 2, ..."
+                raise DataError("a label is not a whole number from 0", path=path, hint=hint)
+            labels[place[inverse[span]]] = grades
     rows = first[order]
-    places = [place[inverse[start:end]] for start, end in zip([0, *ends[:-1]], ends, strict=True)]
+    places = [place[inverse[span]] for span in spans]
     return Documents(query[rows], document[rows], labels, query_names, doc_names, places)
 
 
-def labels_of(head: Any, path: Path | str) -> Array:
-    """Grades, [R] int16."""
-    values = to_array(head["label"])
-    if values.dtype.kind not in "iuf" or not ((values >= 0) & (values <= HIGHEST_GRADE) & (values % 1 == 0)).all():
-        raise DataError("a label is not a whole number from 0", path=path, hint="map the grades to 0, 1, 2, ...")
-    return values.astype(np.int16)
-
-
-def _refuse_twins(codes: Array, heads: Any, path: Path | str, kind: str, *, alone: bool = False) -> None:
+def _refuse_twins(codes: Array, heads: Any, path: Path | str, kind: str) -> None:
     """One row for each document of a query, for each item, for each query."""
-    if alone:
-        return
     found, first, times = np.unique(codes, return_index=True, return_counts=True)
     if len(found) < len(codes):
         twice = int(first[times > 1].min())
-        told = ", ".join(
-            f"{what} {heads[key][twice].as_py()}"
-            for key, what in (("query_id", "query"), ("doc_id", "document"))
-            if key in heads.column_names
-        )
+        there = [key for key in KEYS if key in heads.column_names]
+        told = ", ".join(f"{KEY_WORDS[key]} {heads[key][twice].as_py()}" for key in there)
         what = {"pair": "a document of their query", "item": "a document", "query": "a query"}[kind]
-        raise DataError(
-            f"{len(codes) - len(found)} rows repeat {what}, first {told}",
-            path=path,
-            hint=f"keep one row for each {ROWS[kind]}",
-        )
+        hint = f"keep one row for each {' and '.join(there)}"
+        raise DataError(f"{len(codes) - len(found)} rows repeat {what}, first {told}", path=path, hint=hint)
 
 
 def _rows_of(table: FeatureTable, documents: Documents) -> Array:
     """The row of each document's item or query in a table, [N]; -1 where there is none."""
     heads = table.heads()
-    key = table.keys[0]
+    key = KEYS_OF[table.kind][0]
     refuse_missing(heads, key, table.path)
     codes, ids = encode(heads[key])
     _refuse_twins(codes, heads, table.path, table.kind)
@@ -222,16 +213,12 @@ def _leave_out(tables: Sequence[FeatureTable], rows: list[Array], documents: Doc
         return
     path = next(table.path for table in tables if table.kind == "item")
     lost = np.flatnonzero(~known)
-    first = (
-        f"(query {documents.query_names[documents.query[lost[0]]]}, "
-        f"document {documents.doc_names[documents.document[lost[0]]]})"
-    )
+    query, document = documents.query[lost[0]], documents.document[lost[0]]
+    first = f"first (query {documents.query_names[query]}, document {documents.doc_names[document]})"
     if not known.any():
-        raise DataError(f"none of {len(known):,} documents has a row, first {first}", path=path, hint=SAME_IDS)
-    notes.append(
-        f"{printable(path)}: {len(lost):,} of {len(known):,} documents of queries have no row, first {first}; "
-        "they are left out"
-    )
+        raise DataError(f"none of {len(known):,} documents has a row, {first}", path=path, hint=SAME_IDS)
+    what = f"{len(lost):,} of {len(known):,} documents of queries have no row, {first}; they are left out"
+    notes.append(f"{printable(path)}: {what}")
     documents.keep(known)
     rows[:] = [at[known] for at in rows]
 
@@ -244,10 +231,8 @@ SAME_IDS = ("are these the ids that the log has? ", Option("columns"), " names t
 
 def _pour(table: FeatureTable, place: Array, out: Array, *, whole: bool) -> None:
     """Write the rows of a table of pairs where they go."""
-    if not table.features:
-        return
     if not whole:
-        _blank(out)
+        out[:] = np.nan
     start, straight = 0, bool((place == np.arange(len(place))).all())
     for values in table.values():
         span = slice(start, start + len(values))
@@ -261,18 +246,10 @@ def _pour(table: FeatureTable, place: Array, out: Array, *, whole: bool) -> None
 
 def _lay_out(table: FeatureTable, row: Array, out: Array) -> None:
     """Write for each document the row of its item or query."""
-    if not table.features:
-        return
     values = np.concatenate([*table.values(), np.full((1, len(table.names)), np.nan, np.float32)])  # [I + 1, d]
     step = max(1, BLOCK_VALUES // values.shape[1])
     for start in range(0, len(row), step):
         out[start : start + step] = values[row[start : start + step]]
-
-
-def _blank(out: Array) -> None:
-    step = max(1, BLOCK_VALUES // max(out.shape[1], 1))
-    for start in range(0, len(out), step):
-        out[start : start + step] = np.nan
 
 
 def plain_ids(values: Array) -> Array:

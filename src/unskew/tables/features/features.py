@@ -28,9 +28,17 @@ from unskew.names import KEYS, NOT_FEATURES, Names
 from unskew.tables.engine.parquet import impressions_in
 from unskew.tables.features.assembly import assemble, candidate_pairs
 from unskew.tables.features.encoding import Encoding, refuse_absent
-from unskew.tables.features.fields import CategoryField
-from unskew.tables.features.tables import Notes, Source, Taken, feature_files, is_table, open_tables
-from unskew.tables.features.values import Feature, kind_of_type, numbers_of, text_values, vector_width
+from unskew.tables.features.tables import (
+    FeatureTable,
+    Notes,
+    Source,
+    TablePart,
+    Taken,
+    feature_files,
+    is_table,
+    open_tables,
+    surveyed,
+)
 from unskew.tables.frames import arrow_table, is_frame
 from unskew.tables.joins import encode
 from unskew.tables.lists.letor import read_letor
@@ -66,23 +74,27 @@ def read_features(
     given, names = several(sources), Names.of(columns)
     if not given:
         raise DataError("no features were named")
-    if any(is_frame(source) for source in [*given, *several(candidates)]):
-        arrays, first = _assembled(given, names, candidates, taken), "features"
-    else:
-        files = [path for source in given for path in feature_files(source)]
-        shown = [] if candidates is None else several(candidates)
-        asked = [path for source in shown for path in feature_files(impressions_in(source))]
-        options = {"kind": "features", "columns": dict(names), "files": len(files)}
-        options |= {} if taken is None else {"taken": dict(taken)}
 
-        def write(folder: Path) -> None:
-            arrays = _assembled(given, names, candidates, taken, folder / "features.npy")
-            del arrays["features"]  # closed, it is on disk
-            for column, values in arrays.items():
-                np.save(folder / f"{column}.npy", values, allow_pickle=False)
+    def made(file: Path | None = None) -> dict[str, Any]:
+        notes: Notes = []
+        tables = open_tables(given, names, notes, () if candidates is None else KEYS, taken)
+        pairs = None if candidates is None else candidate_pairs(candidates, names)
+        return assemble(tables, pairs, notes, file)
 
-        arrays, first = dict(parsed_files([*files, *asked], options, cache, write)), files[0].name
-    return lists_of(arrays, name or first)
+    def write(folder: Path) -> None:
+        arrays = made(folder / "features.npy")
+        del arrays["features"]  # closed, it is on disk
+        for column, values in arrays.items():
+            np.save(folder / f"{column}.npy", values, allow_pickle=False)
+
+    shown = [] if candidates is None else several(candidates)
+    if any(is_frame(source) for source in [*given, *shown]):
+        return lists_of(made(), name or "features")
+    files = [path for source in given for path in feature_files(source)]
+    asked = [path for source in shown for path in feature_files(impressions_in(source))]
+    options = {"kind": "features", "columns": dict(names), "files": len(files)}
+    options |= {} if taken is None else {"taken": dict(taken)}
+    return lists_of(dict(parsed_files([*files, *asked], options, cache, write)), name or files[0].name)
 
 
 def lists_from_table(source: object, *, columns: Mapping[str, str] | None = None, name: str = "table") -> Lists:
@@ -102,11 +114,6 @@ def lists_for(features: object, names: Names, candidates: Sequence[Any] = ()) ->
     return read_features(sources, columns=names.only(NOT_FEATURES), candidates=list(candidates) or None)
 
 
-def pairs_of(shown: Any) -> Any:
-    """The documents of queries that impressions show."""
-    return shown.select(["query_id", "doc_id"])
-
-
 def several(sources: Source | Sequence[Source] | None) -> list[Source]:
     """One or several sources as a list."""
     return list(sources) if isinstance(sources, list | tuple) else [sources]
@@ -121,26 +128,6 @@ def lists_of(arrays: dict[str, Any], name: str) -> Lists:
     return Lists(**arrays, name=name, columns=Columns(tuple(about["names"]), categories))
 
 
-def _assembled(
-    sources: Sequence[Source],
-    names: Names,
-    candidates: Source | None,
-    taken: Taken | None,
-    file: Path | None = None,
-) -> dict[str, Any]:
-    """The arrays of `Lists`; the matrix in memory, or written to a file block after block."""
-
-    def allocate(shape: tuple[int, int]) -> Array:
-        if file is None:
-            return np.empty(shape, np.float32)
-        return np.lib.format.open_memmap(file, "w+", np.float32, shape)
-
-    notes: Notes = []
-    tables = open_tables(sources, names, notes, () if candidates is None else KEYS, taken)
-    pairs = None if candidates is None else candidate_pairs(candidates, names)
-    return assemble(tables, pairs, notes, allocate)
-
-
 # ---- by the names of the features that a model knows ----
 
 
@@ -153,45 +140,13 @@ def table_lists(source: object, encoding: Encoding) -> tuple[Lists, Array]:
     if encoding.names is None:
         hint = "give an array [n, D], with the features in the order of training"
         raise DataError("the model was trained on features without names", path=place, hint=hint)
-    columns = _features(table, encoding)
-    there = dict.fromkeys([*table.column_names, *(name for feature in columns for name in feature.names)])
-    refuse_absent(encoding.names, there, place)
-    blocks = [numbers_of(table[feature.name], feature, place) for feature in columns]
-    names = tuple(name for feature in columns for name in feature.names)
-    categories = {feature.name: feature.values for feature in columns if feature.kind == "category"}
-    values = np.concatenate(blocks, axis=1) if blocks else np.zeros((len(table), 0), np.float32)
+    part = TablePart(place, table.schema, {name: name for name in table.column_names}, table)
+    found = surveyed(FeatureTable("item", (part,)), [], encoding.taken)
+    refuse_absent(encoding.names, dict.fromkeys([*table.column_names, *found.names]), place)
+    values = np.concatenate([np.zeros((0, len(found.names)), np.float32), *found.values()])
     order, offsets, queries = _lists(table, place)
-    lists = Lists(
-        values[order],
-        offsets,
-        np.zeros(len(values), np.int16),
-        queries,
-        name=place,
-        columns=Columns(names, categories),
-    )
-    return lists, order
-
-
-def _features(table: Any, encoding: Encoding) -> list[Feature]:
-    """The columns that the model takes, as they are here."""
-    found: dict[str, Feature] = {}
-    lists = {name for name in table.column_names if hasattr(table[name].type, "value_type")}
-    for field in encoding.fields:
-        name = field.name
-        base = name.rpartition("[")[0]
-        if name in table.column_names:
-            found[name] = _feature(table[name], name, isinstance(field, CategoryField))
-        elif base in lists and base not in found:
-            found[base] = Feature(base, "vector", vector_width(table[base]))
-    return list(found.values())
-
-
-def _feature(column: Any, name: str, category: bool) -> Feature:
-    """A column as a feature; a category may be written in numbers."""
-    if category or kind_of_type(name, column.type, "the table") == "category":
-        return Feature(name, "category", values=tuple(sorted(text_values([column]))))
-    kind = kind_of_type(name, column.type, "the table") or "number"
-    return Feature(name, kind, vector_width(column) if kind == "vector" else 1)
+    labels = np.zeros(len(values), np.int16)
+    return Lists(values[order], offsets, labels, queries, name=place, columns=found.columns), order
 
 
 def _lists(table: Any, place: str) -> tuple[Array, Array, Array]:

@@ -34,7 +34,7 @@ from unskew.tables.reading.files import all_files, kind_of
 from unskew.tables.reading.options import Texts
 from unskew.tables.reading.recognition import SHOWN
 from unskew.tables.reading.text import text_columns
-from unskew.types import Array
+from unskew.types import Array, Columns
 
 TableKind = Literal["item", "query", "pair"]
 KEYS_OF: dict[TableKind, tuple[str, ...]] = {"item": ("doc_id",), "query": ("query_id",), "pair": KEYS}
@@ -190,14 +190,6 @@ class TablePart:
             columns = [batch[self.theirs[name]] for name in names]
             yield pa.RecordBatch.from_arrays(columns, list(names))
 
-    def read(self, names: Sequence[str]) -> Any:
-        """Some columns, whole."""
-        if self.table is not None:
-            return self.table.select(list(names))
-        with damage_named(Path(self.path)):
-            found = pq.read_table(self.path, columns=[self.theirs[name] for name in names])
-        return found.select([self.theirs[name] for name in names]).rename_columns(list(names))
-
 
 @dataclass(frozen=True)
 class FeatureTable:
@@ -213,40 +205,31 @@ class FeatureTable:
         return self.parts[0].path
 
     @property
-    def keys(self) -> tuple[str, ...]:
-        """What its rows go by."""
-        return KEYS_OF[self.kind]
-
-    @property
     def names(self) -> tuple[str, ...]:
         """The names of its numbers."""
         return tuple(name for feature in self.features for name in feature.names)
 
-    @property
-    def labelled(self) -> bool:
-        """Whether it has grades."""
-        return self.kind == "pair" and "label" in self.parts[0].schema.names
-
     def heads(self) -> Any:
-        """Its keys, and grades where it has them."""
-        wanted = [*self.keys, *(["label"] if self.labelled else [])]
-        tables = [part.read(wanted) for part in self.parts]
-        plain = [pa.table({name: undone(table[name]) for name in wanted}) for table in tables]
-        return alike(plain)
+        """Its keys, and the grades of a table of pairs that has them."""
+        labelled = self.kind == "pair" and "label" in self.parts[0].schema.names
+        wanted = [*KEYS_OF[self.kind], *(["label"] if labelled else [])]
+        blocks = [self.parts[0].schema.empty_table().select(wanted)]
+        blocks += [block for part in self.parts for block in part.blocks(wanted)]
+        return alike([pa.table({name: undone(block[name]) for name in wanted}) for block in blocks])
 
     def values(self) -> Iterator[Array]:
         """Its numbers, [n, w] float32, block after block in the order of `heads`."""
-        wanted = [feature.name for feature in self.features]
         for part in self.parts:
             row = 0
-            for batch in part.blocks(wanted):
-                yield values_of(batch, self.features, part.path, row)
+            for batch in part.blocks([feature.name for feature in self.features]):
+                numbers = [numbers_of(batch[each.name], each, part.path, row) for each in self.features]
+                yield np.concatenate(numbers, axis=1)
                 row += len(batch)
 
-
-def values_of(batch: Any, features: Sequence[Feature], path: Path | str, first: int = 0) -> Array:
-    """The numbers of a batch, [n, w] float32."""
-    return np.concatenate([numbers_of(batch[each.name], each, path, first) for each in features], axis=1)
+    @property
+    def columns(self) -> Columns:
+        """What its features are called, and the values of categories."""
+        return Columns(self.names, {each.name: each.values for each in self.features if each.kind == "category"})
 
 
 def alike(tables: Sequence[Any]) -> Any:
@@ -266,8 +249,9 @@ def alike(tables: Sequence[Any]) -> Any:
 def surveyed(table: FeatureTable, notes: Notes, taken: Taken | None) -> FeatureTable:
     """The table with its features: what each column is, and the values of categories."""
     kinds: dict[str, ValueKind] = {}
-    names = [name for name in table.parts[0].schema.names if name not in NOT_FEATURES and _is_taken(name, taken)]
-    for name in names:
+    for name in table.parts[0].schema.names:
+        if name in NOT_FEATURES or (taken is not None and name not in taken and f"{name}[0]" not in taken):
+            continue
         found = [kind_of_type(name, part.schema.field(name).type, part.path) for part in table.parts]
         several = sorted({kind for kind in found if kind is not None})
         if taken is not None and name in taken and (taken[name] or not several):
@@ -278,53 +262,36 @@ def surveyed(table: FeatureTable, notes: Notes, taken: Taken | None) -> FeatureT
             raise DataError(f"{name} has lists in one part alone", path=table.path, hint="write all parts alike")
         else:
             kinds[name] = several[0]  # category comes first: a part may have numbers alone
-    values = _values(table, [name for name, kind in kinds.items() if kind == "category"], notes, taken or {})
+    values = _values(table, [name for name, kind in kinds.items() if kind == "category"], notes, taken)
     features = []
     for name, kind in kinds.items():
         if kind == "vector":
-            features.append(Feature(name, kind, _width(table, name)))
+            batches = (batch for part in table.parts for batch in part.blocks([name]))
+            width = next((width for batch in batches if (width := vector_width(batch[name]))), 0)
+            features.append(Feature(name, kind, width))
         elif kind != "category" or name in values:
             features.append(Feature(name, kind, values=values.get(name, ())))
     return FeatureTable(table.kind, table.parts, tuple(features))
 
 
-def _is_taken(name: str, taken: Taken | None) -> bool:
-    """Whether a model takes a column, or the numbers of its lists."""
-    return taken is None or name in taken or f"{name}[0]" in taken
-
-
-def _width(table: FeatureTable, name: str) -> int:
-    batches = (batch for part in table.parts for batch in part.blocks([name]))
-    return next((width for batch in batches if (width := vector_width(batch[name]))), 0)
-
-
-def _values(table: FeatureTable, names: Sequence[str], notes: Notes, taken: Taken) -> dict[str, tuple[str, ...]]:
+def _values(
+    table: FeatureTable, names: Sequence[str], notes: Notes, taken: Taken | None
+) -> dict[str, tuple[str, ...]]:
     """The values of each category; those that are none, or have none, are noted and left out."""
-    if not names:
-        return {}
-    found: dict[str, set[str]] = {name: set() for name in names}
-    keys: set[str] = set()
-    key = table.keys[-1]
-    for part in table.parts:
-        for batch in part.blocks([key, *names]):
-            keys |= text_values([batch[key]])
+    keys = list(KEYS_OF[table.kind][-1:]) if taken is None else []
+    found: dict[str, set[str]] = {name: set() for name in (*keys, *names)}
+    for part in table.parts if names else ():
+        for batch in part.blocks(list(found)):
             for name, seen in found.items():
-                if len(seen) <= MOST_VALUES:
-                    seen |= text_values([batch[name]])
-    kept: dict[str, tuple[str, ...]] = {}
-    for name, seen in found.items():
-        if name in taken:
-            kept[name] = tuple(sorted(seen))
-        elif not seen:
-            notes.append(f"{printable(table.path)}: {name} has no values, and is left out")
-        elif len(seen) > MOST_VALUES or len(seen) > max(FEW_VALUES, len(keys) / 2):
-            more = "more than " if len(seen) > MOST_VALUES else ""
-            count = min(len(seen), MOST_VALUES)
-            notes.append(
-                f"{printable(table.path)}: {name} has {more}{count:,} values over {len(keys):,} "
-                f"{'queries' if table.kind == 'query' else 'documents'}, an id or a text and no category; it is "
-                "left out"
-            )
-        else:
-            kept[name] = tuple(sorted(seen))
-    return kept
+                if len(seen) <= MOST_VALUES or name in keys:
+                    seen |= text_values(batch[name])
+    rows = len(found.pop(keys[0])) if keys else 0
+    for name, seen in list(found.items()) if taken is None else ():
+        if seen and len(seen) <= min(max(FEW_VALUES, rows / 2), MOST_VALUES):
+            continue
+        what = f"{len(seen):,}" if len(seen) <= MOST_VALUES else f"more than {MOST_VALUES:,}"
+        rows_are = "queries" if table.kind == "query" else "documents"
+        why = f"{what} values over {rows:,} {rows_are}, an id or a text and no category; it"
+        notes.append(f"{printable(table.path)}: {name} has {why if seen else 'no values, and'} is left out")
+        del found[name]
+    return {name: tuple(sorted(seen)) for name, seen in found.items()}

@@ -12,7 +12,6 @@ A missing value is NaN; infinite ones, and those past 32-bit floats, are refused
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -135,9 +134,6 @@ def _vectors(column: Any, feature: Feature, path: Path | str, first: int) -> Arr
     return floats(pc.list_flatten(column)).reshape(len(column), feature.width)
 
 
-def text_values(columns: Sequence[Any]) -> set[str]:
-    """The distinct values of columns of text."""
-    found: set[str] = set()
-    for column in columns:
-        found.update(value for value in pc.unique(as_text(column)).to_pylist() if value is not None)
-    return found
+def text_values(column: Any) -> set[str]:
+    """The distinct values of a column of text."""
+    return {value for value in pc.unique(as_text(column)).to_pylist() if value is not None}

@@ -7,9 +7,7 @@ Parsed files are kept as memory-mapped arrays in the cache (`store.py`).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -23,24 +21,10 @@ from unskew.errors import ConfigError, DataError
 from unskew.files import WRITERS, PathLike, complete_file
 from unskew.tables.joins import encodable
 from unskew.tables.lists.datasets import find_files, preset_named
-from unskew.tables.lists.store import GrowingMatrix, parsed_files
-from unskew.tables.lists.svmlight import (
-    HIGHEST_GRADE,
-    MOST_FEATURES,
-    Entries,
-    ListFile,
-    Parsing,
-    as_paths,
-    fast_entries,
-    find_sources,
-    parse_heads,
-    read_blocks,
-    read_groups,
-    slow_entries,
-)
+from unskew.tables.lists.store import parsed_files
+from unskew.tables.lists.svmlight import HIGHEST_GRADE, MOST_FEATURES, find_sources, parse_files
 from unskew.types import Array, Lists
 
-INTEGER = re.compile(r"0|-?[1-9]\d{0,18}", re.ASCII)
 WRITTEN_AT_ONCE = 2**20
 """Entries turned into text at once."""
 
@@ -48,7 +32,6 @@ WRITTEN_AT_ONCE = 2**20
 def read_letor(
     path_or_paths: PathLike | Sequence[PathLike],
     *,
-    groups: PathLike | Sequence[PathLike] | None = None,
     preset: str | None = None,
     doc_ids: bool = False,
     features: int | None = None,
@@ -57,10 +40,9 @@ def read_letor(
 ) -> Lists:
     r"""Read one set of labelled lists from one or several files, which may end in .gz, .xz or .bz2.
 
-    `groups` names files with one group size per line for files without qid, in the same order; without it,
-    `FILE.query` is used where it lies beside. Queries are then numbered from 1. `doc_ids=True` takes each
-    document's id from the comment (`# docid = X`). `features` declares the width, as does `preset`.
-    The parsed arrays are kept in `cache` (True: the user's cache folder) and memory-mapped from there.
+    A file without qid has one group size per line in `FILE.query` beside it; queries are then numbered from 1.
+    `doc_ids=True` takes each document's id from the comment (`# docid = X`). `features` declares the width, as
+    does `preset`. The parsed arrays are kept in `cache` (True: the user's cache folder) and memory-mapped.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "tiny.txt"
@@ -69,18 +51,17 @@ def read_letor(
     >>> lists.features.tolist(), lists.offsets.tolist(), lists.query_ids.tolist()
     ([[0.5, 0.0, 1.0], [0.0, 4.0, 0.0], [1.0, 0.0, 0.0]], [0, 2, 3], [7, 9])
     """
-    paths = as_paths(path_or_paths)
+    sources = find_sources(path_or_paths)
     if features is None and preset is not None:
         features = preset_named(preset).features
     if features is not None and not 1 <= features <= MOST_FEATURES:
         raise ConfigError(f"features must be from 1 to {MOST_FEATURES:,}, not {features}")
-    sources = find_sources(paths, None if groups is None else as_paths(groups))
     write = partial(parse_files, sources, doc_ids=doc_ids, width=features)
-    files = [file for source in sources for file in source.files()]
-    endings = [[file.suffix for file in source.files()] for source in sources]
+    read = [[file for file in source if file is not None] for source in sources]
+    endings = [[file.suffix for file in files] for files in read]
     options = {"doc_ids": doc_ids, "features": features, "sources": endings}
-    arrays: dict[str, Any] = parsed_files(files, options, cache, write)
-    return Lists(**arrays, name=name or preset or "+".join(path.name for path in paths))
+    arrays: dict[str, Any] = parsed_files([file for files in read for file in files], options, cache, write)
+    return Lists(**arrays, name=name or preset or "+".join(source.path.name for source in sources))
 
 
 def write_letor(lists: Lists, path: PathLike) -> None:
@@ -148,9 +129,8 @@ def _entry_texts(lists: Lists, rows: slice, path: Path) -> Any:
     """The features of each row as text: `1:0.5 7:2`."""
     with np.errstate(over="ignore"):
         values = lists.features[rows].astype(np.float32, copy=False)
-    if lists.present is None:
-        named = np.ones(values.shape, bool)
-    else:
+    named = np.ones(values.shape, bool)
+    if lists.present is not None:
         named = np.unpackbits(lists.present[rows], axis=1, count=lists.dim).astype(bool)
     wrong = ~np.isfinite(values) | (~named & (values != 0))
     if wrong.any():
@@ -214,76 +194,3 @@ def read_preset(
         held = replace(train.take(slice(cut, None)), name=f"{name}-validation")
         train, validation = train.take(slice(0, cut)), held
     return PresetLists(train, validation, test)
-
-
-def parse_files(sources: Sequence[ListFile], folder: Path, *, doc_ids: bool, width: int | None) -> None:
-    """Parse the sources into .npy files in a folder."""
-    progress = Parsing(doc_ids, sources[0].groups is not None, width or MOST_FEATURES)
-    with ExitStack() as stack:
-        matrix = stack.enter_context(GrowingMatrix(folder / "features.npy", "<f4", width or 0))
-        present = stack.enter_context(GrowingMatrix(folder / "present.npy", "|u1", ((width or 0) + 7) // 8))
-        entries = 0
-        for source in sources:
-            before = progress.rows
-            progress.last = b""
-            for first, block in read_blocks(source.path):
-                entries += _parse_block(block, first, source.path, progress, matrix, present)
-            if progress.rows == before:
-                raise DataError("no data lines", path=source.path, hint="the file is empty or has only comments")
-            if source.groups is not None:
-                progress.starts += read_groups(source, before, progress.rows - before)
-        if matrix.width == 0:
-            raise DataError("no line has a feature", path=sources[0].path, hint="write `label qid:ID 1:value ...`")
-    if entries == progress.rows * matrix.width:
-        (folder / "present.npy").unlink()
-    _save_columns(folder, progress)
-
-
-def _parse_block(
-    block: bytes, first: int, path: Path, progress: Parsing, matrix: GrowingMatrix, present: GrowingMatrix
-) -> int:
-    """Add the lines of a block; returns the number of entries in it."""
-    lines, rests = parse_heads(block, first, path, progress)
-    if not rests:
-        return 0
-    entries = fast_entries(rests, progress.limit)
-    if entries is None:
-        entries = slow_entries(rests, lines, path, progress.limit)
-    width = max(matrix.width, int(entries.ids.max(initial=0)))
-    ends = np.cumsum(entries.counts)
-    step = max(1, 2**23 // max(1, width))
-    for start in range(0, len(rests), step):
-        rows = slice(start, start + step)
-        cut = slice(int(ends[start - 1]) if start else 0, int(ends[rows][-1]))
-        dense, mask = _dense(Entries(entries.counts[rows], entries.ids[cut], entries.values[cut]), width)
-        matrix.append(dense)
-        present.append(mask)
-    return len(entries.ids)
-
-
-def _dense(entries: Entries, width: int) -> tuple[Array, Array]:
-    """Rows [n, width] with 0 where absent, and packed bits [n, ceil(width / 8)] of what is present."""
-    rows = len(entries.counts)
-    if len(entries.ids) == rows * width:  # ids ascend within a line, so these are 1..width in every line
-        return entries.values.reshape(rows, width), np.packbits(np.ones((1, width), bool), axis=1).repeat(rows, 0)
-    flat = np.repeat(np.arange(rows) * width - 1, entries.counts) + entries.ids
-    dense, mask = np.zeros(rows * width, np.float32), np.zeros(rows * width, bool)
-    dense[flat], mask[flat] = entries.values, True
-    return dense.reshape(rows, width), np.packbits(mask.reshape(rows, width), axis=1)
-
-
-def _save_columns(folder: Path, progress: Parsing) -> None:
-    columns = {
-        "labels": np.concatenate(progress.labels),
-        "offsets": np.array([*progress.starts, progress.rows], dtype=np.int64),
-    }
-    if progress.grouped:
-        columns["query_ids"] = np.arange(1, len(progress.starts) + 1)
-    elif all(INTEGER.fullmatch(query) and abs(int(query)) < 2**63 for query in progress.queries):
-        columns["query_ids"] = np.array([int(query) for query in progress.queries], dtype=np.int64)
-    else:
-        columns["query_ids"] = np.array(progress.queries, dtype=np.str_)
-    if progress.doc_ids:
-        columns["doc_ids"] = np.concatenate(progress.docs)
-    for name, column in columns.items():
-        np.save(folder / f"{name}.npy", column, allow_pickle=False)

@@ -5,8 +5,8 @@
 
 The root is UNSKEW_CACHE, else XDG_CACHE_HOME/unskew, else ~/.cache/unskew. An entry's key is made of the digests
 of its sources and of the options they were parsed with, so a changed file never meets an old entry. A digest is
-taken from the index only while size, times and inode are unchanged, and only if the file had been left alone for
-two seconds when it was hashed: a later change inside the clock's resolution could otherwise go unseen.
+taken from the index only while size, times and inode are unchanged, and noted there only if the file had been left
+alone for two seconds when it was hashed: a later change inside the clock's resolution could otherwise go unseen.
 """
 
 from __future__ import annotations
@@ -21,13 +21,12 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from unskew.errors import DataError, Option, RunError, UnskewError
-from unskew.files import CACHED, beside, complete_folder, read_json, scratch_folder, write_json
+from unskew.files import CACHED, beside, complete_folder, digest_of, read_json, scratch_folder, write_json
 from unskew.types import Array
 
 FORMAT = 2
@@ -47,14 +46,9 @@ class UnwritableCache(DataError):
 
 def cache_root(cache: bool | str | Path = True) -> Path:
     """The cache folder, made if that can be: the given one, or the one that the environment names."""
-    if not isinstance(cache, bool):
-        root = Path(cache)
-    elif os.environ.get("UNSKEW_CACHE"):
-        root = Path(os.environ["UNSKEW_CACHE"])
-    elif os.environ.get("XDG_CACHE_HOME"):
-        root = Path(os.environ["XDG_CACHE_HOME"]) / "unskew"
-    else:
-        root = Path.home() / ".cache" / "unskew"
+    named, shared = os.environ.get("UNSKEW_CACHE"), os.environ.get("XDG_CACHE_HOME")
+    root = Path(named) if named else Path(shared or Path.home() / ".cache") / "unskew"
+    root = root if isinstance(cache, bool) else Path(cache)
     with suppress(OSError):  # one that cannot be written is passed over
         for part in ("index", "entries"):
             (root / part).mkdir(parents=True, exist_ok=True)
@@ -76,22 +70,13 @@ def content_digest(path: Path, root: Path) -> str:
     """Digest of a file's bytes, from the index where that cannot be stale."""
     absolute = os.path.abspath(path)
     note = root / "index" / f"{hashlib.blake2b(os.fsencode(absolute), digest_size=16).hexdigest()}.json"
-    state = _state(path)
-    known = _read_json(note)
-    if (
-        known.get("path") == absolute
-        and known.get("state") == state
-        and isinstance(known.get("made"), int)
-        and known["made"] - max(state["mtime_ns"], state["ctime_ns"]) > RACY_NS
-        and isinstance(known.get("digest"), str)
-    ):
+    state, known = _state(path), _read_json(note)
+    if known == {"path": absolute, "state": state, "digest": known.get("digest")}:
         return str(known["digest"])
-    made = time.time_ns()
-    with open(path, "rb") as file:
-        digest = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=20)).hexdigest()
-    if _state(path) == state:
+    made, digest = time.time_ns(), digest_of(path)
+    if _state(path) == state and made - max(state["mtime_ns"], state["ctime_ns"]) > RACY_NS:
         with suppress(OSError, UnskewError):  # without a note it is hashed again
-            write_json(note, {"path": absolute, "state": state, "made": made, "digest": digest})
+            write_json(note, {"path": absolute, "state": state, "digest": digest})
     return digest
 
 
@@ -159,30 +144,20 @@ def open_entry(folder: Path, *, mapped: bool = True) -> dict[str, Array] | None:
         if any((folder / name).stat().st_size != size for name, size in meta["files"].items()):
             return None
         for name, facts in meta["arrays"].items():
-            array = _map(folder / f"{name}.npy", np.dtype(facts["dtype"]), tuple(facts["shape"]))
-            if array is None:
+            path, kind, shape = folder / f"{name}.npy", np.dtype(facts["dtype"]), tuple(facts["shape"])
+            if _npy_facts(path) != facts:
                 return None
+            # np.load is not safe in threads
+            array = np.memmap(path, kind, "r", path.stat().st_size - math.prod(shape) * kind.itemsize, shape)
             arrays[name] = np.array(array) if not mapped else array if name == "features" else np.asarray(array)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (DataError, OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
     return arrays
 
 
-def _map(path: Path, kind: np.dtype[Any], shape: tuple[int, ...]) -> Array | None:
-    """A .npy file of known type and shape, None if it has others; np.load is not safe in threads."""
-    start = path.stat().st_size - math.prod(shape) * kind.itemsize
-    with open(path, "rb") as file:
-        header = file.read(start).decode("latin-1")
-    if f"'descr': {kind.str!r}, 'fortran_order': False, 'shape': {shape}," not in header:
-        return None
-    return np.memmap(path, kind, "r", start, shape)
-
-
 def seal_entry(folder: Path) -> None:
     """Write meta.json, which makes a folder of files, some of them .npy, an entry."""
-    facts = {}
-    for path in sorted(folder.glob("*.npy")):
-        facts[path.stem] = _npy_facts(path)
+    facts = {path.stem: _npy_facts(path) for path in sorted(folder.glob("*.npy"))}
     files = {path.name: path.stat().st_size for path in sorted(folder.iterdir())}
     write_json(folder / "meta.json", {"format": FORMAT, "arrays": facts, "files": files})
 
@@ -214,23 +189,23 @@ class GrowingMatrix:
 
     def __init__(self, path: Path, dtype: str, width: int = 0) -> None:
         self.path, self.dtype, self.rows, self.width = path, np.dtype(dtype), 0, width
-        self._file = open(path, "w+b")  # noqa: SIM115 - closed in __exit__
-        self._file.write(bytes(HEADER))
+        self._file = self._begun()
+
+    def _begun(self) -> BinaryIO:
+        file = open(self.path, "w+b")  # noqa: SIM115 - closed in __exit__
+        file.write(bytes(HEADER))
+        return file
 
     def __enter__(self) -> GrowingMatrix:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         """Write the header, now that the shape is known, and close."""
         with self._file as file:
             if error is None:
-                shape = (self.rows, self.width)
+                about = {"descr": self.dtype.str, "fortran_order": False, "shape": (self.rows, self.width)}
                 file.seek(0)
-                np.lib.format.write_array_header_1_0(
-                    file, {"descr": self.dtype.str, "fortran_order": False, "shape": shape}
-                )
+                np.lib.format.write_array_header_1_0(file, about)
                 assert file.tell() == HEADER, "the header of a two-dimensional array takes 128 bytes"
 
     def append(self, block: Array) -> None:
@@ -252,8 +227,7 @@ class GrowingMatrix:
         old_path = self.path.with_suffix(".old")
         self._file.close()
         os.replace(self.path, old_path)
-        self._file = open(self.path, "w+b")  # noqa: SIM115 - closed in __exit__
-        self._file.write(bytes(HEADER))
+        self._file = self._begun()
         old = np.memmap(old_path, self.dtype, "r", HEADER, (self.rows, old_width))
         step = max(1, 2**22 // width)
         for start in range(0, self.rows, step):

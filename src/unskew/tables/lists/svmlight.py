@@ -1,4 +1,4 @@
-"""Parse blocks of LETOR / SVMlight lines: the start of each line, and the features of many lines at once.
+"""Parse LETOR / SVMlight text, block after block, into arrays on disk.
 
     label qid:ID 1:0.5 7:2 # comment
 
@@ -10,8 +10,8 @@ what is wrong in which line, or finds that nothing is.
 from __future__ import annotations
 
 import re
+from array import array
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, NoReturn
@@ -20,6 +20,7 @@ import numpy as np
 
 from unskew.errors import DataError, Option
 from unskew.files import WRITERS, PathLike, unpacked
+from unskew.tables.lists.store import GrowingMatrix
 from unskew.types import Array
 
 BLOCK = 2 * 2**20
@@ -29,26 +30,77 @@ MOST_FEATURES = 1_000_000
 """Feature ids above this are taken for a mistake: the matrix is dense."""
 HIGHEST_GRADE = 32767
 NUMBER = re.compile(rb"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+INTEGER = re.compile(r"0|-?[1-9]\d{0,18}", re.ASCII)
 DOC_ID = re.compile(rb"\s*docid\s*[=:]\s*(\S+)")
 
 
-@dataclass
-class Parsing:
-    """What has been read so far, apart from the features."""
+class ListFile(NamedTuple):
+    """A file, and the file with its group sizes where it has no qid."""
 
-    doc_ids: bool
-    grouped: bool
-    limit: int
-    labels: list[Array] = field(default_factory=list)
-    docs: list[Array] = field(default_factory=list)
-    rows: int = 0
-    starts: list[int] = field(default_factory=list)
-    queries: list[str] = field(default_factory=list)
-    last: bytes = b""
-    seen: dict[str, str] = field(default_factory=dict)
-    grades: dict[bytes, int] = field(default_factory=dict)
+    path: Path
+    groups: Path | None = None
 
-    def begin_query(self, token: bytes, row: int, path: Path, line: int) -> None:
+
+def parse_files(sources: Sequence[ListFile], folder: Path, *, doc_ids: bool, width: int | None) -> None:
+    """Parse files of one set into .npy files in a folder."""
+    with (
+        GrowingMatrix(folder / "features.npy", "<f4", width or 0) as matrix,
+        GrowingMatrix(folder / "present.npy", "|u1", ((width or 0) + 7) // 8) as present,
+    ):
+        parser, entries = Parser(doc_ids, sources[0].groups is not None), 0
+        for source in sources:
+            before = len(parser.labels)
+            for first, block in read_blocks(source.path):
+                lines, rests = parser.take_heads(block, first, source.path)
+                if rests:
+                    entries += _append(rests, lines, source.path, width or MOST_FEATURES, matrix, present)
+            if len(parser.labels) == before:
+                raise DataError("no data lines", path=source.path, hint="the file is empty or has only comments")
+            parser.end_file(source, before)
+        if matrix.width == 0:
+            raise DataError("no line has a feature", path=sources[0].path, hint="write `label qid:ID 1:value ...`")
+    if entries == len(parser.labels) * matrix.width:
+        (folder / "present.npy").unlink()
+    for name, column in parser.columns().items():
+        np.save(folder / f"{name}.npy", column, allow_pickle=False)
+
+
+class Parser:
+    """Takes label, query and document id off each line of the files of a set."""
+
+    def __init__(self, doc_ids: bool, grouped: bool) -> None:
+        self.labels = array("h")
+        self.docs: list[str] | None = [] if doc_ids else None
+        self.starts: list[int] = []
+        """The first row of each query."""
+        self.seen: dict[str, str] = {}
+        """Where each query began, in the order of the files."""
+        self._grouped, self._last, self._grades = grouped, b"", dict[bytes, int]()
+
+    def take_heads(self, block: bytes, first: int, path: Path) -> tuple[list[int], list[bytes]]:
+        """The numbers of the lines of a block that have data, and what each has after its head."""
+        lines, rests, grades, splits = list[int](), list[bytes](), self._grades, 1 if self._grouped else 2
+        for line, text in enumerate(block.split(b"\n"), first):
+            body, _, comment = text.partition(b"#")
+            head = body.split(None, splits)
+            if not head:
+                continue
+            if head[0] not in grades:
+                grades[head[0]] = _grade(head[0], path, line)
+            if splits == 2 and (len(head) < 2 or head[1] != self._last):
+                self._begin_query(head[1] if len(head) > 1 else b"", path, line)
+            self.labels.append(grades[head[0]])
+            lines.append(line)
+            rests.append(head[splits] if len(head) > splits else b"")
+            if self.docs is not None:
+                match = DOC_ID.match(comment)
+                if match is None:
+                    hint = ("end each line with `# docid = ID`, or pass ", Option("doc_ids", False))
+                    raise DataError("no document id in the comment", path=path, line=line, hint=hint)
+                self.docs.append(_text(match[1], "document id", path, line))
+        return lines, rests
+
+    def _begin_query(self, token: bytes, path: Path, line: int) -> None:
         """A token that differs from the line before: check that it is a new qid, and note where it starts."""
         if not token.startswith(b"qid:") or len(token) == 4:
             hint = "write `label qid:ID 1:value ...`, or put group sizes, one per line, into FILE.query"
@@ -58,38 +110,56 @@ class Parsing:
             hint = "put the lines of a query together, in one file"
             raise DataError(f"qid {query} was already at {self.seen[query]}", path=path, line=line, hint=hint)
         self.seen[query] = f"{path}:{line}"
-        self.queries.append(query)
-        self.starts.append(row)
-        self.last = token
+        self.starts.append(len(self.labels))
+        self._last = token
+
+    def end_file(self, source: ListFile, first: int) -> None:
+        """Close the last query of a file whose rows began at `first`, or take the starts from its group sizes."""
+        self._last = b""
+        if source.groups is not None:
+            self.starts += read_groups(source.groups, source.path, first, len(self.labels))
+
+    def columns(self) -> dict[str, Array]:
+        """The arrays of all documents and queries."""
+        found: dict[str, Array] = {
+            "labels": np.array(self.labels, np.int16),
+            "offsets": np.array([*self.starts, len(self.labels)], np.int64),
+        }
+        if self._grouped:
+            found["query_ids"] = np.arange(1, len(self.starts) + 1)
+        elif all(INTEGER.fullmatch(query) and abs(int(query)) < 2**63 for query in self.seen):
+            found["query_ids"] = np.array([int(query) for query in self.seen], np.int64)
+        else:
+            found["query_ids"] = np.array(list(self.seen), np.str_)
+        return found if self.docs is None else found | {"doc_ids": np.array(self.docs, np.str_)}
 
 
-def parse_heads(block: bytes, first: int, path: Path, progress: Parsing) -> tuple[list[int], list[bytes]]:
-    """Take label, query and document id off each line; returns the line numbers and the rest of each line."""
-    lines: list[int] = []
-    rests: list[bytes] = []
-    labels: list[int] = []
-    docs: list[str] = []
-    grades, splits = progress.grades, 1 if progress.grouped else 2
-    for line, text in enumerate(block.split(b"\n"), first):
-        body, _, comment = text.partition(b"#")
-        head = body.split(None, splits)
-        if not head:
-            continue
-        if head[0] not in grades:
-            grades[head[0]] = _grade(head[0], path, line)
-        if splits == 2 and (len(head) < 2 or head[1] != progress.last):
-            progress.begin_query(head[1] if len(head) > 1 else b"", progress.rows + len(rests), path, line)
-        labels.append(grades[head[0]])
-        lines.append(line)
-        rests.append(head[splits] if len(head) > splits else b"")
-        if progress.doc_ids:
-            docs.append(_doc_id(comment, path, line))
-    if rests:
-        progress.rows += len(rests)
-        progress.labels.append(np.array(labels, np.int16))
-        if progress.doc_ids:
-            progress.docs.append(np.array(docs, np.str_))
-    return lines, rests
+# ---- features ----
+
+
+def _append(
+    rests: Sequence[bytes],
+    lines: Sequence[int],
+    path: Path,
+    limit: int,
+    matrix: GrowingMatrix,
+    present: GrowingMatrix,
+) -> int:
+    """Add the features of some lines to the matrix, and bits of what is present; returns how many there are."""
+    counts, ids, values = fast_entries(rests, limit) or slow_entries(rests, lines, path, limit)
+    width, ends = max(matrix.width, int(ids.max(initial=0))), np.cumsum(counts)
+    step = max(1, 2**23 // max(1, width))
+    for start in range(0, len(rests), step):
+        rows = counts[start : start + step]
+        cut = slice(int(ends[start] - counts[start]), int(ends[start : start + step][-1]))
+        dense, mask = values[cut], np.ones(len(rows) * width, bool)
+        if len(dense) < len(mask):  # else these are 1 to width in every line, since ids ascend
+            flat = np.repeat(np.arange(len(rows)) * width - 1, rows) + ids[cut]
+            dense, mask = np.zeros(len(mask), np.float32), np.zeros(len(mask), bool)
+            dense[flat], mask[flat] = values[cut], True
+        matrix.append(dense.reshape(len(rows), width))
+        present.append(np.packbits(mask.reshape(len(rows), width), axis=1))
+    return len(ids)
 
 
 class Entries(NamedTuple):
@@ -186,14 +256,6 @@ def _grade(token: bytes, path: Path, line: int) -> int:
     return int(grade)
 
 
-def _doc_id(comment: bytes, path: Path, line: int) -> str:
-    match = DOC_ID.match(comment)
-    if match is None:
-        hint = ("end each line with `# docid = ID`, or pass ", Option("doc_ids", False))
-        raise DataError("no document id in the comment", path=path, line=line, hint=hint)
-    return _text(match[1], "document id", path, line)
-
-
 def _text(token: bytes, what: str, path: Path, line: int) -> str:
     try:
         text = token.decode()
@@ -228,20 +290,8 @@ def read_blocks(path: Path, size: int | None = None) -> Iterator[tuple[int, byte
         yield line, rest
 
 
-@dataclass(frozen=True)
-class ListFile:
-    """A file, and the file with its group sizes where it has no qid."""
-
-    path: Path
-    groups: Path | None = None
-
-    def files(self) -> list[Path]:
-        """Every file that is read."""
-        return [self.path] if self.groups is None else [self.path, self.groups]
-
-
-def as_paths(paths: PathLike | Sequence[PathLike]) -> list[Path]:
-    """One path or several as a list, all of which are files."""
+def find_sources(paths: PathLike | Sequence[PathLike]) -> list[ListFile]:
+    """One path or several, all of them files, each with the group sizes that lie beside it."""
     listed = [Path(paths)] if isinstance(paths, str | Path) else [Path(path) for path in paths]
     if not listed:
         raise DataError("no files given", hint="pass a path or a list of paths")
@@ -251,16 +301,7 @@ def as_paths(paths: PathLike | Sequence[PathLike]) -> list[Path]:
         if not path.exists():
             hint = "pass sorted(Path(folder).glob(pattern))" if "*" in path.name else "check the path"
             raise DataError("no such file", path=path, hint=hint)
-    return listed
-
-
-def find_sources(paths: Sequence[Path], groups: Sequence[Path] | None) -> list[ListFile]:
-    """Each file with its group sizes: those given, or those that lie beside it."""
-    if groups is not None:
-        if len(groups) != len(paths):
-            raise DataError(f"{len(groups)} group files for {len(paths)} files", hint="pass one for each file")
-        return [ListFile(*pair) for pair in zip(paths, groups, strict=True)]
-    sources = [ListFile(path, side_file(path)) for path in paths]
+    sources = [ListFile(path, side_file(path)) for path in listed]
     if len({source.groups is None for source in sources}) > 1:
         bare = next(source.path for source in sources if source.groups is None)
         hint = "read them apart, or give every file a .query file and no qid"
@@ -282,23 +323,19 @@ def side_file(path: Path) -> Path | None:
     return None
 
 
-def read_groups(source: ListFile, first_row: int, rows: int) -> list[int]:
-    """Where the queries of a file of so many rows start, from its group sizes: 3, 2 -> rows 0, 3."""
-    assert source.groups is not None
-    row, starts = first_row, []
-    for first, block in read_blocks(source.groups):
-        for line, text in enumerate(block.split(b"\n"), first):
+def read_groups(groups: Path, path: Path, row: int, rows: int) -> list[int]:
+    """Where the queries of a file with the rows from `row` to `rows` start, by group sizes: 3, 2 -> rows 0, 3."""
+    first, starts = row, []
+    for number, block in read_blocks(groups):
+        for line, text in enumerate(block.split(b"\n"), number):
             if not (size := text.strip()):
                 continue
             if not size.isdigit() or len(size) > 18 or int(size) == 0:
                 hint = "write one group size, a positive integer, per line"
-                raise DataError(f"group size is {quote(size)}", path=source.groups, line=line, hint=hint)
+                raise DataError(f"group size is {quote(size)}", path=groups, line=line, hint=hint)
             starts.append(row)
             row += int(size)
-    if row != first_row + rows:
-        raise DataError(
-            f"group sizes sum to {row - first_row}, but {source.path} has {rows} data lines",
-            path=source.groups,
-            hint="check that the two files belong together",
-        )
+    if row != rows:
+        what = f"group sizes sum to {row - first}, but {path} has {rows - first} data lines"
+        raise DataError(what, path=groups, hint="check that the two files belong together")
     return starts

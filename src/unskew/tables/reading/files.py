@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import glob
 import os
 import shlex
 from collections.abc import Generator, Iterator, Sequence
@@ -14,7 +15,6 @@ from unskew.errors import DataError, Option, Words
 from unskew.files import PACKED, unpacked
 from unskew.settings import known, no_such
 from unskew.tables.engine.parquet import impressions_in
-from unskew.tables.reading.recognition import BZIP2, GZIP, XZ, ZSTD, magic_of
 
 ENDINGS = {
     ".parquet": "parquet",
@@ -27,8 +27,23 @@ ENDINGS = {
 }
 """What a file holds, by the end of its name."""
 KINDS = tuple(dict.fromkeys(ENDINGS.values()))
+GZIP, BZIP2, XZ, ZSTD = (f"a file compressed by {name}" for name in ("gzip", "bzip2", "xz", "Zstandard"))
 COMPRESSED = {".gz": GZIP, ".bz2": BZIP2, ".xz": XZ, ".zst": ZSTD}
 """What a compressed file is, by the end of its name."""
+MAGIC = {
+    b"PAR1": "Parquet",
+    b"\x1f\x8b": GZIP,
+    b"BZh": BZIP2,
+    b"\xfd7zXZ": XZ,
+    b"\x28\xb5\x2f\xfd": ZSTD,
+    b"PK\x03\x04": "an Excel workbook or a zip archive",
+    b"\xd0\xcf\x11\xe0": "an Excel workbook of the old kind",
+    b"ARROW1": "an Arrow (Feather) file",
+    b"Obj\x01": "an Avro file",
+    b"ORC": "an ORC file",
+    b"SQLite format 3": "an SQLite database",
+}
+"""What a file is, by its first bytes."""
 MARK = "\ufdd0"
 """Stands for bytes that are no UTF-8; a code point that Unicode keeps free of meaning."""
 
@@ -42,6 +57,16 @@ def kind_of(path: Path) -> str | None:
     inner = path.with_suffix("") if path.suffix.lower() in PACKED else path
     kind = ENDINGS.get(inner.suffix.lower())
     return None if kind == "parquet" and inner != path else kind
+
+
+def magic_of(path: Path) -> str | None:
+    """What a file is, by its first bytes; None for text and what is not known."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(16)
+    except OSError as error:
+        raise DataError(f"cannot be read: {error.strerror or error}", path=path) from error
+    return next((kind for start, kind in MAGIC.items() if head.startswith(start)), None)
 
 
 def find_files(sources: Sequence[str | Path], kind: str | None = None) -> dict[Path, str]:
@@ -61,10 +86,8 @@ def find_files(sources: Sequence[str | Path], kind: str | None = None) -> dict[P
             if any(Path(source).glob(".*.open")):
                 told = "a server still writes there, and no file is finished"
                 raise DataError(told, path=source, hint="wait some minutes, or stop the server")
-            endings = " ".join(ENDINGS)
-            raise DataError(
-                f"no files that end in {endings} (or compressed)", path=source, hint=("give ", Option("format"))
-            )
+            what = f"no files that end in {' '.join(ENDINGS)} (or compressed)"
+            raise DataError(what, path=source, hint=("give ", Option("format")))
     return found
 
 
@@ -94,7 +117,7 @@ def refuse_disguised(path: Path, holds: str, magic: str | None) -> None:
         ending = next(ending for ending, kind in COMPRESSED.items() if kind == magic)
         raise DataError(f"this is {magic}", path=path, hint=f"rename it to {path.name}{ending}")
     if holds == "parquet" and magic is None:
-        hint = ("rename it, as .csv, or give ", Option("format", "csv"))
+        hint = "rename it by what it holds, as .csv, and `unskew ingest` it"
         raise DataError("not a Parquet file, whatever its name says", path=path, hint=hint)
     if packed is None and magic is not None:
         hint = ("leave ", Option("format"), " out") if magic == "Parquet" else "export it as CSV or Parquet"
@@ -123,12 +146,10 @@ def _meant(source: str | Path) -> Iterator[tuple[Path, bool]]:
         elif path.exists():
             raise DataError("not a file and not a folder", path=path)
         elif any(sign in str(source) for sign in "*?["):
-            parts = path.parts
-            first = next(at for at, part in enumerate(parts) if any(sign in part for sign in "*?["))
-            matches = sorted(Path(*parts[:first]).glob(str(Path(*parts[first:]))))
+            matches = sorted(glob.glob(str(source), recursive=True))
             if not matches:
                 raise DataError("no file matches this pattern", path=source)
-            for match in matches:
+            for match in map(Path, matches):
                 if match.is_dir():
                     yield from ((each, False) for each in _inside(match))
                 elif match.is_file():
@@ -173,7 +194,14 @@ class Guarded:
     def read(self, size: int | None = None) -> bytes:
         """The next bytes, at most so many; MARK stands where bytes were no UTF-8."""
         with self._lock:
-            return self._read(size)
+            while not self._ready and self._fill():
+                pass
+            size = len(self._ready) if size is None or size < 0 else size
+            given, self._ready = self._ready[:size], self._ready[size:]
+        self.newlines += given.count(b"\n")
+        self._last = given[-1:] or self._last
+        self.met = self.met or (self.watch != b"" and self.watch in given)
+        return given
 
     def first_line(self, longest: int) -> bytes:
         """The first line, which stays to be read; more than `longest` bytes where it does not end."""
@@ -188,23 +216,13 @@ class Guarded:
         self._ready += self._decode.decode(data, final=not data).encode("utf-8")
         return bool(data)
 
-    def _read(self, size: int | None) -> bytes:
-        while not self._ready and self._fill():
-            pass
-        size = len(self._ready) if size is None or size < 0 else size
-        given, self._ready = self._ready[:size], self._ready[size:]
-        self.newlines += given.count(b"\n")
-        self._last = given[-1:] or self._last
-        self.met = self.met or (self.watch != b"" and self.watch in given)
-        return given
-
     @property
     def lines(self) -> int:
         """Lines that were read so far, the last one with or without an end."""
         return self.newlines + (self._last != b"\n")
 
     def readable(self) -> bool:
-        """It is."""
+        """True, as Arrow asks of files."""
         return True
 
     def close(self) -> None:
@@ -222,7 +240,11 @@ def _in_utf8(blocks: Generator[bytes, None, None], path: Path) -> Generator[byte
     first = next(blocks, b"")
     encoding = next((name for mark, name in MARKS.items() if first.startswith(mark)), None)
     if encoding is None:
-        refuse_wide(first[:4000], path)
+        head = first[:4000]
+        if head.count(0) * 4 > len(head):  # text has no zero bytes, unless every letter of it takes two
+            encoding = "UTF-16LE" if head[1::2].count(0) > head[::2].count(0) else "UTF-16BE"
+            hint = f"write it in UTF-8: iconv -f {encoding} -t UTF-8 {shlex.quote(str(path))} > NEW"
+            raise DataError(f"looks like {encoding} without a byte order mark", path=path, line=1, hint=hint)
         yield first
         yield from blocks
         return
@@ -231,14 +253,6 @@ def _in_utf8(blocks: Generator[bytes, None, None], path: Path) -> Generator[byte
     for block in blocks:
         yield decoder.decode(block).encode()
     yield decoder.decode(b"", final=True).encode()
-
-
-def refuse_wide(head: bytes, path: Path) -> None:
-    """Text has no zero bytes, unless every letter of it takes two."""
-    if head.count(0) * 4 > len(head):
-        encoding = "UTF-16LE" if head[1::2].count(0) > head[::2].count(0) else "UTF-16BE"
-        hint = f"write it in UTF-8: iconv -f {encoding} -t UTF-8 {shlex.quote(str(path))} > NEW"
-        raise DataError(f"looks like {encoding} without a byte order mark", path=path, line=1, hint=hint)
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from typing import Annotated, Literal
 from zoneinfo import ZoneInfo
 
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field, field_validator
 
 from unskew.names import OURS
 from unskew.settings import Config, did_you_mean
@@ -41,6 +41,21 @@ RULES: Mapping[str, str] = {
 OFTEN: Mapping[str, float] = {"duplicate_events": 0.5, "robots": 0.5}
 """Shares that rules may remove of a sound log, where they are larger than `max_removed`."""
 Names = Annotated[tuple[str, ...], Field(strict=False)]
+
+
+def _one_of(what: str, known: Mapping[str, object]) -> AfterValidator:
+    """Refuses names that are not known; columns of a page, serp_*, have names of their own."""
+
+    def check(name: str) -> str:
+        if name not in known and not (known is OURS and name.startswith("serp_")):
+            raise ValueError(f"unknown {what} {name!r}. {did_you_mean(name, known)}")
+        return name
+
+    return AfterValidator(check)
+
+
+Rule = Annotated[str, _one_of("rule", RULES)]
+OurName = Annotated[str, _one_of("column", OURS)]
 
 
 class Times(Config):
@@ -104,21 +119,11 @@ class Robots(Config):
 class Rules(Config):
     """Which rules remove rows, and their limits."""
 
-    off: Names = ()
+    off: Annotated[tuple[Rule, ...], Field(strict=False)] = ()
     """Rules that count but do not remove."""
     robots: Robots = Robots()
-    limits: dict[str, float] = Field(default_factory=dict)
+    limits: dict[Rule, float] = Field(default_factory=dict)
     """Shares that single rules may remove, in the place of `max_removed`."""
-
-    @field_validator("limits")
-    @classmethod
-    def _known_limits(cls, limits: dict[str, float]) -> dict[str, float]:
-        return {_one_of("rule", name, RULES): limit for name, limit in limits.items()}
-
-    @field_validator("off")
-    @classmethod
-    def _known_rules(cls, off: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(_one_of("rule", name, RULES) for name in off)
 
 
 class Texts(Config):
@@ -148,7 +153,7 @@ class ReaderOptions(Config):
 class IngestOptions(Config):
     """Everything that `ingest` may be told about a log."""
 
-    columns: dict[str, str] = Field(default_factory=dict)
+    columns: dict[OurName, str] = Field(default_factory=dict)
     """Our name to theirs; in JSON lines a nested field is written as a pointer: /hit/id."""
     keep: Names = ()
     """Further columns to keep."""
@@ -166,11 +171,6 @@ class IngestOptions(Config):
     """Share of broken rows past which nothing is written."""
     max_removed: float = Field(default=0.2, ge=0, le=1, strict=False)
     """Share of rows that a rule, and all of them, may remove; robots and duplicates may take half."""
-
-    @field_validator("columns")
-    @classmethod
-    def _known_columns(cls, columns: dict[str, str]) -> dict[str, str]:
-        return {_ours(name): source for name, source in columns.items()}
 
     def source(self, name: str) -> str:
         """Their name of one of our columns."""
@@ -194,13 +194,3 @@ class IngestOptions(Config):
         found = [name for name in dict.fromkeys(present) if name in theirs or name.startswith("serp_")]
         pointers = sorted(name for name in set(self.columns.values()) if name.startswith("/"))
         return found + [name for name in pointers if name not in found]
-
-
-def _ours(name: str) -> str:
-    return name if name.startswith("serp_") else _one_of("column", name, OURS)
-
-
-def _one_of(what: str, name: str, known: Mapping[str, object]) -> str:
-    if name not in known:
-        raise ValueError(f"unknown {what} {name!r}. {did_you_mean(name, known)}")
-    return name

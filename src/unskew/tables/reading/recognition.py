@@ -16,6 +16,7 @@ from unskew.files import restore
 from unskew.names import NO_NAMES, REQUIRED, Names, guess_columns
 from unskew.settings import no_such
 from unskew.tables.engine.parquet import impressions_in
+from unskew.tables.reading.files import kind_of, magic_of, refuse_disguised
 
 FOLDERS = {
     "model.json": ("a run folder, not a log", "name the log that it learned from"),
@@ -28,35 +29,10 @@ FOLDERS = {
 }
 """What a folder is, by what lies in it."""
 PARTS = ("train", "validation", "test")
-GZIP, BZIP2, XZ, ZSTD = (f"a file compressed by {name}" for name in ("gzip", "bzip2", "xz", "Zstandard"))
-MAGIC = {
-    b"PAR1": "Parquet",
-    b"\x1f\x8b": GZIP,
-    b"BZh": BZIP2,
-    b"\xfd7zXZ": XZ,
-    b"\x28\xb5\x2f\xfd": ZSTD,
-    b"PK\x03\x04": "an Excel workbook or a zip archive",
-    b"\xd0\xcf\x11\xe0": "an Excel workbook of the old kind",
-    b"ARROW1": "an Arrow (Feather) file",
-    b"Obj\x01": "an Avro file",
-    b"ORC": "an ORC file",
-    b"SQLite format 3": "an SQLite database",
-}
-"""What a file is, by its first bytes."""
 TEXTS = (".csv", ".tsv", ".txt", ".json", ".jsonl", ".ndjson", ".gz", ".bz2", ".xz", ".zst")
 LETOR = re.compile(rb"^\s*-?\d+(\.\d+)?\s+qid:\S+")
 SHOWN = ("page_id", "position", "click")
 """What a log has and a table of features has not."""
-
-
-def magic_of(path: Path) -> str | None:
-    """What a file is, by its first bytes; None for text and what is not known."""
-    try:
-        with path.open("rb") as file:
-            head = file.read(16)
-    except OSError as error:
-        raise DataError(f"cannot be read: {error.strerror or error}", path=path) from error
-    return next((kind for start, kind in MAGIC.items() if head.startswith(start)), None)
 
 
 def refuse_other(path: Path | str) -> None:
@@ -103,22 +79,16 @@ def _refuse_folder(folder: Path) -> None:
 
 
 def _refuse_file(path: Path, kind: str | None) -> None:
-    if not path.stat().st_size:
-        raise DataError("the file is empty", path=path, hint="write it again, or name another")
     with path.open("rb") as file:
         if LETOR.match(file.read(200)):
             raise DataError("these are lists with features (LETOR), not a log", path=path, hint="name the log")
-    if path.suffix == ".parquet" and kind is None:
-        hint = "rename it by what it holds, as .csv, and `unskew ingest` it"
-        raise DataError("not a Parquet file, whatever its name says", path=path, hint=hint)
-    if kind is not None and path.suffix not in TEXTS:
-        raise DataError(f"this is {kind}, not a log in Parquet", path=path, hint="export it as CSV or Parquet")
+    if path.suffix == ".parquet" or not path.stat().st_size or (kind is not None and path.suffix not in TEXTS):
+        refuse_disguised(path, "parquet", kind)
     raise _raw(path, "a raw log", _columns(path))
 
 
 def _columns(path: Path) -> list[str]:
     """The columns of a text file, none where it cannot be read."""
-    from unskew.tables.reading.files import kind_of
     from unskew.tables.reading.options import Texts
     from unskew.tables.reading.text import text_columns
 

@@ -72,14 +72,17 @@ class CsvText:
 
     def __init__(self, file: Guarded, path: Path, kind: str, texts: Texts) -> None:
         self.file, self.path, self.texts = file, path, texts
-        self.header = _header(_first_line(file, path), path, kind, texts)
+        line = file.first_line(BLOCK)
+        if len(line) > BLOCK:
+            raise DataError("the header does not end", path=path, line=1, hint="this is not a CSV file")
+        self.header = _header(line.decode("utf-8").rstrip("\r"), path, kind, texts)
 
     def columns(self, wanted: Collection[str] = (), _: Enough | None = None) -> list[str]:
         """The names in the header; one that is wanted stands there once."""
-        for name in self.header.repeated:
-            places = [str(at + 1) for at, each in enumerate(self.header.given) if each == name]
-            if name in wanted or name.startswith("serp_"):
-                what = f"{name} names {len(places)} columns, {' and '.join(places)}"
+        for name, count in Counter(self.header.given).items():
+            if count > 1 and name and (name in wanted or name.startswith("serp_")):
+                places = [str(at + 1) for at, each in enumerate(self.header.given) if each == name]
+                what = f"{name} names {count} columns, {' and '.join(places)}"
                 raise DataError(what, path=self.path, line=1, hint="rename those that are not meant")
         return self.header.names[: self.header.named]
 
@@ -91,7 +94,9 @@ class CsvText:
         file.watch = self.texts.quote.encode()
         for batch in self._parsed(file, names, present, rows.invalid):
             numbers = rows.numbers(batch.num_rows)
-            seen += batch.num_rows + (_newlines(batch) if file.met else 0)
+            seen += batch.num_rows
+            for column in batch.columns if file.met else ():
+                seen += pc.sum(pc.count_substring(column, "\n")).as_py() or 0
             broken = dict(self._torn(batch)) if file.met else {}
             for at, lines in broken.items():
                 for line in lines:
@@ -176,18 +181,6 @@ class Header(NamedTuple):
     given: list[str]
     """The names as they stand there."""
 
-    @property
-    def repeated(self) -> list[str]:
-        """Names that stand there more than once."""
-        return [name for name, count in Counter(self.given).items() if name and count > 1]
-
-
-def _first_line(file: Guarded, path: Path) -> str:
-    line = file.first_line(BLOCK)
-    if len(line) > BLOCK:
-        raise DataError("the header does not end", path=path, line=1, hint="this is not a CSV file")
-    return line.decode("utf-8").rstrip("\r")
-
 
 def _header(line: str, path: Path, kind: str, texts: Texts) -> Header:
     """The names; one that comes again gets a number, so that it is not taken for the first."""
@@ -206,18 +199,14 @@ def _header(line: str, path: Path, kind: str, texts: Texts) -> Header:
         hint = f"write the file in UTF-8: iconv -f LATIN1 -t UTF-8 {shlex.quote(str(path))} > NEW"
         shown = line[:200].replace(MARK, "\ufffd")
         raise DataError(f"the header is not UTF-8: {shown}", path=path, line=1, hint=hint)
+    given = [name.strip() for name in names]
     seen: set[str] = set()
     unique = []
-    for at, name in enumerate(each.strip() for each in names):
+    for at, name in enumerate(given):
         unique.append(name if name not in seen else f"column {at + 1}")
         seen.add(name)
-    named = max((at + 1 for at, name in enumerate(names) if name.strip()), default=0)
-    return Header(unique, named, delimiter, [name.strip() for name in names])
-
-
-def _newlines(batch: Any) -> int:
-    """How many ends of lines are in the values."""
-    return sum(pc.sum(pc.count_substring(column, "\n")).as_py() or 0 for column in batch.columns)
+    named = max((at + 1 for at, name in enumerate(given) if name), default=0)
+    return Header(unique, named, delimiter, given)
 
 
 def _are_rows(lines: list[str], place: int, columns: int, delimiter: str) -> bool:
