@@ -1,7 +1,7 @@
 """Files and folders: written whole or not at all, never over what is not ours, and read under guard."""
 
 from unskew.files.locks import Scratch, locked, scratch_folder
-from unskew.files.reading import EXPANSION, FREE, PACKED, WRITERS, PathLike, digest_of, read_json, unpacked
+from unskew.files.reading import FREE, PACKED, WRITERS, PathLike, digest_of, read_json, unpacked
 from unskew.files.writing import (
     CACHED,
     Ours,
@@ -21,7 +21,6 @@ from unskew.files.writing import (
 
 __all__ = [
     "CACHED",
-    "EXPANSION",
     "FREE",
     "PACKED",
     "WRITERS",

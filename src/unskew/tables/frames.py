@@ -23,6 +23,7 @@ from unskew.tables.engine.parquet import damage_named, plain_type
 from unskew.tables.reading.files import MARK, find_files
 from unskew.tables.reading.options import Texts
 from unskew.tables.reading.text import open_text
+from unskew.tables.schema import is_text
 
 TEXT_FILES = ("csv", "tsv")
 MISSING = ("", "NA", "N/A", "na", "n/a", "NaN", "nan", "null", "NULL", "None", "none", "\\N")
@@ -93,9 +94,7 @@ def _in_memory(source: object) -> Any:
 def storable(table: Any) -> Any:
     """The table with plain text in the place of views, categories and large text, which not every reader takes."""
     for at, field in enumerate(table.schema):
-        kind = plain_type(field.type)
-        text = pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-        kind = pa.string() if text else kind
+        kind = pa.string() if is_text(field.type) else plain_type(field.type)
         if kind != field.type:
             table = table.set_column(at, field.name, table.column(at).cast(kind))
     return table

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from unskew.errors import Column, ConfigError, DataError
 from unskew.names import OURS, REQUIRED
-from unskew.tables.engine.parquet import undone
+from unskew.tables.engine.parquet import plain_type, undone
 from unskew.types import Array
 
 NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
@@ -26,9 +26,8 @@ NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
 def required(feedback: str | None) -> list[str]:
     """The columns that a log must have, where this one, if any, stands in the place of `click`."""
     if feedback in set(REQUIRED) - {"click"} or feedback == "label":
-        raise ConfigError(
-            f"{feedback} has a meaning of its own; name a column of numbers from 0", argument="feedback"
-        )
+        what = f"{feedback} has a meaning of its own; name a column of numbers from 0"
+        raise ConfigError(what, argument="feedback")
     return [feedback or name if name == "click" else name for name in REQUIRED]
 
 
@@ -43,9 +42,8 @@ def refuse_missing(table: Any, name: str, path: Path | str) -> None:
     """A required column has no empty cells."""
     empty = table[name].null_count
     if empty:
-        raise DataError(
-            (f"{empty} of {len(table)} rows have no ", Column(name)), path=path, hint="remove or repair them"
-        )
+        what = (f"{empty} of {len(table)} rows have no ", Column(name))
+        raise DataError(what, path=path, hint="remove or repair them")
 
 
 def whole_numbers(table: Any, name: str, path: Path | str) -> Array:
@@ -68,7 +66,7 @@ def whole_numbers(table: Any, name: str, path: Path | str) -> Array:
 
 def number_column(column: Any, name: str, path: Path | str) -> Any:
     """A column whose numbers may be written as text."""
-    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+    if not is_text(column.type):
         return column
     text = pc.utf8_trim_whitespace(column)
     wrong = pc.invert(pc.match_substring_regex(text, NUMBER))
@@ -76,11 +74,8 @@ def number_column(column: Any, name: str, path: Path | str) -> Any:
         return text.cast(pa.float64())
     row = pc.index(wrong, True).as_py()
     such = f" that is no number, such as {column[row].as_py()[:100]!r} in row {row + 1}"
-    raise DataError(
-        (f"{many:,} rows have a ", Column(name), such),
-        path=path,
-        hint=f"make it {OURS.get(name, 'a number from 0')}",
-    )
+    hint = f"make it {OURS.get(name, 'a number from 0')}"
+    raise DataError((f"{many:,} rows have a ", Column(name), such), path=path, hint=hint)
 
 
 def read_feedback(table: Any, name: str | None, path: Path | str) -> Array:
@@ -97,12 +92,15 @@ def read_feedback(table: Any, name: str | None, path: Path | str) -> Array:
     wrong = np.flatnonzero((values < 0) | np.isinf(values))
     if len(wrong):
         first = f" that is no weight, first row {wrong[0] + 1} with {values[wrong[0]]:g}"
-        raise DataError(
-            (f"{len(wrong)} rows have a ", Column(name), first),
-            path=path,
-            hint="feedback is a number from 0; clip or repair it",
-        )
+        hint = "feedback is a number from 0; clip or repair it"
+        raise DataError((f"{len(wrong)} rows have a ", Column(name), first), path=path, hint=hint)
     return values.astype(np.uint8 if np.isin(values, (0, 1)).all() else np.float32)
+
+
+def is_text(kind: Any) -> bool:
+    """Whether an Arrow type is one of strings, in a dictionary or not."""
+    kinds = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+    return any(each(plain_type(kind)) for each in kinds)
 
 
 def is_number(kind: Any) -> bool:

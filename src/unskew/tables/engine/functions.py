@@ -49,12 +49,6 @@ def finite(column: Any, engine: str) -> Any:
     return ibis.ifelse(sound, number, ibis.null("float64"))
 
 
-def from_micros(micros: Any, engine: str) -> Any:
-    """The timestamp in UTC so many microseconds after 1970 began."""
-    name = "timestamp_micros" if engine == "spark" else "make_timestamp"
-    return builtin(name, ("int64",), "timestamp")(micros)
-
-
 def to_micros(time: Any, engine: str) -> Any:
     """Microseconds from 1970 to a timestamp in UTC."""
     name = "unix_micros" if engine == "spark" else "epoch_us"
@@ -129,7 +123,8 @@ def _since_1970(number: Any, engine: str) -> Value:
     micros = (ibis.ifelse(below(MICROS), number, nothing) * scale).cast("int64")
     large = ibis.ifelse(below(NANOS) & ~below(MICROS), number, nothing)
     thousands = large - large % 1_000 if number.type().is_integer() else large  # division is of floats
-    return from_micros(ibis.coalesce(micros, (thousands / 1_000).round().cast("int64")), engine)
+    made = builtin("timestamp_micros" if engine == "spark" else "make_timestamp", ("int64",), "timestamp")
+    return made(ibis.coalesce(micros, (thousands / 1_000).round().cast("int64")))
 
 
 def _from_text(text: Any, zone: str, engine: str) -> Value:

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from unskew.errors import DataError, Option, printable
 from unskew.files import PathLike
 from unskew.names import KEYS, NOT_FEATURES, Names, guess_columns
-from unskew.tables.engine.parquet import blocks, damage_named, undone
+from unskew.tables.engine.parquet import blocks, damage_named, schema_of, undone
 from unskew.tables.features.values import (
     Feature,
     ValueKind,
@@ -106,11 +106,7 @@ def open_tables(
 def table_columns(source: Source, names: Names) -> set[str]:
     """The columns of a table on disk under our names, without reading its rows."""
     path, kind = next(iter(feature_files(source).items()))
-    if kind in TEXT_FILES:
-        present = text_columns(path, kind, Texts())
-    else:
-        with damage_named(path):
-            present = pq.read_schema(path).names
+    present = text_columns(path, kind, Texts()) if kind in TEXT_FILES else schema_of(path).names
     return {names.ours(name) for name in present}
 
 

@@ -14,14 +14,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from unskew.errors import DataError
 from unskew.files import PathLike
 from unskew.names import KEYS, NOT_FEATURES, TEXT
 from unskew.settings import require_columns
 from unskew.tables.engine.engine import connect
-from unskew.tables.engine.parquet import damage_named, parquet_files
+from unskew.tables.engine.parquet import parquet_files, schema_of
 from unskew.tables.features.tables import feature_files
 from unskew.tables.frames import TEXT_FILES
 from unskew.tables.joins import encode, find_rows
@@ -78,17 +77,13 @@ def has_texts(paths: PathLike | Sequence[PathLike], *, alone: bool = False) -> b
     """Whether a Parquet table has columns of text; if `alone`, and none of features."""
     several = [paths] if isinstance(paths, str | Path) else list(paths)
     file, kind = next(iter(feature_files(several[0]).items()))
-    if kind in TEXT_FILES:
-        return False
-    with damage_named(file):
-        columns = {*pq.read_schema(file).names}
+    columns = set() if kind in TEXT_FILES else {*schema_of(file).names}
     return bool({*TEXT} & columns) and not (alone and columns - {*NOT_FEATURES})
 
 
 def _distinct(files: Sequence[Path]) -> Any:
     """One row for each document of a query, with its texts, and its label where this is no log."""
-    with damage_named(files[0]):
-        present = pq.read_schema(files[0]).names
+    present = schema_of(files[0]).names
     require_columns((*KEYS, "query_text"), present, path=files[0], hint="texts go by query_id and doc_id")
     if not {*DOCUMENT} & {*present}:
         raise DataError("there is neither a title nor an abstract", path=files[0], hint="add one of the columns")

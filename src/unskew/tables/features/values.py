@@ -21,8 +21,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from unskew.errors import DataError
-from unskew.tables.engine.parquet import plain_type, undone
-from unskew.tables.schema import is_number
+from unskew.tables.engine.parquet import undone
+from unskew.tables.schema import is_number, is_text, to_array
 from unskew.types import Array
 
 ValueKind = Literal["number", "time", "vector", "category"]
@@ -65,13 +65,6 @@ def kind_of_type(name: str, kind: Any, path: Path | str) -> ValueKind | None:
     )
 
 
-def is_text(kind: Any) -> bool:
-    """Whether this is a type of strings, in a dictionary or not."""
-    kind = plain_type(kind)
-    views = (pa.types.is_string, pa.types.is_large_string, getattr(pa.types, "is_string_view", lambda _: False))
-    return any(each(kind) for each in views)
-
-
 def as_text(column: Any) -> Any:
     """A column as plain strings."""
     return undone(column).cast(pa.string())
@@ -86,7 +79,7 @@ def numbers_of(column: Any, feature: Feature, path: Path | str, first: int = 0) 
         values = floats(found)[:, None]
     elif feature.kind == "time":
         since = column.cast(pa.timestamp("us"), safe=False).cast(pa.int64())
-        values = (_plain(since).astype(np.float64) / DAY).astype(np.float32)[:, None]
+        values = (to_array(since).astype(np.float64) / DAY).astype(np.float32)[:, None]
     else:
         values = floats(column)[:, None]
     infinite = np.isinf(values)
@@ -106,14 +99,7 @@ def floats(column: Any) -> Array:
     elif pa.types.is_null(column.type):
         return np.full(len(column), np.nan, np.float32)
     with np.errstate(over="ignore", invalid="ignore"):
-        values: Array = _plain(column).astype(np.float32)
-    return values
-
-
-def _plain(column: Any) -> Array:
-    """As numpy, with NaN where missing."""
-    options = {} if isinstance(column, pa.ChunkedArray) else {"zero_copy_only": False}
-    values: Array = column.to_numpy(**options)
+        values: Array = to_array(column).astype(np.float32)
     return values
 
 
@@ -126,7 +112,7 @@ def vector_width(column: Any) -> int:
 def _vectors(column: Any, feature: Feature, path: Path | str, first: int) -> Array:
     """Lists of equal length, [n, w]."""
     lengths = pc.list_value_length(column).fill_null(-1)
-    wrong = np.flatnonzero(_plain(lengths) != feature.width)
+    wrong = np.flatnonzero(to_array(lengths) != feature.width)
     if len(wrong) or feature.width < 1:
         row = first + (int(wrong[0]) if len(wrong) else 0)
         what = f"row {row}: the list {feature.name} is missing, empty or of another length than the first"

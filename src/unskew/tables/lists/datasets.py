@@ -63,7 +63,8 @@ def find_files(name: str, preset: Preset, folder: Path, fold: int) -> list[list[
     places = [folder, *(folder / sub for sub in preset.folders)]
     for place in places:
         for layout in layouts:
-            found = [[_existing(place / file) for file in split] for split in layout]
+            tried = [[[place / f"{file}{end}" for end in WRITERS] for file in split] for split in layout]
+            found = [[next((path for path in each if path.is_file()), None) for each in split] for split in tried]
             if all(path is not None for split in found for path in split):
                 return [[path for path in split if path is not None] for split in found]
     names = " or ".join(", ".join(file for split in layout for file in split) for layout in layouts)
@@ -73,8 +74,3 @@ def find_files(name: str, preset: Preset, folder: Path, fold: int) -> list[list[
         path=folder,
         hint="name the folder that holds them",
     )
-
-
-def _existing(path: Path) -> Path | None:
-    tried = (path.with_name(path.name + end) for end in WRITERS)
-    return next((file for file in tried if file.is_file()), None)

@@ -193,17 +193,12 @@ def fast_entries(rests: Sequence[bytes], limit: int) -> Entries | None:
     if table["id"].null_count or table["value"].null_count or len(table) != counts.sum():
         return None
     with np.errstate(over="ignore"):
-        entries = Entries(counts, table["id"].to_numpy(), table["value"].to_numpy().astype(np.float32))
-    return entries if _is_sound(entries, limit) else None
-
-
-def _is_sound(entries: Entries, limit: int) -> bool:
-    """Ids from 1 to the limit, ascending within each line; values finite."""
-    counts, ids, values = entries
+        ids, values = table["id"].to_numpy(), table["value"].to_numpy().astype(np.float32)
     follows = np.ones(len(ids) + 1, bool)  # whether an entry follows another one of its line
     follows[np.cumsum(counts) - counts] = False
-    ascending = bool(np.all((ids[1:] > ids[:-1]) | ~follows[1:-1]))
-    return ascending and bool(ids.min() >= 1) and bool(ids.max() <= limit) and bool(np.isfinite(values).all())
+    ascending = np.all((ids[1:] > ids[:-1]) | ~follows[1:-1])
+    sound = ascending and ids.min() >= 1 and ids.max() <= limit and np.isfinite(values).all()
+    return Entries(counts, ids, values) if sound else None
 
 
 def slow_entries(rests: Sequence[bytes], lines: Sequence[int], path: Path, limit: int) -> Entries:

@@ -145,15 +145,10 @@ def _meant(source: str | Path) -> Iterator[tuple[Path, bool]]:
             yield path, True
         elif path.exists():
             raise DataError("not a file and not a folder", path=path)
+        elif matches := sorted(glob.glob(str(source), recursive=True)):
+            yield from ((each, False) for match in matches for each, _ in _meant(match))
         elif any(sign in str(source) for sign in "*?["):
-            matches = sorted(glob.glob(str(source), recursive=True))
-            if not matches:
-                raise DataError("no file matches this pattern", path=source)
-            for match in map(Path, matches):
-                if match.is_dir():
-                    yield from ((each, False) for each in _inside(match))
-                elif match.is_file():
-                    yield match, False
+            raise DataError("no file matches this pattern", path=source)
         else:
             raise no_such(source)
     except (OSError, ValueError) as error:
