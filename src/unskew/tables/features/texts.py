@@ -34,6 +34,7 @@ def read_texts(paths: PathLike | Sequence[PathLike], *, name: str | None = None)
     """Lists of documents that have texts and no features: every document that a log or a table names.
 
     >>> import tempfile
+    >>> import pyarrow.parquet as pq
     >>> path = Path(tempfile.mkdtemp()) / "texts.parquet"
     >>> rows = {"query_id": [1, 1], "doc_id": ["a", "b"], "query_text": ["wing"] * 2, "title": ["lift", "drag"]}
     >>> pq.write_table(pa.table(rows), path)
