@@ -22,7 +22,7 @@ import numpy as np
 from unskew.diagnosis.evidence.tables import LogTables
 from unskew.errors import DataError
 from unskew.logs.log import featured
-from unskew.names import KEYS, Names
+from unskew.names import Names
 from unskew.results import Result
 from unskew.tables.features.encoding import fit_encoding
 from unskew.tables.features.features import lists_for
@@ -66,7 +66,7 @@ class RankByFeatures(Result):
 def lists_of(tables: LogTables, features: Any, names: Names) -> Lists:
     """The documents that a log shows, with features from tables or LETOR files."""
     pairs = tables.cells.select("query_id", "doc_id").distinct().order_by(["query_id", "doc_id"])
-    return lists_for(features, names, [pairs_of(tables.engine.to_arrow(pairs))])
+    return lists_for(features, names, [tables.engine.to_arrow(pairs)])
 
 
 def rank_by_features(tables: LogTables, lists: Lists, *, seed: int = 0) -> RankByFeatures:
