@@ -14,7 +14,7 @@ GOALS = {
     "import unskew": ("-c", "import unskew", 100),
     "unskew --help": ("-m", "unskew --help", 300),
     "unskew learn --help": ("-m", "unskew learn --help", 300),
-    "unskew methods": ("-m", "unskew methods", None),
+    "unskew catalogue": ("-m", "unskew catalogue", None),
 }
 """What is run, and the most milliseconds of processor time that it may take."""
 

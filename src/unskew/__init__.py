@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from unskew.tables.lists.letor import read_preset as read_preset
     from unskew.tables.lists.letor import write_letor as write_letor
     from unskew.tables.lists.scaling import SCALINGS as SCALINGS
+    from unskew.terminal.catalogue import catalogue as catalogue
     from unskew.terminal.doctor import doctor as doctor
     from unskew.tracking.display_times import DisplayTimes as DisplayTimes
     from unskew.tracking.features import with_tracked as with_tracked
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from unskew.types import Log as Log
     from unskew.workflows.inputs.logs import log_from_table as log_from_table
     from unskew.workflows.inspections.causes import causes as causes
+    from unskew.workflows.inspections.click_models import compare_click_models as compare_click_models
     from unskew.workflows.inspections.diagnosis import diagnose as diagnose
     from unskew.workflows.inspections.drift import drift as drift
     from unskew.workflows.inspections.importance import importance as importance

@@ -328,7 +328,7 @@ def test_wrong_wishes_are_told(small: Log) -> None:
 def test_the_command_writes_the_best_model_and_its_judgments(table: pa.Table, tmp_path: Path) -> None:
     log, out = tmp_path / "log.parquet", tmp_path / "out"
     pq.write_table(table, log)
-    words = ["click-models", str(log), "--model", "rctr", "--model", "ubm", "--threads", "1"]
+    words = ["compare-click-models", str(log), "--model", "rctr", "--model", "ubm", "--threads", "1"]
     ended = CliRunner().invoke(app, [*words, "--out", str(out), "--json"])
     assert ended.exit_code == 0, ended.exception
     told = json.loads(ended.stdout)

@@ -95,7 +95,7 @@ def test_every_way_says_the_same(tmp_path: Path) -> None:
         for part in ("unskew demo", "know this", "Failed: naive, seed 0: it broke"):
             assert part in text
     assert "in letters" not in ways[0] + ways[1]
-    for text in ways:  # the terminal has `unskew methods`
+    for text in ways:  # the terminal has `unskew catalogue`
         for part in (
             "Methods on this page",
             "Learn both; at once.",

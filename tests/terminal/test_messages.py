@@ -163,7 +163,7 @@ WHERE_A_LOG_IS_WANTED = {
     "display-times": ["display-times", "LOG", "--out", "OUT"],
     "causes": ["causes", "LOG"],
     "propensity": ["propensity", "LOG"],
-    "click-models": ["click-models", "LOG"],
+    "compare-click-models": ["compare-click-models", "LOG"],
     "twin": ["twin", "LOG", "--out", "OUT.parquet"],
     "diagnose": ["diagnose", "LOG", "--out", "OUT"],
     "experiment": ["experiment", "LOG"],

@@ -12,14 +12,11 @@ from unskew.learning.fitting.training import Training, TrainingKeywords
 from unskew.options import VERBS
 from unskew.options.base import EngineConnection, OnEngine, VerbOptions, flag_of
 from unskew.simulation import Simulation, SimulationKeywords, Traffic, TrafficKeywords
-from unskew.workflows.inspections.click_models import compare_click_models
 from unskew.workflows.twins.simulate import simulate_to, traffic_to, twin_to
 
 FUNCTIONS = {
-    name: getattr(unskew, name)
-    for name in VERBS
-    if name not in ("reproduce", "simulate", "traffic", "twin", "click_models")
-} | {"simulate": simulate_to, "traffic": traffic_to, "twin": twin_to, "click_models": compare_click_models}
+    name: getattr(unskew, name) for name in VERBS if name not in ("reproduce", "simulate", "traffic", "twin")
+} | {"simulate": simulate_to, "traffic": traffic_to, "twin": twin_to}
 """What each command calls; of logs that are simulated, the function that writes a file."""
 APART = {"command", "console", "json", "tell", "report"}
 """What functions are handed besides options: what was typed, and whom to tell."""

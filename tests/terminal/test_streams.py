@@ -107,7 +107,7 @@ def words_of(command: str, folder: Path) -> list[object]:
         "track": (traffic, "--out", again / "store"),
         "diagnose": (log, "--out", again / "diagnosis"),
         "causes": (log, "--factor", "position", "--relevance", "true_relevance", "--test", "gsq", "--sample", 60),
-        "click-models": (log, "--model", "pbm", "--model", "dbn", "--out", again / "models"),
+        "compare-click-models": (log, "--model", "pbm", "--model", "dbn", "--out", again / "models"),
         "learn": (folder / "run.toml", "--out", again / "run"),
         "importance": (folder / "run",),
         "impute": (folder / "run", *lists, "--out", again / "imputed.csv"),
@@ -152,21 +152,23 @@ def test_json_tells_what_the_files_hold(world: Path) -> None:
     assert {"out", "verdicts", "notes", "cells", "failed"} == set(found)
     assert found["verdicts"]["position"].startswith("position: ")
     assert {cell["method"] for cell in found["cells"]} == {"naive", "labeled", "random", "logging"}
-    told = json.loads(run("methods", "--json").stdout)
+    told = json.loads(run("catalogue", "methods", "--json").stdout)
     assert [each["name"] for each in told] == list(LEARNERS)
-    one = json.loads(run("methods", "dla", "--json").stdout)
+    one = json.loads(run("catalogue", "methods", "dla", "--json").stdout)
     assert one == next(each for each in told if each["name"] == "dla")
     recipes = json.loads(run("reproduce", "--json").stdout)
     assert sorted(recipes) == sorted(recipe_names())
 
 
 def test_lists_of_names(world: Path) -> None:
-    for command, table in (("rankers", RANKERS), ("behaviours", BEHAVIOURS), ("scalings", SCALINGS)):
-        listed = [line.split()[0] for line in run(command).stdout.splitlines() if line[0] != " "]
-        assert listed == list(table)
-    one = run("rankers", "mlp").stdout
+    whole = run("catalogue").stdout
+    for kind, table in (("rankers", RANKERS), ("behaviours", BEHAVIOURS), ("scalings", SCALINGS)):
+        shown = run("catalogue", kind).stdout
+        assert [line.split()[0] for line in shown.splitlines() if line[0] != " "] == list(table)
+        assert f"\n{kind}\n\n{shown}" in whole
+    one = run("catalogue", "rankers", "mlp").stdout
     assert "  sizes: list of whole numbers; default [64, 32]" in one
-    wrong = run("behaviours", "positon")
+    wrong = run("catalogue", "behaviours", "positon")
     assert "NAME positon: unknown name. Did you mean position?" in str(wrong.exception)
 
 
@@ -233,7 +235,7 @@ def test_a_package_that_is_broken_is_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "unskew.learning.methods", None)  # as where an import within it fails
-    monkeypatch.setattr("sys.argv", ["unskew", "methods"])
+    monkeypatch.setattr("sys.argv", ["unskew", "catalogue"])
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 1
@@ -248,8 +250,8 @@ def test_too_little_memory_is_one_line(
     def full(*_: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr("unskew.terminal.catalogue.described_all", full)
-    monkeypatch.setattr("sys.argv", ["unskew", "methods"])
+    monkeypatch.setattr("unskew.terminal.catalogue.described", full)
+    monkeypatch.setattr("sys.argv", ["unskew", "catalogue"])
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 1
@@ -307,7 +309,7 @@ def test_a_shell_completes_without_importing_torch() -> None:
         "import sys\nfrom unskew.terminal.main import main\nsys.argv = ['unskew']\n"
         "try:\n    main()\nfinally:\n    assert 'torch' not in sys.modules and 'numpy' not in sys.modules\n"
     )
-    asked = {"_UNSKEW_COMPLETE": "complete_bash", "COMP_WORDS": "unskew rankers ml", "COMP_CWORD": "2"}
+    asked = {"_UNSKEW_COMPLETE": "complete_bash", "COMP_WORDS": "unskew catalogue rankers ml", "COMP_CWORD": "3"}
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, env=os.environ | asked
     )

@@ -18,7 +18,7 @@ VERBS: dict[str, type[VerbOptions]] = {
     "impute": logs.ImputeArguments,
     "diagnose": diagnosis.DiagnoseArguments,
     "causes": diagnosis.CausesArguments,
-    "click_models": diagnosis.ClickModelsArguments,
+    "compare_click_models": diagnosis.ClickModelsArguments,
     "propensity": diagnosis.PropensityArguments,
     "drift": diagnosis.DriftArguments,
     "report": diagnosis.ReportArguments,

@@ -95,7 +95,7 @@ class SimulateArguments(Synthetic):
     out: Place = option(..., "Parquet file to write.")
     behaviour: Text = option(
         "position",
-        "How people click; see `unskew behaviours`.",
+        "How people click; see `unskew catalogue behaviours`.",
         flag=("--behaviour", "--behavior"),
         table="behaviours",
     )

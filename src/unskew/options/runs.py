@@ -101,7 +101,7 @@ class LearnArguments(VerbOptions):
     log: Place = argument("Log to learn from, or a TOML run file.", metavar="LOG|RUN.toml")
     method: Text = option(
         None,
-        "Method with its defaults; `unskew methods` lists them. dla unless given; auto chooses one.",
+        "Method with its defaults; `unskew catalogue` lists them. dla unless given; auto chooses one.",
         known=("auto",),
         table="methods",
     )

@@ -1,74 +1,59 @@
-"""The commands that list what there is: methods, rankers, scalings, behaviours, and what is installed."""
+"""The commands that tell what there is: what can be named and set, and what is installed."""
 
 from __future__ import annotations
 
-import re
 from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from unskew.terminal.flags import Json, completes
+from unskew.terminal.flags import TABLES, Json, known_names
 from unskew.terminal.output import show_json
 
 if TYPE_CHECKING:
-    from unskew.terminal.catalogue import Described, Setting
+    from unskew.terminal.catalogue import Setting
 
 _INDENT = 20
 
 
-def methods(
-    name: Annotated[
+def _kinds(incomplete: str) -> list[str]:
+    """Kinds that a shell completes."""
+    return [kind for kind in TABLES if kind.startswith(incomplete)]
+
+
+def _names(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Names of the kind that was typed before."""
+    kind = str(ctx.params.get("kind"))
+    return [name for name in (known_names(kind) if kind in TABLES else ()) if name.startswith(incomplete)]
+
+
+def catalogue(
+    kind: Annotated[
         str | None,
-        typer.Argument(help="Show the settings of this one.", autocompletion=completes("methods")),
+        typer.Argument(help="methods, rankers, behaviours, loggers, scalings, run file, …", autocompletion=_kinds),
+    ] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="Show the settings of this one.", autocompletion=_names)
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """List the methods, with the paper of each; with a name, its settings."""
-    from unskew.learning.methods import LEARNERS
-    from unskew.terminal.catalogue import described_all
+    """List methods, each with its paper, rankers, behaviours and what else can be set; or the settings of one."""
+    from unskew.terminal.catalogue import catalogue
 
-    _show(described_all(LEARNERS), name, as_json)
-
-
-def rankers(
-    name: Annotated[
-        str | None,
-        typer.Argument(help="Show the settings of this one.", autocompletion=completes("rankers")),
-    ] = None,
-    as_json: Json = False,
-) -> None:
-    """List the rankers, which score documents; with a name, its settings."""
-    from unskew.learning.rankers import RANKERS
-    from unskew.terminal.catalogue import described_all
-
-    _show(described_all(RANKERS), name, as_json)
-
-
-def behaviours(
-    name: Annotated[
-        str | None,
-        typer.Argument(help="Show the settings of this one.", autocompletion=completes("behaviours")),
-    ] = None,
-    as_json: Json = False,
-) -> None:
-    """List the behaviours that `simulate` knows; with a name, its settings."""
-    from unskew.simulation import BEHAVIOURS
-    from unskew.terminal.catalogue import described_all
-
-    _show(described_all(BEHAVIOURS), name, as_json)
-
-
-def scalings(as_json: Json = False) -> None:
-    """List the ways to scale features, and what a value v becomes."""
-    from unskew.tables.lists import scaling
-
-    told = re.findall(r"^\| `(\w+)` +\| (.+?) +\|$", scaling.__doc__ or "", re.MULTILINE)
+    found = catalogue(kind, name)
     if as_json:
-        show_json([{"name": name, "about": about} for name, about in told])
+        asked = found if kind is None else found[kind] if name is None else found[kind][0]
+        show_json(asked)
         return
-    for name, about in told:
-        print(f"{name:<{_INDENT}}{about}")
+    for title, all_of in found.items():
+        if kind is None:
+            print(f"\n{title}\n")
+        for each in all_of:
+            print(f"{each['name']:<{_INDENT}}{each['about']}")
+            if each["reference"]:
+                print(" " * _INDENT + each["reference"])
+            if name is not None:
+                print("".join(f"\n{line}" for setting in each["settings"] for line in _lines(setting)))
 
 
 def doctor(as_json: Json = False) -> None:
@@ -82,24 +67,6 @@ def doctor(as_json: Json = False) -> None:
         print("\n".join(lines(found)))
     if not found["ok"]:
         raise typer.Exit(1)
-
-
-def _show(all_of_them: list[Described], name: str | None, as_json: bool) -> None:
-    """All of them, or one with its settings."""
-    from unskew.settings import known
-
-    if name is not None:
-        known("name", name, [each["name"] for each in all_of_them])
-        all_of_them = [each for each in all_of_them if each["name"] == name]
-    if as_json:
-        show_json(all_of_them if name is None else all_of_them[0])
-        return
-    for each in all_of_them:
-        print(f"{each['name']:<{_INDENT}}{each['about']}")
-        if each["reference"]:
-            print(" " * _INDENT + each["reference"])
-        if name is not None:
-            print("".join(f"\n{line}" for setting in each["settings"] for line in _lines(setting)))
 
 
 def _lines(setting: Setting, indent: str = "  ") -> list[str]:

@@ -1,32 +1,32 @@
 """What there is to set, told from the code: every setting with its type, default, bounds, choices and sentence.
 
-`described` reads one config class, `catalogue` all of them. The commands that list things print what they return,
-and the reference of the documentation is made from it, so neither can say what the code does not.
+`described` reads one config class by its JSON schema, `catalogue` all of them. The command of that name prints
+what it returns, and the reference of the documentation is made from it, so neither can say what the code does not.
 """
 
 from __future__ import annotations
 
 import inspect
-import json
 import re
-from collections.abc import Mapping
-from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, NotRequired, TypedDict, Union, get_args, get_origin
+from collections.abc import Iterator, Mapping
+from typing import Any, NotRequired, TypedDict
 
 from pydantic import BaseModel
-from pydantic.fields import FieldInfo
 
 from unskew.learning.descriptions import paper, says
-from unskew.options.base import flag_of
+from unskew.results import plain
+from unskew.settings import known
 from unskew.terminal.flags import known_names
 
-_SIGNS = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
-_LENGTHS = {"min_length": "at least", "max_length": "at most"}
-_WORDS = {bool: "true or false", int: "whole number", float: "number", str: "text", dict: "table"}
+_SIGNS = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "exclusiveMaximum": "<"}
+_LENGTHS = {"minItems": "at least", "maxItems": "at most", "minLength": "at least", "maxLength": "at most"}
+_WORDS = {"boolean": "true or false", "integer": "whole number", "string": "text", "object": "table"}
 _UNITS = re.compile(
     "bytes|days|documents|features|layers|leaves|pages|probability|queries|results|rounds|rows|seconds|share|steps|"
     "texts|threads|tokens|trees"
 )
+Schema = Mapping[str, Any]
+"""A part of a JSON schema."""
 
 
 class Setting(TypedDict):
@@ -65,6 +65,60 @@ class Described(TypedDict):
     settings: list[Setting]
 
 
+def catalogue(kind: str | None = None, name: str | None = None) -> dict[str, list[Described]]:
+    """All that can be named and set, by what it is: methods, rankers, behaviours, scalings, run files and so on.
+
+    `kind` asks for one of these alone, and `name` for one of its kind.
+    """
+    from unskew.learning.fitting.training import Training
+    from unskew.learning.methods import LEARNERS
+    from unskew.learning.rankers import RANKERS
+    from unskew.simulation import BEHAVIOURS, LOGGERS, Simulation, Traffic
+    from unskew.studies.compare.config import CompareFile
+    from unskew.tables.reading.options import IngestOptions
+    from unskew.workflows.runs.settings import RunFile
+
+    configs: dict[str, Mapping[str, type[BaseModel]]] = {
+        "methods": LEARNERS,
+        "rankers": RANKERS,
+        "behaviours": BEHAVIOURS,
+        "loggers": LOGGERS,
+        "training": {"training": Training},
+        "run file": {"run file": RunFile},
+        "compare file": {"compare file": CompareFile},
+        "mapping file": {"mapping file": IngestOptions},
+        "simulation": {"simulate": Simulation, "traffic": Traffic},
+    }
+    if kind is not None and known("kind", kind, [*configs, "scalings"]) in configs:
+        configs = {kind: configs[kind]}
+    found = {
+        each: [described(config, name) for name, config in all_of.items()] for each, all_of in configs.items()
+    }
+    found = found | {"scalings": _scalings()} if kind is None else {kind: found.get(kind) or _scalings()}
+    if kind is not None and name is not None:
+        known("name", name, [each["name"] for each in found[kind]])
+        found = {kind: [each for each in found[kind] if each["name"] == name]}
+    return found
+
+
+def _scalings() -> list[Described]:
+    """The ways to scale features, and what a value v becomes: rows of a table in their documentation."""
+    from unskew.tables.lists import scaling
+
+    rows = re.findall(r"^\| `(\w+)` +\| (.+?) +\|$", scaling.__doc__ or "", re.MULTILINE)
+    return [
+        {
+            "name": name,
+            "python": scaling.__name__,
+            "about": about,
+            "help": about,
+            "reference": None,
+            "settings": [],
+        }
+        for name, about in rows
+    ]
+
+
 def described(config: type[BaseModel], name: str | None = None) -> Described:
     """What the config class is for, and its settings.
 
@@ -75,12 +129,11 @@ def described(config: type[BaseModel], name: str | None = None) -> Described:
     >>> described(Walk, "walk")["settings"][0]["type"]
     'whole number'
     """
-    text = inspect.cleandoc(config.__doc__ or "")
     return {
         "name": name or config.__name__,
         "python": f"{config.__module__}.{config.__qualname__}",
         "about": says(config),
-        "help": text,
+        "help": inspect.cleandoc(config.__doc__ or ""),
         "reference": paper(config) or None,
         "settings": settings_of(config),
     }
@@ -88,55 +141,48 @@ def described(config: type[BaseModel], name: str | None = None) -> Described:
 
 def settings_of(config: type[BaseModel]) -> list[Setting]:
     """The settings of a config class, besides the name that it is known by."""
-    fields = config.model_fields.items()
-    return [_setting(config, name, field) for name, field in fields if not _is_its_name(name, field)]
+    schema = config.model_json_schema()
+    told = _settings(schema, schema.get("$defs", {}))
+    for setting in told:
+        if made := config.model_fields[setting["name"]].default_factory:
+            setting["default"] = plain(made())  # type: ignore[call-arg]
+        # one that only has another default is told by the class that it comes from
+        inherited = (
+            each.model_fields.get(setting["name"]) for each in config.__mro__ if issubclass(each, BaseModel)
+        )
+        sentences = (field.description for field in inherited if field is not None and field.description)
+        setting["help"] = setting["help"] or _one_line(next(sentences, ""))
+    return told
 
 
-def catalogue() -> dict[str, list[Described]]:
-    """All that can be set, by what it is: methods, rankers, behaviours, run files and the like."""
-    from unskew.learning.fitting.training import Training
-    from unskew.learning.methods import LEARNERS
-    from unskew.learning.rankers import RANKERS
-    from unskew.simulation import BEHAVIOURS, LOGGERS, Simulation, Traffic
-    from unskew.studies.compare.config import CompareFile
-    from unskew.tables.reading.options import IngestOptions
-    from unskew.workflows.runs.settings import RunFile
-
-    return {
-        "methods": described_all(LEARNERS),
-        "rankers": described_all(RANKERS),
-        "behaviours": described_all(BEHAVIOURS),
-        "loggers": described_all(LOGGERS),
-        "training": [described(Training, "training")],
-        "run file": [described(RunFile, "run file")],
-        "compare file": [described(CompareFile, "compare file")],
-        "mapping file": [described(IngestOptions, "mapping file")],
-        "simulation": [described(Simulation, "simulate"), described(Traffic, "traffic")],
-    }
+def _settings(schema: Schema, inner: Schema) -> list[Setting]:
+    """The settings of an object of a schema; `inner` are the objects that it refers to."""
+    required = schema.get("required", ())
+    return [
+        _setting(name, field, inner, name in required)
+        for name, field in schema["properties"].items()
+        if name != "name" or "const" not in field
+    ]
 
 
-def described_all(configs: Mapping[str, type[BaseModel]]) -> list[Described]:
-    """Every config class of a table, under its name."""
-    return [described(config, name) for name, config in configs.items()]
-
-
-def _setting(config: type[BaseModel], name: str, field: FieldInfo) -> Setting:
-    kinds = _kinds(field.annotation)
-    kind_in_words, text = " or ".join(dict.fromkeys(map(_in_words, kinds))), _help(config, name)
+def _setting(name: str, field: Schema, inner: Schema, required: bool) -> Setting:
+    kinds = [kind for kind in field.get("anyOf", [field]) if kind.get("type") != "null"]
+    in_words = " or ".join(dict.fromkeys(map(_in_words, kinds)))
+    text = _one_line(field.get("description", ""))
     told: Setting = {
         "name": name,
-        "type": kind_in_words,
-        "required": field.is_required(),
-        "default": None if field.is_required() else _plain(field.get_default(call_default_factory=True)),
-        "bounds": _bounds([*field.metadata, *(each for kind in kinds for each in _inside(kind))]),
-        "choices": [choice for kind in kinds for choice in _choices(kind)] or _named_choices(field),
-        "unit": _unit(name, text) if kind_in_words in ("number", "whole number") else None,
+        "type": in_words,
+        "required": required,
+        "default": field.get("default", None if required or in_words != "table" else {}),
+        "bounds": list(dict.fromkeys(bound for kind in kinds for bound in _bounds(kind))),
+        "choices": [choice for kind in kinds for choice in _choices(kind)] or _names(field),
+        "unit": _unit(name, text) if in_words in ("number", "whole number") else None,
         "help": text,
     }
-    inner = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)]
-    if inner:
-        told["help"] = told["help"] or _one_line(inspect.cleandoc(inner[0].__doc__ or "").split("\n\n")[0])
-        told["settings"] = settings_of(inner[0])
+    table = next((inner[kind["$ref"].rpartition("/")[2]] for kind in kinds if "$ref" in kind), None)
+    if table is not None and "properties" in table:
+        told["help"] = told["help"] or _one_line(table.get("description", "").split("\n\n")[0])
+        told["settings"] = _settings(table, inner)
     return told
 
 
@@ -150,86 +196,42 @@ def _unit(name: str, text: str) -> str | None:
     return next((word for word in words if _UNITS.fullmatch(word)), None)
 
 
-def _is_its_name(name: str, field: FieldInfo) -> bool:
-    return name == "name" and len(_choices(field.annotation)) == 1
+def _choices(kind: Schema) -> list[object]:
+    return list(kind.get("enum", [kind["const"]] if "const" in kind else []))
 
 
-def _kinds(annotation: Any) -> list[Any]:
-    """What a value may be, none left out: X | None is X, with what was written around it."""
-    if get_origin(annotation) in (Union, UnionType):
-        return [kind for each in get_args(annotation) if each is not NoneType for kind in _kinds(each)]
-    return [annotation]
-
-
-def _bare(kind: Any) -> Any:
-    return get_args(kind)[0] if get_origin(kind) is Annotated else kind
-
-
-def _in_words(kind: Any) -> str:
-    kind = _bare(kind)
-    origin = get_origin(kind) or kind
-    if origin is Literal:
-        return "choice"
-    if origin in (tuple, list):
-        entries = [_in_words(each) for each in get_args(kind) if each is not Ellipsis]
-        return f"list of {_plural(entries[0])}" if entries else "list"
-    if isinstance(origin, type) and issubclass(origin, BaseModel):
-        return "table"
-    return _WORDS.get(origin) or ("anything" if origin is Any else str(origin.__name__))
-
-
-def _plural(words: str) -> str:
-    """Several of them: whole numbers, lists of numbers."""
-    first, space, rest = words.partition(" of ")
-    return f"{first}s{space}{rest}" if not first.endswith("false") and first != "text" else words
-
-
-def _inside(kind: Any) -> list[Any]:
-    """What is said of a kind, and of its entries where it is a list of them."""
-    own = [each for data in getattr(kind, "__metadata__", ()) for each in getattr(data, "metadata", [data])]
-    entries = get_args(_bare(kind)) if get_origin(_bare(kind)) in (tuple, list) else ()
-    return own + [each for entry in entries[:1] for each in _inside(entry)]
-
-
-def _bounds(metadata: list[Any]) -> list[str]:
-    found = [
-        f"{sign} {getattr(each, key):g}" for each in metadata for key, sign in _SIGNS.items() if hasattr(each, key)
-    ]
-    found += [
-        f"{words} {getattr(each, key)} long"
-        for each in metadata
-        for key, words in _LENGTHS.items()
-        if getattr(each, key, None) is not None
-    ]
-    return list(dict.fromkeys(found))
-
-
-def _choices(kind: Any) -> list[object]:
-    return list(get_args(_bare(kind))) if get_origin(_bare(kind)) is Literal else []
-
-
-def _named_choices(field: FieldInfo) -> list[object]:
+def _names(field: Schema) -> list[object]:
     """The names of a table that a text must be one of, where the field says so."""
-    extra = field.json_schema_extra
-    found = extra.get("choices", []) if isinstance(extra, dict) else []
-    table = flag_of(field).table
-    return [*known_names(table)] if table else list(found) if isinstance(found, list) else []
+    table = field.get("flag", {}).get("table")
+    return [*known_names(table)] if table else list(field.get("choices", ()))
 
 
-def _plain(value: object) -> object:
-    """A default as JSON has it."""
-    if isinstance(value, BaseModel):
-        return json.loads(value.model_dump_json())
-    return json.loads(json.dumps(value, default=str))
+def _in_words(kind: Schema) -> str:
+    """What a value may be: number, list of whole numbers, table."""
+    if _choices(kind):
+        return "choice"
+    if entries := _entries(kind):
+        first, of, rest = _in_words(entries).partition(" of ")
+        return f"list of {first}{'s' * (first not in ('true or false', 'text'))}{of}{rest}"
+    if "$ref" in kind:
+        return "table"
+    named = kind.get("format") or kind.get("type", "anything")
+    return _WORDS.get(named, named)
 
 
-def _help(config: type[BaseModel], name: str) -> str:
-    """The sentence under a field, or under the one that it stands in for."""
-    for each in config.__mro__:
-        field = each.model_fields.get(name) if isinstance(each, type) and issubclass(each, BaseModel) else None
-        if field is not None and field.description:
-            return _one_line(field.description)
-    return ""
+def _entries(kind: Schema) -> Schema:
+    """What the entries of a list may be; of several kinds the first."""
+    found: Schema = kind.get("items") or next(iter(kind.get("prefixItems", ())), {})
+    return found
+
+
+def _bounds(kind: Schema) -> Iterator[str]:
+    """Such as >= 1, of a value and of the entries of a list."""
+    yield from (f"{sign} {kind[key]:g}" for key, sign in _SIGNS.items() if key in kind)
+    if entries := _entries(kind):
+        yield from _bounds(entries)
+    if "prefixItems" not in kind:
+        yield from (f"{words} {kind[key]} long" for key, words in _LENGTHS.items() if key in kind)
 
 
 def _one_line(text: str) -> str:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from unskew.errors import CANNOT_TELL, NO
 from unskew.options import diagnosis as options
-from unskew.terminal.flags import CsvFile, Json, JsonFile
+from unskew.terminal.flags import CsvFile, Force, Json, JsonFile, PageFile
 from unskew.terminal.output import show_facts, show_result, tell, typed
 
 
@@ -18,11 +17,8 @@ def diagnose(asked: options.DiagnoseArguments, as_json: JsonFile = None) -> None
     """Print the verdict in short, or all of it as JSON."""
     from unskew.workflows.inspections.diagnosis import brief, diagnose
 
-    file = None if as_json == "-" else as_json
-    found = diagnose(**asked.given(), json=file, command=typed())
-    if asked.out is not None:
-        tell(f"Open {asked.out if asked.out.suffix == '.html' else asked.out / 'report.html'}.")
-    show_result(found.to_dict(), as_json == "-", lambda _: brief(found))
+    found = diagnose(**asked.given(), json=None if as_json == "-" else as_json, command=typed())
+    show_result(found, as_json == "-", brief, asked.out)
 
 
 def causes(asked: options.CausesArguments, as_json: Json = False) -> None:
@@ -36,26 +32,21 @@ def causes(asked: options.CausesArguments, as_json: Json = False) -> None:
     page = causes_page(graph, log_origin(asked.log), typed())
     if asked.out is not None:
         write_page(page, asked.out)
-        tell(f"Open {asked.out / 'report.html'}; graph.json and graph.dot are beside it.")
-    show_result(graph.to_dict(), as_json, lambda _: page)
+    show_result(graph, as_json, lambda _: page, asked.out)
 
 
-def click_models(asked: options.ClickModelsArguments, as_json: Json = False) -> None:
+def compare_click_models(asked: options.ClickModelsArguments, as_json: Json = False) -> None:
     """Print the table of models, and write its page."""
     from unskew.pages.documents.click_models import click_models_page
     from unskew.pages.origins import log_origin
     from unskew.pages.page import write_page
-    from unskew.workflows.inspections.click_models import JUDGE, JUDGMENTS, compare_click_models
+    from unskew.workflows.inspections.click_models import compare_click_models
 
     found = compare_click_models(**asked.given())
     page = click_models_page(found, log_origin(asked.log), typed())
     if asked.out is not None:
         write_page(page, asked.out)
-        tell(
-            f"Open {asked.out / 'report.html'}; judgments are in {asked.out / JUDGMENTS}, the model in "
-            f"{asked.out / JUDGE}."
-        )
-    show_result(found, as_json, lambda _: page)
+    show_result(found, as_json, lambda _: page, asked.out)
 
 
 def propensity(asked: options.PropensityArguments, csv: CsvFile = None, as_json: Json = False) -> None:
@@ -87,9 +78,7 @@ def drift(asked: options.DriftArguments, as_json: Json = False) -> None:
     from unskew.workflows.inspections.drift import drift
 
     found = drift(**asked.given(), command=typed())
-    if asked.out is not None:
-        tell(f"Open {asked.out}.")
-    show_result(found, as_json, drift_page)
+    show_result(found, as_json, drift_page, asked.out)
     if found.changed:
         raise typer.Exit(NO)
     if found.propensities == "cannot tell":
@@ -102,28 +91,21 @@ def report(asked: options.ReportArguments, as_json: Json = False) -> None:
     from unskew.workflows.inspections.report import report
 
     page = report(**asked.given(), command=typed())
-    tell(f"Open {asked.out}.")
-    show_result(page_dict(page), as_json, lambda _: page)
+    show_result(page_dict(page) if as_json else {}, as_json, lambda _: page, asked.out)
 
 
 def experiment(
-    asked: options.ExperimentArguments,
-    out: Annotated[Path | None, typer.Option(help="Page to write (.html).")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite what is there.")] = False,
-    as_json: Json = False,
+    asked: options.ExperimentArguments, out: PageFile = None, force: Force = False, as_json: Json = False
 ) -> None:
     """Print the verdict, and write its page."""
-    from unskew.files import refuse_existing, write_text
     from unskew.pages.documents.experiment import experiment_page
     from unskew.pages.origins import log_origin
-    from unskew.pages.web import html
+    from unskew.pages.page_files import page_place, write_found
     from unskew.workflows.proofs.experiment import experiment
 
-    if out is not None:
-        refuse_existing(out, force=force)
+    place = page_place(out, force=force)
     found = experiment(**asked.given())
     page = experiment_page(found, log_origin(asked.log), typed())
-    if out is not None:
-        write_text(out, html(page))
-        tell(f"Open {out}.")
-    show_result(found, as_json, lambda _: page)
+    if place is not None:
+        write_found(place, page)
+    show_result(found, as_json, lambda _: page, place)

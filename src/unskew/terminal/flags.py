@@ -6,19 +6,22 @@ import ast
 import inspect
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from contextvars import ContextVar
 from functools import partial
 from importlib.resources import files
+from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
 from pydantic.fields import FieldInfo
 
+import unskew
 from unskew.errors import Key, Option, Sentence, spelled
+from unskew.options import VERBS
 from unskew.options.base import OnEngine, Synthetic, Typed, VerbOptions, flag_of
 from unskew.settings import checked
-from unskew.terminal.output import working
+from unskew.terminal.output import show_facts, working
 
 # ---- names that a shell completes behind a flag
 # The tables are dicts in the sources, whose keys are read from the syntax tree: importing them takes seconds,
@@ -47,19 +50,13 @@ def known_names(what: str) -> list[str]:
     ['none', 'standard', 'minmax']
     """
     if what == "recipes":
-        return _recipes()
+        with suppress(ModuleNotFoundError):  # where they are not installed, there are none
+            found = [each.name for each in files("unskew_reproductions").joinpath("recipes").iterdir()]
+            return sorted(name[: -len(".toml")] for name in found if name.endswith(".toml") and name[0] != "_")
+        return []
     path, tables = TABLES[what]
     tree = ast.parse(files("unskew").joinpath(path).read_text(encoding="utf-8"))
     return [name for table in tables for name in _keys(tree, table)]
-
-
-def _recipes() -> list[str]:
-    """The files of recipes, where they are installed."""
-    try:
-        found = [each.name for each in files("unskew_reproductions").joinpath("recipes").iterdir()]
-    except ModuleNotFoundError:
-        return []
-    return sorted(name[: -len(".toml")] for name in found if name.endswith(".toml") and name[0] != "_")
 
 
 def _keys(tree: ast.Module, table: str) -> Iterator[str]:
@@ -93,6 +90,8 @@ JsonFile = Annotated[
 CsvFile = Annotated[
     str | None, typer.Option("--csv", help="Write CSV to this file, - for standard output.", metavar="FILE")
 ]
+PageFile = Annotated[Path | None, typer.Option(help="Page to write (.html).")]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite what is there.")]
 
 
 # ---- from options to flags
@@ -128,6 +127,17 @@ def flat(command: Callable[..., None], *, progress: bool = False) -> Callable[..
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return run
+
+
+def facts_of(verb: str) -> Callable[..., None]:
+    """A command that calls the function of its name in `unskew`, and prints what it did."""
+
+    def command(asked: VerbOptions, as_json: bool = False) -> None:
+        show_facts(getattr(unskew, verb)(**asked.given()), as_json)
+
+    command.__name__ = verb
+    command.__annotations__ = {"asked": VERBS[verb], "as_json": Json}
+    return command
 
 
 def _in_order(model: type[VerbOptions]) -> list[str]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from unskew.options import logs as options
-from unskew.terminal.flags import Json, in_flags
+from unskew.terminal.flags import Json, facts_of, in_flags
 from unskew.terminal.output import show_facts, show_result, typed, warn
 
 
@@ -15,7 +17,7 @@ def ingest(asked: options.IngestArguments, as_json: Json = False) -> None:
     made = ingest(**asked.given())
     for warning in made.warnings:
         warn(in_flags(warning))
-    show_result(made, as_json, lambda made: ingest_page(asked.out, made))
+    show_result(made, as_json, partial(ingest_page, asked.out))
 
 
 def split(asked: options.SplitArguments, as_json: Json = False) -> None:
@@ -27,13 +29,6 @@ def split(asked: options.SplitArguments, as_json: Json = False) -> None:
     if not found.parts["train"]:
         unit = found.split_by.replace("_id", "s")
         warn(f"train has no {unit}: too few, or too many began in one second; `learn` takes a whole log too")
-
-
-def counts(asked: options.CountsArguments, as_json: Json = False) -> None:
-    """Print what was counted."""
-    from unskew.logs.counts.rankings import counts
-
-    show_facts(counts(**asked.given()), as_json)
 
 
 def simulate(asked: options.SimulateArguments, as_json: Json = False) -> None:
@@ -70,22 +65,4 @@ def display_times(asked: options.DisplayTimesArguments, as_json: Json = False) -
     show_result(found, as_json, lambda _: page)
 
 
-def track(asked: options.TrackArguments, as_json: Json = False) -> None:
-    """Print what was counted."""
-    from unskew.tracking.track import track
-
-    show_facts(track(**asked.given()), as_json)
-
-
-def judge(asked: options.JudgeArguments, as_json: Json = False) -> None:
-    """Print what was written."""
-    from unskew.tracking.judgments import judge
-
-    show_facts(judge(**asked.given()), as_json)
-
-
-def impute(asked: options.ImputeArguments, as_json: Json = False) -> None:
-    """Print what was written."""
-    from unskew.workflows.inspections.impute import impute
-
-    show_facts(impute(**asked.given()), as_json)
+counts, track, judge, impute = map(facts_of, ("counts", "track", "judge", "impute"))

@@ -17,8 +17,8 @@ from typer.core import TyperCommand, TyperGroup
 from unskew import __version__
 from unskew.errors import STATUSES, Notice, UnskewError, printable, spelled
 from unskew.options import VERBS
-from unskew.terminal.about import behaviours, doctor, methods, rankers, scalings
-from unskew.terminal.diagnosis import causes, click_models, diagnose, drift, experiment, propensity, report
+from unskew.terminal.about import catalogue, doctor
+from unskew.terminal.diagnosis import causes, compare_click_models, diagnose, drift, experiment, propensity, report
 from unskew.terminal.flags import FLAGS, MAYBE_JSON, as_flag, flags_of, flat
 from unskew.terminal.logs import (
     counts,
@@ -41,11 +41,11 @@ PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Begin here": (ingest, diagnose, learn, measure),
     "Decide and watch": (ship, drift, experiment, plan),
     "Use a run": (predict, serve, store, export, importance),
-    "Look closer": (propensity, click_models, causes, report),
+    "Look closer": (propensity, compare_click_models, causes, report),
     "Track clicks and judge": (display_times, track, judge, impute),
     "Make and cut logs": (split, counts, simulate, twin, traffic),
     "Studies": (demo, compare, reproduce),
-    "About": (methods, rankers, scalings, behaviours, doctor),
+    "About": (catalogue, doctor),
 }
 """The commands as the help lists them: first the four that a newcomer needs."""
 COMMANDS = tuple(command for panel in PANELS.values() for command in panel)

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from unskew.results import Result, plain
@@ -65,8 +66,10 @@ def show(page: Page) -> None:
     print_page(page, results())
 
 
-def show_result(result: Found, as_json: bool, page: Callable[[Found], Page]) -> None:
-    """What a command found: as a page, or as JSON."""
+def show_result(result: Found, as_json: bool, page: Callable[[Found], Page], out: Path | None = None) -> None:
+    """What a command found, as a page or as JSON; and where it was written, a page or a folder with one."""
+    if out is not None:
+        tell(f"Open {out if out.suffix == '.html' else out / 'report.html'}.")
     if as_json:
         show_json(result)
     else:

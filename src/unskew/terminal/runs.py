@@ -6,16 +6,12 @@ import json
 import os
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import typer
 
 from unskew.options import runs as options
 from unskew.terminal.flags import CsvFile, Json, Quiet
 from unskew.terminal.output import messages, show_facts, show_result, tell, typed
-
-if TYPE_CHECKING:
-    from unskew.workflows.inspections.importance import Importances
 
 
 def learn(asked: options.LearnArguments, quiet: Quiet = False, as_json: Json = False) -> None:
@@ -52,10 +48,7 @@ def measure(asked: options.MeasureArguments, as_json: Json = False) -> None:
     from unskew.pages.documents.summaries import measure_page
     from unskew.workflows.proofs.measure import measure
 
-    found = measure(**asked.given(), command=typed())
-    if asked.out is not None:
-        tell(f"Open {asked.out if asked.out.suffix == '.html' else asked.out / 'report.html'}.")
-    show_result(found, as_json, measure_page)
+    show_result(measure(**asked.given(), command=typed()), as_json, measure_page, asked.out)
 
 
 def ship(asked: options.ShipArguments, as_json: Json = False) -> None:
@@ -64,9 +57,7 @@ def ship(asked: options.ShipArguments, as_json: Json = False) -> None:
     from unskew.workflows.proofs.ship import ship
 
     found = ship(**asked.given(), command=typed())
-    if asked.out is not None:
-        tell(f"Open {asked.out}.")
-    show_result(found, as_json, ship_page)
+    show_result(found, as_json, ship_page, asked.out)
     if found.status:
         raise typer.Exit(found.status)
 
@@ -92,8 +83,11 @@ def importance(asked: options.ImportanceArguments, csv: CsvFile = None, as_json:
     from unskew.workflows.inspections.importance import importance
 
     found = importance(**asked.given())
-    if csv is not None:
-        show_csv(found, csv)
+    if csv == "-":
+        sys.stdout.write(found.csv_text())
+    elif csv is not None:
+        found.write_csv(csv)
+        tell(f"{len(found.names)} features, in {csv}.")
     if as_json:
         show_facts(found.to_dict(), as_json)
     elif csv is None:
@@ -104,12 +98,3 @@ def importance(asked: options.ImportanceArguments, csv: CsvFile = None, as_json:
         for row in found.rows():
             cells = ("" if row[name] is None else f"{row[name]:.5f}" for name in found.columns)
             print("  ".join([row["feature"].ljust(wide), *(cell.rjust(11) for cell in cells)]))
-
-
-def show_csv(found: Importances, place: str) -> None:
-    """CSV to a file, or to standard output."""
-    if place == "-":
-        sys.stdout.write(found.csv_text())
-    else:
-        found.write_csv(place)
-        tell(f"{len(found.names)} features, in {place}.")

@@ -13,7 +13,7 @@ import typer
 from unskew.errors import ConfigError, Option
 from unskew.options import serving as options
 from unskew.settings import listed
-from unskew.terminal.flags import Json, Quiet
+from unskew.terminal.flags import Json, Quiet, facts_of
 from unskew.terminal.output import show_facts, tell, warn
 
 if TYPE_CHECKING:
@@ -78,11 +78,7 @@ def _show(
             tell(f"Explored by {cost.policy_id}: {cost.sentence}.")
 
 
-def store(asked: options.StoreArguments, as_json: Json = False) -> None:
-    """Print what the store holds."""
-    from unskew.serving.store.store import store
-
-    show_facts(store(**asked.given()), as_json)
+store = facts_of("store")
 
 
 def export(asked: options.ExportArguments, as_json: Json = False) -> None:

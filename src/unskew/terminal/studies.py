@@ -11,8 +11,8 @@ import typer
 
 from unskew.errors import RunError
 from unskew.options import studies as options
-from unskew.terminal.flags import Json, Quiet
-from unskew.terminal.output import messages, show, show_json, show_result, tell, typed
+from unskew.terminal.flags import Force, Json, PageFile, Quiet
+from unskew.terminal.output import messages, show_json, show_result, tell, typed
 
 if TYPE_CHECKING:
     from unskew.pages.console import Tell
@@ -29,31 +29,22 @@ def demo(asked: options.DemoArguments, quiet: Quiet = False, as_json: Json = Fal
     except KeyboardInterrupt:
         tell("Interrupted; nothing was written.")
         raise typer.Exit(130) from None
-    _show(done.page, done.numbers if as_json else None)
-    _tell_where(asked.out, "results.json", quiet)
+    _show((done.page, asked.out, "results.json", done.numbers), quiet, as_json)
     for line in () if quiet else serving_lines(asked.out):
         tell(line)
 
 
-def plan(
-    asked: options.PlanArguments,
-    out: Annotated[Path | None, typer.Option(help="Page to write (.html).")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite what is there.")] = False,
-    as_json: Json = False,
-) -> None:
+def plan(asked: options.PlanArguments, out: PageFile = None, force: Force = False, as_json: Json = False) -> None:
     """Print what was tried, and write its page."""
-    from unskew.files import refuse_existing, write_text
-    from unskew.pages.web import html
+    from unskew.pages.page_files import page_place, write_found
     from unskew.studies.plan import plan, plan_page
 
-    if out is not None:
-        refuse_existing(out, force=force)
+    place = page_place(out, force=force)
     found = plan(**asked.given())
     page = plan_page(found, f"Tried on a twin fitted to {asked.log}; no real user was involved.", typed())
-    if out is not None:
-        write_text(out, html(page))
-        tell(f"Open {out}.")
-    show_result(found, as_json, lambda _: page)
+    if place is not None:
+        write_found(place, page)
+    show_result(found, as_json, lambda _: page, place)
 
 
 def compare(asked: options.CompareArguments, quiet: Quiet = False, as_json: Json = False) -> None:
@@ -115,7 +106,7 @@ Done = tuple["Page", Path, str, Mapping[str, object]]
 
 
 def _study(run: Callable[[Tell | None], Done], *, force: bool, quiet: bool, as_json: bool) -> None:
-    """Run a study with a bar over its cells, and show its page; it fails where a cell did."""
+    """Run a study with a bar over its cells, and show it; it fails where a cell did."""
     from unskew.pages.console import grid_bar
 
     try:
@@ -125,20 +116,14 @@ def _study(run: Callable[[Tell | None], Done], *, force: bool, quiet: bool, as_j
         again = "without --force to go on" if force else "again to go on"
         tell(f"Interrupted. What is done is kept: run the same command {again}.")
         raise typer.Exit(130) from None
-    _show(page, {**found, "failed": page.failed} if as_json else None)
-    _tell_where(out, numbers, quiet)
+    _show((page, out, numbers, {**found, "failed": page.failed}), quiet, as_json)
     if page.failed:
         raise typer.Exit(1)
 
 
-def _show(page: Page, found: Mapping[str, object] | None) -> None:
-    """A study as JSON where there is some, else as its page."""
-    if found is None:
-        show(page)
-    else:
-        show_json(found)
-
-
-def _tell_where(out: Path, numbers: str, quiet: bool) -> None:
+def _show(done: Done, quiet: bool, as_json: bool) -> None:
+    """A study as its page or as JSON, and where it lies."""
+    page, out, numbers, found = done
+    show_result(found, as_json, lambda _: page)
     if not quiet:
         tell(f"Open {out / 'report.html'}; all numbers are in {out / numbers}.")

@@ -279,7 +279,7 @@ def _people(found: CoClicks, place: Place) -> Verdict:
     said = f"{where} clicks correlate by {value:.3f} ± {1.96 * error:.3f}, given what was shown"
     if value > 3.5 * error:
         advice = "several kinds of people, or reading on from click to click: compare click models; mixem"
-        return Verdict("people", "present", said, NextStep(advice, place.command("click-models")))
+        return Verdict("people", "present", said, NextStep(advice, place.command("compare-click-models")))
     times = (1.96 * max(error for *_, error in known) / 0.02) ** 2
     aim = f"for an interval of ± 0.02, which takes about {about(max(times, 1.0) * found.pages)} pages"
     absent = all(value + 1.96 * error < 0.02 for _, value, error in known)

@@ -151,7 +151,7 @@ def _judgments(asked: ExportArguments, out: Path) -> Exported:
     return write_judgments(Path(asked.run), asked, out)
 
 
-GRADED = "grades come of clicks: of a log, or of judgments by unskew judge or unskew click-models"
+GRADED = "grades come of clicks: of a log, or of judgments by unskew judge or unskew compare-click-models"
 TARGETS: Mapping[str, Callable[[ExportArguments, Path], Exported]] = {
     "lightgbm": _lightgbm,
     "onnx": _onnx,

@@ -1,8 +1,8 @@
 """`unskew export SOURCE --to quepid` (or workbench): relevance from clicks as the grades that tools read.
 
 SOURCE is a table (CSV or Parquet) of query_id, doc_id, relevance and standard_error, as `unskew judge` and `unskew
-click-models` write it, or a log (`judged_log`). A column `query`, where there is one, says what was asked, else
-the query goes by its id.
+compare-click-models` write it, or a log (`judged_log`). A column `query`, where there is one, says what was asked,
+else the query goes by its id.
 
 | to          | what is written                                                                                 |
 |-------------|-------------------------------------------------------------------------------------------------|

@@ -20,7 +20,9 @@ from unskew.settings import no_such
 from unskew.workflows.runs.folder import MARKER, status
 
 METRICS = "metrics.json"
-WANTED = "name a folder of learn, diagnose, compare, reproduce, demo, causes, click-models or display-times"
+WANTED = (
+    "name a folder of learn, diagnose, compare, reproduce, demo, causes, compare-click-models or display-times"
+)
 
 
 def report(
