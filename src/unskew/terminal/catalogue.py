@@ -215,7 +215,7 @@ def _in_words(kind: Schema) -> str:
         return f"list of {first}{'s' * (first not in ('true or false', 'text'))}{of}{rest}"
     if "$ref" in kind:
         return "table"
-    named = kind.get("format") or kind.get("type", "anything")
+    named: str = kind.get("format") or kind.get("type", "anything")
     return _WORDS.get(named, named)
 
 
