@@ -14,8 +14,18 @@ from torch import Tensor
 import unskew
 from unskew.diagnosis.causal.discovery import Discovery
 from unskew.diagnosis.causal.graph import graph_of
-from unskew.diagnosis.causal.influence import Influence, PageEncoding, Variable, page_variables, spread
-from unskew.diagnosis.causal.page import Memory, PageCauses, Seen, confounding_weights, effective_share
+from unskew.diagnosis.causal.page import (
+    Influence,
+    Memory,
+    PageCauses,
+    PageEncoding,
+    Seen,
+    Variable,
+    confounding_weights,
+    effective_share,
+    page_variables,
+    spread,
+)
 from unskew.errors import ConfigError
 from unskew.learning.methods import BAL, FBBAL, PBBAL
 from unskew.learning.methods.contract import Context

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from graphlib import CycleError, TopologicalSorter
 from typing import Any, ClassVar
 
 from unskew.errors import ConfigError, DataError
@@ -148,13 +149,11 @@ def in_tiers(variables: Iterable[str]) -> tuple[str, ...]:
 
 def closes_circle(edges: Sequence[tuple[str, str]]) -> str | None:
     """A variable on a circle of directed edges; None where there is none."""
-    causes: dict[str, set[str]] = {}
+    order = TopologicalSorter[str]()
     for cause, effect in edges:
-        causes.setdefault(effect, set()).add(cause)
-        causes.setdefault(cause, set())
-    while causes:
-        free = {name for name, found in causes.items() if not found}
-        if not free:
-            return min(causes)
-        causes = {name: found - free for name, found in causes.items() if name not in free}
+        order.add(effect, cause)
+    try:
+        order.prepare()
+    except CycleError as error:
+        return str(min(error.args[1]))
     return None

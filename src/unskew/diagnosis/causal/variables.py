@@ -22,12 +22,11 @@ import numpy as np
 from scipy.special import expit
 
 from unskew.diagnosis.causal.graph import CLICK, in_tiers
+from unskew.diagnosis.evidence.likelihood import maximum
 from unskew.errors import DataError
 from unskew.logs.presentation import Tally, as_arrow, kind_of, tally_columns
 from unskew.types import Array
 
-STEPS = 100
-"""Newton steps at most; a dozen are enough."""
 CATEGORIES = 20
 """Categories that a variable may have."""
 MOST_MISSING = 0.5
@@ -46,16 +45,14 @@ def order_scores(count: int, prior: float = 1.0) -> Array:
     """
     place = np.arange(count)
     higher = np.sign(place[:, None] - place)  # 1 where i is the higher value
-    scores = np.zeros(count)
-    for _ in range(STEPS):
-        lost = expit(-higher * (scores[:, None] - scores)) * np.abs(higher)
+
+    def slopes(scores: Array) -> tuple[Array, Array]:
+        lost = expit(-higher * (scores.T - scores)) * np.abs(higher)
+        spread = lost * (1 - lost)
         gradient = (higher * lost).sum(1) - prior * scores
-        if np.abs(gradient).max(initial=0.0) < 1e-10:
-            break
-        spread = lost * (1 - lost) * np.abs(higher)
-        hessian = np.diag(spread.sum(1) + prior) - spread
-        scores += np.linalg.solve(hessian, gradient)
-    return scores
+        return gradient, (np.diag(spread.sum(1) + prior) - spread)[None]
+
+    return np.asarray(maximum(slopes, np.zeros((1, count)))[0])
 
 
 @dataclass(frozen=True)

@@ -218,11 +218,12 @@ class CurveFit:
 
 def fitted(tables: LogTables, source: str) -> CurveFit | None:
     """The curve of one source of a log, fitted once; None where no page was shuffled."""
-    if source not in tables.fetched:
+
+    def make() -> CurveFit | None:
         sums = shuffled_sums(tables) if source == "shuffled" else swap_sums(tables)[""]
-        tables.fetched[source] = None if sums is None else fit(sums, source)
-    fit_of: CurveFit | None = tables.fetched[source]
-    return fit_of
+        return None if sums is None else fit(sums, source)
+
+    return tables.once(source, make)
 
 
 def fit(sums: SwapSums, source: str, kept: Array | None = None) -> CurveFit:

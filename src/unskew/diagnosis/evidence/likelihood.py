@@ -28,6 +28,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from scipy.sparse.csgraph import connected_components
 from scipy.special import fdtrc, stdtrit
 
 from unskew.types import Array
@@ -136,12 +137,8 @@ def looked_at(source: str, ranks: int) -> Array:
 
 def tied(link: Array) -> Array:
     """Ranks that links [P, P] tie to the first, by whatever way round, ascending."""
-    seen = {0}
-    fresh = [0]
-    while fresh:
-        fresh = [int(k) for k in np.flatnonzero(link[fresh].any(axis=0)) if int(k) not in seen]
-        seen |= set(fresh)
-    return np.array(sorted(seen))
+    _, part = connected_components(link, directed=False)
+    return np.flatnonzero(part == part[0])
 
 
 def log_ratio(over: Array, under: Array) -> Array:

@@ -117,10 +117,15 @@ def read_pairs(
     Contexts are ranks 1 to K, or with `by` value after value the ranks 1 to K of each; a value that is not named
     is left out. `shuffled` takes random slots only. `equal` documents count as one (`equal_documents`).
     """
-    asked = by, values, shuffled, MOST_CELLS
-    if equal is None and asked in tables.fetched:
-        known: SwapPairs = tables.fetched[asked]
-        return known
+    if equal is None:
+        asked = by, values, shuffled, MOST_CELLS
+        return tables.once(asked, lambda: _read(tables, by, values, shuffled, None))
+    return _read(tables, by, values, shuffled, equal)
+
+
+def _read(
+    tables: LogTables, by: str | None, values: tuple[str, ...], shuffled: bool, equal: pa.Table | None
+) -> SwapPairs:
     cells, share = tables.sample(MOST_CELLS)
     cells = cells.filter(cells.shuffled) if shuffled else cells
     table = tables.read_cells(cells if equal is None else merged(tables.engine, cells, equal), RANKS, by)
@@ -141,10 +146,7 @@ def read_pairs(
     owner = np.unique(encode(table["query_id"])[0][kept][first], return_inverse=True)[1]
     queries = int(owner.max(initial=-1)) + 1
     cluster = owner if queries >= FEW_QUERIES else np.arange(len(distinct))
-    pairs = SwapPairs(shown, clicks, cluster, queries, share).take((shown > 0).sum(1) > 1)
-    if equal is None:
-        tables.fetched[asked] = pairs
-    return pairs
+    return SwapPairs(shown, clicks, cluster, queries, share).take((shown > 0).sum(1) > 1)
 
 
 def fit_within(pairs: SwapPairs, design: Array, rounds: int = 50) -> WithinFit:

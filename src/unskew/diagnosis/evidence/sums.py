@@ -104,7 +104,8 @@ def swap_sums(tables: LogTables, by: str | None = None) -> dict[str, SwapSums]:
     Where only some slots were shuffled, these are left out: what they tell is told by `shuffled_sums`. Where there
     are few queries, their documents take their place in the buckets.
     """
-    if ("sums", by) not in tables.fetched:
+
+    def make() -> dict[str, SwapSums]:
         cells, share = tables.sample(MOST_CELLS)
         some = tables.shuffled == "some"
         if some:
@@ -114,13 +115,13 @@ def swap_sums(tables: LogTables, by: str | None = None) -> dict[str, SwapSums]:
             cells = cells.mutate(bucket=bucket_of(pair))
         table = tables.read_cells(cells, RANKS, by)
         every, ranks = document_cells(table), min(tables.facts["ranks"], RANKS)
-        value = np.asarray([""] * len(table) if by is None else table[by].to_pylist(), object)
-        tables.fetched["sums", by] = {
-            str(each): every.take(value == each).swaps(ranks, share=share, natural=some)
-            for each in ([""] if by is None else sorted(set(value)))
-        }
-    known: dict[str, SwapSums] = tables.fetched["sums", by]
-    return known
+        if by is None:
+            return {"": every.swaps(ranks, share=share, natural=some)}
+        value = np.asarray(table[by].to_pylist(), object)
+        parts = {each: every.take(value == each) for each in sorted(set(value))}
+        return {each: part.swaps(ranks, share=share, natural=some) for each, part in parts.items()}
+
+    return tables.once(("sums", by), make)
 
 
 def document_cells(table: Any) -> DocumentCells:

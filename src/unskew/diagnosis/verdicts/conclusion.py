@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Literal
 
 from unskew.diagnosis.curves.ordering import RankByFeatures
@@ -117,13 +118,8 @@ def _ranks(ranks: tuple[int, ...]) -> str:
 
 def runs(ranks: Sequence[int]) -> list[list[int]]:
     """Ranks dealt into those that follow each other."""
-    found: list[list[int]] = []
-    for rank in ranks:
-        if found and found[-1][-1] == rank - 1:
-            found[-1].append(rank)
-        else:
-            found.append([rank])
-    return found
+    grouped = groupby(enumerate(ranks), key=lambda each: each[1] - each[0])
+    return [[rank for _, rank in group] for _, group in grouped]
 
 
 def _by_features(ordering: RankByFeatures | None, place: Place) -> list[NextStep]:

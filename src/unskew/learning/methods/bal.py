@@ -26,8 +26,7 @@ from torch import Tensor, nn
 
 from unskew.diagnosis.causal.discovery import Discovery, Edges
 from unskew.diagnosis.causal.graph import CLICK, POSITION, RELEVANCE, CausalGraph, graph_of
-from unskew.diagnosis.causal.influence import HIDDEN, WIDTH, PageEncoding, page_variables
-from unskew.diagnosis.causal.page import PageCauses, Seen, names_of
+from unskew.diagnosis.causal.page import HIDDEN, WIDTH, PageCauses, PageEncoding, Seen, names_of, page_variables
 from unskew.learning.losses import page_count
 from unskew.learning.methods.bases import ClickLogits, LevelConfig
 from unskew.learning.methods.contract import Context
