@@ -43,7 +43,7 @@ from unskew.names import REQUIRED
 from unskew.settings import Config, require_columns
 from unskew.tables.engine.engine import Engine
 from unskew.tables.schema import check_values, to_array, whole_numbers
-from unskew.types import Array, Log
+from unskew.types import Array
 
 if TYPE_CHECKING:
     from ibis.expr.types import Table
@@ -296,14 +296,6 @@ def sample_table(
     joined = pa.concat_tables([plain, more.filter(pa.array(new))]).drop_columns([KEY])
     check_values(whole_numbers(joined, "position", place), whole_numbers(joined, "click", place), place)
     return joined, np.arange(len(joined)) >= len(plain)
-
-
-def sample_log(log: Log, size: int, *, seed: int) -> tuple[Array, Array]:
-    """The same of a log in memory: which impressions [N], and flags."""
-    order = np.random.default_rng([seed, 3]).permutation(len(log.row))
-    rest = order[size:]
-    more = rest[log.click[rest] == 1][: size // 2]
-    return np.concatenate([order[:size], more]), np.arange(min(size, len(order)) + len(more)) >= size
 
 
 def shown_columns(present: Sequence[str], asked: Sequence[str] | None) -> list[str]:

@@ -11,23 +11,22 @@ from unskew.diagnosis.causal.discovery import (
     Discovery,
     Pool,
     discover,
-    sample_log,
     sample_table,
     shown_columns,
     to_columns,
 )
 from unskew.diagnosis.causal.graph import CLICK, POSITION, RELEVANCE, CausalGraph
-from unskew.errors import ConfigError, DataError, Option
+from unskew.errors import ConfigError, Option
 from unskew.files import Ours, complete_folder, refuse_existing, write_json, write_text
 from unskew.learning.scoring.model import load
-from unskew.logs.reader import open_log
+from unskew.logs.reader import open_log, place_of
 from unskew.names import REQUIRED, Names
 from unskew.options.base import EngineConnection
 from unskew.pages.page import PAGE_FILES
 from unskew.settings import checked
 from unskew.tables.engine.engine import connect
 from unskew.tables.joins import join_lists
-from unskew.types import Array, Log
+from unskew.types import Log
 from unskew.workflows.inputs.rankings import documents
 
 USUAL = "logging_score"
@@ -74,26 +73,22 @@ def causes(
         )
     if out is not None:
         refuse_existing(Path(out), force=force, ours=CAUSES)
-    if isinstance(log, Log):
-        found, extra = _of_log(log, factors, relevance, asked)
-    else:
-        place = Path(log)
-        needed = [*REQUIRED, *(factors or ())]
-        with (
-            connect(engine, **connection) as opened,
-            open_log(opened, place, Names.of(columns), needed) as shown,
-        ):
-            names = shown_columns(shown.columns, factors)
-            score = relevance or (USUAL if USUAL in shown.columns and run is None else None)
-            wanted = [*names, *([] if score is None else [score])]
-            table, extra = sample_table(opened, shown, wanted, asked.pool, seed=asked.seed, place=place)
-        found = to_columns(table, [POSITION, *names, CLICK])
-        if score is not None:
-            found[RELEVANCE] = to_columns(table, [score])[score]
-        elif run is not None:
-            model = load(Path(run))
-            lists = documents(model, features, columns, candidates=place, doc_ids=doc_ids)
-            found[RELEVANCE] = model.score(lists)[join_lists(table, lists, place)[1]]
+    place = place_of(log)
+    with (
+        connect(engine, **connection) as opened,
+        open_log(opened, log, Names.of(columns), [*REQUIRED, *(factors or ())]) as shown,
+    ):
+        names = shown_columns(shown.columns, factors)
+        score = relevance or (USUAL if USUAL in shown.columns and run is None else None)
+        wanted = [*names, *([] if score is None else [score])]
+        table, extra = sample_table(opened, shown, wanted, asked.pool, seed=asked.seed, place=place)
+    found = to_columns(table, [POSITION, *names, CLICK])
+    if score is not None:
+        found[RELEVANCE] = to_columns(table, [score])[score]
+    elif run is not None:
+        model = load(Path(run))
+        lists = documents(model, features, columns, candidates=log, doc_ids=doc_ids)
+        found[RELEVANCE] = model.score(lists)[join_lists(table, lists, place)[1]]
     graph = discover(Pool.of(found, extra), asked)
     if RELEVANCE not in graph.variables:
         graph = replace(graph, notes=(*graph.notes, NO_RELEVANCE))
@@ -102,17 +97,3 @@ def causes(
             write_json(working / FILE, graph.to_dict())
             write_text(working / "graph.dot", graph.dot())
     return graph
-
-
-def _of_log(
-    log: Log, factors: Sequence[str] | None, relevance: str | None, asked: Discovery
-) -> tuple[dict[str, Array], Array]:
-    names = shown_columns(list(log.columns), factors)
-    score = relevance or (USUAL if USUAL in log.columns else None)
-    for name in (*names, *([] if score is None else [score])):
-        if name not in log.columns:
-            raise DataError(f"the log has no column {name}; it has {', '.join(log.columns) or 'none'}")
-    rows, extra = sample_log(log, asked.pool, seed=asked.seed)
-    found = {POSITION: log.position[rows], CLICK: log.click[rows]}
-    found |= {name: log.columns[name][rows] for name in names}
-    return found | ({} if score is None else {RELEVANCE: log.columns[score][rows]}), extra
