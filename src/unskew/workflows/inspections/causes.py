@@ -87,7 +87,9 @@ def causes(
         found[RELEVANCE] = to_columns(table, [score])[score]
     elif run is not None:
         model = load(Path(run))
-        lists = documents(model, features, columns, candidates=log, doc_ids=doc_ids)
+        lists = documents(
+            model, features, columns, candidates=None if isinstance(log, Log) else log, doc_ids=doc_ids
+        )
         found[RELEVANCE] = model.score(lists)[join_lists(table, lists, place)[1]]
     graph = discover(Pool.of(found, extra), asked)
     if RELEVANCE not in graph.variables:
