@@ -158,8 +158,8 @@ def test_split_by_time(engine: Engine, unit: str, validation: float, test: float
 
 
 def test_boundaries_are_those_of_a_sort(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Through several histograms, for every rank, also where most units begin in one second."""
-    monkeypatch.setattr("unskew.logs.split.BUCKETS", 3)
+    """Through days of fifty seconds, for every rank, also where most units begin in one second."""
+    monkeypatch.setattr("unskew.logs.split.DAY", 50)
     rng = np.random.default_rng(0)
     seconds_begun = np.concatenate([rng.integers(0, 500, 12), np.full(9, 77)])
     ordered = sorted(seconds_begun.tolist())

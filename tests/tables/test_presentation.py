@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import unskew
-from unskew.errors import ConfigError, DataError
+from unskew.errors import DataError
 from unskew.logs import presentation
 from unskew.logs import presentation as tallies
 from unskew.logs.counts.reduction import reduce_log
@@ -137,22 +137,11 @@ def test_numbers_are_standardised_and_cut() -> None:
     assert lopsided.encode({"a": np.array([0.5, 1.5])})["a"].tolist() == [0, 1]  # no empty bins
 
 
-def test_kinds_can_be_given() -> None:
-    columns = {"a": np.array([3, 1]), "b": np.array(["x", "y"])}
-    assert fit_presentation(columns, ["a"], kinds={"a": "categorical"}).encoders["a"] == Categories(
-        values=("1", "3")
-    )
-    assert fit_presentation(columns, ["a"], kinds={"a": "continuous"}).sizes == {}
-    with pytest.raises(DataError, match="b holds text such as 'x', so it is not ordinal"):
-        fit_presentation(columns, ["b"], kinds={"b": "ordinal"})
-    with pytest.raises(ConfigError, match=r"a: unknown kind 'number'"):
-        fit_presentation(columns, ["a"], kinds={"a": "number"})  # type: ignore[dict-item]
-
-
 def test_a_number_read_as_text_is_the_same_category_and_level() -> None:
     fitted = fit_presentation({"a": np.array([3, 1])}, ["a"])
     assert fitted.encode({"a": np.array(["1", "2", "3"])})["a"].tolist() == [0, 2, 1]
-    named = fit_presentation({"a": np.array([3, 1])}, ["a"], kinds={"a": "categorical"})
+    named = fit_presentation({"a": np.array(["3", "1"])}, ["a"])
+    assert named.encoders["a"] == Categories(values=("1", "3"))
     assert named.encode({"a": np.array([1.0, np.nan, 3.0])})["a"].tolist() == [0, 3, 1]
 
 

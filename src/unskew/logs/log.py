@@ -34,8 +34,6 @@ from unskew.types import Array, Lists, Log
 
 ROW_GROUP = 1_000_000
 """Impressions in a row group."""
-
-
 TABLE = "the table"
 """What errors call a table without a name."""
 SIMULATED = b"unskew.simulated"
@@ -86,19 +84,14 @@ def log_tables(log: Log, rows: int) -> Iterator[pa.Table]:
             "position": pa.array(log.position[part], pa.int32()),
             "click": pa.array(log.click[part] > 0).cast(pa.int8()),
         }
-        if log.feedback != "click" or log.weighted:
-            columns[weight_column(log)] = pa.array(log.click[part])
+        if log.feedback != "click" or log.weighted:  # `click` says then whether there is any
+            columns["weight" if log.feedback == "click" else log.feedback] = pa.array(log.click[part])
         if log.randomized is not None:
             columns["randomized"] = pa.array(log.randomized[part])
         others = {name: column for name, column in log.columns.items() if name not in columns}
         # a missing number is NaN in memory and null in a file
         extra = {name: pa.array(column[part], from_pandas=True) for name, column in others.items()}
         yield pa.table(columns | extra)
-
-
-def weight_column(log: Log) -> str:
-    """Where feedback other than clicks is written; `click` says then whether there is any."""
-    return "weight" if log.feedback == "click" else log.feedback
 
 
 def pick(ids: Any, rows: Array) -> Any:
@@ -158,7 +151,7 @@ def in_order(
     if order is not None:
         page, query = page[order], query[order]
         columns = {name: column[order] for name, column in columns.items()}
-    starts, position = page_starts(page), columns.pop("position")
+    starts, position, click = page_starts(page), columns.pop("position"), columns.pop("click")
     check_pages(page, position, query, names, path)
     log = Log(
         lists=lists,
@@ -166,15 +159,10 @@ def in_order(
         offsets=np.append(starts, len(page)).astype(np.int64),
         row=columns.pop("row"),
         position=position.astype(np.int16),
-        click=_narrow(columns.pop("click")),
+        click=click if click.dtype.kind == "f" else click.astype(np.uint8),
         columns=columns,
     )
     return log, page
-
-
-def _narrow(click: Array) -> Array:
-    """Clicks as uint8, weights as they are."""
-    return click if click.dtype.kind == "f" else click.astype(np.uint8)
 
 
 def page_codes(table: Any, path: Path | str, name: str = "page_id") -> tuple[Array, Array]:

@@ -24,8 +24,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field, TypeAdapter, ValidationError
 
-from unskew.errors import ConfigError, DataError
-from unskew.settings import Config, did_you_mean
+from unskew.errors import DataError
+from unskew.settings import Config
 from unskew.tables.joins import encode
 from unskew.tables.lists.scaling import round_digits
 from unskew.types import Array
@@ -45,17 +45,12 @@ FAR = 1e30
 """As many deviations from the mean as a number may lie."""
 
 
-class ColumnEncoder(Config):
-    """What all encoders of a column know."""
-
-    missing: int = 0
-    """Impressions of the training data without a value."""
-
-
-class Coded(ColumnEncoder):
+class Coded(Config):
     """Values as codes."""
 
     values: tuple[str, ...] | tuple[float, ...]
+    missing: int = 0
+    """Impressions of the training data without a value."""
 
     @property
     def size(self) -> int:
@@ -89,10 +84,11 @@ class Ordinals(Coded):
         return _codes(as_numbers(column), pa.array(self.values, pa.float64()))
 
 
-class Continuous(ColumnEncoder):
+class Continuous(Config):
     """Numbers, standardised or cut into bins."""
 
     kind: Literal["continuous"] = "continuous"
+    missing: int = 0
     mean: float
     deviation: float
     edges: tuple[float, ...] | None = None
@@ -145,7 +141,13 @@ class Presentation:
 
     def encode(self, columns: Mapping[str, Array]) -> dict[str, Array]:
         """The columns [N] as codes (int64), or as numbers around 0 (float32)."""
-        return {name: self._column(name, column) for name, column in pick_columns(columns, self.names).items()}
+        made = {}
+        for name, column in pick_columns(columns, self.names).items():
+            try:
+                made[name] = self.encoders[name].encode(as_arrow(name, column))
+            except pa.ArrowInvalid as error:
+                raise DataError(f"{name} held numbers when the model was trained: {error}") from None
+        return made
 
     def shown(self, name: str) -> tuple[list[int], tuple[str, ...]]:
         """The codes that training data had of a column, and what each stands for."""
@@ -166,21 +168,13 @@ class Presentation:
             what = error.errors()[0]
             raise DataError(f"presentation: {'.'.join(map(str, what['loc']))}: {what['msg']}") from None
 
-    def _column(self, name: str, column: Array) -> Array:
-        try:
-            return self.encoders[name].encode(as_arrow(name, column))
-        except pa.ArrowInvalid as error:
-            raise DataError(f"{name} held numbers when the model was trained: {error}") from None
-
 
 NO_COLUMNS = Presentation({})
 """Where no column is a bias factor."""
 
 
-def fit_presentation(
-    columns: Mapping[str, Array], names: Sequence[str], *, kinds: Mapping[str, Kind] | None = None, bins: int = 0
-) -> Presentation:
-    """Encoders fitted to the named columns of training data; `kinds` says of some what they are.
+def fit_presentation(columns: Mapping[str, Array], names: Sequence[str], *, bins: int = 0) -> Presentation:
+    """Encoders fitted to the named columns of training data.
 
     Continuous columns are cut into so many bins, as full as each other, unless `bins` is 0.
 
@@ -190,15 +184,12 @@ def fit_presentation(
     >>> {name: codes.tolist() for name, codes in fitted.encode(new).items()}
     {'serp_kind': [2, 3, 1], 'serp_rows': [0, 2, 1]}
     """
-    return fit_tallies(tally_columns(columns, names), kinds=kinds, bins=bins)
+    return fit_tallies(tally_columns(columns, names), bins=bins)
 
 
-def fit_tallies(
-    tallies: Mapping[str, Tally], *, kinds: Mapping[str, Kind] | None = None, bins: int = 0
-) -> Presentation:
+def fit_tallies(tallies: Mapping[str, Tally], *, bins: int = 0) -> Presentation:
     """Encoders from the tallies of all training data, as `merge_tallies` gives them from those of its parts."""
-    kind = {name: kind_of(tally) for name, tally in tallies.items()} | dict(kinds or {})
-    return Presentation({name: _fit(name, tally, kind[name], bins) for name, tally in tallies.items()})
+    return Presentation({name: _fit(name, tally, bins) for name, tally in tallies.items()})
 
 
 def kind_of(tally: Tally) -> Kind:
@@ -209,35 +200,19 @@ def kind_of(tally: Tally) -> Kind:
     return "ordinal" if few and np.array_equal(tally.values, np.rint(tally.values)) else "continuous"
 
 
-def _fit(name: str, tally: Tally, kind: str, bins: int) -> Encoder:
-    if kind not in _FITS:
-        raise ConfigError(f"{name}: unknown kind {kind!r}. {did_you_mean(kind, _FITS)}")
-    if kind != "continuous" and len(tally.values) > MOST:
+def _fit(name: str, tally: Tally, bins: int) -> Encoder:
+    kind, values = kind_of(tally), tally.values
+    if kind == "continuous":
+        shown = tally.counts.sum() or 1.0
+        mean = math.fsum(values * tally.counts) / shown
+        deviation = math.sqrt(math.fsum((values - mean) ** 2 * tally.counts) / shown)
+        deviation = deviation if len(values) > 1 and deviation > 0 else 1.0
+        edges = _quantiles(tally, bins) if bins else None
+        return Continuous(mean=mean, deviation=deviation, edges=edges, missing=tally.missing)
+    if len(values) > MOST:
         raise DataError(f"{name} has more than {MOST:,} different values", hint=COARSEN)
-    if kind != "categorical" and len(tally.values) and not tally.numeric:
-        raise DataError(f"{name} holds text such as {tally.values[0]!r}, so it is not {kind}")
-    return _FITS[kind](tally, bins)
-
-
-def _fit_categories(tally: Tally, _: int) -> Encoder:
-    texts = pa.array(tally.values).cast(pa.string()).to_pylist()
-    return Categories(values=tuple(sorted(texts)), missing=tally.missing)
-
-
-def _fit_ordinals(tally: Tally, _: int) -> Encoder:
-    return Ordinals(values=tuple(tally.values.tolist()), missing=tally.missing)
-
-
-def _fit_continuous(tally: Tally, bins: int) -> Encoder:
-    shown = tally.counts.sum() or 1.0
-    mean = math.fsum(tally.values * tally.counts) / shown
-    deviation = math.sqrt(math.fsum((tally.values - mean) ** 2 * tally.counts) / shown)
-    varies = len(tally.values) > 1 and deviation > 0
-    edges = _quantiles(tally, bins) if bins else None
-    return Continuous(mean=mean, deviation=deviation if varies else 1.0, edges=edges, missing=tally.missing)
-
-
-_FITS = {"categorical": _fit_categories, "ordinal": _fit_ordinals, "continuous": _fit_continuous}
+    coded = Ordinals if kind == "ordinal" else Categories
+    return coded(values=tuple(values.tolist()), missing=tally.missing)
 
 
 def _quantiles(tally: Tally, bins: int) -> tuple[float, ...]:

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
+
+import numpy as np
 
 from unskew.errors import Column, ConfigError, DataError, Option
 from unskew.files import Ours, complete_folder, parts, write_json
 from unskew.logs.pages import add_page_ids
 from unskew.logs.reader import open_log
-from unskew.logs.visits import add_visits, find_visits, require
+from unskew.logs.visits import add_visits, clock, find_visits, require
 from unskew.names import Names
 from unskew.options.base import EngineConnection
 from unskew.results import Result
@@ -25,8 +26,8 @@ from unskew.tables.engine.engine import Engine, connect
 if TYPE_CHECKING:
     from ibis.expr.types import Table
 
-BUCKETS = 4096
-"""Cells of one histogram while a boundary is searched."""
+DAY = 86_400
+"""Seconds of the cells in which a boundary is searched first."""
 CUT = Ours("summary.json", parts("train", "validation", "test"))
 """What lies in a folder of a log that was cut."""
 
@@ -129,14 +130,8 @@ def split_by_time(
     `pages` is what `find_visits` gave; the parts then have its visit_id.
     """
     if validation < 0 or test < 0 or validation + test >= 1:
-        raise ConfigError(
-            (
-                Option("validation", validation),
-                " and ",
-                Option("test", test),
-                ": not negative, and less than 1 together",
-            )
-        )
+        both = (Option("validation", validation), " and ", Option("test", test))
+        raise ConfigError((*both, ": not negative, and less than 1 together"))
     unit = "visit_id" if pages is not None or "visit_id" in impressions.columns else "page_id"
     require(impressions, ["timestamp", "page_id"])
     begun = engine.keep(unit_starts(known_pages(impressions, unit) if pages is None else pages, unit))
@@ -158,8 +153,7 @@ def split_by_time(
         else add_visits(impressions, begun.filter(where))
         for name, where in chosen.items()
     }
-    clocks = {name: datetime.fromtimestamp(edge, UTC).isoformat() for name, edge in edges.items()}
-    return Split(parts, {name: clock.replace("+00:00", "Z") for name, clock in clocks.items()}, sizes, unit)
+    return Split(parts, {name: clock(edge) for name, edge in edges.items()}, sizes, unit)
 
 
 def known_pages(impressions: Table, unit: str) -> Table:
@@ -206,36 +200,28 @@ def find_boundaries(
 ) -> tuple[dict[str, int], dict[str, int]]:
     """For each name the second in which the unit of its rank (from 0, by time) began, and how many began before.
 
-    Past the last one for a rank beyond. By histograms of ever smaller cells, which any engine can make of any
-    number of rows and which need no sort; the first is the same for every rank.
+    Past the last one for a rank beyond. Units are counted by day, and by second in the day that is meant, which
+    any engine can do with any number of rows and which needs no sort.
     """
-    ends = engine.rows(units.agg(low=units.second.min(), high=units.second.max()))[0]
-    first, last = int(ends["low"]), int(ends["high"]) + 1
-    made: dict[tuple[int, int], list[tuple[int, int]]] = {}
     edges: dict[str, int] = {}
     before: dict[str, int] = {}
     for name, rank in ranks.items():
-        low, high, left = (first, last, rank) if rank < total else (last, last, 0)
-        while high - low > 1:
-            if (low, high) not in made:
-                made[low, high] = _histogram(engine, units, low, high)
-            for cell, number in made[low, high]:
-                if left < number:
-                    low, high = cell, min(high, cell + _width(low, high))
-                    break
-                left -= number
-        edges[name], before[name] = low, min(rank, total) - left
+        if rank >= total:
+            edges[name] = int(engine.rows(units.agg(last=units.second.max()))[0]["last"]) + 1
+            before[name] = total
+            continue
+        day, earlier = _cell_of(engine, units, DAY, rank)
+        inside = units.filter((units.second >= day) & (units.second < day + DAY))
+        edges[name], later = _cell_of(engine, inside, 1, rank - earlier)
+        before[name] = earlier + later
     return edges, before
 
 
-def _histogram(engine: Engine, units: Table, low: int, high: int) -> list[tuple[int, int]]:
-    """First second and number of units of every cell that has any, in order."""
-    width = _width(low, high)
-    inside = units.filter((units.second >= low) & (units.second < high))
-    cells = inside.mutate(cell=((inside.second - low) / width).floor().cast("int64"))
-    counted = engine.rows(cells.group_by("cell").agg(n=cells.count()).order_by("cell"))
-    return [(low + row["cell"] * width, row["n"]) for row in counted]
-
-
-def _width(low: int, high: int) -> int:
-    return -(-(high - low) // BUCKETS)
+def _cell_of(engine: Engine, units: Table, width: int, rank: int) -> tuple[int, int]:
+    """Where the cell of so many seconds begins that has the unit of this rank, and how many began before it."""
+    cells = units.group_by(cell=(units.second / width).floor().cast("int64")).agg(n=units.count())
+    counted = engine.to_arrow(cells.order_by("cell"))
+    first, sizes = (np.asarray(counted[name]) for name in ("cell", "n"))
+    before = np.cumsum(sizes) - sizes
+    at = np.searchsorted(before, rank, side="right") - 1
+    return int(first[at]) * width, int(before[at])

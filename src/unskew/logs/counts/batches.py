@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -48,10 +49,9 @@ class Batches:
         self.position = as_tensor(counts.position, self.device)
         self.clicks = as_tensor(counts.clicks, self.device)
         self.impressions = as_tensor(counts.impressions, self.device)
-        self.pairs = None if counts.pairs is None else as_tensor(counts.pairs, self.device)
         self.serp = {name: as_tensor(column, self.device) for name, column in counts.serp.items()}
-        self.shown_at = None if counts.shown_at is None else as_tensor(counts.shown_at, self.device)
-        self.stands_for = None if counts.stands_for is None else as_tensor(counts.stands_for, self.device)
+        further = {"pairs": counts.pairs, "shown_at": counts.shown_at, "stands_for": counts.stands_for}
+        self._further = {name: as_tensor(each, self.device) for name, each in further.items() if each is not None}
         shown = self.impressions.amax(-1).to("cpu", torch.float64)  # [R] pages behind each row
         self._share = (shown / shown.sum()).cumsum(0)
         alike = round((shown.sum() ** 2 / shown.square().sum()).item())  # rows, if all weighed the same
@@ -69,13 +69,11 @@ class Batches:
             self._order, self._epoch = self._shuffle(epoch).to(self.device), epoch
         drawn = self.rows(self._order[batch * self.size : (batch + 1) * self.size])
         pages = drawn.impressions.amax(-1, keepdim=True).clamp(min=1.0)  # [B, 1]
-        return replace(
-            drawn,
-            clicks=drawn.clicks / pages,
-            impressions=drawn.impressions / pages,
-            pairs=None if drawn.pairs is None else drawn.pairs / pages.unsqueeze(-1),
-            shown_at=None if drawn.shown_at is None else drawn.shown_at / pages.unsqueeze(-1),
-        )
+        of_pages = {"pairs": drawn.pairs, "shown_at": drawn.shown_at}
+        scaled: dict[str, Any] = {
+            name: each / pages.unsqueeze(-1) for name, each in of_pages.items() if each is not None
+        }
+        return replace(drawn, clicks=drawn.clicks / pages, impressions=drawn.impressions / pages, **scaled)
 
     def _shuffle(self, epoch: int) -> Tensor:
         """Rows of this epoch: a systematic draw by share of impressions, then shuffled."""
@@ -105,10 +103,8 @@ class Batches:
             clicks=self.clicks[index],
             impressions=self.impressions[index],
             where=where,
-            pairs=None if self.pairs is None else self.pairs[index],
             serp={name: column[index] for name, column in self.serp.items()},
-            shown_at=None if self.shown_at is None else self.shown_at[index],
-            stands_for=None if self.stands_for is None else self.stands_for[index],
+            **{name: each[index] for name, each in self._further.items()},
         )
 
 

@@ -130,13 +130,17 @@ def reduce_log(
     if log.weighted and reduction == "pairs":
         raise DataError(f"pairs are counted from clicks, and {log.feedback} has weights", path=log.lists.name)
     numbers = {name: log.columns[name] for name in averages if name in log.columns}
-    log = replace(log, columns=encoded_columns(log.columns, serp, presentation))
+    carried = pick_columns(log.columns, serp) if presentation is None else presentation.encode(log.columns)
+    log = replace(log, columns=carried)
     page = np.repeat(np.arange(len(log)), log.sizes)
     slot = np.arange(len(log.row)) - log.offsets[page]
     first, group = (np.arange(len(log)),) * 2 if reduction == "pages" else same_page(log, page, slot)
     counts = lay_out(log, first, group[page], slot, (log.click, np.ones(len(page))))
     cell = group[page] * counts.row.shape[1] + slot
-    means = {name: slot_means(counts, cell, values) for name, values in numbers.items()}
+    means = {}
+    for name, values in numbers.items():
+        total = np.bincount(cell, np.asarray(values, float), minlength=counts.row.size).reshape(counts.row.shape)
+        means[name] = (total / np.maximum(counts.impressions, 1)).astype(np.float32)
     counts = replace(counts, serp={**counts.serp, **means})
     return counts if reduction != "pairs" else with_pairs(counts, _clicked_both(log, group, slot, counts))
 
@@ -161,28 +165,17 @@ def lay_out(pages: Log, first: Array, row: Array, slot: Array, shown: tuple[Arra
         position=np.where(where, pages.position[cells], 0).astype(np.int64),
         clicks=clicks,
         impressions=impressions,
-        serp={name: fill(column[cells], where) for name, column in pages.columns.items()},
+        serp={
+            name: np.where(where, column[cells], np.zeros((), column.dtype))
+            for name, column in pages.columns.items()
+        },
     )
-
-
-def slot_means(counts: Counts, cell: Array, values: Array) -> Array:
-    """The mean of a column [N] over the impressions of each slot, [R, K] float32; 0 where padded."""
-    total = np.bincount(cell, np.asarray(values, float), minlength=counts.row.size).reshape(counts.row.shape)
-    mean: Array = (total / np.maximum(counts.impressions, 1)).astype(np.float32)
-    return mean
 
 
 def with_pairs(counts: Counts, both: Array) -> Counts:
     """Pages with a click on i and none on j: clicks on i less pages with `both` clicked, [R, K, K]."""
     where = counts.where[:, :, None] & counts.where[:, None, :]
     return replace(counts, pairs=np.where(where, counts.clicks[:, :, None] - both, 0).astype(np.float32))
-
-
-def encoded_columns(
-    columns: Mapping[str, Array], serp: Sequence[str], presentation: Presentation | None
-) -> dict[str, Array]:
-    """The presentation columns that are carried: as they are, or encoded."""
-    return pick_columns(columns, serp) if presentation is None else presentation.encode(columns)
 
 
 def label_table(log: Log, *, every: bool = False) -> Counts:
@@ -217,11 +210,6 @@ def same_page(log: Log, page: Array, slot: Array) -> tuple[Array, Array]:
             if all(np.array_equal(key, key[twin]) for key in keys):
                 return first, group
     raise DataError("could not tell the rankings apart: eight different hashes collided")
-
-
-def fill(values: Array, where: Array) -> Array:
-    """The values, and the zero of their type where padded."""
-    return np.where(where, values, np.zeros((), values.dtype))
 
 
 def _codes(key: Array) -> Array:

@@ -21,13 +21,13 @@ from unskew.files import read_json
 from unskew.logs.counts.rankings import COUNTED_SLOT, counts_of
 from unskew.logs.counts.reduction import Counts, Reduction, by_query, rank_counts, reduce_log
 from unskew.logs.log import log_of
-from unskew.logs.presentation import Kind, Presentation, fit_tallies, merge_tallies, tally_columns
+from unskew.logs.presentation import NO_COLUMNS, Presentation, fit_tallies, merge_tallies, tally_columns
 from unskew.names import KEYS, Names
 from unskew.settings import require_columns
 from unskew.tables.engine.parquet import blocks, damage_named, impressions_in, parquet_files, undone
 from unskew.tables.features.assembly import assemble, candidate_pairs
 from unskew.tables.features.features import lists_of, read_features
-from unskew.tables.features.tables import FeatureTable, Notes, TablePart, feature_files, is_table, open_tables
+from unskew.tables.features.tables import Notes, feature_files, is_table, open_tables
 from unskew.tables.joins import Missing, encodable, encode, find_rows
 from unskew.tables.lists.letor import read_letor
 from unskew.tables.lists.survey import Survey, merge_surveys, survey
@@ -73,7 +73,6 @@ class ShardSource:
     """The column of a log that stands in the place of `click`: weights from 0."""
     averages: tuple[str, ...] = ()
     """Columns of numbers to carry the mean of, where a log has them."""
-    kinds: Mapping[str, Kind] = field(default_factory=dict)
     bins: int = 0
     """As in `fit_presentation`."""
     missing: Literal["error", "drop"] = "error"
@@ -89,30 +88,25 @@ class ShardSource:
 
     @property
     def columns(self) -> list[str]:
-        """Columns that are read."""
-        own = required(self.feedback) if self.log is not None else COUNTED_SLOT
-        return [*own, *self.serp, *self.averaged()]
-
-    def averaged(self) -> list[str]:
-        """Columns to average that the log has."""
-        if self.log is None or not self.averages:
-            return []
-        present = pq.read_schema(self.pages()[0]).names
-        return [name for name in self.averages if name in present]
+        """Columns that are read; of those to average, what the log has."""
+        if self.log is None:
+            return [*COUNTED_SLOT, *self.serp]
+        present = pq.read_schema(self.pages()[0]).names if self.averages else ()
+        return [*required(self.feedback), *self.serp, *(name for name in self.averages if name in present)]
 
     def pages(self) -> list[Path]:
         """The files of the log, or of the slots of the counts."""
-        return _files(impressions_in(self.log) if self.log is not None else Path(self.counts or "") / "slots")
+        folder = impressions_in(self.log) if self.log is not None else Path(self.counts or "") / "slots"
+        return [Path(file) for file in parquet_files(folder)]
 
     def files(self) -> list[Path]:
         """Every file that is read."""
-        lists = [file for path in self.lists for file in (feature_files(path) if is_table(path) else [Path(path)])]
-        pairs = self.counts is not None and self.reduction == "pairs"
-        return self.pages() + lists + (_files(Path(self.counts or "") / "pairs") if pairs else [])
-
-
-def _files(folder: Path) -> list[Path]:
-    return [Path(file) for file in parquet_files(folder)]
+        files = self.pages()
+        for path in self.lists:
+            files += feature_files(path) if is_table(path) else [Path(path)]
+        if self.counts is not None and self.reduction == "pairs":
+            files += [Path(file) for file in parquet_files(Path(self.counts) / "pairs")]
+        return files
 
 
 def write_shards(source: ShardSource, folder: Path) -> None:
@@ -123,9 +117,10 @@ def write_shards(source: ShardSource, folder: Path) -> None:
     facts = np.zeros((source.shards + 1, len(FACTS)), np.int64)
     surveys: list[Survey] = []
     columns: Columns | None = None
-    ranks = np.zeros((2, 0))
+    parts_of_ranks: list[Array] = []
     open_lists = _lists_of(source, spill)
-    weighted = counted_weights(source)
+    summary = Path(source.counts or "") / "summary.json"
+    weighted = read_json(summary).get("feedback") if source.counts is not None and summary.exists() else None
     for shard, part in enumerate(parts):
         if part is None:
             continue
@@ -134,11 +129,13 @@ def write_shards(source: ShardSource, folder: Path) -> None:
         if counts is None:
             continue
         weighted = source.feedback if weights else weighted
-        facts[shard] = [*facts_of(counts), clickless]
+        shown = (counts.impressions.max(1), counts.impressions, counts.clicks)
+        added = [int(values.sum(dtype=np.float64).round()) for values in shown]
+        facts[shard] = [*added, len(np.unique(counts.query)), counts.positions, clickless]
         if shard < source.shards:
             surveys.append(survey(lists))
             columns = lists.columns
-            ranks = added_ranks(ranks, rank_counts(counts.position, counts.impressions, counts.clicks))
+            parts_of_ranks.append(rank_counts(counts.position, counts.impressions, counts.clicks))
             counts = counts if source.unseen is None else by_query(counts, source.unseen)
         save_shard(counts, shard_file(folder, shard))
     shutil.rmtree(spill)
@@ -149,7 +146,7 @@ def write_shards(source: ShardSource, folder: Path) -> None:
         raise DataError("there is nothing to learn from", path=source.log or source.counts)
     about = {
         "facts": facts.tolist(),
-        "by_rank": ranks.tolist(),
+        "by_rank": summed_ranks(parts_of_ranks).tolist(),
         "survey": merge_surveys(surveys).to_dict(),
         "columns": None if columns is None else [columns.names, dict(columns.categories)],
         "presentation": presentation.to_dict(),
@@ -159,19 +156,11 @@ def write_shards(source: ShardSource, folder: Path) -> None:
     (folder / ABOUT).write_text(json.dumps(about), encoding="utf-8")
 
 
-def counted_weights(source: ShardSource) -> str | None:
-    """The column of weights that counts were made from; None where they count clicks, or where there is a log."""
-    summary = Path(source.counts or "") / "summary.json"
-    found = read_json(summary).get("feedback") if source.counts is not None and summary.exists() else None
-    return None if found is None else str(found)
-
-
-def added_ranks(one: Array, other: Array) -> Array:
-    """Impressions and clicks at each rank, [2, P], of two parts of a log."""
-    longest = max(one.shape[1], other.shape[1])
-    first, second = (np.pad(part, ((0, 0), (0, longest - part.shape[1]))) for part in (one, other))
-    added: Array = first + second
-    return added
+def summed_ranks(parts: Sequence[Array]) -> Array:
+    """Impressions and clicks at each rank, [2, P], of all parts of a log."""
+    deepest = max(part.shape[1] for part in parts)
+    summed: Array = np.sum([np.pad(part, ((0, 0), (0, deepest - part.shape[1]))) for part in parts], axis=0)
+    return summed
 
 
 def shard_file(folder: Path, shard: int) -> Path:
@@ -189,13 +178,6 @@ def save_shard(counts: Counts, path: Path) -> None:
     save_file({name: np.ascontiguousarray(values) for name, values in arrays.items()}, path)
 
 
-def facts_of(counts: Counts) -> list[int]:
-    """What is known of the rankings of a shard, see FACTS; not how many pages have no click."""
-    shown = (counts.impressions.max(1), counts.impressions, counts.clicks)
-    added = [int(values.sum(dtype=np.float64).round()) for values in shown]
-    return [*added, len(np.unique(counts.query)), counts.positions]
-
-
 def check_columns(source: ShardSource) -> None:
     """Refuse a log without the columns that are needed, before anything is written."""
     if source.counts is not None and source.reduction == "pages":
@@ -208,32 +190,39 @@ def check_columns(source: ShardSource) -> None:
 
 def _lists_of(source: ShardSource, spill: Path) -> Callable[[int, Path], Lists]:
     """A function from a shard, and the part of the log that it shows, to the lists of its queries, in memory."""
+
+    def taken(whole: Lists) -> Callable[[int, Path], Lists]:
+        part = part_of(encodable(whole.query_ids), source.shards, source.held)
+        return lambda shard, _: whole.take(part == shard)  # all lists are memory-mapped
+
     if not is_table(source.lists[0]):
-        return _taken(source, read_letor(list(source.lists), doc_ids=source.doc_ids))
+        return taken(read_letor(list(source.lists), doc_ids=source.doc_ids))
     notes: Notes = []
     tables = open_tables(source.lists, Names(source.names), notes)
     pairs = [table for table in tables if table.kind == "pair"]
+    parts = [part for each in pairs for part in each.parts]
+    # files are dealt out by the query_id that they have under our name
     if len(pairs) > 1 or any(
-        part.table is not None or not _own_keys(part) for each in pairs for part in each.parts
+        part.table is not None or any(part.theirs[key] != key for key in KEYS) for part in parts
     ):
-        return _taken(source, read_features(list(source.lists), columns=source.names))
+        return taken(read_features(list(source.lists), columns=source.names))
     for note in notes:
         warnings.warn(note, stacklevel=6)
-    others = [table for table in tables if table.kind != "pair"]
     dealt: list[Path | None] = [None] * (source.shards + 1)
-    for table in pairs:
-        files = [Path(part.path) for part in table.parts]
+    if pairs:
+        files = [Path(part.path) for part in parts]
         dealt = split_table(files, None, spill / "features", source.shards, source.held)
 
-    def lists(shard: int, part: Path) -> Lists:
+    def lists(shard: int, shown: Path) -> Lists:
         path = dealt[shard]
         if pairs and path is None:
             return Lists(np.zeros((0, 0)), np.zeros(1, np.int64), np.zeros(0), np.zeros(0, np.int64))
-        own = [replace(table, parts=(replace(table.parts[0], path=path),)) for table in pairs if path is not None]
-        whole: list[FeatureTable] = (
-            [own[0] if table.kind == "pair" else table for table in tables] if own else others
-        )
-        arrays = assemble(whole, None if own else candidate_pairs(part), [])
+        whole = [
+            replace(table, parts=(replace(table.parts[0], path=path),)) if table.kind == "pair" and path else table
+            for table in tables
+        ]
+        candidates = None if pairs else candidate_pairs(shown)
+        arrays = assemble(whole, candidates, [])
         if path is not None:
             path.unlink()
         return lists_of(arrays, source.lists[0])
@@ -241,21 +230,10 @@ def _lists_of(source: ShardSource, spill: Path) -> Callable[[int, Path], Lists]:
     return lists
 
 
-def _taken(source: ShardSource, whole: Lists) -> Callable[[int, Path], Lists]:
-    """The queries of each shard, taken from all lists, which are memory-mapped."""
-    part = part_of(encodable(whole.query_ids), source.shards, source.held)
-    return lambda shard, _: whole.take(part == shard)
-
-
-def _own_keys(part: TablePart) -> bool:
-    """Whether a file has our names for its keys, and so can be dealt out."""
-    return all(part.theirs[key] == key for key in KEYS)
-
-
 def _fit_parts(source: ShardSource, parts: Sequence[Path]) -> Presentation:
     """The presentation of all training parts, one of them in memory at a time."""
     if not source.serp:
-        return Presentation({})
+        return NO_COLUMNS
     weight = [] if source.log is not None else ["impressions"]
     tallies = None
     for part in parts:
@@ -263,7 +241,7 @@ def _fit_parts(source: ShardSource, parts: Sequence[Path]) -> Presentation:
         columns = {name: to_array(table[name]) for name in table.column_names}
         found = tally_columns(columns, source.serp, weights=columns.get("impressions"))
         tallies = found if tallies is None else merge_tallies(tallies, found)
-    return fit_tallies(tallies or {}, kinds=source.kinds, bins=source.bins)
+    return fit_tallies(tallies or {}, bins=source.bins)
 
 
 def _reduce(

@@ -9,10 +9,9 @@
                                presentation: how the columns serp_* were encoded
                                missing: impressions left out for want of features
 
-A log or a table of counts, and a table of features, are dealt out by query (`splitting.py`); then one shard after
-another is joined and reduced. So memory holds a block of the input, or one shard, whatever the size of the log.
-Shards lie in the cache (`store.py`) under a key made of the content of their sources: unchanged ones are reused,
-half-written ones are never seen.
+A log or a table of counts, and a table of features, are dealt out by query; then one shard after another is joined
+and reduced. So memory holds a block of the input, or one shard, whatever the size of the log. Shards lie in the
+cache under a key made of the content of their sources: unchanged ones are reused, half-written ones are never seen.
 
 Legend: R rows of a shard, K results of a page, D features.
 """
@@ -22,7 +21,6 @@ from __future__ import annotations
 import atexit
 import math
 import warnings
-from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -167,13 +165,17 @@ def open_shards(source: ShardSource, *, cache: bool | str | Path = True) -> Shar
     folder = root / "entries" / key
     try:
         about = read_json(folder / ABOUT)
+        columns = None
+        if about["columns"] is not None:
+            names, categories = about["columns"]
+            columns = Columns(tuple(names), {name: tuple(values) for name, values in categories.items()})
         return Shards(
             folder,
             key,
             facts=np.array(about["facts"], np.int64),
             by_rank=np.array(about["by_rank"]),
             survey=Survey.from_dict(about["survey"]),
-            columns=None if about["columns"] is None else columns_of(*about["columns"]),
+            columns=columns,
             presentation=Presentation.from_dict(about["presentation"]),
             name=str(source.log or source.counts),
             weighted=about["weighted"],
@@ -181,11 +183,6 @@ def open_shards(source: ShardSource, *, cache: bool | str | Path = True) -> Shar
         )
     except (ValueError, KeyError, TypeError) as error:
         raise DataError(f"damaged ({error})", path=folder / ABOUT, hint=ANEW) from error
-
-
-def columns_of(names: Sequence[str], categories: Mapping[str, Sequence[str]]) -> Columns:
-    """The names of features, from JSON."""
-    return Columns(tuple(names), {name: tuple(values) for name, values in categories.items()})
 
 
 def _where_written(root: Path, key: str, source: ShardSource) -> Path:
@@ -201,25 +198,20 @@ def _where_written(root: Path, key: str, source: ShardSource) -> Path:
     return root
 
 
-def _feature_bytes(source: ShardSource, slots: int) -> int:
-    """About how many bytes the features of all documents take, as they are; of text files, their size."""
-    columns = [table_columns(path, Names(source.names)) for path in source.lists]
-    if not any({*KEYS} <= each for each in columns):  # of items or queries: for each document that is shown
-        return 4 * slots * sum(map(len, columns))
-    files = {path: kind for each in source.lists for path, kind in feature_files(each).items()}
-    return sum(
-        4 * count_values(pq.read_metadata(path)) if kind == "parquet" else path.stat().st_size
-        for path, kind in files.items()
-    )
-
-
 def shards_for(memory: int, source: ShardSource) -> int:
     """How many shards let two of them, or one that is being written, be in so many bytes of memory."""
     slots = sum(int(pq.read_metadata(path).num_rows) for path in source.pages())
-    if is_table(source.lists[0]):
-        features = _feature_bytes(source, slots)
-    else:
+    columns = [table_columns(path, Names(source.names)) for path in source.lists if is_table(path)]
+    if not columns:
         features = read_letor(list(source.lists), doc_ids=source.doc_ids).features.nbytes
+    elif any({*KEYS} <= each for each in columns):  # of text files, their size
+        files = {path: kind for each in source.lists for path, kind in feature_files(each).items()}
+        features = sum(
+            4 * count_values(pq.read_metadata(path)) if kind == "parquet" else path.stat().st_size
+            for path, kind in files.items()
+        )
+    else:  # of items or queries: for each document that is shown
+        features = 4 * slots * sum(map(len, columns))
     beside = features // 2 if source.unseen is not None else 0  # 32 bytes for each document, besides its features
     training = 2 * (features + beside + slots * (24 if source.reduction != "pairs" else 120))
     writing = 2 * features + slots * 150
