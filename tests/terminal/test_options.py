@@ -37,7 +37,7 @@ def arguments(name: str) -> dict[str, inspect.Parameter]:
     if last is not None:
         inner = getattr(hints.get(last.name), "__args__", (None,))[0]
         more = getattr(inner, "__annotations__", {}) if inner is not None else {}
-        found |= {each: inspect.Parameter(each, inspect.Parameter.KEYWORD_ONLY, default=None) for each in more}
+        found |= {each: inspect.Parameter(each, inspect.Parameter.KEYWORD_ONLY) for each in more}
     return {key: each for key, each in found.items() if key not in APART}
 
 
@@ -48,8 +48,8 @@ def test_a_function_takes_the_options_of_its_verb(name: str) -> None:
     for key, field in fields.items():
         if name == "report" and key == "out":  # a page that Python is handed need not be written
             continue
-        if key in taken and not field.is_required() and field.default is not None:
-            default = taken[key].default
+        default = taken[key].default if key in taken else inspect.Parameter.empty
+        if default is not inspect.Parameter.empty and not field.is_required() and field.default is not None:
             assert str(default) == str(field.default) or default == field.default, key
 
 

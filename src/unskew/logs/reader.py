@@ -70,8 +70,7 @@ def open_log(
         if files:
             require_log(needed, table.columns, source, names)
         require_columns(needed, table.columns, path=place)
-        typing = _Typing(engine, place, files, names)
-        yield typing.timed(typing.counted(table))
+        yield _typed(engine, table, place, files, names)
 
 
 def place_of(source: AnyLog) -> Path | str:
@@ -173,44 +172,27 @@ def united(tables: Sequence[Table], kinds: Mapping[str, Any]) -> Table:
     return ibis.union(*(table.select(**{name: column(table, name) for name in kinds}) for table in tables))
 
 
-@dataclass(frozen=True)
-class _Typing:
-    """Columns in types that can be counted with; the first value that cannot be read is shown with its place."""
-
-    engine: Engine
-    path: Path | str
-    files: Sequence[Path | str]
-    names: Names
-
-    def counted(self, table: Table) -> Table:
-        """Numbers that are written as text, as numbers."""
-        texts = [name for name in NUMBERS if name in table.columns and table[name].type().is_string()]
-        made: dict[str, Any] = {name: table[name].strip().try_cast("float64") for name in texts}
-        for name, number in made.items():
-            unread = number.isnull() & table[name].notnull() & (table[name] != "")
-            self._refuse(table, name, unread, f"make it {OURS[name]}")
-        whole = {name: number.cast("int64") for name, number in made.items() if name in WHOLE}
-        return table.mutate(**made | whole) if made else table
-
-    def timed(self, table: Table) -> Table:
-        """Times of any kind as UTC."""
-        if "timestamp" not in table.columns or table.timestamp.type().is_timestamp():
-            return table
-        read: Any = as_utc(table.timestamp, "UTC", self.engine.name)
-        given = table.timestamp.cast("string")
-        self._refuse(table, "timestamp", read.isnull() & given.notnull() & (given != ""), TIMES)
-        return table.mutate(timestamp=read)
-
-    def _refuse(self, table: Table, name: str, wrong: Any, hint: str) -> None:
-        """Refuse a column with values that cannot be read, and show the first of them."""
+def _typed(engine: Engine, table: Table, place: Path | str, files: Sequence[Path | str], names: Names) -> Table:
+    """Numbers that are written as text as numbers, times of any kind as UTC; what cannot be read is refused."""
+    made: dict[str, Any] = {}
+    for name in NUMBERS:
+        if name in table.columns and table[name].type().is_string():
+            number = table[name].strip().try_cast("float64")
+            made[name] = number.cast("int64") if name in WHOLE else number
+    if "timestamp" in table.columns and not table.timestamp.type().is_timestamp():
+        made["timestamp"] = as_utc(table.timestamp, "UTC", engine.name)
+    for name, read in made.items():
+        given = table[name].cast("string")
+        wrong = read.isnull() & given.notnull() & (given != "")
         asked = table.agg(rows=wrong.cast("int64").sum(), first=table[name].min(where=wrong))
-        found = self.engine.rows(asked)[0]
-        if not found["rows"]:
-            return
-        place = row_of(self.files, self.names.theirs(name), found["first"])
-        path, row = (self.path, "") if place is None else (place[0], f" in row {place[1]}")
-        such = f" that cannot be read, such as {str(found['first'])[:100]!r}{row}"
-        raise DataError((f"{found['rows']:,} rows have a ", Column(name), such), path=path, hint=hint)
+        found = engine.rows(asked)[0]
+        if found["rows"]:
+            at = row_of(files, names.theirs(name), found["first"])
+            path, row = (place, "") if at is None else (at[0], f" in row {at[1]}")
+            such = f" that cannot be read, such as {str(found['first'])[:100]!r}{row}"
+            hint = TIMES if name == "timestamp" else f"make it {OURS[name]}"
+            raise DataError((f"{found['rows']:,} rows have a ", Column(name), such), path=path, hint=hint)
+    return table.mutate(**made) if made else table
 
 
 # ---- in memory ----

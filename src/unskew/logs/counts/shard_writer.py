@@ -8,12 +8,14 @@ import shutil
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyarrow import dataset
 from safetensors.numpy import save_file
 
 from unskew.errors import ConfigError, DataError, Key, Option
@@ -290,58 +292,41 @@ def part_of(ids: Any, parts: int, held: float) -> Array:
 def split_table(
     files: Sequence[Path], columns: Sequence[str] | None, out: Path, parts: int, held: float
 ) -> list[Path | None]:
-    """Write part after part of a table to OUT/00000.parquet and so on; None in the place of an empty part."""
-    out.mkdir(parents=True)
-    names = [out / f"{part:05d}.parquet" for part in range(parts + 1)]
-    waiting: list[list[Any]] = [[] for _ in names]
-    size = np.zeros(len(names), np.int64)
-    writers: dict[int, pq.ParquetWriter] = {}
-    full = max(BUFFERED // len(names), 2**16)
+    """Write the parts of a table to OUT/0/part-0.parquet and so on; None in the place of an empty part."""
+    batches = _dealt(files, columns, parts, held)
+    first = next(batches, None)
+    if first is None:
+        return [None] * (parts + 1)
+    waiting = max(BUFFERED // (parts + 1), 2**16) * len(first) // max(first.nbytes, 1)
+    dataset.write_dataset(
+        chain([first], batches),
+        out,
+        schema=first.schema,
+        format="parquet",
+        # a dictionary takes megabytes in each of many writers, and features hardly repeat
+        file_options=dataset.ParquetFileFormat().make_write_options(
+            compression="lz4", use_dictionary=False, write_statistics=False
+        ),
+        partitioning=["part"],
+        min_rows_per_group=waiting,
+        max_rows_per_group=2 * waiting,
+        max_partitions=parts + 1,
+        use_threads=False,
+    )
+    found = [out / str(part) / "part-0.parquet" for part in range(parts + 1)]
+    return [path if path.exists() else None for path in found]
+
+
+def _dealt(files: Sequence[Path], columns: Sequence[str] | None, parts: int, held: float) -> Iterator[Any]:
+    """The rows of a table in blocks, each with its part; without dictionaries, which differ between files."""
     schema = None
-
-    def flush(part: int) -> None:
-        if part not in writers:
-            # a dictionary takes megabytes in each of many writers, and features hardly repeat
-            options = {"compression": "lz4", "use_dictionary": False, "write_statistics": False}
-            writers[part] = pq.ParquetWriter(names[part], schema, **options)
-        writers[part].write_table(pa.Table.from_batches(waiting[part], schema))
-        waiting[part], size[part] = [], 0
-
-    try:
-        for path in files:
-            for block in blocks(path, None if columns is None else list(columns)):
-                batch = decoded(block)
-                schema = schema or batch.schema
-                batch = _alike(batch, schema, path)
-                for part, piece in pieces(batch, part_of(batch["query_id"], parts, held)):
-                    waiting[part].append(piece)
-                    size[part] += piece.nbytes
-                    if size[part] >= full:
-                        flush(part)
-        for part, left in enumerate(waiting):
-            if left:
-                flush(part)
-    finally:
-        for writer in writers.values():
-            writer.close()
-    return [name if part in writers else None for part, name in enumerate(names)]
-
-
-def pieces(batch: Any, part: Array) -> Iterator[tuple[int, Any]]:
-    """The rows of each part that a batch has, in their order; copied, so that none keeps the whole batch alive."""
-    order, sizes = np.argsort(part, kind="stable"), np.bincount(part)
-    ends = np.cumsum(sizes)
-    for which in np.flatnonzero(sizes).tolist():
-        yield which, batch.take(pa.array(order[ends[which] - sizes[which] : ends[which]]))
-
-
-def decoded(batch: Any) -> Any:
-    """The batch without dictionaries, which differ between files."""
-    return pa.RecordBatch.from_arrays([undone(column) for column in batch.columns], batch.schema.names)
-
-
-def _alike(batch: Any, schema: Any, path: Path) -> Any:
-    if batch.schema.names != schema.names:
-        raise DataError("has other columns than the first file", path=path, hint="write all parts alike")
-    with damage_named(path):
-        return batch.cast(schema)
+    for path in files:
+        for block in blocks(path, None if columns is None else list(columns)):
+            batch = pa.RecordBatch.from_arrays([undone(column) for column in block.columns], block.schema.names)
+            schema = schema or batch.schema
+            if batch.schema.names != schema.names:
+                raise DataError("has other columns than the first file", path=path, hint="write all parts alike")
+            with damage_named(path):
+                batch = batch.cast(schema)
+            part = part_of(batch["query_id"], parts, held)
+            yield batch.append_column("part", pa.array(part, pa.int32()))

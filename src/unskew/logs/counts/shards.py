@@ -11,7 +11,7 @@
 
 A log or a table of counts, and a table of features, are dealt out by query; then one shard after another is joined
 and reduced. So memory holds a block of the input, or one shard, whatever the size of the log. Shards lie in the
-cache under a key made of the content of their sources: unchanged ones are reused, half-written ones are never seen.
+cache under a key made of the content of their sources: unchanged ones are reused, half-written ones never seen.
 
 Legend: R rows of a shard, K results of a page, D features.
 """

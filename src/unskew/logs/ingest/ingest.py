@@ -15,7 +15,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -70,8 +70,8 @@ ARGUMENTS = {
 """Which key of a mapping file an argument says."""
 
 
-class TableReading(EngineConnection, total=False):
-    """How a table in memory is read, for who makes a log of it: arguments of `ingest`."""
+class IngestKeywords(EngineConnection, total=False):
+    """How a log is read and the engine is reached, as keywords of `ingest` and of who makes a log of a table."""
 
     mapping: Path | str | None
     clicks: Sequence[str | Path]
@@ -92,33 +92,27 @@ def ingest(
     out: Path | str,
     *,
     format: str | None = None,
-    mapping: Path | str | None = None,
     columns: Mapping[str, str] | None = None,
     keep: Sequence[str] = (),
-    clicks: Sequence[str | Path] = (),
-    page_columns: Sequence[str] = (),
-    time_zone: str | None = None,
-    positions_from: int | None = None,
-    by: Sequence[str] = (),
-    page_gap: str | None = None,
-    page_number: str | None = None,
-    page_size: int | None = None,
-    off: Sequence[str] = (),
-    max_rejected: float | None = None,
-    max_removed: float | None = None,
     force: bool = False,
     engine: str = "duckdb",
-    **connection: Unpack[EngineConnection],
+    **reading: Unpack[IngestKeywords],
 ) -> IngestedLog:
     """Read a click log into impressions in the folder `out`, whole or not at all; the log in numbers.
 
-    `columns` says theirs for ours, {"position": "rank"}. `connection` goes to `connect`: spark_master, memory,
-    threads, scratch.
+    `columns` says theirs for ours, {"position": "rank"}; `reading` are the further flags of the command, such as
+    page_gap= and off=, and how the engine is reached.
     """
-    given = locals()
-    options = ingest_options(mapping, {name: given[name] for name in ARGUMENTS})
+    options, clicks, connection = _asked({"columns": columns, "keep": keep, **reading})
     with connect(engine, **connection) as opened:
         return ingest_files(source, out, opened, options, kind=format, clicks=clicks, force=force)
+
+
+def _asked(said: dict[str, Any]) -> tuple[IngestOptions, Sequence[str | Path], EngineConnection]:
+    """Options, files of clicks, and how the engine is reached, from keywords."""
+    options = ingest_options(said.pop("mapping", None), {name: said.pop(name, None) for name in ARGUMENTS})
+    clicks = said.pop("clicks", ())
+    return options, clicks, cast(EngineConnection, said)
 
 
 def ingest_options(mapping: Path | str | None, arguments: Mapping[str, Any]) -> IngestOptions:
@@ -183,16 +177,14 @@ def ingest_table(
     *,
     columns: Mapping[str, str] | None = None,
     keep: Sequence[str] = (),
-    **reading: Unpack[TableReading],
+    **reading: Unpack[IngestKeywords],
 ) -> tuple[pa.Table, IngestedLog]:
     """Impressions of a table (pandas, polars, Arrow, a dict of columns) as an Arrow table, and the log in numbers.
 
     The same checks and rules as for files, and no files are written.
     """
-    said: dict[str, Any] = {"columns": columns, "keep": keep, **reading}
-    options = ingest_options(said.pop("mapping", None), {name: said.pop(name, None) for name in ARGUMENTS})
-    clicks = said.pop("clicks", ())
-    with connect("duckdb", **said) as engine, engine_errors("the table"):
+    options, clicks, connection = _asked({"columns": columns, "keep": keep, **reading})
+    with connect("duckdb", **connection) as engine, engine_errors("the table"):
         run = _Run(open_memory(engine, storable(arrow_table(source)), options, clicks), options, engine)
         made = run.run()
         return engine.to_arrow(run.written), made

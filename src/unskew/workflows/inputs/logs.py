@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from unskew.errors import DataError, Words
 from unskew.files import restore
-from unskew.logs.ingest.ingest import TableReading, ingest_table
+from unskew.logs.ingest.ingest import IngestKeywords, ingest_table
 from unskew.logs.ingest.summary import IngestedLog
 from unskew.logs.log import TABLE, featured, log_of, outside
 from unskew.names import KEYS, Names
@@ -84,7 +84,7 @@ class TableLog:
         feedback: str | None = None,
         *,
         keep: Sequence[str] = (),
-        **reading: Unpack[TableReading],
+        **reading: Unpack[IngestKeywords],
     ) -> TableLog:
         """The impressions of an Arrow table; what is left out by `ingest` is warned of."""
         kept = dict.fromkeys([*keep, *([] if feedback is None else [feedback])])
@@ -124,7 +124,7 @@ def log_from_table(
     keep: Sequence[str] = (),
     feedback: str | None = None,
     missing_features: MissingFeatures = "error",
-    **reading: Unpack[TableReading],
+    **reading: Unpack[IngestKeywords],
 ) -> Log:
     """A log from a table of impressions and the features of its documents, by the checks and rules of `ingest`.
 
