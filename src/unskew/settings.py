@@ -88,10 +88,7 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
 def known(argument: str, name: object, names: Collection[str]) -> str:
     """The name, if it is one of the names that the argument, or the `Key` of a file, may have."""
     if not isinstance(name, str) or name not in names:
-        meant = did_you_mean(str(name), names)
-        if isinstance(argument, Key):
-            raise ConfigError(f"unknown name {name!r}. {meant}", argument=argument)
-        raise ConfigError(f"unknown name. {meant}", argument=argument, value=name)
+        raise ConfigError(f"unknown name {name!r}. {did_you_mean(str(name), names)}", argument=argument)
     return name
 
 

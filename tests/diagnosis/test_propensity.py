@@ -172,6 +172,6 @@ def test_the_command(log_file: Path, tmp_path: Path) -> None:
 
 def test_the_command_refuses(log_file: Path, tmp_path: Path) -> None:
     assert command(tmp_path / "nothing")[2].startswith(str(tmp_path / "nothing"))
-    assert command(log_file, "--by", "magic")[2].startswith("--by magic: unknown name")
+    assert command(log_file, "--by", "magic")[2].startswith("--by: unknown name 'magic'")
     told = command(log_file, "--by", "shuffled")[2]
     assert "no randomized pages" in told

@@ -173,5 +173,5 @@ def test_export_writes_text_and_codes(log: Log, tmp_path: Path) -> None:
     np.testing.assert_allclose(booster.predict(coded(raw, table)), expected, rtol=1e-5, atol=1e-6)
     with pytest.raises(UnskewError, match=r"trees\.txt.*exists|exists.*trees\.txt|already"):
         unskew.export(tmp_path / "run", "lightgbm", tmp_path / "out" / "trees.txt")
-    with pytest.raises(ConfigError, match=r'to="onnxx": unknown name\. .*lightgbm'):
+    with pytest.raises(ConfigError, match=r"to=: unknown name 'onnxx'\. .*lightgbm"):
         unskew.export(tmp_path / "run", "onnxx", tmp_path / "x")

@@ -300,8 +300,8 @@ def test_nothing_to_measure_gives_nan_and_no_warning(data):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("ndgc@10", 'metric="ndgc": unknown name. Did you mean ndcg\\?'),
-        ("NDCG@10", 'metric="NDCG": unknown name'),
+        ("ndgc@10", "metric=: unknown name 'ndgc'. Did you mean ndcg\\?"),
+        ("NDCG@10", "metric=: unknown name 'NDCG'"),
         ("ndcg@", "whole number"),
         ("ndcg@0", "whole number"),
         ("ndcg@1.5", "whole number"),
@@ -309,7 +309,7 @@ def test_nothing_to_measure_gives_nan_and_no_warning(data):
         ("ndcg@3@5", "whole number"),
         ("precision", "needs a cut-off, such as precision@10"),
         ("arp@10", "takes no cut-off"),
-        ("", 'metric="": unknown name'),
+        ("", "metric=: unknown name ''"),
     ],
 )
 def test_metric_names_are_strict(name, message):

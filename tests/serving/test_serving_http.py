@@ -192,7 +192,7 @@ def test_a_new_run_takes_over_without_a_lost_request(server: Server) -> None:
         (["{}/nothing"], "nothing"),
         (["{}/shoes", "--token-file", "{}/none"], "token cannot be read"),
         (["{}/shoes", "{}/shoes"], "two models are called shoes"),
-        (["{}/shoes", "--shadow", "x"], "--shadow x: unknown name"),
+        (["{}/shoes", "--shadow", "x"], "--shadow: unknown name 'x'"),
     ],
 )
 def test_a_wrong_command_says_so(words: list[str], told: str, tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ def test_configs_by_name() -> None:
         table_of("kind", {"name": 3}, kinds)
     with pytest.raises(ConfigError, match=r"kind\.mots: unknown key\. Did you mean most\?"):
         table_of("kind", {"name": "outer", "mots": 2.0}, kinds)
-    with pytest.raises(ConfigError, match=r'engine="duck": unknown name\. Did you mean duckdb\?'):
+    with pytest.raises(ConfigError, match=r"engine=: unknown name 'duck'\. Did you mean duckdb\?"):
         known("engine", "duck", ("duckdb", "spark"))
 
 

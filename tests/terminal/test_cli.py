@@ -477,7 +477,7 @@ def test_measure_clicks(world: Path) -> None:
 def test_measure_refuses(world: Path, letor: Path) -> None:
     base = ("measure", world / "dla", "--lists", world / "log.test.txt")
     refused(unskew_command(*base, "--metric", "ndgc@10"), "Did you mean ndcg?")
-    refused(unskew_command(*base, "--empty", "none"), "--empty none: unknown name", "one, skip, zero")
+    refused(unskew_command(*base, "--empty", "none"), "--empty: unknown name 'none'", "one, skip, zero")
     refused(unskew_command(*base, "--against", world / "nothing"), "there is no such run")
     refused(unskew_command(*base[:3], letor), "trained on 5 features", "have 2")
 

@@ -287,7 +287,7 @@ SITUATIONS: dict[str, tuple[list[str], int, list[str]]] = {
     "a control that is none": (
         ["experiment", "log.parquet", "--by", "user_id", "--control", "u77"],
         1,
-        ["--control u77: unknown name. ", "u0"],
+        ["--control: unknown name 'u77'. ", "u0"],
     ),
     "a metric that is none": (
         ["experiment", "log.parquet", "--by", "user_id", "--metric", "clik"],
@@ -608,7 +608,7 @@ SITUATIONS: dict[str, tuple[list[str], int, list[str]]] = {
     "an unknown policy": (
         ["serve", "run", "--log", "OUT", "--explore", "shufle"],
         1,
-        ["--explore shufle: unknown name. Did you mean shuffle?"],
+        ["--explore: unknown name 'shufle'. Did you mean shuffle?"],
     ),
     "a setting of another policy": (
         ["serve", "run", "--log", "OUT", "--explore", "shuffle", "--temperature", "2"],
@@ -652,7 +652,7 @@ SITUATIONS: dict[str, tuple[list[str], int, list[str]]] = {
     "an export in a form that nobody knows": (
         ["export", "log.parquet", "--to", "sorl", "--out", "OUT"],
         1,
-        ["--to sorl: unknown name. Did you mean solr?"],
+        ["--to: unknown name 'sorl'. Did you mean solr?"],
     ),
     "an export to nowhere": (
         ["export", "log.parquet", "--to", "quepid"],

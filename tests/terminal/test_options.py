@@ -71,7 +71,7 @@ def test_every_option_has_a_sentence(name: str) -> None:
 
 
 def test_the_engine_is_reached_in_one_way() -> None:
-    assert {"engine", *EngineConnection.__annotations__} == set(OnEngine.model_fields)
+    assert {"columns", "engine", *EngineConnection.__annotations__} == set(OnEngine.model_fields)
     assert issubclass(OnEngine, VerbOptions)
 
 

@@ -169,7 +169,7 @@ def test_lists_of_names(world: Path) -> None:
     one = run("catalogue", "rankers", "mlp").stdout
     assert "  sizes: list of whole numbers; default [64, 32]" in one
     wrong = run("catalogue", "behaviours", "positon")
-    assert "NAME positon: unknown name. Did you mean position?" in str(wrong.exception)
+    assert "NAME: unknown name 'positon'. Did you mean position?" in str(wrong.exception)
 
 
 def test_what_stands_on_standard_error_is_not_among_the_results(world: Path) -> None:

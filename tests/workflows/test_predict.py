@@ -131,7 +131,7 @@ def test_blocks_are_one_table(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--out", "scores.xlsx"], "--out .xlsx: unknown name"),
+        (["--out", "scores.xlsx"], "--out: unknown name '.xlsx'"),
         ([], "--candidates"),
         (
             ["--column", "query_id=tern", "--candidates", "{shown}"],

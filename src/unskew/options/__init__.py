@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from unskew.options import diagnosis, logs, runs, serving, studies
+from unskew.options import logs, runs, serving
 from unskew.options.base import VerbOptions
 
 VERBS: dict[str, type[VerbOptions]] = {
@@ -16,24 +16,24 @@ VERBS: dict[str, type[VerbOptions]] = {
     "track": logs.TrackArguments,
     "judge": logs.JudgeArguments,
     "impute": logs.ImputeArguments,
-    "diagnose": diagnosis.DiagnoseArguments,
-    "causes": diagnosis.CausesArguments,
-    "compare_click_models": diagnosis.ClickModelsArguments,
-    "propensity": diagnosis.PropensityArguments,
-    "drift": diagnosis.DriftArguments,
-    "report": diagnosis.ReportArguments,
+    "diagnose": logs.DiagnoseArguments,
+    "causes": logs.CausesArguments,
+    "compare_click_models": logs.ClickModelsArguments,
+    "propensity": logs.PropensityArguments,
+    "drift": logs.DriftArguments,
+    "report": logs.ReportArguments,
     "learn": runs.LearnArguments,
     "measure": runs.MeasureArguments,
-    "experiment": diagnosis.ExperimentArguments,
+    "experiment": logs.ExperimentArguments,
     "importance": runs.ImportanceArguments,
     "predict": runs.PredictArguments,
     "ship": runs.ShipArguments,
     "serve": serving.ServeArguments,
     "store": serving.StoreArguments,
     "export": serving.ExportArguments,
-    "demo": studies.DemoArguments,
-    "plan": studies.PlanArguments,
-    "compare": studies.CompareArguments,
-    "reproduce": studies.ReproduceArguments,
+    "demo": runs.DemoArguments,
+    "plan": runs.PlanArguments,
+    "compare": runs.CompareArguments,
+    "reproduce": runs.ReproduceArguments,
 }
 """The options of each verb."""

@@ -111,6 +111,7 @@ Columns = Annotated[Mapping[str, str] | None, Typed(list[str])]
 class OnEngine(VerbOptions):
     """VerbOptions of verbs that read a log with an engine."""
 
+    columns: Columns = COLUMNS
     engine: str = option("duckdb", "duckdb or spark.", known=("duckdb", "spark"))
     spark_master: str | None = option(None, "local[N], spark://host:port, sc://host:port.")
     memory: Annotated[str | int | None, Typed(str)] = option(None, "Memory for the engine, such as 4GB.")
@@ -119,7 +120,7 @@ class OnEngine(VerbOptions):
 
 
 class EngineConnection(TypedDict, total=False):
-    """How the engine is reached, for who reads a log: the fields of `OnEngine` but its name."""
+    """How the engine is reached, for who reads a log: the fields of `OnEngine` but columns and its name."""
 
     spark_master: str | None
     memory: str | int | None

@@ -8,7 +8,7 @@ from pathlib import Path
 import typer
 
 from unskew.errors import CANNOT_TELL, NO
-from unskew.options import diagnosis as options
+from unskew.options import logs as options
 from unskew.terminal.flags import CsvFile, Force, Json, JsonFile, PageFile
 from unskew.terminal.output import show_facts, show_result, tell, typed
 

@@ -13,9 +13,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from importlib import metadata
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -32,13 +31,6 @@ EXTRAS = {
     "serve": "unskew serve and store, and networks as ONNX",
 }
 """What each extra is for; those of developers are not asked for."""
-_IMPORTED = {
-    "trees": "lightgbm",
-    "spark": "pyspark",
-    "causal": "causallearn",
-    "text": "transformers",
-    "serve": "lmdb",
-}
 JAVA = 17
 """The oldest version of Java that Spark runs on."""
 _GET_JAVA = f"apt install openjdk-{JAVA}-jre-headless, or set JAVA_HOME"
@@ -56,19 +48,22 @@ class Package(TypedDict):
 
 def doctor() -> dict[str, Any]:
     """What is installed, by part; `ok` says whether all that is required is there, `missing` what else is not."""
+    from unskew.tables.lists.store import cache_root
+
     packages = list(needed_packages())
     java, extras = _java(), [_extra(name, packages) for name in EXTRAS]
     on_spark = java["ok"] and all(extra["ok"] for extra in extras if extra["name"] == "spark")
+    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     found: dict[str, Any] = {
         "unskew": {"version": __version__, "folder": str(Path(__file__).parent.parent)},
         "python": {"version": platform.python_version(), "executable": sys.executable},
-        "machine": {"platform": platform.platform(), "processors": _processors(), "memory": _memory()},
+        "machine": {"platform": platform.platform(), "processors": processors, "memory": _memory()},
         "packages": packages,
         "extras": extras,
-        "engines": {"duckdb": _duckdb(), "spark": {"ok": on_spark}},
+        "engines": {"duckdb": _tried(_duckdb), "spark": {"ok": on_spark}},
         "java": java,
-        "torch": _torch(),
-        "folders": {"cache": _folder(_cache()), "temporary": _folder(Path(tempfile.gettempdir()))},
+        "torch": _tried(_torch),
+        "folders": {"cache": _folder(cache_root()), "temporary": _folder(Path(tempfile.gettempdir()))},
         "environment": {name: os.environ.get(name) for name in ("UNSKEW_CACHE", "UNSKEW_DATA", "JAVA_HOME")},
     }
     broken = list(_broken(found))
@@ -103,35 +98,43 @@ def lines(found: dict[str, Any]) -> Iterator[str]:
     """What was found, in lines."""
     yield f"unskew {found['unskew']['version']}   {found['unskew']['folder']}"
     yield f"Python {found['python']['version']}   {found['python']['executable']}"
-    machine = found["machine"]
-    yield f"{machine['platform']}, {machine['processors']} processors, {_size(machine['memory'])} of memory"
+    machine, torch, java = found["machine"], found["torch"], found["java"]
+    memory = "unknown" if machine["memory"] is None else _size(machine["memory"])
+    yield f"{machine['platform']}, {machine['processors']} processors, {memory} of memory"
     yield ""
     for package in found["packages"]:
         extra = f"  [{package['extra']}]" if package["extra"] else ""
-        yield _line(
-            package["ok"], package["name"] + extra, f"{package['version'] or 'not there'} {package['needs']}"
-        )
+        yield _line(package, package["name"] + extra, f"{package['version'] or 'not there'} {package['needs']}")
     yield ""
-    torch, java = found["torch"], found["java"]
-    yield _line(torch["ok"], "torch runs on", torch.get("device") or torch["error"], _threads(torch))
-    yield _line(found["engines"]["duckdb"]["ok"], "engine duckdb")
-    yield _line(found["engines"]["spark"]["ok"], "engine spark")
-    yield _line(java["ok"], "Java", java["version"] or "not there")
+    yield _line(torch, "torch runs on", f"{torch['device']}, {torch['threads']} thread(s)" if torch["ok"] else "")
+    for name, engine in found["engines"].items():
+        yield _line(engine, f"engine {name}")
+    yield _line(java, "Java", java["version"] or "not there")
     for name, folder in found["folders"].items():
-        free = f"{_size(folder['free'])} free" if folder["ok"] else folder["error"]
-        yield _line(folder["ok"], f"{name} folder", f"{folder['path']}, {free}")
-    if found["broken"]:
-        yield "\nBroken; unskew does not work without:"
-        yield from (f"  {each}" for each in found["broken"])
-    if found["missing"]:
-        yield "\nNot there; get it if you want:"
-        yield from (f"  {each}" for each in found["missing"])
+        yield _line(
+            folder, f"{name} folder", f"{folder['path']}, {_size(folder['free'])} free" if folder["ok"] else ""
+        )
+    for title, told in (
+        ("Broken; unskew does not work without", "broken"),
+        ("Not there; get it if you want", "missing"),
+    ):
+        yield from (f"\n{title}:", *(f"  {each}" for each in found[told])) if found[told] else ()
+
+
+def _line(part: Mapping[str, Any], name: str, more: str = "") -> str:
+    """A part, whether it is well, and what is wrong with it."""
+    return f"{'ok' if part['ok'] else '--'}  {name:<36}{more or part.get('error', '')}".rstrip()
+
+
+def _size(count: int) -> str:
+    return f"{count / 2**30:.1f} GB"
 
 
 def needed_packages() -> Iterator[Package]:
     """What the metadata of unskew asks for, and which version of it is there."""
     for requirement in map(Requirement, _asked()):
-        extra = _extra_of(requirement)
+        named = re.search(r"""extra == ["'](\w+)["']""", str(requirement.marker or ""))
+        extra = named[1] if named else None
         if extra is not None and extra not in EXTRAS:
             continue
         if requirement.marker is not None and not requirement.marker.evaluate({"extra": extra or ""}):
@@ -158,11 +161,6 @@ def _asked() -> list[str]:
     return [*project.get("dependencies", []), *apart]
 
 
-def _extra_of(requirement: Requirement) -> str | None:
-    found = re.search(r"""extra == ["'](\w+)["']""", str(requirement.marker or ""))
-    return found[1] if found else None
-
-
 def _version(name: str) -> str | None:
     try:
         return metadata.version(name)
@@ -172,7 +170,6 @@ def _version(name: str) -> str | None:
 
 def _extra(name: str, packages: list[Package]) -> dict[str, Any]:
     missing = [each["name"] for each in packages if each["extra"] == name and not each["ok"]]
-    missing += [] if find_spec(_IMPORTED[name]) else [_IMPORTED[name]]
     get = f"pip install 'unskew[{name}]'"
     return {"name": name, "ok": not missing, "missing": missing, "what": EXTRAS[name], "get": get}
 
@@ -190,50 +187,39 @@ def _java() -> dict[str, Any]:
     return {"ok": number is not None and int(number[0]) >= JAVA, "version": version, "path": path}
 
 
+def _tried(part: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """What a part says of itself, or what is wrong with it, whatever that is."""
+    try:
+        return {"ok": True, **part()}
+    except Exception as error:
+        return {"ok": False, "error": str(error).strip().split("\n")[0] or type(error).__name__}
+
+
 def _torch() -> dict[str, Any]:
     """Where torch would compute."""
-    try:
-        import torch
-    except (ImportError, OSError) as error:
-        return {"ok": False, "error": _first_line(error)}
+    import torch
+
     graphics = torch.cuda.is_available()
     device = f"cuda ({torch.cuda.get_device_name(0)})" if graphics else "cpu"
-    return {"ok": True, "device": device, "threads": torch.get_num_threads()}
+    return {"device": device, "threads": torch.get_num_threads()}
 
 
 def _duckdb() -> dict[str, Any]:
-    """Whether the engine answers."""
-    try:
-        from unskew.tables.engine.engine import connect
+    """Nothing, if the engine answers."""
+    from unskew.tables.engine.engine import connect
 
-        with connect("duckdb"):
-            return {"ok": True}
-    except Exception as error:  # whatever is wrong with it is what is asked for
-        return {"ok": False, "error": _first_line(error)}
-
-
-def _cache() -> Path:
-    from unskew.tables.lists.store import cache_root
-
-    return cache_root()
+    with connect("duckdb"):
+        return {}
 
 
 def _folder(path: Path) -> dict[str, Any]:
     """Whether a folder can be written to, and how much fits."""
     from unskew.tables.lists.store import unwritable
 
-    error = unwritable(path)
-    free = None if error else shutil.disk_usage(path).free
-    return {
-        "path": str(path),
-        "ok": error is None,
-        "free": free,
-        **({"error": f"{path}: {error}"} if error else {}),
-    }
-
-
-def _processors() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    told: dict[str, Any] = {"path": str(path), "ok": True, "free": None}
+    if error := unwritable(path):
+        return told | {"ok": False, "error": f"{path}: {error}"}
+    return told | {"free": shutil.disk_usage(path).free}
 
 
 def _memory() -> int | None:
@@ -241,21 +227,3 @@ def _memory() -> int | None:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):  # Windows
         return None
-
-
-def _size(count: int | None) -> str:
-    return "unknown" if count is None else f"{count / 2**30:.1f} GB"
-
-
-def _threads(torch: dict[str, Any]) -> str | None:
-    count = torch.get("threads")
-    return None if count is None else f"{count} thread{'s' * (count != 1)}"
-
-
-def _line(ok: bool, name: str, *more: object) -> str:
-    told = ", ".join(str(each) for each in more if each is not None)
-    return f"{'ok' if ok else '--'}  {name:<36}{told}".rstrip()
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().split("\n")[0] or type(error).__name__

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from unskew.errors import RunError
-from unskew.options import studies as options
+from unskew.options import runs as options
 from unskew.terminal.flags import Force, Json, PageFile, Quiet
 from unskew.terminal.output import messages, show_json, show_result, tell, typed
 

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from unskew.files import Ours, complete_folder, is_free, locked, publish, refuse_existing, remove, write_text
-from unskew.options.studies import CompareArguments
+from unskew.options.runs import CompareArguments
 from unskew.pages.console import Tell
 from unskew.pages.numbers import command_line
 from unskew.pages.origins import clicks_of, simulated_on
