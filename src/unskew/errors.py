@@ -189,18 +189,7 @@ class StoreError(UnskewError):
     """A store of features is missing, damaged, or cannot be reached now."""
 
 
-class Notice(UserWarning):
-    """A warning that speaks of arguments."""
-
-    def __init__(self, message: Words) -> None:
-        super().__init__(message)
-        self.message = message
-
-    def __str__(self) -> str:
-        return spelled(self.message)
-
-
-class Unproven(Notice):
+class Unproven(UserWarning):
     """Clicks say that a ranking is worse than what was shown, or they cannot tell."""
 
 

@@ -107,8 +107,7 @@ class Names(dict[str, str]):
             if ours not in known and not ours.startswith("serp_"):
                 raise ConfigError(f"unknown column {ours!r}. {did_you_mean(ours, known)}", argument="columns")
             if theirs not in present:
-                what = f"there is no column {theirs!r} for {ours}. {did_you_mean(theirs, present[:50])}"
-                raise DataError(what, path=path)
+                raise DataError(_absent(ours, theirs, present), path=path)
         return self
 
     def check_some(self, tables: Iterable[Any]) -> None:
@@ -116,8 +115,7 @@ class Names(dict[str, str]):
         present = list(dict.fromkeys(name for table in tables for name in table.column_names))
         for ours, theirs in self.items():
             if theirs not in present:
-                what = f"there is no column {theirs!r} for {ours}. {did_you_mean(theirs, present[:50])}"
-                raise ConfigError(what, argument="columns")
+                raise ConfigError(_absent(ours, theirs, present), argument="columns")
 
     def renamed(self, present: Iterable[str]) -> dict[str, str]:
         """Their columns to ours, of a table with these; one of theirs that has a name of ours gives way."""
@@ -139,6 +137,10 @@ class Names(dict[str, str]):
         except DataError as error:
             error.names = error.names or self
             raise
+
+
+def _absent(ours: str, theirs: str, present: Sequence[str]) -> str:
+    return f"there is no column {theirs!r} for {ours}. {did_you_mean(theirs, present[:50])}"
 
 
 NO_NAMES = Names()

@@ -46,15 +46,11 @@ class Columns:
     """Columns of 0 and 1 that an encoding made; scaling leaves them as they are."""
 
     def __post_init__(self) -> None:
-        twice = [] if not self._repeats else [name for name in self.names if self.names.count(name) > 1]
-        if twice:
-            raise DataError(f"two features are called {twice[0]}", hint="give each a name of its own")
+        if len(set(self.names)) < len(self.names):
+            twice = next(name for name in self.names if self.names.count(name) > 1)
+            raise DataError(f"two features are called {twice}", hint="give each a name of its own")
         if lost := sorted({*self.categories, *self.flags} - {*self.names}):
             raise DataError(f"no feature is called {lost[0]}")
-
-    @property
-    def _repeats(self) -> bool:
-        return len(set(self.names)) < len(self.names)
 
     @property
     def numbers(self) -> tuple[str, ...]:
@@ -196,33 +192,27 @@ class Log:
         """The given pages (indices or a boolean mask), in that order."""
         pages = np.flatnonzero(pages) if pages.dtype == bool else pages
         sizes = self.sizes[pages]
-        offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-        rows = np.repeat(self.offsets[pages] - offsets[:-1], sizes) + np.arange(offsets[-1])
-        return replace(
-            self,
-            query=self.query[pages],
-            offsets=offsets,
-            row=self.row[rows],
-            position=self.position[rows],
-            click=self.click[rows],
-            randomized=None if self.randomized is None else self.randomized[rows],
-            columns={name: column[rows] for name, column in self.columns.items()},
-        )
+        starts = np.cumsum(sizes) - sizes
+        rows = np.repeat(self.offsets[pages] - starts, sizes) + np.arange(sizes.sum())
+        return self._cut(pages, sizes, rows)
 
     def keep(self, impressions: Array) -> Log:
         """The impressions where a mask [N] holds; pages that have none left are left out."""
         pages = np.repeat(np.arange(len(self)), self.sizes)[impressions]
         sizes = np.bincount(pages, minlength=len(self))
-        some = sizes > 0
+        return self._cut(sizes > 0, sizes[sizes > 0], impressions)
+
+    def _cut(self, pages: Array, sizes: Array, rows: Array) -> Log:
+        """These pages, of these sizes, with these impressions, indices or masks."""
         return replace(
             self,
-            query=self.query[some],
-            offsets=np.concatenate([[0], np.cumsum(sizes[some])]).astype(np.int64),
-            row=self.row[impressions],
-            position=self.position[impressions],
-            click=self.click[impressions],
-            randomized=None if self.randomized is None else self.randomized[impressions],
-            columns={name: column[impressions] for name, column in self.columns.items()},
+            query=self.query[pages],
+            offsets=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
+            row=self.row[rows],
+            position=self.position[rows],
+            click=self.click[rows],
+            randomized=None if self.randomized is None else self.randomized[rows],
+            columns={name: column[rows] for name, column in self.columns.items()},
         )
 
 

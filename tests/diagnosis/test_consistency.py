@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import typer
 
 import unskew
 from unskew.diagnosis.diagnosis import Diagnosis
@@ -22,10 +21,9 @@ from unskew.diagnosis.evidence.tables import open_tables
 from unskew.errors import DataError
 from unskew.pages.documents.diagnosis import SEEN, diagnosis_page
 from unskew.pages.page import Page, markdown
-from unskew.terminal.main import app
+from unskew.terminal.main import made
 
 Columns = dict[str, Any]
-COMMANDS = typer.main.get_command(app)
 
 
 def pages(
@@ -265,7 +263,7 @@ def test_every_next_step_is_a_command_to_paste(told: Told) -> None:
     for step in told.found.conclusion.next:
         program, name, *words = shlex.split(step.command)
         assert program == "unskew"
-        COMMANDS.commands[name].make_context(name, words)  # type: ignore[attr-defined]
+        made(name).make_context(name, words)
         assert step.command in told.text
     learned = [shlex.split(step.command) for step in told.found.conclusion.next if " learn " in step.command]
     methods = {words[words.index("--method") + 1] for words in learned}

@@ -26,7 +26,7 @@ from unskew.studies.compare.config import CompareFile
 from unskew.tables.lists.scaling import SCALINGS
 from unskew.tables.reading.options import RULES, IngestOptions
 from unskew.terminal.catalogue import settings_of
-from unskew.terminal.main import app
+from unskew.terminal.main import app, made
 from unskew.workflows.runs.settings import RunFile
 from unskew_reproductions.recipe import Recipe
 
@@ -145,7 +145,7 @@ def test_every_page_of_the_repository_is_on_the_site(site: Path, pages: dict[Pat
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_and_option_is_in_the_reference(site: Path, name: str) -> None:
     section = sections(site, "commands", "h2")[name]
-    params = [each for each in COMMANDS[name].params if each.name != "help"]
+    params = [each for each in made(name).params if each.name != "help"]
     for each in params:
         called = each.opts if each.param_type_name == "option" else [each.metavar or each.name.upper()]
         assert all(f"<code>{one}</code>" in section for one in called), (name, each.name)

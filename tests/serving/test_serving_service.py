@@ -141,9 +141,8 @@ def test_the_docs_know_every_path_limit_count_and_option(server: Exploring) -> N
 
 
 def flags() -> set[str]:
-    from typer.main import get_command
 
-    from unskew.terminal.main import app
+    from unskew.terminal.main import made
 
-    options = get_command(app).commands["serve"].params  # type: ignore[attr-defined]
+    options = made("serve").params
     return {max(each.opts, key=len) for each in options if each.opts[0].startswith("-")} | {"--help"}

@@ -7,7 +7,6 @@ import re
 from pathlib import Path
 
 import pytest
-import typer
 
 from unskew.errors import (
     Column,
@@ -15,7 +14,6 @@ from unskew.errors import (
     DataError,
     Key,
     MissingExtra,
-    Notice,
     Option,
     RunError,
     Sentence,
@@ -23,7 +21,7 @@ from unskew.errors import (
     spelled,
 )
 from unskew.terminal.flags import as_flag, flags_of
-from unskew.terminal.main import app
+from unskew.terminal.main import made
 
 FLAGS = {
     "force": "--force",
@@ -132,16 +130,13 @@ def test_errors_cross_processes(error: Exception) -> None:
     assert (type(again), str(again), vars(again)) == (type(error), str(error), vars(error))
 
 
-def test_warnings_and_kept_sentences() -> None:
-    words = ("count on with ", Option("seed", 3))
-    assert str(Notice(words)) == "count on with seed=3"
-    kept = Sentence(words)
+def test_kept_sentences() -> None:
+    kept = Sentence(("count on with ", Option("seed", 3)))
     assert (kept, in_flags(kept.words)) == ("count on with seed=3", "count on with --seed 3")
 
 
 def test_the_flags_of_a_command() -> None:
-    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
-    ingest = flags_of(commands["ingest"].params)
+    ingest = flags_of(made("ingest").params)
     assert {name: ingest[name] for name in ("format", "columns", "page_columns", "force", "spark_master")} == {
         "format": "--format",
         "columns": "--column",

@@ -11,7 +11,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 import typer
 from markdown_parts import prose, settings, table
 
-from unskew.terminal.main import app
+from unskew.terminal.main import app, made
 
 WORDS = {Path: "path", str: "text", int: "whole number", float: "number"}
 
@@ -25,8 +25,8 @@ def command_page() -> str:
         "Exit statuses are [listed once](exit_statuses.md).",
         "",
     ]
-    for name, command in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]
-        lines += _section(name, command)
+    for name in typer.main.get_command(app).commands:  # type: ignore[attr-defined]
+        lines += _section(name, made(name))
     return "\n".join(lines)
 
 

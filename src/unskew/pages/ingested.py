@@ -60,32 +60,28 @@ ADVICE = {
 def _further(columns: Mapping[str, SourceColumn]) -> list[Section]:
     """What the columns that are not ours could be for."""
     rows = [
-        [
-            name,
-            about.kind,
-            f"{about.values:,}",
-            f"{about.missing:.1%}",
-            f"by {about.differs}",
-            ADVICE[about.advice].format(name=name),
-        ]
+        {
+            "column": name,
+            "kind": about.kind,
+            "values": f"{about.values:,}",
+            "missing": f"{about.missing:.1%}",
+            "differs": f"by {about.differs}",
+            "advice": ADVICE[about.advice].format(name=name),
+        }
         for name, about in columns.items()
     ]
-    table = Table(
-        ("column", "kind", "values", "missing", "differs", "advice"), rows, text=("kind", "differs", "advice")
-    )
     text = (
         "Found from a sample of rows. What is kept can be a bias factor: `unskew learn --factor NAME`. It must be "
         "known before the click. What gives the click away must be neither a factor nor a feature."
     )
+    table = Table.of(rows, text=("kind", "differs", "advice"))
     return [Section("Further columns of the source", text, [table])] if rows else []
 
 
 def _rules(rules: Mapping[str, RuleCount]) -> Table:
     rows = []
     for name, rule in rules.items():
-        if rule.asked:
-            done = "" if not rule.rows else "removed" if rule.on else "kept"
-            rows.append([name, f"{rule.rows:,}", f"{rule.share:.2%}", done])
-        else:
-            rows.append([name, "–", "–", "nothing to ask"])
+        done = "" if not rule.rows else "removed" if rule.on else "kept"
+        told = [f"{rule.rows:,}", f"{rule.share:.2%}", done] if rule.asked else ["–", "–", "nothing to ask"]
+        rows.append([name, *told])
     return Table(("rule", "rows", "share", ""), rows, text=("",))

@@ -48,7 +48,7 @@ def with_best(
     marks, level = dict(table.marks), list[str]()
     for column, values in columns.items():
         near = _level(values, -1 if column in lowest else 1)
-        compared = sum(_counts(value) for value in values)
+        compared = sum(value is not None and not isnan(value.mean) for value in values)
         if len(near) == 1 and compared > 1:
             marks[near[0], column] = BEST
         elif len(near) == compared > 1:
@@ -63,18 +63,9 @@ def with_best(
     if NEAR in marks.values():
         parts.append(f"{NEAR} within the spread of the best ({spread}): none of these is marked.")
     if level:
-        parts.append(
-            f"{_named(level)}: all of {among} lie within the spread of the best ({spread}), none is marked."
-        )
+        names = listed(list(dict.fromkeys(level)))
+        parts.append(f"{names}: all of {among} lie within the spread of the best ({spread}), none is marked.")
     return replace(table, marks=marks, legend=" ".join(filter(None, parts)))
-
-
-def _named(columns: Sequence[str]) -> str:
-    return listed(list(dict.fromkeys(columns)))
-
-
-def _counts(value: Value | None) -> bool:
-    return value is not None and not isnan(value.mean)
 
 
 def _level(values: Column, sign: int) -> list[int]:
@@ -83,7 +74,7 @@ def _level(values: Column, sign: int) -> list[int]:
     >>> _level([Value(0.5, 0.01), None, Value(0.52, 0.03), Value(0.4)], 1)
     [0, 2]
     """
-    known = {row: value for row, value in enumerate(values) if value is not None and _counts(value)}
+    known = {row: value for row, value in enumerate(values) if value is not None and not isnan(value.mean)}
     if not known:
         return []
     first = max(known.values(), key=lambda value: sign * value.mean)

@@ -21,10 +21,7 @@ def simulated_on(people: Iterable[Behaviour], lists: Sequence[str]) -> str:
     >>> simulated_on([BEHAVIOURS["cascade"]()], [GENERATED, real("MQ2008")])
     'Clicks simulated (cascade) on generated lists and on the real lists of MQ2008; no real user was involved.'
     """
-    kinds: dict[str, list[float]] = {}
-    for behaviour in people:
-        kinds.setdefault(_kind(behaviour), []).extend(_severity(behaviour))
-    said = "; ".join(_words(kind, severities) for kind, severities in kinds.items())
+    said = behaviour_words(*people)
     return f"Clicks simulated ({said}) on {listed(list(dict.fromkeys(lists)), ' and on ')}; {NOBODY}."
 
 
@@ -33,33 +30,26 @@ def real(name: str) -> str:
     return f"the real lists of {name}"
 
 
-def behaviour_words(behaviour: Behaviour) -> str:
-    """The kind of a behaviour, whatever label it has, and how severe its bias is.
+def behaviour_words(*people: Behaviour) -> str:
+    """The kinds of behaviours, whatever labels they have, with the least and the most severe bias of each.
 
-    >>> behaviour_words(BEHAVIOURS["position"](severity=2.0))
-    'position bias, severity 2'
+    >>> behaviour_words(*(BEHAVIOURS["position"](severity=severity) for severity in (1.0, 0.5, 2.0)))
+    'position bias, severity 0.5 to 2'
     """
-    return _words(_kind(behaviour), _severity(behaviour))
+    kinds: dict[str, set[float]] = {}
+    for behaviour in people:
+        severity = getattr(behaviour, "severity", None)
+        kinds.setdefault(_kind(behaviour), set()).update([] if severity is None else [float(severity)])
+    ends = {kind: sorted({min(found), max(found)}) if found else [] for kind, found in kinds.items()}
+    return "; ".join(
+        kind + (f", severity {' to '.join(f'{end:g}' for end in found)}" if found else "")
+        for kind, found in ends.items()
+    )
 
 
 def _kind(behaviour: Behaviour) -> str:
     name = next((name for name, kind in BEHAVIOURS.items() if type(behaviour) is kind), type(behaviour).__name__)
     return BIASES.get(name, name.replace("_", " "))
-
-
-def _severity(behaviour: Behaviour) -> list[float]:
-    severity = getattr(behaviour, "severity", None)
-    return [] if severity is None else [float(severity)]
-
-
-def _words(kind: str, severities: Sequence[float]) -> str:
-    """A kind, with the least and the most severe.
-
-    >>> _words("trust bias", [1.0, 0.5, 2.0])
-    'trust bias, severity 0.5 to 2'
-    """
-    ends = sorted({min(severities), max(severities)}) if severities else []
-    return kind + (f", severity {' to '.join(f'{end:g}' for end in ends)}" if ends else "")
 
 
 def clicks_of(path: Path | str, *, labels: bool = False) -> str:

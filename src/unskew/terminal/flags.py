@@ -27,9 +27,6 @@ from unskew.terminal.output import show_facts, working
 # The tables are dicts in the sources, whose keys are read from the syntax tree: importing them takes seconds,
 # and a shell asks at every tab.
 
-Names = Callable[[str], list[str]]
-"""From what was typed to the names that begin with it."""
-
 TABLES = {
     "methods": ("learning/methods/__init__.py", ("METHODS", "PACKAGES")),
     "rankers": ("learning/rankers/__init__.py", ("RANKERS",)),
@@ -68,8 +65,8 @@ def _keys(tree: ast.Module, table: str) -> Iterator[str]:
             yield from (str(key.value) for key in value.keys if isinstance(key, ast.Constant))
 
 
-def completes(table: str | None, *more: str) -> Names:
-    """Completes the names of a table, and more."""
+def completes(table: str | None, *more: str) -> Callable[[str], list[str]]:
+    """From what was typed to the names of a table, and more, that begin with it."""
 
     def complete(incomplete: str) -> list[str]:
         names = (*more, *(known_names(table) if table else ()))

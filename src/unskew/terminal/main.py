@@ -8,14 +8,14 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from unskew import __version__
-from unskew.errors import STATUSES, Notice, UnskewError, printable, spelled
+from unskew.errors import STATUSES, UnskewError, printable
 from unskew.options import VERBS
 from unskew.terminal.about import catalogue, doctor
 from unskew.terminal.diagnosis import causes, compare_click_models, diagnose, drift, experiment, propensity, report
@@ -61,30 +61,17 @@ def about(command: Callable[..., None]) -> str:
     return inspect.cleandoc(VERBS.get(command.__name__, command).__doc__ or "")
 
 
-class Commands(dict[str, Any]):
-    """The commands by what is typed for them, each made of its options when it is first asked for."""
-
-    def __getitem__(self, name: str) -> Any:
-        made = super().__getitem__(name)
-        if made is None:
-            made = self[name] = _made(name)
-        return made
-
-    def get(self, name: str, default: Any = None) -> Any:
-        """A command, or the default."""
-        return self[name] if name in self else default  # noqa: SIM401  (dict's own would not make it)
-
-    def items(self) -> Any:
-        """Every command with what is typed for it."""
-        return [(name, self[name]) for name in self]
-
-
 class Panels(TyperGroup):
     """All commands; the help lists them by stage."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.commands = Commands({called(command): None for command in COMMANDS})
+        # their names are guessed and completed
+        self.commands = dict.fromkeys(map(called, COMMANDS))  # type: ignore[assignment]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """A command, made of its options when it is first asked for."""
+        return made(cmd_name) if cmd_name in self.commands else None
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """A section for each panel, the second columns under each other."""
@@ -133,7 +120,8 @@ class Command(TyperCommand):
             raise
 
 
-def _made(name: str) -> Any:
+@cache
+def made(name: str) -> Any:
     """The command of a name, as click runs it."""
     panel, command = next((panel, each) for panel in PANELS for each in PANELS[panel] if called(each) == name)
     alone = typer.Typer(add_completion=False, rich_markup_mode=None)
@@ -147,12 +135,7 @@ def told_warnings() -> Iterator[None]:
     before = warnings.showwarning
 
     def tell_warning(message: Warning | str, *_: object, **__: object) -> None:
-        said = (
-            spelled(message.message, partial(as_flag, FLAGS.get()))
-            if isinstance(message, Notice)
-            else str(message)
-        )
-        warn(said)
+        warn(str(message))
 
     warnings.showwarning = tell_warning
     try:
