@@ -67,8 +67,7 @@ class PlackettLuce(Policy):
             at = np.searchsorted(np.cumsum(chances), rng.random() * chances.sum(), side="right")
             ranks.append(choices[min(int(at), len(choices) - 1)])
             placed |= 1 << ranks[-1]
-        candidates = len(ranked.order)
-        return DrawnPage(with_tail(np.array(ranks), candidates), np.zeros(candidates, bool))
+        return DrawnPage(with_tail(np.array(ranks), len(ranked.order)))
 
     def chance(self, ranked: RankedRequest, ranks: Array) -> Array:
         """By the integral, or with a cap by the sets of what is left."""

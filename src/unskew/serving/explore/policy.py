@@ -20,7 +20,7 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, NamedTuple
 
 import numpy as np
 from pydantic import Field
@@ -59,14 +59,13 @@ class RankedRequest:
     """[K] int, ranks of `order` in the order of a second ranking."""
 
 
-@dataclass(frozen=True)
-class DrawnPage:
+class DrawnPage(NamedTuple):
     """A page that takes part."""
 
     ranks: Array
     """[K] int, the rank of what each slot shows."""
-    randomized: Array
-    """[K] bool."""
+    randomized: int = 0
+    """First slots that were filled with equal chances."""
     team: tuple[str | None, ...] | None = None
 
 
@@ -111,11 +110,11 @@ class Policy(Config, ABC):
         ranked = self._ranked(order, scores, other)
         rng = request_rng(seed, self.policy_id, request_id)
         slots = np.arange(len(ranked.order))
-        drawn = DrawnPage(slots, np.zeros(len(slots), bool))
+        drawn = DrawnPage(slots)
         if rng.random() < self.share and len(slots) > 1:
             drawn = self.draw(ranked, rng)
         chance, order = self._chances(ranked, drawn.ranks), ranked.order[drawn.ranks]
-        return Decision(order, chance, drawn.randomized, self.policy_id, drawn.team)
+        return Decision(order, chance, slots < drawn.randomized, self.policy_id, drawn.team)
 
     def chances(
         self,
@@ -202,10 +201,4 @@ def with_tail(ranks: Array, candidates: int) -> Array:
 def unmoved(ranks: Array) -> Array:
     """1 where a slot shows its own rank, else 0, [K] float64: the chances of a page that is left as it is."""
     flags: Array = (ranks == np.arange(len(ranks))).astype(np.float64)
-    return flags
-
-
-def marked(candidates: int, slots: int) -> Array:
-    """Flags [K] that are true for the first slots."""
-    flags: Array = np.arange(candidates) < slots
     return flags

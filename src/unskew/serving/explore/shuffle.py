@@ -16,7 +16,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from unskew.serving.explore.policy import DrawnPage, Policy, RankedRequest, marked, unmoved
+from unskew.serving.explore.policy import DrawnPage, Policy, RankedRequest, unmoved
 from unskew.types import Array
 
 
@@ -35,8 +35,7 @@ class BoundedShuffle(Policy):
         block = blocks[rng.integers(len(blocks))]
         ranks = np.arange(len(ranked.order))
         ranks[: ranked.depth] = np.lexsort((rng.random(ranked.depth), block))
-        whole = ranked.depth if len(blocks) == 1 else 0
-        return DrawnPage(ranks, marked(len(ranks), whole))
+        return DrawnPage(ranks, randomized=ranked.depth if len(blocks) == 1 else 0)
 
     def chance(self, ranked: RankedRequest, ranks: Array) -> Array:
         """The formula above."""

@@ -98,7 +98,7 @@ class SwapRanks(Policy):
                 i, j = swap.ranks[0] - 1, swap.ranks[1] - 1
                 ranks[[i, j]] = ranks[[j, i]]
             at -= swap.share
-        return DrawnPage(ranks, np.zeros(len(ranks), bool))
+        return DrawnPage(ranks)
 
     def chance(self, ranked: RankedRequest, ranks: Array) -> Array:
         """The formulas above."""

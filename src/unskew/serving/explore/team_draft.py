@@ -12,6 +12,7 @@ as it was capped.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Annotated, ClassVar
 
 import numpy as np
@@ -40,15 +41,14 @@ class TeamDraft(Policy):
 
     def draw(self, ranked: RankedRequest, rng: np.random.Generator) -> DrawnPage:
         """One draft."""
-        from unskew.measuring.experiments.interleaving import (
-            team_draft,  # brings scipy, which other policies do without
-        )
+        # it brings scipy, which other policies do without
+        from unskew.measuring.experiments.interleaving import team_draft
 
         second, candidates = self._second(ranked), len(ranked.order)
         page = team_draft(range(candidates), second, length=ranked.depth, seed=rng)
         team = [(self.first, self.second)[each] for each in page.teams]
         ranks = with_tail(np.array(page.items), candidates)
-        return DrawnPage(ranks, np.zeros(candidates, bool), (*team, *[None] * (candidates - len(team))))
+        return DrawnPage(ranks, team=(*team, *[None] * (candidates - len(team))))
 
     def chance(self, ranked: RankedRequest, ranks: Array) -> Array:
         """Over all coins."""
@@ -81,21 +81,10 @@ class TeamDraft(Policy):
 def _rounds(taken: frozenset[int], second: Sequence[int]) -> Iterator[tuple[int, ...]]:
     """The results of one round for either coin."""
     one = [rank for rank in range(len(taken) + 2) if rank not in taken and rank < len(second)][:2]
-    two = _first_left(second, taken)
+    two = list(islice((rank for rank in second if rank not in taken), 2))
     for order in ((one, two), (two, one)):
         leader = order[0][0]
         yield (leader, *[rank for rank in order[1] if rank != leader][:1])
-
-
-def _first_left(ranking: Sequence[int], taken: frozenset[int]) -> list[int]:
-    """The two best results of a ranking that nobody has taken."""
-    found: list[int] = []
-    for rank in ranking:
-        if rank not in taken:
-            found.append(rank)
-        if len(found) == 2:
-            break
-    return found
 
 
 def within(ranking: Sequence[int], cap: int) -> list[int]:

@@ -14,7 +14,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from unskew.serving.explore.policy import DrawnPage, Policy, RankedRequest, marked, with_tail
+from unskew.serving.explore.policy import DrawnPage, Policy, RankedRequest, with_tail
 from unskew.types import Array
 
 
@@ -30,7 +30,7 @@ class TopOne(Policy):
     def draw(self, ranked: RankedRequest, rng: np.random.Generator) -> DrawnPage:
         """One of the first results moves to the top."""
         ranks = np.array([rng.integers(self._drawable(ranked))])
-        return DrawnPage(with_tail(ranks, len(ranked.order)), marked(len(ranked.order), 1))
+        return DrawnPage(with_tail(ranks, len(ranked.order)), randomized=1)
 
     def chance(self, ranked: RankedRequest, ranks: Array) -> Array:
         """The formulas above."""

@@ -19,7 +19,7 @@ import numpy as np
 
 from unskew.errors import ConfigError
 from unskew.learning.scoring.scorer import Scorer
-from unskew.serving.export.plain import Layer, PlainWeights
+from unskew.serving.export.plain import Layer
 from unskew.types import Array
 
 if TYPE_CHECKING:
@@ -54,8 +54,8 @@ def scored_network(scorer: Scorer) -> tuple[nn.Module, Array]:
     return ranker, weights.detach().cpu().double().numpy()
 
 
-def plain_weights(scorer: Scorer) -> PlainWeights | None:
-    """The weights of a linear model; None where it is none."""
+def plain_weights(scorer: Scorer) -> Layer | None:
+    """The weights of a linear model, one unit on unscaled columns; None where it is none."""
     try:
         ranker, _ = scored_network(scorer)
     except ConfigError:
@@ -64,8 +64,7 @@ def plain_weights(scorer: Scorer) -> PlainWeights | None:
 
     if not isinstance(ranker, nn.Sequential) or len(ranker) != 1 or not isinstance(ranker[0], nn.Linear):
         return None
-    only = plain_layers(scorer, {})[0]
-    return PlainWeights(only.matrix[0], float(only.bias[0]))
+    return plain_layers(scorer, {})[0]
 
 
 def plain_layers(scorer: Scorer, activations: dict[str, str]) -> list[Layer]:

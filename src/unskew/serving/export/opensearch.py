@@ -34,7 +34,7 @@ POSITIVE = f"Math.max(0.0, {SCRIPT})"
 def files(name: str, features: Sequence[EngineFeature], form: Form) -> dict[str, Any]:
     """The files of a model."""
     if form.kind == "linear":
-        weighed = zip(features, form.model.weights, strict=True)
+        weighed = zip(features, form.model.matrix[0], strict=True)
         definition: Any = {each.name: float(weight) for each, weight in weighed}
         kind, signed = "model/linear", set(range(len(features)))
     else:

@@ -88,21 +88,12 @@ class Layer:
     activation: str
 
 
-@dataclass(frozen=True)
-class PlainWeights:
-    """A score that is a weighted sum."""
-
-    weights: Array
-    """[E], of unscaled columns."""
-    constant: float
-
-
 class Form(NamedTuple):
     """A model as an engine runs it."""
 
     kind: Literal["linear", "trees", "network", "ONNX"]
     model: Any
-    """PlainWeights, a list of nodes, a list of layers, or bytes."""
+    """A layer of one unit, a list of nodes, a list of layers, or bytes."""
 
 
 def fields_of(scorer: Scorer) -> tuple[NumberField | CategoryField, ...]:

@@ -38,7 +38,7 @@ def files(name: str, features: Sequence[EngineFeature], form: Form) -> dict[str,
     """The files of a model."""
     params: dict[str, Any]
     if form.kind == "linear":
-        weighed = zip(features, form.model.weights, strict=True)
+        weighed = zip(features, form.model.matrix[0], strict=True)
         kind, params = "LinearModel", {"weights": {each.name: float(weight) for each, weight in weighed}}
     elif form.kind == "network":  # all numbers have a point, since Solr takes no whole ones there
         layers = [

@@ -32,9 +32,9 @@ def files(name: str, features: Sequence[EngineFeature], form: Form) -> dict[str,
     if form.kind == "ONNX":
         return {"model.onnx": model, f"{name}.profile": onnx_profile(name, features)}
     if form.kind == "linear":
-        weighed = zip(model.weights, features, strict=True)
+        weighed = zip(model.matrix[0], features, strict=True)
         parts = [f"{float(weight)!r} * {each.name}" for weight, each in weighed]
-        return {f"{name}.profile": profile(name, features, " + ".join([*parts, repr(model.constant)]))}
+        return {f"{name}.profile": profile(name, features, " + ".join([*parts, repr(float(model.bias[0]))]))}
     file, text = f"{name}_trees.json", json.dumps(numbered_trees(features, model)) + "\n"
     return {file: text, f"{name}.profile": profile(name, features, f'xgboost("{file}")')}
 

@@ -26,6 +26,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from unskew.serving.requests.bodies import BadRequest
 from unskew.serving.service.description import OPEN
+from unskew.serving.service.server import is_loopback
 from unskew.serving.settings import Limits
 from unskew.serving.telemetry import Metrics, log_event
 
@@ -34,6 +35,14 @@ PROBES = ("/healthz", "/readyz")
 GONE = 499
 """In the log, the status of who went away before the answer."""
 ID = re.compile(rb"[\x21-\x7e]{1,128}")
+HEADERS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cache-control", b"no-store"),
+)
+"""Of every answer."""
 
 
 def secret(token: bytes) -> bytes:
@@ -44,19 +53,6 @@ def secret(token: bytes) -> bytes:
 def heads(scope: Scope, name: bytes) -> list[bytes]:
     """The headers of a name."""
     return [value for key, value in scope["headers"] if key == name]
-
-
-@lru_cache(1024)
-def is_near(address: str) -> bool:
-    """Whether an address, of whatever family, is one of loopback.
-
-    >>> is_near("127.0.0.1"), is_near("::1"), is_near("10.0.0.1"), is_near("testserver")
-    (True, True, False, False)
-    """
-    try:
-        return ipaddress.ip_address(address).is_loopback
-    except ValueError:
-        return False
 
 
 @lru_cache(1024)
@@ -100,7 +96,7 @@ class Guard:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = [*message.get("headers", ()), *security(trace)]
+                message["headers"] = [*message.get("headers", ()), (b"x-request-id", trace.encode()), *HEADERS]
             await send(message)
 
         async def heard() -> Message:
@@ -131,7 +127,7 @@ class Guard:
     def refusal(self, scope: Scope) -> tuple[int, str] | None:
         """Why a request is not even looked at, where it is not."""
         if self.secret is None:
-            if scope["path"] in PROBES or not is_near((scope.get("server") or ("",))[0]):
+            if scope["path"] in PROBES or not is_loopback((scope.get("server") or ("",))[0]):
                 return None
             hosts = heads(scope, b"host")
             told = "ask this server as localhost or by its number; one with a token (--token-file) takes any name"
@@ -162,20 +158,6 @@ class Guard:
             ms=round(1000 * seconds, 3),
             **facts,
         )
-
-
-def security(trace: str) -> list[tuple[bytes, bytes]]:
-    """Headers of every answer."""
-    return [(b"x-request-id", trace.encode()), *HEADERS]
-
-
-HEADERS = (
-    (b"x-content-type-options", b"nosniff"),
-    (b"x-frame-options", b"DENY"),
-    (b"referrer-policy", b"no-referrer"),
-    (b"cross-origin-resource-policy", b"same-origin"),
-    (b"cache-control", b"no-store"),
-)
 
 
 async def plain(send: Send, status: int, error: str) -> None:

@@ -25,7 +25,6 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Lock
-from types import TracebackType
 from typing import Self
 
 import numpy as np
@@ -54,14 +53,8 @@ class ImpressionLog:
         clock: Callable[[], float] = time.time,
     ) -> None:
         if rows < 1 or seconds <= 0:
-            raise ConfigError(
-                (
-                    Option("rows", rows),
-                    ", ",
-                    Option("seconds", seconds),
-                    ": a file has at least a row and takes some time",
-                )
-            )
+            told = ": a file has at least a row and takes some time"
+            raise ConfigError((Option("rows", rows), ", ", Option("seconds", seconds), told))
         self.folder, self.rows, self.seconds, self._clock = Path(folder), rows, seconds, clock
         self._lock, self._file, self._name = Lock(), -1, ""
         self._written, self._opened = 0, 0.0
@@ -79,38 +72,36 @@ class ImpressionLog:
         results: int | None = None,
         scores: Array | Sequence[float] | None = None,
         user_id: Id | None = None,
-        visit_id: Id | None = None,
-        columns: Mapping[str, Sequence[float | str | None]] | None = None,
     ) -> None:
         """Log a page: its first `results`, all unless given.
 
-        `doc_ids`, `scores` and `columns`, such as serp_height, are those of the candidates that `decision` orders.
+        `doc_ids` and `scores` are those of the candidates that `decision` orders.
         """
         if len(doc_ids) != len(decision.order):
             raise DataError(f"{len(doc_ids)} documents for a decision on {len(decision.order)}")
         order = decision.order[:results].tolist()
-        rows = _slots(decision, len(order)) | {"doc_id": [doc_ids[at] for at in order]}
-        more: dict[str, Sequence[object]] = dict(columns or {})
+        slots = len(order)
+        rows: dict[str, Sequence[object]] = {
+            "position": range(1, slots + 1),
+            "propensity": np.round(decision.propensity[:slots], 12).tolist(),
+            "randomized": decision.randomized[:slots].tolist(),
+            "doc_id": [doc_ids[at] for at in order],
+        }
+        if decision.team is not None:
+            rows["team"] = decision.team[:slots]
         if scores is not None:
-            more["logging_score"] = np.asarray(scores, np.float64).tolist()
-        rows |= {name: [values[at] for at in order] for name, values in more.items()}
-        self._append(
-            [dict(zip(rows, row, strict=True)) for row in zip(*rows.values(), strict=True)],
-            event="impression",
-            page_id=page_id,
-            query_id=query_id,
-            user_id=user_id,
-            visit_id=visit_id,
-            policy_id=decision.policy_id,
-        )
+            rows["logging_score"] = np.asarray(scores, np.float64)[order].tolist()
+        lines = [dict(zip(rows, row, strict=True)) for row in zip(*rows.values(), strict=True)]
+        page = {"page_id": page_id, "query_id": query_id, "user_id": user_id, "policy_id": decision.policy_id}
+        self._append(lines, event="impression", **page)
 
     def clicked(self, page_id: Id, doc_id: Id, *, dwell_time: float | None = None) -> None:
         """Log a click on a result of a page that was shown, here or by another process."""
         row = {} if dwell_time is None else {"dwell_time": dwell_time}
         self._append([{"doc_id": doc_id, **row}], event="click", page_id=page_id)
 
-    def rotate(self) -> None:
-        """Give the open file its own name, so that it can be read; the next line begins another."""
+    def close(self) -> None:
+        """Give the open file its own name, so that it can be read; a further line would begin another."""
         with self._lock:
             self._close()
 
@@ -120,16 +111,10 @@ class ImpressionLog:
             if self._file >= 0 and self._clock() - self._opened > self.seconds:
                 self._close()
 
-    def close(self) -> None:
-        """The same, in the end."""
-        self.rotate()
-
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _append(self, lines: Sequence[Mapping[str, object]], **page: object) -> None:
@@ -179,7 +164,9 @@ def recover(folder: Path) -> list[Path]:
             continue
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if path.exists() and _cut(file):
+            end = os.pread(file, os.fstat(file).st_size, 0).rfind(b"\n") + 1
+            os.ftruncate(file, end)
+            if path.exists() and end:
                 found.append(path.rename(folder / path.name[1 : -len(OPEN)]))
             else:
                 path.unlink(missing_ok=True)
@@ -197,14 +184,6 @@ def _locked(path: Path) -> int:
     return file
 
 
-def _cut(file: int) -> int:
-    """Cut an open file after its last whole line; how long it is then."""
-    size = os.fstat(file).st_size
-    end = os.pread(file, size, 0).rfind(b"\n") + 1
-    os.ftruncate(file, end)
-    return end
-
-
 def _write_all(file: int, content: bytes) -> None:
     """Write it all; a disk that takes a part takes nothing."""
     before, done = os.fstat(file).st_size, 0
@@ -214,13 +193,3 @@ def _write_all(file: int, content: bytes) -> None:
     except OSError:
         os.ftruncate(file, before)
         raise
-
-
-def _slots(decision: Decision, slots: int) -> dict[str, Sequence[object]]:
-    """What the policy says of the first slots."""
-    found: dict[str, Sequence[object]] = {
-        "position": range(1, slots + 1),
-        "propensity": np.round(decision.propensity[:slots], 12).tolist(),
-        "randomized": decision.randomized[:slots].tolist(),
-    }
-    return found if decision.team is None else found | {"team": decision.team[:slots]}

@@ -11,6 +11,7 @@ import stat
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
@@ -101,15 +102,6 @@ def is_shared(path: Path) -> bool:
         return False
 
 
-def read_limits(path: Path) -> Limits:
-    """Limits in a file, one of their names to a line."""
-    try:
-        return checked(Limits, read_toml(path), "")
-    except ConfigError as error:
-        error.path = error.path or path
-        raise
-
-
 class Told(TypedDict, total=False):
     """What a server may be told besides its runs and its address, as the flags of the command say it."""
 
@@ -128,10 +120,17 @@ class Told(TypedDict, total=False):
 def plan_of(runs: Sequence[Path | str], **told: Unpack[Told]) -> ServePlan:
     """What a server process is told, checked."""
     limits, explore = told.get("limits"), told.get("explore")
+    if isinstance(limits, Path | str):
+        place = Path(limits)
+        try:
+            limits = checked(Limits, read_toml(place), "")
+        except ConfigError as error:
+            error.path = error.path or place
+            raise
     content: dict[str, object] = {
         "models": named([Path(run) for run in runs], told.get("names", ())),
         "shadows": tuple(told.get("shadows", ())),
-        "limits": read_limits(Path(limits)) if isinstance(limits, Path | str) else limits or Limits(),
+        "limits": limits or Limits(),
         "explore": dict(explore) if isinstance(explore, Mapping) else explore,
         "seed": told.get("seed", 0),
         "store": None if (store := told.get("store")) is None else str(store),
@@ -223,11 +222,8 @@ def serve(
     are taken; it prints the address unless given. The rest is what the command's flags say.
     """
     plan = plan_of([runs] if isinstance(runs, Path | str) else runs, **told)
-    run_server(plan, host=host, port=port, workers=workers, tell=tell or _say)
-
-
-def _say(address: str, _: object) -> None:
-    print(address, flush=True)
+    said = tell or (lambda address, _: print(address, flush=True))
+    run_server(plan, host=host, port=port, workers=workers, tell=said)
 
 
 def run_server(
@@ -265,6 +261,7 @@ def uvicorn_options(limits: Limits) -> dict[str, Any]:
     }
 
 
+@lru_cache(1024)
 def is_loopback(host: str) -> bool:
     """Whether only this machine reaches it.
 

@@ -70,7 +70,7 @@ class LmdbFiles:
                 return before
             try:
                 named = self._manifest().parts()
-                parts = {name: self._open(name, part, before) for name, part in named.items()}
+                parts = {name: opened(self._path(name, part.generation), part) for name, part in named.items()}
             except FileNotFoundError as error:  # replaced just now
                 if tries == 1:
                     what = f"{self.place}: {error.filename} is missing"
@@ -97,14 +97,8 @@ class LmdbFiles:
             raise StoreError(f"{what}; remove it, and put the features there anew") from error
         return found
 
-    def _path(self, name: str, part: LmdbPart) -> Path:
-        return self.folder / f"{name}-{part.generation}{ENDING}"
-
-    def _open(self, name: str, part: LmdbPart, before: Mapping[str, StoredPart]) -> StoredPart:
-        same = before.get(name)
-        if same is not None and same.generation == part.generation:
-            return same
-        return opened(self._path(name, part), part)
+    def _path(self, name: str, generation: str) -> Path:
+        return self.folder / f"{name}-{generation}{ENDING}"
 
     def replace(self, parts: Mapping[str, tuple[StoreHead, Rows]]) -> None:
         """Write a file for each part, then name all of them."""
@@ -131,7 +125,7 @@ class LmdbFiles:
 
     def _write(self, name: str, head: StoreHead, rows: Rows) -> LmdbPart:
         generation = uuid.uuid4().hex[:16]
-        path = self._path(name, LmdbPart(generation=generation, size=0))
+        path = self._path(name, generation)
         try:
             write_file(path, head, rows)
             return LmdbPart(generation=generation, size=path.stat().st_size)
@@ -141,7 +135,7 @@ class LmdbFiles:
 
     def _tidy(self, manifest: LmdbManifest) -> None:
         """Remove files that are not named."""
-        named = {self._path(name, part) for name, part in manifest.parts().items()}
+        named = {self._path(name, part.generation) for name, part in manifest.parts().items()}
         remove(*(path for path in self.folder.glob(f"*{ENDING}") if path not in named))
 
     def close(self) -> None:

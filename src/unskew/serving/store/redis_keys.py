@@ -76,8 +76,8 @@ class RedisKeys:
             parts: dict[str, StoredPart] = {}
             for name, generation in ((name.decode(), each.decode()) for name, each in named.items()):
                 same = before.get(name)
-                kept = same is not None and same.generation == generation
-                parts[name] = same if same is not None and kept else _Hash(self, name, generation)
+                new = same is None or same.generation != generation
+                parts[name] = _Hash(self, name, generation) if new else before[name]
         self._known = asked, parts
         return parts
 
