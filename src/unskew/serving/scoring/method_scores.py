@@ -6,7 +6,14 @@
     doubly_robust     f + log sig(g + l)                         doubly_robust.py
     safe methods      rank within reach of the shown order       learning/methods/safety.py
 
-A constant that a method adds to every score is left out where w is saved; it changes no ranking.
+A constant that a method adds to every score is left out where w is saved; it changes no ranking. The slope of each
+score by the outputs, which reasons are made of:
+
+    most              w                                                      exact
+    vectorization     b                                                      exact with b held
+    approximated_dr   y_aff' (1 - tanh z),  tanh z y_imp',  (1 - tanh^2 z) (y_imp - y_aff)
+    doubly_robust     1,  sig(-(g + l))
+    safe methods      that of the score before it is held near the shown order
 
 Legend: n documents of lists one after another, O outputs, d length of an embedding.
 """
@@ -208,10 +215,69 @@ def sigmoid(values: Array) -> Array:
     return np.where(values >= 0, 1 / (1 + small), small / (1 + small))
 
 
+# ---- slopes
+
+
+def slope_of(given: Outputs) -> Array:
+    """The gradient [n, O] of each score by its own outputs, base vectors held."""
+    found = np.zeros(given.values.shape)
+    if LINEAR in given.numbers:
+        found[:, : len(given.numbers[LINEAR])] = given.numbers[LINEAR]
+        return found
+    name = str(given.method["name"])
+    if name not in SLOPES:
+        raise ConfigError(f"the method {name} has no reasons by feature")
+    own = SLOPES[name](given)
+    found[:, : own.shape[1]] = own
+    return found
+
+
+def vectorization_slope(given: Outputs) -> Array:
+    """b of each list."""
+    return given.each(base_vectors(given, int(given.method["dimension"])))
+
+
+def approximated_dr_slope(given: Outputs) -> Array:
+    """Of y by i, a and z; by i alone where nothing is known of clicks."""
+    imputed, affine, share = estimates_of(given)
+    published = given.method["combination"] == "published"
+    by_imputed, by_affine = imputed * (1 - imputed), affine * (1 - affine)
+    slopes = np.stack(
+        [
+            share * by_imputed,
+            by_affine if published else by_affine * (1 - share),
+            (1 - share**2) * (imputed if published else imputed - affine),
+        ],
+        axis=1,
+    )
+    if given.seen is not None:
+        slopes[~given.seen] = 0.0
+        slopes[~given.seen, 0] = by_imputed[~given.seen]
+    return slopes
+
+
+def ipw_slope(given: Outputs) -> Array:
+    """1 for the first output."""
+    return np.eye(1, given.values.shape[1]).repeat(len(given.values), axis=0)
+
+
+def doubly_robust_slope(given: Outputs) -> Array:
+    """1 for f, and sig(-(g + l)) for g, the last output."""
+    slopes = ipw_slope(given)
+    slopes[:, -1] = sigmoid(-(given.values[:, -1] + given.numbers["method.level"]))
+    return slopes
+
+
 SCORES: Mapping[str, Callable[[Outputs], Array]] = {
     "approximated_dr": approximated_dr,
     "doubly_robust": doubly_robust,
     "ipw": ipw,
     "vectorization": vectorization,
 }
-"""Scores that are not linear in the outputs, by method."""
+SLOPES: Mapping[str, Callable[[Outputs], Array]] = {
+    "approximated_dr": approximated_dr_slope,
+    "doubly_robust": doubly_robust_slope,
+    "ipw": ipw_slope,
+    "vectorization": vectorization_slope,
+}
+"""Of scores that are not linear in the outputs, by method."""

@@ -20,10 +20,9 @@ import numpy as np
 from unskew.errors import ConfigError, DataError, RunError
 from unskew.files import digest_of
 from unskew.learning.boosters import TREE_FORMATS, Forest
-from unskew.learning.scoring.scorer import MODEL, Card, Scorer, below, read_numbers, readable, unchanged
-from unskew.serving.scoring.method_scores import Outputs, method_score, scorer_of
+from unskew.learning.scoring.scorer import LINEAR, MODEL, Card, Scorer, below, read_numbers, readable, unchanged
+from unskew.serving.scoring.method_scores import Outputs, method_score, scorer_of, slope_of
 from unskew.serving.scoring.networks import NetworkGraph, TextReader
-from unskew.serving.scoring.reasons import reasons_of
 from unskew.tables.lists.scaling import Scaler
 from unskew.types import Array, Lists
 
@@ -129,23 +128,43 @@ class Served(Scorer):
         return method_score(self.outputs(self.prepared(documents), documents.sizes, seen))
 
     def why(self, lists: Lists, *, seen: Array | None = None) -> tuple[str, Array]:
-        """How reasons were found, and what each feature as it is adds to a score, [n, D]: see `reasons.py`.
+        """How reasons were found, and what each feature as it is adds to a score, [n, D].
 
-        Inputs are as prepared.
+        That is the slope of the score by each output times what the feature adds to the output: Shapley values of
+        trees, weight x input of a linear ranker, gradient x input of a network; inputs are as prepared. The first
+        two add up to the score but for a constant, one for each list with a base vector, unless the score is not
+        linear in the outputs.
         """
         prepared = self.prepared(lists)
-        given = self.outputs(prepared, lists.sizes, seen)
-        told, parts = reasons_of(self.trees, self.network, prepared, given)
+        how, parts = self._reasons(prepared, self.outputs(prepared, lists.sizes, seen))
         if self.texts is not None:
-            parts, told = parts[:, : self.card.features], f"{told}, texts left out"
+            parts, how = parts[:, : self.card.features], f"{how}, texts left out"
             if not parts.shape[1]:
                 raise ConfigError("the model reads texts alone, and has no reasons by feature")
         encoding = self.card.encoding
         if encoding is None or not encoding.fields:
-            return told, parts
+            return how, parts
         found = np.zeros((len(parts), len(encoding.fields)), np.float64)
         np.add.at(found.T, encoding.origins, parts.T)  # encoded features, by the one that they come from
-        return told, found
+        return how, found
+
+    def _reasons(self, rows: Array, given: Outputs) -> tuple[str, Array]:
+        """The same of prepared documents [n, E]; trees or networks without a part in the score are passed over."""
+        linear = LINEAR in given.numbers or given.method["name"] == "vectorization"
+        outputs = 0 if self.trees is None else len(self.trees.start)
+        by_trees, by_network = np.split(slope_of(given), [outputs], axis=1)
+        kinds, found = list[str](), np.zeros(rows.shape, np.float64)
+        if self.trees is not None and (by_trees.any() or self.network is None):
+            kinds.append("shapley" if linear else "shapley x slope")
+            found += self.trees.reasons(rows, by_trees)
+        if self.network is not None and (by_network.any() or self.trees is None):
+            slope, straight = self.network.slope(rows, by_network)
+            kinds.append("weight x input" if straight and linear else "gradient x input")
+            found += slope * rows
+        how = " and ".join(kinds)
+        how += ", base vector held" if LINEAR not in given.numbers and linear else ""
+        how += ", of the score before it is held near the shown order" if "method.reach" in given.numbers else ""
+        return how, found
 
     def numbers(self) -> dict[str, Array]:
         """The arrays that were read, besides those of the scaling."""
